@@ -1,0 +1,1 @@
+"""The hardware description: one frozen configuration, its validation and the shipped YAML files."""

@@ -1,0 +1,1 @@
+"""Tensor programs: expressions, operators and their NumPy meaning."""

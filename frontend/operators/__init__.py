@@ -1,0 +1,1 @@
+"""Operators of neural networks, written in the tensor language."""

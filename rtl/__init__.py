@@ -1,0 +1,1 @@
+"""The accelerator in Amaranth: one module per hardware unit."""

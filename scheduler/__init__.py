@@ -1,0 +1,1 @@
+"""From tensor programs to instructions: four layers, schedule commands, partitioning and emission."""

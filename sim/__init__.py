@@ -1,0 +1,1 @@
+"""The simulator: machine state, unit models, event engine, trace and counters."""
