@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from lathe.networks.digits import inference
 from lathe.networks.digits.float_network import (
     LAYERS,

@@ -1,0 +1,73 @@
+"""Files that are written whole or not at all."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from lathe.configs.errors import LatheError
+
+
+class FileError(LatheError):
+    """A file that cannot be read or written; the message names it and the reason."""
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A binary file to write to, which takes the place of `path` when the block ends.
+
+    When the block raises, `path` stays as it was, and nothing is left beside it. The new content is first written to
+    a temporary file in the same directory, since only a rename within one file system is atomic. Raises
+    :class:`FileError` when the directory is missing or may not be written to. Devices and pipes (``/dev/null``) are
+    written to as they are, since a rename would replace them.
+    """
+    target = Path(path)
+    if target.exists() and not target.is_file() and not target.is_dir():
+        with target.open("wb") as device:
+            yield device
+        return
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise unwritable(target, error) from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+        os.chmod(temporary, mode_for(target))
+        os.replace(temporary, target)
+    except BaseException as error:
+        Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, temporary):  # not one of the block's own files
+            raise unwritable(target, error) from error
+        raise
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Make `content` the content of the file; raises :class:`FileError`."""
+    with writing(path) as file:
+        file.write(content)
+
+
+def write_text(path: str | os.PathLike[str], content: str) -> None:
+    """Make `content`, in UTF-8, the content of the file; raises :class:`FileError`."""
+    write_bytes(path, content.encode())
+
+
+def mode_for(target: Path) -> int:
+    """The permissions that an ordinary `open` would leave: the old file's, or what the process's mask lets through."""
+    try:
+        return target.stat().st_mode & 0o777
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
+
+
+def unwritable(target: Path, error: OSError) -> FileError:
+    """The error that says why `target` was not written."""
+    return FileError(
+        f"The output file {str(target)!r} must be in a directory that exists and may be written to, not one that "
+        f"answers {error.strerror!r}. Nothing was written; choose another path."
+    )

@@ -1,0 +1,40 @@
+"""The `lathe` command: gathers the subcommands and turns users' mistakes into one paragraph and exit status 2."""
+
+from typing import Any
+
+import click
+
+from lathe.commands.configs import configs
+from lathe.configs import LatheError
+
+USER_ERROR = 2
+
+
+class Reporting(click.Group):
+    """A group of commands that prints a LatheError as a paragraph on standard error, without its traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand; `--debug` lets errors through."""
+        try:
+            return super().invoke(ctx)
+        except LatheError as error:
+            if ctx.params["debug"]:
+                raise
+            click.echo(f"Error: {error}", err=True)
+            ctx.exit(USER_ERROR)
+
+
+@click.group(cls=Reporting, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="lathe-npu", prog_name="lathe")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def main(debug: bool) -> None:
+    """Compile tensor programs to a configurable NPU, simulate every cycle and check every bit.
+
+    Without a script, `lathe run` compiles and simulates the digits network that comes with Lathe.
+
+    Exit status: 0 when all went well, 1 when a check failed (outputs that differ, findings of `verify`), 2 when the
+    command line or a file it names is wrong. A command that fails writes no file.
+    """
+
+
+main.add_command(configs)

@@ -1,0 +1,97 @@
+"""`lathe configs`: the shipped machines, or everything that is known about one machine."""
+
+import inspect
+from typing import Any
+
+import click
+
+from lathe.commands.options import json_option
+from lathe.commands.terminal import console, grouped, print_json, table
+from lathe.configs import HardwareConfig, load_config, shipped_configs
+
+
+@click.command()
+@click.argument("name", required=False)
+@json_option
+def configs(name: str | None, as_json: bool) -> None:
+    """List the shipped machines, or show all numbers of one.
+
+    NAME is a shipped configuration or a YAML file. Given numbers can be changed in a YAML file; derived numbers follow
+    from them.
+    """
+    if name is None:
+        machines = [load_config(shipped) for shipped in shipped_configs()]
+        if as_json:
+            print_json([{**machine.to_dict(), "derived": derived_values(machine)} for machine in machines])
+        else:
+            print_list(machines)
+        return
+    machine = load_config(name)
+    if as_json:
+        print_json({**machine.to_dict(), "derived": derived_values(machine)})
+    else:
+        print_machine(machine)
+
+
+def derived_values(machine: HardwareConfig) -> dict[str, int]:
+    """Every derived number of a machine by name."""
+    return {name: getattr(machine, name) for name in derived_names()}
+
+
+def derived_names() -> dict[str, str]:
+    """The derived numbers' names, and what each one means."""
+    members = inspect.getmembers_static(HardwareConfig, lambda member: isinstance(member, property))
+    in_source_order = sorted(members, key=lambda member: member[1].fget.__code__.co_firstlineno)
+    return {name: inspect.getdoc(member) or "" for name, member in in_source_order}
+
+
+def given_values(machine: HardwareConfig) -> dict[str, Any]:
+    """Every independent parameter of a machine by its dotted key."""
+    values: dict[str, Any] = {}
+    for key, value in machine.to_dict().items():
+        if isinstance(value, dict):
+            values.update({f"{key}.{inner}": inner_value for inner, inner_value in value.items()})
+        else:
+            values[key] = value
+    return values
+
+
+def buffer_size(size: int) -> str:
+    """A number of bytes in KiB if it is whole in KiB."""
+    return f"{size // 1024} KiB" if size % 1024 == 0 else f"{size} B"
+
+
+def print_list(machines: list[HardwareConfig]) -> None:
+    """One line per machine, and how to read on."""
+    columns = ["name", "batch", "in × out", "MAC/cycle", "uop", "inp", "wgt", "acc", "bus", "latency"]
+    rows = [
+        [
+            machine.name,
+            machine.batch,
+            f"{machine.block_in} × {machine.block_out}",
+            grouped(machine.batch * machine.block_in * machine.block_out),
+            *(buffer_size(getattr(machine, f"{memory}_buffer_bytes")) for memory in ("uop", "inp", "wgt", "acc")),
+            f"{machine.memory.bus_bits} bit",
+            f"{machine.memory.latency} cycles",
+        ]
+        for machine in machines
+    ]
+    out = console()
+    out.print(table("Shipped machines", columns, rows))
+    out.print("\n`lathe configs NAME` shows all numbers of a machine.")
+
+
+def print_machine(machine: HardwareConfig) -> None:
+    """Given and derived numbers of a machine."""
+    out = console()
+    rows = [
+        (key, ", ".join(value) if isinstance(value, list) else value) for key, value in given_values(machine).items()
+    ]
+    out.print(table(f"Machine {machine.name}: given", ["key", "value"], rows))
+    values = derived_values(machine)
+    meanings = derived_names()
+    derived = table("\nDerived", ["name", "value"], ())
+    derived.add_column("meaning")
+    for name, value in values.items():
+        derived.add_row(name, grouped(value), meanings[name].splitlines()[0])
+    out.print(derived)

@@ -1,0 +1,38 @@
+"""Options that several commands share."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+DEFAULT_CONFIG = "vta"
+
+FILE = click.Path(path_type=Path)
+
+
+def config_option(command: Decorated) -> Decorated:
+    """`-c`: the machine, as the name of a shipped configuration or the path of a YAML file."""
+    return click.option(
+        "-c",
+        "--config",
+        "config_name",
+        metavar="CONFIG",
+        default=DEFAULT_CONFIG,
+        show_default=True,
+        help="The machine: a shipped configuration's name (see `lathe configs`) or a YAML file.",
+    )(command)
+
+
+def json_option(command: Decorated) -> Decorated:
+    """`--json`: print one JSON object and nothing else."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")(command)
+
+
+def engine_option(command: Decorated) -> Decorated:
+    """`--engine`: what runs the program."""
+    return click.option(
+        "--engine", metavar="ENGINE", default="sim", show_default=True, help="What runs it: sim, the cycle model."
+    )(command)

@@ -1,0 +1,49 @@
+"""What commands print: tables on standard output, notes on standard error, or one JSON object."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+WIDTH_OF_FILES = 120  # a pipe or a file has no width of its own, and 80 columns would fold the tables
+
+
+def console() -> Console:
+    """The console for results, on standard output."""
+    terminal = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if terminal else WIDTH_OF_FILES, highlight=False)
+
+
+def notes() -> Console:
+    """The console for progress and remarks, on standard error, so that results can be piped."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_json(value: Mapping[str, Any] | list[Any]) -> None:
+    """One JSON value on standard output."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], *, left: int = 1) -> Table:
+    """A table whose first `left` columns are aligned to the left and whose others, numbers, to the right."""
+    result = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    for number, column in enumerate(columns):
+        result.add_column(column, justify="left" if number < left else "right")
+    for row in rows:
+        result.add_row(*(str(cell) for cell in row))
+    return result
+
+
+def grouped(number: int) -> str:
+    """A whole number with its thousands apart: 12 345 678."""
+    return f"{number:,}".replace(",", " ")
+
+
+def percent(share: float) -> str:
+    """A share in percent with one digit."""
+    return f"{100 * share:.1f} %"
