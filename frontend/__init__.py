@@ -1,1 +1,75 @@
 """Tensor programs: expressions, operators and their NumPy meaning."""
+
+from lathe.frontend.accesses import Guard, ReadAccess
+from lathe.frontend.affine import Affine, as_affine
+from lathe.frontend.arithmetic import const, max, min, select, sum
+from lathe.frontend.errors import DomainError, InputError, TensorError
+from lathe.frontend.evaluation import evaluate
+from lathe.frontend.expressions import (
+    Axis,
+    AxisRef,
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Not,
+    Operand,
+    Read,
+    Reduce,
+    Select,
+    axes_of,
+    reads_data,
+    walk,
+)
+from lathe.frontend.intervals import interval
+from lathe.frontend.polyhedra import access_of, domain_of, is_exact, shape_of
+from lathe.frontend.programs import placeholders, topological
+from lathe.frontend.tensors import Computation, Tensor, compute, placeholder, reduce_axis
+from lathe.frontend.text import format_computation, format_expr, format_program
+
+__all__ = [
+    "Affine",
+    "Axis",
+    "AxisRef",
+    "Binary",
+    "Cast",
+    "Compare",
+    "Computation",
+    "Const",
+    "DomainError",
+    "Expr",
+    "Guard",
+    "InputError",
+    "Not",
+    "Operand",
+    "Read",
+    "ReadAccess",
+    "Reduce",
+    "Select",
+    "Tensor",
+    "TensorError",
+    "access_of",
+    "as_affine",
+    "axes_of",
+    "compute",
+    "const",
+    "domain_of",
+    "evaluate",
+    "format_computation",
+    "format_expr",
+    "format_program",
+    "interval",
+    "is_exact",
+    "max",
+    "min",
+    "placeholder",
+    "placeholders",
+    "reads_data",
+    "reduce_axis",
+    "select",
+    "shape_of",
+    "sum",
+    "topological",
+    "walk",
+]

@@ -1,0 +1,296 @@
+"""The typing rules of the language, and the functions that build expressions under them.
+
+- Both operands of an operator have one dtype. A Python integer takes the dtype of what it stands beside and must fit.
+- Axes and constants among themselves are of dtype ``index``: integers that don't wrap around.
+- Logic (``&``, ``|``, ``~``) is for ``bool``, arithmetic for everything else; comparisons give ``bool``.
+"""
+
+import builtins
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast as typed
+
+from lathe.frontend.dtypes import BOOL, DTYPES, INDEX, TENSOR_DTYPES, checked_dtype
+from lathe.frontend.errors import TensorError
+from lathe.frontend.expressions import (
+    Axis,
+    AxisRef,
+    Binary,
+    BinaryOp,
+    Cast,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Not,
+    Operand,
+    Reduce,
+    ReduceKind,
+    Select,
+    Value,
+)
+
+SYMBOLS: Mapping[str, str] = {
+    "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "shr": ">>", "shl": "<<", "and": "&", "or": "|",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "min": "min", "max": "max", "not": "~",
+    "select": "select",
+}  # fmt: skip
+
+_LOGICAL = ("and", "or")
+
+_FOLD: Mapping[str, Callable[[int, int], int]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
+    "min": builtins.min, "max": builtins.max, "shr": operator.rshift, "shl": operator.lshift,
+}  # fmt: skip
+
+
+def integer(value: object) -> int | None:
+    """``value`` as a Python integer when it is one (or one of NumPy's), else None; truth values are not numbers."""
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
+        return None
+    try:
+        return operator.index(typed(int, value))
+    except TypeError:
+        return None
+
+
+def expression(value: object, where: str = "an expression") -> Expr:
+    """``value`` as an expression: an axis becomes its value, an integer a constant of dtype ``index``.
+
+    Raises TensorError for anything else; ``where`` says what the value is part of.
+    """
+    operand = _operand(value, where)
+    return Const(operand, INDEX) if isinstance(operand, int) else operand
+
+
+def _operand(value: object, where: str) -> Expr | int:
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, Axis):
+        return AxisRef(value)
+    number = integer(value)
+    if number is not None:
+        return number
+    if isinstance(value, Operand):
+        name = getattr(value, "name", "A")
+        raise TensorError(
+            f"operand of {where} must be an expression, not the whole tensor {name!r}. "
+            f"Read an element of it, as in {name}[i, j] inside compute()."
+        )
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
+        raise TensorError(
+            f"operand of {where} must be an expression, not the Python value {value!r}. "
+            'Write const(True, "bool") for a constant truth value; comparing two axes needs an index expression on '
+            "one side, as in i + 0 == j."
+        )
+    raise TensorError(f"operand of {where} must be an expression, an axis or an integer, not {value!r}.")
+
+
+def const(value: int, dtype: str) -> Expr:
+    """A constant of the given dtype.
+
+    Raises TensorError when the dtype is unknown or does not hold the value.
+    """
+    if isinstance(value, bool) and dtype == BOOL:
+        return Const(int(value), BOOL)
+    name = checked_dtype(dtype, "a constant", index=True)
+    number = integer(value)
+    if number is None:
+        raise TensorError(f"value of a constant must be an integer, not {value!r}.")
+    if not _fits(number, name):
+        raise TensorError(f"value of a constant of dtype {name} must be {_range(name)}, not {number}.")
+    return Const(number, name)
+
+
+def cast(value: Value, dtype: str) -> Expr:
+    """``value`` converted to ``dtype``; see ``Operand.astype``."""
+    operand = expression(value, "astype")
+    name = checked_dtype(dtype, "astype", index=True)
+    return operand if operand.dtype == name else Cast(operand, name)
+
+
+def _fits(value: int, dtype: str) -> bool:
+    return DTYPES[dtype].minimum <= value <= DTYPES[dtype].maximum
+
+
+def _range(dtype: str) -> str:
+    return f"{DTYPES[dtype].minimum} to {DTYPES[dtype].maximum}"
+
+
+def written(op: str, *operands: object) -> str:
+    """How the user wrote an operation, for messages."""
+    parts = [str(AxisRef(part)) if isinstance(part, Axis) else str(part) for part in operands]
+    parts = [part if len(part) <= 60 else f"{part[:57]}..." for part in parts]
+    symbol = SYMBOLS.get(op, op)
+    if symbol[0].isalpha():
+        return f"{symbol}({', '.join(parts)})"
+    return f"{parts[0]} {symbol} {parts[1]}" if len(parts) == 2 else f"{symbol}{parts[0]}"
+
+
+def unified(op: str, lhs: object, rhs: object) -> tuple[Expr, Expr]:
+    """Both operands with one dtype; a Python integer takes the other's.
+
+    Raises TensorError when two dtypes meet or the integer does not fit.
+    """
+    where = SYMBOLS.get(op, op)
+    left, right = _operand(lhs, where), _operand(rhs, where)
+    if isinstance(left, int) and isinstance(right, int):
+        return Const(left, INDEX), Const(right, INDEX)
+    if isinstance(left, int):
+        assert isinstance(right, Expr)
+        return _constant_beside(left, right, op, lhs, rhs), right
+    if isinstance(right, int):
+        return left, _constant_beside(right, left, op, lhs, rhs)
+    if left.dtype != right.dtype:
+        raise TensorError(
+            f"operands of {written(op, left, right)} must have one dtype, not {left.dtype} and {right.dtype}. "
+            f"{_proposal(left, right)}"
+        )
+    return left, right
+
+
+def _constant_beside(value: int, other: Expr, op: str, lhs: object, rhs: object) -> Expr:
+    if other.dtype == BOOL:
+        raise TensorError(
+            f"operands of {written(op, lhs, rhs)} must have one dtype, not bool and an integer. "
+            f'Convert the truth value first, as in ({other}).astype("int32").'
+        )
+    if not _fits(value, other.dtype):
+        wider = next((name for name in TENSOR_DTYPES if _fits(value, name) and DTYPES[name].minimum < 0), None)
+        remedy = f' Convert the other operand first, as in ({other}).astype("{wider}").' if wider else ""
+        raise TensorError(
+            f"constant of {written(op, lhs, rhs)} must fit {other.dtype}, {_range(other.dtype)}, not {value}.{remedy}"
+        )
+    return Const(value, other.dtype)
+
+
+def _proposal(left: Expr, right: Expr) -> str:
+    """Which side to convert: to the wider dtype, and never data to ``index`` unasked."""
+    narrow, wide = left, right
+    if DTYPES[left.dtype].bits > DTYPES[right.dtype].bits or right.dtype == INDEX:
+        narrow, wide = right, left
+    if left.dtype == INDEX:
+        narrow, wide = left, right
+    return f'Convert one of them, as in ({narrow}).astype("{wide.dtype}").'
+
+
+def binary(op: BinaryOp, lhs: object, rhs: object) -> Expr:
+    """The operation ``op`` on two operands, with the typing rules above."""
+    left, right = unified(op, lhs, rhs)
+    if (left.dtype == BOOL) != (op in _LOGICAL):
+        contract = "bool" if op in _LOGICAL else "integers"
+        remedy = "Compare first, as in x != 0." if op in _LOGICAL else 'Convert first, as in x.astype("int32").'
+        raise TensorError(f"operands of {written(op, left, right)} must be {contract}, not {left.dtype}. {remedy}")
+    if op in ("floordiv", "mod") and isinstance(right, Const) and right.value == 0:
+        raise TensorError(f"divisor of {written(op, left, right)} must be a number other than zero, not 0.")
+    return _folded(op, left, right) if left.dtype == INDEX else Binary(op, left, right)
+
+
+def _folded(op: BinaryOp, left: Expr, right: Expr) -> Expr:
+    """Index arithmetic with what is constant computed at once, which keeps subscripts readable and affine."""
+    if isinstance(right, Const):
+        value = right.value
+        if op == "shr" and value >= 0:
+            op, value = "floordiv", 1 << value
+        elif op == "shl" and value >= 0:
+            op, value = "mul", 1 << value
+        right = right if value == right.value else Const(value, INDEX)
+        if isinstance(left, Const):
+            return Const(_FOLD[op](left.value, value), INDEX)
+        if (op in ("add", "sub") and value == 0) or (op in ("mul", "floordiv") and value == 1):
+            return left
+        if (op == "mul" and value == 0) or (op == "mod" and value == 1):
+            return Const(0, INDEX)
+    elif isinstance(left, Const) and ((op == "add" and left.value == 0) or (op == "mul" and left.value == 1)):
+        return right
+    return Binary(op, left, right)
+
+
+def comparison(op: CompareOp, lhs: object, rhs: object) -> Expr:
+    """A comparison, which is ``bool``; truth values themselves can be compared by == and != only."""
+    left, right = unified(op, lhs, rhs)
+    if left.dtype == BOOL and op not in ("eq", "ne"):
+        raise TensorError(f"operands of {written(op, left, right)} must be integers, not bool.")
+    return Compare(op, left, right)
+
+
+def negation(value: object) -> Expr:
+    """Logical not."""
+    operand = _operand(value, "~")
+    if isinstance(operand, int) or operand.dtype != BOOL:
+        dtype = "an integer" if isinstance(operand, int) else operand.dtype
+        raise TensorError(
+            f"operand of {written('not', operand)} must be bool, not {dtype}. Compare first, as in x != 0."
+        )
+    return Not(operand)
+
+
+def select(condition: Value, then: Value, otherwise: Value) -> Expr:
+    """``then`` where ``condition`` (bool) holds, else ``otherwise``; the branch not taken reads nothing.
+
+    Both branches have one dtype; a Python integer takes the other branch's. Raises TensorError otherwise.
+    """
+    guard = _operand(condition, "select")
+    if isinstance(guard, int) or guard.dtype != BOOL:
+        dtype = "an integer" if isinstance(guard, int) else guard.dtype
+        raise TensorError(
+            f"condition of select must be bool, not {dtype}: {written('select', guard, then, otherwise)}. "
+            "Compare first, as in x != 0."
+        )
+    return Select(guard, *unified("select", then, otherwise))
+
+
+def sum(expr: Value, axis: Axis | Sequence[Axis]) -> Expr:
+    """The sum of ``expr`` over one reduction axis or several; wraps around at the dtype's width.
+
+    It must stand at the top of a computation's body. Raises TensorError for a dtype of bool or wrong axes.
+    """
+    return _reduce("sum", expr, axis)
+
+
+def max(expr: Value, other: Value | None = None, *, axis: Axis | Sequence[Axis] | None = None) -> Expr:
+    """With ``axis``, the maximum over reduction axes; with two expressions, the larger of the two at each point."""
+    return _extremum("max", expr, other, axis)
+
+
+def min(expr: Value, other: Value | None = None, *, axis: Axis | Sequence[Axis] | None = None) -> Expr:
+    """With ``axis``, the minimum over reduction axes; with two expressions, the smaller of the two at each point."""
+    return _extremum("min", expr, other, axis)
+
+
+def _extremum(kind: ReduceKind, expr: Value, other: Value | None, axis: Axis | Sequence[Axis] | None) -> Expr:
+    if (other is None) == (axis is None):
+        given = "neither" if axis is None else "both"
+        raise TensorError(
+            f"{kind} must be given either a second expression or axis=, not {given}: "
+            f"{kind}(x, y) is element-wise, {kind}(x, axis=k) reduces."
+        )
+    if axis is not None:
+        return _reduce(kind, expr, axis)
+    assert other is not None
+    return binary("max" if kind == "max" else "min", expr, other)
+
+
+def _reduce(kind: ReduceKind, expr: Value, axis: Axis | Sequence[Axis]) -> Expr:
+    body = expression(expr, kind)
+    axes = (axis,) if isinstance(axis, Axis) else tuple(axis) if isinstance(axis, Sequence) else ()
+    if not axes:
+        raise TensorError(
+            f"axis of {kind} must be a reduction axis or a sequence of them, not {axis!r}. "
+            'Make one with reduce_axis((start, stop), name="k").'
+        )
+    for each in axes:
+        if not isinstance(each, Axis) or each.kind != "reduce":
+            name = str(each) if isinstance(each, Expr) else getattr(each, "name", repr(each))
+            raise TensorError(
+                f"axis of {kind} must be a reduction axis, not {name}. "
+                'Make one with reduce_axis((start, stop), name="k").'
+            )
+    if len(set(axes)) != len(axes):
+        raise TensorError(f"axes of {kind} must be different, not {', '.join(each.name for each in axes)}.")
+    if body.dtype in (BOOL, INDEX):
+        raise TensorError(
+            f"operand of {kind} must be integers of a tensor dtype, not {body.dtype}: {body}. "
+            'Convert it first, as in x.astype("int32").'
+        )
+    return Reduce(kind, body, axes)

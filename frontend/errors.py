@@ -1,0 +1,15 @@
+"""The mistakes that a tensor program can hold."""
+
+from lathe.configs.errors import LatheError
+
+
+class TensorError(LatheError):
+    """A tensor, an axis or an expression was put together wrongly: dtype, shape, number of indices, name."""
+
+
+class DomainError(LatheError):
+    """A computation reads outside the domain of the tensor that it reads; the message names one such point."""
+
+
+class InputError(LatheError):
+    """The arrays given for the inputs of a program do not fit its placeholders: missing, unknown, shape, dtype."""

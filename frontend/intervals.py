@@ -1,0 +1,87 @@
+"""Bounds on the value of an expression by interval arithmetic over the ranges of its axes."""
+
+from itertools import product
+
+from lathe.frontend.affine import as_affine
+from lathe.frontend.dtypes import BOOL, DTYPES
+from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Compare, Const, Expr, Not, Read, Reduce, Select
+
+Interval = tuple[int, int]
+
+
+def interval(expr: Expr) -> Interval:
+    """A range, both ends included, that holds every value of ``expr``; for affine expressions both ends are attained.
+
+    A read may yield anything that its dtype holds, and arithmetic that may wrap around too.
+    """
+    return _interval(expr, {})
+
+
+def _interval(expr: Expr, known: dict[Expr, Interval]) -> Interval:
+    if expr not in known:
+        form = as_affine(expr)
+        known[expr] = form.bounds() if form is not None else _general(expr, known)
+    return known[expr]
+
+
+def _general(expr: Expr, known: dict[Expr, Interval]) -> Interval:
+    whole = (DTYPES[expr.dtype].minimum, DTYPES[expr.dtype].maximum)
+    match expr:
+        case Const(value=value):
+            return value, value
+        case AxisRef(axis=axis):
+            return axis.start, axis.stop - 1
+        case Read() | Compare() | Not():
+            return whole
+        case Cast(operand=operand, dtype=dtype):
+            return whole if dtype == BOOL else _kept(_interval(operand, known), whole)
+        case Select(then=then, otherwise=otherwise):
+            (low, high), (other_low, other_high) = _interval(then, known), _interval(otherwise, known)
+            return min(low, other_low), max(high, other_high)
+        case Reduce(kind=kind, body=body, axes=axes):
+            return _reduced(kind, _interval(body, known), axes, whole)
+        case Binary(op=op, lhs=lhs, rhs=rhs):
+            return _kept(_binary(op, _interval(lhs, known), _interval(rhs, known), whole), whole)
+    raise AssertionError(f"no interval for {type(expr).__name__}")
+
+
+def _kept(found: Interval, whole: Interval) -> Interval:
+    """``found``, unless a value in it may wrap around."""
+    return found if whole[0] <= found[0] and found[1] <= whole[1] else whole
+
+
+def _reduced(kind: str, body: Interval, axes: tuple[Axis, ...], whole: Interval) -> Interval:
+    if kind != "sum":
+        return body
+    points = 1
+    for axis in axes:
+        points *= axis.extent
+    return _kept((body[0] * points, body[1] * points), whole)
+
+
+def _binary(op: str, left: Interval, right: Interval, whole: Interval) -> Interval:
+    (a, b), (c, d) = left, right
+    match op:
+        case "add":
+            return a + c, b + d
+        case "sub":
+            return a - d, b - c
+        case "mul":
+            corners = [x * y for x, y in product(left, right)]
+            return min(corners), max(corners)
+        case "min":
+            return min(a, c), min(b, d)
+        case "max":
+            return max(a, c), max(b, d)
+        case "shr" | "shl" if -64 < c <= d < 64:
+            sign = 1 if op == "shl" else -1
+            corners = [x << s if s >= 0 else x >> -s for x, s in product(left, (sign * c, sign * d))]
+            return min(corners), max(corners)
+        case "floordiv" if c > 0 or d < 0:
+            corners = [x // y for x, y in product(left, right)]
+            return min(corners), max(corners)
+        case "mod" if c > 0:
+            return (a, b) if c == d and a // c == b // c == 0 else (0, d - 1)
+        case "mod" if d < 0:
+            return c + 1, 0
+    return whole

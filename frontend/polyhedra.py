@@ -1,0 +1,216 @@
+"""Iteration domains and access relations as isl sets and maps: the only place of this room that talks to isl.
+
+Dimensions are a computation's data axes followed by its reduction axes; the tuples bear the names of the computation
+and of the tensor. (A name with a dot can be printed by isl but not parsed by it.)
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import islpy as isl
+
+from lathe.frontend.accesses import Guard, ReadAccess
+from lathe.frontend.dtypes import DTYPES, INDEX
+from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Compare, Const, Expr, Not, Select
+from lathe.frontend.intervals import interval
+from lathe.frontend.tensors import Computation, Tensor
+
+OPERATIONS_LIMIT = 2_000_000
+"""How many elementary isl operations one question may take (about a second) before it counts as too hard."""
+
+
+@contextmanager
+def limited_operations(limit: int = OPERATIONS_LIMIT) -> Iterator[None]:
+    """Make isl give up with ``isl.Error`` after ``limit`` operations, so that a hard question cannot hang."""
+    context = isl.DEFAULT_CONTEXT
+    before = context.get_max_operations()
+    context.reset_operations()
+    context.set_max_operations(limit)
+    try:
+        yield
+    finally:
+        context.set_max_operations(before)
+        context.reset_operations()
+
+
+class Points:
+    """The integer points over some axes, and the sets and piecewise affine functions of isl on them."""
+
+    def __init__(self, axes: Iterable[Axis], name: str) -> None:
+        self.axes = tuple(axes)
+        self.position = {axis: index for index, axis in enumerate(self.axes)}
+        names = [axis.name for axis in self.axes]
+        space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=names)
+        self.space = space.set_tuple_name(isl.dim_type.set, name)
+        self.local = isl.LocalSpace.from_space(self.space)
+        self.universe = isl.Set.universe(self.space)
+
+    def box(self) -> isl.Set:
+        """The points within the ranges of the axes."""
+        points = isl.BasicSet.universe(self.space)
+        for position, axis in enumerate(self.axes):
+            lower = isl.Constraint.inequality_alloc(self.local).set_coefficient_val(isl.dim_type.set, position, 1)
+            upper = isl.Constraint.inequality_alloc(self.local).set_coefficient_val(isl.dim_type.set, position, -1)
+            points = points.add_constraint(lower.set_constant_val(-axis.start))
+            points = points.add_constraint(upper.set_constant_val(axis.stop - 1))
+        return isl.Set.from_basic_set(points)
+
+    def value(self, expr: Expr) -> isl.PwAff | None:
+        """``expr`` as a piecewise quasi-affine function of the axes, exactly, or None when it is none.
+
+        Expressions of a tensor dtype qualify while they cannot wrap around.
+        """
+        match expr:
+            case Const(value=value):
+                return isl.PwAff.from_aff(isl.Aff.val_on_domain(self.local, isl.Val(value)))
+            case AxisRef(axis=axis):
+                return isl.PwAff.from_aff(isl.Aff.var_on_domain(self.local, isl.dim_type.set, self.position[axis]))
+            case Cast(operand=operand) if operand.dtype != "bool" and expr.dtype != "bool":
+                return self.value(operand) if expr.dtype == INDEX or _same_range(expr, operand) else None
+            case Select(condition=condition, then=then, otherwise=otherwise):
+                chosen, other = self.value(then), self.value(otherwise)
+                where = self.condition(condition, True)
+                if chosen is None or other is None or where is None:
+                    return None
+                return chosen.intersect_domain(where).union_add(other.subtract_domain(where))
+            case Binary(op=op, lhs=lhs, rhs=rhs) if expr.dtype != "bool":
+                if expr.dtype != INDEX and not _cannot_wrap(expr):
+                    return None
+                left, right = self.value(lhs), self.value(rhs)
+                return None if left is None or right is None else _combined(op, left, right, rhs)
+        return None
+
+    def condition(self, expr: Expr, holds: bool) -> isl.Set | None:
+        """The points where the ``bool`` expression is ``holds``, exactly, or None when it is not quasi-affine."""
+        match expr:
+            case Const(value=value):
+                return self.universe if bool(value) == holds else isl.Set.empty(self.space)
+            case Not(operand=operand):
+                return self.condition(operand, not holds)
+            case Binary(op=("and" | "or") as op, lhs=lhs, rhs=rhs):
+                left, right = self.condition(lhs, holds), self.condition(rhs, holds)
+                if left is None or right is None:
+                    return None
+                return left.intersect(right) if (op == "and") == holds else left.union(right)
+            case Compare(op=op, lhs=lhs, rhs=rhs) if lhs.dtype != "bool":
+                left_value, right_value = self.value(lhs), self.value(rhs)
+                if left_value is None or right_value is None:
+                    return None
+                return _compared(op if holds else _OPPOSITE[op], left_value, right_value)
+        return None
+
+    def where(self, guards: Iterable[Guard]) -> isl.Set:
+        """The points at which all guards may hold; what is not quasi-affine counts as possible."""
+        points = self.universe
+        for expr, holds in guards:
+            points = points.intersect(self._possible(expr, holds))
+        return points
+
+    def _possible(self, expr: Expr, holds: bool) -> isl.Set:
+        exact = self.condition(expr, holds)
+        if exact is not None:
+            return exact
+        match expr:
+            case Not(operand=operand):
+                return self._possible(operand, not holds)
+            case Binary(op=("and" | "or") as op, lhs=lhs, rhs=rhs):
+                left, right = self._possible(lhs, holds), self._possible(rhs, holds)
+                return left.intersect(right) if (op == "and") == holds else left.union(right)
+        return self.universe
+
+    def is_exact(self, guards: Iterable[Guard]) -> bool:
+        """Whether ``where`` is exact for these guards."""
+        return all(self.condition(expr, holds) is not None for expr, holds in guards)
+
+
+_OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
+
+
+def _compared(op: str, left: isl.PwAff, right: isl.PwAff) -> isl.Set:
+    match op:
+        case "lt":
+            return left.lt_set(right)
+        case "le":
+            return left.le_set(right)
+        case "gt":
+            return left.gt_set(right)
+        case "ge":
+            return left.ge_set(right)
+        case "eq":
+            return left.eq_set(right)
+    return left.ne_set(right)
+
+
+def _combined(op: str, left: isl.PwAff, right: isl.PwAff, divisor: Expr) -> isl.PwAff | None:
+    match op:
+        case "add":
+            return left.add(right)
+        case "sub":
+            return left.sub(right)
+        case "mul":
+            return left.mul(right) if left.is_cst() or right.is_cst() else None
+        case "min":
+            return left.min(right)
+        case "max":
+            return left.max(right)
+        case "floordiv" | "mod" if isinstance(divisor, Const):
+            quotient = left.scale_down_val(isl.Val(divisor.value)).floor()
+            return quotient if op == "floordiv" else left.sub(quotient.scale_val(isl.Val(divisor.value)))
+    return None
+
+
+def _same_range(expr: Expr, operand: Expr) -> bool:
+    """Whether converting ``operand`` to the dtype of ``expr`` keeps its value."""
+    low, high = interval(operand)
+    return DTYPES[expr.dtype].minimum <= low and high <= DTYPES[expr.dtype].maximum
+
+
+def _cannot_wrap(expr: Binary) -> bool:
+    widened = Binary(expr.op, Cast(expr.lhs, INDEX), Cast(expr.rhs, INDEX))
+    low, high = interval(widened)
+    return DTYPES[expr.dtype].minimum <= low and high <= DTYPES[expr.dtype].maximum
+
+
+def points_of(computation: Computation) -> Points:
+    """The space of a computation's points: its data axes, then its reduction axes."""
+    return Points((*computation.axes, *computation.reduce_axes), computation.name)
+
+
+def domain_of(computation: Computation) -> isl.Set:
+    """The iteration domain: the box of data and reduction axes, in a tuple named after the computation."""
+    return points_of(computation).box()
+
+
+def shape_of(tensor: Tensor) -> isl.Set:
+    """The cells of a tensor: the box of its shape, in a tuple named after it."""
+    return Points((Axis(f"d{n}", extent) for n, extent in enumerate(tensor.shape)), tensor.name).box()
+
+
+def access_of(computation: Computation, read: ReadAccess) -> isl.Map:
+    """The access relation: from each point of the domain at which ``read`` happens to the cell that it reads.
+
+    It is exact when the indices and guards are quasi-affine. Otherwise it is the smallest such relation found that
+    holds all accesses: an index that is not affine may be anything within its interval, a guard may be either.
+    """
+    points = points_of(computation)
+    happens = points.box().intersect(points.where(read.guards))
+    relation = isl.Map.from_domain_and_range(happens, shape_of(read.tensor))
+    for position, index in enumerate(read.indices):
+        value = points.value(index)
+        if value is not None:
+            function = isl.Map.from_pw_aff(value)
+            width = len(read.indices)
+            function = function.insert_dims(isl.dim_type.out, 0, position)
+            function = function.insert_dims(isl.dim_type.out, position + 1, width - position - 1)
+            relation = relation.intersect(function.set_tuple_name(isl.dim_type.out, read.tensor.name))
+        else:
+            low, high = interval(index)
+            bounded = relation.range().lower_bound_val(isl.dim_type.set, position, isl.Val(low))
+            relation = relation.intersect_range(bounded.upper_bound_val(isl.dim_type.set, position, isl.Val(high)))
+    return relation
+
+
+def is_exact(computation: Computation, read: ReadAccess) -> bool:
+    """Whether ``access_of`` is exact for this read: its indices and guards are quasi-affine and read no data."""
+    points = points_of(computation)
+    return points.is_exact(read.guards) and all(points.value(index) is not None for index in read.indices)

@@ -1,0 +1,59 @@
+"""Whole programs: the computations and inputs that a set of outputs needs."""
+
+from collections.abc import Sequence
+
+from lathe.frontend.errors import TensorError
+from lathe.frontend.tensors import Computation, Tensor
+
+
+def as_outputs(outputs: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """``outputs`` as a tuple, whether one tensor or several were given.
+
+    Raises TensorError when there is none, or something else than a tensor.
+    """
+    given = (outputs,) if isinstance(outputs, Tensor) else outputs
+    if not isinstance(given, Sequence) or not given:
+        raise TensorError(f"outputs of a program must be one tensor or several, not {outputs!r}.")
+    for each in given:
+        if not isinstance(each, Tensor):
+            raise TensorError(f"outputs of a program must be tensors, not {each!r}.")
+    return tuple(given)
+
+
+def topological(outputs: Tensor | Sequence[Tensor]) -> tuple[Computation, ...]:
+    """The computations that ``outputs`` need, producers before consumers, each once, in a fixed order.
+
+    Raises TensorError when two different tensors of the program bear one name.
+    """
+    order: dict[Computation, None] = {}
+    tensors: dict[str, Tensor] = {}
+    started: set[Computation] = set()
+    stack: list[tuple[Tensor, bool]] = [(tensor, False) for tensor in reversed(as_outputs(outputs))]
+    while stack:
+        tensor, done = stack.pop()
+        computation = tensor.computation
+        if done:
+            assert computation is not None
+            order[computation] = None
+            continue
+        for each in computation.outputs if computation else (tensor,):
+            known = tensors.setdefault(each.name, each)
+            if known is not each:
+                raise TensorError(
+                    f"names of the tensors of a program must be different, not {each.name!r} twice: "
+                    f"{known!r} and {each!r}. Pass name= to one of them."
+                )
+        if computation is not None and computation not in started:
+            started.add(computation)
+            stack.append((tensor, True))
+            stack.extend((read.tensor, False) for read in reversed(computation.reads))
+    return tuple(order)
+
+
+def placeholders(outputs: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The inputs of the program, each once, in the order in which its computations read them first.
+
+    An output that is itself a placeholder counts as an input. Raises TensorError as ``topological`` does.
+    """
+    read = (access.tensor for computation in topological(outputs) for access in computation.reads)
+    return tuple(dict.fromkeys(t for t in (*read, *as_outputs(outputs)) if t.computation is None))

@@ -1,0 +1,277 @@
+"""Tensors and computations: what each element is, with no order of evaluation and no place in memory."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import overload
+
+from lathe.frontend.accesses import ReadAccess, reads_of
+from lathe.frontend.arithmetic import cast, expression, integer
+from lathe.frontend.dtypes import INDEX, checked_dtype
+from lathe.frontend.errors import TensorError
+from lathe.frontend.expressions import Axis, AxisRef, Expr, Operand, Read, Reduce, Value, axes_of, walk
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tensor(Operand):
+    """An array of ``dtype`` and ``shape``: an input (``computation`` is None) or an output of a computation.
+
+    ``A[i, j]`` reads an element inside the expression of a computation.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    computation: "Computation | None" = None
+    output_index: int = 0
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:  # type: ignore[override]
+        return self is other
+
+    def __ne__(self, other: object) -> bool:  # type: ignore[override]
+        return self is not other
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, indices: Value | tuple[Value, ...]) -> Read:
+        """The element at ``indices``: one integer, axis or expression per dimension; data is converted to ``index``.
+
+        Raises TensorError for a wrong number of indices, a slice, or an index that is no integer.
+        """
+        given: tuple[object, ...] = indices if isinstance(indices, tuple) else (indices,)
+        if any(index is ... or isinstance(index, slice) for index in given):
+            raise TensorError(
+                f"index of tensor {self.name!r} must be an integer, an axis or an expression, not a slice. "
+                "Read one element and let compute() range over the axes."
+            )
+        if len(given) != len(self.shape):
+            raise TensorError(
+                f"indices of tensor {self.name!r} must be {len(self.shape)}, one per dimension of its shape "
+                f"{self.shape}, not {len(given)}."
+            )
+        where = f"the index of tensor {self.name!r}"
+        exprs = tuple(expression(index, where) for index in given)
+        for expr in exprs:
+            if expr.dtype == "bool":
+                raise TensorError(
+                    f"index of tensor {self.name!r} must be an integer, not the bool {expr}. "
+                    'Convert it first, as in x.astype("index").'
+                )
+        return Read(self, tuple(cast(expr, INDEX) for expr in exprs))
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Computation:
+    """What the elements of one tensor, or of several over the same points, are.
+
+    The iteration domain is the box of ``axes`` (one per output dimension, each from 0) and ``reduce_axes``. Each body
+    is an expression over them; when there are reduction axes every body is a ``Reduce`` over all of them. ``attrs``
+    tells what an operator was called with and never changes the meaning.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    reduce_axes: tuple[Axis, ...]
+    bodies: tuple[Expr, ...]
+    attrs: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(axis.extent for axis in self.axes)
+
+    @cached_property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """One tensor per body; a single one bears the computation's name, several ``name.0``, ``name.1``, …"""
+        several = len(self.bodies) > 1
+        return tuple(
+            Tensor(f"{self.name}.{index}" if several else self.name, self.shape, body.dtype, self, index)
+            for index, body in enumerate(self.bodies)
+        )
+
+    @cached_property
+    def reads(self) -> tuple[ReadAccess, ...]:
+        """Every read, with the guards on the way to it."""
+        return reads_of(self.bodies)
+
+    def __str__(self) -> str:
+        from lathe.frontend.text import format_computation
+
+        return format_computation(self)
+
+    def __repr__(self) -> str:
+        return f"Computation({', '.join(repr(tensor) for tensor in self.outputs)})"
+
+
+def placeholder(shape: int | Sequence[int], dtype: str = "int8", name: str = "placeholder") -> Tensor:
+    """An input of the program: an array of ``shape`` (positive extents) and ``dtype`` that the caller provides.
+
+    Raises TensorError for a wrong shape, dtype or name.
+    """
+    checked_name(name, "a placeholder")
+    where = f"placeholder {name!r}"
+    return Tensor(name, checked_shape(shape, where), checked_dtype(dtype, where))
+
+
+def reduce_axis(bounds: int | tuple[int, int], name: str = "k") -> Axis:
+    """An axis to reduce over: from ``start`` up to and without ``stop``, given as ``(start, stop)`` or as ``stop``.
+
+    Raises TensorError for bounds that hold no point.
+    """
+    checked_name(name, "a reduction axis")
+    pair = (0, bounds) if integer(bounds) is not None else bounds
+    ends = [integer(end) for end in pair] if isinstance(pair, Sequence) else []
+    start, stop = ends if len(ends) == 2 else (None, None)
+    if start is None or stop is None:
+        raise TensorError(f"bounds of reduction axis {name!r} must be two integers (start, stop), not {bounds!r}.")
+    if stop <= start:
+        raise TensorError(
+            f"bounds of reduction axis {name!r} must hold at least one point, not start {start} and stop {stop}. "
+            "The stop is the first value after the last."
+        )
+    return Axis(name, stop - start, start, "reduce")
+
+
+@overload
+def compute(
+    shape: int | Sequence[int],
+    fcompute: Callable[..., tuple[Value, ...]],
+    name: str = ...,
+    *,
+    attrs: Mapping[str, object] | None = ...,
+) -> tuple[Tensor, ...]: ...
+
+
+@overload
+def compute(
+    shape: int | Sequence[int],
+    fcompute: Callable[..., Value],
+    name: str = ...,
+    *,
+    attrs: Mapping[str, object] | None = ...,
+) -> Tensor: ...
+
+
+def compute(
+    shape: int | Sequence[int],
+    fcompute: Callable[..., Value | tuple[Value, ...]],
+    name: str = "compute",
+    *,
+    attrs: Mapping[str, object] | None = None,
+) -> Tensor | tuple[Tensor, ...]:
+    """A tensor of ``shape`` whose element at each point is what ``fcompute`` says.
+
+    ``fcompute`` is called once with one index expression per dimension; the axes take the names of its parameters
+    (``i0``, ``i1``, … for ``*indices``). When it returns a tuple of expressions, the computation has several outputs
+    over the same points and a tuple of tensors is returned. A reduction (``sum``, ``max``, ``min`` with ``axis=``)
+    stands at the top of the expression.
+
+    Raises TensorError when the expression breaks a rule of the language, DomainError when it reads outside the domain
+    of a tensor. The idea is Halide's and TVM's.
+    """
+    from lathe.frontend.reads_in_domain import check_reads
+
+    checked_name(name, "a computation")
+    extents = checked_shape(shape, f"computation {name!r}")
+    axes = tuple(
+        Axis(axis_name, extent)
+        for axis_name, extent in zip(_axis_names(fcompute, len(extents), name), extents, strict=True)
+    )
+    value = fcompute(*(AxisRef(axis) for axis in axes))
+    values = value if isinstance(value, tuple) else (value,)
+    if not values:
+        raise TensorError(f"expressions of computation {name!r} must be one or more, not an empty tuple.")
+    bodies = tuple(expression(each, f"computation {name!r}") for each in values)
+    reduce_axes = _checked_bodies(name, axes, bodies)
+    computation = Computation(name, axes, reduce_axes, bodies, dict(attrs or {}))
+    check_reads(computation)
+    return computation.outputs if isinstance(value, tuple) else computation.outputs[0]
+
+
+def _axis_names(fcompute: Callable[..., object], count: int, name: str) -> list[str]:
+    parameters = list(inspect.signature(fcompute).parameters.values())
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    rest = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    required = [each for each in positional if each.default is each.empty]
+    if len(required) > count or (len(positional) < count and not rest):
+        raise TensorError(
+            f"parameters of the function of computation {name!r} must be {count}, one per dimension, "
+            f"not {len(required)}. Write lambda *indices to take any number."
+        )
+    names = [each.name for each in positional[:count]]
+    return names + [f"i{position}" for position in range(len(names), count)]
+
+
+def _checked_bodies(name: str, axes: tuple[Axis, ...], bodies: tuple[Expr, ...]) -> tuple[Axis, ...]:
+    """The reduction axes, once the bodies keep the rules of the language."""
+    reduce_axes = bodies[0].axes if isinstance(bodies[0], Reduce) else ()
+    for body in bodies:
+        own = body.axes if isinstance(body, Reduce) else ()
+        if own != reduce_axes:
+            raise TensorError(
+                f"expressions of computation {name!r} must all reduce over the same axes, not over "
+                f"({', '.join(a.name for a in reduce_axes)}) and ({', '.join(a.name for a in own)}). "
+                "Split it into two computations."
+            )
+        inside = body.body if isinstance(body, Reduce) else body
+        for node in walk(inside):
+            if isinstance(node, Reduce):
+                raise TensorError(
+                    f"reduction of computation {name!r} must stand at the top of its expression, not inside another: "
+                    f"{node}. Give the reduction a computation of its own and read its result here."
+                )
+        for axis in axes_of(inside):
+            if axis not in axes and axis not in reduce_axes:
+                raise TensorError(
+                    f"axis {axis.name!r} of computation {name!r} must be one of its own axes or be reduced over, not "
+                    f"used freely: {body}. Write sum(..., axis={axis.name}), max or min around the expression."
+                )
+        if body.dtype == INDEX:
+            raise TensorError(
+                f"expression of computation {name!r} must have a tensor dtype, not index: {body}. "
+                'Convert it, as in x.astype("int32"), or write const(value, "int32").'
+            )
+    names = [axis.name for axis in (*axes, *reduce_axes)]
+    twice = next((each for each in names if names.count(each) > 1), None)
+    if twice is not None:
+        raise TensorError(
+            f"axes of computation {name!r} must have different names, not {twice!r} twice. "
+            "The data axes are named by the function's parameters."
+        )
+    return reduce_axes
+
+
+def checked_name(name: object, where: str) -> str:
+    """``name`` when it can stand in every text form: letters, digits and _, with dots between."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise TensorError(
+            f"name of {where} must start with a letter or _ and consist of letters, digits, _ and inner dots, "
+            f"not {name!r}."
+        )
+    return name
+
+
+def checked_shape(shape: object, where: str) -> tuple[int, ...]:
+    """``shape`` as a tuple of positive integers; one integer is a shape of one dimension."""
+    single = integer(shape)
+    given = (single,) if single is not None else shape
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise TensorError(f"shape of {where} must be an integer or a sequence of integers, not {shape!r}.")
+    extents = [integer(extent) for extent in given]
+    for position, (extent, value) in enumerate(zip(extents, given, strict=True)):
+        if extent is None or extent < 1:
+            raise TensorError(
+                f"extent of dimension {position} of {where} must be a positive integer, not {value!r}. "
+                "A tensor has at least one element."
+            )
+    return tuple(extent for extent in extents if extent is not None)

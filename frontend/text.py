@@ -1,0 +1,113 @@
+"""The text form of the algorithm level (L1): domains, expressions and accesses, no order and no buffers."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lathe.frontend.dtypes import BOOL
+from lathe.frontend.expressions import (
+    Axis,
+    AxisRef,
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Not,
+    Read,
+    Reduce,
+    Select,
+)
+
+if TYPE_CHECKING:
+    from lathe.frontend.tensors import Computation, Tensor
+
+# How tightly an operator binds, as in Python; a looser operand gets parentheses.
+_OR, _AND, _NOT, _COMPARE, _SHIFT, _SUM, _PRODUCT, _ATOM = range(8)
+
+_BINARY = {
+    "add": ("+", _SUM), "sub": ("-", _SUM), "mul": ("*", _PRODUCT), "floordiv": ("//", _PRODUCT),
+    "mod": ("%", _PRODUCT), "shr": (">>", _SHIFT), "shl": ("<<", _SHIFT), "and": ("and", _AND), "or": ("or", _OR),
+}  # fmt: skip
+
+_COMPARISON = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+def format_expr(expr: Expr) -> str:
+    """The expression on one line, as a user would write it; ``astype`` is written as a call of the dtype."""
+    return _format(expr)[0]
+
+
+def _format(expr: Expr) -> tuple[str, int]:
+    match expr:
+        case Const(value=value, dtype=dtype):
+            if dtype == BOOL:
+                return ("true" if value else "false"), _ATOM
+            return str(value), _ATOM if value >= 0 else _PRODUCT
+        case AxisRef(axis=axis):
+            return axis.name, _ATOM
+        case Read(tensor=tensor, indices=indices):
+            return f"{tensor.name}[{', '.join(map(format_expr, indices))}]", _ATOM
+        case Cast(operand=operand, dtype=dtype):
+            return f"{dtype}({format_expr(operand)})", _ATOM
+        case Not(operand=operand):
+            return f"not {_within(operand, _NOT)}", _NOT
+        case Select(condition=condition, then=then, otherwise=otherwise):
+            return f"select({format_expr(condition)}, {format_expr(then)}, {format_expr(otherwise)})", _ATOM
+        case Reduce(kind=kind, body=body, axes=axes):
+            names = ", ".join(axis.name for axis in axes)
+            return f"{kind}({format_expr(body)}, axis={names if len(axes) == 1 else f'({names})'})", _ATOM
+        case Compare(op=compare, lhs=lhs, rhs=rhs):
+            return f"{_within(lhs, _SHIFT)} {_COMPARISON[compare]} {_within(rhs, _SHIFT)}", _COMPARE
+        case Binary(op=op, lhs=lhs, rhs=rhs) if op in _BINARY:
+            symbol, level = _BINARY[op]
+            if op == "add" and isinstance(rhs, Const) and rhs.value < 0:
+                symbol, rhs = "-", Const(-rhs.value, rhs.dtype)
+            return f"{_within(lhs, level)} {symbol} {_within(rhs, level if op in ('and', 'or') else level + 1)}", level
+        case Binary(op=op, lhs=lhs, rhs=rhs):
+            return f"{op}({format_expr(lhs)}, {format_expr(rhs)})", _ATOM
+    raise AssertionError(f"no text form for {type(expr).__name__}")
+
+
+def _within(expr: Expr, level: int) -> str:
+    text, own = _format(expr)
+    return text if own >= level else f"({text})"
+
+
+def format_axis(axis: Axis) -> str:
+    """The range of an axis, as ``0 <= i < 16``."""
+    return f"{axis.start} <= {axis.name} < {axis.stop}"
+
+
+def format_placeholder(tensor: "Tensor") -> str:
+    """One line that declares an input."""
+    return f"placeholder {tensor.name}: {tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
+
+
+def format_computation(computation: "Computation") -> str:
+    """A computation: what it yields, its iteration domain, its expression and every read with its guards."""
+    heads = [f"{tensor.name}: {tensor.dtype}[{', '.join(map(str, tensor.shape))}]" for tensor in computation.outputs]
+    lines = [f"compute {', '.join(heads)}"]
+    domain = [format_axis(axis) for axis in (*computation.axes, *computation.reduce_axes)]
+    lines.append(f"  domain {' and '.join(domain) or 'one point'}")
+    if computation.reduce_axes:
+        lines.append(f"  reduce {', '.join(axis.name for axis in computation.reduce_axes)}")
+    point = ", ".join(axis.name for axis in computation.axes)
+    for tensor, body in zip(computation.outputs, computation.bodies, strict=True):
+        lines.append(f"  value  {tensor.name}[{point}] = {format_expr(body)}")
+    for read in computation.reads:
+        line = f"  reads  {read.tensor.name}[{', '.join(map(format_expr, read.indices))}]"
+        conditions = [
+            format_expr(condition) if holds else f"not ({format_expr(condition)})" for condition, holds in read.guards
+        ]
+        lines.append(line + (f" where {' and '.join(conditions)}" if conditions else ""))
+    return "\n".join(lines)
+
+
+def format_program(outputs: "Tensor | Sequence[Tensor]") -> str:
+    """The whole program that yields ``outputs``: its inputs, then its computations, producers first."""
+    from lathe.frontend.programs import placeholders, topological
+
+    parts = [format_placeholder(tensor) for tensor in placeholders(outputs)]
+    blocks = ["\n".join(parts)] if parts else []
+    blocks += [format_computation(computation) for computation in topological(outputs)]
+    return "\n\n".join(blocks) + "\n"
