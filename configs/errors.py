@@ -1,4 +1,7 @@
-"""The base of every error that a user of Lathe can cause."""
+"""The base of every error that a user of Lathe can cause, and the errors of this room."""
+
+from dataclasses import dataclass
+from pathlib import Path
 
 
 class LatheError(Exception):
@@ -7,3 +10,40 @@ class LatheError(Exception):
     Each room derives its own errors from this class; all of them are importable from ``lathe``. The command line
     prints the message without a traceback and exits with status 2.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with one key of a configuration, without the place where the key stands.
+
+    ``key`` is the dotted key ("memory.latency"), ``thing`` what the message names (mostly the key itself),
+    ``contract`` what it must be and is not, ``remedy`` a sentence that says what to do.
+    """
+
+    key: str
+    thing: str
+    contract: str
+    remedy: str
+
+
+class ConfigError(LatheError):
+    """A hardware configuration that cannot be read or that describes no machine of Lathe's.
+
+    ``fault`` says what is wrong with which key, or is None when no key is at fault. ``file`` and ``line`` (counted
+    from 1) say where it stands and are None for a configuration that was made in Python.
+    """
+
+    def __init__(
+        self, message: str, *, fault: Fault | None = None, file: Path | None = None, line: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.fault = fault
+        self.file = file
+        self.line = line
+
+    @classmethod
+    def at(cls, where: str, fault: Fault, *, file: Path | None = None, line: int | None = None) -> "ConfigError":
+        """The error for ``fault``, found in ``where`` (a machine's or a file's name)."""
+        place = f"{where}, line {line}," if line is not None else where
+        message = f"{fault.thing} of {place} must be {fault.contract}. {fault.remedy}"
+        return cls(message, fault=fault, file=file, line=line)

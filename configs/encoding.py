@@ -1,0 +1,225 @@
+"""Bit-field formats of instructions and micro-ops, with widths that follow from the machine's memories.
+
+The formats stand in this room, below the instruction table that uses them, because a machine whose fields do not fit
+its instructions is not a machine: :class:`~lathe.configs.HardwareConfig` refuses it. Each field is stated here and
+nowhere else; :mod:`lathe.isa.table` adds opcodes, units and meaning.
+
+The binary layout is the one of VTA's hardware specification (Moreau et al., "A hardware-software blueprint for
+flexible deep learning specialization", 2019): C bit-fields in 64-bit words, in 32-bit words for micro-ops.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+INSTRUCTION_BITS = 128
+INSTRUCTION_BYTES = INSTRUCTION_BITS // 8
+WORD_BITS = 64
+UOP_BITS = 32
+
+
+class IndexWidths(Protocol):
+    """The bits that index each scratchpad: log2 of its depth in elements."""
+
+    @property
+    def uop_index_bits(self) -> int: ...
+    @property
+    def inp_index_bits(self) -> int: ...
+    @property
+    def wgt_index_bits(self) -> int: ...
+    @property
+    def acc_index_bits(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """The width of a field in bits: ``text`` for the manual, ``of`` to compute it for a machine."""
+
+    text: str
+    of: Callable[[IndexWidths], int]
+
+
+def bits(count: int) -> Width:
+    """A width that is the same on every machine."""
+    return Width(str(count), lambda _: count)
+
+
+UOP = Width("uop", lambda machine: machine.uop_index_bits)
+UOP_END = Width("uop + 1", lambda machine: machine.uop_index_bits + 1)
+INP = Width("inp", lambda machine: machine.inp_index_bits)
+WGT = Width("wgt", lambda machine: machine.wgt_index_bits)
+ACC = Width("acc", lambda machine: machine.acc_index_bits)
+ACC_OR_INP = Width("max(acc, inp)", lambda machine: max(machine.acc_index_bits, machine.inp_index_bits))
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One bit field: its ISA name, its width, whether it is two's complement, and what it says."""
+
+    name: str
+    width: Width
+    what: str
+    signed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a machine has a field: bits [lsb, lsb + width) of the instruction, never across a word's end."""
+
+    field: Field
+    lsb: int
+    width: int
+
+    @property
+    def lowest(self) -> int:
+        """The least value that the field holds."""
+        return -(1 << (self.width - 1)) if self.field.signed else 0
+
+    @property
+    def highest(self) -> int:
+        """The greatest value that the field holds."""
+        return (1 << (self.width - self.field.signed)) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Fields in the order in which they are packed, lowest bit first, into words of ``word_bits``."""
+
+    name: str
+    fields: tuple[Field, ...]
+    total_bits: int = INSTRUCTION_BITS
+    word_bits: int = WORD_BITS
+
+
+_HEAD = (
+    Field("opcode", bits(3), "which instruction this is"),
+    Field("pop_prev", bits(1), "before starting, take a token from the unit before this one"),
+    Field("pop_next", bits(1), "before starting, take a token from the unit after this one"),
+    Field("push_prev", bits(1), "when done, give a token to the unit before this one"),
+    Field("push_next", bits(1), "when done, give a token to the unit after this one"),
+)
+
+_LOOPS = (
+    Field("reset", bits(1), "GEMM: write zeros and read no operand; ALU: ignored"),
+    Field("uop_bgn", UOP, "first micro-op"),
+    Field("uop_end", UOP_END, "one past the last micro-op"),
+    Field("iter_out", bits(14), "iterations of the outer loop"),
+    Field("iter_in", bits(14), "iterations of the inner loop"),
+    Field("dst_factor_out", ACC, "added to dst in each outer iteration"),
+    Field("dst_factor_in", ACC, "added to dst in each inner iteration"),
+)
+
+BARE = Format("bare", _HEAD)
+
+MEMORY = Format(
+    "memory",
+    (
+        *_HEAD,
+        Field("memory_type", bits(3), "which memory, and how DRAM holds its elements"),
+        Field("sram_base", bits(16), "first scratchpad element"),
+        Field("dram_base", bits(32), "first DRAM element, counted in elements of the memory type from address 0"),
+        Field("y_size", bits(16), "rows read from or written to DRAM"),
+        Field("x_size", bits(16), "elements of a row"),
+        Field("x_stride", bits(16), "DRAM elements from one row's start to the next"),
+        Field("y_pad_0", bits(4), "rows of zeros before the first"),
+        Field("y_pad_1", bits(4), "rows of zeros after the last"),
+        Field("x_pad_0", bits(4), "zero elements before each row"),
+        Field("x_pad_1", bits(4), "zero elements after each row"),
+    ),
+)
+
+GEMM = Format(
+    "gemm",
+    (
+        *_HEAD,
+        *_LOOPS,
+        Field("src_factor_out", INP, "added to src in each outer iteration"),
+        Field("src_factor_in", INP, "added to src in each inner iteration"),
+        Field("wgt_factor_out", WGT, "added to wgt in each outer iteration"),
+        Field("wgt_factor_in", WGT, "added to wgt in each inner iteration"),
+    ),
+)
+
+ALU = Format(
+    "alu",
+    (
+        *_HEAD,
+        *_LOOPS,
+        Field("src_factor_out", ACC, "added to src in each outer iteration"),
+        Field("src_factor_in", ACC, "added to src in each inner iteration"),
+        Field("alu_opcode", bits(3), "the operation"),
+        Field("use_imm", bits(1), "the second operand is imm, not acc[src]"),
+        Field("imm", bits(16), "the immediate operand, sign-extended", signed=True),
+    ),
+)
+
+UOP_FORMAT = Format(
+    "micro-op",
+    (
+        Field("dst", ACC, "accumulator element that is written"),
+        Field("src", ACC_OR_INP, "GEMM: input element; ALU: accumulator element that is read"),
+        Field("wgt", WGT, "GEMM: weight element"),
+    ),
+    total_bits=UOP_BITS,
+    word_bits=UOP_BITS,
+)
+
+FORMATS = (BARE, MEMORY, GEMM, ALU, UOP_FORMAT)
+
+
+def place(fields: Sequence[Field], word_bits: int, machine: IndexWidths) -> tuple[Placement, ...]:
+    """Pack fields as C bit-fields: one that does not fit into what is left of a word starts the next word."""
+    placements: list[Placement] = []
+    position = 0
+    for field in fields:
+        width = field.width.of(machine)
+        left = word_bits - position % word_bits
+        if width > left:
+            position += left
+        placements.append(Placement(field, position, width))
+        position += width
+    return tuple(placements)
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A field that a machine makes too wide: it ends ``over`` bits beyond the ``limit`` bits that its format has.
+
+    ``memory`` is the scratchpad whose depth sets the field's width, or None when no single one does.
+    """
+
+    format: str
+    field: str
+    memory: str | None
+    limit: int
+    over: int
+
+
+def misfit(machine: IndexWidths) -> Misfit | None:
+    """The first field that does not fit the machine's instructions or micro-ops, or None when all fit."""
+    for form in FORMATS:
+        end_before = 0
+        for placement in place(form.fields, form.word_bits, machine):
+            end = placement.lsb + placement.width
+            if end > form.total_bits:
+                # Counted from the end of the field before: the bits that must be saved, not the word that is begun.
+                over = end_before + placement.width - form.total_bits
+                field = placement.field
+                return Misfit(form.name, field.name, _memory_behind(field), form.total_bits, over)
+            end_before = end
+    sram_base = next(field for field in MEMORY.fields if field.name == "sram_base")
+    limit = sram_base.width.of(machine)
+    depths = {
+        "uop": machine.uop_index_bits,
+        "inp": machine.inp_index_bits,
+        "wgt": machine.wgt_index_bits,
+        "acc": machine.acc_index_bits,
+    }
+    memory, widest = max(depths.items(), key=lambda item: item[1])
+    return Misfit(MEMORY.name, sram_base.name, memory, limit, widest - limit) if widest > limit else None
+
+
+def _memory_behind(field: Field) -> str | None:
+    return {UOP.text: "uop", UOP_END.text: "uop", INP.text: "inp", WGT.text: "wgt", ACC.text: "acc"}.get(
+        field.width.text
+    )

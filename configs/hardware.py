@@ -1,0 +1,167 @@
+"""The hardware description: the independent parameters of a machine, and what follows from them."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from lathe.configs.errors import ConfigError
+from lathe.configs.memory import MemoryConfig, TimingConfig
+from lathe.configs.validation import fault_in, unknown_key
+
+
+@dataclass(frozen=True)
+class HardwareConfig:
+    """One machine. Immutable and hashable; making one checks it, so that every instance is a machine of Lathe's.
+
+    ``batch``, ``block_in`` and ``block_out`` (powers of two) shape the matrix core: one GEMM micro-op multiplies a
+    batch × block_in input with a block_out × block_in weight, transposed. The ``*_bits`` are element widths, 8, 8, 32
+    and 8 for now. The ``*_buffer_bytes`` (powers of two) are the scratchpads' sizes. Everything else is derived.
+
+    Raises :class:`ConfigError` when a parameter is not allowed, and when the fields that index the scratchpads do not
+    fit 128-bit instructions or 32-bit micro-ops.
+    """
+
+    name: str
+    batch: int
+    block_in: int
+    block_out: int
+    uop_buffer_bytes: int
+    inp_buffer_bytes: int
+    wgt_buffer_bytes: int
+    acc_buffer_bytes: int
+    inp_bits: int = 8
+    wgt_bits: int = 8
+    acc_bits: int = 32
+    out_bits: int = 8
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
+    timing: TimingConfig = field(default_factory=TimingConfig)
+    extensions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        fault = fault_in(self)
+        if fault is not None:
+            raise ConfigError.at(f"machine {self.name!r}", fault)
+
+    # Sizes of elements in bytes, in DRAM and in the scratchpads.
+
+    @property
+    def uop_element_bytes(self) -> int:
+        """Bytes of a micro-op: 4."""
+        return 4
+
+    @property
+    def inp_element_bytes(self) -> int:
+        """Bytes of an input element: batch × block_in values."""
+        return self.batch * self.block_in * self.inp_bits // 8
+
+    @property
+    def wgt_element_bytes(self) -> int:
+        """Bytes of a weight element: block_out × block_in values."""
+        return self.block_out * self.block_in * self.wgt_bits // 8
+
+    @property
+    def acc_element_bytes(self) -> int:
+        """Bytes of an accumulator element: batch × block_out values."""
+        return self.batch * self.block_out * self.acc_bits // 8
+
+    @property
+    def out_element_bytes(self) -> int:
+        """Bytes of an output element: batch × block_out values."""
+        return self.batch * self.block_out * self.out_bits // 8
+
+    @property
+    def acc8_element_bytes(self) -> int:
+        """Bytes in DRAM of an accumulator element whose values are held in 8 bits."""
+        return self.batch * self.block_out
+
+    # Depths of the scratchpads in elements.
+
+    @property
+    def uop_depth(self) -> int:
+        """Micro-ops that the uop scratchpad holds."""
+        return self.uop_buffer_bytes // self.uop_element_bytes
+
+    @property
+    def inp_depth(self) -> int:
+        """Elements that the inp scratchpad holds."""
+        return self.inp_buffer_bytes // self.inp_element_bytes
+
+    @property
+    def wgt_depth(self) -> int:
+        """Elements that the wgt scratchpad holds."""
+        return self.wgt_buffer_bytes // self.wgt_element_bytes
+
+    @property
+    def acc_depth(self) -> int:
+        """Elements that the acc scratchpad holds."""
+        return self.acc_buffer_bytes // self.acc_element_bytes
+
+    @property
+    def out_depth(self) -> int:
+        """Elements of the out view: as many as acc has, since out is acc's low bits."""
+        return self.acc_depth
+
+    # Bits that index a scratchpad; a scratchpad of one element needs none.
+
+    @property
+    def uop_index_bits(self) -> int:
+        """log2 of uop_depth."""
+        return self.uop_depth.bit_length() - 1
+
+    @property
+    def inp_index_bits(self) -> int:
+        """log2 of inp_depth."""
+        return self.inp_depth.bit_length() - 1
+
+    @property
+    def wgt_index_bits(self) -> int:
+        """log2 of wgt_depth."""
+        return self.wgt_depth.bit_length() - 1
+
+    @property
+    def acc_index_bits(self) -> int:
+        """log2 of acc_depth."""
+        return self.acc_depth.bit_length() - 1
+
+    @property
+    def bus_bytes(self) -> int:
+        """Bytes of one beat of the memory bus."""
+        return self.memory.bus_bits // 8
+
+    # Other machines like this one, and the plain form for files.
+
+    def with_(self, **changes: Any) -> Self:
+        """A copy with the given parameters changed, checked like any other machine.
+
+        Keys are fields' names; parameters of the memory and of the timing are dotted:
+        ``cfg.with_(batch=2, **{"memory.latency": 0})``. Raises :class:`ConfigError` for unknown keys and for values
+        that are not allowed.
+        """
+        own: dict[str, Any] = {}
+        inner: dict[str, dict[str, Any]] = {"memory": {}, "timing": {}}
+        for key, value in changes.items():
+            section, dot, parameter = key.partition(".")
+            fault = unknown_key(key)
+            if fault is not None:
+                raise ConfigError.at(f"machine {self.name!r}", fault)
+            if dot:
+                inner[section][parameter] = value
+            else:
+                own[key] = value
+        for section, values in inner.items():
+            if values:
+                own[section] = dataclasses.replace(own.get(section, getattr(self, section)), **values)
+        return dataclasses.replace(self, **own)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The independent parameters as plain values, for JSON and YAML; ``from_dict`` reads them back."""
+        return dataclasses.asdict(self) | {"extensions": list(self.extensions)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The machine that ``to_dict`` wrote; memory and timing parameters that are missing get their defaults."""
+        own = dict(values)
+        own["memory"] = MemoryConfig(**own.get("memory", {}))
+        own["timing"] = TimingConfig(**own.get("timing", {}))
+        own["extensions"] = tuple(own.get("extensions", ()))
+        return cls(**own)

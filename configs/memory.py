@@ -1,0 +1,42 @@
+"""The memory outside the accelerator, and the constants of its time."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryConfig:
+    """One AXI4 port and the DRAM model behind it.
+
+    ``bus_bits``: width of a beat. ``latency``: cycles from a burst's acceptance to its service; 0 is the ideal memory
+    that published figures use. ``burst_beats``: most beats of one burst (AXI4 allows 256; bursts never cross 4 KiB).
+    ``outstanding_reads``: read bursts in flight over all masters. ``cycles_per_beat``: the DRAM's rate.
+    ``shared_bandwidth``: reads and writes take turns on one server instead of having one each.
+    """
+
+    bus_bits: int = 64
+    latency: int = 32
+    burst_beats: int = 256
+    outstanding_reads: int = 8
+    cycles_per_beat: int = 1
+    shared_bandwidth: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TimingConfig:
+    """Depths of queues and pipelines, stated once for simulator and RTL.
+
+    ``command_queue_depth``: instructions that fetch may be ahead of a unit (VTA's default is 512). ``gemm_pipeline``
+    and ``alu_pipeline``: cycles from the issue of a micro-op to the end of its accumulator write. ``dma_fifo_beats``:
+    data FIFO of each read and write master but fetch; ``fetch_fifo_beats``: fetch's. A master asks for a burst only
+    when its FIFO has room for all of it, so both hold at least one burst. ``write_latency``: cycles from the write of a
+    load's last element to its tokens. ``response_latency``: cycles from the end of a write burst's service to the
+    store unit's receipt of the response.
+    """
+
+    command_queue_depth: int = 512
+    gemm_pipeline: int = 6
+    alu_pipeline: int = 6
+    dma_fifo_beats: int = 512
+    fetch_fifo_beats: int = 256
+    write_latency: int = 1
+    response_latency: int = 1

@@ -1,0 +1,194 @@
+"""What a machine's parameters must be: the contracts that the hardware, the encoding and the bus set."""
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lathe.configs.encoding import misfit
+from lathe.configs.errors import Fault
+from lathe.configs.memory import MemoryConfig, TimingConfig
+
+if TYPE_CHECKING:
+    from lathe.configs.hardware import HardwareConfig
+
+# Names of extensions that a configuration may switch on. None exists yet; a row of the instruction table adds one.
+KNOWN_EXTENSIONS: tuple[str, ...] = ()
+
+# The only element widths for now, by parameter.
+ELEMENT_BITS = {"inp_bits": 8, "wgt_bits": 8, "acc_bits": 32, "out_bits": 8}
+
+SECTIONS: dict[str, type[MemoryConfig] | type[TimingConfig]] = {"memory": MemoryConfig, "timing": TimingConfig}
+
+_SHAPE = ("batch", "block_in", "block_out")
+_BUFFERS = ("uop_buffer_bytes", "inp_buffer_bytes", "wgt_buffer_bytes", "acc_buffer_bytes")
+TOP_LEVEL_KEYS = ("name", *_SHAPE, *_BUFFERS, *ELEMENT_BITS, *SECTIONS, "extensions")
+REQUIRED_KEYS = (*_SHAPE, *_BUFFERS)
+
+# Least and greatest values; None means no bound. AXI4 sets the beats of a burst and the widths of the bus.
+_BOUNDS: dict[str, tuple[int, int | None]] = {
+    "memory.latency": (0, None),
+    "memory.burst_beats": (1, 256),
+    "memory.outstanding_reads": (1, None),
+    "memory.cycles_per_beat": (1, None),
+    "timing.command_queue_depth": (1, None),
+    "timing.gemm_pipeline": (1, None),
+    "timing.alu_pipeline": (1, None),
+    "timing.dma_fifo_beats": (1, None),
+    "timing.fetch_fifo_beats": (1, None),
+    "timing.write_latency": (0, None),
+    "timing.response_latency": (0, None),
+}
+_BUS_BITS = (8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+def section_keys(section: str) -> tuple[str, ...]:
+    """The parameters of ``memory`` or ``timing``, without the section's name."""
+    return tuple(field.name for field in dataclasses.fields(SECTIONS[section]))
+
+
+def all_keys() -> tuple[str, ...]:
+    """Every dotted key that a configuration may have."""
+    inner = tuple(f"{section}.{key}" for section in SECTIONS for key in section_keys(section))
+    return (*TOP_LEVEL_KEYS, *inner)
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """A sentence that asks whether the most alike of ``known`` was meant, or nothing when none is alike."""
+    alike = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
+    return f"Did you mean {alike[0]!r}?" if alike else ""
+
+
+def unknown_key(key: str) -> Fault | None:
+    """What is wrong with a dotted key that no machine has, or None."""
+    known = all_keys()
+    if key in known:
+        return None
+    section, dot, parameter = key.partition(".")
+    if dot and section in SECTIONS:
+        allowed = section_keys(section)
+        guess = nearest(parameter, allowed)
+        return Fault(
+            key, f"A key of {section}", f"one of {', '.join(allowed)}, not {parameter!r}", guess or "Remove it."
+        )
+    guess = nearest(key, known)
+    return Fault(key, "A key", f"one of {', '.join(TOP_LEVEL_KEYS)}, not {key!r}", guess or "Remove it.")
+
+
+def fault_in(machine: "HardwareConfig") -> Fault | None:
+    """The first thing that is wrong with a machine, or None when it is one that Lathe knows."""
+    return next(_faults(machine), None)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_power_of_two(value: Any) -> bool:
+    return _is_int(value) and value > 0 and value & (value - 1) == 0
+
+
+def _faults(machine: "HardwareConfig") -> Iterator[Fault]:
+    if not isinstance(machine.name, str) or not machine.name:
+        yield Fault("name", "name", f"a text that is not empty, not {machine.name!r}", "Name the machine.")
+    yield from _faults_of_core(machine)
+    yield from _faults_of_section(machine)
+    yield from _faults_of_extensions(machine)
+    yield from _faults_of_depths(machine)
+    yield from _faults_of_encoding(machine)
+
+
+def _faults_of_core(machine: "HardwareConfig") -> Iterator[Fault]:
+    for key in (*_SHAPE, *_BUFFERS):
+        value = getattr(machine, key)
+        if not _is_power_of_two(value):
+            remedy = "Write an integer such as 1, 2, 4, 8 or 16."
+            if key in _BUFFERS:
+                remedy = "Write a number of bytes such as 32768."
+            yield Fault(key, key, f"a power of two, not {value!r}", remedy)
+    for key, allowed in ELEMENT_BITS.items():
+        value = getattr(machine, key)
+        if value != allowed or not _is_int(value):
+            yield Fault(key, key, f"{allowed}, not {value!r}", "Other element widths are not supported yet.")
+
+
+def _faults_of_section(machine: "HardwareConfig") -> Iterator[Fault]:
+    for section, kind in SECTIONS.items():
+        value = getattr(machine, section)
+        if not isinstance(value, kind):
+            yield Fault(section, section, f"a {kind.__name__}, not {value!r}", "Give its parameters by name.")
+            return
+    memory, timing = machine.memory, machine.timing
+    if memory.bus_bits not in _BUS_BITS or not _is_int(memory.bus_bits):
+        allowed = ", ".join(map(str, _BUS_BITS))
+        yield Fault(
+            "memory.bus_bits",
+            "memory.bus_bits",
+            f"one of {allowed}, not {memory.bus_bits!r}",
+            "AXI4 has no other widths.",
+        )
+    if not isinstance(memory.shared_bandwidth, bool):
+        yield Fault(
+            "memory.shared_bandwidth",
+            "memory.shared_bandwidth",
+            f"true or false, not {memory.shared_bandwidth!r}",
+            "True lets reads and writes share the DRAM's beats.",
+        )
+    for key, (least, most) in _BOUNDS.items():
+        section, _, parameter = key.partition(".")
+        value = getattr(getattr(machine, section), parameter)
+        if not _is_int(value) or value < least or (most is not None and value > most):
+            contract = f"an integer of at least {least}" if most is None else f"an integer from {least} to {most}"
+            yield Fault(key, key, f"{contract}, not {value!r}", "Correct the number.")
+    for parameter in ("dma_fifo_beats", "fetch_fifo_beats"):
+        beats = getattr(timing, parameter)
+        if beats < memory.burst_beats:
+            yield Fault(
+                f"timing.{parameter}",
+                f"timing.{parameter}",
+                f"at least memory.burst_beats ({memory.burst_beats}), not {beats}",
+                "The FIFO must have room for a whole burst: make it deeper or the bursts shorter.",
+            )
+
+
+def _faults_of_extensions(machine: "HardwareConfig") -> Iterator[Fault]:
+    if not isinstance(machine.extensions, tuple):
+        yield Fault("extensions", "extensions", f"a tuple of names, not {machine.extensions!r}", "List the names.")
+        return
+    for extension in machine.extensions:
+        if extension not in KNOWN_EXTENSIONS:
+            allowed = (
+                f"one of {', '.join(KNOWN_EXTENSIONS)}" if KNOWN_EXTENSIONS else "empty, for no extension exists yet"
+            )
+            guess = nearest(str(extension), KNOWN_EXTENSIONS) or "Remove it."
+            yield Fault("extensions", "extensions", f"{allowed}, not {extension!r}", guess)
+
+
+def _faults_of_depths(machine: "HardwareConfig") -> Iterator[Fault]:
+    for memory in ("uop", "inp", "wgt", "acc"):
+        key = f"{memory}_buffer_bytes"
+        size, element = getattr(machine, key), getattr(machine, f"{memory}_element_bytes")
+        if size < element:
+            yield Fault(
+                key,
+                key,
+                f"at least one element ({element} bytes), not {size}",
+                "Enlarge the buffer or shrink batch, block_in or block_out.",
+            )
+
+
+def _faults_of_encoding(machine: "HardwareConfig") -> Iterator[Fault]:
+    found = misfit(machine)
+    if found is None:
+        return
+    widths = ", ".join(
+        f"{memory} {getattr(machine, f'{memory}_index_bits')}" for memory in ("uop", "inp", "wgt", "acc")
+    )
+    culprit = found.memory if found.memory is not None else "acc"
+    plural = "bit" if found.over == 1 else "bits"
+    yield Fault(
+        f"{culprit}_buffer_bytes",
+        f"field {found.field} of the {found.format} encoding",
+        f"within the {found.limit} bits it has, not {found.over} {plural} over",
+        f"The memories' index widths are {widths} bits; make a buffer smaller or batch or a block larger.",
+    )
