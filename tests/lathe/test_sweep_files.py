@@ -1,0 +1,161 @@
+"""Sweep files: what they mean, and where they are wrong."""
+
+import pytest
+
+from lathe.sweeps.errors import SweepError
+from lathe.sweeps.reading import read_sweep
+
+KNOWN = {"matmul": {"m": True, "n": True, "k": True}, "digits": {"batch": False}}
+
+
+def read(tmp_path, text):
+    path = tmp_path / "sweep.yaml"
+    path.write_text(text)
+    return read_sweep(path, KNOWN)
+
+
+def test_points_are_every_machine_with_every_workload(tmp_path):
+    sweep = read(
+        tmp_path,
+        """
+base: [vta, wide]
+machine:
+  memory.latency: [0, 32]
+  block_in, block_out: [8, [16, 32]]
+workloads:
+  - matmul: {m: [1, 2], n: 3, k: 4}
+  - digits:
+""",
+    )
+    points = sweep.points()
+    assert len(points) == (2 + 1) * 2 * 2 * 2
+    assert points[1].base == "vta"
+    assert points[1].changes == {"memory.latency": 0, "block_in": 16, "block_out": 32}
+    assert points[2].changes == {"memory.latency": 32, "block_in": 8, "block_out": 8}
+    assert points[0].parameters == {"m": 1, "n": 3, "k": 4}
+    assert points[8].parameters == {"m": 2, "n": 3, "k": 4}
+    assert points[-1].workload == "digits"
+    assert points[-1].parameters == {}
+    assert points[-1].base == "wide"
+    assert sweep.parameter_keys == ("m", "n", "k")
+
+
+def test_the_base_is_vta_and_nothing_changes_unless_the_file_says_so(tmp_path):
+    (point,) = read(tmp_path, "workloads: [digits: {batch: 2}]").points()
+    assert (point.base, point.changes, point.parameters) == ("vta", {}, {"batch": 2})
+
+
+def test_a_base_file_is_looked_for_beside_the_sweep(tmp_path):
+    (tmp_path / "mine.yaml").write_text("batch: 1")
+    (point,) = read(tmp_path, "base: mine.yaml\nworkloads: [digits: ]").points()
+    assert point.base == str(tmp_path / "mine.yaml")
+
+
+MISTAKES = {
+    "an unknown key": (
+        "workload:\n  - digits:\n",
+        1,
+        "A key of {file}, line 1, must be one of base, machine, workloads, not 'workload'. Did you mean 'workloads'?",
+    ),
+    "no workloads": (
+        "base: vta\n",
+        None,
+        "The keys of {file} must include workloads, and do not. Name at least one operator there.",
+    ),
+    "workloads that are no list": (
+        "workloads:\n  digits: {batch: 1}\n",
+        2,
+        "workloads of {file}, line 2, must be a list of operators, not {{'digits': {{'batch': 1}}}}. "
+        "Begin each line with a dash: '- matmul: {{m: 64, n: 64, k: 64}}'.",
+    ),
+    "an unknown workload": (
+        "workloads:\n  - matmull: {m: 1}\n",
+        2,
+        "A workload of {file}, line 2, must be one of matmul, digits, not 'matmull'. Did you mean 'matmul'?",
+    ),
+    "an unknown parameter": (
+        "workloads:\n  - matmul:\n      m: 1\n      n: 1\n      kk: 1\n",
+        5,
+        "A parameter of matmul of {file}, line 5, must be one of m, n, k, not 'kk'. Did you mean 'k'?",
+    ),
+    "a missing parameter": (
+        "workloads:\n  - matmul: {m: 1, n: 1}\n",
+        2,
+        "Workload matmul of {file}, line 2, must be complete, not without k. It needs m, n, k.",
+    ),
+    "a parameter that is no number": (
+        "workloads:\n  - matmul: {m: 1.5, n: 1, k: 1}\n",
+        2,
+        "Parameter m of matmul of {file}, line 2, must be a whole number or a word, not 1.5. Correct it.",
+    ),
+    "an empty list of values": (
+        "workloads:\n  - matmul: {m: [], n: 1, k: 1}\n",
+        2,
+        "m of {file}, line 2, must be at least one value, not an empty list. Add a value.",
+    ),
+    "a parameter given twice": (
+        "workloads:\n  - matmul: {m: 1, n: 1, k: 1, m: 2}\n",
+        2,
+        "Key m of {file}, line 2, must be given once, not twice. Remove one of the two.",
+    ),
+    "a machine key in two places": (
+        "machine:\n  block_in: 8\n  block_in, block_out: 16\nworkloads: [digits: ]\n",
+        3,
+        "Parameter block_in of {file}, line 3, must be given once, not twice. Remove one of the two.",
+    ),
+    "values that do not match their keys": (
+        "machine:\n  block_in, block_out: [[8, 8, 8]]\nworkloads: [digits: ]\n",
+        2,
+        "A value of block_in, block_out of {file}, line 2, must be a list of 2, not [8, 8, 8]. Correct it.",
+    ),
+    "a base that is no name": (
+        "base: 3\nworkloads: [digits: ]\n",
+        1,
+        "base of {file}, line 1, must be a machine's name or file, not 3. See `lathe configs`.",
+    ),
+    "text that is not YAML": (
+        "workloads:\n  - matmul: {m: 1\n",
+        3,
+        "The text of {file}, line 3, must be YAML, and is not: "
+        "expected ',' or '}}', but got '<stream end>'. Correct the line.",
+    ),
+    "an empty file": (
+        "# nothing\n",
+        None,
+        "The content of {file} must be keys with values such as 'base: vta', not empty. "
+        "See configs/sweeps for examples.",
+    ),
+    "a list": (
+        "- digits\n",
+        1,
+        "The content of {file}, line 1, must be keys with values, not ['digits']. Write 'key: value'.",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_with_its_line(tmp_path, mistake):
+    text, line, message = MISTAKES[mistake]
+    with pytest.raises(SweepError) as caught:
+        read(tmp_path, text)
+    assert str(caught.value) == message.format(file=tmp_path / "sweep.yaml")
+    assert caught.value.line == line
+
+
+def test_an_unknown_machine_parameter_is_told_with_the_nearest(tmp_path):
+    with pytest.raises(SweepError) as caught:
+        read(tmp_path, "machine:\n  memory.latencies: 1\nworkloads: [digits: ]\n")
+    assert caught.value.key == "memory.latencies"
+    assert str(caught.value).startswith(
+        f"A machine's parameter of {tmp_path / 'sweep.yaml'}, line 2, must be one of batch, block_in, block_out, "
+    )
+    assert str(caught.value).endswith("not 'memory.latencies'. Did you mean 'memory.latency'?")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(SweepError) as caught:
+        read_sweep(tmp_path / "absent.yaml", KNOWN)
+    assert str(caught.value) == (
+        f"The sweep file {tmp_path / 'absent.yaml'} must be readable, and is not: No such file or directory. "
+        "Correct the path."
+    )
