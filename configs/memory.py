@@ -30,7 +30,8 @@ class TimingConfig:
     data FIFO of each read and write master but fetch; ``fetch_fifo_beats``: fetch's. A master asks for a burst only
     when its FIFO has room for all of it, so both hold at least one burst. ``write_latency``: cycles from the write of a
     load's last element to its tokens. ``response_latency``: cycles from the end of a write burst's service to the
-    store unit's receipt of the response.
+    store unit's receipt of the response. ``dma_pending``: loads (and stores) that one unit may have started and not
+    finished. docs/timing.md says what each does to time.
     """
 
     command_queue_depth: int = 512
@@ -40,3 +41,4 @@ class TimingConfig:
     fetch_fifo_beats: int = 256
     write_latency: int = 1
     response_latency: int = 1
+    dma_pending: int = 4

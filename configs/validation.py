@@ -38,6 +38,7 @@ _BOUNDS: dict[str, tuple[int, int | None]] = {
     "timing.fetch_fifo_beats": (1, None),
     "timing.write_latency": (0, None),
     "timing.response_latency": (0, None),
+    "timing.dma_pending": (1, None),
 }
 _BUS_BITS = (8, 16, 32, 64, 128, 256, 512, 1024)
 

@@ -1,1 +1,39 @@
 """The instruction set: one table, and everything that is derived from it."""
+
+from lathe.isa.columns import Columns
+from lathe.isa.encoding import decode, encode
+from lathe.isa.errors import AssemblyError, EncodingError, LayoutError, MachineFault, ProgramError
+from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Store, unit_of
+from lathe.isa.layout import Layout, PhysicalAxis
+from lathe.isa.microops import decode_uops, encode_uops
+from lathe.isa.program import Program, Segment
+from lathe.isa.table import AluOp, MemoryType, Opcode, TokenQueue, Unit
+
+__all__ = [
+    "Alu",
+    "AluOp",
+    "AssemblyError",
+    "Columns",
+    "EncodingError",
+    "Finish",
+    "Gemm",
+    "Instruction",
+    "Layout",
+    "LayoutError",
+    "Load",
+    "MachineFault",
+    "MemoryType",
+    "Opcode",
+    "PhysicalAxis",
+    "Program",
+    "ProgramError",
+    "Segment",
+    "Store",
+    "TokenQueue",
+    "Unit",
+    "decode",
+    "decode_uops",
+    "encode",
+    "encode_uops",
+    "unit_of",
+]

@@ -1,49 +1,116 @@
-"""Integer arithmetic, defined once: wrap-around at a width, and shifts of any amount.
+"""The definition of Lathe's integer arithmetic: two's complement that wraps around, and shifts in both directions.
 
-Everything in Lathe that computes with integers (the NumPy meaning of tensor programs, the meaning of instructions, the
-simulator) uses these definitions or is tested against them. Addition, subtraction and multiplication are those of
-NumPy's integer types, which wrap around at their width.
+Everything that computes (the executable meaning, simulator, frontend, RTL tests) takes its arithmetic from here.
+Functions take arrays or scalars of integer dtypes and return arrays of the first operand's dtype.
 """
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike, NDArray
 
-Array: TypeAlias = npt.NDArray[Any]
+from lathe.isa.table import AluOp
 
-_WIDEST = 64
+Integers = NDArray[Any]
 
 
-def wrap(value: npt.ArrayLike, bits: int) -> Array:
-    """``value`` reduced to a signed integer of ``bits`` bits: the number congruent to it modulo ``2**bits``.
+def wrap(values: ArrayLike, bits: int) -> Integers:
+    """The low ``bits`` (1 to 64) of integers, read as two's complement, in the smallest dtype that holds them."""
+    assert 1 <= bits <= 64, f"no integer has {bits} bits"
+    array = np.asarray(values)
+    if array.dtype.kind == "b":
+        array = array.astype(np.int8)
+    assert array.dtype.kind in "iu", f"{array.dtype} is no integer dtype"
+    size = next(size for size in (8, 16, 32, 64) if size >= bits)
+    cut = array.astype(f"i{size // 8}")  # NumPy's conversion between integer dtypes keeps the low bits.
+    if size == bits:
+        return cut
+    unused = size - bits
+    return np.asarray(np.right_shift(np.left_shift(cut, unused), unused))
 
-    Returns int64 for any width from 1 to 64.
+
+def add(a: ArrayLike, b: ArrayLike) -> Integers:
+    """a + b, wrapping around."""
+    left, right = _operands(a, b)
+    return np.asarray(np.add(left, right))
+
+
+def subtract(a: ArrayLike, b: ArrayLike) -> Integers:
+    """a − b, wrapping around."""
+    left, right = _operands(a, b)
+    return np.asarray(np.subtract(left, right))
+
+
+def multiply(a: ArrayLike, b: ArrayLike) -> Integers:
+    """a · b, wrapping around."""
+    left, right = _operands(a, b)
+    return np.asarray(np.multiply(left, right))
+
+
+def minimum(a: ArrayLike, b: ArrayLike) -> Integers:
+    """The lesser of a and b, which is wrapped to a's dtype first."""
+    left, right = _operands(a, b)
+    return np.asarray(np.minimum(left, right))
+
+
+def maximum(a: ArrayLike, b: ArrayLike) -> Integers:
+    """The greater of a and b, which is wrapped to a's dtype first."""
+    left, right = _operands(a, b)
+    return np.asarray(np.maximum(left, right))
+
+
+def shift_right(a: ArrayLike, amount: ArrayLike) -> Integers:
+    """a shifted right by ``amount``, arithmetically if a is signed; a negative amount shifts left by as much.
+
+    Shifts by the width of ``a`` or more give 0 or −1 by sign to the right, and 0 to the left.
     """
-    spare = _WIDEST - bits
-    return np.asarray((np.asarray(value, np.int64) << spare) >> spare)
+    left, places = _shift_operands(a, amount)
+    # NumPy's shifts by a dtype's width or more are defined: the sign to the right, 0 to the left.
+    if places.ndim == 0:
+        shift = np.right_shift if places >= 0 else np.left_shift
+        return np.asarray(shift(left, np.abs(places).astype(left.dtype)))
+    # One of the two amounts is 0, so the order of the shifts does not matter.
+    right = np.right_shift(left, np.maximum(places, 0).astype(left.dtype))
+    return np.asarray(np.left_shift(right, np.negative(np.minimum(places, 0)).astype(left.dtype)))
 
 
-def shift_right(value: npt.ArrayLike, amount: npt.ArrayLike) -> Array:
-    """``value`` shifted right by ``amount``, both of one NumPy integer dtype, which is also the result's.
-
-    A right shift rounds down: by the width of the dtype or more it leaves 0 or −1 by sign. A negative amount shifts
-    left, which wraps around: by the width or more it leaves 0.
-    """
-    return _shifted(np.asarray(value), np.asarray(amount), right=True)
+def shift_left(a: ArrayLike, amount: ArrayLike) -> Integers:
+    """a shifted left by ``amount``; a negative amount shifts right. The mirror of :func:`shift_right`."""
+    left, places = _shift_operands(a, amount)
+    return shift_right(left, np.negative(places))
 
 
-def shift_left(value: npt.ArrayLike, amount: npt.ArrayLike) -> Array:
-    """``value`` shifted left by ``amount``; a negative amount shifts right. The inverse view of ``shift_right``."""
-    return _shifted(np.asarray(value), np.asarray(amount), right=False)
+_OPERATIONS = {
+    AluOp.MIN: minimum,
+    AluOp.MAX: maximum,
+    AluOp.ADD: add,
+    AluOp.SHR: shift_right,
+    AluOp.MUL: multiply,
+}
 
 
-def _shifted(value: Array, amount: Array, right: bool) -> Array:
-    # NumPy's shifts by the width of the dtype or more, up to its largest amount, give what is wanted here; it is only
-    # negative amounts that it leaves open. Amounts are clipped first, because the negative of the smallest wraps.
-    forward, backward = (np.right_shift, np.left_shift) if right else (np.left_shift, np.right_shift)
-    if amount.dtype.kind == "u" or (amount.size and amount.min() >= 0):
-        return np.asarray(forward(value, amount))
-    ahead = forward(value, np.maximum(amount, 0))
-    back = backward(value, -np.clip(amount, -_WIDEST, 0))
-    return np.asarray(np.where(amount >= 0, ahead, back))
+def alu(operation: AluOp, a: ArrayLike, b: ArrayLike) -> Integers:
+    """What an ALU instruction writes for accumulator values ``a`` and second operands ``b``."""
+    return _OPERATIONS[operation](a, b)
+
+
+def _operands(a: ArrayLike, b: ArrayLike) -> tuple[Integers, Integers]:
+    """Both operands in the first one's dtype, into which the second one is wrapped."""
+    left = np.asarray(a)
+    assert left.dtype.kind in "iu", f"{left.dtype} is no integer dtype"
+    right = np.asarray(b)
+    if right.dtype != left.dtype:
+        assert right.dtype.kind in "iub", f"{right.dtype} is no integer dtype"
+        right = right.astype(left.dtype)
+    return left, right
+
+
+def _shift_operands(a: ArrayLike, amount: ArrayLike) -> tuple[Integers, NDArray[np.int8]]:
+    """The value, and the amount cut to the value's width, beyond which all amounts do the same."""
+    left = np.asarray(a)
+    places = np.asarray(amount)
+    assert left.dtype.kind in "iu", f"{left.dtype} is no integer dtype"
+    assert places.dtype.kind in "iu", f"{places.dtype} is no integer dtype"
+    width = left.dtype.itemsize * 8
+    lowest = max(-width, int(np.iinfo(places.dtype).min))
+    return left, np.clip(places, lowest, width).astype(np.int8)

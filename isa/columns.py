@@ -1,0 +1,106 @@
+"""A stream of instructions as columns: one array for each field, so that work on streams is NumPy's, not Python's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.isa.errors import EncodingError
+from lathe.isa.instructions import CLASS_OF, FIELDS_OF, Instruction
+from lathe.isa.table import MEMORIES, AluOp, MemoryType, Opcode, Unit
+
+Ints = NDArray[np.int64]
+
+ALL_FIELDS = tuple(dict.fromkeys(name for opcode in Opcode for name in FIELDS_OF[opcode]))
+
+_ENUMS: dict[str, type[MemoryType] | type[AluOp]] = {"memory_type": MemoryType, "alu_opcode": AluOp}
+_FLAGS = frozenset(("reset", "use_imm", "pop_prev", "pop_next", "push_prev", "push_next"))
+_LOAD_UNIT = np.array([MEMORIES[memory].load_unit for memory in MemoryType] + [Unit.COMPUTE] * 2)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """N instructions: ``opcode`` (N,) int64, and for each field of the table an (N,) int64 array by name.
+
+    A field that an instruction does not have is 0 there.
+    """
+
+    opcode: Ints
+    fields: Mapping[str, Ints]
+
+    def __len__(self) -> int:
+        return len(self.opcode)
+
+    def __getitem__(self, field: str) -> Ints:
+        return self.fields[field]
+
+    @cached_property
+    def unit(self) -> Ints:
+        """The unit of each instruction, (N,) int64."""
+        units = np.full(len(self), int(Unit.COMPUTE), np.int64)
+        units[self.opcode == Opcode.STORE] = Unit.STORE
+        loads = self.opcode == Opcode.LOAD
+        units[loads] = _LOAD_UNIT[self["memory_type"][loads]]
+        return units
+
+    @classmethod
+    def empty(cls, count: int) -> "Columns":
+        """Room for ``count`` instructions, all fields 0."""
+        return cls(np.zeros(count, np.int64), {name: np.zeros(count, np.int64) for name in ALL_FIELDS})
+
+    @classmethod
+    def of(cls, instructions: Sequence[Instruction]) -> "Columns":
+        """The columns of instruction values. Raises :class:`EncodingError` for a value that is no integer."""
+        columns = cls.empty(len(instructions))
+        columns.opcode[:] = np.fromiter((each.opcode for each in instructions), np.int64, len(instructions))
+        for opcode, names in FIELDS_OF.items():
+            indices = np.flatnonzero(columns.opcode == opcode)
+            if not len(indices):
+                continue
+            values_of = attrgetter(*names)
+            rows = np.array([values_of(instructions[index]) for index in indices.tolist()])
+            if rows.dtype.kind not in "biu":
+                _refuse_values(instructions, indices, names)
+            for name, column in zip(names, rows.T, strict=True):
+                columns.fields[name][indices] = column
+        return columns
+
+    def instructions(self) -> list[Instruction]:
+        """The instruction values of valid columns."""
+        found: list[Instruction | None] = [None] * len(self)
+        for opcode, kind in CLASS_OF.items():
+            indices = np.flatnonzero(self.opcode == opcode)
+            if not len(indices):
+                continue
+            names = FIELDS_OF[opcode]
+            columns = [_typed(name, self.fields[name][indices]) for name in names]
+            for index, row in zip(indices.tolist(), zip(*columns, strict=True), strict=True):
+                found[index] = kind(**dict(zip(names, row, strict=True)))
+        assert None not in found, "columns hold an opcode that is not in the table"
+        return found  # type: ignore[return-value]
+
+
+def _typed(name: str, column: Ints) -> list[Any]:
+    """A column's values as the types that the instruction classes have."""
+    values: list[Any] = column.astype(bool).tolist() if name in _FLAGS else column.tolist()
+    if name in _ENUMS:
+        members = list(_ENUMS[name])
+        return [members[value] for value in values]
+    return values
+
+
+def _refuse_values(instructions: Sequence[Instruction], indices: Ints, names: tuple[str, ...]) -> None:
+    for index in indices.tolist():
+        for name in names:
+            value = getattr(instructions[index], name)
+            if not isinstance(value, int | np.integer | np.bool_) or not -(1 << 63) <= int(value) < 1 << 63:
+                kind = instructions[index].opcode.name
+                raise EncodingError(
+                    f"{name} of instruction {index} ({kind}) must be an integer of the field's width, not {value!r}. "
+                    "Correct the value."
+                )
+    raise AssertionError(f"instructions {indices} have no integer columns and no value to blame")

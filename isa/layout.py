@@ -1,0 +1,157 @@
+"""How a tensor lies in DRAM: logical axes cut into physical ones, padded and ordered.
+
+After TVM's RFC 0039 (physical layouts) and RFC 0077 (what padding holds).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lathe.isa.errors import LayoutError
+
+PADDING = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalAxis:
+    """A physical index: (logical index[``axis``] // ``divisor``) % ``extent``; ``axis`` −1: always 0, pure padding."""
+
+    axis: int
+    divisor: int
+    extent: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A logical ``shape`` and ``dtype`` in row-major physical ``axes``; cells of no logical index hold ``pad_value``.
+
+    For each logical axis the physical ones are the digits of a mixed-radix number, in any order: the least has divisor
+    1, each next one the divisor times the extent of the one before, and together they reach the axis's extent. Raises
+    :class:`LayoutError` for anything else, since it would lose values or hold them twice.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    axes: tuple[PhysicalAxis, ...]
+    pad_value: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(extent) for extent in self.shape))
+        object.__setattr__(self, "axes", tuple(self.axes))
+        object.__setattr__(self, "dtype", np.dtype(self.dtype).name)
+        for axis in self.axes:
+            if axis.extent < 1 or axis.divisor < 1 or not PADDING <= axis.axis < len(self.shape):
+                raise LayoutError(
+                    f"A physical axis of a layout of {self.shape} must have an extent and a divisor of at least 1 and "
+                    f"an axis from -1 to {len(self.shape) - 1}, not {axis!r}. Correct the axis."
+                )
+        for logical, extent in enumerate(self.shape):
+            reached = 1
+            for digit in self._digits(logical):
+                if digit.divisor != reached:
+                    raise LayoutError(
+                        f"The physical axes of logical axis {logical} of a layout of {self.shape} must continue with "
+                        f"divisor {reached}, not {digit.divisor}. Each divisor is the product of the lesser extents."
+                    )
+                reached *= digit.extent
+            if reached < extent:
+                raise LayoutError(
+                    f"The physical axes of logical axis {logical} of a layout of {self.shape} must hold {extent} "
+                    f"indices, not {reached}. Enlarge the extent of the outermost one."
+                )
+
+    def _digits(self, logical: int) -> list[PhysicalAxis]:
+        """The physical axes of a logical one that tell indices apart, least significant first."""
+        digits = [axis for axis in self.axes if axis.axis == logical and axis.extent > 1]
+        return sorted(digits, key=lambda axis: axis.divisor)
+
+    @classmethod
+    def row_major(cls, shape: tuple[int, ...], dtype: str) -> Self:
+        """The layout of a NumPy array in C order."""
+        return cls(shape, dtype, tuple(PhysicalAxis(axis, 1, extent) for axis, extent in enumerate(shape)))
+
+    @cached_property
+    def physical_shape(self) -> tuple[int, ...]:
+        """The extents of the physical axes."""
+        return tuple(axis.extent for axis in self.axes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the physical array."""
+        return prod(self.physical_shape) * np.dtype(self.dtype).itemsize
+
+    @cached_property
+    def _plan(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """What pack and unpack do: the padded logical shape, its cut into digits, their order, and the final shape.
+
+        Physical axes of extent 1 and pure padding take no part in it: they are 1 in the final shape.
+        """
+        padded: list[int] = []
+        cut: list[int] = []
+        position: dict[PhysicalAxis, int] = {}
+        for logical in range(len(self.shape)):
+            digits = self._digits(logical)[::-1]
+            padded.append(prod(digit.extent for digit in digits))
+            for digit in digits:
+                position[digit] = len(cut)
+                cut.append(digit.extent)
+        order = tuple(position[axis] for axis in self.axes if axis in position)
+        final = tuple(axis.extent if axis in position else 1 for axis in self.axes)
+        return tuple(padded), tuple(cut), order, final
+
+    def pack(self, logical: ArrayLike) -> NDArray[Any]:
+        """The physical array of a logical one of this shape and dtype; a new array.
+
+        Raises :class:`LayoutError` for another shape or dtype.
+        """
+        array = np.asarray(logical)
+        self._require(array, self.shape, "logical")
+        padded, cut, order, final = self._plan
+        if padded != self.shape:
+            widths = [(0, reached - extent) for reached, extent in zip(padded, self.shape, strict=True)]
+            array = np.pad(array, widths, constant_values=self.pad_value)
+        packed = array.reshape(cut).transpose(order).reshape(final)
+        if final == self.physical_shape:
+            return np.array(packed, order="C")
+        physical = np.full(self.physical_shape, self.pad_value, self.dtype)
+        physical[tuple(slice(extent) for extent in final)] = packed
+        return physical
+
+    def unpack(self, physical: ArrayLike) -> NDArray[Any]:
+        """The logical array that a physical one holds; a new array.
+
+        Raises :class:`LayoutError` for another shape or dtype.
+        """
+        array = np.asarray(physical)
+        self._require(array, self.physical_shape, "physical")
+        padded, cut, order, final = self._plan
+        data = array[tuple(slice(extent) for extent in final)].reshape([cut[place] for place in order])
+        inverse = np.argsort(order)
+        whole = data.transpose(inverse).reshape(padded)
+        return np.array(whole[tuple(slice(extent) for extent in self.shape)], order="C")
+
+    def _require(self, array: NDArray[Any], shape: tuple[int, ...], what: str) -> None:
+        if array.shape != shape or array.dtype != np.dtype(self.dtype):
+            raise LayoutError(
+                f"The {what} array of a layout must have shape {shape} and dtype {self.dtype}, "
+                f"not {array.shape} and {array.dtype}. Convert it first."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; ``from_dict`` reads them back."""
+        return {
+            "shape": list(self.shape),
+            "dtype": self.dtype,
+            "axes": [[axis.axis, axis.divisor, axis.extent] for axis in self.axes],
+            "pad_value": self.pad_value,
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The layout that ``to_dict`` wrote."""
+        axes = tuple(PhysicalAxis(*axis) for axis in values["axes"])
+        return cls(tuple(values["shape"]), values["dtype"], axes, values["pad_value"])

@@ -1,0 +1,219 @@
+"""A compiled program: instructions, constants, and the map of DRAM that they expect."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.isa.columns import Columns
+from lathe.isa.encoding import encode_columns
+from lathe.isa.errors import ProgramError
+from lathe.isa.instructions import Instruction
+from lathe.isa.layout import Layout
+
+ROLES = ("instructions", "uop", "constant", "input", "output", "temporary")
+IMAGE_ROLES = ("uop", "constant")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A range of DRAM, [``address``, ``address + nbytes``) in bytes, and what it holds.
+
+    ``role`` is one of instructions, uop, constant, input, output, temporary. ``layout`` says how a tensor lies in it;
+    it starts at ``address`` and may be shorter than the segment.
+    """
+
+    name: str
+    role: str
+    address: int
+    nbytes: int
+    layout: Layout | None = None
+
+    @property
+    def end(self) -> int:
+        """One past the last byte."""
+        return self.address + self.nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Instructions for one machine, with the memory they run on.
+
+    ``images`` holds the bytes of segments with role "uop" or "constant", by name, uint8. ``label_of`` says for each
+    instruction, as an index into ``labels``, which layer or stage caused it. ``tokens_in`` are the counts of the four
+    token queues before the launch (load→compute, compute→load, compute→store, store→compute).
+
+    Raises :class:`ProgramError` when the parts contradict each other.
+    """
+
+    config: HardwareConfig
+    instructions: tuple[Instruction, ...]
+    segments: tuple[Segment, ...]
+    images: Mapping[str, NDArray[np.uint8]]
+    labels: tuple[str, ...] = ()
+    label_of: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    tokens_in: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "instructions", tuple(self.instructions))
+        object.__setattr__(self, "segments", tuple(self.segments))
+        object.__setattr__(self, "labels", tuple(self.labels))
+        object.__setattr__(self, "tokens_in", tuple(int(count) for count in self.tokens_in))
+        if not self.labels and not len(self.label_of):
+            object.__setattr__(self, "labels", ("program",))
+            object.__setattr__(self, "label_of", np.zeros(len(self.instructions), np.int32))
+        _check_segments(self)
+        _check_images(self)
+        _check_labels(self)
+        if len(self.tokens_in) != 4 or min(self.tokens_in) < 0:
+            raise ProgramError(
+                f"tokens_in of a program must be four counts of at least 0, not {self.tokens_in!r}. Correct the counts."
+            )
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The instructions as columns."""
+        return Columns.of(self.instructions)
+
+    @cached_property
+    def encoded(self) -> NDArray[np.uint8]:
+        """The instructions in binary form, (N, 16) uint8."""
+        return encode_columns(self.config, self.columns)
+
+    @property
+    def inputs(self) -> tuple[Segment, ...]:
+        """The segments that the caller fills, in order."""
+        return tuple(segment for segment in self.segments if segment.role == "input")
+
+    @property
+    def outputs(self) -> tuple[Segment, ...]:
+        """The segments that hold results, in order."""
+        return tuple(segment for segment in self.segments if segment.role == "output")
+
+    @property
+    def insn_addr(self) -> int:
+        """The byte address of the instruction stream."""
+        return next(segment.address for segment in self.segments if segment.role == "instructions")
+
+    @property
+    def memory_end(self) -> int:
+        """One past the last byte of DRAM that any segment covers."""
+        return max(segment.end for segment in self.segments)
+
+    def segment(self, name: str) -> Segment:
+        """The segment of a name. Raises :class:`ProgramError` when there is none."""
+        for segment in self.segments:
+            if segment.name == name:
+                return segment
+        known = ", ".join(segment.name for segment in self.segments)
+        raise ProgramError(f"The segment of a program must be one of {known}, not {name!r}. Correct the name.")
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the program to a file, whole or not at all; :meth:`load` reads it back."""
+        from lathe.isa.program_file import save_program
+
+        save_program(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "Program":
+        """The program of a file that :meth:`save` wrote.
+
+        Raises :class:`ProgramError` for a file that is truncated, foreign or of another version.
+        """
+        from lathe.isa.program_file import load_program
+
+        return load_program(path)
+
+    def header(self) -> dict[str, Any]:
+        """Everything but arrays, as plain values for JSON."""
+        return {
+            "config": self.config.to_dict(),
+            "segments": [
+                {
+                    "name": segment.name,
+                    "role": segment.role,
+                    "address": segment.address,
+                    "nbytes": segment.nbytes,
+                    "layout": segment.layout.to_dict() if segment.layout is not None else None,
+                }
+                for segment in self.segments
+            ],
+            "labels": list(self.labels),
+            "tokens_in": list(self.tokens_in),
+        }
+
+
+def _check_segments(program: Program) -> None:
+    names: set[str] = set()
+    for segment in program.segments:
+        if segment.role not in ROLES:
+            raise ProgramError(
+                f"role of segment {segment.name!r} must be one of {', '.join(ROLES)}, not {segment.role!r}. "
+                "Correct the role."
+            )
+        if segment.name in names:
+            raise ProgramError(
+                f"The name of each segment must be its own, not {segment.name!r} twice. Rename one of the two."
+            )
+        names.add(segment.name)
+        if segment.address < 0 or segment.nbytes < 0:
+            raise ProgramError(
+                f"address and size of segment {segment.name!r} must be at least 0, "
+                f"not {segment.address} and {segment.nbytes}. Correct the numbers."
+            )
+        if segment.layout is not None and segment.layout.nbytes > segment.nbytes:
+            raise ProgramError(
+                f"The size of segment {segment.name!r} must be at least its layout's {segment.layout.nbytes} bytes, "
+                f"not {segment.nbytes}. Enlarge the segment."
+            )
+    filled = sorted((segment for segment in program.segments if segment.nbytes), key=lambda segment: segment.address)
+    for before, after in pairwise(filled):
+        if before.end > after.address:
+            raise ProgramError(
+                f"Segment {after.name!r} must start at or after {before.end:#x}, where segment {before.name!r} ends, "
+                f"not at {after.address:#x}. Move one of the two."
+            )
+    streams = [segment for segment in program.segments if segment.role == "instructions"]
+    needed = len(program.instructions) * INSTRUCTION_BYTES
+    if len(streams) != 1 or streams[0].nbytes < needed:
+        sizes = [segment.nbytes for segment in streams]
+        raise ProgramError(
+            f"A program must have one segment for its instructions, of at least {needed} bytes, not segments of "
+            f"{sizes} bytes. Each instruction has {INSTRUCTION_BYTES} bytes."
+        )
+
+
+def _check_images(program: Program) -> None:
+    expected = {segment.name: segment.nbytes for segment in program.segments if segment.role in IMAGE_ROLES}
+    if set(expected) != set(program.images):
+        raise ProgramError(
+            f"The images of a program must be those of its uop and constant segments, {sorted(expected)}, "
+            f"not {sorted(program.images)}. Give an image for each of them."
+        )
+    for name, image in program.images.items():
+        if image.dtype != np.uint8 or image.shape != (expected[name],):
+            raise ProgramError(
+                f"The image of segment {name!r} must be an array of shape ({expected[name]},) and dtype uint8, "
+                f"not {image.shape} and {image.dtype}. View the packed array's bytes."
+            )
+
+
+def _check_labels(program: Program) -> None:
+    label_of = program.label_of
+    if label_of.shape != (len(program.instructions),) or label_of.dtype.kind not in "iu":
+        raise ProgramError(
+            f"label_of of a program must be an array of {len(program.instructions)} integers, "
+            f"not of shape {label_of.shape} and dtype {label_of.dtype}. Give one label for each instruction."
+        )
+    if len(label_of) and (label_of.min() < 0 or label_of.max() >= len(program.labels)):
+        raise ProgramError(
+            f"label_of of a program must hold indices from 0 to {len(program.labels) - 1}, "
+            f"not {int(label_of.min())} to {int(label_of.max())}. Add the missing labels."
+        )

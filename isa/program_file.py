@@ -1,0 +1,99 @@
+"""Program files: an ``.npz`` archive of arrays and a JSON header, without pickle, written whole or not at all."""
+
+import json
+import zipfile
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lathe.configs import HardwareConfig, LatheError
+from lathe.configs.atomic import writing
+from lathe.isa.encoding import decode
+from lathe.isa.errors import ProgramError
+from lathe.isa.layout import Layout
+from lathe.isa.program import Program, Segment
+
+FORMAT = "lathe program"
+VERSION = 1
+_IMAGE = "image/"
+
+
+def save_program(program: Program, path: str | PathLike[str]) -> None:
+    """Write a program. The file appears under its name only when it is complete."""
+    header = {"format": FORMAT, "version": VERSION, **program.header()}
+    arrays: dict[str, Any] = {
+        "header": np.frombuffer(json.dumps(header).encode(), np.uint8),
+        "insns": program.encoded,
+        "label_of": np.asarray(program.label_of, np.int32),
+    }
+    arrays |= {_IMAGE + name: image for name, image in program.images.items()}
+    with writing(path) as file:
+        np.savez(file, **arrays)
+
+
+def load_program(path: str | PathLike[str]) -> Program:
+    """Read a program. Raises :class:`ProgramError` for a file that is truncated, foreign or of another version."""
+    source = Path(path)
+    try:
+        with np.load(source, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except FileNotFoundError:
+        raise ProgramError(f"The program file {source} must exist, and does not. Correct the path.") from None
+    except OSError as error:
+        if error.strerror is None:  # NumPy's word for a file that is no archive
+            raise _foreign(source) from None
+        raise ProgramError(
+            f"The program file {source} must be readable, and is not: {error.strerror}. Correct the path or its rights."
+        ) from None
+    except (zipfile.BadZipFile, ValueError, EOFError, KeyError, AttributeError):
+        # AttributeError: a bare .npy array has no context manager; ValueError: pickles and broken array headers.
+        raise _foreign(source) from None
+    try:
+        header = json.loads(arrays["header"].tobytes())
+        if header["format"] != FORMAT:
+            raise _foreign(source)
+        version = header["version"]
+    except (KeyError, ValueError, TypeError, AttributeError):
+        raise _foreign(source) from None
+    if version != VERSION:
+        raise ProgramError(
+            f"The version of program file {source} must be {VERSION}, not {version!r}. "
+            "Compile the program again with this version of Lathe."
+        )
+    try:
+        return _program(header, arrays)
+    except LatheError as error:
+        raise ProgramError(f"The program file {source} must hold a consistent program, and does not. {error}") from None
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError):
+        raise _foreign(source) from None
+
+
+def _program(header: dict[str, Any], arrays: dict[str, Any]) -> Program:
+    config = HardwareConfig.from_dict(header["config"])
+    segments = tuple(
+        Segment(
+            each["name"],
+            each["role"],
+            each["address"],
+            each["nbytes"],
+            Layout.from_dict(each["layout"]) if each["layout"] is not None else None,
+        )
+        for each in header["segments"]
+    )
+    return Program(
+        config=config,
+        instructions=tuple(decode(config, arrays["insns"])),
+        segments=segments,
+        images={name.removeprefix(_IMAGE): array for name, array in arrays.items() if name.startswith(_IMAGE)},
+        labels=tuple(header["labels"]),
+        label_of=arrays["label_of"],
+        tokens_in=tuple(header["tokens_in"]),
+    )
+
+
+def _foreign(path: Path) -> ProgramError:
+    return ProgramError(
+        f"The file {path} must be a program that Lathe has saved, and is not, or it is truncated. Compile it again."
+    )
