@@ -25,6 +25,8 @@ from lathe.frontend.expressions import (
 from lathe.frontend.intervals import interval
 from lathe.frontend.polyhedra import access_of, domain_of, is_exact, shape_of
 from lathe.frontend.programs import placeholders, topological
+from lathe.frontend.reference import checked_input, checked_inputs, evaluate_computation, reference
+from lathe.frontend.substitution import substitute
 from lathe.frontend.tensors import Computation, Tensor, compute, placeholder, reduce_axis
 from lathe.frontend.text import format_computation, format_expr, format_program
 
@@ -52,10 +54,13 @@ __all__ = [
     "access_of",
     "as_affine",
     "axes_of",
+    "checked_input",
+    "checked_inputs",
     "compute",
     "const",
     "domain_of",
     "evaluate",
+    "evaluate_computation",
     "format_computation",
     "format_expr",
     "format_program",
@@ -67,8 +72,10 @@ __all__ = [
     "placeholders",
     "reads_data",
     "reduce_axis",
+    "reference",
     "select",
     "shape_of",
+    "substitute",
     "sum",
     "topological",
     "walk",

@@ -1,6 +1,7 @@
 """The value of an expression in NumPy, vectorised over whatever its axes are bound to.
 
-This is the meaning of the language. The arithmetic itself (wrap-around, shifts) is ``lathe.isa.arithmetic``.
+This is the meaning of the language. Sums and products are those of NumPy's integer types, which wrap around at their
+width as ``lathe.isa.arithmetic`` says; shifts are taken from there, because NumPy leaves negative amounts open.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +37,7 @@ _COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
 
 _OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum,
-    "shr": shift_right, "shl": shift_left, "floordiv": np.floor_divide, "mod": np.remainder,
+    "floordiv": np.floor_divide, "mod": np.remainder,
     "and": np.logical_and, "or": np.logical_or,
 }  # fmt: skip
 
@@ -74,6 +75,8 @@ class Evaluator:
                 return self.axis(axis)
             case Read():
                 return self.read(expr)
+            case Binary(op=("shr" | "shl") as op, lhs=lhs, rhs=rhs):
+                return _shifted(op, self.value(lhs), self.value(rhs))
             case Binary(op=op, lhs=lhs, rhs=rhs):
                 # Operands of rank 0 make NumPy return scalars, which must stay arrays of the same dtype.
                 return np.asarray(_OPERATIONS[op](self.value(lhs), self.value(rhs)), DTYPES[expr.dtype].numpy)
@@ -119,6 +122,14 @@ class Evaluator:
         body = body.reshape([1] * (rank + len(full) - body.ndim) + list(body.shape))
         body = np.broadcast_to(body, (*full, *body.shape[len(full) :]))
         return np.asarray(REDUCTIONS[expr.kind].reduce(body, axis=tuple(range(len(full))), dtype=body.dtype))
+
+
+def _shifted(op: str, value: Array, amount: Array) -> Array:
+    """A shift; unsigned numbers are shifted as what they are in a wider signed type, and cut back."""
+    shift = shift_right if op == "shr" else shift_left
+    if value.dtype.kind == "u":
+        return shift(value.astype(np.int64), amount.astype(np.int64)).astype(value.dtype)
+    return shift(value, amount)
 
 
 REDUCTIONS: Mapping[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}

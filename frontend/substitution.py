@@ -1,0 +1,108 @@
+"""Expressions with axes replaced, and axes split so that division and remainder by constants become affine."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+from lathe.frontend.affine import as_affine
+from lathe.frontend.dtypes import INDEX
+from lathe.frontend.expressions import (
+    Axis,
+    AxisRef,
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Not,
+    Read,
+    Reduce,
+    Select,
+    walk,
+)
+
+_ROUNDS = 16
+
+
+def substitute(expr: Expr, replacements: Mapping[Axis, Expr]) -> Expr:
+    """``expr`` with every reference to an axis in ``replacements`` replaced by the expression given for it.
+
+    What does not change is the same node as before. The axes that a ``Reduce`` reduces over stay.
+    """
+    return _replaced(expr, replacements, {})
+
+
+def _replaced(expr: Expr, replacements: Mapping[Axis, Expr], known: dict[Expr, Expr]) -> Expr:
+    if expr not in known:
+        if isinstance(expr, AxisRef):
+            known[expr] = replacements.get(expr.axis, expr)
+        else:
+            children = tuple(_replaced(child, replacements, known) for child in expr.children)
+            same = all(new is old for new, old in zip(children, expr.children, strict=True))
+            known[expr] = expr if same else with_children(expr, children)
+    return known[expr]
+
+
+def with_children(expr: Expr, children: tuple[Expr, ...]) -> Expr:
+    """The same node over other operands."""
+    match expr:
+        case Read(tensor=tensor):
+            return Read(tensor, children)
+        case Binary(op=op):
+            return Binary(op, *children)
+        case Compare(op=compare):
+            return Compare(compare, *children)
+        case Not():
+            return Not(*children)
+        case Select():
+            return Select(*children)
+        case Cast(dtype=dtype):
+            return Cast(children[0], dtype)
+        case Reduce(kind=kind, axes=axes):
+            return Reduce(kind, children[0], axes)
+    assert not children, type(expr).__name__
+    return expr
+
+
+class SplitAxes:
+    """Axes split by the constants that index expressions divide them by, each into an outer and an inner axis.
+
+    After ``i = 4·i_0 + i_1`` with ``0 <= i_1 < 4``, both ``i // 4 = i_0`` and ``i % 4 = i_1`` are affine. ``parts``
+    gives the axes that each original axis has become, outermost first; together they count through the same values in
+    the same order. Axes that do not start at 0 or whose extent is no multiple of the divisor are left alone.
+    """
+
+    def __init__(self, axes: tuple[Axis, ...], bodies: tuple[Expr, ...]) -> None:
+        self.parts: dict[Axis, tuple[Axis, ...]] = {axis: (axis,) for axis in axes}
+        self.bodies = bodies
+        for _ in range(_ROUNDS):
+            found = next((pair for body in self.bodies for node in walk(body) if (pair := self._split_for(node))), None)
+            if found is None:
+                break
+            self._split(*found)
+
+    def _split_for(self, node: Expr) -> tuple[Axis, int] | None:
+        """An axis and the extent of its inner part that bring this division closer to an affine form."""
+        if not isinstance(node, Binary) or node.op not in ("floordiv", "mod") or node.dtype != INDEX:
+            return None
+        operand = as_affine(node.lhs)
+        if operand is None or not isinstance(node.rhs, Const) or node.rhs.value <= 0 or as_affine(node) is not None:
+            return None
+        for axis, factor in operand.coefficients.items():
+            inner, rest = divmod(node.rhs.value, abs(factor))
+            if rest == 0 and 1 < inner < axis.extent and axis.extent % inner == 0 and axis.start == 0:
+                return axis, inner
+        return None
+
+    def _split(self, axis: Axis, inner_extent: int) -> None:
+        outer = replace(axis, name=f"{axis.name}_0", extent=axis.extent // inner_extent)
+        inner = replace(axis, name=f"{axis.name}_1", extent=inner_extent)
+        scaled = Binary("mul", AxisRef(outer), Const(inner_extent, INDEX))
+        replacement = {axis: Binary("add", scaled, AxisRef(inner))}
+        self.bodies = tuple(substitute(body, replacement) for body in self.bodies)
+        for original, parts in self.parts.items():
+            if axis in parts:
+                at = parts.index(axis)
+                self.parts[original] = (*parts[:at], outer, inner, *parts[at + 1 :])
+        for original, parts in self.parts.items():
+            assert prod(part.extent for part in parts) == original.extent, original
