@@ -1,0 +1,1 @@
+"""Schedule commands, one file each; each is a method of ``Stage`` or ``Schedule``."""

@@ -1,0 +1,116 @@
+"""``cache_read`` and ``cache_write``: copies of a tensor in a scratchpad."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lathe.frontend import Axis, Tensor
+from lathe.scheduler.commands.set_scope import checked_scope
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
+from lathe.scheduler.state import DRAM, initial_state
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+
+def cache_read(
+    schedule: "Schedule", tensor: Tensor, scope: str, readers: "Iterable[Tensor | Stage] | Tensor | Stage | None" = None
+) -> Tensor:
+    """Let the given readers (all, if none are given) read a copy of ``tensor`` that lives in ``scope``.
+
+    The copy is a stage of its own, to be placed with ``compute_at``. Before, and after
+    ``AA = s.cache_read(A, "inp", [C])``::
+
+        for i in 0..60:                    for i in 0..60:
+            C[i] = A[i] + 1                    A.inp[i] = A[i]
+                                           for i in 0..60:
+                                               C[i] = A.inp[i] + 1
+
+    Returns the copy's tensor. Raises ScheduleError for an unknown scope, a tensor that is not part of the program, or
+    a reader that does not read it.
+    """
+    from lathe.scheduler.schedule import stages_of
+
+    where = f"cache_read of {getattr(tensor, 'name', tensor)}"
+    name = checked_scope(scope, where)
+    if not isinstance(tensor, Tensor) or not schedule.readers(tensor):
+        raise ScheduleError(
+            f"tensor of cache_read must be one that a stage reads, not {getattr(tensor, 'name', tensor)!r}."
+        )
+    chosen = stages_of(schedule, readers)
+    for stage in chosen or ():
+        if stage not in schedule.readers(tensor):
+            actual = ", ".join(reader.name for reader in schedule.readers(tensor))
+            raise ScheduleError(
+                f"readers of {where} must be stages that read it ({actual}), not {stage.name!r}."
+            )
+    if chosen is None:
+        chosen = schedule.readers(tensor)
+    axes = tuple(Axis(f"i{d}", extent) for d, extent in enumerate(tensor.shape))
+    if tensor.computation is not None:
+        axes = tuple(Axis(axis.name, axis.extent) for axis in tensor.computation.axes)
+    computation = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{name}"), axes)
+    from lathe.scheduler.stage import Stage
+
+    cached = Stage(schedule, initial_state(computation, name, copies=tensor))
+    changes = {
+        stage: replace(stage.state, computation=redirect_reads(stage.state.computation, {tensor: cached.tensor}))
+        for stage in chosen
+    }
+    position = min(schedule.stages.index(stage) for stage in chosen)
+    stages = [*schedule.stages[:position], cached, *schedule.stages[position:]]
+    schedule.commit({cached: cached.state, **changes}, "cache_read", stages=stages)
+    return cached.tensor
+
+
+def cache_write(schedule: "Schedule", tensor: Tensor, scope: str) -> Tensor:
+    """Compute ``tensor`` in ``scope`` first, and copy it to its place from there.
+
+    The stage of the tensor becomes the copy; a new stage, before it, computes the values and has the reduction axes.
+    Before, and after ``CC = s.cache_write(C, "acc")``::
+
+        for i in 0..60:                    for i in 0..60:
+            C[i] = A[i] + 1                    C.acc[i] = A[i] + 1
+                                           for i in 0..60:
+                                               C[i] = C.acc[i]
+
+    Returns the tensor of the new stage. Raises ScheduleError for an unknown scope, a tensor without a stage, a stage of
+    several outputs, or one whose loops have been changed already: call cache_write before other commands.
+    """
+    name = checked_scope(scope, f"cache_write of {getattr(tensor, 'name', tensor)}")
+    stage = schedule[tensor]
+    state = stage.state
+    if len(state.tensors) > 1:
+        raise ScheduleError(
+            f"tensor of cache_write must be the only output of its computation, not {tensor.name!r}, one of "
+            f"{len(state.tensors)} of {stage.name}. Give each output a computation of its own."
+        )
+    if state.is_touched or schedule.attached(stage):
+        raise ScheduleError(
+            f"stage of cache_write must have its loops as they were made, not changed ones: {stage.name} has been "
+            "split, reordered, tagged, or has stages computed inside it. Call cache_write before other commands."
+        )
+    from lathe.scheduler.stage import Stage
+
+    computation = renamed_axes(state.computation, fresh_name(schedule, f"{tensor.name}.{name}"))
+    writer = Stage(schedule, initial_state(computation, name))
+    copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
+    data = tuple(root for root in state.roots if root.kind == "data")
+    copier = replace(state, computation=copy, roots=data, leaves=data, copies=writer.tensor, scope=DRAM)
+    position = schedule.stages.index(stage)
+    stages = [*schedule.stages[:position], writer, *schedule.stages[position:]]
+    schedule.commit({writer: writer.state, stage: copier}, "cache_write", stages=stages)
+    return writer.tensor
+
+
+def fresh_name(schedule: "Schedule", wanted: str) -> str:
+    """``wanted``, or with a number behind it where a stage or an input bears that name already."""
+    taken = {stage.name for stage in schedule.stages}
+    taken |= {read.tensor.name for stage in schedule.stages for read in stage.state.computation.reads}
+    name, count = wanted, 1
+    while name in taken:
+        count += 1
+        name = f"{wanted}{count}"
+    return name

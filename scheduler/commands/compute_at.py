@@ -1,0 +1,48 @@
+"""``compute_at``: a stage moves into a loop of its consumer."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state import Attachment
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import AxisLike, Stage
+
+
+def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike") -> None:
+    """Compute, in each iteration of a consumer's loop, the part of this stage that the iteration reads.
+
+    The part is the smallest box of this stage's domain that holds every cell read there. Before, and after
+    ``s[B].compute_at(s[C], io)``::
+
+        for i in 0..60:                    for io in 0..4:
+            B[i] = ...                         for i in 0..16 while 16*io + i < 60:
+        for io in 0..4:                            B[16*io + i] = ...
+            for ii in 0..16:                   for ii in 0..16:
+                C[16*io + ii] = B[...]             C[16*io + ii] = B[...]
+
+    Raises LegalityError, with a witness, if a stage outside the loop reads this one: it would find the values gone
+    or not yet made. Raises ScheduleError if ``axis`` is not a loop of ``consumer``, if the consumer is computed inside
+    this stage, if this stage is an output, or if the loop belongs to an ``emit_insn`` nest.
+    """
+    if consumer.schedule is not stage.schedule:
+        raise ScheduleError(
+            f"consumer of compute_at of stage {stage.name} must be a stage of the same schedule, not {consumer.name!r} "
+            "of another."
+        )
+    target = consumer.find(axis, "compute_at")
+    above: Stage | None = consumer
+    while above is not None:
+        if above is stage:
+            raise ScheduleError(
+                f"consumer of compute_at of stage {stage.name} must be a stage outside its own loops, not "
+                f"{consumer.name!r}, which is computed inside {stage.name}."
+            )
+        above = above.state.attachment.stage if above.state.attachment else None
+    stage.update(replace(stage.state, attachment=Attachment(consumer, target)), "compute_at")
+
+
+def compute_root(stage: "Stage") -> None:
+    """Compute this stage whole, before the loops of its consumers: undoes ``compute_at``."""
+    stage.update(replace(stage.state, attachment=None), "compute_root")

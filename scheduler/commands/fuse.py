@@ -1,0 +1,46 @@
+"""``fuse``: two neighbouring loops become one."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state import Fuse, LoopAxis
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import AxisLike, Stage
+
+
+def fuse(stage: "Stage", outer: "AxisLike", inner: "AxisLike") -> LoopAxis:
+    """Make one loop of two, the second of which stands directly inside the first.
+
+    Before, and after ``f = s[C].fuse(i, j)``::
+
+        for i in 0..8:                     for i.j in 0..48:
+            for j in 0..6:                     C[i.j // 6, i.j % 6] = ...
+                C[i, j] = ...
+
+    Returns the fused loop. Raises ScheduleError if the loops are not neighbours in this order, or one is of the data
+    and the other of a reduction.
+    """
+    first, second = stage.find(outer, "fuse"), stage.find(inner, "fuse")
+    state = stage.state
+    position = state.leaves.index(first)
+    if state.leaves[position + 1 : position + 2] != (second,):
+        loops = ", ".join(leaf.name for leaf in state.leaves)
+        raise ScheduleError(
+            f"axes of fuse on stage {stage.name} must be a loop and the one directly inside it, not {first.name!r} and "
+            f"{second.name!r}: the loops are {loops}. Bring them together with reorder first."
+        )
+    if first.kind != second.kind:
+        raise ScheduleError(
+            f"axes of fuse on stage {stage.name} must be two data loops or two reduction loops, not {first.name!r} "
+            f"({first.kind}) and {second.name!r} ({second.kind})."
+        )
+    fused = LoopAxis(f"{first.name}.{second.name}", first.kind)
+    leaves = (*state.leaves[:position], fused, *state.leaves[position + 2 :])
+    pragma_axis = fused if state.pragma_axis in (first, second) else state.pragma_axis
+    new = replace(
+        state, leaves=leaves, relations=(*state.relations, Fuse(first, second, fused)), pragma_axis=pragma_axis
+    )
+    stage.schedule.commit({stage: new}, "fuse", renamed={first: fused, second: fused})
+    return fused

@@ -1,0 +1,35 @@
+"""``reorder``: loops change places."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.errors import ScheduleError
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import AxisLike, Stage
+
+
+def reorder(stage: "Stage", *axes: "AxisLike") -> None:
+    """Put the given loops into the given order, in the places that they hold together; other loops stay.
+
+    Before, and after ``s[C].reorder(k, i)``::
+
+        for i in 0..64:                    for k in 0..128:
+            for j in 0..96:                    for j in 0..96:
+                for k in 0..128:                   for i in 0..64:
+                    C[i, j] += ...                     C[i, j] += ...
+
+    Updates of one reduction over wrap-around integers, minimum or maximum commute, so reduction loops may move freely.
+    Raises ScheduleError for an axis that is not a present loop of this stage, or one given twice. TVM's reorder,
+    Tiramisu's interchange.
+    """
+    found = [stage.find(axis, "reorder") for axis in axes]
+    for position, axis in enumerate(found):
+        if axis in found[:position]:
+            raise ScheduleError(
+                f"axes of reorder on stage {stage.name} must be different loops, not {axis.name!r} twice."
+            )
+    state = stage.state
+    order = iter(found)
+    leaves = tuple(next(order) if leaf in found else leaf for leaf in state.leaves)
+    stage.update(replace(state, leaves=leaves), "reorder")

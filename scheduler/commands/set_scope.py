@@ -1,0 +1,36 @@
+"""``set_scope``: the memory in which a stage's values live."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state import DRAM, SCOPE_SYNONYMS, SCOPES
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+
+
+def checked_scope(scope: str, where: str) -> str:
+    """The scope's own name. Raises ScheduleError for an unknown scope."""
+    name = SCOPE_SYNONYMS.get(scope, scope) if isinstance(scope, str) else scope
+    if name not in SCOPES:
+        raise ScheduleError(f"scope of {where} must be one of {', '.join(SCOPES)}, not {scope!r}.")
+    return name
+
+
+def set_scope(stage: "Stage", scope: str) -> None:
+    """Keep the values of this stage in ``"inp"``, ``"wgt"`` or ``"acc"`` scratchpad, or in ``"dram"``.
+
+    Before, and after ``s[B].set_scope("acc")``::
+
+        B: dram                            B: acc
+
+    Raises ScheduleError for an unknown scope, or if the stage is an output of the program, which lives in DRAM.
+    """
+    name = checked_scope(scope, f"stage {stage.name}")
+    if name != DRAM and stage.tensor in stage.schedule.outputs:
+        raise ScheduleError(
+            f"scope of stage {stage.name} must be dram, not {scope!r}, because it is an output of the program. Make a "
+            f"copy in the scratchpad with s.cache_write({stage.name}, {name!r})."
+        )
+    stage.update(replace(stage.state, scope=name), "set_scope")

@@ -1,0 +1,34 @@
+"""``tile``: two loops split, with the outer halves outside."""
+
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.state import LoopAxis
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import AxisLike, Stage
+
+
+def tile(
+    stage: "Stage", x: "AxisLike", y: "AxisLike", x_factor: int, y_factor: int
+) -> tuple[LoopAxis, LoopAxis, LoopAxis, LoopAxis]:
+    """Split two loops and bring the outer halves outside the inner ones.
+
+    Before, and after ``xo, yo, xi, yi = s[C].tile(x, y, 32, 8)``::
+
+        for x in 0..64:                    for xo in 0..2:
+            for y in 0..64:                    for yo in 0..8:
+                C[x, y] = ...                      for xi in 0..32:
+                                                       for yi in 0..8:
+                                                           C[32*xo + xi, 8*yo + yi] = ...
+
+    Returns ``(xo, yo, xi, yi)``. Raises ScheduleError as ``split`` and ``reorder`` do.
+    """
+    before = stage.state
+    try:
+        xo, xi = stage.split(x, factor=x_factor)
+        yo, yi = stage.split(y, factor=y_factor)
+        stage.reorder(xo, yo, xi, yi)
+    except Exception:
+        stage.state = before  # all or nothing, though made of three commands
+        raise
+    return xo, yo, xi, yi

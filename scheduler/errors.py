@@ -1,0 +1,55 @@
+"""The errors that a schedule can cause."""
+
+from dataclasses import dataclass
+
+from lathe.configs.errors import LatheError
+
+
+class ScheduleError(LatheError):
+    """A schedule command cannot be carried out; the schedule is as it was before."""
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Two statement instances and the cell that proves a schedule illegal.
+
+    ``producer`` and ``consumer`` map axis names to values, ``cell`` is an index of ``tensor`` that the consumer reads
+    before (or without) the producer's having written it.
+    """
+
+    tensor: str
+    cell: tuple[int, ...]
+    producer_stage: str
+    producer: dict[str, int]
+    consumer_stage: str
+    consumer: dict[str, int]
+
+    def __str__(self) -> str:
+        def instance(stage: str, values: dict[str, int]) -> str:
+            return f"{stage}({', '.join(f'{name}={value}' for name, value in values.items())})"
+
+        cell = ", ".join(str(index) for index in self.cell)
+        return (
+            f"{instance(self.consumer_stage, self.consumer)} reads {self.tensor}[{cell}] that "
+            f"{instance(self.producer_stage, self.producer)} writes"
+        )
+
+
+class LegalityError(ScheduleError):
+    """A schedule would read a value that has not been computed where it is read; ``witness`` shows one."""
+
+    def __init__(self, message: str, witness: Witness) -> None:
+        super().__init__(message)
+        self.witness = witness
+
+
+class EmitError(LatheError):
+    """A chunk does not map to instructions: names the chunk, the rule and the constraint that failed."""
+
+
+class CapacityError(LatheError):
+    """A tile exceeds a scratchpad: names the scratchpad, by how much, and the largest tile that fits."""
+
+
+class BuildError(LatheError):
+    """What is given to ``build`` or ``lower`` does not describe a program."""

@@ -1,0 +1,117 @@
+"""The meaning of a loop nest: executes partitioned chunks in order on NumPy arrays, with spoilt buffers.
+
+Each buffer that lives inside a loop holds garbage at the start of every iteration, so a schedule that reads a value
+before it is made, or outside the box that it computed, gives a wrong result here and not a lucky one. Work is
+vectorised over each chunk.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lathe.frontend import Tensor, evaluate
+from lathe.frontend.expressions import Reduce
+from lathe.scheduler.linear import Linear, LoopVariable
+from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, build_nest
+from lathe.scheduler.partition import partition
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+
+Array = np.ndarray
+NEUTRAL: Mapping[str, Callable[[np.dtype], int]] = {
+    "sum": lambda dtype: 0,
+    "max": lambda dtype: int(np.iinfo(dtype).min),
+    "min": lambda dtype: int(np.iinfo(dtype).max),
+}
+
+
+GARBAGE = 0x5A5A5A5A
+
+
+UPDATES: Mapping[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+@dataclass
+class _Memory:
+    """Values by tensor; whole tensors, so that indices stay those of the program."""
+
+    values: dict[Tensor, Array] = field(default_factory=dict)
+
+    def spoil(self, tensor: Tensor) -> None:
+        """Forget what the tensor holds: cells that are not written again are wrong, and differently so each time."""
+        count = int(np.prod(tensor.shape))
+        garbage = (np.arange(count, dtype=np.int64) * 2654435761 + GARBAGE).astype(tensor.dtype)
+        self.values[tensor] = garbage.reshape(tensor.shape)
+
+
+def interpret(schedule: "Schedule", inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Execute a schedule's partitioned loop nest; returns the outputs by name.
+
+    ``inputs`` are arrays by placeholder name. The counterpart of ``reference`` for everything up to instructions.
+    """
+    return interpret_nest(schedule, partition(build_nest(schedule, largest_blocks=True)), inputs)
+
+
+def interpret_nest(schedule: "Schedule", nodes: list[Node], inputs: Mapping[str, Array]) -> dict[str, Array]:
+    memory = _Memory()
+    for stage in schedule.stages:
+        for tensor in stage.state.tensors:
+            memory.spoil(tensor)
+        for read in stage.state.computation.reads:
+            if read.tensor.computation is None:
+                memory.values[read.tensor] = np.asarray(inputs[read.tensor.name], read.tensor.dtype)
+    _run(nodes, {}, memory)
+    return {tensor.name: memory.values[tensor] for tensor in schedule.outputs}
+
+
+def _run(nodes: list[Node], environment: dict[LoopVariable, int], memory: _Memory) -> None:
+    for node in nodes:
+        if isinstance(node, Loop):
+            for value in range(node.first, node.last + 1):
+                environment[node.variable] = value
+                _run(node.body, environment, memory)
+            del environment[node.variable]
+        elif isinstance(node, ChunkNode):
+            _run_chunk(node, environment, memory)
+        elif isinstance(node, Acquire | Release):
+            for tensor in node.placement.state.tensors:
+                memory.spoil(tensor)
+
+
+def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory: _Memory) -> None:
+    computation = chunk.placement.state.computation
+    grids = {
+        variable: np.arange(extent).reshape([-1 if d == position else 1 for d in range(len(chunk.loops))])
+        for position, (variable, extent) in enumerate(chunk.loops)
+    }
+    axes = {axis: _grid(value, grids, environment, len(chunk.loops)) for axis, value in chunk.roots.items()}
+    shape = tuple(extent for _, extent in chunk.loops)
+    cells = tuple(np.broadcast_to(axes[axis], shape) for axis in computation.axes)
+    bound = {**axes, **memory.values}
+    for tensor, body in zip(chunk.placement.state.tensors, computation.bodies, strict=True):
+        values = memory.values[tensor]
+        if chunk.role == "init":
+            assert isinstance(body, Reduce)
+            values[cells] = NEUTRAL[body.kind](values.dtype)
+            continue
+        if not isinstance(body, Reduce):
+            values[cells] = evaluate(body, bound)
+            continue
+        result = np.broadcast_to(evaluate(body.body, bound), shape)
+        with np.errstate(over="ignore"):
+            UPDATES[body.kind].at(values, cells, result)
+
+
+def _grid(
+    value: Linear, grids: Mapping[LoopVariable, Array], environment: Mapping[LoopVariable, int], rank: int
+) -> Array:
+    result: Array = np.full([1] * rank, value.constant, np.int64)
+    for atom, coefficient in value.terms.items():
+        if isinstance(atom, LoopVariable):
+            result = result + coefficient * (grids[atom] if atom in grids else environment[atom])
+        else:
+            result = result + coefficient * (_grid(atom.numerator, grids, environment, rank) // atom.divisor)
+    return result

@@ -1,0 +1,96 @@
+"""The loops of one stage as variables with ranges: what split and fuse mean in linear arithmetic.
+
+Split is linear already: ``parent = outer * factor + inner``. A fused loop is replaced by the two loops it was made of,
+in its place, which keeps the order. A fused loop that was split again keeps its outer loops and gets the two loops
+back in the place of the innermost part, with the inequalities that tie them together; partitioning turns these into
+boxes like any other condition.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lathe.scheduler.linear import Linear, LoopVariable
+from lathe.scheduler.state import Fuse, LoopAxis, Split, StageState
+
+
+@dataclass
+class StageLoops:
+    """``variables`` outermost first; ``local`` gives each root axis counted from 0; every constraint must be >= 0."""
+
+    variables: list[LoopVariable]
+    of_leaf: dict[LoopAxis, tuple[LoopVariable, ...]]
+    local: dict[LoopAxis, Linear]
+    constraints: list[Linear]
+
+
+def stage_loops(state: StageState, extents: Mapping[LoopAxis, int]) -> StageLoops:
+    """The loops of a stage whose root axes have the given largest extents."""
+    extent = dict(extents)
+    factor: dict[Split, int] = {}
+    for relation in state.relations:
+        if isinstance(relation, Split):
+            size = extent[relation.parent]
+            step = relation.factor if relation.factor is not None else -(-size // (relation.parts or 1))
+            factor[relation] = step
+            extent[relation.outer] = relation.parts if relation.parts is not None else -(-size // step)
+            extent[relation.inner] = min(step, size)
+        else:
+            extent[relation.fused] = extent[relation.outer] * extent[relation.inner]
+
+    slots: list[LoopVariable] = []
+    value: dict[LoopAxis, Linear] = {}
+    of_leaf: dict[LoopAxis, tuple[LoopVariable, ...]] = {}
+    for leaf in state.leaves:
+        variable = LoopVariable(leaf.name, extent[leaf], leaf.kind)
+        slots.append(variable)
+        value[leaf] = Linear.of(variable)
+        of_leaf[leaf] = (variable,)
+    constraints: list[Linear] = []
+
+    def replace_slot(old: LoopVariable, new: tuple[LoopVariable, ...]) -> None:
+        position = slots.index(old)
+        slots[position : position + 1] = new
+        for leaf, variables in of_leaf.items():
+            if old in variables:
+                place = variables.index(old)
+                of_leaf[leaf] = (*variables[:place], *new, *variables[place + 1 :])
+
+    for relation in reversed(state.relations):
+        if isinstance(relation, Split):
+            parent = value[relation.outer] * factor[relation] + value[relation.inner]
+            value[relation.parent] = parent
+            if extent[relation.parent] != extent[relation.outer] * factor[relation]:
+                constraints.append((parent * -1) + (extent[relation.parent] - 1))
+            continue
+        _unfuse(relation, extent, value, constraints, slots, replace_slot)
+    local = {root: value[root] for root in state.roots if root in value}
+    return StageLoops(slots, of_leaf, local, constraints)
+
+
+def _unfuse(  # noqa: PLR0913 - the pieces of one loop nest under construction
+    relation: Fuse,
+    extent: Mapping[LoopAxis, int],
+    value: dict[LoopAxis, Linear],
+    constraints: list[Linear],
+    slots: list[LoopVariable],
+    replace_slot: "object",
+) -> None:
+    outer = LoopVariable(relation.outer.name, extent[relation.outer], relation.outer.kind)
+    inner = LoopVariable(relation.inner.name, extent[relation.inner], relation.inner.kind)
+    value[relation.outer], value[relation.inner] = Linear.of(outer), Linear.of(inner)
+    joined = Linear.of(outer, extent[relation.inner]) + Linear.of(inner)
+    fused = value[relation.fused]
+    last = max((atom for atom in fused.terms if isinstance(atom, LoopVariable)), key=slots.index)
+    assert callable(replace_slot)
+    if fused.terms[last] == 1:
+        rest = fused - Linear.of(last)
+        replace_slot(last, (outer, inner))
+        if not rest.is_constant:
+            constraints.append(joined - rest)
+            constraints.append(rest - joined + (last.extent - 1))
+            # the constraints of splits of the fused loop speak of the loop that is gone
+            constraints[:] = [c.substitute(lambda v: joined - rest if v is last else None) for c in constraints]
+        return
+    replace_slot(last, (last, outer, inner))
+    constraints.append(joined - fused)
+    constraints.append(fused - joined)

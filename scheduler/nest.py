@@ -1,0 +1,170 @@
+"""The loop nest of a schedule, before and after partitioning: loops, statement blocks, lifetimes of buffers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from lathe.frontend.expressions import Axis
+from lathe.scheduler.linear import Bound, Linear, LoopVariable, bound_variables
+from lathe.scheduler.placement import Placement, place_stages
+from lathe.scheduler.state import DRAM
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+Role = Literal["init", "update", "map"]
+
+
+@dataclass
+class Loop:
+    """``variable`` from ``first`` to ``last`` inclusive, while every one of ``constraints`` is >= 0."""
+
+    variable: LoopVariable
+    first: int
+    last: int
+    body: "list[Node]"
+    constraints: list[Bound] = field(default_factory=list)
+
+
+@dataclass
+class Block:
+    """All instances of a stage's statement over ``variables`` that satisfy the constraints (each must be >= 0).
+
+    ``role``: ``init`` sets a reduction to its neutral value, ``update`` adds one point to it, ``map`` is a statement
+    without reduction. ``roots`` gives the axes of the computation.
+    """
+
+    placement: Placement
+    role: Role
+    variables: list[LoopVariable]
+    roots: dict[Axis, Bound]
+    constraints: list[Bound]
+
+
+@dataclass
+class Acquire:
+    """From here on a buffer in a scratchpad holds the box of the stage that starts at ``low``."""
+
+    placement: Placement
+    low: list[Bound]
+    extent: list[Bound]
+
+
+@dataclass
+class Release:
+    """The buffer of the stage is not read any more."""
+
+    placement: Placement
+
+
+@dataclass
+class ChunkNode:
+    """A block with constant extents and no condition. ``roots`` is linear in outer loops and the chunk's own, from 0."""
+
+    placement: Placement
+    role: Role
+    loops: list[tuple[LoopVariable, int]]
+    roots: Mapping[Axis, Linear]
+
+
+Node = Loop | Block | Acquire | Release | ChunkNode
+
+
+def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[Node]:
+    """The symbolic nest of a whole schedule, not partitioned yet.
+
+    A stage with a pragma becomes blocks at the pragma's loop. Without one, its block is the innermost statement, or,
+    with ``largest_blocks``, everything inside the innermost loop that hosts another stage.
+    """
+    placed = place_stages(schedule)
+    hosted: dict[LoopVariable, list[Stage]] = {}
+    roots: list[Stage] = []
+    for stage in schedule.stages:
+        attachment = stage.state.attachment
+        if attachment is None:
+            roots.append(stage)
+        else:
+            hosted.setdefault(placed[stage].prefix[-1], []).append(stage)
+    return _Builder(placed, hosted, largest_blocks).sequence(roots, [])
+
+
+@dataclass
+class _Builder:
+    placed: "dict[Stage, Placement]"
+    hosted: "dict[LoopVariable, list[Stage]]"
+    largest_blocks: bool
+
+    def sequence(self, stages: "list[Stage]", rest: list[Node]) -> list[Node]:
+        """The nests of stages in order and then ``rest``; each buffer lives from its producer to its last reader."""
+        groups: list[tuple[Stage | None, list[Node]]] = [(stage, self.stage_nodes(stage)) for stage in stages]
+        groups.append((None, rest))
+        last_use: dict[Stage, int] = {}
+        for stage in stages:
+            reading = [index for index, (_, nodes) in enumerate(groups) if any(_reads(node, stage) for node in nodes)]
+            last_use[stage] = max(reading, default=len(groups) - 1)
+        result: list[Node] = []
+        for index, (producer, nodes) in enumerate(groups):
+            if producer is not None and producer.state.scope != DRAM:
+                placement = self.placed[producer]
+                result.append(Acquire(placement, placement.low, placement.extent))
+            result.extend(nodes)
+            for stage in stages:
+                if last_use[stage] == index and stage.state.scope != DRAM:
+                    result.append(Release(self.placed[stage]))
+        return result
+
+    def stage_nodes(self, stage: "Stage") -> list[Node]:
+        placement = self.placed[stage]
+        state, variables = placement.state, placement.loops.variables
+        roots, constraints = placement.roots(), placement.constraints()
+        block_level = self.block_level(placement)
+        reducing = bool(state.computation.reduce_axes)
+        first_reduction = next((level for level, v in enumerate(variables) if v.kind == "reduce"), len(variables))
+        init_level = min(first_reduction, block_level)
+
+        def block(role: Role, inside: list[LoopVariable]) -> Block:
+            wanted, conditions = roots, constraints
+            if role == "init":
+                wanted = {axis: value for axis, value in roots.items() if axis.kind == "data"}
+                conditions = [each for each in constraints if not _mentions_reduction(each)]
+            return Block(placement, role, inside, wanted, conditions)
+
+        def level_nodes(level: int) -> list[Node]:
+            nodes: list[Node] = []
+            if reducing and level == init_level:
+                nodes.append(block("init", [v for v in variables[level:] if v.kind == "data"]))
+            if level == block_level:
+                nodes.append(block("update" if reducing else "map", variables[level:]))
+                return nodes
+            variable = variables[level]
+            body = self.sequence(self.hosted.get(variable, []), level_nodes(level + 1))
+            deeper = set(variables[level + 1 :])
+            decided = [each for each in constraints if variable in bound_variables(each)]
+            decided = [each for each in decided if not bound_variables(each) & deeper]
+            nodes.append(Loop(variable, 0, variable.extent - 1, body, decided))
+            return nodes
+
+        return level_nodes(0)
+
+    def block_level(self, placement: Placement) -> int:
+        """How many of the stage's own loops are outside its blocks."""
+        variables = placement.loops.variables
+        emitted = {v for leaf in placement.state.emitted_leaves() for v in placement.loops.of_leaf[leaf]}
+        if emitted:
+            return next(level for level, v in enumerate(variables) if v in emitted)
+        if not self.largest_blocks:
+            return len(variables)
+        return max((level + 1 for level, v in enumerate(variables) if v in self.hosted), default=0)
+
+
+def _reads(node: Node, stage: "Stage") -> bool:
+    if isinstance(node, Loop):
+        return any(_reads(inner, stage) for inner in node.body)
+    if isinstance(node, Block):
+        return any(read.tensor in stage.state.tensors for read in node.placement.state.computation.reads)
+    return False
+
+
+def _mentions_reduction(bound: Bound) -> bool:
+    return any(variable.kind == "reduce" for variable in bound_variables(bound))

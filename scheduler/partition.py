@@ -1,0 +1,155 @@
+"""Loop partitioning: a nest with conditions becomes a nest of boxes without any.
+
+Every condition, and every choice between the arguments of a ``min`` or ``max``, is a linear expression that is
+negative or not. Going from the outermost loop inwards, each loop's range is cut where the sign of such an expression
+changes for all values of the other variables; values for which the sign still depends on inner loops become ranges of
+their own, for which the inner loops are cut next. What is left are boxes on which no sign changes, in the order of the
+original loops. The idea of peeling body and tail and giving both the same pragma is from TVM's discussion on loop
+partitioning; here it is exact for any conjunction of linear conditions.
+"""
+
+from collections.abc import Iterable
+
+from lathe.scheduler.linear import Bound, Box, Extremum, FloorDivision, Linear, LoopVariable, bound_range, extremum
+from lathe.scheduler.nest import Acquire, Block, ChunkNode, Loop, Node, Release
+
+Range = tuple[int, int]
+Sign = tuple[Linear, bool]
+"""An expression whose sign matters, and whether zero may count as either (it decides between equal arguments)."""
+Signs = dict[int, list[Sign]]
+
+
+def partition(nodes: list[Node], box: Box | None = None) -> list[Node]:
+    """The same nest with constant loop ranges and ``ChunkNode`` in place of ``Block``."""
+    whole = {variable: (0, variable.extent - 1) for node in nodes for variable in _variables(node)}
+    return _partition(nodes, {**whole, **(box or {})}, {})
+
+
+def _variables(node: Node) -> list[LoopVariable]:
+    if isinstance(node, Loop):
+        return [node.variable, *(v for inner in node.body for v in _variables(inner))]
+    return node.variables if isinstance(node, Block) else []
+
+
+def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) -> list[Node]:
+    result: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Loop):
+            whole = (node.first, node.last)
+            for segment in cut(node.variable, whole, _signs(node, known), box):
+                inside = {**box, node.variable: segment}
+                if any(bound_range(constraint, inside)[1] < 0 for constraint in node.constraints):
+                    continue
+                body = _partition(node.body, inside, known)
+                if any(not isinstance(inner, Acquire | Release) for inner in body):
+                    result.append(Loop(node.variable, *segment, body))
+        elif isinstance(node, Block):
+            result.extend(_chunks(node, box, known))
+        elif isinstance(node, Acquire):
+            low = [resolved(each, box) for each in node.low]
+            extent = [resolved(each, box) for each in node.extent]
+            result.append(Acquire(node.placement, list(low), list(extent)))
+        else:
+            result.append(node)
+    return result
+
+
+def _chunks(block: Block, box: dict[LoopVariable, Range], known: Signs) -> list[Node]:
+    signs = _signs(block, known)
+    boxes: list[dict[LoopVariable, Range]] = [dict(box)]
+    inner = {variable: (0, variable.extent - 1) for variable in block.variables}
+    for position, variable in enumerate(block.variables):
+        deeper = {v: inner[v] for v in block.variables[position + 1 :]}
+        boxes = [
+            {**each, variable: segment}
+            for each in boxes
+            for segment in cut(variable, inner[variable], signs, {**each, **deeper})
+        ]
+    chunks: list[Node] = []
+    for each in boxes:
+        if any(bound_range(constraint, each)[1] < 0 for constraint in block.constraints):
+            continue
+        loops = [(v, each[v][1] - each[v][0] + 1) for v in block.variables]
+        shift = {v: Linear.of(v) + each[v][0] for v in block.variables if each[v][0]}
+        roots = {axis: resolved(value, each).substitute(shift.get) for axis, value in block.roots.items()}
+        chunks.append(ChunkNode(block.placement, block.role, loops, roots))
+    return chunks
+
+
+def cut(variable: LoopVariable, whole: Range, signs: Iterable[Sign], box: Box) -> list[Range]:
+    """The range of a loop in pieces on which the signs of linear expressions do not depend on it.
+
+    >>> io, ii = LoopVariable("io", 4), LoopVariable("ii", 16)
+    >>> room = Linear(59, {io: -16, ii: -1})   # 59 - 16*io - ii >= 0
+    >>> cut(io, (0, 3), [(room, False)], {ii: (0, 15)})
+    [(0, 2), (3, 3)]
+    """
+    first, last = whole
+    starts = {first}
+    full = {**box, variable: whole}
+    for sign, zero_is_either in signs:
+        coefficient = sign.terms.get(variable, 0)
+        divided = any(
+            isinstance(atom, FloorDivision) and variable in atom.numerator.variables() for atom in sign.terms
+        )
+        if not coefficient and not divided:
+            continue
+        low, high = sign.range(full)
+        if low >= 0 or high < 0 or (zero_is_either and high == 0):
+            continue
+        if divided:
+            starts.update(range(first, last + 1))
+            break
+        rest_low, rest_high = (sign - Linear.of(variable, coefficient)).range(box)
+        if coefficient > 0:  # negative below never, not negative from always on
+            never, always = -(rest_high // coefficient), -(rest_low // coefficient)
+        else:  # not negative below always, negative from never on
+            always, never = rest_low // -coefficient + 1, rest_high // -coefficient + 1
+        begin, end = sorted((never, always))
+        starts.update(value for value in range(max(begin, first), min(end, last) + 1))
+    ordered = sorted(starts)
+    return [(start, stop - 1) for start, stop in zip(ordered, [*ordered[1:], last + 1], strict=True)]
+
+
+def resolved(bound: Bound, box: Box) -> Linear:
+    """The one linear expression that a bound is on a box that partitioning has made."""
+    if isinstance(bound, Linear):
+        return bound
+    chosen = extremum(bound.kind, [resolved(inner, box) for inner in bound.bounds], box)
+    assert isinstance(chosen, Linear), f"{bound} is undecided on {dict(box)}"
+    return chosen
+
+
+def _signs(node: Node, known: Signs) -> list[Sign]:
+    """The linear expressions whose signs the node depends on."""
+    found = known.get(id(node))
+    if found is None:
+        signs: dict[Sign, None] = {}
+        if isinstance(node, Loop):
+            for inner in node.body:
+                signs.update(dict.fromkeys(_signs(inner, known)))
+        if isinstance(node, Loop | Block):
+            for constraint in node.constraints:
+                signs.update(dict.fromkeys((leaf, False) for leaf in _leaves(constraint)))
+        if isinstance(node, Block):
+            for value in node.roots.values():
+                signs.update(dict.fromkeys(_choices(value)))
+        elif isinstance(node, Acquire):
+            for value in (*node.low, *node.extent):
+                signs.update(dict.fromkeys(_choices(value)))
+        found = known[id(node)] = list(signs)
+    return found
+
+
+def _leaves(bound: Bound) -> list[Linear]:
+    if isinstance(bound, Linear):
+        return [bound]
+    return [leaf for inner in bound.bounds for leaf in _leaves(inner)]
+
+
+def _choices(bound: Bound) -> list[Sign]:
+    """The differences whose signs decide which argument an extremum is."""
+    if not isinstance(bound, Extremum):
+        return []
+    leaves = _leaves(bound)
+    return [(a - b, True) for index, a in enumerate(leaves) for b in leaves[index + 1 :]]

@@ -1,0 +1,129 @@
+"""Every stage of a schedule in its place: the loops around it, the box it computes there, its own loops."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lathe.frontend.expressions import Axis
+from lathe.scheduler.linear import Bound, Linear, LoopVariable, add, bound_range
+from lathe.scheduler.loops import StageLoops, stage_loops
+from lathe.scheduler.regions import Interval, extent_of, hull, read_box
+from lathe.scheduler.state import LoopAxis, StageState
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+
+@dataclass
+class Placement:
+    """Where a stage is computed and what of it.
+
+    ``prefix`` are the loops of other stages around it, outermost first; ``low`` and ``extent`` the box of data axes
+    that it computes there, as bounds over the prefix; ``box`` the range of every variable of prefix and own loops.
+    """
+
+    stage: "Stage"
+    prefix: list[LoopVariable]
+    low: list[Bound]
+    extent: list[Bound]
+    loops: StageLoops
+    box: dict[LoopVariable, tuple[int, int]]
+
+    @property
+    def state(self) -> StageState:
+        return self.stage.state
+
+    def roots(self) -> dict[Axis, Bound]:
+        """The value of each axis of the computation, in terms of prefix and own variables."""
+        result: dict[Axis, Bound] = {}
+        lows = iter(self.low)
+        for root in self.state.roots:
+            assert root.source is not None
+            start: Bound = next(lows) if root.kind == "data" else Linear(root.source.start)
+            result[root.source] = add(start, self.loops.local[root])
+        return result
+
+    def constraints(self) -> list[Bound]:
+        """What must be >= 0 for an instance to be in the domain, without what always holds."""
+        found: list[Bound] = list(self.loops.constraints)
+        extents = iter(self.extent)
+        for root in self.state.roots:
+            assert root.source is not None
+            extent: Bound = next(extents) if root.kind == "data" else Linear(root.source.extent)
+            found.append(add(add(extent, Linear(-1)), self.loops.local[root] * -1))
+        unique: dict[Bound, None] = dict.fromkeys(each for each in found if bound_range(each, self.box)[0] < 0)
+        return list(unique)
+
+    def intervals(self) -> dict[Axis, Interval]:
+        """Bounds of each axis over all instances, as bounds over prefix and own variables."""
+        result: dict[Axis, Interval] = {}
+        values = self.roots()
+        lows, extents = iter(self.low), iter(self.extent)
+        for root in self.state.roots:
+            assert root.source is not None
+            value = values[root.source]
+            if root.kind == "data":
+                last = add(add(next(lows), next(extents)), Linear(-1))
+            else:
+                last = Linear(root.source.stop - 1)
+            high: Bound = value
+            if bound_range(add(last, _negative(value)), self.box)[0] < 0:
+                from lathe.scheduler.linear import Extremum
+
+                high = Extremum("min", (value, last))
+            result[root.source] = (value, high)
+        return result
+
+
+def _negative(bound: Bound) -> Bound:
+    from lathe.scheduler.linear import scale
+
+    return scale(bound, -1)
+
+
+def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
+    """The placement of every stage, consumers first (a stage's box follows from the boxes of its consumers)."""
+    placed: dict[Stage, Placement] = {}
+    for stage in reversed(schedule.stages):
+        state = stage.state
+        attachment = state.attachment
+        if attachment is None:
+            prefix: list[LoopVariable] = []
+            box: dict[LoopVariable, tuple[int, int]] = {}
+            low: list[Bound] = [Linear(0) for _ in state.computation.axes]
+            extent: list[Bound] = [Linear(axis.extent) for axis in state.computation.axes]
+        else:
+            host = placed[attachment.stage]
+            own = host.loops.variables
+            level = max(own.index(variable) for variable in host.loops.of_leaf[attachment.axis])
+            prefix = [*host.prefix, *own[: level + 1]]
+            box = {variable: (0, variable.extent - 1) for variable in prefix}
+            low, extent = _needed(schedule, stage, placed, prefix)
+        nominal: dict[LoopAxis, int] = {}
+        extents = iter(extent)
+        for root in state.roots:
+            assert root.source is not None
+            nominal[root] = bound_range(next(extents), box)[1] if root.kind == "data" else root.source.extent
+        loops = stage_loops(state, nominal)
+        whole = {**box, **{variable: (0, variable.extent - 1) for variable in loops.variables}}
+        placed[stage] = Placement(stage, prefix, low, extent, loops, whole)
+    return placed
+
+
+def _needed(
+    schedule: "Schedule", stage: "Stage", placed: dict["Stage", Placement], prefix: list[LoopVariable]
+) -> tuple[list[Bound], list[Bound]]:
+    boxes: list[list[Interval]] = []
+    visible = set(prefix)
+    merged: dict[LoopVariable, tuple[int, int]] = {}
+    for reader in schedule.stages:
+        reads = [read for read in reader.state.computation.reads if read.tensor in stage.state.tensors]
+        if not reads:
+            continue
+        placement = placed[reader]
+        merged.update(placement.box)
+        axes = placement.intervals()
+        boxes.extend(read_box(read, axes, visible, placement.box) for read in reads)
+    merged.update({variable: (0, variable.extent - 1) for variable in prefix})
+    intervals = hull(boxes, merged)
+    return [low for low, _ in intervals], [extent_of(interval, merged) for interval in intervals]

@@ -1,0 +1,125 @@
+"""Placements as isl sets and maps: which instances a stage executes, and which cells they read."""
+
+from typing import TYPE_CHECKING
+
+import islpy as isl
+
+from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.polyhedra import access_of, shape_of
+from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add
+from lathe.scheduler.placement import Placement
+
+if TYPE_CHECKING:
+    pass
+
+SET = isl.dim_type.set
+
+
+class InstanceSpace:
+    """The space of loop variables of some placement, in order."""
+
+    def __init__(self, variables: list[LoopVariable], name: str) -> None:
+        self.variables = variables
+        names = [f"{variable.name}_{position}" for position, variable in enumerate(variables)]
+        space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=names)
+        self.space = space.set_tuple_name(SET, name)
+        self.local = isl.LocalSpace.from_space(self.space)
+        self.position = {variable: position for position, variable in enumerate(variables)}
+
+    def linear(self, expression: Linear) -> isl.Aff:
+        result = isl.Aff.val_on_domain(self.local, isl.Val(expression.constant))
+        for atom, coefficient in expression.terms.items():
+            if isinstance(atom, LoopVariable):
+                term = isl.Aff.var_on_domain(self.local, SET, self.position[atom])
+            else:
+                term = self.linear(atom.numerator).scale_down_val(isl.Val(atom.divisor)).floor()
+            result = result.add(term.scale_val(isl.Val(coefficient)))
+        return result
+
+    def bound(self, bound: Bound) -> isl.PwAff:
+        if isinstance(bound, Linear):
+            return isl.PwAff.from_aff(self.linear(bound))
+        result = self.bound(bound.bounds[0])
+        for inner in bound.bounds[1:]:
+            other = self.bound(inner)
+            result = result.min(other) if bound.kind == "min" else result.max(other)
+        return result
+
+    def not_negative(self, bound: Bound, points: isl.Set) -> isl.Set:
+        """The points where a bound is at least 0."""
+        if isinstance(bound, Extremum) and bound.kind == "min":
+            for inner in bound.bounds:
+                points = self.not_negative(inner, points)
+            return points
+        if isinstance(bound, Linear) and all(isinstance(atom, LoopVariable) for atom in bound.terms):
+            constraint = isl.Constraint.inequality_alloc(self.local).set_constant_val(isl.Val(bound.constant))
+            for atom, coefficient in bound.terms.items():
+                assert isinstance(atom, LoopVariable)
+                constraint = constraint.set_coefficient_val(SET, self.position[atom], isl.Val(coefficient))
+            return points.add_constraint(constraint)
+        return points.intersect(self.bound(bound).ge_set(self.bound(Linear(0))))
+
+    def box(self) -> isl.Set:
+        points = isl.Set.universe(self.space)
+        for position, variable in enumerate(self.variables):
+            points = points.lower_bound_val(SET, position, isl.Val(0))
+            points = points.upper_bound_val(SET, position, isl.Val(variable.extent - 1))
+        return points
+
+
+def instances(placement: Placement) -> isl.Map:
+    """From each executed instance (prefix and own loops) to the point of the computation's domain that it computes."""
+    variables = [*placement.prefix, *placement.loops.variables]
+    space = InstanceSpace(variables, "instance")
+    points = space.box()
+    for constraint in placement.constraints():
+        points = space.not_negative(constraint, points)
+    computation = placement.state.computation
+    roots = placement.roots()
+    axes = (*computation.axes, *computation.reduce_axes)
+    function = isl.MultiPwAff.zero(
+        space.space.map_from_domain_and_range(
+            isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[axis.name for axis in axes]).set_tuple_name(
+                SET, computation.name
+            )
+        )
+    )
+    for position, axis in enumerate(axes):
+        function = function.set_pw_aff(position, space.bound(roots[axis]))
+    return isl.Map.from_multi_pw_aff(function).intersect_domain(points)
+
+
+def cells_read(placement: Placement, read: ReadAccess, depth: int) -> isl.Map:
+    """From the first ``depth`` loops around a stage to the cells that one of its reads touches in an iteration."""
+    computation = placement.state.computation
+    relation = instances(placement).apply_range(access_of(computation, read))
+    count = len(placement.prefix) + len(placement.loops.variables)
+    return relation.project_out(isl.dim_type.in_, depth, count - depth)
+
+
+def cells_made(placement: Placement, tensor_name: str, depth: int) -> isl.Map:
+    """From the first ``depth`` loops around a stage to the cells that it computes within them."""
+    space = InstanceSpace(placement.prefix, "instance")
+    shape = shape_of(placement.state.tensors[0]).set_tuple_name(tensor_name)
+    relation = isl.Map.from_domain_and_range(space.box(), shape)
+    rank = len(placement.low)
+    for position, (low, extent) in enumerate(zip(placement.low, placement.extent, strict=True)):
+        high = add(add(low, extent), Linear(-1))
+        for bound, at_least in ((low, True), (high, False)):
+            edge = isl.Map.from_pw_aff(space.bound(bound))
+            edge = edge.insert_dims(isl.dim_type.out, 0, position)
+            edge = edge.insert_dims(isl.dim_type.out, position + 1, rank - position - 1)
+            edge = edge.set_tuple_name(isl.dim_type.out, tensor_name)
+            relation = relation.intersect(_halfspace(edge, position, rank, at_least))
+    return relation.project_out(isl.dim_type.in_, depth, len(placement.prefix) - depth)
+
+
+def _halfspace(edge: isl.Map, position: int, rank: int, at_least: bool) -> isl.Map:
+    """Cells whose coordinate is at least (at most) the one on the edge, the other coordinates being free."""
+    space = edge.range().get_space()
+    order = isl.Map.universe(space.map_from_domain_and_range(space))
+    if at_least:
+        order = order.order_le(isl.dim_type.in_, position, isl.dim_type.out, position)
+    else:
+        order = order.order_ge(isl.dim_type.in_, position, isl.dim_type.out, position)
+    return edge.apply_range(order)

@@ -1,0 +1,102 @@
+"""Which box of its domain a stage must compute where it is computed: bounds from the reads of its consumers."""
+
+from collections.abc import Mapping
+
+from lathe.frontend import as_affine
+from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Const, Expr
+from lathe.scheduler.linear import Bound, Box, Extremum, Linear, LoopVariable, add, bound_range, divide, extremum, scale
+
+Interval = tuple[Bound, Bound]
+
+
+def eliminate(bound: Bound, visible: set[LoopVariable], box: Box, side: str) -> Bound:
+    """The smallest (``side="low"``) or largest value of a bound over all values of the variables not visible."""
+    if isinstance(bound, Extremum):
+        return Extremum(bound.kind, tuple(eliminate(inner, visible, box, side) for inner in bound.bounds))
+    result = Linear(bound.constant)
+    for atom, coefficient in bound.terms.items():
+        term = Linear.of(atom, coefficient)
+        hidden = {atom} - visible if isinstance(atom, LoopVariable) else atom.numerator.variables() - visible
+        if hidden:
+            term = Linear(term.range(box)[0 if side == "low" else 1])
+        result += term
+    return result
+
+
+def interval_of(expr: Expr, axes: Mapping[Axis, Interval]) -> Interval | None:
+    """Lower and upper bound of an index expression, or None where there is no linear one."""
+    affine = as_affine(expr)
+    if affine is not None:
+        low: Bound = Linear(affine.const)
+        high: Bound = Linear(affine.const)
+        for axis, factor in affine.coefficients.items():
+            first, last = axes[axis] if factor > 0 else axes[axis][::-1]
+            low, high = add(low, scale(first, factor)), add(high, scale(last, factor))
+        return low, high
+    match expr:
+        case Const(value=value):
+            return Linear(value), Linear(value)
+        case AxisRef(axis=axis):
+            return axes[axis]
+        case Cast(operand=operand, dtype="index"):
+            return interval_of(operand, axes)
+        case Binary(op="add" | "sub" as op, lhs=lhs, rhs=rhs):
+            left, right = interval_of(lhs, axes), interval_of(rhs, axes)
+            if left is None or right is None:
+                return None
+            first, last = right if op == "add" else (scale(right[1], -1), scale(right[0], -1))
+            return add(left[0], first), add(left[1], last)
+        case Binary(op="mul", lhs=operand, rhs=Const(value=value)) | Binary(op="mul", lhs=Const(value=value), rhs=operand):
+            inner = interval_of(operand, axes)
+            if inner is None:
+                return None
+            first, last = inner if value >= 0 else inner[::-1]
+            return scale(first, value), scale(last, value)
+        case Binary(op="floordiv", lhs=operand, rhs=Const(value=value)) if value > 0:
+            inner = interval_of(operand, axes)
+            return None if inner is None else (divide(inner[0], value), divide(inner[1], value))
+        case Binary(op="mod", rhs=Const(value=value)) if value > 0:
+            return Linear(0), Linear(value - 1)
+    return None
+
+
+def read_box(
+    access: ReadAccess, axes: Mapping[Axis, Interval], visible: set[LoopVariable], box: Box
+) -> list[Interval]:
+    """Per dimension of the tensor, bounds of what one read touches, in terms of the visible variables.
+
+    Where a read is guarded, or its index has no linear bounds, the tensor's own extent is the bound.
+    """
+    result: list[Interval] = []
+    for index, size in zip(access.indices, access.tensor.shape, strict=True):
+        interval = interval_of(index, axes)
+        if interval is None:
+            result.append((Linear(0), Linear(size - 1)))
+            continue
+        low = extremum("max", [eliminate(interval[0], visible, box, "low"), Linear(0)], box)
+        high = extremum("min", [eliminate(interval[1], visible, box, "high"), Linear(size - 1)], box)
+        result.append((low, high))
+    return result
+
+
+def hull(boxes: list[list[Interval]], box: Box) -> list[Interval]:
+    """The smallest box that holds all the given ones."""
+    return [
+        (extremum("min", [each[d][0] for each in boxes], box), extremum("max", [each[d][1] for each in boxes], box))
+        for d in range(len(boxes[0]))
+    ]
+
+
+def extent_of(interval: Interval, box: Box) -> Bound:
+    """``high - low + 1``, simplified."""
+    return simplified(add(add(interval[1], scale(interval[0], -1)), Linear(1)), box)
+
+
+def simplified(bound: Bound, box: Box) -> Bound:
+    """The bound without extrema that the box decides."""
+    if isinstance(bound, Linear):
+        return bound
+    if bound_range(bound, box)[0] == bound_range(bound, box)[1]:
+        return Linear(bound_range(bound, box)[0])
+    return extremum(bound.kind, [simplified(inner, box) for inner in bound.bounds], box)

@@ -1,0 +1,101 @@
+"""A schedule: the stages of a program, in which order, nesting and memory they are computed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from lathe.frontend import Computation, Tensor, topological
+from lathe.frontend.programs import as_outputs
+from lathe.scheduler.commands.cache import cache_read, cache_write
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.stage import Stage
+from lathe.scheduler.state import Attachment, LoopAxis, StageState, initial_state, replace
+
+
+class Schedule:
+    """The order in which the values of ``outputs`` are computed; ``s[C]`` is the stage that computes tensor ``C``.
+
+    A new schedule computes stage after stage, each over its whole domain, all in DRAM. Commands (methods of the
+    stages, and ``cache_read`` and ``cache_write``) change that; each checks that every read still finds its value.
+    """
+
+    def __init__(self, outputs: Sequence[Tensor]) -> None:
+        self.outputs = tuple(outputs)
+        self.stages: list[Stage] = [Stage(self, initial_state(each)) for each in topological(self.outputs)]
+
+    def __getitem__(self, tensor: Tensor | Computation | Stage) -> Stage:
+        """The stage of a tensor or computation. Raises ScheduleError if the schedule has none."""
+        for stage in self.stages:
+            state = stage.state
+            if stage is tensor or tensor in state.tensors or state.computation is tensor:
+                return stage
+        for stage in self.stages:
+            if isinstance(tensor, Computation) and any(each.computation is tensor for each in stage.state.tensors):
+                return stage
+        names = ", ".join(stage.name for stage in self.stages)
+        what = getattr(tensor, "name", tensor)
+        raise ScheduleError(
+            f"stage of the schedule must be one of {names}, not {what!r}. Inputs have no stage: cache them with "
+            "s.cache_read to place them."
+        )
+
+    cache_read = cache_read
+    cache_write = cache_write
+
+    def readers(self, tensor: Tensor) -> list[Stage]:
+        """The stages that read the tensor, in order."""
+        return [s for s in self.stages if any(read.tensor is tensor for read in s.state.computation.reads)]
+
+    def attached(self, stage: Stage) -> list[Stage]:
+        """The stages that are computed in a loop of ``stage``, in order."""
+        return [s for s in self.stages if s.state.attachment and s.state.attachment.stage is stage]
+
+    def commit(
+        self,
+        changes: Mapping[Stage, StageState],
+        command: str,
+        *,
+        renamed: Mapping[LoopAxis, LoopAxis] | None = None,
+        stages: list[Stage] | None = None,
+    ) -> None:
+        """Put new states (and a new list of stages) in place if the whole is legal, else leave everything as it was.
+
+        ``renamed`` says which loop now stands for a loop that the command has replaced, for stages computed there.
+        """
+        from lathe.scheduler.legality import check_schedule
+
+        before = {stage: stage.state for stage in (*self.stages, *changes)}
+        before_stages = self.stages
+        try:
+            if stages is not None:
+                self.stages = stages
+            for stage, state in changes.items():
+                stage.state = state
+            for stage in self.stages:
+                attachment = stage.state.attachment
+                if renamed and attachment and attachment.axis in renamed:
+                    moved = Attachment(attachment.stage, renamed[attachment.axis])
+                    stage.state = replace(stage.state, attachment=moved)
+            check_schedule(self, command, set(changes))
+        except BaseException:
+            self.stages = before_stages
+            for stage, state in before.items():
+                stage.state = state
+            raise
+
+    def __repr__(self) -> str:
+        return f"Schedule({', '.join(stage.name for stage in self.stages)})"
+
+
+def create_schedule(outputs: Tensor | Sequence[Tensor]) -> Schedule:
+    """A schedule of the program that computes ``outputs`` (one tensor or several), one stage per computation.
+
+    Raises TensorError for an empty list, or two tensors of one name.
+    """
+    return Schedule(as_outputs(outputs))
+
+
+def stages_of(schedule: Schedule, readers: "Iterable[Tensor | Stage] | Tensor | Stage | None") -> list[Stage] | None:
+    """The stages named by ``readers``: tensors or stages, one or several; None for None."""
+    if readers is None:
+        return None
+    given = (readers,) if isinstance(readers, Tensor | Stage | Computation) else readers
+    return [schedule[each] for each in given]

@@ -1,0 +1,126 @@
+"""What a schedule knows of one stage: its loops in order, how they came from the axes, its tags, place and scope.
+
+Everything here is immutable. A command builds a new ``StageState`` and hands it to the schedule, which verifies the
+whole and then keeps it or refuses it, so a refused command leaves no trace.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from lathe.frontend import Axis, Computation, Tensor
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+
+DRAM = "dram"
+SCRATCHPADS = ("inp", "wgt", "acc")
+SCOPES = (DRAM, *SCRATCHPADS)
+SCOPE_SYNONYMS = {"global": DRAM, "out": "acc", "": DRAM}
+
+
+class LoopAxis:
+    """A loop of a stage, as schedule commands name it: an axis of the computation, or one that a command made.
+
+    Two loop axes are the same only if they are the same object; ``name`` is for people.
+    """
+
+    __slots__ = ("kind", "name", "source")
+
+    def __init__(self, name: str, kind: str, source: Axis | None = None) -> None:
+        self.name = name
+        self.kind = kind
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"LoopAxis({self.name})"
+
+
+@dataclass(frozen=True)
+class Split:
+    """``parent = outer * factor + inner``; with ``parts``, the factor is the parent's extent over ``parts``, rounded up."""
+
+    parent: LoopAxis
+    outer: LoopAxis
+    inner: LoopAxis
+    factor: int | None
+    parts: int | None = None
+
+
+@dataclass(frozen=True)
+class Fuse:
+    """``fused = outer * extent(inner) + inner``."""
+
+    outer: LoopAxis
+    inner: LoopAxis
+    fused: LoopAxis
+
+
+Relation = Split | Fuse
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """Where a stage is computed: in each iteration of loop ``axis`` of ``stage``."""
+
+    stage: "Stage"
+    axis: LoopAxis
+
+
+@dataclass(frozen=True)
+class StageState:
+    """One stage of a schedule. ``leaves`` are its loops, outermost first; ``pragma_axis`` and those inside it go to
+    the ``emit_insn`` rule named ``pragma``."""
+
+    computation: Computation
+    tensors: tuple[Tensor, ...]  # what readers name: these stay when a cache rewrites the computation
+    roots: tuple[LoopAxis, ...]
+    leaves: tuple[LoopAxis, ...]
+    relations: tuple[Relation, ...] = ()
+    unrolled: frozenset[LoopAxis] = frozenset()
+    pragma: str | None = None
+    pragma_axis: LoopAxis | None = None
+    attachment: Attachment | None = None
+    scope: str = DRAM
+    copies: Tensor | None = None  # the tensor that this stage caches, for its text form
+    hints: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def tensor(self) -> Tensor:
+        return self.tensors[0]
+
+    @property
+    def reduce_leaves(self) -> tuple[LoopAxis, ...]:
+        return tuple(leaf for leaf in self.leaves if leaf.kind == "reduce")
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether a command has changed the loops."""
+        return self.leaves != self.roots or bool(self.relations) or self.pragma is not None
+
+    def emitted_leaves(self) -> tuple[LoopAxis, ...]:
+        """The loops that belong to the emission rule: ``pragma_axis`` and everything inside it."""
+        if self.pragma_axis is None:
+            return ()
+        return self.leaves[self.leaves.index(self.pragma_axis) :]
+
+
+def initial_state(computation: Computation, scope: str = DRAM, copies: Tensor | None = None) -> StageState:
+    roots = tuple(LoopAxis(axis.name, axis.kind, axis) for axis in (*computation.axes, *computation.reduce_axes))
+    return StageState(computation, computation.outputs, roots, roots, scope=scope, copies=copies)
+
+
+__all__ = [
+    "DRAM",
+    "SCOPES",
+    "SCRATCHPADS",
+    "Attachment",
+    "Fuse",
+    "LoopAxis",
+    "Relation",
+    "Split",
+    "StageState",
+    "initial_state",
+    "replace",
+]
