@@ -59,7 +59,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """Run micro-ops [``uop_bgn``, ``uop_end``) in two loops: acc[dst] += inp[src] · wgt[wgt]ᵀ; ``reset``: acc[dst] = 0."""
+    """Run micro-ops [``uop_bgn``, ``uop_end``) in two loops: acc[dst] += inp[src] · wgt[wgt]ᵀ, or 0 if ``reset``."""
 
     opcode: ClassVar[Opcode] = Opcode.GEMM
 

@@ -1,0 +1,53 @@
+"""DRAM as pages that exist once something is written to them; everything else is zero."""
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+PAGE_BYTES = 4096
+
+
+class PagedMemory:
+    """Byte-addressed memory without an end. Raw instruction streams come with such an image (the replay form)."""
+
+    def __init__(self) -> None:
+        self.pages: dict[int, NDArray[np.uint8]] = {}
+
+    @classmethod
+    def of(cls, addresses: ArrayLike, pages: ArrayLike) -> Self:
+        """The memory with ``pages`` (P, 4096) uint8 at byte ``addresses`` (P,), multiples of 4096; copied."""
+        memory = cls()
+        for address, page in zip(np.asarray(addresses).tolist(), np.asarray(pages, np.uint8), strict=True):
+            assert address % PAGE_BYTES == 0, f"page address {address:#x} is no multiple of {PAGE_BYTES}"
+            memory.pages[address] = page.copy()
+        return memory
+
+    def read(self, address: int, count: int) -> NDArray[np.uint8]:
+        """``count`` bytes from ``address``; a copy."""
+        found = np.zeros(count, np.uint8)
+        for start, page_address, offset, size in _pieces(address, count):
+            page = self.pages.get(page_address)
+            if page is not None:
+                found[start : start + size] = page[offset : offset + size]
+        return found
+
+    def write(self, address: int, content: NDArray[np.uint8]) -> None:
+        """Put bytes at ``address``."""
+        for start, page_address, offset, size in _pieces(address, len(content)):
+            page = self.pages.get(page_address)
+            if page is None:
+                page = self.pages[page_address] = np.zeros(PAGE_BYTES, np.uint8)
+            page[offset : offset + size] = content[start : start + size]
+
+
+def _pieces(address: int, count: int) -> list[tuple[int, int, int, int]]:
+    """A range cut at page boundaries: (start within the range, page address, offset within the page, size)."""
+    pieces = []
+    start = 0
+    while start < count:
+        offset = (address + start) % PAGE_BYTES
+        size = min(PAGE_BYTES - offset, count - start)
+        pieces.append((start, address + start - offset, offset, size))
+        start += size
+    return pieces
