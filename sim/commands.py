@@ -1,0 +1,123 @@
+"""What time depends on in an instruction: its unit, tokens, steps or transfer. Data play no part in it."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.isa.columns import Columns
+from lathe.isa.table import MEMORIES, QUEUE_OF, TOKEN_FIELDS, MemoryType, Opcode, Unit
+from lathe.sim.transfer import Transfer
+
+Ints = NDArray[np.int64]
+
+
+class Kind(IntEnum):
+    """How an instruction occupies its unit."""
+
+    ISSUE = 0  # GEMM and ALU: steps, then the pipeline
+    TRANSFER = 1  # LOAD and STORE
+    FINISH = 2
+
+
+class Command(NamedTuple):
+    """An instruction as the units see it: `pops` and `pushes` are token queues, in order previous unit, next unit.
+
+    ``transfer`` has no chain for instructions that move nothing.
+    """
+
+    unit: int
+    kind: Kind
+    pops: tuple[int, ...]
+    pushes: tuple[int, ...]
+    steps: int
+    transfer: Transfer
+
+
+Commands = Sequence[Command]
+
+NO_TRANSFER = Transfer(0, 0, 0, 0, 0, 0, 0)
+
+
+def commands_of(cfg: HardwareConfig, columns: Columns) -> list[Command]:
+    """The commands of a stream whose instructions are all legal."""
+    units = columns.unit
+    opcodes = columns.opcode
+    kinds = np.full(len(columns), int(Kind.ISSUE))
+    kinds[(opcodes == Opcode.LOAD) | (opcodes == Opcode.STORE)] = Kind.TRANSFER
+    kinds[opcodes == Opcode.FINISH] = Kind.FINISH
+    kind_list = [_KINDS[kind] for kind in kinds.tolist()]
+    steps = np.maximum(micro_ops(columns) * _steps_per_micro_op(columns), 1)
+    transfers = [NO_TRANSFER] * len(columns)
+    for index, transfer in _transfers(cfg, columns, np.flatnonzero(kinds == Kind.TRANSFER)):
+        transfers[index] = transfer
+    pops, pushes = _tokens(columns, units)
+    return list(map(Command, units.tolist(), kind_list, pops, pushes, steps.tolist(), transfers))
+
+
+def micro_ops(columns: Columns) -> Ints:
+    """Micro-op executions of each instruction, 0 for those that run none."""
+    span = np.maximum(columns["uop_end"] - columns["uop_bgn"], 0)
+    executions: Ints = columns["iter_out"] * columns["iter_in"] * span
+    return executions
+
+
+def elements(columns: Columns) -> Ints:
+    """Elements that each LOAD or STORE moves between DRAM and scratchpad, pads aside; 0 for the other instructions."""
+    moved: Ints = columns["y_size"] * columns["x_size"]
+    return moved
+
+
+def element_bytes(cfg: HardwareConfig) -> Ints:
+    """Bytes in DRAM of an element, by memory type."""
+    return np.array([MEMORIES[memory].element_bytes(cfg) for memory in MemoryType])
+
+
+_KINDS = tuple(Kind)
+
+
+def _steps_per_micro_op(columns: Columns) -> Ints:
+    return np.where((columns.opcode == Opcode.ALU) & (columns["use_imm"] == 0), 2, 1)
+
+
+def _transfers(cfg: HardwareConfig, columns: Columns, indices: Ints) -> list[tuple[int, Transfer]]:
+    """The transfers of the instructions `indices`, with them."""
+    y, x, stride, top, bottom, left, right, base, memory = (
+        columns[name][indices]
+        for name in (
+            *("y_size", "x_size", "x_stride", "y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1"),
+            *("dram_base", "memory_type"),
+        )
+    )
+    size = element_bytes(cfg)[memory]
+    row, gap = left + x + right, left + right
+    moves = x > 0
+    reads = moves & (y > 0)
+    merged = (y == 1) | ((stride == x) & (gap == 0))
+    chains = np.where(reads, np.where(merged, 1, y), 0)
+    chain_bytes = np.where(merged, y * x, x) * size
+    lead = np.where(moves, top * row + np.where(reads, left, bottom * row), 0)
+    tail = np.where(reads, right + bottom * row, 0)
+    table = (base * size, chains, chain_bytes, stride * size, lead, gap, tail)
+    return list(zip(indices.tolist(), map(Transfer, *(column.tolist() for column in table)), strict=True))
+
+
+def _tokens(columns: Columns, units: Ints) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """The queues that each instruction pops and pushes."""
+    chosen = units.copy()
+    for bit, name in enumerate(TOKEN_FIELDS):
+        chosen += columns[name] << (bit + 2)
+    table = {key: _queues(Unit(key & 3), key >> 2) for key in set(chosen.tolist())}
+    found = [table[key] for key in chosen.tolist()]
+    return [pops for pops, _ in found], [pushes for _, pushes in found]
+
+
+def _queues(unit: Unit, bits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    named = [(name, QUEUE_OF[unit, name]) for bit, name in enumerate(TOKEN_FIELDS) if bits >> bit & 1]
+    return (
+        tuple(int(queue) for name, queue in named if name.startswith("pop")),
+        tuple(int(queue) for name, queue in named if name.startswith("push")),
+    )

@@ -1,0 +1,72 @@
+"""The compute unit: GEMM and ALU in one pipeline, loads of micro-ops and accumulators between them."""
+
+from lathe.sim.commands import Kind
+from lathe.sim.port import NEVER
+from lathe.sim.reader import Reader
+from lathe.sim.stall import StallCause
+from lathe.sim.timeline import COMPUTE, Timeline
+
+
+class ComputeUnit:
+    """docs/timing.md, "Compute". ``advance`` starts instructions as far as their cycles are known."""
+
+    def __init__(self, timeline: Timeline, reader: Reader, pipeline: int, write_latency: int) -> None:
+        self.timeline = timeline
+        self.reader = reader
+        self.pipeline = pipeline
+        self.write_latency = write_latency
+        self.next = 0  # place in the command queue
+        self.current = -1  # the load whose bursts are being requested
+        self.boundary = 0  # the cycle from which the unit is free
+        self.drained = 0
+        self.finished = False
+
+    def advance(self) -> bool:
+        """Start what can be started; true when something was."""
+        timeline, queue = self.timeline, self.timeline.queues[COMPUTE]
+        progress = False
+        while self.current < 0 and self.next < len(queue):
+            instruction = queue[self.next]
+            command = timeline.commands[instruction]
+            conditions = timeline.conditions(instruction)
+            if conditions is None:
+                break
+            if command.kind != Kind.ISSUE:
+                conditions.append((StallCause.DRAIN, self.drained))
+            start = self.boundary
+            for _, met in conditions:
+                start = max(start, met)
+            timeline.begin(instruction, self.boundary, start, conditions)
+            self.next += 1
+            progress = True
+            if command.kind == Kind.ISSUE:
+                last_step = start + command.steps
+                self.done(instruction, last_step, last_step + self.pipeline, command.steps)
+            elif command.kind == Kind.FINISH:
+                self.finished = True
+                self.done(instruction, start + 1, start + 1, 1)
+            else:
+                transfer = command.transfer
+                if transfer.chains:
+                    self.current = instruction
+                    self.reader.begin(transfer, start, start + 1)
+                else:
+                    steps = max(1, transfer.lead)
+                    end = start + steps + self.write_latency
+                    self.done(instruction, end, end, steps)
+        return progress
+
+    def transferred(self) -> None:
+        """The reader is through with the current instruction."""
+        assert self.reader.request == NEVER, "the compute unit's reader still has bursts"
+        instruction, self.current = self.current, -1
+        end = self.reader.last_step + self.write_latency
+        self.done(instruction, end, end, self.reader.steps)
+
+    def done(self, instruction: int, free: int, end: int, steps: int) -> None:
+        """Write down the end of an instruction that leaves the unit free from `free` on."""
+        waited = free - self.timeline.start[instruction] - steps
+        self.boundary = free
+        self.drained = end + 1
+        self.timeline.spend(instruction, steps, waited)
+        self.timeline.finish(instruction, end)

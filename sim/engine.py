@@ -1,0 +1,92 @@
+"""The event engine: runs the units of one launch from memory grant to memory grant.
+
+Everything but the memory port is a recurrence: when a unit's inputs are known, so are its cycles, however far ahead.
+Only at the port do the units compete, so the port's grants are processed in the order of time, and between two of
+them each unit advances as far as it can. What is then still unknown waits for a grant that has not been processed, so
+it comes later than the earliest request that is known: that one can safely be granted. The idea is that of
+conservative discrete-event simulation (Chandy and Misra, 1979). The work is per instruction and per burst; no loop
+runs over cycles.
+"""
+
+from collections.abc import Sequence
+
+from lathe.configs import HardwareConfig
+from lathe.sim.commands import Commands
+from lathe.sim.compute import ComputeUnit
+from lathe.sim.fetch import FetchUnit
+from lathe.sim.load import LoadUnit
+from lathe.sim.port import FETCH, LOAD, MASTERS, NEVER, Port
+from lathe.sim.reader import Reader
+from lathe.sim.store import StoreUnit
+from lathe.sim.timeline import Timeline
+
+
+class Engine:
+    """One launch: `commands` read from byte address `insn_addr`, with `tokens` in the four queues.
+
+    After ``run``, ``timeline`` holds all cycles, ``port`` the bursts and beats, ``complete`` tells whether every
+    instruction was dispatched and done and a FINISH executed.
+    """
+
+    def __init__(self, cfg: HardwareConfig, commands: Commands, insn_addr: int, tokens: Sequence[int]) -> None:
+        memory, timing = cfg.memory, cfg.timing
+        shift = cfg.bus_bytes.bit_length() - 1
+        burst, fifo = memory.burst_beats, timing.dma_fifo_beats
+        pipeline = max(timing.gemm_pipeline, timing.alu_pipeline)
+        self.timeline = timeline = Timeline(commands, tokens)
+        self.port = Port(memory)
+        self.fetch = FetchUnit(timeline, insn_addr, shift, burst, timing.fetch_fifo_beats, timing.command_queue_depth)
+        self.load = LoadUnit(timeline, Reader(shift, burst, fifo), timing.dma_pending, timing.write_latency)
+        self.compute = ComputeUnit(timeline, Reader(shift, burst, fifo), pipeline, timing.write_latency)
+        self.store = StoreUnit(timeline, shift, burst, fifo, timing.dma_pending, timing.response_latency)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the launch ended as it should."""
+        return self.compute.finished and min(self.timeline.end, default=-1) >= 0
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of the launch, once it is complete: the one in which the machine shows that it is done."""
+        return max(self.timeline.end) + 1
+
+    def run(self) -> None:
+        """Run until nothing can happen any more."""
+        port, fetch, load, compute, store = self.port, self.fetch, self.load, self.compute, self.store
+        load_reader, compute_reader = load.reader, compute.reader
+        while True:
+            requests = (fetch.request, load_reader.request, compute_reader.request)
+            grant = max(min(requests), port.slot)
+            if store.request < grant:
+                changed = store.send(port)
+            elif grant >= NEVER:
+                break
+            else:
+                master = self.winner(requests, grant)
+                if master == FETCH:
+                    fetch.receive(port)
+                    changed = True
+                else:
+                    # A write accepted in the cycle of a read comes after it, hence the one cycle more.
+                    others = min(requests[master - 1], requests[(master + 1) % MASTERS], store.request + 1)
+                    if master == LOAD:
+                        changed = load_reader.run(port, others)
+                        if changed:
+                            load.transferred()
+                    else:
+                        changed = compute_reader.run(port, others)
+                        if changed:
+                            compute.transferred()
+                port.last_master = master
+            if changed:
+                while load.advance() | compute.advance() | store.advance() | fetch.advance():
+                    pass
+
+    def winner(self, requests: tuple[int, int, int], cycle: int) -> int:
+        """The master that the round-robin arbiter grants in `cycle`."""
+        master = self.port.last_master
+        for _ in range(MASTERS):
+            master = (master + 1) % MASTERS
+            if requests[master] <= cycle:
+                return master
+        raise AssertionError(f"no master requests in cycle {cycle}: {requests}")

@@ -1,0 +1,148 @@
+"""The fetch unit: reads the instruction stream in bursts and dispatches instructions to the command queues in order."""
+
+from collections import deque
+
+from lathe.sim.port import NEVER, Port
+from lathe.sim.stall import QUEUE_CAUSES, StallCause
+from lathe.sim.timeline import FETCH, Timeline
+from lathe.sim.transfer import burst_end
+
+INSTRUCTION_BYTES = 16
+
+
+class FetchUnit:
+    """docs/timing.md, "Fetch". ``request`` is the cycle from which the next burst is requested, NEVER while unknown.
+
+    ``receive`` takes the grant of that burst; ``advance`` dispatches as far as the cycles are known.
+    """
+
+    def __init__(
+        self, timeline: Timeline, address: int, bus_shift: int, burst_beats: int, fifo_beats: int, queue_depth: int
+    ) -> None:
+        self.timeline = timeline
+        self.address = self.origin = address
+        self.stream_end = address + INSTRUCTION_BYTES * len(timeline.commands)
+        self.bus_shift = bus_shift
+        self.limit = min(burst_beats, max(1, fifo_beats // 2))
+        self.capacity = fifo_beats
+        self.queue_depth = queue_depth
+        self.beats_each = max(1, INSTRUCTION_BYTES >> bus_shift)
+        self.last = 0  # cycle in which the last beat was taken or the last instruction dispatched
+        self.used = 0  # beats granted and not given back, and those of the next burst
+        # Bursts that have left the FIFO and are not given back yet: (cycle in which the last beat left, beats).
+        self.taken: deque[tuple[int, int]] = deque()
+        self.arrived: deque[tuple[int, int, int, int]] = deque()  # see `receive`
+        self.waited = 0  # cycles without a beat, for the instruction that is being put together
+        self.earliest = 1  # for the next request, FIFO room aside
+        self.request = NEVER
+        self.size = self.beats = 0  # of the burst that is requested next
+        self.cut()
+        timeline.stalls[FETCH][StallCause.MEMORY] += 1  # cycle 0
+
+    def cut(self) -> None:
+        """Cut the next burst."""
+        if self.address < self.stream_end:
+            shift = self.bus_shift
+            stop = burst_end(self.address, self.stream_end, shift, self.limit)
+            self.size = stop - self.address
+            self.beats = ((stop - 1) >> shift) - (self.address >> shift) + 1
+            self.used += self.beats
+            self.make_room()
+        else:
+            self.request = NEVER
+
+    def make_room(self) -> None:
+        """Take bursts that have left the FIFO off its account until the next one fits; the cycle may be unknown."""
+        while self.used > self.capacity:
+            if not self.taken:
+                self.request = NEVER
+                return
+            left, beats = self.taken.popleft()
+            self.used -= beats
+            self.earliest = max(self.earliest, left + 1)
+        self.request = self.earliest
+
+    def receive(self, port: Port) -> None:
+        """Take the grant of the requested burst and write down when its beats can be taken.
+
+        ``arrived`` gets, for each instruction that ends in this burst, (first cycle in which its last beat can be
+        taken, cycles that taking its beats in this burst needs, instruction, beats of the burst to give back then); a
+        burst that ends within an instruction adds its last beats, with instruction -1.
+        """
+        grant = max(self.request, port.slot)
+        served = port.grant(grant, self.beats) - self.beats * port.cycles_per_beat
+        first_beat = self.address >> self.bus_shift
+        stop = self.address + self.size
+        each, shift = self.beats_each, self.bus_shift
+        instruction = (self.address - self.origin) // INSTRUCTION_BYTES
+        before = first_beat  # beats up to here are taken
+        entries: list[tuple[int, int, int, int]] = []
+        end = self.origin + INSTRUCTION_BYTES * (instruction + 1)
+        while end <= stop:
+            beat = (end - 1) >> shift
+            count = beat + 1 - before if each > 1 else 1
+            entries.append((served + (beat - first_beat + 1) * port.cycles_per_beat + 1, count, instruction, 0))
+            before = beat + 1
+            instruction += 1
+            end += INSTRUCTION_BYTES
+        if end - INSTRUCTION_BYTES < stop:
+            count = ((stop - 1) >> shift) + 1 - before
+            entries.append((served + self.beats * port.cycles_per_beat + 1, count, -1, 0))
+        ready, count, instruction, _ = entries[-1]
+        entries[-1] = (ready, count, instruction, self.beats)
+        self.arrived.extend(entries)
+        self.address = stop
+        self.earliest = grant + 1
+        self.cut()
+
+    def advance(self) -> bool:
+        """Take beats and dispatch what can be; true when an instruction was dispatched."""
+        arrived = self.arrived
+        progress = False
+        while arrived:
+            ready, count, instruction, leaves = arrived[0]
+            cycle = max(self.last + count, ready)
+            if instruction >= 0:
+                dispatched = self.dispatch(instruction, cycle, cycle - self.last - count)
+                if dispatched == NEVER:
+                    break
+                cycle = dispatched
+                progress = True
+            else:
+                self.waited += cycle - self.last - count
+            self.timeline.busy[FETCH] += count
+            self.last = cycle
+            arrived.popleft()
+            if leaves:
+                self.taken.append((cycle, leaves))
+                if self.request == NEVER and self.address < self.stream_end:
+                    self.make_room()
+        return progress
+
+    def dispatch(self, instruction: int, cycle: int, waited: int) -> int:
+        """Put the instruction, whole from `cycle` on, into its unit's queue; the cycle of that, NEVER while unknown.
+
+        `waited` cycles since the beat before went by without a beat.
+        """
+        timeline = self.timeline
+        unit = timeline.commands[instruction].unit
+        queue, starts = timeline.queues[unit], timeline.starts[unit]
+        room = cycle
+        behind = len(queue) - self.queue_depth
+        if behind >= 0:
+            if behind >= len(starts):
+                return NEVER
+            room = max(cycle, starts[behind] + 1)
+        queue.append(instruction)
+        timeline.dispatch[instruction] = room
+        stalls = timeline.stalls[FETCH]
+        waited += self.waited
+        self.waited = 0
+        if waited:
+            stalls[StallCause.MEMORY] += waited
+            timeline.dispatch_cause[instruction] = StallCause.MEMORY
+        if room > cycle:
+            stalls[QUEUE_CAUSES[unit]] += room - cycle
+            timeline.dispatch_cause[instruction] = QUEUE_CAUSES[unit]
+        timeline.dispatch_stalled[instruction] = waited + room - cycle
+        return room

@@ -1,0 +1,67 @@
+"""The load unit: an address side that runs ahead and a data side that writes the scratchpads, both in order."""
+
+from lathe.sim.port import NEVER
+from lathe.sim.reader import Reader
+from lathe.sim.stall import StallCause
+from lathe.sim.timeline import LOAD, Timeline
+
+
+class LoadUnit:
+    """docs/timing.md, "Load". ``advance`` starts instructions as far as their cycles are known."""
+
+    def __init__(self, timeline: Timeline, reader: Reader, pending: int, write_latency: int) -> None:
+        self.timeline = timeline
+        self.reader = reader
+        self.pending = pending
+        self.write_latency = write_latency
+        self.next = 0  # place in the command queue
+        self.current = -1  # the instruction whose bursts are being requested
+        self.address_free = 0
+        self.last_steps: list[int] = []
+
+    @property
+    def boundary(self) -> int:
+        """The first cycle that belongs to no instruction started so far."""
+        return self.last_steps[-1] if self.last_steps else 0
+
+    def advance(self) -> bool:
+        """Start what can be started; true when something was."""
+        timeline, queue = self.timeline, self.timeline.queues[LOAD]
+        progress = False
+        while self.current < 0 and self.next < len(queue):
+            instruction = queue[self.next]
+            conditions = timeline.conditions(instruction)
+            if conditions is None:
+                break
+            if self.next >= self.pending:
+                conditions.append((StallCause.MEMORY, self.last_steps[self.next - self.pending] + 1))
+            start = self.address_free
+            for _, met in conditions:
+                start = max(start, met)
+            timeline.begin(instruction, self.boundary, start, conditions)
+            self.next += 1
+            transfer = timeline.commands[instruction].transfer
+            first_step = max(start, self.boundary) + 1
+            if transfer.chains:
+                self.current = instruction
+                self.reader.begin(transfer, start, first_step)
+            else:
+                self.address_free = start + 1
+                steps = max(1, transfer.lead)
+                self.done(instruction, first_step - 1 + steps, steps)
+            progress = True
+        return progress
+
+    def transferred(self) -> None:
+        """The reader is through with the current instruction."""
+        assert self.reader.request == NEVER, "the load unit's reader still has bursts"
+        self.address_free = self.reader.last_grant + 1
+        instruction, self.current = self.current, -1
+        self.done(instruction, self.reader.last_step, self.reader.steps)
+
+    def done(self, instruction: int, last_step: int, steps: int) -> None:
+        """Write down the end of an instruction whose data side ends with `last_step`."""
+        waited = last_step - max(self.boundary, self.timeline.start[instruction]) - steps
+        self.last_steps.append(last_step)
+        self.timeline.spend(instruction, steps, waited)
+        self.timeline.finish(instruction, last_step + self.write_latency)

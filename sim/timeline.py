@@ -1,0 +1,73 @@
+"""What the units write down while they run: cycles of each instruction, tokens, waiting."""
+
+from collections.abc import Sequence
+
+from lathe.sim.commands import Commands
+from lathe.sim.stall import TOKEN_CAUSES, StallCause, attribute
+
+UNITS = 3
+LOAD, COMPUTE, STORE, FETCH = 0, 1, 2, 3
+
+
+class Timeline:
+    """Cycles of a launch, by instruction, filled in as they become known.
+
+    ``tokens[q]`` has, for each token pushed into queue `q`, the first cycle in which it can be popped; ``pops[q]`` the
+    cycles in which tokens were popped. ``queues[u]`` lists the instructions dispatched to unit `u`, ``starts[u]`` when
+    they left its queue. ``stalls[u][cause]`` and ``busy[u]`` count cycles of the units and, last, of fetch.
+    """
+
+    def __init__(self, commands: Commands, tokens: Sequence[int]) -> None:
+        count = len(commands)
+        self.commands = commands
+        self.start = [-1] * count
+        self.end = [-1] * count
+        self.cause = [StallCause.NONE] * count
+        self.stalled = [0] * count
+        self.waited = [0] * count
+        self.dispatch = [-1] * count
+        self.dispatch_cause = [StallCause.NONE] * count
+        self.dispatch_stalled = [0] * count
+        self.queues: list[list[int]] = [[] for _ in range(UNITS)]
+        self.starts: list[list[int]] = [[] for _ in range(UNITS)]
+        self.tokens = [[0] * number for number in tokens]
+        self.pops: list[list[int]] = [[] for _ in self.tokens]
+        self.stalls = [[0] * len(StallCause) for _ in range(UNITS + 1)]
+        self.busy = [0] * (UNITS + 1)
+
+    def conditions(self, instruction: int) -> list[tuple[StallCause, int]] | None:
+        """What the instruction at its queue's head waits for, most important first; None while a token is not known.
+
+        Each condition comes with the first cycle in which it is met.
+        """
+        met = [(StallCause.EMPTY, self.dispatch[instruction] + 1)]
+        for queue in self.commands[instruction].pops:
+            known, next_token = self.tokens[queue], len(self.pops[queue])
+            if next_token == len(known):
+                return None
+            met.append((TOKEN_CAUSES[queue], known[next_token]))
+        return met
+
+    def begin(self, instruction: int, boundary: int, start: int, conditions: list[tuple[StallCause, int]]) -> None:
+        """The instruction starts: it leaves its queue and takes its tokens; cycles from `boundary` on were waiting."""
+        command = self.commands[instruction]
+        self.start[instruction] = start
+        self.starts[command.unit].append(start)
+        for queue in command.pops:
+            self.pops[queue].append(start)
+        if start > boundary:
+            self.stalled[instruction] = start - boundary
+            self.cause[instruction] = attribute(self.stalls[command.unit], boundary, conditions)
+
+    def spend(self, instruction: int, steps: int, waited: int) -> None:
+        """The instruction has kept its unit busy for `steps` cycles, and waiting for the memory for `waited`."""
+        unit = self.commands[instruction].unit
+        self.busy[unit] += steps
+        self.waited[instruction] = waited
+        self.stalls[unit][StallCause.MEMORY] += waited
+
+    def finish(self, instruction: int, end: int) -> None:
+        """The instruction is done in cycle `end` and pushes its tokens."""
+        self.end[instruction] = end
+        for queue in self.commands[instruction].pushes:
+            self.tokens[queue].append(end + 1)

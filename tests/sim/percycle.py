@@ -1,0 +1,553 @@
+"""A slow model of time, written from docs/timing.md alone: every register of every unit, one cycle after the other.
+
+It shares no code with the simulator and knows no closed form. In each cycle, all units look at the state that the
+cycle began with; what they change is there in the next cycle.
+"""
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from lathe.isa import Alu, Finish, Gemm, Load, unit_of
+from lathe.isa.table import MEMORIES
+
+QUEUES = {
+    ("load", "pop_next"): "compute->load",
+    ("load", "push_next"): "load->compute",
+    ("compute", "pop_prev"): "load->compute",
+    ("compute", "pop_next"): "store->compute",
+    ("compute", "push_prev"): "compute->load",
+    ("compute", "push_next"): "compute->store",
+    ("store", "pop_prev"): "compute->store",
+    ("store", "push_prev"): "store->compute",
+}
+TOKENS = ("load->compute", "compute->load", "compute->store", "store->compute")
+
+
+@dataclass
+class Entry:
+    """What the trace must say of one instruction in one unit."""
+
+    start: int = -1
+    end: int = -1
+    cause: str = "none"
+    stalled: int = 0
+    waited: int = 0
+
+
+@dataclass
+class Burst:
+    master: str
+    beats: int
+    accepted: int = -1
+    store: "StoreJob | None" = None
+    last_of_store: bool = False
+
+
+@dataclass
+class StoreJob:
+    index: int
+    response: int | None = None
+
+
+def cut(chains, bus, limit):
+    """Bursts (beats each) of chains given as (first byte, one past the last byte)."""
+    bursts = []
+    for begin, stop in chains:
+        while begin < stop:
+            end = min(stop, (begin // 4096 + 1) * 4096, (begin // bus + limit) * bus)
+            bursts.append(-(-end // bus) - begin // bus)
+            begin = end
+    return bursts
+
+
+def chains_of(cfg, instruction):
+    """The chains of a LOAD or STORE, in order, and whether rows were contiguous."""
+    size = MEMORIES[instruction.memory_type].element_bytes(cfg)
+    y, x, stride = instruction.y_size, instruction.x_size, instruction.x_stride
+    if x == 0 or y == 0:
+        return [], False
+    base = instruction.dram_base
+    padded = instruction.x_pad_0 or instruction.x_pad_1
+    if y == 1 or (stride == x and not padded):
+        return [(base * size, (base + y * x) * size)], True
+    return [((base + r * stride) * size, (base + r * stride + x) * size) for r in range(y)], False
+
+
+def steps_of(cfg, instruction, bus, limit):
+    """The data side's steps: "zero", "beat", "last beat" of a burst, or "nothing"."""
+    top, bottom = instruction.y_pad_0, instruction.y_pad_1
+    left, right, x = instruction.x_pad_0, instruction.x_pad_1, instruction.x_size
+    if x == 0:
+        return ["nothing"]
+    chains, _ = chains_of(cfg, instruction)
+    steps = ["zero"] * (top * (left + x + right))
+    for chain in chains:
+        steps += ["zero"] * left
+        for beats in cut([chain], bus, limit):
+            steps += ["beat"] * (beats - 1) + ["last beat"]
+        steps += ["zero"] * right
+    steps += ["zero"] * (bottom * (left + x + right))
+    return steps or ["nothing"]
+
+
+@dataclass
+class Dma:
+    """Address side, FIFO and data side of a read master."""
+
+    name: str
+    bursts: deque = field(default_factory=deque)  # the current instruction's, still to be granted
+    used: int = 0
+    fifo: int = 0
+    jobs: deque = field(default_factory=deque)  # (instruction index, its steps that are left)
+
+
+class PerCycle:
+    def __init__(self, cfg, instructions, insn_addr, tokens):
+        self.cfg = cfg
+        self.instructions = instructions
+        self.insn_addr = insn_addr
+        self.bus = cfg.memory.bus_bits // 8
+        self.limit = min(cfg.memory.burst_beats, cfg.timing.dma_fifo_beats)
+        self.pipeline = max(cfg.timing.gemm_pipeline, cfg.timing.alu_pipeline)
+        self.tokens = dict(zip(TOKENS, tokens, strict=True))
+        self.pushed = Counter()  # tokens pushed in this cycle
+        self.trace = {unit: {} for unit in ("load", "compute", "store", "fetch")}
+        self.count = {unit: Counter() for unit in self.trace}
+        self.queue = {unit: deque() for unit in ("load", "compute", "store")}
+        self.ends = {}  # instruction index -> end cycle, once it is certain
+        self.finished = False
+        # memory
+        self.inflight = 0
+        self.last_master = "compute"
+        servers = [deque(), deque()]
+        self.servers = {"read": servers[0], "write": servers[0] if cfg.memory.shared_bandwidth else servers[1]}
+        self.serving = {id(queue): None for queue in servers}  # (burst, beats left, cycles into the beat)
+        self.distinct_servers = servers[:1] if cfg.memory.shared_bandwidth else servers
+        # units
+        self.dma = {"load": Dma("load"), "compute": Dma("compute")}
+        self.outstanding = {
+            "load": deque(),
+            "compute": deque(),
+        }  # beats of bursts, in the order in which they are taken
+        self.issue_left = 0
+        self.compute_end = (
+            -1
+        )  # end of the latest compute instruction, once it is certain; None while a load is under way
+        self.compute_current = None
+        self.compute_free = True
+        self.pack = deque()  # bursts of the store under way, still to be packed whole
+        self.pack_done = 0  # beats of the burst being packed
+        self.pack_job = None
+        self.store_used = 0
+        self.to_send = deque()  # (cycle of acceptance, burst)
+        self.store_jobs = deque()  # stores started and not done
+        self.last_store_end = -1
+        self.waiting = {unit: [0, "none"] for unit in ("load", "compute", "store", "fetch")}
+        # fetch
+        self.each = max(1, 16 // self.bus)
+        self.fetch_limit = min(cfg.memory.burst_beats, max(1, cfg.timing.fetch_fifo_beats // 2))
+        stream = (insn_addr, insn_addr + 16 * len(instructions))
+        self.fetch_bursts = deque(cut([stream], self.bus, self.fetch_limit))
+        self.fetch_used = 0
+        self.fetch_fifo = deque()  # True for a burst's last beat
+        self.fetch_granted = deque()  # beats of bursts, in order
+        self.partial = 0
+        self.next = 0
+        self.skipped = (insn_addr % self.bus) // 16 if self.bus >= 16 else 0
+        self.in_beat = self.skipped  # instructions of the beat at the FIFO's head that are gone
+
+    # ------------------------------------------------------------------ one cycle
+
+    def run(self, most=2_000_000):
+        """Run to the end; returns the cycles, or None when nothing happens for long: a deadlock."""
+        quiet = 0
+        patience = 2000 + self.cfg.memory.latency * 4
+        for t in range(most):
+            self.changed = False
+            self.cycle(t)
+            done = len(self.ends) == len(self.instructions) and max(self.ends.values(), default=-1) <= t
+            if done and self.finished and self.next == len(self.instructions):
+                return t + 1
+            quiet = 0 if self.changed else quiet + 1
+            if quiet > patience:
+                return None
+        raise AssertionError("the per-cycle model ran out of cycles")
+
+    def cycle(self, t):
+        later = []  # what becomes visible in the next cycle
+        granted = self.arbitrate(t)
+        accepted_write = None
+        if self.to_send and self.to_send[0][0] == t:
+            accepted_write = self.to_send.popleft()[1]
+        self.fetch_cycle(t, later)
+        self.load_cycle(t, later)
+        self.compute_cycle(t, later)
+        self.store_cycle(t, later)
+        # The DRAM takes the bursts of this cycle, the read first, and moves at most one beat per server.
+        if granted is not None:
+            granted.accepted = t
+            self.servers["read"].append(granted)
+            self.take_grant(granted, later)
+        if accepted_write is not None:
+            accepted_write.accepted = t
+            self.servers["write"].append(accepted_write)
+            self.changed = True
+        for server in self.distinct_servers:
+            self.serve(t, server, later)
+        self.end_stores(t)
+        for index, end in self.ends.items():
+            if end == t:
+                self.push(index)
+                self.changed = True
+        for action in later:
+            action()
+        for queue, number in self.pushed.items():
+            self.tokens[queue] += number
+        self.pushed.clear()
+
+    def push(self, index):
+        instruction = self.instructions[index]
+        unit = unit_of(instruction).name.lower()
+        for name in ("push_prev", "push_next"):
+            if getattr(instruction, name):
+                self.pushed[QUEUES[unit, name]] += 1
+
+    # ------------------------------------------------------------------ memory
+
+    def arbitrate(self, t):
+        if self.inflight >= self.cfg.memory.outstanding_reads:
+            return None
+        order = ["fetch", "load", "compute"]
+        first = order.index(self.last_master) + 1
+        for master in order[first:] + order[:first]:
+            beats = self.requested(t, master)
+            if beats is not None:
+                self.last_master = master
+                self.changed = True
+                return Burst(master, beats)
+        return None
+
+    def requested(self, t, master):
+        if master == "fetch":
+            if t == 0 or not self.fetch_bursts:
+                return None
+            beats, used, room = self.fetch_bursts[0], self.fetch_used, self.cfg.timing.fetch_fifo_beats
+        else:
+            dma = self.dma[master]
+            if not dma.bursts:
+                return None
+            beats, used, room = dma.bursts[0], dma.used, self.cfg.timing.dma_fifo_beats
+        return beats if used + beats <= room else None
+
+    def take_grant(self, burst, later):
+        def commit():
+            self.inflight += 1
+            if burst.master == "fetch":
+                self.fetch_used += self.fetch_bursts.popleft()
+                self.fetch_granted.append(burst.beats)
+            else:
+                dma = self.dma[burst.master]
+                dma.used += dma.bursts.popleft()
+
+        later.append(commit)
+
+    def serve(self, t, server, later):
+        key = id(server)
+        if self.serving[key] is not None:
+            burst, left, phase = self.serving[key]
+            phase += 1
+            if phase == self.cfg.memory.cycles_per_beat:
+                phase = 0
+                left -= 1
+                self.beat(t, burst, left == 0, later)
+                self.changed = True
+            self.serving[key] = (burst, left, phase) if left else None
+        if self.serving[key] is None and server and server[0].accepted + self.cfg.memory.latency <= t:
+            burst = server.popleft()
+            self.serving[key] = (burst, burst.beats, 0)
+
+    def beat(self, t, burst, last, later):
+        if burst.master == "store":
+            if last:
+                self.give_back_store(burst, later)
+                if burst.last_of_store:
+                    burst.store.response = t + self.cfg.timing.response_latency
+            return
+
+        def commit():
+            if burst.master == "fetch":
+                self.fetch_fifo.append(last)
+            else:
+                self.dma[burst.master].fifo += 1
+            if last:
+                self.inflight -= 1
+
+        later.append(commit)
+
+    def give_back_store(self, burst, later):
+        def commit():
+            self.store_used -= burst.beats
+
+        later.append(commit)
+
+    # ------------------------------------------------------------------ fetch
+
+    def fetch_cycle(self, t, later):
+        if t == 0:
+            self.stall("fetch", "memory")
+            return
+        if self.next == len(self.instructions):
+            self.count["fetch"]["empty"] += 1
+            return
+        if not self.fetch_fifo:
+            self.stall("fetch", "memory")
+            return
+        if self.partial < self.each - 1:
+            self.partial += 1
+            self.take_fetch_beat(later)
+            return
+        unit = unit_of(self.instructions[self.next]).name.lower()
+        if len(self.queue[unit]) >= self.cfg.timing.command_queue_depth:
+            self.stall("fetch", f"{unit} queue")
+            return
+        index = self.next
+        self.next += 1
+        self.partial = 0
+        self.count["fetch"]["busy"] += self.bus >= 16
+        later.append(lambda: self.queue[unit].append(index))
+        self.trace["fetch"][index] = self.begin("fetch", t)
+        self.trace["fetch"][index].end = t
+        self.changed = True
+        self.in_beat += 1
+        if self.bus < 16:
+            self.take_fetch_beat(later)
+        elif self.in_beat == self.bus // 16 or self.next == len(self.instructions):
+            self.in_beat = 0
+            self.take_fetch_beat(later, counted=True)
+
+    def take_fetch_beat(self, later, counted=False):
+        last = self.fetch_fifo.popleft()
+        self.changed = True
+        if not counted:
+            self.count["fetch"]["busy"] += 1
+        if last:
+            beats = self.fetch_granted.popleft()
+
+            def commit():
+                self.fetch_used -= beats
+
+            later.append(commit)
+
+    # ------------------------------------------------------------------ what units share
+
+    def stall(self, unit, cause):
+        self.count[unit][cause] += 1
+        if unit == "fetch" and self.next == 0 and self.count[unit].total() == 1:
+            return  # cycle 0 belongs to no instruction
+        self.waiting[unit][0] += 1
+        self.waiting[unit][1] = cause
+
+    def begin(self, unit, t):
+        stalled, cause = self.waiting[unit]
+        self.waiting[unit] = [0, "none"]
+        return Entry(start=t, cause=cause, stalled=stalled)
+
+    def held_up(self, unit):
+        """The cause that holds up the next command of a unit, tokens and queue considered; None when there is none."""
+        if not self.queue[unit]:
+            return "empty"
+        instruction = self.instructions[self.queue[unit][0]]
+        for name in ("pop_prev", "pop_next"):
+            if getattr(instruction, name) and not self.tokens[QUEUES[unit, name]]:
+                return QUEUES[unit, name]
+        return None
+
+    def take_command(self, unit, t):
+        index = self.queue[unit][0]
+        instruction = self.instructions[index]
+        for name in ("pop_prev", "pop_next"):
+            if getattr(instruction, name):
+                self.tokens[QUEUES[unit, name]] -= 1
+        self.trace[unit][index] = self.begin(unit, t)
+        self.changed = True
+        return index
+
+    def data_step(self, name, later):
+        """One cycle of a data side: "step", "wait", "last" (a step, the job's last), or None without a job."""
+        dma = self.dma[name]
+        if not dma.jobs:
+            return None
+        _, steps = dma.jobs[0]
+        step = steps[0]
+        if step in ("beat", "last beat"):
+            if not dma.fifo:
+                return "wait"
+            dma.fifo -= 1
+            if step == "last beat":
+                self.give_back(dma, later)
+        steps.popleft()
+        self.changed = True
+        return "step" if steps else "last"
+
+    def give_back(self, dma, later):
+        # The granted bursts are taken in order, so the beats to give back are those of the oldest one.
+        beats = self.outstanding[dma.name].popleft()
+
+        def commit():
+            dma.used -= beats
+
+        later.append(commit)
+
+    def start_transfer(self, name, index, later):
+        instruction = self.instructions[index]
+        dma = self.dma[name]
+        steps = deque(steps_of(self.cfg, instruction, self.bus, self.limit))
+        bursts = cut(chains_of(self.cfg, instruction)[0], self.bus, self.limit)
+        self.outstanding[name].extend(bursts)
+
+        def commit():
+            dma.jobs.append((index, steps))
+            dma.bursts.extend(bursts)
+
+        later.append(commit)
+
+    # ------------------------------------------------------------------ load
+
+    def load_cycle(self, t, later):
+        dma = self.dma["load"]
+        idle_address, under_way = not dma.bursts, len(dma.jobs)
+        outcome = self.data_step("load", later)
+        left = under_way
+        if outcome in ("step", "last"):
+            self.count["load"]["busy"] += 1
+        elif outcome == "wait":
+            self.count["load"]["memory"] += 1
+            self.trace["load"][dma.jobs[0][0]].waited += 1
+        if outcome == "last":
+            index, _ = dma.jobs[0]
+            self.finish("load", index, t + self.cfg.timing.write_latency)
+            later.append(dma.jobs.popleft)
+            left -= 1
+        cause = self.held_up("load")
+        if cause is None and under_way >= self.cfg.timing.dma_pending:
+            cause = "memory"
+        if cause is None and idle_address:
+            index = self.take_command("load", t)
+            later.append(self.queue["load"].popleft)
+            self.start_transfer("load", index, later)
+        elif not left:
+            assert cause is not None
+            self.stall("load", cause)
+
+    def finish(self, unit, index, end):
+        self.trace[unit][index].end = end
+        self.ends[index] = end
+
+    # ------------------------------------------------------------------ compute
+
+    def compute_cycle(self, t, later):
+        dma = self.dma["compute"]
+        if self.issue_left:
+            self.issue_left -= 1
+            self.count["compute"]["busy"] += 1
+            self.changed = True
+            if not self.issue_left:
+                index = self.compute_current
+                pipeline = 0 if isinstance(self.instructions[index], Finish) else self.pipeline
+                self.finish("compute", index, t + pipeline)
+                self.compute_end = t + pipeline
+                self.compute_current = None
+        elif self.compute_current is not None:
+            outcome = self.data_step("compute", later)
+            if outcome in ("step", "last"):
+                self.count["compute"]["busy"] += 1
+            else:
+                self.count["compute"]["memory"] += 1
+                self.trace["compute"][self.compute_current].waited += 1
+            if outcome == "last":
+                later.append(dma.jobs.popleft)
+                self.compute_end = t + self.cfg.timing.write_latency
+                self.finish("compute", self.compute_current, self.compute_end)
+            if self.compute_end is not None and t >= self.compute_end:
+                self.compute_current = None
+        if self.compute_current is not None:
+            return
+        cause = self.held_up("compute")
+        if cause is None:
+            instruction = self.instructions[self.queue["compute"][0]]
+            if isinstance(instruction, Load | Finish) and t <= self.compute_end:
+                cause = "drain"
+        if cause is not None:
+            self.stall("compute", cause)
+            return
+        index = self.take_command("compute", t)
+        later.append(self.queue["compute"].popleft)
+        self.compute_current = index
+        if isinstance(instruction, Load):
+            self.compute_end = None
+            self.start_transfer("compute", index, later)
+        else:
+            self.issue_left = self.issue_steps(instruction)
+            self.finished |= isinstance(instruction, Finish)
+
+    @staticmethod
+    def issue_steps(instruction):
+        if isinstance(instruction, Finish):
+            return 1
+        executions = instruction.iter_out * instruction.iter_in * max(0, instruction.uop_end - instruction.uop_bgn)
+        if isinstance(instruction, Alu) and not instruction.use_imm:
+            executions *= 2
+        assert isinstance(instruction, Gemm | Alu)
+        return max(1, executions)
+
+    # ------------------------------------------------------------------ store
+
+    def store_cycle(self, t, later):
+        under_way = len(self.store_jobs)
+        if self.pack_job is not None:
+            beats = self.pack[0] if self.pack else None
+            if beats is None:  # the one step of a store of no elements
+                self.count["store"]["busy"] += 1
+                self.pack_job = None
+                self.changed = True
+            elif self.pack_done == 0 and self.store_used + beats > self.cfg.timing.dma_fifo_beats:
+                self.count["store"]["memory"] += 1
+                self.trace["store"][self.pack_job.index].waited += 1
+            else:
+                self.pack_beat(t, beats)
+        if self.pack_job is not None:
+            return
+        cause = self.held_up("store")
+        if cause is None and under_way >= self.cfg.timing.dma_pending:
+            cause = "memory"
+        if cause is not None:
+            self.stall("store", cause)
+            return
+        index = self.take_command("store", t)
+        later.append(self.queue["store"].popleft)
+        bursts = cut(chains_of(self.cfg, self.instructions[index])[0], self.bus, self.limit)
+        self.pack_job = StoreJob(index, None if bursts else t + 1)
+        self.pack = deque(bursts)
+        self.pack_done = 0
+        self.store_jobs.append(self.pack_job)
+
+    def pack_beat(self, t, beats):
+        self.count["store"]["busy"] += 1
+        self.changed = True
+        if self.pack_done == 0:
+            self.store_used += beats  # nobody else looks at this in the same cycle
+        self.pack_done += 1
+        if self.pack_done == beats:
+            self.pack.popleft()
+            self.pack_done = 0
+            burst = Burst("store", beats, store=self.pack_job, last_of_store=not self.pack)
+            self.to_send.append((t + 2, burst))
+            if not self.pack:
+                self.pack_job = None
+
+    def end_stores(self, t):
+        job = self.store_jobs[0] if self.store_jobs else None
+        if job is not None and job.response is not None and job.response <= t and self.last_store_end < t:
+            self.finish("store", job.index, t)
+            self.last_store_end = t
+            self.store_jobs.popleft()

@@ -1,0 +1,82 @@
+"""The event engine against the per-cycle model: every start, end, cause and count."""
+
+import random
+
+import pytest
+from percycle import PerCycle
+from streams import random_machine, random_stream
+
+from lathe.configs import load_config
+from lathe.isa import Columns, unit_of
+from lathe.sim.commands import commands_of
+from lathe.sim.engine import Engine
+from lathe.sim.stall import StallCause
+from lathe.sim.timeline import FETCH
+
+UNITS = ("load", "compute", "store", "fetch")
+
+
+def both(cfg, instructions, insn_addr, tokens):
+    """Run the engine and the per-cycle model; returns what each says, in one form."""
+    engine = Engine(cfg, commands_of(cfg, Columns.of(instructions)), insn_addr, tokens)
+    engine.run()
+    timeline = engine.timeline
+    slow = PerCycle(cfg, instructions, insn_addr, tokens)
+    cycles = slow.run()
+    if not engine.complete:
+        return None, cycles
+    mine = {"cycles": engine.cycles}
+    theirs = {"cycles": cycles}
+    for index, instruction in enumerate(instructions):
+        unit = unit_of(instruction).name.lower()
+        mine[index, unit] = (
+            timeline.start[index],
+            timeline.end[index],
+            str(StallCause(timeline.cause[index])),
+            timeline.stalled[index],
+            timeline.waited[index],
+        )
+        entry = slow.trace[unit][index]
+        theirs[index, unit] = (entry.start, entry.end, entry.cause, entry.stalled, entry.waited)
+        mine[index, "fetch"] = (
+            timeline.dispatch[index],
+            str(StallCause(timeline.dispatch_cause[index])),
+            timeline.dispatch_stalled[index],
+        )
+        entry = slow.trace["fetch"][index]
+        theirs[index, "fetch"] = (entry.start, entry.cause, entry.stalled)
+    for number, unit in enumerate(UNITS):
+        counts = slow.count[unit]
+        theirs[unit] = {name: count for name, count in counts.items() if count}
+        mine[unit] = {str(StallCause(i)): n for i, n in enumerate(timeline.stalls[number]) if n}
+        mine[unit]["busy"] = timeline.busy[number]
+        rest = engine.cycles - sum(mine[unit].values())
+        mine[unit]["empty"] = mine[unit].get("empty", 0) + rest
+        mine[unit] = {name: count for name, count in mine[unit].items() if count}
+    assert FETCH == 3
+    return mine, theirs
+
+
+def difference(mine, theirs):
+    return {key: (mine[key], theirs[key]) for key in theirs if mine[key] != theirs[key]}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_streams_on_random_machines_take_the_cycles_of_the_per_cycle_model(seed):
+    rng = random.Random(seed)
+    cfg = random_machine(rng, rng.choice(["tiny", "tiny", "vta", "batch4", "wide"]))
+    instructions, tokens, _ = random_stream(rng, rng.choice([3, 10, 30]))
+    insn_addr = rng.choice([0, 16, 4096 - 32, 0x2000])
+    mine, theirs = both(cfg, instructions, insn_addr, tokens)
+    assert mine is not None
+    assert theirs["cycles"] is not None
+    assert difference(mine, theirs) == {}
+
+
+@pytest.mark.parametrize("name", ["tiny", "vta", "batch4", "wide"])
+def test_random_streams_on_shipped_machines_take_the_cycles_of_the_per_cycle_model(name):
+    rng = random.Random(name)
+    for _ in range(3):
+        instructions, tokens, _ = random_stream(rng, 20)
+        mine, theirs = both(load_config(name), instructions, 0x1000, tokens)
+        assert difference(mine, theirs) == {}
