@@ -1,6 +1,8 @@
 """The instruction set: one table, and everything that is derived from it."""
 
+from lathe.isa.assembly import Assembly, assemble
 from lathe.isa.columns import Columns
+from lathe.isa.disassembly import disassemble, disassemble_program, instruction_text
 from lathe.isa.encoding import decode, encode
 from lathe.isa.errors import AssemblyError, EncodingError, LayoutError, MachineFault, ProgramError
 from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Store, unit_of
@@ -12,6 +14,7 @@ from lathe.isa.table import AluOp, MemoryType, Opcode, TokenQueue, Unit
 __all__ = [
     "Alu",
     "AluOp",
+    "Assembly",
     "AssemblyError",
     "Columns",
     "EncodingError",
@@ -31,9 +34,13 @@ __all__ = [
     "Store",
     "TokenQueue",
     "Unit",
+    "assemble",
     "decode",
     "decode_uops",
+    "disassemble",
+    "disassemble_program",
     "encode",
     "encode_uops",
+    "instruction_text",
     "unit_of",
 ]

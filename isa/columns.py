@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.isa.errors import EncodingError
-from lathe.isa.instructions import CLASS_OF, FIELDS_OF, Instruction
+from lathe.isa.instructions import CLASS_OF, FIELDS_OF, FLAGS, Instruction
 from lathe.isa.table import MEMORIES, AluOp, MemoryType, Opcode, Unit
 
 Ints = NDArray[np.int64]
@@ -18,7 +18,6 @@ Ints = NDArray[np.int64]
 ALL_FIELDS = tuple(dict.fromkeys(name for opcode in Opcode for name in FIELDS_OF[opcode]))
 
 _ENUMS: dict[str, type[MemoryType] | type[AluOp]] = {"memory_type": MemoryType, "alu_opcode": AluOp}
-_FLAGS = frozenset(("reset", "use_imm", "pop_prev", "pop_next", "push_prev", "push_next"))
 _LOAD_UNIT = np.array([MEMORIES[memory].load_unit for memory in MemoryType] + [Unit.COMPUTE] * 2)
 
 
@@ -86,7 +85,7 @@ class Columns:
 
 def _typed(name: str, column: Ints) -> list[Any]:
     """A column's values as the types that the instruction classes have."""
-    values: list[Any] = column.astype(bool).tolist() if name in _FLAGS else column.tolist()
+    values: list[Any] = column.astype(bool).tolist() if name in FLAGS else column.tolist()
     if name in _ENUMS:
         members = list(_ENUMS[name])
         return [members[value] for value in values]

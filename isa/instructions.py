@@ -123,6 +123,9 @@ Instruction = Load | Store | Gemm | Alu | Finish
 
 CLASS_OF: dict[Opcode, type[Instruction]] = {kind.opcode: kind for kind in (Load, Store, Gemm, Alu, Finish)}
 
+# Fields of one bit that are on or off.
+FLAGS = frozenset(("reset", "use_imm", "pop_prev", "pop_next", "push_prev", "push_next"))
+
 # The names of each class's fields, in its order.
 FIELDS_OF: dict[Opcode, tuple[str, ...]] = {
     opcode: tuple(field.name for field in fields(kind)) for opcode, kind in CLASS_OF.items()

@@ -1,4 +1,4 @@
-"""Whole streams, carried out by the executable meaning: those that VTA's compiler made, where they are, and own ones."""
+"""Whole streams, carried out by the executable meaning: own ones, and those that VTA made, where they are."""
 
 from dataclasses import dataclass
 from pathlib import Path

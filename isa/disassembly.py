@@ -1,0 +1,138 @@
+"""Assembly text of instructions and micro-ops: what :mod:`lathe.isa.assembly` parses back to the same bytes.
+
+A line is a mnemonic, the memory type or ALU operation where there is one, fields as ``name=value``, and flags that are
+set as bare names. Fields that are 0 and optional are left out. A semicolon begins a comment.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.isa.columns import Columns
+from lathe.isa.encoding import encode_columns, extract_columns
+from lathe.isa.instructions import CLASS_OF, FLAGS, Instruction, unit_of
+from lathe.isa.microops import decode_uops, encode_uops
+from lathe.isa.program import Program
+from lathe.isa.table import AluOp, MemoryType, Opcode
+
+# The field that stands behind the mnemonic without its name.
+CHOICE_OF: dict[Opcode, str] = {
+    Opcode.LOAD: "memory_type",
+    Opcode.STORE: "memory_type",
+    Opcode.ALU: "alu_opcode",
+}
+
+# Fields that must be written even when they are 0.
+REQUIRED: dict[Opcode, tuple[str, ...]] = {
+    opcode: tuple(
+        field.name for field in fields(kind) if field.default is MISSING and field.name != CHOICE_OF.get(opcode)
+    )
+    for opcode, kind in CLASS_OF.items()
+}
+
+_OPTIONAL = {
+    opcode: tuple(
+        field.name for field in fields(kind) if field.default is not MISSING and field.name != CHOICE_OF.get(opcode)
+    )
+    for opcode, kind in CLASS_OF.items()
+}
+
+
+def instruction_text(instruction: Instruction) -> str:
+    """One instruction as a line of assembly text."""
+    opcode = instruction.opcode
+    words = [opcode.name.lower()]
+    if opcode in CHOICE_OF:
+        choice: MemoryType | AluOp = getattr(instruction, CHOICE_OF[opcode])
+        words.append(choice.name.lower())
+    words.extend(_value_text(name, getattr(instruction, name)) for name in REQUIRED[opcode])
+    for name in _OPTIONAL[opcode]:
+        value = getattr(instruction, name)
+        if value:
+            words.append(name if name in FLAGS else _value_text(name, value))
+    return " ".join(words)
+
+
+def disassemble(
+    config: HardwareConfig,
+    instructions: Sequence[Instruction] | NDArray[np.uint8],
+    uops: Mapping[str, ArrayLike] | None = None,
+    notes: Sequence[str] = (),
+) -> str:
+    """The text of a stream, given as instructions or as (N, 16) uint8, and of tables of micro-op words by name.
+
+    Bytes that are no instruction, or that have bits set where no field is, stand as ``.insn`` with their 128 bits.
+    ``notes`` are comments for the instructions, one for each.
+    """
+    if isinstance(instructions, np.ndarray):
+        lines = _lines_of_bytes(config, instructions)
+    else:
+        lines = [
+            (instruction_text(each), f"{index} {unit_of(each).name.lower()}") for index, each in enumerate(instructions)
+        ]
+    text = [f"; lathe assembly for machine {config.name!r}"]
+    for name, words in (uops or {}).items():
+        text += ["", f".uops {name}", *_uop_lines(config, np.asarray(words, np.uint32))]
+    text += ["", ".code"]
+    for index, (line, comment) in enumerate(lines):
+        note = " " + " ".join(notes[index].split()) if index < len(notes) else ""
+        text.append(f"{line}  ; {comment}{note}")
+    return "\n".join(text) + "\n"
+
+
+def disassemble_program(program: Program) -> str:
+    """The text of a program: its segments and labels as comments, its micro-op tables and its instructions."""
+    uops = {
+        segment.name: program.images[segment.name].view("<u4") for segment in program.segments if segment.role == "uop"
+    }
+    notes = [program.labels[label] for label in program.label_of.tolist()]
+    text = disassemble(program.config, program.instructions, uops, notes)
+    segments = "".join(
+        f"; {segment.address:#010x} {segment.nbytes:>9} bytes  {segment.role:<12} {segment.name}\n"
+        for segment in sorted(program.segments, key=lambda segment: segment.address)
+    )
+    first, rest = text.split("\n", 1)
+    return f"{first}\n{segments}{rest}"
+
+
+def _value_text(name: str, value: int) -> str:
+    return f"{name}={value:#x}" if name == "dram_base" else f"{name}={int(value)}"
+
+
+def _lines_of_bytes(config: HardwareConfig, encoded: NDArray[np.uint8]) -> list[tuple[str, str]]:
+    columns = extract_columns(config, encoded)
+    known = (
+        (columns.opcode <= max(Opcode))
+        & (columns["memory_type"] <= max(MemoryType))
+        & (columns["alu_opcode"] <= max(AluOp))
+    )
+    legal = np.flatnonzero(known)
+    chosen = Columns(columns.opcode[legal], {name: column[legal] for name, column in columns.fields.items()})
+    plain = (encode_columns(config, chosen) == encoded[legal]).all(axis=1)
+    lines = [(_raw_text(row), f"{index} no instruction") for index, row in enumerate(encoded)]
+    for index, instruction, complete in zip(legal.tolist(), chosen.instructions(), plain.tolist(), strict=True):
+        comment = f"{index} {unit_of(instruction).name.lower()}"
+        if complete:
+            lines[index] = (instruction_text(instruction), comment)
+        else:
+            lines[index] = (lines[index][0], f"{comment}, with unused bits set: {instruction_text(instruction)}")
+    return lines
+
+
+def _raw_text(row: NDArray[np.uint8]) -> str:
+    return f".insn {int.from_bytes(row.tobytes(), 'little'):#0{2 + 2 * INSTRUCTION_BYTES}x}"
+
+
+def _uop_lines(config: HardwareConfig, words: NDArray[np.uint32]) -> list[str]:
+    dst, src, wgt = decode_uops(config, words)
+    plain = encode_uops(config, dst, src, wgt) == words
+    return [
+        f"dst={d} src={s} wgt={w}  ; {index}" if complete else f".word {word:#010x}  ; {index}, with unused bits set"
+        for index, (word, d, s, w, complete) in enumerate(
+            zip(words.tolist(), dst.tolist(), src.tolist(), wgt.tolist(), plain.tolist(), strict=True)
+        )
+    ]

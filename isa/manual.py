@@ -1,0 +1,193 @@
+"""The manual of the instruction set, ``docs/isa.md``, written from the table: ``python -m lathe.isa.manual``."""
+
+from pathlib import Path
+
+from lathe.configs import HardwareConfig, load_config, shipped_configs
+from lathe.configs.atomic import write_text
+from lathe.configs.encoding import UOP_FORMAT, Format, Placement
+from lathe.isa.table import (
+    MEMORIES,
+    QUEUE_OF,
+    TABLE,
+    TOKEN_FIELDS,
+    AluOp,
+    MemoryType,
+    Opcode,
+    TokenQueue,
+    Unit,
+    placements,
+    uop_placements,
+)
+
+_INTRODUCTION = """\
+# The instruction set
+
+Written by `python -m lathe.isa.manual` from the table in `isa/table.py` and the formats in `configs/encoding.py`;
+a test compares this page with them. Edit those, not this page.
+
+A machine fetches a stream of 128-bit instructions and hands each to one of three units, load, compute and store, which
+run side by side and are ordered by dependence tokens only. Everything is little-endian. DRAM addresses in instructions
+count elements of the memory type that the instruction names, from byte address 0.
+"""
+
+_PACKING = """\
+## Packing
+
+Fields are packed in the order of the tables below, lowest bit first, into 64-bit words (micro-ops: one 32-bit word). A
+field that does not fit into what is left of a word starts the next word, as C bit-fields do. Widths named `uop`, `inp`,
+`wgt` and `acc` are the bits that index the scratchpad, log2 of its depth; a scratchpad of one element has none. A
+machine whose fields do not fit is refused when its configuration is read. Bits that no field has are ignored.
+"""
+
+_ALU_MEANING = {
+    AluOp.MIN: "the lesser of the two",
+    AluOp.MAX: "the greater of the two",
+    AluOp.ADD: "the sum, wrapping around at 32 bits",
+    AluOp.SHR: "the first shifted right by the second, arithmetically; by a negative number: shifted left",
+    AluOp.MUL: "the product, wrapping around at 32 bits",
+}
+
+_SHIFTS = """\
+Shifts by 32 or more give 0 or −1 by sign to the right, and 0 to the left. The verifier refuses immediate shift amounts
+outside [−31, 31]. `imm` has 16 bits and is sign-extended; larger immediates have to be loaded into acc.
+"""
+
+_RULES = """\
+## Rules
+
+- Micro-ops run in sequence: each sees the accumulators as the one before left them.
+- An index outside its scratchpad, a LOAD of memory type out, and a STORE of another type than out or with padding are
+  faults. A LOAD or STORE with `x_size` 0 does nothing, whatever its other fields hold. A LOAD with `y_size` 0 and pads
+  still writes zeros.
+- LOAD padding is zeros, in the scratchpad only; `x_stride` counts on the side of DRAM only.
+- The out view is the low bits of acc at any time, without saturation, also right after a LOAD of acc.
+- A launch ends when FINISH has been executed and every unit has drained; a launch that cannot get there is a deadlock.
+"""
+
+_ASSEMBLY = """\
+## Assembly text
+
+One instruction stands on a line: the mnemonic, the memory type or ALU operation where there is one, fields as
+`name=value` (decimal or `0x…`), and flags that are set as bare names. Optional fields that are 0 may be left out. A
+semicolon begins a comment. `.uops NAME` begins a table of micro-ops (`dst=… src=… wgt=…`), `.code` goes back to
+instructions; `.insn` and `.word` give the bits of an instruction or micro-op that has no text.
+
+    .uops main
+    dst=0 src=0 wgt=0
+    .code
+    load inp sram_base=0 dram_base=0x100 y_size=8 x_size=9 x_stride=14 y_pad_0=1 x_pad_0=1 push_next
+    gemm uop_bgn=0 uop_end=1 iter_out=8 iter_in=8 dst_factor_out=8 dst_factor_in=1 src_factor_out=10 src_factor_in=1 \
+wgt_factor_out=0 wgt_factor_in=0 pop_prev
+    alu shr uop_bgn=0 uop_end=1 iter_out=1 iter_in=64 dst_factor_out=0 dst_factor_in=1 src_factor_out=0 \
+src_factor_in=0 use_imm imm=8 push_next
+    store out sram_base=0 dram_base=0x400 y_size=8 x_size=8 x_stride=14 pop_prev
+    finish
+"""
+
+
+def manual() -> str:
+    """The text of ``docs/isa.md``."""
+    machines = [load_config(name) for name in shipped_configs()]
+    parts = [
+        _INTRODUCTION,
+        _instructions(),
+        _memories(machines),
+        _tokens(),
+        _PACKING,
+        *(_instruction(opcode, machines) for opcode in Opcode),
+        _micro_ops(machines),
+        _alu_operations(),
+        _RULES,
+        _ASSEMBLY,
+    ]
+    return "\n".join(parts)
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+
+
+def _instructions() -> str:
+    rows = [[row.opcode.name, str(row.opcode.value), row.units, row.what] for row in TABLE.values()]
+    free = ", ".join(str(code) for code in range(8) if code not in list(Opcode))
+    return (
+        "## Instructions\n\n" + _table(["instruction", "opcode", "unit", "what it does"], rows) + f"\nFree: {free}.\n"
+    )
+
+
+def _memories(machines: list[HardwareConfig]) -> str:
+    names = [f"{machine.name}: bytes × depth" for machine in machines]
+    rows = [
+        [
+            memory.type.name.lower(),
+            str(memory.type.value),
+            memory.scratchpad,
+            memory.what,
+            *(f"{memory.element_bytes(machine)} × {memory.depth(machine)}" for machine in machines),
+        ]
+        for memory in MEMORIES.values()
+    ]
+    free = ", ".join(str(code) for code in range(8) if code not in list(MemoryType))
+    header = ["memory type", "code", "scratchpad", "element", *names]
+    return "## Memory types\n\n" + _table(header, rows) + f"\nFree: {free}.\n"
+
+
+def _tokens() -> str:
+    rows = []
+    for unit in Unit:
+        queues = (QUEUE_OF.get((unit, name)) for name in TOKEN_FIELDS)
+        rows.append([unit.name.lower(), *(queue.arrow if queue is not None else "fault" for queue in queues)])
+    order = ", ".join(queue.arrow for queue in TokenQueue)
+    return (
+        "## Dependence tokens\n\n"
+        + _table(["unit", *TOKEN_FIELDS], rows)
+        + "\nPops happen before an instruction, pushes after it. A launch takes and returns the queues' counts, "
+        + f"in the order {order}.\n"
+    )
+
+
+def _fields(form: Format, placed: list[dict[str, Placement]], names: list[str]) -> str:
+    rows = []
+    for field in form.fields:
+        rows.append(
+            [
+                field.name,
+                field.width.text + (", signed" if field.signed else ""),
+                *(_span(places[field.name]) for places in placed),
+                field.what,
+            ]
+        )
+    return _table(["field", "width", *(f"bits on {name}" for name in names), "what it says"], rows)
+
+
+def _span(placement: Placement) -> str:
+    if placement.width == 0:
+        return "none"
+    last = placement.lsb + placement.width - 1
+    return f"{placement.lsb}" if placement.width == 1 else f"{placement.lsb}–{last}"
+
+
+def _instruction(opcode: Opcode, machines: list[HardwareConfig]) -> str:
+    row = TABLE[opcode]
+    meaning = "\n".join(f"    {line}" for line in row.meaning.splitlines())
+    placed = [dict(placements(machine, opcode)) for machine in machines]
+    fields = _fields(row.format, placed, [machine.name for machine in machines])
+    return f"## {opcode.name}\n\n{row.what} Unit: {row.units}.\n\n{meaning}\n\n{fields}"
+
+
+def _micro_ops(machines: list[HardwareConfig]) -> str:
+    placed = [dict(uop_placements(machine)) for machine in machines]
+    return "## Micro-ops\n\n" + _fields(UOP_FORMAT, placed, [machine.name for machine in machines])
+
+
+def _alu_operations() -> str:
+    rows = [[operation.name.lower(), str(operation.value), _ALU_MEANING[operation]] for operation in AluOp]
+    free = ", ".join(str(code) for code in range(8) if code not in list(AluOp))
+    return (
+        "## ALU operations\n\n" + _table(["operation", "code", "result"], rows) + f"\nFree: {free}. {_SHIFTS.strip()}\n"
+    )
+
+
+if __name__ == "__main__":
+    write_text(Path(__file__).resolve().parents[1] / "docs" / "isa.md", manual())

@@ -1,0 +1,72 @@
+"""Wrap-around arithmetic and shifts, against Python's unbounded integers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lathe.isa import AluOp
+from lathe.isa.arithmetic import add, alu, multiply, shift_left, shift_right, subtract, wrap
+
+INT32 = st.one_of(
+    st.integers(-(1 << 31), (1 << 31) - 1), st.sampled_from([-(1 << 31), -1, 0, 1, 31, 32, (1 << 31) - 1])
+)
+
+
+def wrapped(value: int, bits: int) -> int:
+    return (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+
+
+def shifted(value: int, amount: int) -> int:
+    return wrapped(value >> amount if amount >= 0 else value << -amount, 32)
+
+
+MEANING = {
+    AluOp.MIN: min,
+    AluOp.MAX: max,
+    AluOp.ADD: lambda a, b: wrapped(a + b, 32),
+    AluOp.SHR: lambda a, b: shifted(a, max(-64, min(64, b))),
+    AluOp.MUL: lambda a, b: wrapped(a * b, 32),
+}
+
+
+@given(st.sampled_from(AluOp), st.lists(st.tuples(INT32, INT32), min_size=1, max_size=20))
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_alu_operation_is_the_wrapped_one_of_unbounded_integers(operation: AluOp, pairs: list[tuple[int, int]]) -> None:
+    a, b = (np.array(values, np.int32) for values in zip(*pairs, strict=True))
+    result = alu(operation, a, b)
+    assert result.dtype == np.int32
+    assert result.tolist() == [MEANING[operation](x, y) for x, y in pairs]
+    assert alu(operation, a, pairs[0][1]).tolist() == [MEANING[operation](x, pairs[0][1]) for x, _ in pairs]
+
+
+@pytest.mark.parametrize("amount", [-(1 << 31), -300, -33, -32, -31, -1, 0, 1, 31, 32, 33, 300, (1 << 31) - 1])
+@pytest.mark.parametrize("value", [-(1 << 31), -5, -1, 0, 1, 5, (1 << 31) - 1])
+def test_shift_by_any_amount(value: int, amount: int) -> None:
+    clipped = max(-64, min(64, amount))
+    assert shift_right(np.int32(value), np.int32(amount)) == shifted(value, clipped)
+    assert shift_left(np.int32(value), np.int32(amount)) == shifted(value, -clipped)
+    assert shift_right(np.array([value], np.int32), amount).tolist() == [shifted(value, clipped)]
+
+
+def test_amount_of_a_wider_dtype_is_not_cut_to_the_value() -> None:
+    assert shift_right(np.array([-100, 100], np.int8), np.array([256, 256], np.int32)).tolist() == [-1, 0]
+
+
+def test_unsigned_values_shift_logically() -> None:
+    assert shift_right(np.array([0x80], np.uint8), np.array([3])).tolist() == [0x10]
+    assert shift_left(np.array([0x81], np.uint8), np.array([1])).tolist() == [2]
+
+
+@given(st.integers(-(1 << 62), 1 << 62), st.integers(1, 64))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_wrap_keeps_the_low_bits(value: int, bits: int) -> None:
+    assert int(wrap(np.array([value]), bits)[0]) == wrapped(value, bits)
+
+
+def test_results_have_the_dtype_of_the_first_operand_and_wrap_in_it() -> None:
+    a = np.array([127, -128], np.int8)
+    assert add(a, 1).tolist() == [-128, -127]
+    assert subtract(a, 1).tolist() == [126, 127]
+    assert multiply(a, 2).tolist() == [-2, 0]
+    assert add(a, np.int8(1)).dtype == np.int8

@@ -1,0 +1,157 @@
+"""Assembly text."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lathe.configs import load_config
+from lathe.isa import (
+    Alu,
+    AluOp,
+    AssemblyError,
+    Finish,
+    Load,
+    MemoryType,
+    Opcode,
+    Store,
+    assemble,
+    decode,
+    disassemble,
+    encode,
+    instruction_text,
+)
+
+VTA = load_config("vta")
+
+
+def test_text_has_required_fields_and_those_that_are_set() -> None:
+    load = Load(MemoryType.INP, 3, 256, 8, 9, 14, x_pad_1=1, pop_next=True)
+    assert instruction_text(load) == (
+        "load inp sram_base=3 dram_base=0x100 y_size=8 x_size=9 x_stride=14 x_pad_1=1 pop_next"
+    )
+    alu = Alu(AluOp.SHR, 0, 1, 1, 64, 0, 1, 0, 0, use_imm=True, imm=-8, push_next=True)
+    assert instruction_text(alu) == (
+        "alu shr uop_bgn=0 uop_end=1 iter_out=1 iter_in=64 dst_factor_out=0 dst_factor_in=1 src_factor_out=0 "
+        "src_factor_in=0 use_imm imm=-8 push_next"
+    )
+    assert instruction_text(Finish()) == "finish"
+
+
+@pytest.mark.parametrize("name", ["vta", "tiny", "wide", "batch4"])
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_text_of_any_bytes_assembles_to_the_same_bytes(name: str, seed: int) -> None:
+    config = load_config(name)
+    encoded = np.random.default_rng(seed).integers(0, 256, (20, 16), np.uint8)
+    uops = np.random.default_rng(seed).integers(0, 1 << 32, 10, np.uint32)
+    assembly = assemble(config, disassemble(config, encoded, {"a table": uops}))
+    assert assembly.encoded.tolist() == encoded.tolist()
+    assert assembly.uops["a table"].tolist() == uops.tolist()
+
+
+@pytest.mark.parametrize("opcode", Opcode)
+def test_every_instruction_has_a_text_of_its_own(opcode: Opcode) -> None:
+    random = np.random.default_rng(opcode)
+    encoded = random.integers(0, 256, (200, 16), np.uint8)
+    encoded[:, 0] = encoded[:, 0] & 0xF8 | opcode
+    encoded[:, 0] &= 0x7F  # memory types 0 to 3 for LOAD and STORE
+    encoded[:, 1] &= 0xFC
+    if opcode == Opcode.ALU:
+        encoded[:, 13] &= 0x8F | 0x20  # ALU operations 0 and 2 on vta
+    stream = decode(VTA, encode(VTA, decode(VTA, encoded)))
+    text = disassemble(VTA, stream)
+    assert ".insn" not in text
+    assert assemble(VTA, text).instructions == stream
+
+
+def test_store_with_pads_and_another_memory_type_can_be_written() -> None:
+    store = Store(memory_type=MemoryType.WGT, sram_base=0, dram_base=0, y_size=0, x_size=0, x_stride=0, y_pad_1=3)
+    assert instruction_text(store) == "store wgt sram_base=0 dram_base=0x0 y_size=0 x_size=0 x_stride=0 y_pad_1=3"
+    assert assemble(VTA, instruction_text(store)).instructions == [store]
+
+
+def test_bits_that_no_field_has_are_kept_as_raw_bits() -> None:
+    encoded = encode(VTA, [Finish()])
+    encoded[0, 15] = 0x80
+    text = disassemble(VTA, encoded)
+    assert ".insn 0x80000000000000000000000000000003  ; 0 compute, with unused bits set: finish" in text
+    assert assemble(VTA, text).encoded.tolist() == encoded.tolist()
+
+
+def test_comments_blank_lines_and_hexadecimal_are_read() -> None:
+    text = "; a comment\n\n  finish pop_prev=1 push_next=0 ; another\n"
+    text += "load acc sram_base=0x10 dram_base=1 y_size=1 x_size=1 x_stride=1"
+    assert assemble(VTA, text).instructions == [Finish(pop_prev=True), Load(MemoryType.ACC, 16, 1, 1, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "lode inp",
+            "The instruction of k.s, line 2, must be one of load, store, gemm, finish, alu, not 'lode'. "
+            "Did you mean 'load'?",
+        ),
+        (
+            "load inq",
+            "memory_type of LOAD of k.s, line 2, must be one of uop, wgt, inp, acc, out, acc8, not 'inq'. "
+            "Did you mean 'inp'?",
+        ),
+        (
+            "alu",
+            "alu_opcode of ALU of k.s, line 2, must be one of min, max, add, shr, mul, not 'nothing'. "
+            "Correct the word.",
+        ),
+        (
+            "finish popprev",
+            "A field of FINISH of k.s, line 2, must be one of pop_prev, pop_next, push_prev, push_next, not 'popprev'. "
+            "Did you mean 'pop_prev'?",
+        ),
+        (
+            "load inp sram_base=65536",
+            "sram_base of LOAD of k.s, line 2, must be an integer from 0 to 65535, not '65536'. "
+            "Correct the number or the machine.",
+        ),
+        (
+            "load inp sram_base=1 sram_base=1",
+            "sram_base of LOAD of k.s, line 2, must be given once, not twice. Remove one of the two.",
+        ),
+        (
+            "load inp sram_base",
+            "sram_base of LOAD of k.s, line 2, must be followed by = and a number, not alone. "
+            "Write sram_base=0 or its value.",
+        ),
+        (
+            "load inp sram_base=1",
+            "LOAD of k.s, line 2, must be given dram_base, not left without it. Add dram_base=0 or its value.",
+        ),
+        (
+            "finish push_prev=2",
+            "push_prev of FINISH of k.s, line 2, must be 0 or 1, not '2'. The bare name of a flag sets it.",
+        ),
+        (
+            ".codes",
+            "The directive of k.s, line 2, must be one of .code, .uops, .insn, .word, not '.codes'. "
+            "Did you mean '.code'?",
+        ),
+        (
+            ".uops",
+            "Directive .uops of k.s, line 2, must be followed by 1 word, not 0. Correct the line.",
+        ),
+        (
+            ".word 0",
+            "Directive .word of k.s, line 2, must be in .uops, not in .code. Write .uops and a name before it.",
+        ),
+        (
+            ".uops a\ndst=2048",
+            "dst of the micro-op of k.s, line 3, must be an integer from 0 to 2047, not '2048'. "
+            "Correct the number or the machine.",
+        ),
+    ],
+)
+def test_wrong_text_is_refused_by_line_and_field(text: str, message: str) -> None:
+    with pytest.raises(AssemblyError) as caught:
+        assemble(VTA, f"finish\n{text}", "k.s")
+    assert str(caught.value) == message
+    assert caught.value.line == 2 + text.count("\n")

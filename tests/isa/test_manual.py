@@ -1,0 +1,29 @@
+"""The generated manual."""
+
+from pathlib import Path
+
+from lathe.isa.manual import manual
+
+PAGE = Path(__file__).parents[2] / "docs" / "isa.md"
+
+
+def test_manual_in_docs_is_what_the_table_says() -> None:
+    assert PAGE.read_text(encoding="utf-8") == manual(), "run python -m lathe.isa.manual"
+
+
+def test_manual_names_every_field_of_the_encoding() -> None:
+    from lathe.configs.encoding import FORMATS
+
+    text = manual()
+    assert [field.name for form in FORMATS for field in form.fields if f"| {field.name} |" not in text] == []
+
+
+def test_assembly_example_of_the_manual_assembles() -> None:
+    from lathe.configs import load_config
+    from lathe.isa import assemble
+
+    example = manual().split("## Assembly text")[1]
+    lines = [line[4:] for line in example.splitlines() if line.startswith("    ")]
+    assembly = assemble(load_config("vta"), "\n".join(lines))
+    assert [each.opcode.name for each in assembly.instructions] == ["LOAD", "GEMM", "ALU", "STORE", "FINISH"]
+    assert assembly.uops["main"].tolist() == [0]

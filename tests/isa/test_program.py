@@ -1,0 +1,202 @@
+"""Programs: what makes one consistent, and files that hold one."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lathe.configs import load_config
+from lathe.isa import Finish, Layout, Load, MemoryType, Program, ProgramError, Segment, Store
+
+TINY = load_config("tiny")
+
+
+def a_program(**changes: Any) -> Program:
+    layout = Layout.row_major((4, 4), "int8")
+    parts: dict[str, Any] = {
+        "config": TINY,
+        "instructions": (
+            Load(MemoryType.ACC8, 0, 0x100, 1, 4, 4, push_next=True),
+            Store(sram_base=0, dram_base=0x200, y_size=1, x_size=4, x_stride=4, pop_prev=True),
+            Finish(),
+        ),
+        "segments": (
+            Segment("code", "instructions", 0x1000, 48),
+            Segment("A", "input", 0x400, 16, layout),
+            Segment("B", "output", 0x800, 16, layout),
+            Segment("weights", "constant", 0x2000, 5),
+        ),
+        "images": {"weights": np.arange(5, dtype=np.uint8)},
+        "labels": ("load", "store"),
+        "label_of": np.array([0, 1, 1], np.int32),
+        "tokens_in": (0, 0, 0, 1),
+    }
+    return Program(**parts | changes)
+
+
+def test_program_knows_its_inputs_outputs_and_addresses() -> None:
+    program = a_program()
+    assert [segment.name for segment in program.inputs] == ["A"]
+    assert [segment.name for segment in program.outputs] == ["B"]
+    assert program.insn_addr == 0x1000
+    assert program.memory_end == 0x2005
+    assert program.segment("B").end == 0x810
+
+
+def test_saved_program_comes_back_whole(tmp_path: Path) -> None:
+    program = a_program()
+    program.save(tmp_path / "p.npz")
+    loaded = Program.load(tmp_path / "p.npz")
+    assert loaded.header() == program.header()
+    assert loaded.config == program.config
+    assert loaded.instructions == program.instructions
+    assert loaded.segments == program.segments
+    assert {name: image.tolist() for name, image in loaded.images.items()} == {"weights": [0, 1, 2, 3, 4]}
+    assert loaded.label_of.tolist() == [0, 1, 1]
+    assert loaded.tokens_in == (0, 0, 0, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["p.npz"]
+
+
+def test_saving_the_same_program_twice_writes_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.npz", "b.npz"):
+        a_program().save(tmp_path / name)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+@pytest.mark.parametrize("kept", [0, 10, 0.5, 0.9, -1])
+def test_truncated_program_file_is_refused(tmp_path: Path, kept: float) -> None:
+    path = tmp_path / "p.npz"
+    a_program().save(path)
+    content = path.read_bytes()
+    end = int(kept * len(content)) if isinstance(kept, float) else kept
+    path.write_bytes(content[:end])
+    with pytest.raises(ProgramError) as caught:
+        Program.load(path)
+    assert str(caught.value) == (
+        f"The file {path} must be a program that Lathe has saved, and is not, or it is truncated. Compile it again."
+    )
+
+
+def test_damaged_program_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "p.npz"
+    a_program().save(path)
+    content = bytearray(path.read_bytes())
+    at = content.index(b'"format"')
+    content[at + 3] ^= 1
+    path.write_bytes(bytes(content))
+    with pytest.raises(ProgramError) as caught:
+        Program.load(path)
+    assert str(caught.value) == (
+        f"The file {path} must be a program that Lathe has saved, and is not, or it is truncated. Compile it again."
+    )
+
+
+@pytest.mark.parametrize("foreign", ["text", "npy", "npz", "pickle"])
+def test_foreign_file_is_refused(tmp_path: Path, foreign: str) -> None:
+    path = tmp_path / "p.npz"
+    with path.open("wb") as file:
+        if foreign == "text":
+            file.write(b"not a program\n")
+        elif foreign == "npy":
+            np.save(file, np.arange(3))
+        elif foreign == "npz":
+            np.savez(file, header=np.arange(3))
+        else:
+            np.save(file, np.array([{}], object), allow_pickle=True)
+    with pytest.raises(ProgramError) as caught:
+        Program.load(path)
+    assert str(caught.value) == (
+        f"The file {path} must be a program that Lathe has saved, and is not, or it is truncated. Compile it again."
+    )
+
+
+def test_missing_file_and_directory_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError) as caught:
+        Program.load(tmp_path / "none.npz")
+    assert str(caught.value) == (
+        f"The program file {tmp_path / 'none.npz'} must exist, and does not. Correct the path."
+    )
+    with pytest.raises(ProgramError) as caught:
+        Program.load(tmp_path)
+    assert str(caught.value) == (
+        f"The program file {tmp_path} must be readable, and is not: Is a directory. Correct the path or its rights."
+    )
+
+
+def test_file_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lathe.isa.program_file.VERSION", 99)
+    a_program().save(tmp_path / "p.npz")
+    monkeypatch.undo()
+    with pytest.raises(ProgramError) as caught:
+        Program.load(tmp_path / "p.npz")
+    assert str(caught.value) == (
+        f"The version of program file {tmp_path / 'p.npz'} must be 1, not 99. "
+        "Compile the program again with this version of Lathe."
+    )
+
+
+def test_program_that_cannot_be_encoded_leaves_no_file(tmp_path: Path) -> None:
+    bad = a_program(instructions=(Load(MemoryType.ACC, 1 << 20, 0, 1, 1, 1), Finish(), Finish()))
+    with pytest.raises(Exception, match="sram_base of instruction 0"):
+        bad.save(tmp_path / "p.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+CODE = Segment("code", "instructions", 0x1000, 48)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"segments": (CODE, Segment("A", "imput", 0, 4))},
+            "role of segment 'A' must be one of instructions, uop, constant, input, output, temporary, not 'imput'. "
+            "Correct the role.",
+        ),
+        (
+            {"segments": (CODE, Segment("code", "input", 0, 4))},
+            "The name of each segment must be its own, not 'code' twice. Rename one of the two.",
+        ),
+        (
+            {"segments": (CODE, Segment("A", "input", 0x1020, 4))},
+            "Segment 'A' must start at or after 0x1030, where segment 'code' ends, not at 0x1020. Move one of the two.",
+        ),
+        (
+            {"segments": (CODE, Segment("A", "input", 0, 3, Layout.row_major((4,), "int8")))},
+            "The size of segment 'A' must be at least its layout's 4 bytes, not 3. Enlarge the segment.",
+        ),
+        (
+            {"segments": (Segment("code", "instructions", 0, 47),), "images": {}},
+            "A program must have one segment for its instructions, of at least 48 bytes, not segments of [47] bytes. "
+            "Each instruction has 16 bytes.",
+        ),
+        (
+            {"images": {}},
+            "The images of a program must be those of its uop and constant segments, ['weights'], not []. "
+            "Give an image for each of them.",
+        ),
+        (
+            {"images": {"weights": np.zeros(4, np.int8)}},
+            "The image of segment 'weights' must be an array of shape (5,) and dtype uint8, not (4,) and int8. "
+            "View the packed array's bytes.",
+        ),
+        (
+            {"label_of": np.array([0, 1], np.int32)},
+            "label_of of a program must be an array of 3 integers, not of shape (2,) and dtype int32. "
+            "Give one label for each instruction.",
+        ),
+        (
+            {"label_of": np.array([0, 1, 2], np.int32)},
+            "label_of of a program must hold indices from 0 to 1, not 0 to 2. Add the missing labels.",
+        ),
+        (
+            {"tokens_in": (0, 0, 0, -1)},
+            "tokens_in of a program must be four counts of at least 0, not (0, 0, 0, -1). Correct the counts.",
+        ),
+    ],
+)
+def test_program_of_parts_that_contradict_each_other_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ProgramError) as caught:
+        a_program(**changes)
+    assert str(caught.value) == message
