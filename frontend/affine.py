@@ -63,6 +63,22 @@ def as_affine(expr: Expr) -> Affine | None:
     return form if fits and expr.dtype != "bool" else None
 
 
+def axes_that_matter(expr: Expr) -> set[Axis]:
+    """The axes that the value of ``expr`` depends on; one whose affine coefficient vanishes does not count."""
+    found: set[Axis] = set()
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        form = as_affine(node)
+        if form is not None:
+            found.update(form.coefficients)
+        elif isinstance(node, AxisRef):
+            found.add(node.axis)
+        else:
+            stack.extend(node.children)
+    return found
+
+
 def _form(expr: Expr) -> Affine | None:
     match expr:
         case Const(value=value):

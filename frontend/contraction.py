@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from lathe.frontend.affine import axes_that_matter
 from lathe.frontend.dense import Box, DenseEvaluator, Span, whole
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.evaluation import Array
-from lathe.frontend.expressions import Axis, Binary, Cast, Expr, Read, Reduce, axes_of
+from lathe.frontend.expressions import Axis, Binary, Cast, Expr, Read, Reduce
 from lathe.frontend.tensors import Tensor
 
 _BLOCK = 1 << 20
@@ -49,7 +50,7 @@ def as_contraction(axes: tuple[Axis, ...], reduction: Reduce) -> Contraction | N
     if reduction.kind != "sum" or not isinstance(body, Binary) or body.op != "mul":
         return None
     left, right = _unwidened(body.lhs), _unwidened(body.rhs)
-    in_left, in_right = set(axes_of(left)), set(axes_of(right))
+    in_left, in_right = axes_that_matter(left), axes_that_matter(right)
     if _points(axes, reduction, in_left) < _points(axes, reduction, in_right):
         left, right, in_left, in_right = right, left, in_right, in_left
     if _points(axes, reduction, in_right) > _OPERAND_LIMIT:
@@ -80,7 +81,7 @@ def _nesting(factor: Expr) -> Callable[[Axis], int]:
     places: dict[Axis, int] = {}
     if isinstance(factor, Read):
         for dimension, index in enumerate(factor.indices):
-            places.update(dict.fromkeys(axes_of(index), dimension))
+            places.update(dict.fromkeys(axes_that_matter(index), dimension))
     return lambda axis: places.get(axis, 0)
 
 
