@@ -62,7 +62,10 @@ def _format(expr: Expr) -> tuple[str, int]:
             symbol, level = _BINARY[op]
             if op == "add" and isinstance(rhs, Const) and rhs.value < 0:
                 symbol, rhs = "-", Const(-rhs.value, rhs.dtype)
-            return f"{_within(lhs, level)} {symbol} {_within(rhs, level if op in ('and', 'or') else level + 1)}", level
+            # Python reads a + b >> c as (a + b) >> c; the parentheses are for people.
+            left = _PRODUCT if level == _SHIFT else level
+            right = level if op in ("and", "or") else left + 1
+            return f"{_within(lhs, left)} {symbol} {_within(rhs, right)}", level
         case Binary(op=op, lhs=lhs, rhs=rhs):
             return f"{op}({format_expr(lhs)}, {format_expr(rhs)})", _ATOM
     raise AssertionError(f"no text form for {type(expr).__name__}")

@@ -1,1 +1,29 @@
-"""Operators of neural networks, written in the tensor language."""
+"""Operators of neural networks, written in the tensor language.
+
+Each builds one computation, or a few small ones, and none has a meaning of its own beyond its expression. Products of
+int8 accumulate in int32. What an operator was called with stands in the ``attrs`` of its computation.
+"""
+
+from lathe.frontend.operators.convolution import conv2d
+from lathe.frontend.operators.elementwise import add, bias_add, clip, relu
+from lathe.frontend.operators.linear import dense, matmul
+from lathe.frontend.operators.padding import pad2d
+from lathe.frontend.operators.pooling import avg_pool2d, max_pool2d
+from lathe.frontend.operators.requantisation import requantise
+from lathe.frontend.operators.reshaping import flatten, reshape
+
+__all__ = [
+    "add",
+    "avg_pool2d",
+    "bias_add",
+    "clip",
+    "conv2d",
+    "dense",
+    "flatten",
+    "matmul",
+    "max_pool2d",
+    "pad2d",
+    "relu",
+    "requantise",
+    "reshape",
+]

@@ -1,0 +1,123 @@
+"""Two-dimensional convolution."""
+
+from typing import Literal, TypeAlias
+
+from lathe.frontend.arithmetic import sum
+from lathe.frontend.errors import TensorError
+from lathe.frontend.expressions import Expr
+from lathe.frontend.operators.arguments import (
+    Image,
+    ImageLayout,
+    Padding,
+    Pair,
+    checked_dtypes,
+    checked_rank,
+    image,
+    in_layout,
+    pair,
+    sides,
+)
+from lathe.frontend.operators.padding import pad2d
+from lathe.frontend.tensors import Tensor, compute, reduce_axis
+
+KernelLayout: TypeAlias = Literal["OHWI", "OIHW", "HWIO"]
+
+
+def conv2d(
+    data: Tensor,
+    weight: Tensor,
+    *,
+    layout: ImageLayout = "NHWC",
+    kernel_layout: KernelLayout | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    name: str = "conv2d",
+) -> Tensor:
+    """The convolution (cross-correlation) of int8 images with int8 kernels, summed in int32.
+
+    data (N, H, W, C), or (N, C, H, W) with ``layout="NCHW"``. weight (O, KH, KW, C / groups) for NHWC and
+    (O, C / groups, KH, KW) for NCHW unless ``kernel_layout`` says "OHWI", "OIHW" or "HWIO". Result int32
+    (N, HO, WO, O) or (N, O, HO, WO), with HO = (top + H + bottom − dilation · (KH − 1) − 1) // stride + 1, WO likewise.
+
+    out[n, y, x, o] = Σ data[n, y·stride + ry·dilation, x·stride + rx·dilation, g·C/groups + rc] · weight[o, ry, rx, rc]
+    with g = o // (O / groups). Padding (as in ``pad2d``) is a computation of its own, ``name.pad``, that a DMA can
+    carry out while it loads. Stride and dilation are one number or (vertical, horizontal).
+
+    Raises TensorError when shapes, dtypes, groups or windows don't fit.
+    """
+    where = f"conv2d {name!r}"
+    source = image(data, layout, where)
+    checked_dtypes(data, ("int8",), f"data of {where}")
+    checked_dtypes(weight, ("int8",), f"weight of {where}")
+    order = kernel_layout or ("OHWI" if layout == "NHWC" else "OIHW")
+    if order not in ("OHWI", "OIHW", "HWIO"):
+        raise TensorError(f"kernel_layout of {where} must be OHWI, OIHW or HWIO, not {kernel_layout!r}.")
+    checked_rank(weight, 4, f"weight of {where}", f"one for each letter of {order}")
+    extent = dict(zip(order, weight.shape, strict=True))
+    step, spread = pair(stride, f"stride of {where}"), pair(dilation, f"dilation of {where}")
+    around = sides(padding, f"padding of {where}")
+    outputs_per_group = _checked_groups(source, extent, groups, where)
+    padded = (
+        pad2d(data, ((around.top, around.bottom), (around.left, around.right)), layout=layout, name=f"{name}.pad")
+        if around.any
+        else data
+    )
+    inner = image(padded, layout, where)
+    height = _windows(inner.height, extent["H"], step[0], spread[0], f"height of {where}")
+    width = _windows(inner.width, extent["W"], step[1], spread[1], f"width of {where}")
+    ry, rx, rc = reduce_axis(extent["H"], "ry"), reduce_axis(extent["W"], "rx"), reduce_axis(extent["I"], "rc")
+
+    def element(n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
+        channel = (o // outputs_per_group) * extent["I"] + rc if groups > 1 else rc + 0
+        row, column = y * step[0] + ry * spread[0], x * step[1] + rx * spread[1]
+        pixel = padded[in_layout(source.layout, n, row, column, channel)]
+        tap = {"O": o, "H": ry + 0, "W": rx + 0, "I": rc + 0}
+        product = pixel.astype("int32") * weight[tuple(tap[letter] for letter in order)].astype("int32")
+        return sum(product, axis=(ry, rx, rc) if layout == "NHWC" else (rc, ry, rx))
+
+    function = (
+        (lambda n, y, x, o: element(n, y, x, o)) if layout == "NHWC" else (lambda n, o, y, x: element(n, y, x, o))
+    )
+    return compute(
+        Image(source.batch, height, width, extent["O"], source.layout).shape(),
+        function,
+        name,
+        attrs={
+            "operator": "conv2d",
+            "layout": layout,
+            "kernel_layout": order,
+            "stride": step,
+            "padding": ((around.top, around.bottom), (around.left, around.right)),
+            "dilation": spread,
+            "groups": groups,
+        },
+    )
+
+
+def _checked_groups(source: Image, extent: dict[str, int], groups: int, where: str) -> int:
+    """How many output channels a group has; raises TensorError when the groups don't divide the channels."""
+    if not isinstance(groups, int) or groups < 1:
+        raise TensorError(f"groups of {where} must be a positive integer, not {groups!r}.")
+    for what, channels in (("input", source.channels), ("output", extent["O"])):
+        if channels % groups:
+            raise TensorError(f"groups of {where} must divide its {channels} {what} channels, not be {groups}.")
+    expected = source.channels // groups
+    if extent["I"] != expected:
+        raise TensorError(
+            f"input channels of the weight of {where} must be {expected}, {source.channels} of the data in {groups} "
+            f"group{'s' if groups > 1 else ''}, not {extent['I']}."
+        )
+    return extent["O"] // groups
+
+
+def _windows(extent: int, taps: int, step: int, spread: int, where: str) -> int:
+    """How many positions a window of ``taps`` taps has; raises TensorError when there is none."""
+    reach = spread * (taps - 1) + 1
+    if reach > extent:
+        raise TensorError(
+            f"{where} must be at least {reach} with its padding, the reach of the kernel, not {extent}. "
+            "Add padding or take a smaller kernel."
+        )
+    return (extent - reach) // step + 1
