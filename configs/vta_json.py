@@ -83,7 +83,7 @@ def from_vta_json(text: str, path: Path) -> HardwareConfig:
         contract = f"LOG_ACC_BUFF_SIZE + LOG_OUT_WIDTH - LOG_ACC_WIDTH ({out_size}), not {values['LOG_OUT_BUFF_SIZE']}"
         remedy = "The output buffer holds the low bits of the accumulator; leave the key out."
         raise _refusal(path, text, "LOG_OUT_BUFF_SIZE", "LOG_OUT_BUFF_SIZE", contract, remedy)
-    log_bus = values.get("LOG_BUS_WIDTH", _LOG_BUS_WIDTH_OF_TARGET.get(values.get("TARGET", ""), _LOG_BUS_WIDTH))
+    log_bus = values.get("LOG_BUS_WIDTH", _LOG_BUS_WIDTH_OF_TARGET.get(str(values.get("TARGET")), _LOG_BUS_WIDTH))
     try:
         return HardwareConfig(
             name=path.stem,

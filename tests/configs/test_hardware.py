@@ -1,0 +1,225 @@
+"""Machines: what follows from their parameters, and which parameters make none."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from lathe.configs import ConfigError, HardwareConfig, MemoryConfig, TimingConfig, load_config, shipped_configs
+from lathe.configs.encoding import FORMATS, place
+
+VTA = load_config("vta")
+
+
+def test_vta_has_the_depths_and_element_sizes_of_the_machine_page() -> None:
+    assert (VTA.uop_depth, VTA.inp_depth, VTA.wgt_depth, VTA.acc_depth, VTA.out_depth) == (8192, 2048, 1024, 2048, 2048)
+    assert (VTA.uop_index_bits, VTA.inp_index_bits, VTA.wgt_index_bits, VTA.acc_index_bits) == (13, 11, 10, 11)
+    assert (VTA.uop_element_bytes, VTA.inp_element_bytes, VTA.wgt_element_bytes) == (4, 16, 256)
+    assert (VTA.acc_element_bytes, VTA.out_element_bytes, VTA.acc8_element_bytes) == (64, 16, 16)
+    assert VTA.bus_bytes == 8
+    assert (VTA.memory.latency, VTA.memory.burst_beats, VTA.memory.outstanding_reads) == (32, 256, 8)
+    assert VTA.timing.command_queue_depth == 512
+
+
+def test_shipped_machines_are_the_four() -> None:
+    assert shipped_configs() == ("batch4", "tiny", "vta", "wide")
+    shapes = {name: load_config(name) for name in shipped_configs()}
+    assert {name: (cfg.batch, cfg.block_in, cfg.block_out, cfg.memory.bus_bits) for name, cfg in shapes.items()} == {
+        "batch4": (4, 8, 8, 64),
+        "tiny": (1, 4, 4, 64),
+        "vta": (1, 16, 16, 64),
+        "wide": (1, 32, 32, 256),
+    }
+    assert all(cfg.name == name and cfg.extensions == () for name, cfg in shapes.items())
+
+
+def test_equal_machines_are_equal_and_hash_alike() -> None:
+    again = HardwareConfig.from_dict(VTA.to_dict())
+    assert again == VTA
+    assert hash(again) == hash(VTA)
+    assert VTA.with_(batch=2) != VTA
+
+
+def test_machine_with_changes_has_them_and_nothing_else() -> None:
+    changed = VTA.with_(**{"name": "mine", "batch": 2, "memory.latency": 0, "timing.command_queue_depth": 4})
+    assert (changed.name, changed.batch, changed.memory.latency, changed.timing.command_queue_depth) == (
+        "mine",
+        2,
+        0,
+        4,
+    )
+    assert changed.with_(**{"name": "vta", "batch": 1, "memory.latency": 32, "timing.command_queue_depth": 512}) == VTA
+    assert VTA.with_(**{"memory": MemoryConfig(bus_bits=128), "memory.latency": 5}).memory == MemoryConfig(128, 5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"batch": 3},
+            "batch of machine 'vta' must be a power of two, not 3. Write an integer such as 1, 2, 4, 8 or 16.",
+        ),
+        (
+            {"block_in": True},
+            "block_in of machine 'vta' must be a power of two, not True. Write an integer such as 1, 2, 4, 8 or 16.",
+        ),
+        (
+            {"inp_buffer_bytes": 1000},
+            "inp_buffer_bytes of machine 'vta' must be a power of two, not 1000. "
+            "Write a number of bytes such as 32768.",
+        ),
+        (
+            {"wgt_bits": 4},
+            "wgt_bits of machine 'vta' must be 8, not 4. Other element widths are not supported yet.",
+        ),
+        (
+            {"acc_bits": 16},
+            "acc_bits of machine 'vta' must be 32, not 16. Other element widths are not supported yet.",
+        ),
+        (
+            {"wgt_buffer_bytes": 128},
+            "wgt_buffer_bytes of machine 'vta' must be at least one element (256 bytes), not 128. "
+            "Enlarge the buffer or shrink batch, block_in or block_out.",
+        ),
+        (
+            {"memory.bus_bits": 48},
+            "memory.bus_bits of machine 'vta' must be one of 8, 16, 32, 64, 128, 256, 512, 1024, not 48. "
+            "AXI4 has no other widths.",
+        ),
+        (
+            {"memory.latency": -1},
+            "memory.latency of machine 'vta' must be an integer of at least 0, not -1. Correct the number.",
+        ),
+        (
+            {"memory.burst_beats": 257},
+            "memory.burst_beats of machine 'vta' must be an integer from 1 to 256, not 257. Correct the number.",
+        ),
+        (
+            {"memory.shared_bandwidth": 1},
+            "memory.shared_bandwidth of machine 'vta' must be true or false, not 1. "
+            "True lets reads and writes share the DRAM's beats.",
+        ),
+        (
+            {"timing.dma_fifo_beats": 128},
+            "timing.dma_fifo_beats of machine 'vta' must be at least memory.burst_beats (256), not 128. "
+            "The FIFO must have room for a whole burst: make it deeper or the bursts shorter.",
+        ),
+        (
+            {"extensions": ("exp",)},
+            "extensions of machine 'vta' must be empty, for no extension exists yet, not 'exp'. Remove it.",
+        ),
+        (
+            {"bach": 1},
+            "A key of machine 'vta' must be one of name, batch, block_in, block_out, uop_buffer_bytes, "
+            "inp_buffer_bytes, wgt_buffer_bytes, acc_buffer_bytes, inp_bits, wgt_bits, acc_bits, out_bits, memory, "
+            "timing, extensions, not 'bach'. Did you mean 'batch'?",
+        ),
+        (
+            {"memory.latncy": 1},
+            "A key of memory of machine 'vta' must be one of bus_bits, latency, burst_beats, outstanding_reads, "
+            "cycles_per_beat, shared_bandwidth, not 'latncy'. Did you mean 'latency'?",
+        ),
+        (
+            {"wgt_buffer_bytes": 1 << 19},
+            "field wgt_factor_in of the gemm encoding of machine 'vta' must be within the 128 bits it has, "
+            "not 2 bits over. The memories' index widths are uop 13, inp 11, wgt 11, acc 11 bits; make a buffer "
+            "smaller or batch or a block larger.",
+        ),
+        (
+            {"inp_buffer_bytes": 1 << 9, "wgt_buffer_bytes": 1 << 19},
+            "field wgt of the micro-op encoding of machine 'vta' must be within the 32 bits it has, not 1 bit over. "
+            "The memories' index widths are uop 13, inp 5, wgt 11, acc 11 bits; make a buffer smaller or batch or a "
+            "block larger.",
+        ),
+        (
+            {"uop_buffer_bytes": 1 << 19, "acc_buffer_bytes": 64, "inp_buffer_bytes": 16, "wgt_buffer_bytes": 256},
+            "field sram_base of the memory encoding of machine 'vta' must be within the 16 bits it has, "
+            "not 1 bit over. The memories' index widths are uop 17, inp 0, wgt 0, acc 0 bits; make a buffer smaller "
+            "or batch or a block larger.",
+        ),
+    ],
+)
+def test_parameters_that_make_no_machine_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        VTA.with_(**changes)
+    assert str(caught.value) == message
+
+
+def test_every_machine_of_vtas_parameter_space_that_fits_is_accepted() -> None:
+    """The fit is worked out here as a C compiler lays out the structs, and compared for every machine of a grid."""
+    accepted = refused = 0
+    grid = itertools.product(
+        (0, 2), (0, 3, 4), (2, 4, 5), (2, 9, 15, 16), (0, 12, 15), (0, 14, 18), (0, 10, 17, 18), (3, 6, 10)
+    )
+    for log_batch, log_in, log_out, uop, inp, wgt, acc, bus in grid:
+        widths = {
+            "uop": uop - 2,
+            "inp": inp - log_batch - log_in,
+            "wgt": wgt - log_in - log_out,
+            "acc": acc - 2 - log_batch - log_out,
+        }
+        fits = min(widths.values()) >= 0 and _fits_as_c_bit_fields(**widths)
+        try:
+            machine = HardwareConfig(
+                "grid",
+                1 << log_batch,
+                1 << log_in,
+                1 << log_out,
+                1 << uop,
+                1 << inp,
+                1 << wgt,
+                1 << acc,
+                memory=MemoryConfig(bus_bits=1 << bus),
+            )
+        except ConfigError:
+            assert not fits, f"refused, but it fits: {widths}"
+            refused += 1
+        else:
+            assert fits, f"accepted, but it does not fit: {widths}"
+            assert (machine.uop_index_bits, machine.acc_index_bits) == (widths["uop"], widths["acc"])
+            accepted += 1
+    assert accepted > 100
+    assert refused > 100
+
+
+def _fits_as_c_bit_fields(uop: int, inp: int, wgt: int, acc: int) -> bool:
+    loops = [3, 1, 1, 1, 1, 1, uop, uop + 1, 14, 14, acc, acc]
+    return (
+        _words([*loops, inp, inp, wgt, wgt], 64) <= 2
+        and _words([*loops, acc, acc, 3, 1, 16], 64) <= 2
+        and _words([acc, max(acc, inp), wgt], 32) <= 1
+        and max(uop, inp, wgt, acc) <= 16
+    )
+
+
+def _words(widths: list[int], word: int) -> int:
+    words, used = 1, 0
+    for width in widths:
+        if used + width > word:
+            words, used = words + 1, 0
+        used += width
+    return words
+
+
+def test_no_field_of_a_shipped_machine_crosses_a_word() -> None:
+    for name in shipped_configs():
+        for form in FORMATS:
+            for placement in place(form.fields, form.word_bits, load_config(name)):
+                if placement.width:
+                    last = placement.lsb + placement.width - 1
+                    assert placement.lsb // form.word_bits == last // form.word_bits
+                    assert last < form.total_bits
+
+
+def test_elements_may_be_narrower_or_wider_than_the_bus() -> None:
+    narrow = HardwareConfig("narrow", 1, 1, 1, 4, 1, 1, 4, memory=MemoryConfig(bus_bits=1024))
+    assert (narrow.inp_element_bytes, narrow.inp_depth, narrow.acc_index_bits, narrow.bus_bytes) == (1, 1, 0, 128)
+    wide = HardwareConfig("wide", 16, 64, 64, 1 << 10, 1 << 16, 1 << 18, 1 << 18, memory=MemoryConfig(bus_bits=8))
+    assert (wide.wgt_element_bytes, wide.acc_element_bytes, wide.bus_bytes) == (4096, 4096, 1)
+
+
+def test_sections_must_be_of_their_classes() -> None:
+    with pytest.raises(ConfigError) as caught:
+        VTA.with_(memory=64)
+    assert str(caught.value) == "memory of machine 'vta' must be a MemoryConfig, not 64. Give its parameters by name."
+    assert VTA.with_(timing=TimingConfig(gemm_pipeline=9)).timing.gemm_pipeline == 9
