@@ -40,7 +40,7 @@ _LOGICAL = ("and", "or")
 
 _FOLD: Mapping[str, Callable[[int, int], int]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
-    "min": builtins.min, "max": builtins.max, "shr": operator.rshift, "shl": operator.lshift,
+    "min": builtins.min, "max": builtins.max,
 }  # fmt: skip
 
 
@@ -190,13 +190,11 @@ def _folded(op: BinaryOp, left: Expr, right: Expr) -> Expr:
     """Index arithmetic with what is constant computed at once, which keeps subscripts readable and affine."""
     if isinstance(right, Const):
         value = right.value
-        if op == "shr" and value >= 0:
-            op, value = "floordiv", 1 << value
-        elif op == "shl" and value >= 0:
-            op, value = "mul", 1 << value
+        if op in ("shr", "shl") and -63 < value < 63:
+            op, value = ("mul" if (op == "shl") == (value >= 0) else "floordiv"), 1 << abs(value)
         right = right if value == right.value else Const(value, INDEX)
-        if isinstance(left, Const):
-            return Const(_FOLD[op](left.value, value), INDEX)
+        if isinstance(left, Const) and op in _FOLD:
+            return _checked_index(_FOLD[op](left.value, value), op, left, right)
         if (op in ("add", "sub") and value == 0) or (op in ("mul", "floordiv") and value == 1):
             return left
         if (op == "mul" and value == 0) or (op == "mod" and value == 1):
@@ -204,6 +202,12 @@ def _folded(op: BinaryOp, left: Expr, right: Expr) -> Expr:
     elif isinstance(left, Const) and ((op == "add" and left.value == 0) or (op == "mul" and left.value == 1)):
         return right
     return Binary(op, left, right)
+
+
+def _checked_index(value: int, op: str, left: Expr, right: Expr) -> Expr:
+    if not _fits(value, INDEX):
+        raise TensorError(f"value of {written(op, left, right)} must fit 64 bits, not be {value}.")
+    return Const(value, INDEX)
 
 
 def comparison(op: CompareOp, lhs: object, rhs: object) -> Expr:
