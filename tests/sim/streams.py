@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from lathe.configs import load_config
-from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, Store, unit_of
+from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, Store, encode_uops, unit_of
+from lathe.isa.table import MEMORIES
 
 NEIGHBOURS = {
     ("load", "pop_next"): 1,
@@ -109,3 +112,111 @@ def random_stream(rng, length):
     instructions = [random_instruction(rng) for _ in range(length)] + [Finish()]
     instructions, left = with_tokens(rng, instructions, tokens)
     return instructions, tokens, left
+
+
+# ---------------------------------------------------------------------- streams whose data matter
+
+
+def legal_machine(rng):
+    """A machine on which indices below the constants of ``legal_table`` are in range."""
+    name = rng.choice(["tiny", "tiny", "batch4", "odd"])
+    if name != "odd":
+        return load_config(name)
+    return load_config("tiny").with_(
+        batch=2, block_in=8, block_out=4, inp_buffer_bytes=4096, wgt_buffer_bytes=4096, acc_buffer_bytes=8192
+    )
+
+
+def legal_table(rng):
+    """Columns (dst, src, wgt) of a micro-op table: random, with few destinations, or a nest of loops."""
+    style = rng.choice(["random", "crowded", "nest", "single"])
+    if style == "nest":
+        m, n, k = (rng.choice([1, 2, 3]) for _ in range(3))
+        order = [(a, b, c) for a in range(m) for b in range(n) for c in range(k)]
+        if rng.random() < 0.3:
+            rng.shuffle(order)
+        rows = [(a * n + b, a * k + c, b * k + c) for a, b, c in order]
+    else:
+        size = {"random": rng.randint(1, 12), "crowded": rng.randint(1, 12), "single": 1}[style]
+        destinations = 3 if style == "crowded" else 64
+        rows = [(rng.randrange(destinations), rng.randrange(64), rng.randrange(32)) for _ in range(size)]
+    return tuple(zip(*rows, strict=True))
+
+
+def legal_loops(rng, tables):
+    """The loop fields of a GEMM or ALU over one of the tables (first micro-op, count)."""
+    begin, count = rng.choice(tables)
+    cut = rng.randint(0, 2) if rng.random() < 0.2 else 0
+    return {
+        "uop_bgn": begin,
+        "uop_end": max(begin + count - cut, 0),
+        "iter_out": rng.choice([0, 1, 1, 2, 3]),
+        "iter_in": rng.choice([1, 1, 2, 4]),
+    } | {
+        name: rng.choice([0, 0, 1, 1, 2, 5])
+        for name in ("dst_factor_out", "dst_factor_in", "src_factor_out", "src_factor_in")
+    }
+
+
+def legal_load(rng, memory, depth, dram_elements):
+    """A LOAD that stays within its scratchpad and the first `dram_elements` elements of DRAM."""
+    block = random_block(rng, pads=True, most=4)
+    rows = block.get("y_pad_0", 0) + block["y_size"] + block.get("y_pad_1", 0)
+    width = block.get("x_pad_0", 0) + block["x_size"] + block.get("x_pad_1", 0)
+    block["sram_base"] = rng.randrange(max(1, min(96, depth - rows * width + 1)))
+    block["dram_base"] = rng.randrange(dram_elements)
+    return Load(MemoryType[memory.upper()], **block)
+
+
+def legal_stream(rng, cfg, length):
+    """Instructions whose indices are in range, and DRAM pages for them: (instructions, page addresses, pages).
+
+    Micro-op tables stand at byte 0, everything else is random bytes.
+    """
+    tables, words = [], []
+    for _ in range(4):
+        columns = legal_table(rng)
+        tables.append((len(words), len(columns[0])))
+        words += encode_uops(cfg, *(np.array(column) for column in columns)).tolist()
+    content = np.random.default_rng(rng.randrange(1000)).integers(0, 256, 4 * 4096).astype(np.uint8)
+    if rng.random() < 0.3:
+        content[:] = 128  # the most negative values everywhere: the greatest products
+    table = np.array(words, "<u4").view(np.uint8)
+    content[: len(table)] = table
+    instructions = [
+        Load(MemoryType.UOP, 0, 0, 1, len(words), len(words)),
+        *(
+            Load(MemoryType[name.upper()], 0, 4096 // size, 1, 96, 96)
+            for name, size in (
+                ("inp", cfg.inp_element_bytes),
+                ("wgt", cfg.wgt_element_bytes),
+                ("acc", cfg.acc_element_bytes),
+            )
+        ),
+    ]
+    for _ in range(length):
+        kind = rng.choice(["inp", "wgt", "acc", "acc8", "gemm", "gemm", "gemm", "alu", "alu", "alu", "store"])
+        if kind == "gemm":
+            loops = legal_loops(rng, tables)
+            factors = {name: rng.choice([0, 0, 1, 3]) for name in ("wgt_factor_out", "wgt_factor_in")}
+            instructions.append(Gemm(**loops, **factors, reset=rng.random() < 0.15))
+        elif kind == "alu":
+            instructions.append(
+                Alu(
+                    alu_opcode=rng.choice(list(AluOp)),
+                    **legal_loops(rng, tables),
+                    use_imm=rng.random() < 0.5,
+                    imm=rng.choice([0, 1, -1, 4, -3, 31, 100, -32768, 32767]),
+                )
+            )
+        elif kind == "store":
+            block = random_block(rng, pads=False, most=4)
+            block["sram_base"] = rng.randrange(96)
+            block["dram_base"] = rng.choice([300, 301, 5000])
+            instructions.append(Store(memory_type=MemoryType.OUT, **block))
+        else:
+            memory = MEMORIES[MemoryType[kind.upper()]]
+            elements = 2 * 4096 // memory.element_bytes(cfg)
+            instructions.append(legal_load(rng, kind, memory.depth(cfg), elements))
+    addresses = np.arange(4, dtype=np.uint64) * 4096
+    return instructions, addresses, content.reshape(4, 4096)

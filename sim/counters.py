@@ -1,0 +1,103 @@
+"""What a launch has done, in numbers."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from lathe.configs import HardwareConfig
+from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.isa import AluOp, Columns, MemoryType, Opcode
+from lathe.sim.commands import element_bytes, elements, micro_ops
+from lathe.sim.engine import Engine
+from lathe.sim.port import READ, WRITE
+from lathe.sim.stall import StallCause
+from lathe.sim.trace import UNIT_NAMES
+
+
+@dataclass(frozen=True)
+class UnitCounters:
+    """Where a unit's cycles went: ``busy`` ones, and ``stalls`` by cause. Together they are the launch's cycles."""
+
+    instructions: int
+    busy: int
+    stalls: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Counts of one launch; docs/timing.md defines those of cycles.
+
+    ``gemm_operations``: executed GEMM micro-ops, each a batch × block_in by block_in × block_out product;
+    ``reset_operations``: micro-ops of GEMM with reset. ``alu_operations``: executed ALU micro-ops, ``by operation`` in
+    ``alu_operations_of``. ``bytes_read`` by memory type, and of the instruction stream, and ``bytes_written``: what
+    instructions ask for, without pads; ``read_beats`` and ``write_beats``: what the bus carries, with the parts of
+    beats that nobody asks for. ``units``: load, compute, store, fetch.
+    """
+
+    cycles: int
+    gemm_operations: int
+    reset_operations: int
+    alu_operations: int
+    alu_operations_of: Mapping[str, int]
+    bytes_read: Mapping[str, int]
+    bytes_written: Mapping[str, int]
+    read_bursts: int
+    read_beats: int
+    write_bursts: int
+    write_beats: int
+    units: Mapping[str, UnitCounters]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain nested values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, cfg: HardwareConfig, columns: Columns, engine: Engine) -> "Counters":
+        """The counts of a complete launch of the stream `columns`."""
+        opcode = columns.opcode
+        executed = micro_ops(columns)
+        reset = columns["reset"] != 0
+        gemm, alu = opcode == Opcode.GEMM, opcode == Opcode.ALU
+        moved = elements(columns) * element_bytes(cfg)[columns["memory_type"]]
+        loads, stores = opcode == Opcode.LOAD, opcode == Opcode.STORE
+        read = {
+            memory.name.lower(): int(moved[loads & (columns["memory_type"] == memory)].sum())
+            for memory in MemoryType
+            if memory is not MemoryType.OUT
+        }
+        port = engine.port
+        return cls(
+            cycles=engine.cycles,
+            gemm_operations=int(executed[gemm & ~reset].sum()),
+            reset_operations=int(executed[gemm & reset].sum()),
+            alu_operations=int(executed[alu].sum()),
+            alu_operations_of={
+                operation.name.lower(): int(executed[alu & (columns["alu_opcode"] == operation)].sum())
+                for operation in AluOp
+            },
+            bytes_read={"instructions": INSTRUCTION_BYTES * len(columns), **read},
+            bytes_written={"out": int(moved[stores].sum())},
+            read_bursts=port.bursts[READ],
+            read_beats=port.beats[READ],
+            write_bursts=port.bursts[WRITE],
+            write_beats=port.beats[WRITE],
+            units=_units(columns, engine),
+        )
+
+
+def _units(columns: Columns, engine: Engine) -> dict[str, UnitCounters]:
+    timeline = engine.timeline
+    numbers = np.bincount(columns.unit, minlength=3).tolist()
+    found = {}
+    for unit, name in enumerate(UNIT_NAMES):
+        counts = list(timeline.stalls[unit])
+        # What is left comes after the unit's last instruction.
+        counts[StallCause.EMPTY] += engine.cycles - timeline.busy[unit] - sum(counts)
+        found[name] = UnitCounters(
+            instructions=numbers[unit] if unit < len(numbers) else len(columns),
+            busy=timeline.busy[unit],
+            stalls={str(cause): counts[cause] for cause in StallCause if counts[cause]},
+        )
+    return found

@@ -1,0 +1,124 @@
+"""DRAM images: flat for programs, whose segments lie close together, and sparse for raw streams."""
+
+from bisect import bisect_right
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import ArrayLike, NDArray
+
+from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
+
+Bytes = NDArray[np.uint8]
+
+
+class Dram(Protocol):
+    """What a transfer needs of a memory: rows of bytes, a constant distance apart."""
+
+    def read_rows(self, address: int, rows: int, row_bytes: int, stride: int) -> Bytes:
+        """Rows of `row_bytes` bytes, `stride` bytes apart from byte `address` on: (rows, row_bytes), perhaps a view."""
+        ...
+
+    def write_rows(self, address: int, stride: int, content: Bytes) -> None:
+        """Write rows (rows, row_bytes), in order, so that of rows that overlap the last one stays."""
+        ...
+
+
+class OutsideMemoryError(Exception):
+    """An access beyond a flat memory's end; ``end`` is one past its last byte."""
+
+    def __init__(self, end: int) -> None:
+        super().__init__(end)
+        self.end = end
+
+
+class FlatMemory:
+    """The bytes [0, size) in one array; an access beyond raises :class:`OutsideMemoryError`."""
+
+    def __init__(self, size: int) -> None:
+        self.content: Bytes = np.zeros(size, np.uint8)
+
+    def read_rows(self, address: int, rows: int, row_bytes: int, stride: int) -> Bytes:
+        """See :class:`Dram`; a view."""
+        return self._rows(address, rows, row_bytes, stride)
+
+    def write_rows(self, address: int, stride: int, content: Bytes) -> None:
+        """See :class:`Dram`."""
+        rows, row_bytes = content.shape
+        write(self._rows(address, rows, row_bytes, stride), content, stride)
+
+    def _rows(self, address: int, rows: int, row_bytes: int, stride: int) -> Bytes:
+        end = address + (rows - 1) * stride + row_bytes
+        if end > len(self.content):
+            raise OutsideMemoryError(end)
+        return rows_of(self.content, address, rows, row_bytes, stride)
+
+
+class SparseMemory(PagedMemory):
+    """Pages anywhere. Runs of adjacent pages share one array, and most transfers are views of it, as in a flat memory.
+
+    Pages that are not there read as zeros, and come into being when they are written to.
+    """
+
+    def __init__(self, addresses: ArrayLike = (), pages: ArrayLike = ()) -> None:
+        super().__init__()
+        order = np.argsort(np.asarray(addresses, np.uint64), kind="stable")
+        starts = [int(address) for address in np.asarray(addresses, np.uint64)[order]]
+        content = np.asarray(pages, np.uint8).reshape(-1, PAGE_BYTES)[order]
+        self.starts: list[int] = []  # of the runs
+        self.runs: list[Bytes] = []
+        first = 0
+        for place in range(1, len(starts) + 1):
+            if place == len(starts) or starts[place] != starts[place - 1] + PAGE_BYTES:
+                self._add_run(starts[first], content[first:place].reshape(-1))
+                first = place
+
+    def _add_run(self, start: int, content: Bytes) -> None:
+        self.starts.append(start)
+        self.runs.append(content)
+        for offset in range(0, len(content), PAGE_BYTES):
+            self.pages[start + offset] = content[offset : offset + PAGE_BYTES]
+
+    def read_rows(self, address: int, rows: int, row_bytes: int, stride: int) -> Bytes:
+        """See :class:`Dram`; a view where one run holds all of it."""
+        found = self._rows_in_run(address, rows, row_bytes, stride)
+        if found is None:
+            found = np.empty((rows, row_bytes), np.uint8)
+            for row in range(rows):
+                found[row] = self.read(address + row * stride, row_bytes)
+        return found
+
+    def write_rows(self, address: int, stride: int, content: Bytes) -> None:
+        """See :class:`Dram`."""
+        rows, row_bytes = content.shape
+        found = self._rows_in_run(address, rows, row_bytes, stride)
+        if found is not None:
+            write(found, content, stride)
+            return
+        for row in range(rows):
+            self.write(address + row * stride, content[row])
+
+    def _rows_in_run(self, address: int, rows: int, row_bytes: int, stride: int) -> Bytes | None:
+        place = bisect_right(self.starts, address) - 1
+        if place < 0:
+            return None
+        offset = address - self.starts[place]
+        if offset + (rows - 1) * stride + row_bytes > len(self.runs[place]):
+            return None
+        return rows_of(self.runs[place], offset, rows, row_bytes, stride)
+
+
+def rows_of(content: Bytes, offset: int, rows: int, row_bytes: int, stride: int) -> Bytes:
+    """A view of rows within an array that holds all of them."""
+    view: NDArray[Any] = as_strided(content[offset:], (rows, row_bytes), (stride, 1))
+    return view
+
+
+def write(target: Bytes, content: Bytes, stride: int) -> None:
+    """Write rows into a view of them; one after the other where they overlap."""
+    rows, row_bytes = content.shape
+    if rows > 1 and stride < row_bytes:
+        for row in range(rows):
+            target[row] = content[row]
+    else:
+        target[...] = content

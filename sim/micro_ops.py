@@ -1,0 +1,91 @@
+"""The executions of an instruction's micro-ops: three affine indices over two loops and a table."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.isa import Alu, Gemm
+
+Ints = NDArray[np.int64]
+
+
+class Index(NamedTuple):
+    """An element index: ``table[u] + o * out + i * inner`` for micro-op u in iteration (o, i)."""
+
+    table: Ints
+    out: int
+    inner: int
+
+    def highest(self, iter_out: int, iter_in: int) -> int:
+        """The greatest index; all fields are at least 0."""
+        return int(self.table.max()) + (iter_out - 1) * self.out + (iter_in - 1) * self.inner
+
+    def grid(self, iter_out: int, iter_in: int) -> Ints:
+        """All indices in the order of execution, (iter_out, iter_in, U)."""
+        outer = np.arange(iter_out)[:, None, None] * self.out
+        inner = np.arange(iter_in)[None, :, None] * self.inner
+        grid: Ints = outer + inner + self.table
+        return grid
+
+
+class Nest(NamedTuple):
+    """The loops of a GEMM or ALU instruction and its indices; ``wgt`` is all 0 for ALU."""
+
+    iter_out: int
+    iter_in: int
+    dst: Index
+    src: Index
+    wgt: Index
+
+    @property
+    def executions(self) -> int:
+        """Micro-op executions."""
+        return self.iter_out * self.iter_in * len(self.dst.table)
+
+    def halves(self) -> tuple["Nest", "Nest"]:
+        """The nest cut in two along its outermost loop with more than one iteration; the first runs first."""
+        if self.iter_out > 1:
+            cut = self.iter_out // 2
+            rest = self._moved(cut, 0)
+            return self._replace(iter_out=cut), rest._replace(iter_out=self.iter_out - cut)
+        if self.iter_in > 1:
+            cut = self.iter_in // 2
+            rest = self._moved(0, cut)
+            return self._replace(iter_in=cut), rest._replace(iter_in=self.iter_in - cut)
+        cut = len(self.dst.table) // 2
+        return self.part(slice(cut)), self.part(slice(cut, None))
+
+    def part(self, chosen: slice | Ints) -> "Nest":
+        """The nest of some of the micro-ops."""
+        dst, src, wgt = (index._replace(table=index.table[chosen]) for index in (self.dst, self.src, self.wgt))
+        return self._replace(dst=dst, src=src, wgt=wgt)
+
+    def _moved(self, outer: int, inner: int) -> "Nest":
+        """The nest that starts with iteration (outer, inner)."""
+        dst, src, wgt = (
+            index._replace(table=index.table + (outer * index.out + inner * index.inner))
+            for index in (self.dst, self.src, self.wgt)
+        )
+        return self._replace(dst=dst, src=src, wgt=wgt)
+
+
+def nest_of(instruction: Gemm | Alu, dst: Ints, src: Ints, wgt: Ints) -> Nest:
+    """The nest of an instruction whose micro-ops have the given fields."""
+    factors = (instruction.wgt_factor_out, instruction.wgt_factor_in) if isinstance(instruction, Gemm) else (0, 0)
+    return Nest(
+        instruction.iter_out,
+        instruction.iter_in,
+        Index(dst, instruction.dst_factor_out, instruction.dst_factor_in),
+        Index(src, instruction.src_factor_out, instruction.src_factor_in),
+        Index(wgt, *factors),
+    )
+
+
+def run_of(indices: Ints) -> slice | Ints:
+    """The indices as a slice, which NumPy reads and writes faster, when they are one run of consecutive numbers."""
+    flat = indices.reshape(-1)
+    first, count = int(flat[0]), len(flat)
+    if int(flat[-1]) - first == count - 1 and (count == 1 or bool((np.diff(flat) == 1).all())):
+        return slice(first, first + count)
+    return flat

@@ -1,0 +1,21 @@
+"""The scratchpads of a machine, in the form in which the simulator computes with them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+
+
+class Scratchpads:
+    """One row per element. ``inp`` and ``wgt`` hold their 8-bit values as float32, ready for BLAS.
+
+    ``uop`` (uop_depth,) uint32; ``inp`` (inp_depth, batch · block_in); ``wgt`` (wgt_depth, block_out · block_in);
+    ``acc`` (acc_depth, batch · block_out) int32. There is no ``out``: it is the low byte of ``acc`` at any time. All
+    are zero at first.
+    """
+
+    def __init__(self, cfg: HardwareConfig) -> None:
+        self.uop: NDArray[np.uint32] = np.zeros((cfg.uop_depth, 1), np.uint32)
+        self.inp: NDArray[np.float32] = np.zeros((cfg.inp_depth, cfg.batch * cfg.block_in), np.float32)
+        self.wgt: NDArray[np.float32] = np.zeros((cfg.wgt_depth, cfg.block_out * cfg.block_in), np.float32)
+        self.acc: NDArray[np.int32] = np.zeros((cfg.acc_depth, cfg.batch * cfg.block_out), np.int32)

@@ -1,0 +1,121 @@
+"""Simulation of a program: arrays in, arrays out, and the time in between."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lathe.configs import LatheError
+from lathe.isa import Program, Segment
+from lathe.sim.dram import FlatMemory
+from lathe.sim.launch import launch
+from lathe.sim.result import Result
+
+
+class InputError(LatheError):
+    """Inputs that are not those of the program: missing, unknown, or of another shape or dtype."""
+
+
+def simulate_program(
+    program: Program,
+    inputs: Mapping[str, ArrayLike] | None = None,
+    *,
+    timing_only: bool = False,
+    trace: bool = True,
+    tokens: Sequence[int] | None = None,
+) -> Result:
+    """Run a program on its machine.
+
+    `inputs` holds, by name, an array of the shape and dtype of each of the program's inputs. With `timing_only` no data
+    are moved, `inputs` are not looked at, and the result has no outputs; cycles, counters and trace are the same.
+    `trace` records what each instruction did when. `tokens` are the counts of the four token queues at start, the
+    program's own unless given.
+
+    Raises :class:`InputError` for inputs that do not fit, and :class:`~lathe.isa.MachineFault` for what the machine
+    does not carry out.
+    """
+    before = token_counts(program.tokens_in if tokens is None else tokens)
+    memory = None if timing_only else memory_of(program, {} if inputs is None else inputs)
+    ended = launch(
+        program.config, program.columns, program.instructions, program.insn_addr, before, memory, trace=trace
+    )
+    return Result(
+        program=program,
+        outputs={} if memory is None else {each.name: unpacked(memory, each) for each in program.outputs},
+        cycles=ended.counters.cycles,
+        tokens=ended.tokens,
+        counters=ended.counters,
+        trace=ended.trace,
+    )
+
+
+def memory_of(program: Program, inputs: Mapping[str, ArrayLike]) -> FlatMemory:
+    """The DRAM before the launch: instructions, constants and the packed inputs. Raises :class:`InputError`."""
+    segments = {segment.name: segment for segment in program.inputs}
+    for name in inputs:
+        if name not in segments:
+            known = ", ".join(segments) or "none"
+            raise InputError(f"The inputs of the program must be {known}, not {name!r}. Remove it or correct its name.")
+    for name, segment in segments.items():
+        if name not in inputs:
+            raise InputError(f"The inputs of the program must have {told(segment)}, and it is missing. Give the array.")
+    memory = FlatMemory(program.memory_end)
+    place(memory, program.insn_addr, program.encoded)
+    for segment in program.segments:
+        if segment.name in program.images:
+            place(memory, segment.address, program.images[segment.name])
+        elif segment.role == "input":
+            place(memory, segment.address, packed(segment, inputs[segment.name]))
+    return memory
+
+
+def packed(segment: Segment, value: ArrayLike) -> NDArray[Any]:
+    """The physical array of an input. Raises :class:`InputError`."""
+    array = np.asarray(value)
+    shape, dtype = form(segment)
+    if array.shape != shape or array.dtype != dtype:
+        raise InputError(
+            f"Input {segment.name!r} of the program must have shape {shape} and dtype {dtype}, "
+            f"not {array.shape} and {array.dtype}. Convert the array first."
+        )
+    return array if segment.layout is None else segment.layout.pack(array)
+
+
+def unpacked(memory: FlatMemory, segment: Segment) -> NDArray[Any]:
+    """The array that an output segment holds; a new one."""
+    layout = segment.layout
+    if layout is None:
+        return memory.content[segment.address : segment.end].copy()
+    content = memory.content[segment.address : segment.address + layout.nbytes]
+    return layout.unpack(content.view(layout.physical_dtype).reshape(layout.physical_shape))
+
+
+def form(segment: Segment) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and dtype of the array that belongs to a segment; its bytes when it has no layout."""
+    if segment.layout is None:
+        return (segment.nbytes,), np.dtype(np.uint8)
+    return segment.layout.shape, np.dtype(segment.layout.dtype)
+
+
+def told(segment: Segment) -> str:
+    """An input for messages."""
+    shape, dtype = form(segment)
+    return f"{segment.name!r} of shape {shape} and dtype {dtype}"
+
+
+def place(memory: FlatMemory, address: int, array: NDArray[Any]) -> None:
+    """Put the bytes of an array at an address."""
+    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    memory.content[address : address + len(content)] = content
+
+
+def token_counts(tokens: Sequence[int]) -> tuple[int, int, int, int]:
+    """The four token counts of a launch. Raises :class:`InputError`."""
+    counts = [int(count) for count in np.asarray(tokens).reshape(-1).tolist()]
+    if len(counts) != 4 or min(counts) < 0 or max(counts) > 65535:
+        raise InputError(
+            f"tokens of a launch must be four counts from 0 to 65535, not {list(tokens)}. "
+            "Their order is load->compute, compute->load, compute->store, store->compute."
+        )
+    return counts[0], counts[1], counts[2], counts[3]
