@@ -5,11 +5,14 @@ from lathe.isa.columns import Columns
 from lathe.isa.disassembly import disassemble, disassemble_program, instruction_text
 from lathe.isa.encoding import decode, encode
 from lathe.isa.errors import AssemblyError, EncodingError, LayoutError, MachineFault, ProgramError
+from lathe.isa.findings import Finding, FindingKind, VerificationError
 from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Store, unit_of
 from lathe.isa.layout import Layout, PhysicalAxis
 from lathe.isa.microops import decode_uops, encode_uops
+from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.program import Program, Segment
 from lathe.isa.table import AluOp, MemoryType, Opcode, TokenQueue, Unit
+from lathe.isa.verifier import check, verify, verify_stream
 
 __all__ = [
     "Alu",
@@ -18,6 +21,8 @@ __all__ = [
     "AssemblyError",
     "Columns",
     "EncodingError",
+    "Finding",
+    "FindingKind",
     "Finish",
     "Gemm",
     "Instruction",
@@ -27,6 +32,7 @@ __all__ = [
     "MachineFault",
     "MemoryType",
     "Opcode",
+    "PagedMemory",
     "PhysicalAxis",
     "Program",
     "ProgramError",
@@ -34,7 +40,9 @@ __all__ = [
     "Store",
     "TokenQueue",
     "Unit",
+    "VerificationError",
     "assemble",
+    "check",
     "decode",
     "decode_uops",
     "disassemble",
@@ -43,4 +51,6 @@ __all__ = [
     "encode_uops",
     "instruction_text",
     "unit_of",
+    "verify",
+    "verify_stream",
 ]

@@ -1,0 +1,281 @@
+"""Mistakes between instructions: cells that are read before they are written, and races between units.
+
+Instructions are gone through in one order that respects happens-before. For each cell the last access of each unit is
+remembered. Since units work in order, an access is ordered against all earlier ones of another unit exactly if it is
+ordered against the last of them, so that comparing one number per cell and unit finds every race.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.isa.cells import NO_CELLS, Cells, Reach, ReachTable, cell_numbers
+from lathe.isa.columns import Ints
+from lathe.isa.dram_rows import Pieces, Ranges, pieces_of
+from lathe.isa.findings import FindingKind
+from lathe.isa.instructions import Alu, Gemm, Load, Store
+from lathe.isa.microops import decode_uops
+from lathe.isa.subject import Subject
+from lathe.isa.table import MEMORIES, MemoryType, Opcode, Unit
+
+NEVER = -1
+
+# The one unit that writes each scratchpad, and the units that read it.
+_WRITER = {"inp": Unit.LOAD, "wgt": Unit.LOAD, "acc": Unit.COMPUTE}
+_READERS = {"inp": (Unit.COMPUTE,), "wgt": (Unit.COMPUTE,), "acc": (Unit.COMPUTE, Unit.STORE)}
+
+
+class Accesses:
+    """For each cell of one memory and each unit: the position, in the unit's queue, of its last read and write."""
+
+    def __init__(self, cells: int) -> None:
+        self.read = np.full((len(Unit), cells), NEVER, np.int64)
+        self.written = np.full((len(Unit), cells), NEVER, np.int64)
+
+
+def check_accesses(subject: Subject) -> None:
+    """Micro-ops never loaded, scratchpad out of range, uninitialised reads, races on scratchpads and on DRAM."""
+    _Walk(subject).run()
+
+
+class _Walk:
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        config = subject.config
+        self.queue = [np.flatnonzero(subject.columns.unit == unit) for unit in Unit]
+        self.scratchpads = {
+            "inp": Accesses(config.inp_depth),
+            "wgt": Accesses(config.wgt_depth),
+            "acc": Accesses(config.acc_depth),
+        }
+        self.uop_loaded = np.zeros(config.uop_depth, np.bool_)
+        self.uop_known = np.zeros(config.uop_depth, np.bool_)
+        # Decoded micro-ops, (3, uop_depth): dst, src, wgt.
+        self.uops = np.zeros((3, config.uop_depth), np.int64)
+        self.reaches = ReachTable()
+        self.pieces, self.stored_first = _dram_pieces(subject)
+        self.dram = Accesses(max(len(self.pieces.border) - 1, 0))
+        self.unit, self.position = Unit.LOAD, 0
+        self.clock: Sequence[int] = (0, 0, 0)
+
+    def run(self) -> None:
+        order = self.subject.order
+        instructions = self.subject.instructions
+        sequence = order.sequence
+        for index, unit, position, clock in zip(
+            sequence.tolist(),
+            order.unit[sequence].tolist(),
+            order.position[sequence].tolist(),
+            order.clock[sequence].tolist(),
+            strict=True,
+        ):
+            self.unit, self.position, self.clock = Unit(unit), position, clock
+            match instructions[index]:
+                case Load() as load:
+                    self.load(index, load)
+                case Store() as store:
+                    self.store(index, store)
+                case Gemm() | Alu() as loop:
+                    self.loop(index, loop)
+
+    def load(self, index: int, load: Load) -> None:
+        if load.x_size == 0 or load.memory_type == MemoryType.OUT:
+            return
+        height = load.y_pad_0 + load.y_size + load.y_pad_1
+        block = height * (load.x_pad_0 + load.x_size + load.x_pad_1)
+        if load.memory_type == MemoryType.UOP:
+            self.load_uops(load, block)
+        else:
+            name = MEMORIES[load.memory_type].scratchpad
+            self.write(index, name, "sram_base", _block(load.sram_base, block, self.scratchpads[name]))
+        self.read_dram(index)
+
+    def load_uops(self, load: Load, block: int) -> None:
+        config = self.subject.config
+        width = load.x_pad_0 + load.x_size + load.x_pad_1
+        words = np.zeros((block // width, width), np.uint32)
+        known = np.ones(words.shape, np.bool_)
+        for y in range(load.y_size):
+            row = (load.y_pad_0 + y, slice(load.x_pad_0, load.x_pad_0 + load.x_size))
+            found = self.subject.dram.uop_words((load.dram_base + y * load.x_stride) * 4, load.x_size)
+            if found is None:
+                known[row] = False
+            else:
+                words[row] = found
+        cells = slice(load.sram_base, min(load.sram_base + block, config.uop_depth))
+        count = max(0, cells.stop - cells.start)
+        self.uop_loaded[cells] = True
+        self.uop_known[cells] = known.reshape(-1)[:count]
+        self.uops[:, cells] = decode_uops(config, words.reshape(-1)[:count])
+
+    def store(self, index: int, store: Store) -> None:
+        if store.x_size == 0 or store.memory_type != MemoryType.OUT:
+            return
+        cells = _block(store.sram_base, store.y_size * store.x_size, self.scratchpads["acc"])
+        self.read(index, "acc", "sram_base", cells)
+        self.write_dram(index)
+
+    def loop(self, index: int, loop: Gemm | Alu) -> None:
+        """GEMM and ALU: what the micro-ops in their two loops read and write."""
+        if loop.uop_bgn >= loop.uop_end or loop.iter_out == 0 or loop.iter_in == 0:
+            return
+        starts = self.starts(index, loop)
+        if not starts.shape[1]:
+            return
+        config = self.subject.config
+        dst = self.reach(index, loop, "dst", "acc", starts[0], config.acc_depth)
+        if isinstance(loop, Gemm):
+            if not loop.reset:
+                src = self.reach(index, loop, "src", "inp", starts[1], config.inp_depth)
+                wgt = self.reach(index, loop, "wgt", "wgt", starts[2], config.wgt_depth)
+                self.read(index, "inp", "src", src)
+                self.read(index, "wgt", "wgt", wgt)
+                self.read(index, "acc", "dst", dst)
+        else:
+            if not loop.use_imm:
+                src = self.reach(index, loop, "src", "acc", starts[1], config.acc_depth)
+                self.read(index, "acc", "src", src)
+            self.read(index, "acc", "dst", dst)
+        self.write(index, "acc", "dst", dst)
+
+    def starts(self, index: int, loop: Gemm | Alu) -> NDArray[np.int64]:
+        """The loop's micro-ops as (3, number) indices; those that do not exist or are not known are left out."""
+        depth = self.subject.config.uop_depth
+        if loop.uop_end > depth:
+            first = max(loop.uop_bgn, depth)
+            self.subject.report(
+                FindingKind.SRAM_RANGE,
+                index,
+                "uop_end",
+                f"uop[{first}]",
+                f"be at most {depth}, not {loop.uop_end}",
+                cells=loop.uop_end - first,
+            )
+        chosen = slice(loop.uop_bgn, min(loop.uop_end, depth))
+        loaded = self.uop_loaded[chosen]
+        if not loaded.all():
+            missing = np.flatnonzero(~loaded) + chosen.start
+            self.subject.report(
+                FindingKind.UOP_UNLOADED,
+                index,
+                "uop_bgn",
+                f"uop[{missing[0]}]",
+                "lead to micro-ops that a LOAD has brought before",
+                cells=len(missing),
+            )
+        return self.uops[:, chosen][:, loaded & self.uop_known[chosen]]
+
+    def reach(
+        self, index: int, loop: Gemm | Alu, field: str, scratchpad: str, starts: NDArray[np.int64], depth: int
+    ) -> Cells:
+        factor_out, factor_in = getattr(loop, f"{field}_factor_out"), getattr(loop, f"{field}_factor_in")
+        reach: Reach = self.reaches.of(starts, loop.iter_out, factor_out, loop.iter_in, factor_in, depth)
+        if reach.highest >= depth:
+            self.subject.report(
+                FindingKind.SRAM_RANGE,
+                index,
+                field,
+                f"{scratchpad}[{reach.highest}]",
+                f"stay below {depth} {scratchpad} elements, not reach {reach.highest}",
+            )
+        return reach.cells
+
+    def read(self, index: int, name: str, field: str, cells: Cells) -> None:
+        """A read of scratchpad cells: each must have been written, and no other unit may write it meanwhile."""
+        accesses = self.scratchpads[name]
+        writer = _WRITER[name]
+        last = accesses.written[writer][cells]
+        self.check_race(index, name, field, cells, writer, last, "writes")
+        if len(last) and last.min() == NEVER:
+            missing = cell_numbers(cells)[last == NEVER]
+            self.subject.report(
+                FindingKind.UNINITIALISED,
+                index,
+                field,
+                f"{name}[{missing[0]}]",
+                "lead to elements that have been written before",
+                cells=len(missing),
+            )
+        accesses.read[self.unit][cells] = self.position
+
+    def write(self, index: int, name: str, field: str, cells: Cells) -> None:
+        """A write of scratchpad cells: no other unit may read or write it meanwhile."""
+        accesses = self.scratchpads[name]
+        for unit in _READERS[name]:
+            self.check_race(index, name, field, cells, unit, accesses.read[unit][cells], "reads")
+        accesses.written[self.unit][cells] = self.position
+
+    def check_race(self, index: int, name: str, field: str, cells: Cells, unit: Unit, last: Ints, access: str) -> None:
+        """Report cells whose last access by another unit is not known to be done when this instruction starts."""
+        if unit == self.unit or not len(last) or int(last.max()) < self.clock[unit]:
+            return
+        wrong = np.flatnonzero(last >= self.clock[unit])
+        first = int(wrong[0])
+        other = int(self.queue[unit][last[first]])
+        number = int(cell_numbers(cells)[first])
+        cell = f"DRAM {int(self.pieces.border[number]):#x}" if name == "DRAM" else f"{name}[{number}]"
+        size = len(wrong)
+        if name == "DRAM":
+            numbers = cell_numbers(cells)[wrong]
+            size = int((self.pieces.border[numbers + 1] - self.pieces.border[numbers]).sum())
+        self.subject.report(
+            FindingKind.RACE,
+            index,
+            field,
+            cell,
+            f"be ordered by tokens against {self.subject.describe(other)}, which {access} the same",
+            cells=size,
+            other=other,
+        )
+
+    def read_dram(self, index: int) -> None:
+        """A LOAD from DRAM: STOREs of the same bytes must be done, and must have been if nothing else fills them."""
+        pieces = self.pieces.of(index)
+        if pieces is None:
+            return
+        last = self.dram.written[Unit.STORE][pieces]
+        self.check_race(index, "DRAM", "dram_base", pieces, Unit.STORE, last, "writes")
+        blank = (last == NEVER) & self.stored_first[pieces]
+        if blank.any():
+            missing = cell_numbers(pieces)[blank]
+            self.subject.report(
+                FindingKind.UNINITIALISED_DRAM,
+                index,
+                "dram_base",
+                f"DRAM {int(self.pieces.border[missing[0]]):#x}",
+                "lead to bytes that a STORE has written before",
+                cells=int((self.pieces.border[missing + 1] - self.pieces.border[missing]).sum()),
+            )
+        self.dram.read[self.unit][pieces] = self.position
+
+    def write_dram(self, index: int) -> None:
+        """A STORE to DRAM: LOADs of the same bytes must be done."""
+        pieces = self.pieces.of(index)
+        if pieces is None:
+            return
+        for unit in (Unit.LOAD, Unit.COMPUTE):
+            self.check_race(index, "DRAM", "dram_base", pieces, unit, self.dram.read[unit][pieces], "reads")
+        self.dram.written[Unit.STORE][pieces] = self.position
+
+
+def _block(base: int, size: int, accesses: Accesses) -> Cells:
+    """A dense block of cells, cut at the scratchpad's end."""
+    depth = accesses.read.shape[1]
+    return slice(base, min(base + size, depth)) if base < depth and size else NO_CELLS
+
+
+def _dram_pieces(subject: Subject) -> tuple[Pieces, NDArray[np.bool_]]:
+    """The pieces of DRAM in which order matters, and which of them hold nothing before a STORE.
+
+    Only bytes that the stream stores, or must store first, can be concerned; all other rows are left out.
+    """
+    rows = subject.rows
+    is_store = subject.columns.opcode[rows.instruction] == Opcode.STORE
+    first = subject.dram.stored_first
+    stored = Ranges.union(rows.start[is_store], rows.end[is_store])
+    concerned = Ranges.union(np.concatenate((stored.start, first.start)), np.concatenate((stored.end, first.end)))
+    relevant = rows.chosen(is_store | concerned.touched(rows.start, rows.end))
+    pieces = pieces_of(relevant, len(subject.columns), np.concatenate((first.start, first.end)))
+    starts = pieces.border[:-1]
+    return pieces, first.touched(starts, starts + 1)

@@ -1,0 +1,58 @@
+"""What the static verifier finds, and the error that carries it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lathe.configs import LatheError
+from lathe.isa.table import Unit
+
+
+class FindingKind(StrEnum):
+    """The kinds of mistakes in a program."""
+
+    ILLEGAL = "illegal instruction"
+    SHIFT_AMOUNT = "shift amount"
+    SRAM_RANGE = "scratchpad out of range"
+    DRAM_RANGE = "DRAM out of range"
+    UNINITIALISED = "uninitialised scratchpad"
+    UNINITIALISED_DRAM = "uninitialised DRAM"
+    UOP_UNLOADED = "micro-op never loaded"
+    UOP_SOURCE = "micro-ops of unknown content"
+    DEADLOCK = "deadlock"
+    UNBALANCED = "unbalanced tokens"
+    RACE = "race"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One mistake: which instruction (place in the stream and text), in which unit, which field, and which cell.
+
+    ``cell`` is the first cell concerned ("inp[5]", "DRAM 0x1000", "load->compute"), ``cells`` how many there are.
+    ``other`` is the second instruction of a race. ``contract`` says what must hold and does not.
+    """
+
+    kind: FindingKind
+    instruction: int
+    text: str
+    unit: Unit
+    field: str
+    cell: str
+    contract: str
+    cells: int = 1
+    other: int | None = None
+
+    def __str__(self) -> str:
+        more = f" and {self.cells - 1} more" if self.cells > 1 else ""
+        where = f"instruction {self.instruction} in {self.unit.name.lower()} ({self.text})"
+        return f"{self.kind}: {self.field} of {where} must {self.contract}; see {self.cell}{more}."
+
+
+class VerificationError(LatheError):
+    """A program that must not run; ``findings`` says why."""
+
+    def __init__(self, name: str, findings: Sequence[Finding]) -> None:
+        self.findings = tuple(findings)
+        told = " ".join(str(finding) for finding in self.findings[:3])
+        rest = f" ({len(self.findings) - 3} more findings)" if len(self.findings) > 3 else ""
+        super().__init__(f"{name} must be free of mistakes, and has {len(self.findings)}. {told}{rest}")

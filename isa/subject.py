@@ -1,0 +1,68 @@
+"""The stream under verification, and the list that its mistakes are put on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from lathe.configs import HardwareConfig
+from lathe.isa.columns import Columns
+from lathe.isa.disassembly import instruction_text
+from lathe.isa.dram_map import DramMap
+from lathe.isa.dram_rows import Rows, rows_of
+from lathe.isa.findings import Finding, FindingKind
+from lathe.isa.instructions import Instruction, unit_of
+from lathe.isa.ordering import Order, order_of
+
+
+@dataclass
+class Subject:
+    """A stream, the DRAM it runs on, the tokens it starts with, and what is wrong with it so far."""
+
+    config: HardwareConfig
+    instructions: Sequence[Instruction]
+    columns: Columns
+    dram: DramMap
+    tokens: tuple[int, int, int, int]
+    findings: list[Finding] = field(default_factory=list)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The DRAM rows of the whole stream."""
+        return rows_of(self.config, self.columns)
+
+    @cached_property
+    def order(self) -> Order:
+        """What runs before what."""
+        return order_of(self.columns, self.tokens)
+
+    def describe(self, index: int) -> str:
+        """An instruction as messages name it."""
+        instruction = self.instructions[index]
+        return f"instruction {index} in {unit_of(instruction).name.lower()} ({instruction_text(instruction)})"
+
+    def report(
+        self,
+        kind: FindingKind,
+        index: int,
+        field_name: str,
+        cell: str,
+        contract: str,
+        *,
+        cells: int = 1,
+        other: int | None = None,
+    ) -> None:
+        """Put a mistake on the list."""
+        instruction = self.instructions[index]
+        self.findings.append(
+            Finding(
+                kind,
+                index,
+                instruction_text(instruction),
+                unit_of(instruction),
+                field_name,
+                cell,
+                contract,
+                cells,
+                other,
+            )
+        )

@@ -1,0 +1,109 @@
+"""The static verifier: finds, without running a program, what a machine would not carry out or would do by chance."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lathe.configs import HardwareConfig
+from lathe.isa.access_checks import check_accesses
+from lathe.isa.columns import Columns
+from lathe.isa.dram_map import ProgramMap, RawMap
+from lathe.isa.findings import Finding, FindingKind, VerificationError
+from lathe.isa.instruction_checks import check_instructions
+from lathe.isa.instructions import Instruction
+from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.program import Program
+from lathe.isa.subject import Subject
+from lathe.isa.table import QUEUE_OF, Opcode, TokenQueue
+
+
+def verify(program: Program) -> list[Finding]:
+    """What is wrong with a program, by instruction; an empty list when nothing is.
+
+    Besides what :func:`verify_stream` finds: reads outside every segment, stores outside outputs and temporaries,
+    reads of outputs and temporaries that nothing has stored, and launches that do not leave the tokens they began with.
+    """
+    subject = Subject(program.config, program.instructions, program.columns, ProgramMap(program), program.tokens_in)
+    return _verify(subject, tokens_after=program.tokens_in)
+
+
+def check(program: Program) -> None:
+    """Raise :class:`VerificationError` with all findings when there are any."""
+    findings = verify(program)
+    if findings:
+        raise VerificationError("The program", findings)
+
+
+def verify_stream(
+    config: HardwareConfig,
+    instructions: Sequence[Instruction],
+    memory: PagedMemory,
+    tokens: Sequence[int] = (0, 0, 0, 0),
+    tokens_after: Sequence[int] | None = None,
+) -> list[Finding]:
+    """What is wrong with a raw stream that runs on a memory image, of which nothing but the content is known.
+
+    ``tokens`` are the counts of the four queues before, ``tokens_after`` what they must be after (None: anything, for
+    launches may leave tokens to each other). Finds scratchpad indices out of range, reads of uninitialised scratchpad,
+    micro-ops that are never loaded, deadlocks, races between units on scratchpads and on DRAM, immediate shift amounts
+    beyond 31, and instructions that no unit carries out.
+    """
+    subject = Subject(config, instructions, Columns.of(instructions), RawMap(memory), _four(tokens))
+    return _verify(subject, tokens_after=None if tokens_after is None else _four(tokens_after))
+
+
+def _verify(subject: Subject, tokens_after: tuple[int, int, int, int] | None) -> list[Finding]:
+    check_instructions(subject)
+    _check_tokens(subject, tokens_after)
+    check_accesses(subject)
+    return sorted(subject.findings, key=lambda finding: finding.instruction)
+
+
+def _four(tokens: Sequence[int]) -> tuple[int, int, int, int]:
+    a, b, c, d = (int(count) for count in tokens)
+    return a, b, c, d
+
+
+def _check_tokens(subject: Subject, tokens_after: tuple[int, int, int, int] | None) -> None:
+    order = subject.order
+    for index, queues in order.blocked.values():
+        for queue in queues:
+            field = next(
+                name for name in ("pop_prev", "pop_next") if QUEUE_OF.get((subject.columns.unit[index], name)) == queue
+            )
+            contract = f"find a token of {queue.arrow}, and waits forever"
+            subject.report(FindingKind.DEADLOCK, index, field, queue.arrow, contract)
+    if order.blocked:
+        return
+    if not (subject.columns.opcode == Opcode.FINISH).any():
+        if subject.instructions:
+            last = len(subject.instructions) - 1
+            contract = "be followed by a FINISH, for the launch does not end without one"
+            subject.report(FindingKind.DEADLOCK, last, "opcode", "the end of the stream", contract)
+        return
+    if tokens_after is None:
+        return
+    for queue in TokenQueue:
+        surplus = order.tokens_after[queue] - tokens_after[queue]
+        if surplus:
+            _report_unbalanced(subject, queue, surplus)
+
+
+def _report_unbalanced(subject: Subject, queue: TokenQueue, surplus: int) -> None:
+    """Name the last instruction that pushes to (or, when tokens are missing, pops from) a queue."""
+    verb = "push" if surplus > 0 else "pop"
+    columns = subject.columns
+    users = [
+        (int(index), name)
+        for (unit, name), named in QUEUE_OF.items()
+        if named == queue and name.startswith(verb)
+        for index in np.flatnonzero((columns.unit == unit) & (columns[name] > 0))
+    ]
+    if not users:  # The stream never touches the queue: the caller asked for counts that it cannot give.
+        users = [(len(subject.instructions) - 1, f"{verb}_prev")]
+    index, field = max(users)
+    count = abs(surplus)
+    tokens = "1 token" if count == 1 else f"{count} tokens"
+    state = f"leaves {tokens} too many" if surplus > 0 else f"leaves {tokens} too few"
+    contract = f"be balanced by the other side of {queue.arrow}, for the launch {state}"
+    subject.report(FindingKind.UNBALANCED, index, field, queue.arrow, contract, cells=count)
