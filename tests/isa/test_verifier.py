@@ -1,0 +1,421 @@
+"""The static verifier: for each kind of mistake a program that has it, beside the nearest one that has not."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lathe.configs import load_config
+from lathe.isa import (
+    Alu,
+    AluOp,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    MemoryType,
+    PagedMemory,
+    Program,
+    Segment,
+    Store,
+    VerificationError,
+    check,
+    encode_uops,
+    verify,
+    verify_stream,
+)
+
+TINY = load_config("tiny")  # inp 256 elements of 4 bytes, wgt 128 of 16, acc 256 of 16 (out 4), 256 micro-ops
+
+CODE, UOPS, A, W, B, T, C = (0x1000 * page for page in range(1, 8))
+
+# Micro-op 0 is the element of the loops alone; 1 reads inp 4 and acc 4; 2 reads acc 255; 3 reads the last weight.
+UOP_WORDS = encode_uops(TINY, dst=[0, 0, 0, 0], src=[0, 4, 255, 0], wgt=[0, 0, 0, 127])
+
+
+def stream() -> list[Instruction]:
+    """max(relu((A · Wᵀ + B) >> 4) through memory T, times W again, into C; free of mistakes."""
+    return [
+        Load(MemoryType.INP, 0, A // 4, 1, 4, 4),
+        Load(MemoryType.WGT, 0, W // 16, 1, 1, 1, push_next=True),
+        Load(MemoryType.UOP, 0, UOPS // 4, 1, 4, 4),
+        Load(MemoryType.ACC, 0, B // 16, 1, 4, 4),
+        Gemm(0, 1, 2, 2, 2, 1, 2, 1, 0, 0, pop_prev=True),
+        Alu(AluOp.SHR, 0, 1, 1, 4, 0, 1, 0, 0, use_imm=True, imm=4, push_next=True),
+        Store(sram_base=0, dram_base=T // 4, y_size=1, x_size=4, x_stride=4, pop_prev=True, push_prev=True),
+        Alu(AluOp.MAX, 0, 1, 1, 4, 0, 1, 0, 0, use_imm=True, pop_next=True, push_prev=True),
+        Load(MemoryType.INP, 0, T // 4, 1, 4, 4, pop_next=True, push_next=True),
+        Gemm(0, 1, 1, 4, 0, 1, 0, 0, 0, 0, reset=True),
+        Gemm(0, 1, 1, 4, 0, 1, 0, 1, 0, 0, pop_prev=True, push_next=True),
+        Store(sram_base=0, dram_base=C // 4, y_size=2, x_size=2, x_stride=8, pop_prev=True, push_prev=True),
+        Finish(pop_next=True),
+    ]
+
+
+def program(instructions: list[Instruction], **changes: Any) -> Program:
+    parts: dict[str, Any] = {
+        "config": TINY,
+        "instructions": tuple(instructions),
+        "segments": (
+            Segment("code", "instructions", CODE, 16 * 20),
+            Segment("uops", "uop", UOPS, 16),
+            Segment("A", "input", A, 32),
+            Segment("W", "constant", W, 32),
+            Segment("B", "constant", B, 64),
+            Segment("T", "temporary", T, 16),
+            Segment("C", "output", C, 40),
+        ),
+        "images": {
+            "uops": UOP_WORDS.view(np.uint8),
+            "W": np.zeros(32, np.uint8),
+            "B": np.zeros(64, np.uint8),
+        },
+    }
+    return Program(**parts | changes)
+
+
+def with_changes(*changes: tuple[int, dict[str, Any]]) -> list[Instruction]:
+    instructions = stream()
+    for index, fields in changes:
+        instructions[index] = replace(instructions[index], **fields)
+    return instructions
+
+
+def told(instructions: list[Instruction], **changes: Any) -> list[str]:
+    return [str(finding) for finding in verify(program(instructions, **changes))]
+
+
+def test_program_without_mistakes_has_no_findings() -> None:
+    assert told(stream()) == []
+    check(program(stream()))
+
+
+GEMM = (
+    "gemm uop_bgn={bgn} uop_end={end} iter_out=2 iter_in=2 dst_factor_out={out} dst_factor_in=1 src_factor_out={src} "
+    "src_factor_in=1 wgt_factor_out=0 wgt_factor_in=0 pop_prev"
+)
+SHIFT = (
+    "alu shr uop_bgn=0 uop_end=1 iter_out=1 iter_in=4 dst_factor_out=0 dst_factor_in=1 src_factor_out=0 "
+    "src_factor_in=0 use_imm imm={imm} push_next"
+)
+MAX = (
+    "alu max uop_bgn=0 uop_end=1 iter_out=1 iter_in=4 dst_factor_out=0 dst_factor_in=1 src_factor_out=0 "
+    "src_factor_in=0 use_imm"
+)
+STORE_T = "store out sram_base=0 dram_base=0x1800 y_size=1 x_size=4 x_stride=4 pop_prev push_prev"
+STORE_C = "store out sram_base=0 dram_base=0x1c00 y_size=2 x_size=2 x_stride=8 pop_prev push_prev"
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "message"),
+    [
+        pytest.param(
+            [(5, {"imm": -31})],
+            [(5, {"imm": -32})],
+            f"shift amount: imm of instruction 5 in compute ({SHIFT.format(imm=-32)}) must be from -31 to 31, not -32; "
+            "see imm -32.",
+            id="shift amount",
+        ),
+        pytest.param(
+            [(7, {"imm": 32})],
+            [(7, {"alu_opcode": AluOp.SHR, "imm": 32})],
+            f"shift amount: imm of instruction 7 in compute ({MAX.replace('max', 'shr')} imm=32 pop_next push_prev) "
+            "must be from -31 to 31, not 32; see imm 32.",
+            id="shift amount is only that of a shift",
+        ),
+        pytest.param(
+            [(0, {"sram_base": 0, "y_pad_1": 3})],
+            [(0, {"sram_base": 0, "y_pad_1": 15, "x_pad_0": 13})],
+            "scratchpad out of range: sram_base of instruction 0 in load (load inp sram_base=0 dram_base=0xc00 "
+            "y_size=1 x_size=4 x_stride=4 y_pad_1=15 x_pad_0=13) must put its block of 272 elements below 256, not up "
+            "to 271; see inp[256] and 15 more.",
+            id="LOAD beyond the scratchpad",
+        ),
+        pytest.param(
+            [(4, {"dst_factor_out": 2})],
+            [(4, {"dst_factor_out": 255})],
+            "scratchpad out of range: dst of instruction 4 in compute ("
+            + GEMM.format(bgn=0, end=1, out=255, src=2)
+            + ") must stay below 256 acc elements, not reach 256; see acc[256].",
+            id="accumulator index beyond the scratchpad",
+        ),
+        pytest.param(
+            [(2, {"y_size": 1})],
+            [(2, {"x_size": 0})],
+            "micro-op never loaded: uop_bgn of instruction 4 in compute ("
+            + GEMM.format(bgn=0, end=1, out=2, src=2)
+            + ") must lead to micro-ops that a LOAD has brought before; see uop[0].",
+            id="micro-op never loaded",
+        ),
+        pytest.param(
+            [(10, {"uop_end": 1})],
+            [(10, {"uop_end": 6})],
+            "micro-op never loaded: uop_bgn of instruction 10 in compute (gemm uop_bgn=0 uop_end=6 iter_out=1 "
+            "iter_in=4 dst_factor_out=0 dst_factor_in=1 src_factor_out=0 src_factor_in=1 wgt_factor_out=0 "
+            "wgt_factor_in=0 pop_prev push_next) must lead to micro-ops that a LOAD has brought before; "
+            "see uop[4] and 1 more.",
+            id="part of the micro-ops never loaded",
+        ),
+        pytest.param(
+            [(4, {"src_factor_out": 2})],
+            [(4, {"src_factor_out": 3})],
+            "uninitialised scratchpad: src of instruction 4 in compute ("
+            + GEMM.format(bgn=0, end=1, out=2, src=3)
+            + ") must lead to elements that have been written before; see inp[4].",
+            id="input that nothing has loaded",
+        ),
+        pytest.param(
+            [(3, {"x_size": 4})],
+            [(3, {"x_size": 3, "x_stride": 3})],
+            "uninitialised scratchpad: dst of instruction 4 in compute ("
+            + GEMM.format(bgn=0, end=1, out=2, src=2)
+            + ") must lead to elements that have been written before; see acc[3].",
+            id="accumulator that nothing has written",
+        ),
+        pytest.param(
+            [(7, {"use_imm": False})],
+            [(7, {"use_imm": False, "uop_bgn": 1, "uop_end": 2})],
+            "uninitialised scratchpad: src of instruction 7 in compute ("
+            + MAX.replace("uop_bgn=0 uop_end=1", "uop_bgn=1 uop_end=2").removesuffix(" use_imm")
+            + " pop_next push_prev) must lead to elements that have been written before; see acc[4].",
+            id="ALU operand that nothing has written",
+        ),
+        pytest.param(
+            [(11, {"sram_base": 0})],
+            [(11, {"sram_base": 2})],
+            "uninitialised scratchpad: sram_base of instruction 11 in store ("
+            + STORE_C.replace("sram_base=0", "sram_base=2")
+            + ") must lead to elements that have been written before; see acc[4] and 1 more.",
+            id="stored element that nothing has written",
+        ),
+        pytest.param(
+            [(0, {"dram_base": A // 4 + 4})],
+            [(0, {"dram_base": A // 4 + 5})],
+            "DRAM out of range: dram_base of instruction 0 in load (load inp sram_base=0 dram_base=0xc05 y_size=1 "
+            "x_size=4 x_stride=4) must lead to bytes of a segment, not of no segment; see DRAM 0x3020.",
+            id="read outside every segment",
+        ),
+        pytest.param(
+            [(11, {"x_stride": 8})],
+            [(11, {"x_stride": 9})],
+            "DRAM out of range: dram_base of instruction 11 in store ("
+            + STORE_C.replace("x_stride=8", "x_stride=9")
+            + ") must lead to bytes of an output or temporary segment, not of no segment; see DRAM 0x7028.",
+            id="second row stored outside every segment",
+        ),
+        pytest.param(
+            [(11, {"dram_base": C // 4})],
+            [(11, {"dram_base": B // 4})],
+            "DRAM out of range: dram_base of instruction 11 in store ("
+            + STORE_C.replace("0x1c00", "0x1400")
+            + ") must lead to bytes of an output or temporary segment, not of constant segment 'B'; see DRAM 0x5000.",
+            id="store into a constant",
+        ),
+        pytest.param(
+            [(11, {"dram_base": C // 4})],
+            [(11, {"dram_base": A // 4, "x_stride": 2})],
+            "DRAM out of range: dram_base of instruction 11 in store ("
+            + STORE_C.replace("0x1c00", "0xc00").replace("x_stride=8", "x_stride=2")
+            + ") must lead to bytes of an output or temporary segment, not of input segment 'A'; see DRAM 0x3000.",
+            id="store into an input",
+        ),
+        pytest.param(
+            [(6, {"x_size": 4})],
+            [(6, {"x_size": 3})],
+            "uninitialised DRAM: dram_base of instruction 8 in load (load inp sram_base=0 dram_base=0x1800 y_size=1 "
+            "x_size=4 x_stride=4 pop_next push_next) must lead to bytes that a STORE has written before; "
+            "see DRAM 0x600c and 3 more.",
+            id="temporary that nothing has stored",
+        ),
+        pytest.param(
+            [(2, {"x_size": 4})],
+            [(2, {"dram_base": W // 4})],
+            "micro-ops of unknown content: dram_base of instruction 2 in compute (load uop sram_base=0 "
+            "dram_base=0x1000 y_size=1 x_size=4 x_stride=4) must lead to micro-ops that are known before the run, "
+            "not to constant segment 'W'; see DRAM 0x4000.",
+            id="micro-ops from elsewhere",
+        ),
+        pytest.param(
+            [(11, {"memory_type": MemoryType.OUT})],
+            [(11, {"memory_type": MemoryType.OUT, "x_pad_1": 1})],
+            f"illegal instruction: x_pad_1 of instruction 11 in store ({STORE_C.replace(' pop', ' x_pad_1=1 pop')}) "
+            "must be 0, not 1; see out.",
+            id="STORE with padding",
+        ),
+        pytest.param(
+            [(3, {"memory_type": MemoryType.ACC})],
+            [(3, {"memory_type": MemoryType.OUT, "dram_base": B // 4})],
+            "illegal instruction: memory_type of instruction 3 in compute (load out sram_base=0 dram_base=0x1400 "
+            "y_size=1 x_size=4 x_stride=4) must be uop, wgt, inp, acc or acc8, not out; see out.",
+            id="LOAD of the out view",
+        ),
+        pytest.param(
+            [(0, {"push_prev": False})],
+            [(0, {"push_prev": True})],
+            "illegal instruction: push_prev of instruction 0 in load (load inp sram_base=0 dram_base=0xc00 y_size=1 "
+            "x_size=4 x_stride=4 push_prev) must be 0, not 1, for load has no prev neighbour; see load.prev.",
+            id="token to no neighbour",
+        ),
+        pytest.param(
+            [(12, {"pop_next": True})],
+            [(12, {"pop_next": False})],
+            f"unbalanced tokens: push_prev of instruction 11 in store ({STORE_C}) must be balanced by the other side "
+            "of store->compute, for the launch leaves 1 token too many; see store->compute.",
+            id="token that stays",
+        ),
+        pytest.param(
+            [(1, {"push_next": True})],
+            [(1, {"push_next": False})],
+            "deadlock: pop_prev of instruction 4 in compute ("
+            + GEMM.format(bgn=0, end=1, out=2, src=2)
+            + ") must find a token of load->compute, and waits forever; see load->compute.",
+            id="token that never comes",
+        ),
+        pytest.param(
+            [(4, {"pop_prev": True})],
+            [(4, {"pop_prev": False}), (1, {"push_next": False})],
+            "race: src of instruction 4 in compute ("
+            + GEMM.format(bgn=0, end=1, out=2, src=2).removesuffix(" pop_prev")
+            + ") must be ordered by tokens against instruction 0 in load (load inp sram_base=0 dram_base=0xc00 "
+            "y_size=1 x_size=4 x_stride=4), which writes the same; see inp[0] and 3 more.",
+            id="GEMM that does not wait for its input",
+        ),
+        pytest.param(
+            [(8, {"pop_next": True})],
+            [(8, {"pop_next": False}), (7, {"push_prev": False})],
+            "race: sram_base of instruction 8 in load (load inp sram_base=0 dram_base=0x1800 y_size=1 x_size=4 "
+            "x_stride=4 push_next) must be ordered by tokens against instruction 4 in compute ("
+            + GEMM.format(bgn=0, end=1, out=2, src=2)
+            + "), which reads the same; see inp[0] and 3 more.",
+            id="LOAD that overwrites an input still in use",
+        ),
+        pytest.param(
+            [(8, {"pop_next": True})],
+            [(8, {"pop_next": False}), (7, {"push_prev": False})],
+            "race: dram_base of instruction 8 in load (load inp sram_base=0 dram_base=0x1800 y_size=1 x_size=4 "
+            f"x_stride=4 push_next) must be ordered by tokens against instruction 6 in store ({STORE_T}), "
+            "which writes the same; see DRAM 0x6000 and 15 more.",
+            id="LOAD that does not wait for the STORE of its data",
+        ),
+        pytest.param(
+            [(6, {"pop_prev": True})],
+            [(6, {"pop_prev": False}), (5, {"push_next": False})],
+            f"race: sram_base of instruction 6 in store ({STORE_T.replace('pop_prev ', '')}) must be ordered by tokens "
+            "against instruction 5 in compute ("
+            + SHIFT.format(imm=4).removesuffix(" push_next")
+            + "), which writes the same; see acc[0] and 3 more.",
+            id="STORE that does not wait for its result",
+        ),
+        pytest.param(
+            [(7, {"pop_next": True})],
+            [(7, {"pop_next": False}), (6, {"push_prev": False})],
+            f"race: dst of instruction 7 in compute ({MAX} push_prev) must be ordered by tokens against instruction 6 "
+            f"in store ({STORE_T.replace(' push_prev', '')}), which reads the same; see acc[0] and 3 more.",
+            id="ALU that overwrites what STORE reads",
+        ),
+    ],
+)
+def test_mistake_is_found_and_its_twin_passes(good: list[Any], bad: list[Any], message: str) -> None:
+    assert told(with_changes(*good)) == []
+    assert message in told(with_changes(*bad))
+
+
+def test_micro_op_index_beyond_the_last_weight_is_found() -> None:
+    last = with_changes((4, {"uop_bgn": 3, "uop_end": 4}))
+    assert [text for text in told(last) if "out of range" in text] == []
+    beyond = with_changes((4, {"uop_bgn": 3, "uop_end": 4, "wgt_factor_in": 1}))
+    assert [text.split("must")[1] for text in told(beyond) if "out of range" in text] == [
+        " stay below 128 wgt elements, not reach 128; see wgt[128]."
+    ]
+
+
+def test_uop_range_beyond_the_scratchpad_is_found() -> None:
+    findings = [text for text in told(with_changes((10, {"uop_bgn": 255, "uop_end": 257}))) if "out of range" in text]
+    assert [text.split("must")[1] for text in findings] == [" be at most 256, not 257; see uop[256]."]
+
+
+def test_loops_that_do_not_run_touch_nothing() -> None:
+    for idle in ({"iter_out": 0}, {"iter_in": 0}, {"uop_bgn": 200, "uop_end": 200}, {"uop_bgn": 9, "uop_end": 3}):
+        instructions = stream()
+        instructions.insert(12, Gemm(**{**_gemm(), **idle}))
+        assert told(instructions) == []
+
+
+def _gemm() -> dict[str, int]:
+    names = ("uop_bgn", "uop_end", "iter_out", "iter_in", "dst_factor_out", "dst_factor_in")
+    names += ("src_factor_out", "src_factor_in", "wgt_factor_out", "wgt_factor_in")
+    return dict.fromkeys(names, 100)
+
+
+def test_moves_of_no_elements_touch_nothing_whatever_their_fields_hold() -> None:
+    instructions = stream()
+    instructions.insert(12, Load(MemoryType.OUT, 65535, 9, 3, 0, 0, y_pad_0=3))
+    instructions.insert(12, Store(memory_type=MemoryType.UOP, sram_base=9, dram_base=9, y_size=1, x_size=0, x_stride=0))
+    assert told(instructions) == []
+
+
+def test_padding_counts_as_written() -> None:
+    load = {"x_size": 3, "x_stride": 3, "x_pad_1": 1}
+    assert told(with_changes((0, load))) == []
+    assert told(with_changes((0, load | {"x_pad_1": 0}))) != []
+
+
+def test_stream_without_finish_is_a_deadlock() -> None:
+    findings = told([*stream()[:-1], Load(MemoryType.UOP, 0, 0, 0, 0, 0, pop_next=True)])
+    assert findings == [
+        "deadlock: opcode of instruction 12 in compute (load uop sram_base=0 dram_base=0x0 y_size=0 x_size=0 "
+        "x_stride=0 pop_next) must be followed by a FINISH, for the launch does not end without one; "
+        "see the end of the stream."
+    ]
+
+
+def test_cross_wait_is_a_deadlock_of_both_units() -> None:
+    instructions: list[Instruction] = [
+        Load(MemoryType.INP, 0, A // 4, 1, 1, 1, pop_next=True, push_next=True),
+        Finish(pop_prev=True, push_prev=True),
+    ]
+    findings = verify(program(instructions))
+    assert [(each.kind.name, each.instruction, each.cell) for each in findings] == [
+        ("DEADLOCK", 0, "compute->load"),
+        ("DEADLOCK", 1, "load->compute"),
+    ]
+    assert told(instructions, tokens_in=(0, 1, 0, 0)) == []
+
+
+def test_token_of_an_earlier_launch_orders_nothing() -> None:
+    """A token that is there from the start lets an instruction go on without waiting for its producer."""
+    assert "race: src of instruction 4" in told(stream(), tokens_in=(1, 0, 0, 0))[0]
+
+
+def test_raw_stream_is_verified_on_its_memory_image() -> None:
+    memory = PagedMemory()
+    memory.write(UOPS, UOP_WORDS.view(np.uint8))
+    assert verify_stream(TINY, stream(), memory, tokens_after=(0, 0, 0, 0)) == []
+    left = with_changes((12, {"pop_next": False}))
+    assert verify_stream(TINY, left, memory) == []
+    assert [each.kind.name for each in verify_stream(TINY, left, memory, tokens_after=(0, 0, 0, 0))] == ["UNBALANCED"]
+    anywhere = with_changes((0, {"dram_base": 9}), (11, {"dram_base": 77}))
+    assert verify_stream(TINY, anywhere, memory) == []
+    written = with_changes((6, {"dram_base": UOPS // 4}))
+    assert "UOP_SOURCE" in [each.kind.name for each in verify_stream(TINY, written, memory)]
+
+
+def test_check_raises_with_all_findings() -> None:
+    bad = program(with_changes((5, {"imm": 40}), (12, {"pop_next": False})))
+    with pytest.raises(VerificationError) as caught:
+        check(bad)
+    assert caught.value.findings == tuple(verify(bad))
+    first, second = (str(finding) for finding in caught.value.findings)
+    assert str(caught.value) == f"The program must be free of mistakes, and has 2. {first} {second}"
+
+
+def test_long_list_of_findings_is_cut_in_the_message_only() -> None:
+    bad = program(
+        with_changes(*((index, {"imm": 40, "alu_opcode": AluOp.SHR}) for index in (5, 7)), (2, {"x_size": 0}))
+    )
+    with pytest.raises(VerificationError) as caught:
+        check(bad)
+    count = len(caught.value.findings)
+    assert count > 3
+    assert str(caught.value).endswith(f"({count - 3} more findings)")
