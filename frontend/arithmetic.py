@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast as typed
 
 from lathe.frontend.dtypes import BOOL, DTYPES, INDEX, TENSOR_DTYPES, checked_dtype
-from lathe.frontend.errors import TensorError
+from lathe.frontend.errors import TensorError, shown
 from lathe.frontend.expressions import (
     Axis,
     AxisRef,
@@ -29,6 +29,7 @@ from lathe.frontend.expressions import (
     Select,
     Value,
 )
+from lathe.frontend.text import format_operand
 
 SYMBOLS: Mapping[str, str] = {
     "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "shr": ">>", "shl": "<<", "and": "&", "or": "|",
@@ -54,10 +55,10 @@ def integer(value: object) -> int | None:
         return None
 
 
-def expression(value: object, where: str = "an expression") -> Expr:
+def expression(value: object, where: str = "operand of an expression") -> Expr:
     """``value`` as an expression: an axis becomes its value, an integer a constant of dtype ``index``.
 
-    Raises TensorError for anything else; ``where`` says what the value is part of.
+    Raises TensorError for anything else; ``where`` says what the value is for.
     """
     operand = _operand(value, where)
     return Const(operand, INDEX) if isinstance(operand, int) else operand
@@ -74,16 +75,16 @@ def _operand(value: object, where: str) -> Expr | int:
     if isinstance(value, Operand):
         name = getattr(value, "name", "A")
         raise TensorError(
-            f"operand of {where} must be an expression, not the whole tensor {name!r}. "
+            f"{where} must be an expression, not the whole tensor {name!r}. "
             f"Read an element of it, as in {name}[i, j] inside compute()."
         )
     if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
         raise TensorError(
-            f"operand of {where} must be an expression, not the Python value {value!r}. "
+            f"{where} must be an expression, not the Python value {value!r}. "
             'Write const(True, "bool") for a constant truth value; comparing two axes needs an index expression on '
             "one side, as in i + 0 == j."
         )
-    raise TensorError(f"operand of {where} must be an expression, an axis or an integer, not {value!r}.")
+    raise TensorError(f"{where} must be an expression, an axis or an integer, not {shown(value)}.")
 
 
 def const(value: int, dtype: str) -> Expr:
@@ -96,7 +97,7 @@ def const(value: int, dtype: str) -> Expr:
     name = checked_dtype(dtype, "a constant", index=True)
     number = integer(value)
     if number is None:
-        raise TensorError(f"value of a constant must be an integer, not {value!r}.")
+        raise TensorError(f"value of a constant must be an integer, not {shown(value)}.")
     if not _fits(number, name):
         raise TensorError(f"value of a constant of dtype {name} must be {_range(name)}, not {number}.")
     return Const(number, name)
@@ -104,8 +105,8 @@ def const(value: int, dtype: str) -> Expr:
 
 def cast(value: Value, dtype: str) -> Expr:
     """``value`` converted to ``dtype``; see ``Operand.astype``."""
-    operand = expression(value, "astype")
-    name = checked_dtype(dtype, "astype", index=True)
+    operand = expression(value, "operand of astype")
+    name = checked_dtype(dtype, f"the conversion of {operand}", index=True)
     return operand if operand.dtype == name else Cast(operand, name)
 
 
@@ -119,12 +120,22 @@ def _range(dtype: str) -> str:
 
 def written(op: str, *operands: object) -> str:
     """How the user wrote an operation, for messages."""
-    parts = [str(AxisRef(part)) if isinstance(part, Axis) else str(part) for part in operands]
-    parts = [part if len(part) <= 60 else f"{part[:57]}..." for part in parts]
     symbol = SYMBOLS.get(op, op)
+    parts = [AxisRef(part) if isinstance(part, Axis) else part for part in operands]
     if symbol[0].isalpha():
-        return f"{symbol}({', '.join(parts)})"
+        return f"{symbol}({', '.join(short(str(part)) for part in parts)})"
+    parts = [short(format_operand(part) if isinstance(part, Expr) else str(part)) for part in parts]
     return f"{parts[0]} {symbol} {parts[1]}" if len(parts) == 2 else f"{symbol}{parts[0]}"
+
+
+def converted(expr: Expr, dtype: str) -> str:
+    """How the user would write a conversion of ``expr``, for messages."""
+    return f'{short(format_operand(expr))}.astype("{dtype}")'
+
+
+def short(text: str) -> str:
+    """``text`` cut to what fits into a message."""
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def unified(op: str, lhs: object, rhs: object) -> tuple[Expr, Expr]:
@@ -132,7 +143,7 @@ def unified(op: str, lhs: object, rhs: object) -> tuple[Expr, Expr]:
 
     Raises TensorError when two dtypes meet or the integer does not fit.
     """
-    where = SYMBOLS.get(op, op)
+    where = f"operand of {SYMBOLS.get(op, op)}"
     left, right = _operand(lhs, where), _operand(rhs, where)
     if isinstance(left, int) and isinstance(right, int):
         return Const(left, INDEX), Const(right, INDEX)
@@ -153,11 +164,11 @@ def _constant_beside(value: int, other: Expr, op: str, lhs: object, rhs: object)
     if other.dtype == BOOL:
         raise TensorError(
             f"operands of {written(op, lhs, rhs)} must have one dtype, not bool and an integer. "
-            f'Convert the truth value first, as in ({other}).astype("int32").'
+            f"Convert the truth value first, as in {converted(other, 'int32')}."
         )
     if not _fits(value, other.dtype):
         wider = next((name for name in TENSOR_DTYPES if _fits(value, name) and DTYPES[name].minimum < 0), None)
-        remedy = f' Convert the other operand first, as in ({other}).astype("{wider}").' if wider else ""
+        remedy = f" Convert the other operand first, as in {converted(other, wider)}." if wider else ""
         raise TensorError(
             f"constant of {written(op, lhs, rhs)} must fit {other.dtype}, {_range(other.dtype)}, not {value}.{remedy}"
         )
@@ -171,7 +182,7 @@ def _proposal(left: Expr, right: Expr) -> str:
         narrow, wide = right, left
     if left.dtype == INDEX:
         narrow, wide = left, right
-    return f'Convert one of them, as in ({narrow}).astype("{wide.dtype}").'
+    return f"Convert one of them, as in {converted(narrow, wide.dtype)}."
 
 
 def binary(op: BinaryOp, lhs: object, rhs: object) -> Expr:
@@ -220,7 +231,7 @@ def comparison(op: CompareOp, lhs: object, rhs: object) -> Expr:
 
 def negation(value: object) -> Expr:
     """Logical not."""
-    operand = _operand(value, "~")
+    operand = _operand(value, "operand of ~")
     if isinstance(operand, int) or operand.dtype != BOOL:
         dtype = "an integer" if isinstance(operand, int) else operand.dtype
         raise TensorError(
@@ -234,7 +245,7 @@ def select(condition: Value, then: Value, otherwise: Value) -> Expr:
 
     Both branches have one dtype; a Python integer takes the other branch's. Raises TensorError otherwise.
     """
-    guard = _operand(condition, "select")
+    guard = _operand(condition, "condition of select")
     if isinstance(guard, int) or guard.dtype != BOOL:
         dtype = "an integer" if isinstance(guard, int) else guard.dtype
         raise TensorError(
@@ -276,16 +287,16 @@ def _extremum(kind: ReduceKind, expr: Value, other: Value | None, axis: Axis | S
 
 
 def _reduce(kind: ReduceKind, expr: Value, axis: Axis | Sequence[Axis]) -> Expr:
-    body = expression(expr, kind)
+    body = expression(expr, f"operand of {kind}")
     axes = (axis,) if isinstance(axis, Axis) else tuple(axis) if isinstance(axis, Sequence) else ()
     if not axes:
         raise TensorError(
-            f"axis of {kind} must be a reduction axis or a sequence of them, not {axis!r}. "
+            f"axis of {kind} must be a reduction axis or a sequence of them, not {shown(axis)}. "
             'Make one with reduce_axis((start, stop), name="k").'
         )
     for each in axes:
         if not isinstance(each, Axis) or each.kind != "reduce":
-            name = str(each) if isinstance(each, Expr) else getattr(each, "name", repr(each))
+            name = str(each) if isinstance(each, Expr) else getattr(each, "name", shown(each))
             raise TensorError(
                 f"axis of {kind} must be a reduction axis, not {name}. "
                 'Make one with reduce_axis((start, stop), name="k").'

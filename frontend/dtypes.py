@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lathe.frontend.errors import TensorError
+from lathe.frontend.errors import TensorError, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,4 +57,4 @@ def checked_dtype(dtype: object, where: str, *, index: bool = False) -> str:
     if name in TENSOR_DTYPES or (index and name == INDEX):
         return name
     allowed = ", ".join((*TENSOR_DTYPES, INDEX) if index else TENSOR_DTYPES)
-    raise TensorError(f"dtype of {where} must be one of {allowed}, not {dtype!r}.")
+    raise TensorError(f"dtype of {where} must be one of {allowed}, not {shown(dtype)}.")

@@ -3,6 +3,12 @@
 from lathe.configs.errors import LatheError
 
 
+def shown(value: object) -> str:
+    """A value as it is quoted in a message: on one line, and no longer than fits there."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 class TensorError(LatheError):
     """A tensor, an axis or an expression was put together wrongly: dtype, shape, number of indices, name."""
 

@@ -25,6 +25,8 @@ class Operand:
 
     __slots__ = ()
     __hash__ = object.__hash__
+    # NumPy's scalars and arrays leave the operator to this class.
+    __array_ufunc__ = None
 
     def __add__(self, other: Value) -> "Expr":
         return arithmetic.binary("add", self, other)
@@ -167,7 +169,8 @@ class Expr(Operand):
     def __bool__(self) -> NoReturn:
         raise TensorError(
             "truth of an expression must be left to select(condition, then, otherwise), not taken by if, and, or, not "
-            f"or a chained comparison: {self} has a value at each point only. Write &, | and ~ for the logic."
+            f"or a chained comparison: {self} has a value at each point only. "
+            "Write &, | and ~ for the logic, and Lathe's max and min for the larger and the smaller of two."
         )
 
     def __str__(self) -> str:

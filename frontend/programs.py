@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lathe.frontend.errors import TensorError
+from lathe.frontend.errors import TensorError, shown
 from lathe.frontend.tensors import Computation, Tensor
 
 
@@ -13,10 +13,10 @@ def as_outputs(outputs: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
     """
     given = (outputs,) if isinstance(outputs, Tensor) else outputs
     if not isinstance(given, Sequence) or not given:
-        raise TensorError(f"outputs of a program must be one tensor or several, not {outputs!r}.")
+        raise TensorError(f"outputs of a program must be one tensor or several, not {shown(outputs)}.")
     for each in given:
         if not isinstance(each, Tensor):
-            raise TensorError(f"outputs of a program must be tensors, not {each!r}.")
+            raise TensorError(f"outputs of a program must be tensors, not {shown(each)}.")
     return tuple(given)
 
 

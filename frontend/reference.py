@@ -11,7 +11,7 @@ import numpy as np
 from lathe.frontend.contraction import as_contraction, contract
 from lathe.frontend.dense import Box, DenseEvaluator, Span, whole
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.errors import InputError
+from lathe.frontend.errors import InputError, shown
 from lathe.frontend.evaluation import REDUCTIONS, Array
 from lathe.frontend.expressions import Axis, Reduce
 from lathe.frontend.programs import as_outputs, placeholders, topological
@@ -64,7 +64,7 @@ def checked_inputs(outputs: Tensor | Sequence[Tensor], inputs: Mapping[str, Arra
     """
     needed = {tensor.name: tensor for tensor in placeholders(outputs)}
     if not isinstance(inputs, Mapping):
-        raise InputError(f"inputs of the program must be a dictionary of arrays by name, not {inputs!r}.")
+        raise InputError(f"inputs of the program must be a dictionary of arrays by name, not {shown(inputs)}.")
     expected = f"It needs {', '.join(map(repr, needed)) or 'no input'}."
     unknown = [name for name in inputs if name not in needed]
     if unknown:

@@ -5,12 +5,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import overload
+from typing import NoReturn, overload
 
 from lathe.frontend.accesses import ReadAccess, reads_of
 from lathe.frontend.arithmetic import cast, expression, integer
 from lathe.frontend.dtypes import INDEX, checked_dtype
-from lathe.frontend.errors import TensorError
+from lathe.frontend.errors import TensorError, shown
 from lathe.frontend.expressions import Axis, AxisRef, Expr, Operand, Read, Reduce, Value, axes_of, walk
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
@@ -57,7 +57,7 @@ class Tensor(Operand):
                 f"indices of tensor {self.name!r} must be {len(self.shape)}, one per dimension of its shape "
                 f"{self.shape}, not {len(given)}."
             )
-        where = f"the index of tensor {self.name!r}"
+        where = f"index of tensor {self.name!r}"
         exprs = tuple(expression(index, where) for index in given)
         for expr in exprs:
             if expr.dtype == "bool":
@@ -66,6 +66,12 @@ class Tensor(Operand):
                     'Convert it first, as in x.astype("index").'
                 )
         return Read(self, tuple(cast(expr, INDEX) for expr in exprs))
+
+    def __iter__(self) -> NoReturn:
+        raise TensorError(
+            f"elements of tensor {self.name!r} must be read one by one, as in {self.name}[i, j], not iterated over. "
+            "Reduce over them with Lathe's sum, max or min and a reduction axis."
+        )
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
@@ -133,7 +139,7 @@ def reduce_axis(bounds: int | tuple[int, int], name: str = "k") -> Axis:
     ends = [integer(end) for end in pair] if isinstance(pair, Sequence) else []
     start, stop = ends if len(ends) == 2 else (None, None)
     if start is None or stop is None:
-        raise TensorError(f"bounds of reduction axis {name!r} must be two integers (start, stop), not {bounds!r}.")
+        raise TensorError(f"bounds of reduction axis {name!r} must be two integers (start, stop), not {shown(bounds)}.")
     if stop <= start:
         raise TensorError(
             f"bounds of reduction axis {name!r} must hold at least one point, not start {start} and stop {stop}. "
@@ -183,6 +189,11 @@ def compute(
 
     checked_name(name, "a computation")
     extents = checked_shape(shape, f"computation {name!r}")
+    if not callable(fcompute):
+        raise TensorError(
+            f"expression of computation {name!r} must be given as a function of its axes, as in lambda i, j: ..., "
+            f"not {shown(fcompute)}."
+        )
     axes = tuple(
         Axis(axis_name, extent)
         for axis_name, extent in zip(_axis_names(fcompute, len(extents), name), extents, strict=True)
@@ -191,7 +202,7 @@ def compute(
     values = value if isinstance(value, tuple) else (value,)
     if not values:
         raise TensorError(f"expressions of computation {name!r} must be one or more, not an empty tuple.")
-    bodies = tuple(expression(each, f"computation {name!r}") for each in values)
+    bodies = tuple(expression(each, f"expression of computation {name!r}") for each in values)
     reduce_axes = _checked_bodies(name, axes, bodies)
     computation = Computation(name, axes, reduce_axes, bodies, dict(attrs or {}))
     check_reads(computation)
@@ -256,7 +267,7 @@ def checked_name(name: object, where: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise TensorError(
             f"name of {where} must start with a letter or _ and consist of letters, digits, _ and inner dots, "
-            f"not {name!r}."
+            f"not {shown(name)}."
         )
     return name
 
@@ -266,12 +277,12 @@ def checked_shape(shape: object, where: str) -> tuple[int, ...]:
     single = integer(shape)
     given = (single,) if single is not None else shape
     if not isinstance(given, Sequence) or isinstance(given, str):
-        raise TensorError(f"shape of {where} must be an integer or a sequence of integers, not {shape!r}.")
+        raise TensorError(f"shape of {where} must be an integer or a sequence of integers, not {shown(shape)}.")
     extents = [integer(extent) for extent in given]
     for position, (extent, value) in enumerate(zip(extents, given, strict=True)):
         if extent is None or extent < 1:
             raise TensorError(
-                f"extent of dimension {position} of {where} must be a positive integer, not {value!r}. "
+                f"extent of dimension {position} of {where} must be a positive integer, not {shown(value)}. "
                 "A tensor has at least one element."
             )
     return tuple(extent for extent in extents if extent is not None)

@@ -76,6 +76,11 @@ def _within(expr: Expr, level: int) -> str:
     return text if own >= level else f"({text})"
 
 
+def format_operand(expr: Expr) -> str:
+    """The expression in parentheses unless it needs none wherever it stands."""
+    return _within(expr, _ATOM)
+
+
 def format_axis(axis: Axis) -> str:
     """The range of an axis, as ``0 <= i < 16``."""
     return f"{axis.start} <= {axis.name} < {axis.stop}"

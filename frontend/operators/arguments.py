@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar, cast
 
 from lathe.frontend.arithmetic import integer
-from lathe.frontend.errors import TensorError
+from lathe.frontend.errors import TensorError, shown
 from lathe.frontend.tensors import Tensor
 
 Pair: TypeAlias = int | Sequence[int]
@@ -56,23 +56,29 @@ def in_layout(layout: ImageLayout, n: T, y: T, x: T, c: T) -> tuple[T, T, T, T]:
 def image(tensor: Tensor, layout: str, where: str) -> Image:
     """The extents of an image tensor; raises TensorError when it does not have four dimensions."""
     if layout not in ("NHWC", "NCHW"):
-        raise TensorError(f"layout of {where} must be NHWC or NCHW, not {layout!r}.")
+        raise TensorError(f"layout of {where} must be NHWC or NCHW, not {shown(layout)}.")
     known = cast(ImageLayout, layout)
     checked_rank(tensor, 4, f"data of {where}", f"one for each letter of {layout}")
     n, a, b, c = tensor.shape
     return Image(n, a, b, c, known) if known == "NHWC" else Image(n, b, c, a, known)
 
 
+def checked_tensor(tensor: object, where: str) -> None:
+    """Raises TensorError for what is no tensor, such as an array or an expression."""
+    if not isinstance(tensor, Tensor):
+        raise TensorError(f"{where} must be a tensor, not {shown(tensor)}.")
+
+
 def checked_rank(tensor: Tensor, rank: int, where: str, meaning: str) -> None:
     """Raises TensorError unless the tensor has ``rank`` dimensions."""
-    if not isinstance(tensor, Tensor):
-        raise TensorError(f"{where} must be a tensor, not {tensor!r}.")
+    checked_tensor(tensor, where)
     if tensor.ndim != rank:
         raise TensorError(f"{where} must have {rank} dimensions, {meaning}, not the shape {tensor.shape}.")
 
 
 def checked_dtypes(tensor: Tensor, allowed: tuple[str, ...], where: str) -> None:
-    """Raises TensorError unless the tensor has one of the dtypes."""
+    """Raises TensorError unless the tensor has one of the dtypes; ``where`` completes "dtype of"."""
+    checked_tensor(tensor, where)
     if tensor.dtype not in allowed:
         raise TensorError(f"dtype of {where} must be {' or '.join(allowed)}, not {tensor.dtype}.")
 
@@ -85,7 +91,7 @@ def pair(value: object, where: str, smallest: int = 1) -> tuple[int, int]:
     if len(numbers) != 2 or any(each is None or each < smallest for each in numbers):
         kind = "positive integer" if smallest == 1 else f"integer of at least {smallest}"
         raise TensorError(
-            f"{where} must be a {kind} or a pair of them, not {value!r}.".replace("a integer", "an integer")
+            f"{where} must be a {kind} or a pair of them, not {shown(value)}.".replace("a integer", "an integer")
         )
     first, second = numbers
     assert first is not None
@@ -104,5 +110,5 @@ def sides(value: Padding, where: str) -> Sides:
             pass
     raise TensorError(
         f"{where} must be an integer of at least 0, a pair (vertical, horizontal) or ((top, bottom), (left, right)), "
-        f"not {value!r}."
+        f"not {shown(value)}."
     )

@@ -4,7 +4,7 @@ from lathe.frontend.arithmetic import integer, max, min
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import TensorError
 from lathe.frontend.expressions import Expr
-from lathe.frontend.operators.arguments import checked_dtypes, checked_rank
+from lathe.frontend.operators.arguments import checked_dtypes, checked_rank, checked_tensor
 from lathe.frontend.tensors import Tensor, compute
 
 
@@ -61,6 +61,7 @@ def clip(data: Tensor, low: int, high: int, *, name: str = "clip") -> Tensor:
 
     Raises TensorError when a bound does not fit the dtype or ``low`` exceeds ``high``.
     """
+    checked_tensor(data, f"data of clip {name!r}")
     checked_bounds(low, high, data.dtype, f"clip {name!r}")
     return compute(
         data.shape,

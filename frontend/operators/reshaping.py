@@ -6,6 +6,7 @@ from math import prod
 from lathe.frontend.arithmetic import expression
 from lathe.frontend.errors import TensorError
 from lathe.frontend.expressions import Expr
+from lathe.frontend.operators.arguments import checked_tensor
 from lathe.frontend.tensors import Tensor, checked_shape, compute
 
 
@@ -14,6 +15,7 @@ def flatten(data: Tensor, *, name: str = "flatten") -> Tensor:
 
     out[n, f] = data[n, f // (D2·…·Dk), …, f % Dk]. Raises TensorError when there are no two dimensions.
     """
+    checked_tensor(data, f"data of flatten {name!r}")
     if data.ndim < 2:
         raise TensorError(
             f"data of flatten {name!r} must have a batch dimension and others, not the shape {data.shape}."
@@ -32,6 +34,7 @@ def reshape(data: Tensor, shape: int | Sequence[int], *, name: str = "reshape") 
 
     Raises TensorError when the number of elements differs.
     """
+    checked_tensor(data, f"data of reshape {name!r}")
     extents = checked_shape(shape, f"reshape {name!r}")
     if prod(extents) != prod(data.shape):
         raise TensorError(
