@@ -1,5 +1,6 @@
 """Files that are written whole or not at all."""
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -42,6 +43,18 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.filename in (None, temporary):  # not one of the block's own files
             raise unwritable(target, error) from error
         raise
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise :class:`FileError` when `path` certainly cannot be written, so that long work need not begin."""
+    target = Path(path)
+    folder = target.parent
+    if target.is_dir():
+        raise unwritable(target, OSError(errno.EISDIR, os.strerror(errno.EISDIR)))
+    if not folder.is_dir():
+        raise unwritable(target, OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
+    if not os.access(folder if not target.exists() or target.is_file() else target, os.W_OK):
+        raise unwritable(target, OSError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:

@@ -4,7 +4,14 @@ from typing import Any
 
 import click
 
+from lathe.commands.asm import asm
+from lathe.commands.compile import compile
 from lathe.commands.configs import configs
+from lathe.commands.disasm import disasm
+from lathe.commands.replay import replay
+from lathe.commands.run import run
+from lathe.commands.simulate import simulate
+from lathe.commands.verify import verify
 from lathe.configs import LatheError
 
 USER_ERROR = 2
@@ -13,6 +20,10 @@ USER_ERROR = 2
 class Reporting(click.Group):
     """A group of commands that prints a LatheError as a paragraph on standard error, without its traceback."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """In the order in which they were added, which is the order of their use."""
+        return list(self.commands)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; `--debug` lets errors through."""
         try:
@@ -20,7 +31,8 @@ class Reporting(click.Group):
         except LatheError as error:
             if ctx.params["debug"]:
                 raise
-            click.echo(f"Error: {error}", err=True)
+            notes = getattr(error, "__notes__", [])
+            click.echo(" ".join([f"Error: {error}", *notes]), err=True)
             ctx.exit(USER_ERROR)
 
 
@@ -37,4 +49,5 @@ def main(debug: bool) -> None:
     """
 
 
-main.add_command(configs)
+for command in (run, compile, simulate, replay, disasm, asm, verify, configs):
+    main.add_command(command)

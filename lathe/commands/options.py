@@ -36,3 +36,19 @@ def engine_option(command: Decorated) -> Decorated:
     return click.option(
         "--engine", metavar="ENGINE", default="sim", show_default=True, help="What runs it: sim, the cycle model."
     )(command)
+
+
+def stream_config_option(command: Decorated) -> Decorated:
+    """`-c` for commands whose file may be a program, which carries its machine."""
+    return click.option(
+        "-c",
+        "--config",
+        "config_name",
+        metavar="CONFIG",
+        help=f"The machine of a raw stream; a program carries its own.  [default: {DEFAULT_CONFIG}]",
+    )(command)
+
+
+def trace_option(command: Decorated) -> Decorated:
+    """`--trace`: where the picture of the time goes."""
+    return click.option("--trace", "trace_path", type=FILE, help="Write a trace there, for ui.perfetto.dev.")(command)

@@ -31,8 +31,10 @@ def print_json(value: Mapping[str, Any] | list[Any]) -> None:
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], *, left: int = 1) -> Table:
     """A table whose first `left` columns are aligned to the left and whose others, numbers, to the right."""
+    names = list(columns)
     result = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
-    for number, column in enumerate(columns):
+    result.show_header = any(names)
+    for number, column in enumerate(names):
         result.add_column(column, justify="left" if number < left else "right")
     for row in rows:
         result.add_row(*(str(cell) for cell in row))

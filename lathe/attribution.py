@@ -1,0 +1,98 @@
+"""Where the cycles of a launch went: by label, which mostly is a layer, and by what each unit did for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.isa import Alu, Gemm, Instruction
+from lathe.sim import Result, Trace, TraceError
+
+UNITS = ("load", "compute", "store")
+
+
+@dataclass(frozen=True)
+class LabelCycles:
+    """What one label cost, in cycles unless said otherwise.
+
+    `busy` has an entry for each activity: "load", "gemm", "alu" and "transfer" (the LOADs of compute: micro-ops and
+    accumulators) and "store". `waiting` says for each unit how many cycles it waited on behalf of the label's
+    instructions: for an instruction, a token, or the memory. The busy cycles of a unit's activities and its waiting,
+    over all labels, are the cycles up to the unit's last instruction.
+    """
+
+    label: str
+    instructions: int
+    busy: Mapping[str, int]
+    waiting: Mapping[str, int]
+
+
+def activity_of(instruction: Instruction, unit: str) -> str:
+    """What an instruction of `unit` does."""
+    if unit != "compute":
+        return unit
+    if isinstance(instruction, Gemm):
+        return "gemm"
+    return "alu" if isinstance(instruction, Alu) else "transfer"
+
+
+ACTIVITIES = ("load", "gemm", "alu", "transfer", "store")
+
+
+def trace_of(result: Result) -> Trace:
+    """The trace of a result. Raises TraceError when none was recorded."""
+    if result.trace is None:
+        raise TraceError("The trace of this result must have been recorded, and was not. Simulate with trace=True.")
+    return result.trace
+
+
+def busy_cycles(result: Result, unit: str) -> NDArray[np.int64]:
+    """The busy cycles of each entry of one unit's trace; docs/timing.md defines them.
+
+    Load starts an instruction while the one before it still streams, but handles their data one after the other, each
+    up to `write_latency` cycles before its end. Compute and store are busy with one instruction until the next one
+    starts, but for the cycles in which they waited; what the last took is what is left of the unit's busy cycles.
+    """
+    part = trace_of(result).of_unit(unit)
+    if not len(part):
+        return np.zeros(0, np.int64)
+    if unit == "load":
+        boundary = part.end - result.program.config.timing.write_latency
+        before = np.concatenate(([0], boundary[:-1]))
+        return boundary - np.maximum(part.start, before) - part.waited
+    busy = np.empty(len(part), np.int64)
+    busy[:-1] = np.diff(part.start) - part.stalled[1:] - part.waited[:-1]
+    busy[-1] = result.counters.units[unit].busy - busy[:-1].sum()
+    return busy
+
+
+def cycles_by_label(result: Result) -> list[LabelCycles]:
+    """The cycles of a launch for each label of its program, in the order of the program's labels.
+
+    The result must have a trace; raises TraceError otherwise.
+    """
+    program = result.program
+    trace = trace_of(result)
+    count = len(program.labels)
+    busy = {activity: np.zeros(count, np.int64) for activity in ACTIVITIES}
+    waiting = {unit: np.zeros(count, np.int64) for unit in UNITS}
+    for unit in UNITS:
+        part = trace.of_unit(unit)
+        labels = program.label_of[part.instruction]
+        cycles = busy_cycles(result, unit)
+        activities = np.array([activity_of(program.instructions[index], unit) for index in part.instruction.tolist()])
+        for activity in set(activities.tolist()):
+            chosen = activities == activity
+            np.add.at(busy[activity], labels[chosen], cycles[chosen])
+        np.add.at(waiting[unit], labels, part.stalled + part.waited)
+    instructions = np.bincount(program.label_of, minlength=count)
+    return [
+        LabelCycles(
+            label,
+            int(instructions[number]),
+            {activity: int(found[number]) for activity, found in busy.items()},
+            {unit: int(found[number]) for unit, found in waiting.items()},
+        )
+        for number, label in enumerate(program.labels)
+    ]

@@ -1,0 +1,83 @@
+"""`lathe disasm`: a program or stream as assembly text."""
+
+from pathlib import Path
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.archives import load_archive
+from lathe.commands.options import FILE, stream_config_option
+from lathe.configs import HardwareConfig
+from lathe.configs.atomic import write_text
+from lathe.isa import MemoryType, Opcode, PagedMemory, Program, disassemble, disassemble_program
+from lathe.isa.encoding import extract_columns
+from lathe.isa.paged_memory import PAGE_BYTES
+from lathe.sim import RawStream
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@stream_config_option
+@click.option("-o", "--output", type=FILE, help="Write the text there instead of to standard output.")
+def disasm(file: Path, config_name: str | None, output: Path | None) -> None:
+    """Print a program or stream as assembly text.
+
+    `lathe asm` reads the text back to the same bytes.
+
+    FILE is what `lathe compile` wrote, or a stream for `lathe replay`; of a stream the micro-ops that its instructions
+    load are shown too, under their address in memory.
+    """
+    found, machine = load_archive(file, config_name)
+    text = disassemble_program(found) if isinstance(found, Program) else stream_text(machine, found)
+    if output is None:
+        click.echo(text, nl=not text.endswith("\n"))
+    else:
+        write_text(output, text)
+
+
+def stream_text(machine: HardwareConfig, stream: RawStream) -> str:
+    """The text of a stream, with its micro-ops."""
+    return disassemble(machine, stream.insns, uop_tables(machine, stream))
+
+
+def uop_tables(machine: HardwareConfig, stream: RawStream) -> dict[str, NDArray[np.uint32]]:
+    """The micro-op words that the stream loads from its pages, by the hexadecimal address of the first one."""
+    memory = PagedMemory.of(stream.page_addrs, stream.pages)
+    tables: dict[str, NDArray[np.uint32]] = {}
+    for begin, end in merged(uop_ranges(machine, stream)):
+        for address, stop in within_pages(begin, end, memory):
+            tables[f"{address:#x}"] = memory.read(address, stop - address).view("<u4").astype(np.uint32)
+    return tables
+
+
+def uop_ranges(machine: HardwareConfig, stream: RawStream) -> list[tuple[int, int]]:
+    """The byte ranges that LOADs of micro-ops read, row by row where rows are apart."""
+    columns = extract_columns(machine, stream.insns)
+    loads = (columns.opcode == Opcode.LOAD) & (columns["memory_type"] == MemoryType.UOP)
+    names = ("dram_base", "y_size", "x_size", "x_stride")
+    ranges = []
+    for base, rows, width, stride in zip(*(columns[name][loads].tolist() for name in names), strict=True):
+        if stride == width:
+            rows, width = 1, rows * width
+        for row in range(rows if width else 0):
+            begin = (base + row * stride) * machine.uop_element_bytes
+            ranges.append((begin, begin + width * machine.uop_element_bytes))
+    return ranges
+
+
+def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The union of ranges as ranges that do not touch, ascending."""
+    union: list[tuple[int, int]] = []
+    for begin, end in sorted(ranges):
+        if union and begin <= union[-1][1]:
+            union[-1] = (union[-1][0], max(union[-1][1], end))
+        else:
+            union.append((begin, end))
+    return union
+
+
+def within_pages(begin: int, end: int, memory: PagedMemory) -> list[tuple[int, int]]:
+    """The parts of a range for which the memory has pages; elsewhere it is zero."""
+    pages = sorted(address for address in memory.pages if begin - PAGE_BYTES < address < end)
+    return merged([(max(begin, address), min(end, address + PAGE_BYTES)) for address in pages])

@@ -1,0 +1,112 @@
+"""`lathe replay`: a raw instruction stream on a raw memory image."""
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from lathe import engines
+from lathe.commands.options import FILE, config_option, engine_option, json_option, trace_option
+from lathe.commands.summaries import bytes_table, counters_dict, counters_table, units_table
+from lathe.commands.terminal import console, print_json
+from lathe.configs import LatheError, load_config
+from lathe.configs.atomic import check_writable
+from lathe.sim import ReplayResult
+
+OTHERWISE = 1
+AFTER_KEYS = ("after_addrs", "after_pages", "after_tokens")
+
+
+class ExpectationError(LatheError):
+    """A stream file without the memory that its run must leave."""
+
+
+@click.command()
+@click.argument("stream", type=FILE)
+@config_option
+@engine_option
+@click.option(
+    "-o", "--output", type=FILE, help="Write memory, tokens, cycles and counters afterwards to this .npz file."
+)
+@click.option("--check", is_flag=True, help="Compare with after_addrs, after_pages and after_tokens of STREAM.")
+@trace_option
+@json_option
+@click.pass_context
+def replay(
+    ctx: click.Context,
+    stream: Path,
+    config_name: str,
+    engine: str,
+    output: Path | None,
+    check: bool,
+    trace_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Run a raw instruction stream on a raw memory image.
+
+    STREAM is an .npz file with insns (N, 16) uint8, insn_addr (their byte address), page_addrs (P,) and pages (P, 4096)
+    uint8 (memory before; zero elsewhere), and tokens (4,): load->compute, compute->load, compute->store,
+    store->compute. What -o writes has the same form and can be launched again.
+    """
+    machine = load_config(config_name)
+    for path in (output, trace_path):
+        if path is not None:
+            check_writable(path)
+    expected = expectation(stream) if check else None
+    result = engines.replay(machine, stream, engine=engine, trace=trace_path is not None)
+    same = expected is None or agrees(result, expected)
+    if output is not None:
+        result.save(output)
+    if trace_path is not None and result.trace is not None:
+        result.trace.write_chrome_trace(trace_path)
+    if as_json:
+        verdict = {} if expected is None else {"as_expected": same}
+        pages = [f"{address:#x}" for address in result.page_addrs[result.changed].tolist()]
+        values = counters_dict(machine, result.counters)
+        print_json({**verdict, **values, "tokens": list(result.tokens), "changed_pages": pages})
+    else:
+        print_result(result)
+        if expected is not None:
+            click.echo(
+                "\nMemory and tokens are as expected." if same else "\nMemory or tokens DIFFER from what is expected."
+            )
+    if not same:
+        ctx.exit(OTHERWISE)
+
+
+def expectation(path: Path) -> dict[str, np.ndarray]:
+    """What the stream file says about memory and tokens afterwards."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            found = {name: archive[name] for name in AFTER_KEYS if name in archive.files}
+    except (OSError, ValueError, AttributeError):
+        found = dict.fromkeys(AFTER_KEYS, np.zeros(0))  # the stream's own reader tells what is wrong with the file
+    missing = [name for name in AFTER_KEYS if name not in found]
+    if missing:
+        raise ExpectationError(
+            f"The stream file {str(path)!r} must have {', '.join(AFTER_KEYS)} for --check, and lacks {missing[0]}. "
+            "Leave out --check."
+        )
+    return found
+
+
+def agrees(result: ReplayResult, expected: dict[str, np.ndarray]) -> bool:
+    """Whether the pages that the run changed, and the tokens, are the expected ones."""
+    changed = dict(zip(result.page_addrs[result.changed].tolist(), result.pages[result.changed], strict=True))
+    wanted = dict(zip(expected["after_addrs"].tolist(), expected["after_pages"], strict=True))
+    return (
+        set(changed) == set(wanted)
+        and all(np.array_equal(page, wanted[address]) for address, page in changed.items())
+        and list(result.tokens) == expected["after_tokens"].tolist()
+    )
+
+
+def print_result(result: ReplayResult) -> None:
+    """The result as tables."""
+    out = console()
+    for each in (counters_table(result.counters), bytes_table(result.counters), units_table(result.counters)):
+        out.print(each)
+        out.print()
+    names = ("load->compute", "compute->load", "compute->store", "store->compute")
+    tokens = ", ".join(f"{name} {count}" for name, count in zip(names, result.tokens, strict=True))
+    out.print(f"Pages changed: {int(result.changed.sum())}    tokens left: {tokens}")

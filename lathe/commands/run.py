@@ -1,0 +1,160 @@
+"""`lathe run`: the digits network, or a user's script, on a machine."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBar
+
+from lathe.attribution import cycles_by_label
+from lathe.commands.options import FILE, config_option, json_option
+from lathe.commands.summaries import (
+    bytes_table,
+    counters_dict,
+    counters_table,
+    labels_dict,
+    labels_table,
+    units_table,
+)
+from lathe.commands.terminal import console, grouped, notes, percent, print_json, table
+from lathe.configs import HardwareConfig, load_config
+from lathe.configs.atomic import check_writable
+from lathe.networks.digits.job import DEFAULT_BATCH, Job, Progress, run_digits
+from lathe.scripts import ScriptError, call_script
+from lathe.sim import Result
+
+DEFAULT_TRACE = Path("lathe-run.trace.json")
+OUTPUTS_DIFFER = 1
+
+
+@click.command()
+@click.argument("script", required=False, type=FILE)
+@config_option
+@click.option("--batch", default=DEFAULT_BATCH, show_default=True, help="Images of one launch (digits network).")
+@click.option("--images", type=int, help="Run only the first so many of the 360 images (digits network).")
+@click.option(
+    "-o",
+    "--output",
+    "trace_path",
+    type=FILE,
+    help=f"Where the trace goes, for ui.perfetto.dev.  [default: {DEFAULT_TRACE} for the digits network]",
+)
+@json_option
+@click.pass_context
+def run(
+    ctx: click.Context,
+    script: Path | None,
+    config_name: str,
+    batch: int,
+    images: int | None,
+    trace_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Run the digits network, or a script.
+
+    Without SCRIPT it is the digits network that comes with Lathe: two convolutions, pooling and a dense layer in int8,
+    on images that were held out from its training. Every output is compared with NumPy's.
+
+    SCRIPT is a Python file that defines main(cfg), which is called with the machine that -c names. If main returns the
+    result of lt.simulate, its cycles and bytes are printed, and -o writes its trace. A script that also runs by itself
+    ends with: if __name__ == "__main__": main(lt.load_config("vta"))
+    """
+    machine = load_config(config_name)
+    if trace_path is not None:
+        check_writable(trace_path)
+    if script is not None:
+        run_script(script, machine, trace_path, as_json)
+        return
+    written = trace_path or DEFAULT_TRACE
+    check_writable(written)
+    with progress_on_terminal() as progress:
+        job = run_digits(machine, images=images, batch=batch, progress=progress)
+    job.first.write_chrome_trace(written)
+    if as_json:
+        print_json(job_dict(job, written))
+    else:
+        print_job(job, written)
+    if job.wrong_outputs:
+        ctx.exit(OUTPUTS_DIFFER)
+
+
+@contextmanager
+def progress_on_terminal() -> Iterator[Progress]:
+    """A bar on standard error while the job runs, if that is a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with ProgressBar(*columns, console=notes(), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def show(stage: str, done: int, total: int) -> None:
+            bar.update(task, description=stage, completed=done, total=total)
+
+        yield show
+
+
+def run_script(path: Path, machine: HardwareConfig, trace_path: Path | None, as_json: bool) -> None:
+    """Call the script's main, and show its result if it returns one."""
+    result = call_script(path, "main", machine)
+    if isinstance(result, Result):
+        if trace_path is not None:
+            result.write_chrome_trace(trace_path)
+        if as_json:
+            print_json(counters_dict(machine, result.counters))
+            return
+        out = console()
+        for each in (counters_table(result.counters), bytes_table(result.counters), units_table(result.counters)):
+            out.print()
+            out.print(each)
+    elif as_json or trace_path is not None:
+        raise ScriptError(
+            f"main of the script {str(path)!r} must return the result of lt.simulate for --json and -o, "
+            f"not {result!r}. Return it, or leave out these options."
+        )
+
+
+def job_dict(job: Job, trace_path: Path) -> dict[str, Any]:
+    """The job as plain values."""
+    return {
+        "machine": job.machine.name,
+        "images": job.images,
+        "batch": job.batch,
+        "launches": job.launches,
+        "correct": job.correct,
+        "accuracy": job.correct / job.images,
+        "outputs": job.outputs.size,
+        "wrong_outputs": job.wrong_outputs,
+        "cycles": job.cycles,
+        "cycles_per_image": job.cycles / job.images,
+        "utilisation": job.utilisation,
+        "launch": job.first.counters.to_dict(),
+        "layers": labels_dict(cycles_by_label(job.first)),
+        "build_seconds": round(job.build_seconds, 3),
+        "simulate_seconds": round(job.simulate_seconds, 3),
+        "trace": str(trace_path),
+    }
+
+
+def print_job(job: Job, trace_path: Path) -> None:
+    """The job as tables."""
+    counters = job.first.counters
+    equal = "all equal" if job.wrong_outputs == 0 else f"{grouped(job.wrong_outputs)} DIFFER"
+    rows = [
+        ("accuracy", f"{percent(job.correct / job.images)}  ({job.correct} of {job.images} images)"),
+        ("compared with NumPy", f"{equal}  ({grouped(job.outputs.size)} outputs)"),
+        ("cycles per image", f"{grouped(round(job.cycles / job.images))}  (launches of {job.batch} images)"),
+        ("utilisation", f"{percent(job.utilisation)}  (GEMM operations / cycles)"),
+        ("program", f"{grouped(len(job.first.program.instructions))} instructions, built in {job.build_seconds:.2f} s"),
+        ("simulation", f"{grouped(job.cycles)} cycles in {job.simulate_seconds:.2f} s"),
+    ]
+    out = console()
+    out.print(table(f"Digits network on {job.machine.name}", ["", ""], rows, left=2))
+    out.print()
+    out.print(labels_table(cycles_by_label(job.first), job.first.cycles, job.batch))
+    out.print()
+    out.print(units_table(counters))
+    out.print()
+    out.print(bytes_table(counters, job.launches))
+    out.print(f"\nTrace of the first launch: {trace_path}  (open it at https://ui.perfetto.dev)", soft_wrap=True)

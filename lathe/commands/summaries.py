@@ -1,0 +1,102 @@
+"""Tables and plain values that several commands make from the counters of a launch."""
+
+from typing import Any
+
+from rich.table import Table
+
+from lathe.attribution import ACTIVITIES, UNITS, LabelCycles
+from lathe.commands.terminal import grouped, percent, table
+from lathe.configs import HardwareConfig
+from lathe.sim import Counters
+
+MEMORY_NAMES = {
+    "instructions": "instructions",
+    "uop": "micro-ops",
+    "wgt": "weights (wgt)",
+    "inp": "inputs (inp)",
+    "acc": "accumulators (acc)",
+    "acc8": "accumulators from int8 (acc8)",
+    "out": "outputs (out)",
+}
+
+
+def utilisation(counters: Counters) -> float:
+    """The share of cycles in which the matrix core began a micro-op."""
+    return counters.gemm_operations / counters.cycles
+
+
+def counters_dict(machine: HardwareConfig, counters: Counters) -> dict[str, Any]:
+    """The counters as plain values, with the machine's name and the utilisation."""
+    return {"machine": machine.name, "utilisation": utilisation(counters), **counters.to_dict()}
+
+
+def counters_table(counters: Counters) -> Table:
+    """Cycles and operations of a launch."""
+    operations = [(f"ALU {name}", count) for name, count in counters.alu_operations_of.items() if count]
+    rows = [
+        ("cycles", grouped(counters.cycles)),
+        ("GEMM operations", f"{grouped(counters.gemm_operations)}  ({percent(utilisation(counters))} of the cycles)"),
+        ("GEMM resets", grouped(counters.reset_operations)),
+        ("ALU operations", grouped(counters.alu_operations)),
+        *((f"  {name}", grouped(count)) for name, count in operations),
+    ]
+    return table("Launch", ["", ""], rows, left=2)
+
+
+def bytes_table(counters: Counters, launches: int = 1) -> Table:
+    """Bytes moved for each memory and direction, and what the bus carried for them."""
+    rows = [(MEMORY_NAMES[name], "read", grouped(count * launches)) for name, count in counters.bytes_read.items()]
+    rows += [
+        (MEMORY_NAMES[name], "written", grouped(count * launches)) for name, count in counters.bytes_written.items()
+    ]
+    beats = counters.read_beats + counters.write_beats
+    rows.append(("beats of the bus", "both", grouped(beats * launches)))
+    return table("Bytes moved between DRAM and the machine", ["memory", "direction", "bytes"], rows, left=2)
+
+
+def units_table(counters: Counters) -> Table:
+    """What each unit did in the cycles of a launch."""
+    rows = []
+    for name, unit in counters.units.items():
+        waits = sorted(unit.stalls.items(), key=lambda item: -item[1])
+        told = ", ".join(f"{cause} {percent(cycles / counters.cycles)}" for cause, cycles in waits if cycles)
+        rows.append((name, told, grouped(unit.instructions), percent(unit.busy / counters.cycles)))
+    return table("Units", ["unit", "waited for", "instructions", "busy"], rows, left=2)
+
+
+def labels_table(costs: list[LabelCycles], cycles: int, images: int) -> Table:
+    """Cycles for each label and unit, per image when there are several."""
+    columns = ["layer", "instructions", "load", "gemm", "alu", "transfer", "store", "compute waits", "share of compute"]
+    per = f"per image, mean of {images}" if images > 1 else "per launch"
+    found = table(f"Where the {grouped(cycles)} cycles of a launch went ({per})", columns, ())
+
+    def row(name: str, parts: list[LabelCycles], style: str | None = None) -> None:
+        busy = {activity: sum(part.busy[activity] for part in parts) for activity in ACTIVITIES}
+        waits = sum(part.waiting["compute"] for part in parts)
+        compute = busy["gemm"] + busy["alu"] + busy["transfer"] + waits
+        found.add_row(
+            name,
+            grouped(sum(part.instructions for part in parts)),
+            *(grouped(round(busy[activity] / images)) for activity in ACTIVITIES),
+            grouped(round(waits / images)),
+            percent(compute / cycles),
+            style=style,
+        )
+
+    for cost in costs:
+        row(cost.label, [cost])
+    row("all", costs, style="bold")
+    return found
+
+
+def labels_dict(costs: list[LabelCycles]) -> list[dict[str, Any]]:
+    """The same as plain values, in cycles of one launch."""
+    return [
+        {
+            "label": cost.label,
+            "instructions": cost.instructions,
+            "busy": dict(cost.busy),
+            "waiting": {unit: cost.waiting[unit] for unit in UNITS},
+        }
+        for cost in costs
+    ]

@@ -1,0 +1,138 @@
+"""The main job: compile the digits network for a machine, run the held-out images, and compare every output."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import lathe as lt
+from lathe.configs import HardwareConfig, LatheError
+from lathe.networks.digits.network import Digits, Network, digits_network, load_digits
+from lathe.sim import Result
+
+DEFAULT_BATCH = 8
+INPUT, OUTPUT = "images", "logits"
+
+Progress = Callable[[str, int, int], None]
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """Show no progress."""
+
+
+class JobError(LatheError):
+    """A number of images or a batch that the job cannot have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What came out.
+
+    `first` is the first launch with its trace; every launch runs the same program, whose time does not depend on the
+    data, so that cycles and counters of one launch are those of all. `outputs` and `expected` are the logits
+    (images, 10) int8 of the machine and of NumPy. Times are in seconds on the clock.
+    """
+
+    machine: HardwareConfig
+    batch: int
+    launches: int
+    labels: NDArray[np.uint8]
+    outputs: NDArray[np.int8]
+    expected: NDArray[np.int8]
+    first: Result
+    build_seconds: float
+    simulate_seconds: float
+
+    @property
+    def images(self) -> int:
+        """How many images were run."""
+        return len(self.labels)
+
+    @property
+    def correct(self) -> int:
+        """How many images the machine's outputs name rightly."""
+        return int((self.outputs.argmax(axis=1) == self.labels).sum())
+
+    @property
+    def wrong_outputs(self) -> int:
+        """How many of the machine's output values differ from NumPy's."""
+        return int((self.outputs != self.expected).sum())
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of all launches."""
+        return self.first.cycles * self.launches
+
+    @property
+    def utilisation(self) -> float:
+        """The share of cycles in which the matrix core began a micro-op."""
+        return self.first.counters.gemm_operations / self.first.cycles
+
+
+def run_digits(
+    machine: HardwareConfig,
+    *,
+    images: int | None = None,
+    batch: int = DEFAULT_BATCH,
+    progress: Progress = silent,
+) -> Job:
+    """Compile the network for `batch` images and run the first `images` of the held-out set, all unless given.
+
+    When the batch does not divide the images, blank images fill the last launch, and their outputs are not looked at;
+    its cycles count. `progress` is told the stage, and how many of how many steps are done.
+
+    Raises :class:`JobError`, and whatever refuses to compile for the machine.
+    """
+    digits = load_digits()
+    count = len(digits.images) if images is None else images
+    check(count, batch, len(digits.images))
+    progress("compiling", 0, 1)
+    begun = time.perf_counter()
+    network = digits_network(batch)
+    program = lt.build(network.logits, network.tensors, machine, constants=network.constants)
+    built = time.perf_counter()
+    progress("compiling", 1, 1)
+    launches = -(-count // batch)
+    filled = np.zeros((launches * batch, *digits.images.shape[1:]), np.int8)
+    filled[:count] = digits.images[:count]
+    results = []
+    for launch in range(launches):
+        progress("simulating", launch, launches)
+        inputs = {INPUT: filled[launch * batch : (launch + 1) * batch]}
+        results.append(lt.simulate(program, inputs, trace=launch == 0))
+    progress("simulating", launches, launches)
+    simulated = time.perf_counter()
+    assert len({result.cycles for result in results}) == 1, "launches of one program took different times"
+    return Job(
+        machine=machine,
+        batch=batch,
+        launches=launches,
+        labels=digits.labels[:count],
+        outputs=np.concatenate([result.outputs[OUTPUT] for result in results])[:count],
+        expected=expected_logits(digits, count),
+        first=results[0],
+        build_seconds=built - begun,
+        simulate_seconds=simulated - built,
+    )
+
+
+def expected_logits(digits: Digits, count: int) -> NDArray[np.int8]:
+    """NumPy's meaning of the network on the first `count` images."""
+    network: Network = digits_network(count)
+    arrays: dict[str, NDArray[Any]] = {INPUT: digits.images[:count], **network.constants}
+    logits = lt.reference(network.logits, arrays)
+    assert isinstance(logits, np.ndarray)
+    return logits
+
+
+def check(images: int, batch: int, available: int) -> None:
+    """Raise :class:`JobError` for counts that cannot be."""
+    if not 1 <= images <= available:
+        raise JobError(
+            f"The number of images must be from 1 to {available}, not {images}. So many are held out from training."
+        )
+    if batch < 1:
+        raise JobError(f"The batch must be at least 1, not {batch}. It is how many images one launch runs.")
