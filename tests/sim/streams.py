@@ -163,6 +163,8 @@ def legal_load(rng, memory, depth, dram_elements):
     block = random_block(rng, pads=True, most=4)
     rows = block.get("y_pad_0", 0) + block["y_size"] + block.get("y_pad_1", 0)
     width = block.get("x_pad_0", 0) + block["x_size"] + block.get("x_pad_1", 0)
+    if rows * width > depth:
+        return Load(MemoryType[memory.upper()], 0, 0, 1, 3, 3)
     block["sram_base"] = rng.randrange(max(1, min(96, depth - rows * width + 1)))
     block["dram_base"] = rng.randrange(dram_elements)
     return Load(MemoryType[memory.upper()], **block)

@@ -218,3 +218,20 @@ def test_a_program_that_leaves_its_memory_faults():
         "The DRAM range of instruction 0 (LOAD in load) must end within the program's memory, not at byte 0x84. "
         "Correct dram_base, the sizes or the segments."
     )
+
+
+def test_a_block_whose_one_product_exceeds_float32_is_exact():
+    cfg = load_config("tiny").with_(
+        block_in=2048, block_out=2, inp_buffer_bytes=1 << 17, wgt_buffer_bytes=1 << 18, acc_buffer_bytes=1 << 11
+    )
+    words = encode_uops(cfg, np.array([0, 1, 0]), np.array([3, 2, 5]), np.array([1, 0, 3]))
+    content = np.full(32 * 4096, 128, np.uint8)
+    content[: 4 * len(words)] = words.view(np.uint8)
+    content[5 * 4096 : 5 * 4096 + 2048] = 127
+    instructions = [
+        Load(MemoryType.UOP, 0, 0, 1, 3, 3),
+        Load(MemoryType.INP, 0, 2, 1, 8, 8),
+        Load(MemoryType.WGT, 0, 2, 1, 4, 4),
+        gemm(3),
+    ]
+    compare(cfg, instructions, np.arange(32, dtype=np.uint64) * 4096, content.reshape(32, 4096))
