@@ -14,11 +14,17 @@ from numpy.typing import ArrayLike, NDArray
 from lathe.isa.errors import LayoutError
 
 PADDING = -1
+BROADCAST = -2
+STORAGES = ("", "int32", "planes")
 
 
 @dataclass(frozen=True, slots=True)
 class PhysicalAxis:
-    """A physical index: (logical index[``axis``] // ``divisor``) % ``extent``; ``axis`` −1: always 0, pure padding."""
+    """A physical index: (logical index[``axis``] // ``divisor``) % ``extent``.
+
+    ``axis`` −1: always 0, the rest is pure padding. ``axis`` −2: the same value at every index, as a vector unit needs
+    of an operand that it is to add to every row.
+    """
 
     axis: int
     divisor: int
@@ -29,6 +35,11 @@ class PhysicalAxis:
 class Layout:
     """A logical ``shape`` and ``dtype`` in row-major physical ``axes``; cells of no logical index hold ``pad_value``.
 
+    ``view``, if given, is a finer shape of as many elements in the same row-major order, and the axes are those of the
+    view: a flattened tensor is laid out by the axes that it had. ``storage`` is the dtype in DRAM: that of the tensor
+    (""), a wider one ("int32"), or "planes": bytes, the least significant of every element first, then the next, as a
+    leading physical axis; an accelerator that stores bytes writes a 32-bit result as four planes.
+
     For each logical axis the physical ones are the digits of a mixed-radix number, in any order: the least has divisor
     1, each next one the divisor times the extent of the one before, and together they reach the axis's extent. Raises
     :class:`LayoutError` for anything else, since it would lose values or hold them twice.
@@ -38,29 +49,42 @@ class Layout:
     dtype: str
     axes: tuple[PhysicalAxis, ...]
     pad_value: int = 0
+    view: tuple[int, ...] = ()
+    storage: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(extent) for extent in self.shape))
         object.__setattr__(self, "axes", tuple(self.axes))
         object.__setattr__(self, "dtype", np.dtype(self.dtype).name)
+        object.__setattr__(self, "view", tuple(int(extent) for extent in self.view) or self.shape)
+        if prod(self.view) != prod(self.shape):
+            raise LayoutError(
+                f"The view of a layout of {self.shape} must have {prod(self.shape)} elements, not {self.view!r}. "
+                "Correct the view."
+            )
+        if self.storage not in STORAGES:
+            raise LayoutError(
+                f"The storage of a layout must be one of {', '.join(repr(each) for each in STORAGES)}, "
+                f"not {self.storage!r}. Correct the name."
+            )
         for axis in self.axes:
-            if axis.extent < 1 or axis.divisor < 1 or not PADDING <= axis.axis < len(self.shape):
+            if axis.extent < 1 or axis.divisor < 1 or not BROADCAST <= axis.axis < len(self.view):
                 raise LayoutError(
-                    f"A physical axis of a layout of {self.shape} must have an extent and a divisor of at least 1 and "
-                    f"an axis from -1 to {len(self.shape) - 1}, not {axis!r}. Correct the axis."
+                    f"A physical axis of a layout of {self.view} must have an extent and a divisor of at least 1 and "
+                    f"an axis from -2 to {len(self.view) - 1}, not {axis!r}. Correct the axis."
                 )
-        for logical, extent in enumerate(self.shape):
+        for logical, extent in enumerate(self.view):
             reached = 1
             for digit in self._digits(logical):
                 if digit.divisor != reached:
                     raise LayoutError(
-                        f"The physical axes of logical axis {logical} of a layout of {self.shape} must continue with "
+                        f"The physical axes of logical axis {logical} of a layout of {self.view} must continue with "
                         f"divisor {reached}, not {digit.divisor}. Each divisor is the product of the lesser extents."
                     )
                 reached *= digit.extent
             if reached < extent:
                 raise LayoutError(
-                    f"The physical axes of logical axis {logical} of a layout of {self.shape} must hold {extent} "
+                    f"The physical axes of logical axis {logical} of a layout of {self.view} must hold {extent} "
                     f"indices, not {reached}. Enlarge the extent of the outermost one."
                 )
 
@@ -75,14 +99,24 @@ class Layout:
         return cls(shape, dtype, tuple(PhysicalAxis(axis, 1, extent) for axis, extent in enumerate(shape)))
 
     @cached_property
-    def physical_shape(self) -> tuple[int, ...]:
-        """The extents of the physical axes."""
+    def _extents(self) -> tuple[int, ...]:
         return tuple(axis.extent for axis in self.axes)
+
+    @cached_property
+    def physical_shape(self) -> tuple[int, ...]:
+        """The extents of the physical axes, with that of the planes before them if there are planes."""
+        planes = (np.dtype(self.dtype).itemsize,) if self.storage == "planes" else ()
+        return (*planes, *self._extents)
+
+    @property
+    def physical_dtype(self) -> str:
+        """The dtype of the physical array."""
+        return {"": self.dtype, "int32": "int32", "planes": "uint8"}[self.storage]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the physical array."""
-        return prod(self.physical_shape) * np.dtype(self.dtype).itemsize
+        return prod(self.physical_shape) * np.dtype(self.physical_dtype).itemsize
 
     @cached_property
     def _plan(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -93,7 +127,7 @@ class Layout:
         padded: list[int] = []
         cut: list[int] = []
         position: dict[PhysicalAxis, int] = {}
-        for logical in range(len(self.shape)):
+        for logical in range(len(self.view)):
             digits = self._digits(logical)[::-1]
             padded.append(prod(digit.extent for digit in digits))
             for digit in digits:
@@ -109,17 +143,22 @@ class Layout:
         Raises :class:`LayoutError` for another shape or dtype.
         """
         array = np.asarray(logical)
-        self._require(array, self.shape, "logical")
+        self._require(array, self.shape, self.dtype, "logical")
+        array = array.reshape(self.view)
         padded, cut, order, final = self._plan
-        if padded != self.shape:
-            widths = [(0, reached - extent) for reached, extent in zip(padded, self.shape, strict=True)]
+        if padded != self.view:
+            widths = [(0, reached - extent) for reached, extent in zip(padded, self.view, strict=True)]
             array = np.pad(array, widths, constant_values=self.pad_value)
         packed = array.reshape(cut).transpose(order).reshape(final)
-        if final == self.physical_shape:
-            return np.array(packed, order="C")
-        physical = np.full(self.physical_shape, self.pad_value, self.dtype)
-        physical[tuple(slice(extent) for extent in final)] = packed
-        return physical
+        if final == self._extents:
+            physical = np.array(packed, order="C")
+        else:
+            physical = np.full(self._extents, self.pad_value, self.dtype)
+            copies = zip(self.axes, final, strict=True)
+            physical[tuple(slice(None if axis.axis == BROADCAST else extent) for axis, extent in copies)] = packed
+        if self.storage == "planes":
+            return np.moveaxis(physical[..., None].view(np.uint8), -1, 0).copy()
+        return physical.astype(self.physical_dtype, copy=False)
 
     def unpack(self, physical: ArrayLike) -> NDArray[Any]:
         """The logical array that a physical one holds; a new array.
@@ -127,17 +166,20 @@ class Layout:
         Raises :class:`LayoutError` for another shape or dtype.
         """
         array = np.asarray(physical)
-        self._require(array, self.physical_shape, "physical")
+        self._require(array, self.physical_shape, self.physical_dtype, "physical")
+        if self.storage == "planes":
+            array = np.ascontiguousarray(np.moveaxis(array, 0, -1)).view(self.dtype)[..., 0]
         padded, cut, order, final = self._plan
         data = array[tuple(slice(extent) for extent in final)].reshape([cut[place] for place in order])
         inverse = np.argsort(order)
         whole = data.transpose(inverse).reshape(padded)
-        return np.array(whole[tuple(slice(extent) for extent in self.shape)], order="C")
+        inside = np.array(whole[tuple(slice(extent) for extent in self.view)], order="C")
+        return inside.reshape(self.shape).astype(self.dtype, copy=False)
 
-    def _require(self, array: NDArray[Any], shape: tuple[int, ...], what: str) -> None:
-        if array.shape != shape or array.dtype != np.dtype(self.dtype):
+    def _require(self, array: NDArray[Any], shape: tuple[int, ...], dtype: str, what: str) -> None:
+        if array.shape != shape or array.dtype != np.dtype(dtype):
             raise LayoutError(
-                f"The {what} array of a layout must have shape {shape} and dtype {self.dtype}, "
+                f"The {what} array of a layout must have shape {shape} and dtype {dtype}, "
                 f"not {array.shape} and {array.dtype}. Convert it first."
             )
 
@@ -148,10 +190,13 @@ class Layout:
             "dtype": self.dtype,
             "axes": [[axis.axis, axis.divisor, axis.extent] for axis in self.axes],
             "pad_value": self.pad_value,
+            "view": list(self.view),
+            "storage": self.storage,
         }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """The layout that ``to_dict`` wrote."""
         axes = tuple(PhysicalAxis(*axis) for axis in values["axes"])
-        return cls(tuple(values["shape"]), values["dtype"], axes, values["pad_value"])
+        shape, view = tuple(values["shape"]), tuple(values["view"])
+        return cls(shape, values["dtype"], axes, values["pad_value"], view, values["storage"])

@@ -40,6 +40,7 @@ class Block:
     variables: list[LoopVariable]
     roots: dict[Axis, Bound]
     constraints: list[Bound]
+    whole_reduction: bool = False  # whether init and update of the reduction are in the same emitted nest
 
 
 @dataclass
@@ -66,6 +67,7 @@ class ChunkNode:
     role: Role
     loops: list[tuple[LoopVariable, int]]
     roots: Mapping[Axis, Linear]
+    whole_reduction: bool = False
 
 
 Node = Loop | Block | Acquire | Release | ChunkNode
@@ -128,7 +130,7 @@ class _Builder:
             if role == "init":
                 wanted = {axis: value for axis, value in roots.items() if axis.kind == "data"}
                 conditions = [each for each in constraints if not _mentions_reduction(each)]
-            return Block(placement, role, inside, wanted, conditions)
+            return Block(placement, role, inside, wanted, conditions, reducing and init_level == block_level)
 
         def level_nodes(level: int) -> list[Node]:
             nodes: list[Node] = []

@@ -72,7 +72,7 @@ def _chunks(block: Block, box: dict[LoopVariable, Range], known: Signs) -> list[
         loops = [(v, each[v][1] - each[v][0] + 1) for v in block.variables]
         shift = {v: Linear.of(v) + each[v][0] for v in block.variables if each[v][0]}
         roots = {axis: resolved(value, each).substitute(shift.get) for axis, value in block.roots.items()}
-        chunks.append(ChunkNode(block.placement, block.role, loops, roots))
+        chunks.append(ChunkNode(block.placement, block.role, loops, roots, block.whole_reduction))
     return chunks
 
 

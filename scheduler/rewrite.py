@@ -1,35 +1,32 @@
 """Computations rewritten: reads redirected to a cache, axes renamed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from lathe.frontend import Axis, Computation, Tensor
 from lathe.frontend.expressions import AxisRef, Binary, Cast, Compare, Const, Expr, Not, Read, Reduce, Select
 
 
-def rewrite(
-    expr: Expr, tensors: Mapping[Tensor, Tensor] | None = None, axes: Mapping[Axis, Expr] | None = None
-) -> Expr:
-    """The expression with tensors replaced by others of the same shape, and axes by index expressions.
+def transform(expr: Expr, leaf: Callable[[Expr], Expr | None], read: Callable[[Read], Expr] | None = None) -> Expr:
+    """The expression rebuilt from below: ``leaf`` may replace a node as a whole, ``read`` sees reads once rebuilt.
 
-    A reduction keeps those of its axes that are not replaced.
+    A node that is shared by several parents stays shared.
     """
-    tensors, axes = tensors or {}, axes or {}
     done: dict[int, Expr] = {}
 
     def visit(node: Expr) -> Expr:
         known = done.get(id(node))
         if known is None:
-            known = done[id(node)] = rebuild(node)
+            replaced = leaf(node)
+            known = done[id(node)] = rebuild(node) if replaced is None else replaced
         return known
 
     def rebuild(node: Expr) -> Expr:
         match node:
-            case Const():
+            case Const() | AxisRef():
                 return node
-            case AxisRef(axis=axis):
-                return axes.get(axis, node)
             case Read(tensor=tensor, indices=indices):
-                return Read(tensors.get(tensor, tensor), tuple(visit(index) for index in indices))
+                new = Read(tensor, tuple(visit(index) for index in indices))
+                return new if read is None else read(new)
             case Binary(op=op, lhs=lhs, rhs=rhs):
                 return Binary(op, visit(lhs), visit(rhs))
             case Compare(op=relation, lhs=lhs, rhs=rhs):
@@ -41,10 +38,34 @@ def rewrite(
             case Cast(operand=operand, dtype=dtype):
                 return Cast(visit(operand), dtype)
             case Reduce(kind=kind, body=body, axes=reduced):
-                return Reduce(kind, visit(body), tuple(axis for axis in reduced if axis not in axes))
+                return Reduce(kind, visit(body), reduced)
         raise AssertionError(f"an expression of kind {type(node).__name__} cannot be rewritten: {node}")
 
     return visit(expr)
+
+
+def rewrite(
+    expr: Expr, tensors: Mapping[Tensor, Tensor] | None = None, axes: Mapping[Axis, Expr] | None = None
+) -> Expr:
+    """The expression with tensors replaced by others of the same shape, and axes by index expressions."""
+    by_tensor, by_axis = tensors or {}, axes or {}
+
+    def leaf(node: Expr) -> Expr | None:
+        return by_axis.get(node.axis) if isinstance(node, AxisRef) else None
+
+    return transform(expr, leaf, lambda read: Read(by_tensor.get(read.tensor, read.tensor), read.indices))
+
+
+def rewrite_reads(expr: Expr, tensor: Tensor, replacement: Callable[[Read], Expr]) -> Expr:
+    """The expression with every read of a tensor replaced."""
+    return transform(expr, lambda node: None, lambda read: replacement(read) if read.tensor is tensor else read)
+
+
+def rewrite_indices(expr: Expr, replacement: Callable[[Expr], Expr]) -> Expr:
+    """The expression with every index of every read replaced."""
+    return transform(
+        expr, lambda node: None, lambda read: Read(read.tensor, tuple(replacement(index) for index in read.indices))
+    )
 
 
 def redirect_reads(computation: Computation, replacement: Mapping[Tensor, Tensor]) -> Computation:

@@ -1,0 +1,157 @@
+"""Scratchpad allocation: every buffer gets a place for as long as it lives, twice over where there is room.
+
+Lifetimes are the stretches between ``Acquire`` and ``Release`` in the order of the loop nest. A buffer inside a loop is
+acquired again in each iteration; with two slots, iterations take turns, so that the next tile can be loaded while this
+one is being computed. Nothing else makes double buffering here: tokens follow from the cells that instructions touch.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lathe.configs import HardwareConfig
+from lathe.scheduler.errors import CapacityError
+from lathe.scheduler.linear import Linear, LoopVariable, bound_range
+from lathe.scheduler.nest import Acquire, Block, Loop, Node, Release
+from lathe.scheduler.physical import Physical
+from lathe.scheduler.placement import Placement
+from lathe.scheduler.state import SCRATCHPADS
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+
+
+@dataclass
+class Buffer:
+    """One scratchpad buffer: ``size`` elements in each of ``slots`` slots from ``base`` on."""
+
+    stage: "Stage"
+    scope: str
+    size: int
+    first: int
+    last: int
+    in_loop: bool
+    loaded: bool
+    base: int = 0
+    slots: int = 1
+
+
+def depth_of(config: HardwareConfig, scope: str) -> int:
+    """Elements of a scratchpad."""
+    return {"inp": config.inp_depth, "wgt": config.wgt_depth, "acc": config.acc_depth}[scope]
+
+
+def largest_size(placement: Placement, physical: Physical) -> int:
+    """Elements that the largest box of a stage takes, wherever its blocks begin."""
+    total = 1
+    box: dict[LoopVariable, tuple[int, int]] = {v: (0, v.extent - 1) for v in placement.prefix}
+    for dim, (low, extent) in enumerate(zip(placement.low, placement.extent, strict=True)):
+        size = bound_range(extent, box)[1]
+        block = physical.block(dim)
+        aligned = isinstance(low, Linear) and all(value % block == 0 for value in (low.constant, *low.terms.values()))
+        start = 0 if aligned else block - 1
+        most = -(-physical.view[dim] // block)
+        total *= min((start + size - 1) // block + 1, most)
+    return total
+
+
+def lifetimes(nodes: list[Node], aliases: "dict[Stage, Stage]", physical: "dict[Stage, Physical]") -> list[Buffer]:
+    """The buffers of a symbolic nest in order; a stage that takes over another's cells prolongs that buffer's life."""
+    buffers: dict[Stage, Buffer] = {}
+    clock = 0
+
+    def owner(stage: "Stage") -> "Stage":
+        while stage in aliases:
+            stage = aliases[stage]
+        return stage
+
+    def visit(inside: list[Node], depth: int) -> None:
+        nonlocal clock
+        for node in inside:
+            clock += 1
+            if isinstance(node, Loop):
+                visit(node.body, depth + 1)
+            elif isinstance(node, Acquire):
+                stage = node.placement.stage
+                size = largest_size(node.placement, physical[stage])
+                if owner(stage) is stage:
+                    loaded = stage.state.scope != "acc" or not stage.state.computation.reduce_axes
+                    buffers[stage] = Buffer(stage, stage.state.scope, size, clock, clock, depth > 0, loaded)
+            elif isinstance(node, Release):
+                buffer = buffers[owner(node.placement.stage)]
+                buffer.last = max(buffer.last, clock)
+            else:
+                assert isinstance(node, Block)
+
+    visit(nodes, 0)
+    return list(buffers.values())
+
+
+def allocate(buffers: list[Buffer], config: HardwareConfig, reserve: int = 0) -> None:
+    """Give every buffer its base, and two slots to those in loops as far as there is room.
+
+    ``reserve`` elements of acc stay free at the end for temporaries. Raises CapacityError when the buffers that live at
+    the same time do not fit.
+    """
+    for scope in SCRATCHPADS:
+        own = [buffer for buffer in buffers if buffer.scope == scope]
+        room = depth_of(config, scope) - (reserve if scope == "acc" else 0)
+        if not _fit(own, room):
+            _refuse(own, scope, depth_of(config, scope), reserve if scope == "acc" else 0)
+        for buffer in sorted((b for b in own if b.in_loop), key=lambda b: (not b.loaded, b.size)):
+            buffer.slots = 2
+            if not _fit(own, room):
+                buffer.slots = 1
+                assert _fit(own, room), f"{scope} buffers fitted before"
+
+
+def _fit(buffers: list[Buffer], room: int) -> bool:
+    """First fit, the largest first; sets ``base``. False when something does not fit."""
+    placed: list[Buffer] = []
+    for buffer in sorted(buffers, key=lambda b: (-b.size * b.slots, b.first)):
+        taken = sorted(
+            (other.base, other.base + other.size * other.slots)
+            for other in placed
+            if other.first <= buffer.last and buffer.first <= other.last
+        )
+        base = 0
+        for start, end in taken:
+            if start - base >= buffer.size * buffer.slots:
+                break
+            base = max(base, end)
+        if base + buffer.size * buffer.slots > room:
+            return False
+        buffer.base = base
+        placed.append(buffer)
+    return True
+
+
+def _refuse(buffers: list[Buffer], scope: str, depth: int, reserve: int) -> None:
+    worst: list[Buffer] = []
+    for moment in {buffer.first for buffer in buffers}:
+        living = [buffer for buffer in buffers if buffer.first <= moment <= buffer.last]
+        if sum(b.size for b in living) > sum(b.size for b in worst):
+            worst = living
+    need = sum(buffer.size for buffer in worst) + reserve
+    largest = max(worst, key=lambda buffer: buffer.size)
+    parts = ", ".join(f"{buffer.stage.name} {buffer.size}" for buffer in worst)
+    if reserve:
+        parts += f", temporaries {reserve}"
+    shape = "×".join(str(size) for size in _box_of(largest))
+    limit = largest.size - (need - depth)
+    advice = (
+        f"the largest tile of {largest.stage.name} that fits has {limit} elements; now it is {shape} values"
+        if limit > 0
+        else "the others alone do not fit either"
+    )
+    raise CapacityError(
+        f"tiles in scratchpad {scope} must take at most {depth} elements, not {need} ({parts}), {need - depth} too "
+        f"many: {advice}. Split its loops with a smaller factor, or compute it at an inner loop."
+    )
+
+
+def _box_of(buffer: Buffer) -> list[int]:
+    from lathe.scheduler.placement import place_stages
+
+    placement = place_stages(buffer.stage.schedule)[buffer.stage]
+    box = {v: (0, v.extent - 1) for v in placement.prefix}
+    return [bound_range(extent, box)[1] for extent in placement.extent]

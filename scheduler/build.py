@@ -1,0 +1,264 @@
+"""``build``: from a schedule to a program, and ``lower``: the text of any level on the way."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor, placeholders
+from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment, Store
+from lathe.isa.table import MEMORIES
+from lathe.scheduler.aliasing import find_aliases
+from lathe.scheduler.allocation import Buffer, allocate, depth_of, lifetimes
+from lathe.scheduler.chunk import Place
+from lathe.scheduler.completion import complete
+from lathe.scheduler.emission import Emitter
+from lathe.scheduler.errors import BuildError
+from lathe.scheduler.footprints import Footprints
+from lathe.scheduler.lanes import Lanes, assign_lanes, lanes_of_operand, lanes_through, matrix_product
+from lathe.scheduler.nest import build_nest
+from lathe.scheduler.partition import partition
+from lathe.scheduler.physical import Physical, element_of
+from lathe.scheduler.schedule import Schedule, create_schedule
+from lathe.scheduler.state import DRAM
+from lathe.scheduler.tokens import TokenPass
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+
+PAGE = 4096
+
+
+def build(
+    program: Schedule | Tensor | Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    config: HardwareConfig,
+    *,
+    constants: Mapping[str, NDArray[Any]] | None = None,
+    check: bool = False,
+) -> Program:
+    """Compile a schedule, or a tensor program with the default schedule, for a machine.
+
+    ``tensors`` are the program's inputs and outputs, in any order. ``constants`` gives arrays, by name, for inputs that
+    become part of the program instead. ``check`` runs the loop-nest interpreter on random inputs against NumPy first.
+
+    What a schedule leaves open (caches, scopes, tiles, pragmas of stages that no command has touched) is completed; the
+    schedule given is not changed. Raises BuildError for a wrong list of tensors, CapacityError for tiles that do not
+    fit, EmitError for chunks that map to no instruction.
+    """
+    schedule = program if isinstance(program, Schedule) else create_schedule(program)
+    check_tensors(schedule, tensors)
+    given = dict(constants or {})
+    _check_constants(schedule, given)
+    if check:
+        from lathe.scheduler.checking import check_against_reference
+
+        check_against_reference(schedule)
+    completed = complete(schedule, config)
+    return compile_schedule(completed.schedule, config, given, completed.views)
+
+
+def compile_schedule(
+    schedule: Schedule,
+    config: HardwareConfig,
+    constants: Mapping[str, NDArray[Any]],
+    views: Mapping[Tensor, Tensor],
+) -> Program:
+    """Compile a complete schedule: allocation, emission, tokens, and the map of DRAM.
+
+    ``views`` maps placeholders that stand for another one, reshaped, to that one.
+    """
+    symbolic = build_nest(schedule, largest_blocks=True)
+    lanes = assign_lanes(schedule, config)
+    physical = {stage: physical_of(stage, lanes, config) for stage in schedule.stages}
+    aliases = find_aliases(schedule)
+    buffers = lifetimes(symbolic, aliases, physical)
+    reserve = _temporaries_wanted(schedule, config)
+    allocate(buffers, config, reserve)
+    top = max((b.base + b.size * b.slots for b in buffers if b.scope == "acc"), default=0)
+    temporaries = (top, depth_of(config, "acc") - top)
+    segments, dram = _map_dram(schedule, config, lanes, physical, constants, views)
+    emitter = Emitter(
+        schedule, config, dram, physical, {buffer.stage: buffer for buffer in buffers}, aliases, temporaries
+    )
+    emitter.run(partition(symbolic))
+    return _assemble(emitter, segments, constants)
+
+
+def physical_of(stage: "Stage", lanes: Mapping[Tensor, Lanes], config: HardwareConfig) -> Physical:
+    """How the tensor of a stage lies in its memory."""
+    scope = "acc" if stage.state.scope == DRAM else stage.state.scope
+    return Physical(stage.tensor.shape, lanes[stage.tensor], element_of(config, scope))
+
+
+def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
+    """Raises BuildError unless ``tensors`` are the inputs and outputs of the program."""
+    if isinstance(tensors, Tensor) or not all(isinstance(each, Tensor) for each in tensors):
+        raise BuildError(f"tensors of build must be a list of tensors, not {tensors!r}.")
+    wanted = [*placeholders(schedule.outputs), *schedule.outputs]
+    for tensor in wanted:
+        if tensor not in tensors:
+            kind = "output" if tensor in schedule.outputs else "input"
+            raise BuildError(
+                f"tensors of build must list every input and output of the program, not leave out {kind} "
+                f"{tensor.name!r}. Add it to the list."
+            )
+    for tensor in tensors:
+        if tensor not in wanted:
+            raise BuildError(
+                f"tensors of build must be inputs and outputs of the program, not {tensor.name!r}, which is "
+                f"{'not used' if tensor.computation is None else 'computed on the way'}. Take it off the list."
+            )
+
+
+def _check_constants(schedule: Schedule, constants: Mapping[str, NDArray[Any]]) -> None:
+    inputs = {tensor.name: tensor for tensor in placeholders(schedule.outputs)}
+    for name, array in constants.items():
+        if name not in inputs:
+            raise BuildError(
+                f"constants of build must be inputs of the program ({', '.join(inputs)}), not {name!r}."
+            )
+        tensor = inputs[name]
+        array = np.asarray(array)
+        if array.shape != tensor.shape or array.dtype != np.dtype(tensor.dtype):
+            raise BuildError(
+                f"constant {name!r} of build must be an array of shape {tensor.shape} and dtype {tensor.dtype}, not of "
+                f"shape {array.shape} and dtype {array.dtype}."
+            )
+
+
+def _temporaries_wanted(schedule: Schedule, config: HardwareConfig) -> int:
+    """Elements of acc to keep free: one for immediates that do not fit the instruction."""
+    from lathe.frontend import Const, walk
+    from lathe.scheduler.rules.reset import IMMEDIATE
+
+    for stage in schedule.stages:
+        for body in stage.state.computation.bodies:
+            if any(isinstance(node, Const) and node.dtype != "index" and node.value not in IMMEDIATE for node in walk(body)):
+                return 1
+    return 0
+
+
+def _map_dram(
+    schedule: Schedule,
+    config: HardwareConfig,
+    lanes: Mapping[Tensor, Lanes],
+    physical: "Mapping[Stage, Physical]",
+    constants: Mapping[str, NDArray[Any]],
+    views: Mapping[Tensor, Tensor],
+) -> tuple[list[Segment], dict[Tensor, Place]]:
+    """Segments of inputs, constants, outputs and temporaries, and where each tensor's elements begin."""
+    segments: list[Segment] = []
+    places: dict[Tensor, Place] = {}
+    address = PAGE
+
+    def add(tensor: Tensor, named: Tensor, role: str, form: Physical, storage: str) -> None:
+        nonlocal address
+        layout = form.layout(named, storage)
+        element = layout.nbytes // form.count
+        if storage == "planes":
+            element //= np.dtype(tensor.dtype).itemsize
+        address = -(-address // max(PAGE, element)) * max(PAGE, element)
+        segments.append(Segment(named.name, role, address, layout.nbytes, layout))
+        zero = role in ("input", "constant")
+        low = (0,) * len(form.view)
+        places[tensor] = Place(DRAM, form, address // element, low, form.view, storage, zero)
+        address += layout.nbytes
+
+    for tensor in placeholders_of(schedule):
+        named = views.get(tensor, tensor)
+        form, scope = _placeholder_form(schedule, tensor, lanes, config)
+        storage = "int32" if scope == "acc" and tensor.dtype != "int8" else ""
+        add(tensor, named, "constant" if named.name in constants else "input", form, storage)
+    for stage in schedule.stages:
+        if stage.state.scope != DRAM:
+            continue
+        for tensor in stage.state.tensors:
+            role = "output" if tensor in schedule.outputs else "temporary"
+            add(tensor, tensor, role, physical[stage], "planes" if tensor.dtype in ("int16", "int32") else "")
+    return segments, places
+
+
+def placeholders_of(schedule: Schedule) -> list[Tensor]:
+    """The placeholders that the stages read now, each once, in order."""
+    reads = (read.tensor for stage in schedule.stages for read in stage.state.computation.reads)
+    return [tensor for tensor in dict.fromkeys(reads) if tensor.computation is None]
+
+
+def _placeholder_form(
+    schedule: Schedule, tensor: Tensor, lanes: Mapping[Tensor, Lanes], config: HardwareConfig
+) -> tuple[Physical, str]:
+    """How a placeholder lies in DRAM: as its readers need it, which must agree."""
+    found: dict[tuple[Physical, str], str] = {}
+    for stage in schedule.readers(tensor):
+        computation = stage.state.computation
+        for access in computation.reads:
+            if access.tensor is not tensor:
+                continue
+            scope = stage.state.scope
+            product = matrix_product(computation, config)
+            if product is not None and access.node in (product.data, product.weight):
+                which = "data" if access.node is product.data else "weight"
+                own = lanes_of_operand(product, which, config)
+                scope = "inp" if which == "data" else "wgt"
+            else:
+                own = lanes_through(computation, access, lanes[stage.tensor])
+                scope = "acc" if scope == DRAM else scope
+            found.setdefault((Physical(tensor.shape, own, element_of(config, scope)), scope), stage.name)
+    if len(found) > 1:
+        readers = " and ".join(found.values())
+        raise BuildError(
+            f"input {tensor.name!r} must be laid out in one way for all its readers, not differently for {readers}. "
+            "Give the program two inputs and pass the array twice."
+        )
+    return next(iter(found))
+
+
+def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str, NDArray[Any]]) -> Program:
+    config = emitter.config
+    image = emitter.pool.image()
+    written = [segment for segment in segments if segment.role in ("output", "temporary")]
+    tracked = (
+        min((segment.address for segment in written), default=0),
+        max((segment.end for segment in written), default=0),
+    )
+    grain = min(config.out_element_bytes, config.inp_element_bytes, config.wgt_element_bytes)
+    tokens = TokenPass(config, Footprints(config, image.view("<u4"), grain, tracked))
+    for instruction, label in zip(emitter.instructions, emitter.label_of, strict=True):
+        tokens.add(instruction, label)
+    labels = list(emitter.labels) or ["program"]
+    tokens.add(Finish(), len(labels) - 1)
+    address = max((segment.end for segment in segments), default=PAGE)
+    uop_address = -(-address // PAGE) * PAGE
+    uops = Segment("uop", "uop", uop_address, image.nbytes)
+    stream_address = -(-uops.end // PAGE) * PAGE
+    instructions = tuple(_moved(each, uop_address // config.uop_element_bytes) for each in tokens.output)
+    stream = Segment("instructions", "instructions", stream_address, 16 * len(instructions))
+    images = {"uop": image}
+    for segment in segments:
+        if segment.role == "constant":
+            assert segment.layout is not None
+            packed = segment.layout.pack(np.asarray(constants[segment.name]))
+            images[segment.name] = packed.view(np.uint8).reshape(-1)
+    return Program(
+        config,
+        instructions,
+        (*segments, uops, stream),
+        images,
+        tuple(labels),
+        np.asarray(tokens.labels, np.int32),
+    )
+
+
+def _moved(instruction: Instruction, uop_base: int) -> Instruction:
+    """A LOAD of micro-ops with the address of their segment; loads without data keep a harmless one."""
+    from dataclasses import replace
+
+    if isinstance(instruction, Load) and instruction.memory_type == MemoryType.UOP:
+        return replace(instruction, dram_base=instruction.dram_base + uop_base)
+    return instruction
+
+
+__all__ = ["Buffer", "MEMORIES", "Store", "build", "compile_schedule"]

@@ -1,0 +1,330 @@
+"""What a schedule leaves open, filled in: the default schedule.
+
+Stages that no command has touched are grouped: a group ends in a stage that is stored to DRAM (an output, or what a
+reduction, padding or several stages read) and holds the element-wise stages and the reduction before it, which stay in
+the accumulators. Within a group the stored stage is tiled, everything else is computed in its tile loops, and operands
+are loaded at the loop where they fit and are loaded least often.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor, walk
+from lathe.frontend.expressions import Read
+from lathe.scheduler.canonical import canonicalise
+from lathe.scheduler.commands.cache import fresh_name
+from lathe.scheduler.lanes import Product, matrix_product
+from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
+from lathe.scheduler.schedule import Schedule
+from lathe.scheduler.stage import Stage
+from lathe.scheduler.state import DRAM, Attachment, Fuse, LoopAxis, Split, StageState, initial_state
+from lathe.scheduler.tiling import Operand, Tiling, TilingProblem, choose_tiling
+
+
+@dataclass
+class Completed:
+    """A schedule with nothing left open, and the placeholders that stand for reshaped ones."""
+
+    schedule: Schedule
+    views: Mapping[Tensor, Tensor]
+
+
+def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
+    """A copy of the schedule in which every stage has scope and place for the machine.
+
+    Stages with a pragma, a scratchpad scope or a place of their own stay as they are. Raises CapacityError if a stage
+    whose loops are given does not fit, however far inside its operands are loaded.
+    """
+    copy = copied(schedule)
+    views = canonicalise(copy)
+    for group in _groups(copy):
+        _complete_group(copy, group, config)
+    return Completed(copy, views)
+
+
+def copied(schedule: Schedule) -> Schedule:
+    """The same schedule with stages of its own."""
+    copy = Schedule.__new__(Schedule)
+    copy.outputs = schedule.outputs
+    twins = {stage: Stage(copy, stage.state) for stage in schedule.stages}
+    copy.stages = list(twins.values())
+    for twin in copy.stages:
+        attachment = twin.state.attachment
+        if attachment is not None:
+            twin.state = replace(twin.state, attachment=Attachment(twins[attachment.stage], attachment.axis))
+    return copy
+
+
+def is_open(stage: Stage) -> bool:
+    """Whether a stage waits for completion: in DRAM, at the root, without a pragma."""
+    state = stage.state
+    return state.scope == DRAM and state.pragma is None and state.attachment is None
+
+
+@dataclass
+class Group:
+    """Stages computed together: ``sink`` is stored, ``inner`` stay in acc, ``pads`` are loaded with padding."""
+
+    sink: Stage
+    inner: list[Stage]
+    pads: list[Stage]
+
+
+def is_padding(stage: Stage) -> bool:
+    """Whether a stage only moves data, some of it under conditions: what a DMA with padding does."""
+    from lathe.frontend.expressions import Cast, Const, Select
+
+    if len(stage.state.computation.bodies) != 1:
+        return False
+    body = stage.state.computation.bodies[0]
+    found = False
+    while isinstance(body, Select | Cast):
+        if isinstance(body, Cast):
+            body = body.operand
+            continue
+        found = True
+        plain = body.otherwise
+        while isinstance(plain, Cast):
+            plain = plain.operand
+        if not isinstance(plain, Const) or plain.value != 0:
+            return False
+        body = body.then
+    return found and isinstance(body, Read)
+
+
+def _groups(schedule: Schedule) -> list[Group]:
+    open_stages = [stage for stage in schedule.stages if is_open(stage) and not _is_store(schedule, stage)]
+    pads: dict[Stage, Stage] = {}
+    for stage in open_stages:
+        readers = schedule.readers(stage.tensor)
+        output = stage.tensor in schedule.outputs
+        if is_padding(stage) and not output and len(readers) == 1 and readers[0].state.computation.reduce_axes:
+            if readers[0] in open_stages and not stage.state.is_touched:
+                pads[stage] = readers[0]
+    computing = [stage for stage in open_stages if stage not in pads]
+    sink_of: dict[Stage, Stage] = {}
+    groups: dict[Stage, Group] = {}
+    for stage in reversed(computing):
+        readers = schedule.readers(stage.tensor)
+        follows = readers[0] if len(readers) == 1 else None
+        fused = (
+            follows is not None
+            and follows in sink_of
+            and not any(tensor in schedule.outputs for tensor in stage.state.tensors)
+            and not follows.state.computation.reduce_axes
+            and not is_padding(follows)
+            and not stage.state.is_touched
+            and len(stage.state.tensors) == 1
+            and _reads_elementwise(follows, stage)
+        )
+        if fused:
+            assert follows is not None
+            sink_of[stage] = sink_of[follows]
+            groups[sink_of[stage]].inner.insert(0, stage)
+        else:
+            sink_of[stage] = stage
+            groups[stage] = Group(stage, [], [])
+    for pad, reader in pads.items():
+        groups[sink_of[reader]].pads.append(pad)
+    return [groups[stage] for stage in computing if stage in groups]
+
+
+def _is_store(schedule: Schedule, stage: Stage) -> bool:
+    """Whether a stage is already a copy out of a scratchpad, or a copy into one that somebody placed."""
+    reads = stage.state.computation.reads
+    if len(reads) != 1:
+        return False
+    for other in schedule.stages:
+        if reads[0].tensor in other.state.tensors:
+            return other.state.scope != DRAM
+    return False
+
+
+def _reads_elementwise(reader: Stage, stage: Stage) -> bool:
+    """Whether a reader needs, for each of its points, one cell that moves with them, so that fusing repeats nothing."""
+    from lathe.scheduler.lanes import plain_axis
+
+    axes = reader.state.computation.axes
+    for read in reader.state.computation.reads:
+        if read.tensor in stage.state.tensors:
+            named = [plain_axis(index) for index in read.indices]
+            if len(named) != len(axes) or any(a is not b for a, b in zip(named, axes, strict=False)):
+                return False
+    return True
+
+
+def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) -> None:
+    """Scopes, caches, tiles and places of one group."""
+    if len(group.sink.state.tensors) > 1:
+        _separate_outputs(schedule, group)
+        for stage in list(schedule.stages):
+            if is_open(stage) and not _is_store(schedule, stage):
+                _complete_group(schedule, Group(stage, [], []), config)
+        return
+    given = group.sink.state
+    sink, writer = _write_through_acc(schedule, group.sink)
+    computing = [*group.inner, writer]
+    for stage in computing:
+        stage.state = replace(stage.state, scope="acc")
+    operands: list[Operand] = []
+    for stage in computing:
+        product = matrix_product(stage.state.computation, config)
+        operands.extend(_operands(schedule, stage, product, group, computing))
+    problem = TilingProblem(schedule, config, sink, computing, operands, tuple(given.leaves), given.is_touched)
+    apply_tiling(problem, choose_tiling(problem))
+
+
+def _separate_outputs(schedule: Schedule, group: Group) -> None:
+    """A computation of several outputs becomes one computation per output, over the same points."""
+    from lathe.frontend import Computation
+
+    stage = group.sink
+    position = schedule.stages.index(stage)
+    parts = []
+    for tensor, body in zip(stage.state.tensors, stage.state.computation.bodies, strict=True):
+        old = stage.state.computation
+        part = renamed_axes(Computation(tensor.name, old.axes, old.reduce_axes, (body,), old.attrs), tensor.name)
+        parts.append(Stage(schedule, replace(initial_state(part), tensors=(tensor,))))
+    schedule.stages[position : position + 1] = parts
+
+
+def _write_through_acc(schedule: Schedule, stage: Stage) -> tuple[Stage, Stage]:
+    """``cache_write`` to acc that also takes a stage whose loops were given: data loops stay with the copy."""
+    state = stage.state
+    computation = renamed_axes(state.computation, fresh_name(schedule, f"{state.tensor.name}.acc"))
+    writer = Stage(schedule, initial_state(computation, "acc"))
+    reduce_relations = tuple(r for r in state.relations if _kind(r) == "reduce")
+    reduce_leaves = [leaf for leaf in state.leaves if leaf.kind == "reduce"]
+    reduce_roots = [root for root in state.roots if root.kind == "reduce"]
+    if reduce_relations:
+        data_roots = [root for root in writer.state.roots if root.kind == "data"]
+        writer.state = replace(
+            writer.state,
+            roots=(*data_roots, *reduce_roots),
+            leaves=(*data_roots, *reduce_leaves),
+            relations=reduce_relations,
+        )
+    copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
+    stage.state = replace(
+        state,
+        computation=copy,
+        roots=tuple(root for root in state.roots if root.kind == "data"),
+        leaves=tuple(leaf for leaf in state.leaves if leaf.kind == "data"),
+        relations=tuple(r for r in state.relations if _kind(r) == "data"),
+        copies=writer.tensor,
+    )
+    position = schedule.stages.index(stage)
+    schedule.stages.insert(position, writer)
+    return stage, writer
+
+
+def _kind(relation: Split | Fuse) -> str:
+    return relation.parent.kind if isinstance(relation, Split) else relation.fused.kind
+
+
+def _operands(
+    schedule: Schedule, stage: Stage, product: Product | None, group: Group, computing: list[Stage]
+) -> list[Operand]:
+    """The stages that load what a computing stage reads from DRAM: paddings of the group, or new caches."""
+    made = {tensor for inner in computing for tensor in inner.state.tensors}
+    operands: list[Operand] = []
+    seen: set[Tensor] = set()
+    for read in stage.state.computation.reads:
+        tensor = read.tensor
+        if tensor in made or tensor in seen or _scope_of(schedule, tensor) != DRAM:
+            continue
+        seen.add(tensor)
+        scope = "acc"
+        if product is not None:
+            scope = "inp" if tensor is product.data.tensor else "wgt"
+        pad = next((each for each in group.pads if tensor in each.state.tensors), None)
+        if pad is not None:
+            pad.state = replace(pad.state, scope=scope)
+            operands.append(Operand(pad, stage))
+            continue
+        axes = tuple(type(axis)(axis.name, axis.extent) for axis in _axes_like(tensor))
+        copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes)
+        cached = Stage(schedule, initial_state(copy, scope, copies=tensor))
+        schedule.stages.insert(schedule.stages.index(stage), cached)
+        redirected = redirect_reads(stage.state.computation, {tensor: cached.tensor})
+        stage.state = replace(stage.state, computation=redirected)
+        operands.append(Operand(cached, stage))
+    return operands
+
+
+def _axes_like(tensor: Tensor) -> tuple["Axis", ...]:
+    from lathe.frontend.expressions import Axis
+
+    if tensor.computation is not None:
+        return tensor.computation.axes
+    return tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(tensor.shape))
+
+
+def _scope_of(schedule: Schedule, tensor: Tensor) -> str:
+    for stage in schedule.stages:
+        if tensor in stage.state.tensors:
+            return stage.state.scope
+    return DRAM
+
+
+def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
+    """Split the sink's loops, put the computing stages into its tiles and the operands where the tiling says."""
+    sink = problem.sink
+    if not problem.given:
+        state = sink.state
+        outer: list[LoopAxis] = []
+        inner: list[LoopAxis] = []
+        relations = list(state.relations)
+        pairs = {}
+        for root, size in zip(state.roots, tiling.tile, strict=True):
+            first, second = LoopAxis(f"{root.name}o", "data"), LoopAxis(f"{root.name}i", "data")
+            relations.append(Split(root, first, second, size))
+            pairs[root] = (first, second)
+        outer = [pairs[state.roots[dim]][0] for dim in tiling.order]
+        inner = [pairs[root][1] for root in state.roots]
+        sink.state = replace(state, leaves=(*outer, *inner), relations=tuple(relations))
+        levels = outer
+    else:
+        levels = list(sink.state.leaves[: tiling.depth])
+    place = Attachment(sink, levels[-1]) if levels else None
+    reducing: dict[Stage, LoopAxis] = {}
+    for stage in problem.computing:
+        stage.state = replace(stage.state, attachment=place)
+        axis = tiling.reduce_axis.get(stage)
+        if axis is not None:
+            reducing[stage] = _split_reduction(stage, axis, tiling.reduce_tile[stage])
+    for operand in problem.operands:
+        level = tiling.level[operand.stage]
+        attachment: Attachment | None
+        if level == len(levels) and operand.reader in reducing:
+            attachment = Attachment(operand.reader, reducing[operand.reader])
+        elif level == 0 or not levels:
+            attachment = None
+        else:
+            attachment = Attachment(sink, levels[min(level, len(levels)) - 1])
+        operand.stage.state = replace(operand.stage.state, attachment=attachment)
+    _in_order(problem)
+
+
+def _split_reduction(stage: Stage, root: LoopAxis, tile: int) -> LoopAxis:
+    state: StageState = stage.state
+    outer, inner = LoopAxis(f"{root.name}o", "reduce"), LoopAxis(f"{root.name}i", "reduce")
+    leaves = (outer, *(inner if leaf is root else leaf for leaf in state.leaves))
+    stage.state = replace(state, leaves=leaves, relations=(*state.relations, Split(root, outer, inner, tile)))
+    return outer
+
+
+def _in_order(problem: TilingProblem) -> None:
+    """Operands and computing stages directly before the sink, in the order in which they read each other."""
+    schedule = problem.schedule
+    moved = [*(operand.stage for operand in problem.operands), *problem.computing]
+    ordered = [stage for stage in schedule.stages if stage in moved]
+    rest = [stage for stage in schedule.stages if stage not in moved]
+    position = rest.index(problem.sink)
+    schedule.stages = [*rest[:position], *ordered, *rest[position:]]
+
+
+def reads_of(stage: Stage) -> list[Tensor]:
+    """The tensors that a stage reads."""
+    return [node.tensor for body in stage.state.computation.bodies for node in walk(body) if isinstance(node, Read)]

@@ -1,0 +1,268 @@
+"""From a partitioned nest to instructions: loops are walked, buffers placed, and each chunk goes to its rule."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor
+from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.expressions import Axis, Expr, Read, Reduce, Select
+from lathe.isa import Instruction
+from lathe.scheduler.allocation import Buffer
+from lathe.scheduler.chunk import (
+    Chunk,
+    ChunkLoop,
+    Index,
+    Operand,
+    Place,
+    RuleMismatch,
+    VectorOperand,
+    VectorView,
+    check_covers,
+    index_in_loops,
+    linear_index,
+)
+from lathe.scheduler.errors import EmitError
+from lathe.scheduler.lanes import bare, matrix_product
+from lathe.scheduler.linear import Linear, LoopVariable
+from lathe.scheduler.microops import MicroOpPool
+from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release
+from lathe.scheduler.physical import Physical
+from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
+from lathe.scheduler.state import DRAM
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+
+class Emitter:
+    """Emits the instructions of one program. Rules reach the micro-op pool and temporaries through it."""
+
+    def __init__(
+        self,
+        schedule: "Schedule",
+        config: HardwareConfig,
+        dram: Mapping[Tensor, Place],
+        physical: "Mapping[Stage, Physical]",
+        buffers: "Mapping[Stage, Buffer]",
+        aliases: "Mapping[Stage, Stage]",
+        temporaries: tuple[int, int],
+    ) -> None:
+        self.schedule = schedule
+        self.config = config
+        self.pool = MicroOpPool(config)
+        self.places: dict[Tensor, Place] = dict(dram)
+        self.physical = physical
+        self.buffers = buffers
+        self.aliases = aliases
+        self.temporaries = temporaries
+        self.instructions: list[Instruction] = []
+        self.label_of: list[int] = []
+        self.labels: list[str] = []
+        self.chunk_count: dict[tuple[str, str, tuple[int, ...]], int] = {}
+        self._turn: dict[Stage, int] = {}
+        self._used = 0
+        self._prepared: dict[int, _Prepared] = {}
+
+    # What rules ask for.
+
+    def temporary(self, count: int) -> int:
+        """The first of ``count`` free elements of acc, for the present chunk only. Raises RuleMismatch if there are none."""
+        first, size = self.temporaries
+        if self._used + count > size:
+            raise RuleMismatch(f"temporaries must take at most {size} elements of acc, not {self._used + count}")
+        self._used += count
+        return first + self._used - count
+
+    def check_covers(self, chunk: Chunk, view: VectorView, target: VectorOperand) -> None:
+        """Raises RuleMismatch if an element that the chunk writes has live lanes that it does not write."""
+        place = target.operand.place
+        assert place is not None
+        high = tuple(low + extent - 1 for low, extent in zip(place.low, place.extent, strict=True))
+        check_covers(view, target, chunk, place.low, high)
+
+    def only_stored(self, tensor: Tensor) -> bool:
+        """Whether nothing but stores to DRAM reads the tensor, which see the low bits only."""
+        readers = self.schedule.readers(tensor)
+        return bool(readers) and all(reader.state.scope == DRAM for reader in readers)
+
+    # The walk.
+
+    def run(self, nodes: list[Node], environment: dict[LoopVariable, int] | None = None) -> None:
+        """Emit a partitioned nest. Raises EmitError when a chunk does not map."""
+        environment = {} if environment is None else environment
+        for node in nodes:
+            if isinstance(node, Loop):
+                for value in range(node.first, node.last + 1):
+                    environment[node.variable] = value
+                    self.run(node.body, environment)
+                del environment[node.variable]
+            elif isinstance(node, Acquire):
+                self._acquire(node, environment)
+            elif isinstance(node, ChunkNode):
+                self._chunk(node, environment)
+            else:
+                assert isinstance(node, Release), f"{type(node).__name__} in a partitioned nest"
+
+    def _acquire(self, node: Acquire, environment: Mapping[LoopVariable, int]) -> None:
+        stage = node.placement.stage
+        low = tuple(each.value(environment) for each in node.low if isinstance(each, Linear))
+        extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
+        owner = self.aliases.get(stage)
+        if owner is not None:
+            base = self.places[owner.tensor].base
+        else:
+            buffer = self.buffers[stage]
+            turn = self._turn.get(stage, -1) + 1
+            self._turn[stage] = turn
+            base = buffer.base + turn % buffer.slots * buffer.size
+        sources = [self.places.get(read.tensor) for read in stage.state.computation.reads]
+        zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
+        self.places[stage.tensor] = Place(
+            stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros
+        )
+
+    def _chunk(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
+        state = node.placement.state
+        rule_name = state.pragma or automatic_rule(node, self.config)
+        role: str = node.role
+        if rule_name not in SEPARATE_INIT:
+            if role == "init" and node.whole_reduction:
+                return
+            if role == "init":
+                rule_name = "reset"
+            elif node.whole_reduction:
+                role = "reduce"
+        prepared = self._prepared.get(id(node))
+        if prepared is None:
+            prepared = self._prepared[id(node)] = _Prepared(node)
+        chunk = prepared.chunk(self, node, environment, rule_name, role)
+        self._used = 0
+        key = (chunk.stage, rule_name, chunk.extents)
+        self.chunk_count[key] = self.chunk_count.get(key, 0) + 1
+        label = self._label(node)
+        for instruction in self.apply(rule_name, chunk):
+            self.instructions.append(instruction)
+            self.label_of.append(label)
+
+    def apply(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
+        """The rule's instructions. Raises EmitError naming chunk, rule and constraint if it does not take the chunk."""
+        try:
+            result = RULES[rule_name](chunk)
+        except RuleMismatch as mismatch:
+            result = mismatch
+        if isinstance(result, RuleMismatch):
+            raise EmitError(
+                f"chunk {chunk.describe()} must satisfy rule {rule_name!r}: {result.constraint}. Change the tile, the "
+                "scope of the operands, or the loop that the pragma is on."
+            )
+        return list(result)
+
+    def _label(self, node: ChunkNode) -> int:
+        stage = node.placement.stage
+        while stage.state.attachment is not None:
+            stage = stage.state.attachment.stage
+        if stage.name not in self.labels:
+            self.labels.append(stage.name)
+        return self.labels.index(stage.name)
+
+
+def automatic_rule(node: ChunkNode, config: HardwareConfig) -> str:
+    """The built-in rule for a statement without a pragma."""
+    state = node.placement.state
+    if state.computation.reduce_axes:
+        return "gemm" if matrix_product(state.computation, config) is not None else "alu"
+    body: Expr = state.computation.bodies[0]
+    while isinstance(bare(body), Select):
+        selected = bare(body)
+        assert isinstance(selected, Select)
+        body = selected.then if isinstance(bare(selected.then), Read | Select) else selected.otherwise
+    source = bare(body)
+    if state.scope != "acc":
+        return "dma"
+    if isinstance(source, Read) and not _in_scratchpad(node, source.tensor):
+        return "dma"
+    return "alu"
+
+
+def _in_scratchpad(node: ChunkNode, tensor: Tensor) -> bool:
+    for stage in node.placement.stage.schedule.stages:
+        if tensor in stage.state.tensors:
+            return stage.state.scope != DRAM
+    return False
+
+
+class _Prepared:
+    """What of a chunk does not depend on the outer loops' values: done once per chunk of the nest."""
+
+    def __init__(self, node: ChunkNode) -> None:
+        computation = node.placement.state.computation
+        body = computation.bodies[0]
+        self.reduction = body.kind if isinstance(body, Reduce) else None
+        self.expression = body.body if isinstance(body, Reduce) else body
+        self.accesses: list[tuple[ReadAccess, list[Linear]]] = []
+        if node.role != "init":
+            for access in computation.reads:
+                indices: list[Linear] = []
+                for index in access.indices:
+                    linear = linear_index(index, node.roots)
+                    if linear is None:
+                        raise EmitError(
+                            f"index of {access.tensor.name} in stage {computation.name} must be linear in the loops, "
+                            f"not {index}: no instruction has such addresses."
+                        )
+                    indices.append(linear)
+                self.accesses.append((access, indices))
+        self.loops = tuple(ChunkLoop(v.name, extent, v.kind) for v, extent in node.loops)
+        unrolled = {
+            v
+            for leaf in node.placement.state.unrolled
+            for v in node.placement.loops.of_leaf.get(leaf, ())
+        }
+        self.unrolled = frozenset(n for n, (v, _) in enumerate(node.loops) if v in unrolled)
+
+    def chunk(
+        self, emitter: Emitter, node: ChunkNode, environment: Mapping[LoopVariable, int], rule: str, role: str
+    ) -> Chunk:
+        state = node.placement.state
+
+        def at(linear: Linear, what: str) -> Index:
+            index = index_in_loops(linear, node.loops, environment)
+            if index is None:
+                raise EmitError(
+                    f"index of {what} in stage {state.computation.name} must be linear in the loops of the chunk, not "
+                    f"{linear}. Split the loops so that the division comes out even."
+                )
+            return index
+
+        axes: dict[Axis, Index] = {axis: at(value, axis.name) for axis, value in node.roots.items()}
+        target = tuple(axes[axis] for axis in state.computation.axes)
+        write = Operand(state.tensor, target, emitter.places.get(state.tensor))
+        reads = tuple(
+            Operand(
+                access.tensor,
+                tuple(at(linear, access.tensor.name) for linear in indices),
+                emitter.places.get(access.tensor),
+                access.node,
+                access.guards,
+            )
+            for access, indices in self.accesses
+        )
+        owner = emitter.aliases.get(node.placement.stage)
+        return Chunk(
+            state.computation.name,
+            rule,
+            role,
+            self.loops,
+            axes,
+            self.expression,
+            self.reduction,
+            write,
+            reads,
+            {variable.name: value for variable, value in environment.items()},
+            emitter.config,
+            emitter,
+            self.unrolled,
+            owner.tensor if owner is not None else None,
+        )

@@ -1,0 +1,108 @@
+"""The cells that an instruction touches, per memory."""
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.isa import Alu, Gemm, Instruction, Load, MemoryType, Store, decode_uops
+from lathe.isa.table import MEMORIES
+
+Cells: TypeAlias = "NDArray[np.int64] | slice"
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Cells read and written, as (memory, cells): ``inp``, ``wgt``, ``acc`` by element, ``dram`` by grain."""
+
+    reads: tuple[tuple[str, Cells], ...] = ()
+    writes: tuple[tuple[str, Cells], ...] = ()
+
+
+class Footprints:
+    """Footprints of instructions in stream order; follows what the uop scratchpad holds.
+
+    ``uops`` are the words of the micro-op segment, from which LOAD uop counts here. DRAM is told apart in units of
+    ``grain`` bytes, within the range ``tracked`` (in bytes) that the program itself writes.
+    """
+
+    def __init__(
+        self, config: HardwareConfig, uops: NDArray[np.uint32], grain: int, tracked: tuple[int, int]
+    ) -> None:
+        self.config = config
+        self.grain = grain
+        self.tracked = tracked
+        self._source = uops
+        self._uops = np.zeros(config.uop_depth, np.uint32)
+        self._known: dict[object, Footprint] = {}
+
+    def of(self, instruction: Instruction) -> Footprint:
+        """The footprint of the next instruction of the stream."""
+        if isinstance(instruction, Load):
+            return self._load(instruction)
+        if isinstance(instruction, Store):
+            count = instruction.y_size * instruction.x_size
+            written = self._dram(instruction, self.config.out_element_bytes)
+            return Footprint((("acc", slice(instruction.sram_base, instruction.sram_base + count)),), written)
+        if isinstance(instruction, Gemm | Alu):
+            words = self._uops[instruction.uop_bgn : instruction.uop_end]
+            plain = replace(instruction, pop_prev=False, pop_next=False, push_prev=False, push_next=False)
+            key = (plain, words.tobytes())
+            found = self._known.get(key)
+            if found is None:
+                found = self._known[key] = self._compute(instruction, words)
+            return found
+        return Footprint()
+
+    def _load(self, load: Load) -> Footprint:
+        rows = load.y_pad_0 + load.y_size + load.y_pad_1
+        count = rows * (load.x_pad_0 + load.x_size + load.x_pad_1) if load.x_size else 0
+        if load.memory_type == MemoryType.UOP:
+            self._uops[load.sram_base : load.sram_base + count] = self._source[load.dram_base : load.dram_base + count]
+            return Footprint()
+        memory = MEMORIES[load.memory_type]
+        cells = slice(load.sram_base, load.sram_base + count)
+        return Footprint(self._dram(load, memory.element_bytes(self.config)), ((memory.scratchpad, cells),))
+
+    def _dram(self, access: Load | Store, element: int) -> tuple[tuple[str, Cells], ...]:
+        first, end = self.tracked
+        low = access.dram_base * element
+        high = (access.dram_base + max(access.y_size - 1, 0) * access.x_stride + access.x_size) * element
+        if high <= first or low >= end or access.y_size == 0:
+            return ()
+        scale = element // self.grain
+        base = low // self.grain - first // self.grain
+        width = access.x_size * scale
+        if access.y_size == 1 or access.x_stride == access.x_size:
+            return (("dram", slice(base, base + width * access.y_size)),)
+        rows = base + np.arange(access.y_size, dtype=np.int64) * (access.x_stride * scale)
+        return (("dram", np.add.outer(rows, np.arange(width, dtype=np.int64)).ravel()),)
+
+    def _compute(self, work: Gemm | Alu, words: NDArray[np.uint32]) -> Footprint:
+        dst, src, wgt = decode_uops(self.config, words)
+        acc = self._cells(dst, work, work.dst_factor_out, work.dst_factor_in, self.config.acc_depth)
+        written: tuple[tuple[str, Cells], ...] = (("acc", acc),)
+        if isinstance(work, Gemm):
+            if work.reset:
+                return Footprint((), written)
+            data = self._cells(src, work, work.src_factor_out, work.src_factor_in, self.config.inp_depth)
+            weight = self._cells(wgt, work, work.wgt_factor_out, work.wgt_factor_in, self.config.wgt_depth)
+            return Footprint((("inp", data), ("wgt", weight), *written), written)
+        if work.use_imm:
+            return Footprint(written, written)
+        source = self._cells(src, work, work.src_factor_out, work.src_factor_in, self.config.acc_depth)
+        return Footprint((("acc", source), *written), written)
+
+    def _cells(self, start: NDArray[np.int64], work: Gemm | Alu, outer: int, inner: int, depth: int) -> Cells:
+        cells = np.unique(start)
+        for count, factor in ((work.iter_out, outer), (work.iter_in, inner)):
+            if factor and count > 1:
+                cells = np.add.outer(cells, np.arange(count, dtype=np.int64) * factor).ravel()
+        touched = np.zeros(depth, np.bool_)
+        touched[cells] = True
+        cells = np.flatnonzero(touched)
+        if len(cells) and cells[-1] - cells[0] + 1 == len(cells):
+            return slice(int(cells[0]), int(cells[-1]) + 1)
+        return cells

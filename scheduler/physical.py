@@ -1,0 +1,97 @@
+"""Where an element of a tensor lies: blocks and lanes in DRAM, and the same blocks, cut out, in a scratchpad.
+
+The machine moves and computes whole elements: ``batch`` × ``block`` values of inp, acc and out, ``block_out`` ×
+``block_in`` of wgt. So at most one dimension of a tensor becomes the rows of an element and one its columns; the block
+numbers of these come first in the element's address, then the other dimensions in order.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor
+from lathe.isa import Layout, PhysicalAxis
+from lathe.isa.layout import BROADCAST, PADDING
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Which dimension of a tensor fills the rows of an element and which its columns; None: the same in all."""
+
+    rows: int | None
+    cols: int | None
+
+
+@dataclass(frozen=True)
+class Element:
+    """The shape of one element of a memory: values in a row of rows."""
+
+    rows: int
+    cols: int
+    spread: bool = False  # whether the host repeats a value along lanes that no dimension fills, or puts zeros there
+
+    @property
+    def lanes(self) -> int:
+        return self.rows * self.cols
+
+
+def element_of(config: HardwareConfig, scope: str) -> Element:
+    """The shape of an element of scratchpad ``inp``, ``wgt`` or ``acc``."""
+    return {
+        "inp": Element(config.batch, config.block_in),
+        "wgt": Element(config.block_out, config.block_in),
+        "acc": Element(config.batch, config.block_out, spread=True),
+    }[scope]
+
+
+@dataclass(frozen=True)
+class Physical:
+    """How a tensor of shape ``view`` is cut into elements. ``order``: its dimensions from the outermost stride on."""
+
+    view: tuple[int, ...]
+    lanes: Lanes
+    element: Element
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        first = [dim for dim in (self.lanes.rows, self.lanes.cols) if dim is not None]
+        return (*first, *(dim for dim in range(len(self.view)) if dim not in first))
+
+    def block(self, dim: int) -> int:
+        """How many values of a dimension one element holds."""
+        if dim == self.lanes.rows:
+            return self.element.rows
+        return self.element.cols if dim == self.lanes.cols else 1
+
+    def blocks(self, dim: int, first: int, extent: int) -> int:
+        """How many elements a range of a dimension touches."""
+        size = self.block(dim)
+        return (first + extent - 1) // size - first // size + 1
+
+    def strides(self, low: tuple[int, ...], extent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+        """Elements from one block of each dimension to the next in a dense box, and the number of its elements."""
+        strides = [0] * len(self.view)
+        count = 1
+        for dim in reversed(self.order):
+            strides[dim] = count
+            count *= self.blocks(dim, low[dim], extent[dim])
+        return tuple(strides), count
+
+    def whole(self) -> tuple[tuple[int, ...], int]:
+        """Strides and number of elements of the whole tensor."""
+        return self.strides((0,) * len(self.view), self.view)
+
+    def layout(self, tensor: Tensor, storage: str) -> Layout:
+        """The same for the host, which packs inputs and unpacks outputs."""
+        axes = [PhysicalAxis(dim, self.block(dim), -(-self.view[dim] // self.block(dim))) for dim in self.order]
+        unfilled = BROADCAST if self.element.spread else PADDING
+        for dim, size in ((self.lanes.rows, self.element.rows), (self.lanes.cols, self.element.cols)):
+            axes.append(PhysicalAxis(unfilled if dim is None else dim, 1, size))
+        return Layout(tensor.shape, tensor.dtype, tuple(axes), view=self.view, storage=storage)
+
+    @property
+    def count(self) -> int:
+        return self.whole()[1]
+
+    def values(self) -> int:
+        return prod(self.view)

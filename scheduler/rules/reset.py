@@ -1,0 +1,93 @@
+"""Rule ``reset``: accumulators set to a constant."""
+
+import numpy as np
+
+from lathe.frontend import Const
+from lathe.frontend.dtypes import DTYPES
+from lathe.isa import Alu, AluOp, Gemm, Instruction
+from lathe.scheduler.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
+from lathe.scheduler.lanes import bare
+from lathe.scheduler.rules.looping import plan_loops
+from lathe.scheduler.rules.registry import emit_rule
+
+IMMEDIATE = range(-(1 << 15), 1 << 15)
+
+
+@emit_rule("reset", separate_init=True)
+def reset(chunk: Chunk) -> list[Instruction]:
+    """Set elements of ``acc`` to the constant of the expression, or to the neutral value of the reduction."""
+    return reset_elements(chunk)
+
+
+def reset_elements(chunk: Chunk) -> list[Instruction]:
+    """Instructions that set what the chunk writes to its constant."""
+    if chunk.write.scope != "acc":
+        raise RuleMismatch(f"result {chunk.write.tensor.name} must be in acc, not in {chunk.write.scope}")
+    if chunk.role == "init":
+        dtype = DTYPES[chunk.write.tensor.dtype]
+        value = {"sum": 0, "max": dtype.minimum, "min": dtype.maximum}[chunk.reduction or "sum"]
+    else:
+        constant = bare(chunk.expression)
+        if not isinstance(constant, Const):
+            raise RuleMismatch(f"expression must be a constant, not {chunk.expression}")
+        value = constant.value
+    view = vectors(chunk, operands=())
+    assert view.write is not None
+    chunk.emitter.check_covers(chunk, view, view.write)
+    return fill(chunk, view, view.write, value)
+
+
+def fill(chunk: Chunk, view: VectorView, target: VectorOperand, value: int) -> list[Instruction]:
+    """Set the elements of an operand, over the loops that move it, to a 32-bit constant."""
+    loops = [n for n in view.loops if target.strides[n]]
+    extents = [view.extents[n] for n in loops]
+    strides = [target.strides[n] for n in loops]
+    instructions = zero(chunk, extents, strides, target.base)
+    for op, immediate in constant_steps(value):
+        instructions += alu_immediate(chunk, extents, strides, target.base, op, immediate)
+    return instructions
+
+
+def constant_steps(value: int) -> list[tuple[AluOp, int]]:
+    """ALU operations with immediates that make a 32-bit value of 0."""
+    if value == 0:
+        return []
+    if value in IMMEDIATE:
+        return [(AluOp.ADD, value)]
+    low = (value & 0xFFFF) - (0x10000 if value & 0x8000 else 0)
+    high = ((value - low) >> 16) & 0xFFFF
+    high -= 0x10000 if high & 0x8000 else 0
+    steps = [(AluOp.ADD, high), (AluOp.SHR, -16)]
+    return [*steps, (AluOp.ADD, low)] if low else steps
+
+
+def zero(chunk: Chunk, extents: list[int], strides: list[int], base: int) -> list[Instruction]:
+    """GEMM instructions with ``reset``."""
+    instructions: list[Instruction] = []
+    bits = (chunk.config.acc_index_bits,)
+    for plan in plan_loops(extents, [(s,) for s in strides], (base,), bits, chunk.emitter.pool.capacity):
+        nothing = np.zeros_like(plan.micro_ops[0])
+        first, end, loads = chunk.emitter.pool.place(plan.micro_ops[0], nothing, nothing)
+        (outer,), (inner,) = plan.factor_out, plan.factor_in
+        instructions += [
+            *loads,
+            Gemm(first, end, plan.iter_out, plan.iter_in, outer, inner, 0, 0, 0, 0, reset=True),
+        ]
+    return instructions
+
+
+def alu_immediate(
+    chunk: Chunk, extents: list[int], strides: list[int], base: int, op: AluOp, immediate: int
+) -> list[Instruction]:
+    """ALU instructions with an immediate over the elements of one operand."""
+    instructions: list[Instruction] = []
+    bits = (chunk.config.acc_index_bits,)
+    for plan in plan_loops(extents, [(s,) for s in strides], (base,), bits, chunk.emitter.pool.capacity):
+        nothing = np.zeros_like(plan.micro_ops[0])
+        first, end, loads = chunk.emitter.pool.place(plan.micro_ops[0], nothing, nothing)
+        (outer,), (inner,) = plan.factor_out, plan.factor_in
+        instructions += [
+            *loads,
+            Alu(op, first, end, plan.iter_out, plan.iter_in, outer, inner, 0, 0, use_imm=True, imm=immediate),
+        ]
+    return instructions

@@ -1,0 +1,342 @@
+"""Tile sizes, loop order and load places for one group, by an estimate of cycles.
+
+Everything is tried within small sets of candidates: for each dimension the sizes that cut it into 1, 2, 3, … equal
+parts (whole blocks along lanes), two orders of the tile loops, and for each operand the loop at which it fits and is
+loaded least often. The estimate counts GEMM and ALU cycles, bus beats, and a latency for each transfer; tiles that leave
+room for two slots may overlap transfers and computation, others may not. What is chosen is then checked exactly by the
+allocator.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import ceil, prod
+from typing import TYPE_CHECKING
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor, as_affine
+from lathe.frontend.expressions import Axis, Expr
+from lathe.scheduler.allocation import depth_of
+from lathe.scheduler.errors import CapacityError
+from lathe.scheduler.lanes import assign_lanes, dimension_of, matrix_product
+from lathe.scheduler.physical import Physical, element_of
+from lathe.scheduler.state import LoopAxis
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+MOST_PARTS = 24
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A stage that loads what ``reader`` reads."""
+
+    stage: "Stage"
+    reader: "Stage"
+
+
+@dataclass
+class TilingProblem:
+    """One group: ``sink`` is tiled, ``computing`` are computed in its tiles (the last makes what it stores).
+
+    ``leaves`` are the sink's loops as the user left them, ``given`` whether a command made them.
+    """
+
+    schedule: "Schedule"
+    config: HardwareConfig
+    sink: "Stage"
+    computing: "list[Stage]"
+    operands: list[Operand]
+    leaves: tuple[LoopAxis, ...]
+    given: bool
+
+
+@dataclass
+class Tiling:
+    """``tile`` per data axis of the sink, ``order`` of the tile loops, the loop count (``level``) outside each load."""
+
+    tile: tuple[int, ...]
+    order: tuple[int, ...]
+    depth: int
+    level: "dict[Stage, int]"
+    reduce_axis: "dict[Stage, LoopAxis]" = field(default_factory=dict)
+    reduce_tile: "dict[Stage, int]" = field(default_factory=dict)
+    cost: float = 0.0
+
+
+def choose_tiling(problem: TilingProblem) -> Tiling:
+    """The cheapest tiling found. Raises CapacityError if not even the smallest tiles fit."""
+    model = _Model(problem)
+    best: Tiling | None = None
+    for tiling in model.candidates():
+        if best is None or tiling.cost < best.cost:
+            best = tiling
+    if best is None:
+        raise CapacityError(model.refusal())
+    return best
+
+
+class _Model:
+    def __init__(self, problem: TilingProblem) -> None:
+        self.problem = problem
+        config = self.config = problem.config
+        lanes = assign_lanes(problem.schedule, config)
+        self.physical: dict[Stage, Physical] = {}
+        for stage in (*problem.computing, *(operand.stage for operand in problem.operands)):
+            scope = stage.state.scope
+            self.physical[stage] = Physical(stage.tensor.shape, lanes[stage.tensor], element_of(config, scope))
+        self.sink_axes = problem.sink.state.computation.axes
+        self.full = tuple(axis.extent for axis in self.sink_axes)
+        self.lanes_of_sink = lanes[problem.sink.tensor]
+        self.gemms = [s for s in problem.computing if matrix_product(s.state.computation, config) is not None]
+        self.reduction: dict[Stage, Axis] = {}
+        for stage in self.gemms:
+            found = matrix_product(stage.state.computation, config)
+            assert found is not None
+            if found.inner is not None:
+                self.reduction[stage] = found.inner
+        self.smallest = ""
+        writer = problem.computing[-1]
+        readers = {tensor: writer for tensor in writer.state.tensors}
+        self.readers = readers
+
+    def candidates(self) -> Iterator[Tiling]:
+        if self.problem.given:
+            yield from self._given()
+            return
+        sizes = [self._sizes(dim) for dim in range(len(self.full))]
+        orders = self._orders()
+        reductions = self._reductions()
+        for tile in product(*sizes):
+            elements = self._computing_elements(tile)
+            if elements > depth_of(self.config, "acc"):
+                continue
+            for inner in reductions:
+                for order in orders:
+                    tiling = self._evaluated(tile, order, inner, elements)
+                    if tiling is not None:
+                        yield tiling
+
+    def _sizes(self, dim: int) -> list[int]:
+        full = self.full[dim]
+        block = 1
+        if dim == self.lanes_of_sink.cols:
+            block = self.config.block_out
+        elif dim == self.lanes_of_sink.rows:
+            block = self.config.batch
+        blocks = ceil(full / block)
+        parts = {ceil(blocks / n) for n in range(1, min(blocks, MOST_PARTS) + 1)} | {1}
+        return sorted((min(size * block, full) for size in parts), reverse=True)
+
+    def _orders(self) -> list[tuple[int, ...]]:
+        plain = tuple(range(len(self.full)))
+        cols = self.lanes_of_sink.cols
+        if cols is None or len(plain) < 2:
+            return [plain]
+        rest = tuple(dim for dim in plain if dim != cols)
+        first, others = rest[:1], rest[1:]
+        found = [(*first, cols, *others), (*rest, cols), (cols, *rest)]
+        return list(dict.fromkeys(found))
+
+    def _reductions(self) -> list[dict["Stage", int]]:
+        choices: list[dict[Stage, int]] = [{}]
+        for stage, axis in self.reduction.items():
+            block = self.config.block_in
+            blocks = ceil(axis.extent / block)
+            sizes = sorted({ceil(blocks / n) for n in range(1, min(blocks, MOST_PARTS) + 1)} | {1}, reverse=True)
+            choices = [
+                {**choice, stage: min(size * block, axis.extent)} for choice in choices for size in sizes
+            ]
+        return choices
+
+    def boxes(
+        self, tile: Sequence[int], reduce_tile: "dict[Stage, int]"
+    ) -> "dict[Stage, tuple[int, ...]]":
+        """The extents of each stage of the group for one tile of the sink."""
+        problem = self.problem
+        need: dict[Tensor, list[int]] = {problem.computing[-1].tensor: list(tile)}
+        for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands)):
+            extents = need.get(stage.tensor)
+            if extents is None:
+                continue
+            computation = stage.state.computation
+            size = dict(zip(computation.axes, extents, strict=True))
+            for axis in computation.reduce_axes:
+                whole = axis.extent
+                size[axis] = reduce_tile.get(stage, whole) if axis is self.reduction.get(stage) else whole
+            for read in computation.reads:
+                box = [
+                    min(index_extent(index, size), shape)
+                    for index, shape in zip(read.indices, read.tensor.shape, strict=True)
+                ]
+                before = need.get(read.tensor)
+                need[read.tensor] = box if before is None else [max(a, b) for a, b in zip(before, box, strict=True)]
+        return {stage: tuple(need[stage.tensor]) for stage in self.physical if stage.tensor in need}
+
+    def _count(self, stage: "Stage", box: Sequence[int]) -> int:
+        physical = self.physical[stage]
+        return prod(physical.blocks(dim, 0, extent) for dim, extent in enumerate(box))
+
+    def _computing_elements(self, tile: Sequence[int]) -> int:
+        boxes = self.boxes(tile, {})
+        return max(self._count(stage, boxes[stage]) for stage in self.problem.computing)
+
+    def _evaluated(
+        self, tile: tuple[int, ...], order: tuple[int, ...], inner: "dict[Stage, int]", acc: int
+    ) -> Tiling | None:
+        config = self.config
+        trips = [ceil(self.full[dim] / tile[dim]) for dim in order]
+        total = prod(trips)
+        rounds = {
+            stage: ceil(self.reduction[stage].extent / size) for stage, size in inner.items()
+        }
+        room = {"inp": config.inp_depth, "wgt": config.wgt_depth, "acc": config.acc_depth - acc}
+        levels: dict[Stage, int] = {}
+        beats = 0.0
+        transfers = 0.0
+        overlap = acc * 2 <= config.acc_depth
+        by_level = [self.boxes(self._tile_at(tile, order, level), {}) for level in range(len(order) + 1)]
+        innermost = self.boxes(tile, inner)
+        for operand in self.problem.operands:
+            stage = operand.stage
+            options: list[tuple[float, int, int, int]] = []
+            for level in range(len(order) + 1):
+                box = by_level[level][stage]
+                count = self._count(stage, box)
+                options.append((prod(trips[:level]) * count, -level, count, level))
+            split = rounds.get(operand.reader, 1) > 1
+            if split:
+                count = self._count(stage, innermost[stage])
+                often = total * rounds[operand.reader]
+                options[-1] = (often * count, -len(order), count, len(order))
+            scope = stage.state.scope
+            fitting = [option for option in options if option[2] <= room[scope]]
+            if not fitting:
+                return None
+            doubled = [option for option in fitting if option[2] * (2 if option[3] else 1) <= room[scope]]
+            loads, _, count, level = min(doubled or fitting)
+            if split and level < len(order):
+                # loaded further out, all of the reduction must be there
+                pass
+            if not doubled:
+                overlap = False
+            room[scope] -= count * (2 if doubled and level else 1)
+            levels[stage] = level
+            per_element = {"inp": config.inp_element_bytes, "wgt": config.wgt_element_bytes}.get(
+                scope, config.acc8_element_bytes if stage.tensor.dtype == "int8" else config.acc_element_bytes
+            )
+            beats += loads * per_element / config.bus_bytes
+            transfers += loads / max(count, 1)
+        compute = 0.0
+        boxes = by_level[-1]
+        for stage in self.problem.computing:
+            work = self._count(stage, boxes[stage])
+            if stage in self.gemms:
+                depth = prod(axis.extent for axis in stage.state.computation.reduce_axes)
+                axis = self.reduction.get(stage)
+                if axis is not None:
+                    depth = depth // axis.extent * ceil(axis.extent / config.block_in)
+                compute += total * work * (depth + 1)
+                compute += total * rounds.get(stage, 1) * 20
+            else:
+                compute += total * work * 2
+        stored = self._count(self.problem.computing[-1], boxes[self.problem.computing[-1]])
+        store = total * stored * config.out_element_bytes / config.bus_bytes
+        latency = config.memory.latency + 20
+        moving = beats + store + transfers * latency * (0.25 if overlap else 1)
+        cost = max(compute, moving) + 0.1 * min(compute, moving) if overlap else compute + moving
+        cost += total * latency * 2
+        reduce_axis = {stage: self._root(stage) for stage in inner if rounds[stage] > 1}
+        reduce_tile = {stage: size for stage, size in inner.items() if rounds[stage] > 1}
+        return Tiling(tile, order, len(order), levels, reduce_axis, reduce_tile, cost)
+
+    def _root(self, stage: "Stage") -> LoopAxis:
+        axis = self.reduction[stage]
+        return next(root for root in stage.state.roots if root.source is axis)
+
+    def _tile_at(self, tile: Sequence[int], order: Sequence[int], level: int) -> tuple[int, ...]:
+        """The sink's box in one iteration of its outermost ``level`` tile loops."""
+        fixed = set(order[:level])
+        return tuple(tile[dim] if dim in fixed else self.full[dim] for dim in range(len(tile)))
+
+    def _given(self) -> Iterator[Tiling]:
+        """The user's loops: how many of them to stay outside of, the fewest that fit."""
+        from lathe.scheduler.loops import stage_loops
+
+        sink = self.problem.sink
+        nominal = {root: root.source.extent for root in sink.state.roots if root.source is not None}
+        loops = stage_loops(sink.state, nominal)
+        leaves = sink.state.leaves
+        for depth in range(len(leaves) + 1):
+            outside = {v for leaf in leaves[:depth] for v in loops.of_leaf[leaf]}
+            tile = []
+            for root in sink.state.roots:
+                local = loops.local[root]
+                size = 1 + sum(
+                    abs(c) * (atom.extent - 1) for atom, c in local.terms.items() if atom not in outside and hasattr(atom, "extent")
+                )
+                tile.append(min(size, nominal[root]))
+            elements = self._computing_elements(tile)
+            if elements > depth_of(self.config, "acc"):
+                continue
+            for inner in self._reductions():
+                tiling = self._fixed(tuple(tile), depth, inner, elements)
+                if tiling is not None:
+                    yield tiling
+                    return
+
+    def _fixed(self, tile: tuple[int, ...], depth: int, inner: "dict[Stage, int]", acc: int) -> Tiling | None:
+        boxes = self.boxes(tile, inner)
+        room = {
+            "inp": self.config.inp_depth,
+            "wgt": self.config.wgt_depth,
+            "acc": self.config.acc_depth - acc,
+        }
+        for operand in self.problem.operands:
+            room[operand.stage.state.scope] -= self._count(operand.stage, boxes[operand.stage])
+        if min(room.values()) < 0:
+            return None
+        rounds = {s: ceil(self.reduction[s].extent / size) for s, size in inner.items()}
+        return Tiling(
+            tile,
+            tuple(range(len(tile))),
+            depth,
+            {operand.stage: depth for operand in self.problem.operands},
+            {s: self._root(s) for s in inner if rounds[s] > 1},
+            {s: size for s, size in inner.items() if rounds[s] > 1},
+        )
+
+    def refusal(self) -> str:
+        tile = tuple(sizes[-1] for sizes in (self._sizes(dim) for dim in range(len(self.full))))
+        reduction = {stage: min(axis.extent, self.config.block_in) for stage, axis in self.reduction.items()}
+        boxes = self.boxes(tile, reduction)
+        parts = []
+        for scope in ("inp", "wgt", "acc"):
+            need = sum(
+                self._count(operand.stage, boxes[operand.stage])
+                for operand in self.problem.operands
+                if operand.stage.state.scope == scope
+            )
+            if scope == "acc":
+                need += max(self._count(stage, boxes[stage]) for stage in self.problem.computing)
+            if need > depth_of(self.config, scope):
+                depth = depth_of(self.config, scope)
+                parts.append(f"{scope} holds {depth} elements and the smallest tile takes {need}, {need - depth} too many")
+        detail = "; ".join(parts) or "the loops given leave no smaller tile"
+        return (
+            f"tile of {self.problem.sink.name} on machine {self.config.name!r} must fit its scratchpads, but {detail}. "
+            "Use a machine with larger buffers, or split the computation."
+        )
+
+
+def index_extent(index: Expr, size: "dict[Axis, int]") -> int:
+    """How many values an index takes at most, from first to last, when its axes run over so many."""
+    affine = as_affine(index)
+    if affine is None:
+        return 1 << 30
+    return 1 + sum(abs(factor) * (size[axis] - 1) for axis, factor in affine.coefficients.items())
+
+
+__all__ = ["Operand", "Tiling", "TilingProblem", "choose_tiling", "dimension_of"]
