@@ -149,8 +149,9 @@ class HardwareConfig:
             else:
                 own[key] = value
         for section, values in inner.items():
-            if values:
-                own[section] = dataclasses.replace(own.get(section, getattr(self, section)), **values)
+            base = own.get(section, getattr(self, section))
+            if values and dataclasses.is_dataclass(base) and not isinstance(base, type):
+                own[section] = dataclasses.replace(base, **values)
         return dataclasses.replace(self, **own)
 
     def to_dict(self) -> dict[str, Any]:

@@ -217,7 +217,7 @@ class _Walk:
         cell = f"DRAM {int(self.pieces.border[number]):#x}" if name == "DRAM" else f"{name}[{number}]"
         size = len(wrong)
         if name == "DRAM":
-            numbers = np.unique(cell_numbers(cells)[wrong])  # Rows of one instruction may overlap.
+            numbers = cell_numbers(cells)[wrong]
             size = int((self.pieces.border[numbers + 1] - self.pieces.border[numbers]).sum())
         self.subject.report(
             FindingKind.RACE,
@@ -238,7 +238,7 @@ class _Walk:
         self.check_race(index, "DRAM", "dram_base", pieces, Unit.STORE, last, "writes")
         blank = (last == NEVER) & self.stored_first[pieces]
         if blank.any():
-            missing = np.unique(cell_numbers(pieces)[blank])
+            missing = cell_numbers(pieces)[blank]
             self.subject.report(
                 FindingKind.UNINITIALISED_DRAM,
                 index,

@@ -15,7 +15,7 @@ from lathe.isa.table import MEMORIES, MemoryType, Opcode
 class Rows:
     """Byte ranges [``start``, ``end``) of DRAM, each of the ``instruction`` that touches it; sorted by instruction.
 
-    Rows that follow each other without a gap are one range.
+    Rows that overlap or follow each other without a gap are one range.
     """
 
     instruction: Ints
@@ -39,8 +39,8 @@ def rows_of(config: HardwareConfig, columns: Columns) -> Rows:
     )
     size = sizes[columns["memory_type"][moves]]
     x_size, x_stride, y_size = (columns[name][moves] for name in ("x_size", "x_stride", "y_size"))
-    joined = x_stride == x_size
-    width = np.where(joined, x_size * y_size, x_size) * size
+    joined = x_stride <= x_size
+    width = np.where(joined, (y_size - 1) * x_stride + x_size, x_size) * size
     count = np.where(joined, 1, y_size)
     instruction = np.repeat(moves, count)
     row = np.arange(len(instruction)) - np.repeat(np.cumsum(count) - count, count)
