@@ -11,6 +11,7 @@ from lathe.commands.disasm import disasm
 from lathe.commands.replay import replay
 from lathe.commands.run import run
 from lathe.commands.simulate import simulate
+from lathe.commands.sweep import sweep
 from lathe.commands.verify import verify
 from lathe.configs import LatheError
 
@@ -49,5 +50,5 @@ def main(debug: bool) -> None:
     """
 
 
-for command in (run, compile, simulate, replay, disasm, asm, verify, configs):
+for command in (run, compile, simulate, replay, disasm, asm, verify, sweep, configs):
     main.add_command(command)

@@ -27,8 +27,8 @@ def config_option(command: Decorated) -> Decorated:
 
 
 def json_option(command: Decorated) -> Decorated:
-    """`--json`: print one JSON object and nothing else."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")(command)
+    """`--json`: print JSON and nothing else."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")(command)
 
 
 def engine_option(command: Decorated) -> Decorated:

@@ -10,16 +10,16 @@ import yaml
 from lathe.configs import shipped_configs
 from lathe.configs.validation import all_keys, nearest
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.specification import Axis, Grid, Sweep
+from lathe.sweeps.specification import Axis, Grid, Parameter, Sweep
 
 ROOT_KEYS = ("base", "machine", "workloads")
 FIXED_KEYS = ("name", "memory", "timing", "extensions")  # of a machine; not numbers to sweep over
 
 
-def read_sweep(path: str | os.PathLike[str], workloads: Mapping[str, Mapping[str, bool]]) -> Sweep:
+def read_sweep(path: str | os.PathLike[str], workloads: Mapping[str, Mapping[str, Parameter]]) -> Sweep:
     """The sweep of a YAML file.
 
-    `workloads` are the known workloads with their parameters' names, true where one must be given. Whether a machine
+    `workloads` are the known workloads with their parameters. Whether a machine
     or a shape is possible is not checked here: an impossible one is a row of the result.
 
     Raises :class:`SweepError` with file, line, key and the nearest known key.
@@ -30,7 +30,7 @@ def read_sweep(path: str | os.PathLike[str], workloads: Mapping[str, Mapping[str
 class Reader:
     """One sweep file."""
 
-    def __init__(self, path: Path, workloads: Mapping[str, Mapping[str, bool]]) -> None:
+    def __init__(self, path: Path, workloads: Mapping[str, Mapping[str, Parameter]]) -> None:
         self.path = path
         self.known_workloads = workloads
         self.machine_keys = tuple(key for key in all_keys() if key not in FIXED_KEYS)
@@ -134,19 +134,19 @@ class Reader:
         entries = (
             {} if empty else self.mapping(node, tuple(known), f"Workload {workload}", f"A parameter of {workload}")
         )
-        for parameter, required in known.items():
-            if required and parameter not in entries:
-                needed = ", ".join(name for name, must in known.items() if must)
+        for parameter, expected in known.items():
+            if expected.required and parameter not in entries:
+                needed = ", ".join(name for name, each in known.items() if each.required)
                 contract = f"complete, not without {parameter}"
                 self.refuse(name_node, parameter, f"Workload {workload}", contract, f"It needs {needed}.")
         axes = []
         for parameter, value_node in entries.items():
             axis = self.axis((parameter,), value_node)
+            kind = known[parameter].kind
             for (value,) in axis.steps:
-                if not isinstance(value, int | str) or isinstance(value, bool):
-                    contract = f"a whole number or a word, not {value!r}"
-                    thing = f"Parameter {parameter} of {workload}"
-                    self.refuse(value_node, parameter, thing, contract, "Correct it.")
+                if type(value) is not kind:
+                    contract = f"{'a whole number' if kind is int else 'a word'}, not {value!r}"
+                    self.refuse(value_node, parameter, f"Parameter {parameter} of {workload}", contract, "Correct it.")
             axes.append(axis)
         return Grid(tuple(axes))
 

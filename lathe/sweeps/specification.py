@@ -50,6 +50,14 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Parameter:
+    """A parameter of a workload: whether it must be given, and its type, int or str."""
+
+    required: bool
+    kind: type
+
+
+@dataclass(frozen=True)
 class Point:
     """One measurement: a workload with its parameters, on a base machine with changed parameters."""
 

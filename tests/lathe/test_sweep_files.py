@@ -4,8 +4,13 @@ import pytest
 
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.reading import read_sweep
+from lathe.sweeps.specification import Parameter
 
-KNOWN = {"matmul": {"m": True, "n": True, "k": True}, "digits": {"batch": False}}
+SIZE = Parameter(required=True, kind=int)
+KNOWN = {
+    "matmul": {"m": SIZE, "n": SIZE, "k": SIZE, "epilogue": Parameter(required=False, kind=str)},
+    "digits": {"batch": Parameter(required=False, kind=int)},
+}
 
 
 def read(tmp_path, text):
@@ -76,7 +81,7 @@ MISTAKES = {
     "an unknown parameter": (
         "workloads:\n  - matmul:\n      m: 1\n      n: 1\n      kk: 1\n",
         5,
-        "A parameter of matmul of {file}, line 5, must be one of m, n, k, not 'kk'. Did you mean 'k'?",
+        "A parameter of matmul of {file}, line 5, must be one of m, n, k, epilogue, not 'kk'. Did you mean 'k'?",
     ),
     "a missing parameter": (
         "workloads:\n  - matmul: {m: 1, n: 1}\n",
@@ -86,7 +91,12 @@ MISTAKES = {
     "a parameter that is no number": (
         "workloads:\n  - matmul: {m: 1.5, n: 1, k: 1}\n",
         2,
-        "Parameter m of matmul of {file}, line 2, must be a whole number or a word, not 1.5. Correct it.",
+        "Parameter m of matmul of {file}, line 2, must be a whole number, not 1.5. Correct it.",
+    ),
+    "a number for a word": (
+        "workloads:\n  - matmul: {m: 1, n: 1, k: 1, epilogue: 8}\n",
+        2,
+        "Parameter epilogue of matmul of {file}, line 2, must be a word, not 8. Correct it.",
     ),
     "an empty list of values": (
         "workloads:\n  - matmul: {m: [], n: 1, k: 1}\n",
