@@ -11,6 +11,7 @@ runs over cycles.
 from collections.abc import Sequence
 
 from lathe.configs import HardwareConfig
+from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.sim.commands import Commands
 from lathe.sim.compute import ComputeUnit
 from lathe.sim.fetch import FetchUnit
@@ -29,6 +30,7 @@ class Engine:
     """
 
     def __init__(self, cfg: HardwareConfig, commands: Commands, insn_addr: int, tokens: Sequence[int]) -> None:
+        assert insn_addr % INSTRUCTION_BYTES == 0, f"instruction stream at {insn_addr:#x}, not at a multiple of 16"
         memory, timing = cfg.memory, cfg.timing
         shift = cfg.bus_bytes.bit_length() - 1
         burst, fifo = memory.burst_beats, timing.dma_fifo_beats

@@ -2,12 +2,11 @@
 
 from collections import deque
 
+from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.sim.port import NEVER, Port
 from lathe.sim.stall import QUEUE_CAUSES, StallCause
 from lathe.sim.timeline import FETCH, Timeline
 from lathe.sim.transfer import burst_end
-
-INSTRUCTION_BYTES = 16
 
 
 class FetchUnit:
