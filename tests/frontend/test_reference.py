@@ -218,6 +218,14 @@ def test_division_by_constants_is_split_into_axes_and_stays_exact():
     assert np.array_equal(reference(grouped, {"A": a, "W": w}), expected)
 
 
+def test_reduction_axes_that_do_not_start_at_0_may_be_divided():
+    A = placeholder((6, 4), "int32", "A")
+    r, q = reduce_axis((2, 10), "r"), reduce_axis(8, "q")
+    C = compute((3,), lambda i: sum(A[r // 2 + i % 2, r % 4] * A[q // 2, q % 2 + i], axis=(r, q)), "C")
+    inputs = {"A": random_array(np.random.default_rng(15), (6, 4), "int32")}
+    assert np.array_equal(reference(C, inputs), materialised(C, inputs))
+
+
 def test_conditions_that_are_boxes_and_those_that_are_not_agree():
     A = placeholder((8, 8), "int32", "A")
     a = random_array(np.random.default_rng(10), A.shape, "int32")
@@ -227,6 +235,10 @@ def test_conditions_that_are_boxes_and_those_that_are_not_agree():
         lambda y, x: (y > 2) & (x <= 4),
         lambda y, x: (y == 3) & (7 - x > 1),
         lambda y, x: (2 * y >= 3) & (3 * x < 16) & (y * -2 > -11),
+        lambda y, x: (2 * y > 4) & (3 * x <= 16) & (y * -2 >= -9),
+        lambda y, x: (4 * y <= 17) & (x * 2 - 4 < 3) & (3 * y + 1 > 5),
+        lambda y, x: (y * 2 == 6) & (x <= 5),
+        lambda y, x: (y * 2 == 7) & (x <= 5),
         lambda y, _: y > 9,
         lambda _, x: x >= 0,
         lambda y, x: y + x < 7,
