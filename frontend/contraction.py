@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -109,13 +110,13 @@ def contract(contraction: Contraction, axes: tuple[Axis, ...], dtype: str, array
                 window = tuple(_slice(box[axis], axis) for axis in contraction.both)
                 stack = right.reshape([axis.extent for axis in contraction.both] + list(right.shape[1:]))
                 part = stack[window].reshape(left.shape[0], *right.shape[1:])
-            product = _product(left, part)
+            sums = _product(left, part)
             if contraction.repeats != 1:
-                product = product.astype(np.int64) * np.int64(contraction.repeats)
-            product = product.reshape([box[axis].count for axis in order]).transpose(place)
+                sums = sums.astype(np.int64) * np.int64(contraction.repeats)
+            sums = sums.reshape([box[axis].count for axis in order]).transpose(place)
             window = tuple(_slice(box[axis], axis) if axis in order else slice(0, 1) for axis in axes)
             shape = [box[axis].count if axis in order else 1 for axis in axes]
-            result[window] = product.reshape(shape).astype(DTYPES[dtype].numpy, copy=False)
+            result[window] = sums.reshape(shape).astype(DTYPES[dtype].numpy, copy=False)
     return result
 
 
@@ -129,17 +130,19 @@ def _varies(axis: Axis, contraction: Contraction) -> bool:
 
 
 def _blocks(contraction: Contraction, axes: tuple[Axis, ...]) -> Iterator[Box]:
-    """The box of data axes in slices along the outermost axis of the larger operand."""
+    """The box of data axes in pieces, each with about ``_BLOCK`` elements of the larger operand, or one row of it."""
     every = whole(axes)
-    split = next((axis for axis in (*contraction.both, *contraction.rows) if axis.extent > 1), None)
-    if split is None:
-        yield every
-        return
-    used = (*contraction.both, *contraction.rows, *contraction.summed, *contraction.left_only)
-    step = max(1, _BLOCK * split.extent // max(1, prod(axis.extent for axis in used)))
-    # A second axis would keep blocks small when one slice of the first is still large; a slice is what it is instead.
-    for start in range(0, split.extent, step):
-        yield {**every, split: Span(start, min(step, split.extent - start))}
+    outer = (*contraction.both, *contraction.rows)
+    size = prod(axis.extent for axis in (*outer, *contraction.summed, *contraction.left_only))
+    steps: dict[Axis, int] = {}
+    for axis in outer:
+        steps[axis] = min(axis.extent, max(1, axis.extent * _BLOCK // size))
+        size = size // axis.extent * steps[axis]
+    for starts in product(*(range(0, axis.extent, steps[axis]) for axis in outer)):
+        cut = {
+            axis: Span(start, min(steps[axis], axis.extent - start)) for axis, start in zip(outer, starts, strict=True)
+        }
+        yield {**every, **cut}
 
 
 def _matrix(contraction: Contraction, factor: Expr, box: Box, arrays: Mapping[Tensor, Array], left: bool) -> Array:
@@ -184,8 +187,8 @@ def _product(left: Array, right: Array) -> Array:
 
 
 def _exact(left: Array, right: Array, through: type[np.floating[Any]], dtype: type[np.signedinteger[Any]]) -> Array:
-    product: Array = np.matmul(left.astype(through), right.astype(through))
-    return product.astype(dtype)
+    sums: Array = np.matmul(left.astype(through), right.astype(through))
+    return sums.astype(dtype)
 
 
 def _magnitude(values: Array) -> int:

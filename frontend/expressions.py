@@ -327,6 +327,21 @@ def walk(*roots: Expr) -> Iterator[Expr]:
             stack.extend(reversed(node.children))
 
 
+def depth(root: Expr) -> int:
+    """How many nodes the longest path from the root down to a leaf has."""
+    found: dict[Expr, int] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        waiting = [child for child in node.children if child not in found]
+        if waiting:
+            stack += waiting
+        else:
+            stack.pop()
+            found[node] = 1 + max((found[child] for child in node.children), default=0)
+    return found[root]
+
+
 def axes_of(*roots: Expr) -> tuple[Axis, ...]:
     """The axes that the expressions refer to, each once, in order of first mention."""
     return tuple(dict.fromkeys(node.axis for node in walk(*roots) if isinstance(node, AxisRef)))

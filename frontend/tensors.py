@@ -11,7 +11,10 @@ from lathe.frontend.accesses import ReadAccess, reads_of
 from lathe.frontend.arithmetic import cast, expression, integer
 from lathe.frontend.dtypes import INDEX, checked_dtype
 from lathe.frontend.errors import TensorError, shown
-from lathe.frontend.expressions import Axis, AxisRef, Expr, Operand, Read, Reduce, Value, axes_of, walk
+from lathe.frontend.expressions import Axis, AxisRef, Expr, Operand, Read, Reduce, Value, axes_of, depth, walk
+
+DEPTH_LIMIT = 200
+"""How deep an expression may nest: everything that walks expressions recurses, and Python limits that."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
 
@@ -227,6 +230,12 @@ def _checked_bodies(name: str, axes: tuple[Axis, ...], bodies: tuple[Expr, ...])
     """The reduction axes, once the bodies keep the rules of the language."""
     reduce_axes = bodies[0].axes if isinstance(bodies[0], Reduce) else ()
     for body in bodies:
+        levels = depth(body)
+        if levels > DEPTH_LIMIT:
+            raise TensorError(
+                f"expression of computation {name!r} must be at most {DEPTH_LIMIT} levels deep, not {levels}. "
+                "Sum over a reduction axis instead of writing the terms out, or split it into several computations."
+            )
         own = body.axes if isinstance(body, Reduce) else ()
         if own != reduce_axes:
             raise TensorError(

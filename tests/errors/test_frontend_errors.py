@@ -776,6 +776,29 @@ CASES = [
 ]
 
 
+def written_out(terms):
+    """An expression of ``terms`` reads, one added to the sum of the others."""
+
+    def function(i, j):
+        total = A[i, j]
+        for _ in range(terms - 1):
+            total = total + A[i, j]
+        return total
+
+    return computing(function)
+
+
+def test_expressions_have_a_depth_limit():
+    total = written_out(199)()
+    assert np.array_equal(reference(total, {"A": a8 + 1}), np.full((8, 8), 199, np.uint8).astype(np.int8))
+    with pytest.raises(TensorError) as caught:
+        written_out(5000)()
+    assert str(caught.value) == (
+        "expression of computation 'C' must be at most 200 levels deep, not 5001. "
+        "Sum over a reduction axis instead of writing the terms out, or split it into several computations."
+    )
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_message(case):
     with pytest.raises(LatheError) as caught:
