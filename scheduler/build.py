@@ -8,19 +8,18 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor, placeholders
-from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment, Store
-from lathe.isa.table import MEMORIES
+from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment
 from lathe.scheduler.aliasing import find_aliases
-from lathe.scheduler.allocation import Buffer, allocate, depth_of, lifetimes
+from lathe.scheduler.allocation import allocate, depth_of, lifetimes
 from lathe.scheduler.chunk import Place
 from lathe.scheduler.completion import complete
 from lathe.scheduler.emission import Emitter
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.footprints import Footprints
-from lathe.scheduler.lanes import Lanes, assign_lanes, lanes_of_operand, lanes_through, matrix_product
+from lathe.scheduler.lanes import assign_lanes, lanes_of_operand, lanes_through, matrix_product
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.partition import partition
-from lathe.scheduler.physical import Physical, element_of
+from lathe.scheduler.physical import Lanes, Physical, element_of
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.state import DRAM
 from lathe.scheduler.tokens import TokenPass
@@ -75,7 +74,7 @@ def compile_schedule(
     physical = {stage: physical_of(stage, lanes, config) for stage in schedule.stages}
     aliases = find_aliases(schedule)
     buffers = lifetimes(symbolic, aliases, physical)
-    reserve = _temporaries_wanted(schedule, config)
+    reserve = _temporaries_wanted(schedule)
     allocate(buffers, config, reserve)
     top = max((b.base + b.size * b.slots for b in buffers if b.scope == "acc"), default=0)
     temporaries = (top, depth_of(config, "acc") - top)
@@ -117,9 +116,7 @@ def _check_constants(schedule: Schedule, constants: Mapping[str, NDArray[Any]]) 
     inputs = {tensor.name: tensor for tensor in placeholders(schedule.outputs)}
     for name, array in constants.items():
         if name not in inputs:
-            raise BuildError(
-                f"constants of build must be inputs of the program ({', '.join(inputs)}), not {name!r}."
-            )
+            raise BuildError(f"constants of build must be inputs of the program ({', '.join(inputs)}), not {name!r}.")
         tensor = inputs[name]
         array = np.asarray(array)
         if array.shape != tensor.shape or array.dtype != np.dtype(tensor.dtype):
@@ -129,14 +126,16 @@ def _check_constants(schedule: Schedule, constants: Mapping[str, NDArray[Any]]) 
             )
 
 
-def _temporaries_wanted(schedule: Schedule, config: HardwareConfig) -> int:
+def _temporaries_wanted(schedule: Schedule) -> int:
     """Elements of acc to keep free: one for immediates that do not fit the instruction."""
     from lathe.frontend import Const, walk
     from lathe.scheduler.rules.reset import IMMEDIATE
 
     for stage in schedule.stages:
         for body in stage.state.computation.bodies:
-            if any(isinstance(node, Const) and node.dtype != "index" and node.value not in IMMEDIATE for node in walk(body)):
+            if any(
+                isinstance(node, Const) and node.dtype != "index" and node.value not in IMMEDIATE for node in walk(body)
+            ):
                 return 1
     return 0
 
@@ -259,6 +258,3 @@ def _moved(instruction: Instruction, uop_base: int) -> Instruction:
     if isinstance(instruction, Load) and instruction.memory_type == MemoryType.UOP:
         return replace(instruction, dram_base=instruction.dram_base + uop_base)
     return instruction
-
-
-__all__ = ["Buffer", "MEMORIES", "Store", "build", "compile_schedule"]

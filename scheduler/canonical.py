@@ -9,10 +9,11 @@ row-major order. A stage that has become a plain copy is read past.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 
 from lathe.frontend import Axis, Computation, Tensor, as_affine, walk
-from lathe.frontend.expressions import AxisRef, Binary, Cast, Const, Expr, Read
+from lathe.frontend.expressions import AxisRef, Binary, Const, Expr, Read
 from lathe.scheduler.lanes import plain_axis
 from lathe.scheduler.rewrite import rewrite
 from lathe.scheduler.schedule import Schedule
@@ -39,13 +40,14 @@ def radices_of(expressions: Sequence[Expr], axis: Axis) -> list[int]:
             if plain_axis(node.lhs) is axis and node.op in ("floordiv", "mod"):
                 steps.add(node.rhs.value)
             inner = node.lhs
-            if node.op == "mod" and isinstance(inner, Binary) and inner.op == "floordiv":
-                if plain_axis(inner.lhs) is axis and isinstance(inner.rhs, Const):
-                    steps |= {inner.rhs.value, inner.rhs.value * node.rhs.value}
-    ordered = sorted(step for step in steps if step < axis.extent) + [axis.extent]
-    if len(ordered) < 3 or axis.start or any(b % a for a, b in zip(ordered, ordered[1:], strict=False)):
+            match inner:
+                case Binary(op="floordiv", lhs=lhs, rhs=Const(value=value)) if node.op == "mod":
+                    if plain_axis(lhs) is axis:
+                        steps |= {value, value * node.rhs.value}
+    ordered = [*sorted(step for step in steps if step < axis.extent), axis.extent]
+    if len(ordered) < 3 or axis.start or any(b % a for a, b in pairwise(ordered)):
         return []
-    return [b // a for a, b in zip(ordered, ordered[1:], strict=False)][::-1]
+    return [b // a for a, b in pairwise(ordered)][::-1]
 
 
 class _Canonical:
@@ -115,14 +117,14 @@ class _Canonical:
                 Reduce(body.kind, body.body, reduce_axes) if isinstance(body, Reduce) else body for body in bodies
             )
             new = Computation(computation.name, computation.axes, reduce_axes, bodies, computation.attrs)
-            stage.state = _restated(stage.state, new, stage.state.tensors)
+            stage.state = _restated(new, stage.state.tensors)
             return
         dim = computation.axes.index(axis)
         axes = (*computation.axes[:dim], *parts, *computation.axes[dim + 1 :])
         new = Computation(computation.name, axes, computation.reduce_axes, bodies, computation.attrs)
         tensors = tuple(self._finer(tensor, dim, radices) for tensor in stage.state.tensors)
         old = stage.state.tensors
-        stage.state = _restated(stage.state, new, tensors)
+        stage.state = _restated(new, tensors)
         for before, after in zip(old, tensors, strict=True):
             self._redirect(before, after, dim, radices)
 
@@ -144,10 +146,8 @@ class _Canonical:
         for reader in self.schedule.readers(tensor):
             computation = reader.state.computation
             bodies = tuple(_simplified(_with_digits(body, tensor, finer, dim, radices)) for body in computation.bodies)
-            new = Computation(
-                computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs
-            )
-            reader.state = _restated(reader.state, new, reader.state.tensors)
+            new = Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
+            reader.state = _restated(new, reader.state.tensors)
 
     def skip_copies(self) -> None:
         """Let readers of plain copies read the original, and drop the copies."""
@@ -169,11 +169,11 @@ class _Canonical:
                 continue
             for reader in readers:
                 new = redirect_reads(reader.state.computation, {tensor: body.tensor})
-                reader.state = _restated(reader.state, new, reader.state.tensors)
+                reader.state = _restated(new, reader.state.tensors)
             self.schedule.stages.remove(stage)
 
 
-def _restated(state: StageState, computation: Computation, tensors: tuple[Tensor, ...]) -> StageState:
+def _restated(computation: Computation, tensors: tuple[Tensor, ...]) -> StageState:
     return replace(initial_state(computation), tensors=tensors)
 
 
@@ -222,6 +222,3 @@ def _simplified(expr: Expr) -> Expr:
         return total if affine.const == 0 else Binary("add", total, Const(affine.const, "index"))
 
     return rewrite_indices(expr, simple)
-
-
-__all__ = ["Cast", "canonicalise", "radices_of"]

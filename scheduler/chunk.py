@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lathe.scheduler.emission import Emitter
 
 
-class RuleMismatch(Exception):
+class RuleMismatch(Exception):  # noqa: N818 - a rule also returns it; it is an answer as much as an error
     """What a rule raises (or returns) when a chunk does not satisfy a constraint; names constraint and values."""
 
     def __init__(self, constraint: str) -> None:
@@ -46,6 +46,10 @@ class Index:
     def last(self, extents: Sequence[int]) -> int:
         """The largest value over all iterations."""
         return self.constant + sum(max(c, 0) * (e - 1) for c, e in zip(self.coefficients, extents, strict=True))
+
+    def moves_by(self, block: int, extents: Sequence[int]) -> bool:
+        """Whether some loop moves the index by whole blocks."""
+        return any(e > 1 and c and c % block == 0 for c, e in zip(self.coefficients, extents, strict=True))
 
     def first(self, extents: Sequence[int]) -> int:
         """The smallest value over all iterations."""
@@ -148,7 +152,10 @@ def linear_index(expr: Expr, axes: Mapping[Axis, Linear]) -> Linear | None:
             if left is None or right is None:
                 return None
             return left + right if op == "add" else left - right
-        case Binary(op="mul", lhs=operand, rhs=Const(value=value)) | Binary(op="mul", lhs=Const(value=value), rhs=operand):
+        case (
+            Binary(op="mul", lhs=operand, rhs=Const(value=value))
+            | Binary(op="mul", lhs=Const(value=value), rhs=operand)
+        ):
             inner = linear_index(operand, axes)
             return None if inner is None else inner * value
         case Binary(op="floordiv" | "mod" as op, lhs=operand, rhs=Const(value=value)) if value > 0:
@@ -266,9 +273,7 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
                 continue
             block = physical.block(dim)
             coefficients, constant = indices[number][dim], constants[number][dim]
-            inside = sorted(
-                (abs(c), n) for n, c in enumerate(coefficients) if c % block and extents[n] > 1
-            )
+            inside = sorted((abs(c), n) for n, c in enumerate(coefficients) if c % block and extents[n] > 1)
             reach, found = 1, []
             for step, loop in inside:
                 where = f"dimension {dim} of {each.tensor.name}"
@@ -355,7 +360,7 @@ def _vector_operand(
     return VectorOperand(operand, base, steps, rows, cols)
 
 
-def check_covers(view: VectorView, operand: VectorOperand, chunk: Chunk, live_low: Sequence[int], live_high: Sequence[int]) -> None:
+def check_covers(operand: VectorOperand, chunk: Chunk, live_low: Sequence[int], live_high: Sequence[int]) -> None:
     """Every element that a chunk writes must have no live lane that the chunk does not write.
 
     ``live_low`` and ``live_high`` (inclusive) bound the live cells. Raises RuleMismatch.
@@ -374,7 +379,7 @@ def check_covers(view: VectorView, operand: VectorOperand, chunk: Chunk, live_lo
         whole = lane_range.count == block and first % block == 0
         if whole and (last + 1) % block == 0:
             continue
-        moves = any(c % block == 0 and c for c in index.coefficients)
+        moves = index.moves_by(block, chunk.extents)
         before = first % block and live_low[dim] < first
         after = (last + 1) % block and live_high[dim] > last
         if before or after or (moves and not whole):

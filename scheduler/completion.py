@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lathe.configs import HardwareConfig
-from lathe.frontend import Tensor, walk
+from lathe.frontend import Axis, Tensor
 from lathe.frontend.expressions import Read
 from lathe.scheduler.canonical import canonicalise
 from lathe.scheduler.commands.cache import fresh_name
@@ -99,9 +99,10 @@ def _groups(schedule: Schedule) -> list[Group]:
     for stage in open_stages:
         readers = schedule.readers(stage.tensor)
         output = stage.tensor in schedule.outputs
-        if is_padding(stage) and not output and len(readers) == 1 and readers[0].state.computation.reduce_axes:
-            if readers[0] in open_stages and not stage.state.is_touched:
-                pads[stage] = readers[0]
+        if not is_padding(stage) or output or len(readers) != 1 or stage.state.is_touched:
+            continue
+        if readers[0].state.computation.reduce_axes and readers[0] in open_stages:
+            pads[stage] = readers[0]
     computing = [stage for stage in open_stages if stage not in pads]
     sink_of: dict[Stage, Stage] = {}
     groups: dict[Stage, Group] = {}
@@ -243,7 +244,7 @@ def _operands(
             pad.state = replace(pad.state, scope=scope)
             operands.append(Operand(pad, stage))
             continue
-        axes = tuple(type(axis)(axis.name, axis.extent) for axis in _axes_like(tensor))
+        axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
         copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes)
         cached = Stage(schedule, initial_state(copy, scope, copies=tensor))
         schedule.stages.insert(schedule.stages.index(stage), cached)
@@ -253,9 +254,7 @@ def _operands(
     return operands
 
 
-def _axes_like(tensor: Tensor) -> tuple["Axis", ...]:
-    from lathe.frontend.expressions import Axis
-
+def _axes_like(tensor: Tensor) -> tuple[Axis, ...]:
     if tensor.computation is not None:
         return tensor.computation.axes
     return tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(tensor.shape))
@@ -323,8 +322,3 @@ def _in_order(problem: TilingProblem) -> None:
     rest = [stage for stage in schedule.stages if stage not in moved]
     position = rest.index(problem.sink)
     schedule.stages = [*rest[:position], *ordered, *rest[position:]]
-
-
-def reads_of(stage: Stage) -> list[Tensor]:
-    """The tensors that a stage reads."""
-    return [node.tensor for body in stage.state.computation.bodies for node in walk(body) if isinstance(node, Read)]

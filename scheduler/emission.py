@@ -17,7 +17,6 @@ from lathe.scheduler.chunk import (
     Place,
     RuleMismatch,
     VectorOperand,
-    VectorView,
     check_covers,
     index_in_loops,
     linear_index,
@@ -68,19 +67,19 @@ class Emitter:
     # What rules ask for.
 
     def temporary(self, count: int) -> int:
-        """The first of ``count`` free elements of acc, for the present chunk only. Raises RuleMismatch if there are none."""
+        """The first of ``count`` free elements of acc, for this chunk only. Raises RuleMismatch if there are none."""
         first, size = self.temporaries
         if self._used + count > size:
             raise RuleMismatch(f"temporaries must take at most {size} elements of acc, not {self._used + count}")
         self._used += count
         return first + self._used - count
 
-    def check_covers(self, chunk: Chunk, view: VectorView, target: VectorOperand) -> None:
+    def check_covers(self, chunk: Chunk, target: VectorOperand) -> None:
         """Raises RuleMismatch if an element that the chunk writes has live lanes that it does not write."""
         place = target.operand.place
         assert place is not None
         high = tuple(low + extent - 1 for low, extent in zip(place.low, place.extent, strict=True))
-        check_covers(view, target, chunk, place.low, high)
+        check_covers(target, chunk, place.low, high)
 
     def only_stored(self, tensor: Tensor) -> bool:
         """Whether nothing but stores to DRAM reads the tensor, which see the low bits only."""
@@ -119,9 +118,7 @@ class Emitter:
             base = buffer.base + turn % buffer.slots * buffer.size
         sources = [self.places.get(read.tensor) for read in stage.state.computation.reads]
         zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
-        self.places[stage.tensor] = Place(
-            stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros
-        )
+        self.places[stage.tensor] = Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
 
     def _chunk(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
         state = node.placement.state
@@ -161,8 +158,13 @@ class Emitter:
 
     def _label(self, node: ChunkNode) -> int:
         stage = node.placement.stage
-        while stage.state.attachment is not None:
-            stage = stage.state.attachment.stage
+        while True:  # to the stored stage that it is for: out of the loops, or on to the reader of a buffer
+            if stage.state.attachment is not None:
+                stage = stage.state.attachment.stage
+            elif stage.state.scope != DRAM and self.schedule.readers(stage.tensor):
+                stage = self.schedule.readers(stage.tensor)[0]
+            else:
+                break
         if stage.name not in self.labels:
             self.labels.append(stage.name)
         return self.labels.index(stage.name)
@@ -215,11 +217,7 @@ class _Prepared:
                     indices.append(linear)
                 self.accesses.append((access, indices))
         self.loops = tuple(ChunkLoop(v.name, extent, v.kind) for v, extent in node.loops)
-        unrolled = {
-            v
-            for leaf in node.placement.state.unrolled
-            for v in node.placement.loops.of_leaf.get(leaf, ())
-        }
+        unrolled = {v for leaf in node.placement.state.unrolled for v in node.placement.loops.of_leaf.get(leaf, ())}
         self.unrolled = frozenset(n for n, (v, _) in enumerate(node.loops) if v in unrolled)
 
     def chunk(

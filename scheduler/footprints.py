@@ -28,9 +28,7 @@ class Footprints:
     ``grain`` bytes, within the range ``tracked`` (in bytes) that the program itself writes.
     """
 
-    def __init__(
-        self, config: HardwareConfig, uops: NDArray[np.uint32], grain: int, tracked: tuple[int, int]
-    ) -> None:
+    def __init__(self, config: HardwareConfig, uops: NDArray[np.uint32], grain: int, tracked: tuple[int, int]) -> None:
         self.config = config
         self.grain = grain
         self.tracked = tracked

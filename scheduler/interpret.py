@@ -5,13 +5,14 @@ before it is made, or outside the box that it computed, gives a wrong result her
 vectorised over each chunk.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lathe.frontend import Tensor, evaluate
+from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Reduce
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, build_nest
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
 
 Array = np.ndarray
-NEUTRAL: Mapping[str, Callable[[np.dtype], int]] = {
-    "sum": lambda dtype: 0,
-    "max": lambda dtype: int(np.iinfo(dtype).min),
-    "min": lambda dtype: int(np.iinfo(dtype).max),
-}
+
+
+def neutral(kind: str, dtype: str) -> int:
+    """What a reduction starts from."""
+    return {"sum": 0, "max": DTYPES[dtype].minimum, "min": DTYPES[dtype].maximum}[kind]
 
 
 GARBAGE = 0x5A5A5A5A
@@ -90,12 +91,12 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
     axes = {axis: _grid(value, grids, environment, len(chunk.loops)) for axis, value in chunk.roots.items()}
     shape = tuple(extent for _, extent in chunk.loops)
     cells = tuple(np.broadcast_to(axes[axis], shape) for axis in computation.axes)
-    bound = {**axes, **memory.values}
+    bound: dict[Any, Array] = {**axes, **memory.values}
     for tensor, body in zip(chunk.placement.state.tensors, computation.bodies, strict=True):
         values = memory.values[tensor]
         if chunk.role == "init":
             assert isinstance(body, Reduce)
-            values[cells] = NEUTRAL[body.kind](values.dtype)
+            values[cells] = neutral(body.kind, tensor.dtype)
             continue
         if not isinstance(body, Reduce):
             values[cells] = evaluate(body, bound)

@@ -58,10 +58,28 @@ def dimension_of(read: Read, axis: Axis | None) -> int | None:
     return found[-1] if found else None
 
 
-def matrix_product(computation: Computation, config: HardwareConfig) -> Product | None:
+def origin(tensor: Tensor) -> Tensor:
+    """The tensor that a chain of plain copies begins with."""
+    while tensor.computation is not None and isinstance(tensor.computation.bodies[0], Read):
+        tensor = tensor.computation.bodies[0].tensor
+    return tensor
+
+
+def scope_in(schedule: "Schedule", tensor: Tensor) -> str:
+    """The memory in which a tensor lives."""
+    for stage in schedule.stages:
+        if tensor in stage.state.tensors:
+            return stage.state.scope
+    return "dram"
+
+
+def matrix_product(
+    computation: Computation, config: HardwareConfig, schedule: "Schedule | None" = None
+) -> Product | None:
     """The matrix product that a computation is, with lanes chosen to leave the fewest empty, or None.
 
-    The operand that has a lane axis of the output which the other lacks is the weight.
+    The operand that has a lane axis of the output which the other lacks is the weight; a computed tensor is the data,
+    because no store lays elements out as weights.
     """
     if len(computation.bodies) != 1:
         return None
@@ -83,8 +101,14 @@ def matrix_product(computation: Computation, config: HardwareConfig) -> Product 
         inner = _fullest(inners, config.block_in)
         row = _fullest(rows, config.batch)
         filled = _filled(column, config.block_out) * _filled(inner, config.block_in) * _filled(row, config.batch)
+        if schedule is not None and scope_in(schedule, weight.tensor) == "inp":
+            continue
+        if schedule is not None and scope_in(schedule, data.tensor) == "wgt":
+            continue
+        if origin(weight.tensor).computation is not None and origin(data.tensor).computation is None:
+            continue
         found.append((filled - 1e-6 * order, Product(data, weight, row, column, inner)))
-    return max(found, key=lambda each: each[0])[1]
+    return max(found, key=lambda each: each[0])[1] if found else None
 
 
 def _mentioned(axes: Iterable[Axis], read: Read) -> list[Axis]:
@@ -114,7 +138,7 @@ def assign_lanes(schedule: "Schedule", config: HardwareConfig) -> dict[Tensor, L
     """Lanes of every tensor that a stage makes; placeholders follow their readers (``lanes_through``)."""
     known: dict[Tensor, Lanes] = {}
     stages = [stage.state for stage in schedule.stages]
-    products = {id(state): matrix_product(state.computation, config) for state in stages}
+    products = {id(state): matrix_product(state.computation, config, schedule) for state in stages}
     for state in stages:
         product = products[id(state)]
         if product is None:

@@ -84,8 +84,8 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
     host = attachment.stage
     if any(tensor in schedule.outputs for tensor in stage.state.tensors):
         raise ScheduleError(
-            f"stage of compute_at must be one whose values only other stages read, not {stage.name!r}, an output of the "
-            f"program. Copy it with s.cache_write({stage.name}, ...) and move the copy."
+            f"stage of compute_at must be one whose values only other stages read, not {stage.name!r}, an output of "
+            f"the program. Copy it with s.cache_write({stage.name}, ...) and move the copy."
         )
     if attachment.axis not in host.state.leaves:
         raise ScheduleError(
@@ -131,9 +131,7 @@ def _check_outside_readers(schedule: "Schedule", stage: "Stage", command: str) -
         )
 
 
-def _check_inside_readers(
-    schedule: "Schedule", stage: "Stage", placed: "dict[Stage, Placement]", command: str
-) -> None:
+def _check_inside_readers(schedule: "Schedule", stage: "Stage", placed: "dict[Stage, Placement]", command: str) -> None:
     """A reader inside the loop: what it reads in an iteration must be what is made in that iteration."""
     placement = placed[stage]
     depth = len(placement.prefix)
@@ -141,12 +139,10 @@ def _check_inside_readers(
         if not is_inside(reader, stage):
             continue
         needed = cells_read(placed[reader], read, depth)
-        names = needed.space
         made = cells_made(placement, read.tensor.name, depth)
-        for position in range(depth):
-            made = made.set_dim_name(isl.dim_type.in_, position, names.get_dim_name(isl.dim_type.in_, position))
-        made = made.set_tuple_name(isl.dim_type.in_, names.get_tuple_name(isl.dim_type.in_) or "")
-        needed = needed.set_tuple_name(isl.dim_type.in_, names.get_tuple_name(isl.dim_type.in_) or "")
+        # both speak of the same loops; isl wants the same names for them
+        made = made.set_tuple_name(isl.dim_type.in_, "loops")
+        needed = needed.set_tuple_name(isl.dim_type.in_, "loops")
         missing = needed.subtract(made)
         assert missing.is_empty(), (
             f"{command}: {reader.name} needs cells of {stage.name} that its region lacks: {missing.sample()}"

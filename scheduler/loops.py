@@ -67,7 +67,7 @@ def stage_loops(state: StageState, extents: Mapping[LoopAxis, int]) -> StageLoop
     return StageLoops(slots, of_leaf, local, constraints)
 
 
-def _unfuse(  # noqa: PLR0913 - the pieces of one loop nest under construction
+def _unfuse(
     relation: Fuse,
     extent: Mapping[LoopAxis, int],
     value: dict[LoopAxis, Linear],

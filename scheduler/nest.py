@@ -61,7 +61,7 @@ class Release:
 
 @dataclass
 class ChunkNode:
-    """A block with constant extents and no condition. ``roots`` is linear in outer loops and the chunk's own, from 0."""
+    """A block with constant extents and no condition. ``roots`` is linear in outer and own loops (from 0)."""
 
     placement: Placement
     role: Role

@@ -89,9 +89,7 @@ def cut(variable: LoopVariable, whole: Range, signs: Iterable[Sign], box: Box) -
     full = {**box, variable: whole}
     for sign, zero_is_either in signs:
         coefficient = sign.terms.get(variable, 0)
-        divided = any(
-            isinstance(atom, FloorDivision) and variable in atom.numerator.variables() for atom in sign.terms
-        )
+        divided = any(isinstance(atom, FloorDivision) and variable in atom.numerator.variables() for atom in sign.terms)
         if not coefficient and not divided:
             continue
         low, high = sign.range(full)

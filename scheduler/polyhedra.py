@@ -110,11 +110,11 @@ def cells_made(placement: Placement, tensor_name: str, depth: int) -> isl.Map:
             edge = edge.insert_dims(isl.dim_type.out, 0, position)
             edge = edge.insert_dims(isl.dim_type.out, position + 1, rank - position - 1)
             edge = edge.set_tuple_name(isl.dim_type.out, tensor_name)
-            relation = relation.intersect(_halfspace(edge, position, rank, at_least))
+            relation = relation.intersect(_halfspace(edge, position, at_least))
     return relation.project_out(isl.dim_type.in_, depth, len(placement.prefix) - depth)
 
 
-def _halfspace(edge: isl.Map, position: int, rank: int, at_least: bool) -> isl.Map:
+def _halfspace(edge: isl.Map, position: int, at_least: bool) -> isl.Map:
     """Cells whose coordinate is at least (at most) the one on the edge, the other coordinates being free."""
     space = edge.range().get_space()
     order = isl.Map.universe(space.map_from_domain_and_range(space))

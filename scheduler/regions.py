@@ -47,7 +47,10 @@ def interval_of(expr: Expr, axes: Mapping[Axis, Interval]) -> Interval | None:
                 return None
             first, last = right if op == "add" else (scale(right[1], -1), scale(right[0], -1))
             return add(left[0], first), add(left[1], last)
-        case Binary(op="mul", lhs=operand, rhs=Const(value=value)) | Binary(op="mul", lhs=Const(value=value), rhs=operand):
+        case (
+            Binary(op="mul", lhs=operand, rhs=Const(value=value))
+            | Binary(op="mul", lhs=Const(value=value), rhs=operand)
+        ):
             inner = interval_of(operand, axes)
             if inner is None:
                 return None
@@ -61,9 +64,7 @@ def interval_of(expr: Expr, axes: Mapping[Axis, Interval]) -> Interval | None:
     return None
 
 
-def read_box(
-    access: ReadAccess, axes: Mapping[Axis, Interval], visible: set[LoopVariable], box: Box
-) -> list[Interval]:
+def read_box(access: ReadAccess, axes: Mapping[Axis, Interval], visible: set[LoopVariable], box: Box) -> list[Interval]:
     """Per dimension of the tensor, bounds of what one read touches, in terms of the visible variables.
 
     Where a read is guarded, or its index has no linear bounds, the tensor's own extent is the bound.

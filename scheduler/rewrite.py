@@ -56,16 +56,18 @@ def rewrite(
     return transform(expr, leaf, lambda read: Read(by_tensor.get(read.tensor, read.tensor), read.indices))
 
 
+def _keep(_: Expr) -> None:
+    return None
+
+
 def rewrite_reads(expr: Expr, tensor: Tensor, replacement: Callable[[Read], Expr]) -> Expr:
     """The expression with every read of a tensor replaced."""
-    return transform(expr, lambda node: None, lambda read: replacement(read) if read.tensor is tensor else read)
+    return transform(expr, _keep, lambda read: replacement(read) if read.tensor is tensor else read)
 
 
 def rewrite_indices(expr: Expr, replacement: Callable[[Expr], Expr]) -> Expr:
     """The expression with every index of every read replaced."""
-    return transform(
-        expr, lambda node: None, lambda read: Read(read.tensor, tuple(replacement(index) for index in read.indices))
-    )
+    return transform(expr, _keep, lambda read: Read(read.tensor, tuple(replacement(index) for index in read.indices)))
 
 
 def redirect_reads(computation: Computation, replacement: Mapping[Tensor, Tensor]) -> Computation:

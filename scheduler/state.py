@@ -39,7 +39,7 @@ class LoopAxis:
 
 @dataclass(frozen=True)
 class Split:
-    """``parent = outer * factor + inner``; with ``parts``, the factor is the parent's extent over ``parts``, rounded up."""
+    """``parent = outer * factor + inner``; with ``parts``, the factor is its extent / ``parts``, rounded up."""
 
     parent: LoopAxis
     outer: LoopAxis

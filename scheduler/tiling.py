@@ -1,10 +1,9 @@
 """Tile sizes, loop order and load places for one group, by an estimate of cycles.
 
 Everything is tried within small sets of candidates: for each dimension the sizes that cut it into 1, 2, 3, … equal
-parts (whole blocks along lanes), two orders of the tile loops, and for each operand the loop at which it fits and is
-loaded least often. The estimate counts GEMM and ALU cycles, bus beats, and a latency for each transfer; tiles that leave
-room for two slots may overlap transfers and computation, others may not. What is chosen is then checked exactly by the
-allocator.
+parts (whole blocks along lanes), a few orders of the tile loops, and for each operand the loop at which it fits and is
+loaded least often. The estimate counts GEMM and ALU cycles, bus beats, and a latency for each transfer; where there is
+room for two slots, transfers and computation overlap. What is chosen is then checked exactly by the allocator.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor, as_affine
-from lathe.frontend.expressions import Axis, Expr
+from lathe.frontend.expressions import Axis
 from lathe.scheduler.allocation import depth_of
 from lathe.scheduler.errors import CapacityError
-from lathe.scheduler.lanes import assign_lanes, dimension_of, matrix_product
+from lathe.scheduler.lanes import assign_lanes, matrix_product
 from lathe.scheduler.physical import Physical, element_of
 from lathe.scheduler.state import LoopAxis
 
@@ -90,17 +89,19 @@ class _Model:
         self.sink_axes = problem.sink.state.computation.axes
         self.full = tuple(axis.extent for axis in self.sink_axes)
         self.lanes_of_sink = lanes[problem.sink.tensor]
-        self.gemms = [s for s in problem.computing if matrix_product(s.state.computation, config) is not None]
+        self.gemms = [
+            s for s in problem.computing if matrix_product(s.state.computation, config, problem.schedule) is not None
+        ]
         self.reduction: dict[Stage, Axis] = {}
         for stage in self.gemms:
-            found = matrix_product(stage.state.computation, config)
+            found = matrix_product(stage.state.computation, config, problem.schedule)
             assert found is not None
             if found.inner is not None:
                 self.reduction[stage] = found.inner
-        self.smallest = ""
-        writer = problem.computing[-1]
-        readers = {tensor: writer for tensor in writer.state.tensors}
-        self.readers = readers
+        self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[Stage, tuple[int, ...]]] = {}
+        self._walk = [
+            _reads(stage) for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands))
+        ]
 
     def candidates(self) -> Iterator[Tiling]:
         if self.problem.given:
@@ -146,34 +147,34 @@ class _Model:
             block = self.config.block_in
             blocks = ceil(axis.extent / block)
             sizes = sorted({ceil(blocks / n) for n in range(1, min(blocks, MOST_PARTS) + 1)} | {1}, reverse=True)
-            choices = [
-                {**choice, stage: min(size * block, axis.extent)} for choice in choices for size in sizes
-            ]
+            choices = [{**choice, stage: min(size * block, axis.extent)} for choice in choices for size in sizes]
         return choices
 
-    def boxes(
-        self, tile: Sequence[int], reduce_tile: "dict[Stage, int]"
-    ) -> "dict[Stage, tuple[int, ...]]":
+    def boxes(self, tile: Sequence[int], reduce_tile: "dict[Stage, int]") -> "dict[Stage, tuple[int, ...]]":
         """The extents of each stage of the group for one tile of the sink."""
-        problem = self.problem
-        need: dict[Tensor, list[int]] = {problem.computing[-1].tensor: list(tile)}
-        for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands)):
+        key = (tuple(tile), tuple(reduce_tile.values()))
+        known = self._boxes.get(key)
+        if known is not None:
+            return known
+        need: dict[Tensor, list[int]] = {self.problem.computing[-1].tensor: list(tile)}
+        for stage, axes, reads in self._walk:
             extents = need.get(stage.tensor)
             if extents is None:
                 continue
-            computation = stage.state.computation
-            size = dict(zip(computation.axes, extents, strict=True))
-            for axis in computation.reduce_axes:
-                whole = axis.extent
-                size[axis] = reduce_tile.get(stage, whole) if axis is self.reduction.get(stage) else whole
-            for read in computation.reads:
+            size = list(extents)
+            for axis in axes[len(extents) :]:
+                reduced = axis is self.reduction.get(stage)
+                size.append(reduce_tile.get(stage, axis.extent) if reduced else axis.extent)
+            for tensor, shape, indices in reads:
                 box = [
-                    min(index_extent(index, size), shape)
-                    for index, shape in zip(read.indices, read.tensor.shape, strict=True)
+                    min(1 + sum(factor * (size[n] - 1) for n, factor in terms), extent)
+                    for terms, extent in zip(indices, shape, strict=True)
                 ]
-                before = need.get(read.tensor)
-                need[read.tensor] = box if before is None else [max(a, b) for a, b in zip(before, box, strict=True)]
-        return {stage: tuple(need[stage.tensor]) for stage in self.physical if stage.tensor in need}
+                before = need.get(tensor)
+                need[tensor] = box if before is None else [max(a, b) for a, b in zip(before, box, strict=True)]
+        found = {stage: tuple(need[stage.tensor]) for stage in self.physical if stage.tensor in need}
+        self._boxes[key] = found
+        return found
 
     def _count(self, stage: "Stage", box: Sequence[int]) -> int:
         physical = self.physical[stage]
@@ -189,9 +190,7 @@ class _Model:
         config = self.config
         trips = [ceil(self.full[dim] / tile[dim]) for dim in order]
         total = prod(trips)
-        rounds = {
-            stage: ceil(self.reduction[stage].extent / size) for stage, size in inner.items()
-        }
+        rounds = {stage: ceil(self.reduction[stage].extent / size) for stage, size in inner.items()}
         room = {"inp": config.inp_depth, "wgt": config.wgt_depth, "acc": config.acc_depth - acc}
         levels: dict[Stage, int] = {}
         beats = 0.0
@@ -217,9 +216,6 @@ class _Model:
                 return None
             doubled = [option for option in fitting if option[2] * (2 if option[3] else 1) <= room[scope]]
             loads, _, count, level = min(doubled or fitting)
-            if split and level < len(order):
-                # loaded further out, all of the reduction must be there
-                pass
             if not doubled:
                 overlap = False
             room[scope] -= count * (2 if doubled and level else 1)
@@ -275,7 +271,9 @@ class _Model:
             for root in sink.state.roots:
                 local = loops.local[root]
                 size = 1 + sum(
-                    abs(c) * (atom.extent - 1) for atom, c in local.terms.items() if atom not in outside and hasattr(atom, "extent")
+                    abs(c) * (atom.extent - 1)
+                    for atom, c in local.terms.items()
+                    if atom not in outside and hasattr(atom, "extent")
                 )
                 tile.append(min(size, nominal[root]))
             elements = self._computing_elements(tile)
@@ -323,7 +321,9 @@ class _Model:
                 need += max(self._count(stage, boxes[stage]) for stage in self.problem.computing)
             if need > depth_of(self.config, scope):
                 depth = depth_of(self.config, scope)
-                parts.append(f"{scope} holds {depth} elements and the smallest tile takes {need}, {need - depth} too many")
+                parts.append(
+                    f"{scope} holds {depth} elements and the smallest tile takes {need}, {need - depth} too many"
+                )
         detail = "; ".join(parts) or "the loops given leave no smaller tile"
         return (
             f"tile of {self.problem.sink.name} on machine {self.config.name!r} must fit its scratchpads, but {detail}. "
@@ -331,12 +331,25 @@ class _Model:
         )
 
 
-def index_extent(index: Expr, size: "dict[Axis, int]") -> int:
-    """How many values an index takes at most, from first to last, when its axes run over so many."""
-    affine = as_affine(index)
-    if affine is None:
-        return 1 << 30
-    return 1 + sum(abs(factor) * (size[axis] - 1) for axis, factor in affine.coefficients.items())
+Terms = tuple[tuple[int, int], ...]
 
 
-__all__ = ["Operand", "Tiling", "TilingProblem", "choose_tiling", "dimension_of"]
+def _reads(stage: "Stage") -> "tuple[Stage, tuple[Axis, ...], list[tuple[Tensor, tuple[int, ...], list[Terms]]]]":
+    """A stage's axes, and per read the tensor and, per dimension, (position of an axis, size of its step)."""
+    computation = stage.state.computation
+    axes = (*computation.axes, *computation.reduce_axes)
+    position = {axis: n for n, axis in enumerate(axes)}
+    reads = []
+    for read in computation.reads:
+        indices: list[Terms] = []
+        for index in read.indices:
+            affine = as_affine(index)
+            if affine is None:  # anything: the dimension's extent bounds it
+                indices.append(tuple((n, 1 << 30) for n in range(len(axes))))
+            else:
+                indices.append(tuple((position[axis], abs(factor)) for axis, factor in affine.coefficients.items()))
+        reads.append((read.tensor, read.tensor.shape, indices))
+    return stage, axes, reads
+
+
+__all__ = ["Operand", "Tiling", "TilingProblem", "choose_tiling"]

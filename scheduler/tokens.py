@@ -12,6 +12,7 @@ execution and no stream made here can deadlock.
 
 from bisect import bisect_left
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -86,7 +87,8 @@ class TokenPass:
 
     def _mark(self, number: int, field: str) -> None:
         assert not getattr(self.output[number], field), f"{field} of instruction {number} is set twice"
-        self.output[number] = replace(self.output[number], **{field: True})
+        flag: dict[str, Any] = {field: True}
+        self.output[number] = replace(self.output[number], **flag)
 
     def _relay(self, far: Unit, needed: int, label: int) -> int:
         """An instruction of compute that is done only after the far unit's; one that does nothing, if there is none."""

@@ -43,9 +43,7 @@ def cache_read(
     for stage in chosen or ():
         if stage not in schedule.readers(tensor):
             actual = ", ".join(reader.name for reader in schedule.readers(tensor))
-            raise ScheduleError(
-                f"readers of {where} must be stages that read it ({actual}), not {stage.name!r}."
-            )
+            raise ScheduleError(f"readers of {where} must be stages that read it ({actual}), not {stage.name!r}.")
     if chosen is None:
         chosen = schedule.readers(tensor)
     axes = tuple(Axis(f"i{d}", extent) for d, extent in enumerate(tensor.shape))

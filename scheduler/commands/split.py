@@ -34,7 +34,8 @@ def split(
     for name, value in (("factor", factor), ("nparts", nparts)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise ScheduleError(
-                f"{name} of split of axis {target.name} of stage {stage.name} must be a positive integer, not {value!r}."
+                f"{name} of split of axis {target.name} of stage {stage.name} must be a positive integer, "
+                f"not {value!r}."
             )
     outer = LoopAxis(f"{target.name}o", target.kind)
     inner = LoopAxis(f"{target.name}i", target.kind)

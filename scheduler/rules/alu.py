@@ -43,10 +43,12 @@ def alu(chunk: Chunk) -> list[Instruction]:
         if read.scope != "acc":
             raise RuleMismatch(f"operand {read.tensor.name} must be in acc, not in {read.scope}")
         if read.guards:
-            raise RuleMismatch(f"operand {read.tensor.name} must be read without a condition, which an ALU cannot decide")
+            raise RuleMismatch(
+                f"operand {read.tensor.name} must be read without a condition, which an ALU cannot decide"
+            )
     view = vectors(chunk)
     assert view.write is not None
-    chunk.emitter.check_covers(chunk, view, view.write)
+    chunk.emitter.check_covers(chunk, view.write)
     for operand in view.reads:
         _check_lanes(view.write, operand)
     compiler = _Compiler(chunk, view)
@@ -110,7 +112,7 @@ class _Compiler:
                     self.wrap(target, expr.dtype)
             case _:
                 raise RuleMismatch(
-                    f"expression must be made of min, max, +, -, * and shifts, not {type(expr).__name__.lower()}: {expr}"
+                    f"expression must be made of min, max, +, -, * and shifts, not {type(expr).__name__.lower()} {expr}"
                 )
 
     def binary(self, op: str, lhs: Expr, rhs: Expr, target: _Cells, low_bits: bool) -> None:
@@ -141,7 +143,7 @@ class _Compiler:
         self.value(lhs, target)
         if isinstance(rhs, Const):
             amount = rhs.value if op == "shr" else -rhs.value
-            if lhs.dtype != "int32" and not 0 <= amount:
+            if lhs.dtype != "int32" and not amount >= 0:
                 raise RuleMismatch(f"dtype of a left shift must be int32, not {lhs.dtype}")
             if amount > 31:
                 amount = 31

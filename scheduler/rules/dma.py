@@ -6,7 +6,7 @@ merged; the innermost contiguous one becomes a row, the next the rows of one ins
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,9 @@ def _memory_type(scope: str, operand: Operand) -> MemoryType:
     if scope == "acc":
         wide = place.storage == "int32" or operand.tensor.dtype == "int32"
         if not wide and operand.tensor.dtype != "int8":
-            raise RuleMismatch(f"dtype of {operand.tensor.name} in dram must be int8 or int32, not {operand.tensor.dtype}")
+            raise RuleMismatch(
+                f"dtype of {operand.tensor.name} in dram must be int8 or int32, not {operand.tensor.dtype}"
+            )
         return MemoryType.ACC if wide else MemoryType.ACC8
     if operand.tensor.dtype != "int8":
         raise RuleMismatch(f"dtype of {operand.tensor.name} must be int8 to go to {scope}, not {operand.tensor.dtype}")
@@ -107,15 +109,11 @@ def _memory_type(scope: str, operand: Operand) -> MemoryType:
 def _load(chunk: Chunk, view: VectorView, into: VectorOperand, out_of: VectorOperand) -> Iterator[Instruction]:
     memory = _memory_type(into.operand.scope, out_of.operand)
     mask, depends = padding_mask(chunk, view, out_of.operand)
-    loops = [
-        _Loop(view.extents[n], into.strides[n], out_of.strides[n], depends.get(n)) for n in view.loops
-    ]
+    loops = [_Loop(view.extents[n], into.strides[n], out_of.strides[n], depends.get(n)) for n in view.loops]
     yield from load_rows(memory, loops, into.base, out_of.base, mask)
 
 
-def padding_mask(
-    chunk: Chunk, view: VectorView, operand: Operand
-) -> tuple[NDArray[np.bool_] | None, dict[int, int]]:
+def padding_mask(chunk: Chunk, view: VectorView, operand: Operand) -> tuple[NDArray[np.bool_] | None, dict[int, int]]:
     """Where a guarded read happens, over the loops that its guards depend on; and which loop is which axis of it."""
     if not operand.guards:
         return None, {}
@@ -131,7 +129,9 @@ def padding_mask(
     )
     for n in used:
         if n in view.lanes or view.extents[n] != chunk.loops[n].extent:
-            raise RuleMismatch(f"padding must take whole elements, but its condition depends on lane loop {view.names[n]}")
+            raise RuleMismatch(
+                f"padding must take whole elements, but its condition depends on lane loop {view.names[n]}"
+            )
     shape = [chunk.loops[n].extent for n in used]
     grids: list[NDArray[np.int64] | int] = [0] * count
     for position, n in enumerate(used):
@@ -224,7 +224,7 @@ def _load_window(
 def _load_runs(memory: MemoryType, sram: int, dram: int, valid: NDArray[np.bool_]) -> Iterator[Instruction]:
     """One row piece by piece: runs of data and runs of zeros."""
     edges = [0, *(np.flatnonzero(np.diff(valid)) + 1).tolist(), len(valid)]
-    for first, end in zip(edges, edges[1:], strict=False):
+    for first, end in pairwise(edges):
         if valid[first]:
             yield Load(memory, sram + first, dram + first, 1, end - first, end - first)
         else:
@@ -259,13 +259,15 @@ def _merged(loops: list[_Loop]) -> list[_Loop]:
 
 def _store(chunk: Chunk, view: VectorView, into: VectorOperand, out_of: VectorOperand) -> list[Instruction]:
     if out_of.operand.scope != "acc":
-        raise RuleMismatch(f"source {out_of.operand.tensor.name} of a store must be in acc, not in {out_of.operand.scope}")
+        raise RuleMismatch(
+            f"source {out_of.operand.tensor.name} of a store must be in acc, not in {out_of.operand.scope}"
+        )
     if out_of.operand.guards:
         raise RuleMismatch(f"source {out_of.operand.tensor.name} of a store must be read without a condition")
     place = into.operand.place
     assert place is not None
     shape = place.physical.view
-    check_covers(view, into, chunk, (0,) * len(shape), tuple(extent - 1 for extent in shape))
+    check_covers(into, chunk, (0,) * len(shape), tuple(extent - 1 for extent in shape))
     loops = [_Loop(view.extents[n], out_of.strides[n], into.strides[n], None) for n in view.loops]
     planes = into.operand.tensor.dtype in ("int16", "int32") and place.storage == "planes"
     if not planes:
@@ -296,6 +298,4 @@ def _store_rows(loops: list[_Loop], sram: int, dram: int) -> Iterator[Instructio
         at_sram = sram + sum(value * loop.sram for value, loop in zip(point, loops, strict=True))
         at_dram = dram + sum(value * loop.dram for value, loop in zip(point, loops, strict=True))
         stride = rows.dram if rows.extent > 1 else row.extent
-        yield Store(
-            sram_base=at_sram, dram_base=at_dram, y_size=rows.extent, x_size=row.extent, x_stride=stride
-        )
+        yield Store(sram_base=at_sram, dram_base=at_dram, y_size=rows.extent, x_size=row.extent, x_stride=stride)

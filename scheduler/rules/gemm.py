@@ -33,7 +33,7 @@ def gemm(chunk: Chunk) -> list[Instruction]:
     _same_lanes(dst, "columns", dst.cols, wgt, "rows", wgt.rows)
     _same_lanes(src, "columns", src.cols, wgt, "columns", wgt.cols)
     _check_reduction_lanes(chunk, src, wgt)
-    chunk.emitter.check_covers(chunk, view, dst)
+    chunk.emitter.check_covers(chunk, dst)
     loops = view.loops
     instructions: list[Instruction] = []
     for plan in plan_loops(
@@ -110,7 +110,7 @@ def _check_reduction_lanes(chunk: Chunk, src: VectorOperand, wgt: VectorOperand)
         first, last = index.first(chunk.extents), index.last(chunk.extents)
         if first % block == 0 and (last + 1) % block == 0 and operand.cols.count == block:
             return
-        moves = any(c and c % block == 0 for c in index.coefficients) and operand.cols.count != block
+        moves = index.moves_by(block, chunk.extents) and operand.cols.count != block
         at_end = last == place.physical.view[dim] - 1
         ends.append(place.zero_padded and first % block == 0 and at_end and not moves)
     if not any(ends):

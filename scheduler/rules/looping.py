@@ -72,8 +72,8 @@ def plan_loops(
         outside.append(rest.pop(0))
     offsets = [np.zeros(1, np.int64) for _ in bases]
     for loop in rest:
-        steps = [np.arange(loop.extent, dtype=np.int64) * step for step in loop.strides]
-        offsets = [np.add.outer(offset, step).ravel() for offset, step in zip(offsets, steps, strict=True)]
+        along = [np.arange(loop.extent, dtype=np.int64) * step for step in loop.strides]
+        offsets = [np.add.outer(offset, step).ravel() for offset, step in zip(offsets, along, strict=True)]
     outer, inner = instruction_loops
     for point in product(*(range(loop.extent) for loop in outside)):
         moved = [

@@ -33,7 +33,7 @@ def reset_elements(chunk: Chunk) -> list[Instruction]:
         value = constant.value
     view = vectors(chunk, operands=())
     assert view.write is not None
-    chunk.emitter.check_covers(chunk, view, view.write)
+    chunk.emitter.check_covers(chunk, view.write)
     return fill(chunk, view, view.write, value)
 
 

@@ -1,0 +1,152 @@
+"""``lower``: the text form of every level, from the algorithm to instructions with tokens."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor
+from lathe.frontend.text import format_program
+from lathe.isa import Unit, disassemble, unit_of
+from lathe.scheduler.allocation import largest_size
+from lathe.scheduler.build import build, check_tensors, physical_of
+from lathe.scheduler.completion import complete
+from lathe.scheduler.errors import BuildError
+from lathe.scheduler.lanes import assign_lanes
+from lathe.scheduler.nest import build_nest
+from lathe.scheduler.nest_text import format_nest
+from lathe.scheduler.partition import partition
+from lathe.scheduler.placement import place_stages
+from lathe.scheduler.schedule import Schedule, create_schedule
+from lathe.scheduler.state import DRAM
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+
+STAGES = ("algorithm", "order", "data", "communication", "loops", "chunks")
+
+
+def lower(
+    program: Schedule | Tensor | Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    config: HardwareConfig,
+    stage: str = "chunks",
+) -> str:
+    """The text of one level of a program on its way to instructions.
+
+    ``stage``: "algorithm" (domains and accesses), "order" (the tree of bands with tags, and the time map of each
+    stage), "data" (where values live), "communication" (instructions per queue, with tokens), "loops" (the nest with
+    its conditions) or "chunks" (the nest partitioned into boxes without conditions). Order, loops and chunks show a
+    schedule as it was given; data and communication, and a tensor program without a schedule, as ``build`` completes
+    it. Raises BuildError for another stage, or a wrong list of tensors.
+    """
+    if stage not in STAGES:
+        raise BuildError(f"stage of lower must be one of {', '.join(STAGES)}, not {stage!r}.")
+    schedule = program if isinstance(program, Schedule) else create_schedule(program)
+    check_tensors(schedule, tensors)
+    if stage == "algorithm":
+        return format_program(schedule.outputs)
+    if stage == "communication":
+        return _communication(build(schedule, tensors, config))
+    if stage == "data" or not isinstance(program, Schedule):
+        schedule = complete(schedule, config).schedule
+    if stage == "order":
+        return _order(schedule)
+    if stage == "data":
+        return _data(schedule, config)
+    nest = build_nest(schedule)
+    return format_nest(nest if stage == "loops" else partition(nest))
+
+
+def _order(schedule: Schedule) -> str:
+    """Bands as a tree, each with its tags, and the 2d+1 time of each stage."""
+    lines: list[str] = []
+    placed = place_stages(schedule)
+
+    def show(stage: "Stage", depth: int) -> None:
+        state = stage.state
+        indent = "  " * depth
+        times = []
+        lines.append(f"{indent}{stage.name}:")
+        for level, leaf in enumerate(state.leaves):
+            tags = []
+            if leaf is state.pragma_axis:
+                tags.append(f"emit_insn {state.pragma}")
+            if leaf in state.unrolled:
+                tags.append("unroll")
+            if leaf.kind == "reduce":
+                tags.append("reduce")
+            extents = "×".join(str(v.extent) for v in placed[stage].loops.of_leaf[leaf])
+            lines.append(f"{indent}  band {leaf.name} [{extents}]{' @' + ', '.join(tags) if tags else ''}")
+            times.append(leaf.name)
+            for inner in schedule.attached(stage):
+                assert inner.state.attachment is not None
+                if inner.state.attachment.axis is leaf:
+                    show(inner, depth + level + 2)
+        lines.append(f"{indent}  time {time_of(schedule, stage)}")
+
+    for stage in schedule.stages:
+        if stage.state.attachment is None:
+            show(stage, 0)
+    return "\n".join(lines) + "\n"
+
+
+def time_of(schedule: Schedule, stage: "Stage") -> str:
+    """The 2d+1 time of a stage: positions among its siblings and loops, alternating, outermost first."""
+    attachment = stage.state.attachment
+    if attachment is None:
+        siblings = [each for each in schedule.stages if each.state.attachment is None]
+        outer = ""
+    else:
+        siblings = [each for each in schedule.stages if each.state.attachment == attachment]
+        host = attachment.stage
+        leaves = host.state.leaves[: host.state.leaves.index(attachment.axis) + 1]
+        own = time_of(schedule, host)[1:-1].split(", ")
+        names = [leaf.name for leaf in leaves]
+        kept = len(own) - 2 * (len(host.state.leaves) - len(names)) - 1
+        outer = ", ".join(own[:kept]) + ", "
+    position = siblings.index(stage)
+    parts = [str(position)]
+    for level, leaf in enumerate(stage.state.leaves):
+        hosted = [each for each in schedule.attached(stage) if _hosted_at(each, leaf)]
+        parts += [leaf.name, str(len(hosted)) if level + 1 <= len(stage.state.leaves) else "0"]
+    return f"[{outer}{', '.join(parts)}]"
+
+
+def _hosted_at(stage: "Stage", leaf: object) -> bool:
+    return stage.state.attachment is not None and stage.state.attachment.axis is leaf
+
+
+def _data(schedule: Schedule, config: HardwareConfig) -> str:
+    """Scope, lanes and box of every stage."""
+    lines = []
+    lanes = assign_lanes(schedule, config)
+    for stage, placement in reversed(place_stages(schedule).items()):
+        physical = physical_of(stage, lanes, config)
+        box = ", ".join(
+            f"{axis.name}: {low} + {extent}"
+            for axis, low, extent in zip(stage.state.computation.axes, placement.low, placement.extent, strict=True)
+        )
+        names = [axis.name for axis in stage.state.computation.axes]
+        rows = names[physical.lanes.rows] if physical.lanes.rows is not None else "-"
+        cols = names[physical.lanes.cols] if physical.lanes.cols is not None else "-"
+        size = physical.count if stage.state.scope == DRAM else largest_size(placement, physical)
+        lines.append(
+            f"{stage.name}: {stage.state.scope} {stage.tensor.dtype}[{box}] "
+            f"elements of {physical.element.rows} ({rows}) × {physical.element.cols} ({cols}), {size} of them"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _communication(program: object) -> str:
+    from lathe.isa import Program
+
+    assert isinstance(program, Program)
+    text = disassemble(program.config, program.instructions)
+    lines = [line for line in text.split(".code\n")[1].splitlines() if line]
+    result = []
+    for unit in Unit:
+        result.append(f"{unit.name.lower()}:")
+        for number, instruction in enumerate(program.instructions):
+            if unit_of(instruction) == unit:
+                result.append(f"  {number:5} {lines[number]}")
+    return "\n".join(result) + "\n"

@@ -1,0 +1,91 @@
+"""The text form of loop nests, before and after partitioning."""
+
+from lathe.frontend.expressions import Axis, Reduce
+from lathe.frontend.text import format_expr
+from lathe.scheduler.linear import Bound, Linear, LoopVariable
+from lathe.scheduler.nest import Acquire, Block, ChunkNode, Loop, Node, Release
+
+
+def format_nest(nodes: list[Node]) -> str:
+    """One line per loop, statement and buffer; loops of the same name are told apart by primes."""
+    return "".join(f"{line}\n" for line in _Formatter().lines(nodes, 0))
+
+
+class _Formatter:
+    def __init__(self) -> None:
+        self.names: dict[LoopVariable, str] = {}
+
+    def lines(self, nodes: list[Node], depth: int) -> list[str]:
+        indent = "  " * depth
+        result: list[str] = []
+        for node in nodes:
+            if isinstance(node, Loop):
+                outer = set(self.names.values())
+                name = self._name(node.variable, outer)
+                result.append(f"{indent}for {name} in {node.first}..{node.last + 1}:")
+                result += self.lines(node.body, depth + 1)
+                del self.names[node.variable]
+            elif isinstance(node, Acquire):
+                box = ", ".join(
+                    f"{self.text(low)} + {self.text(extent)}" for low, extent in zip(node.low, node.extent, strict=True)
+                )
+                state = node.placement.state
+                result.append(f"{indent}buffer {state.tensor.name} in {state.scope}: [{box}]")
+            elif isinstance(node, Release):
+                result.append(f"{indent}free {node.placement.state.tensor.name}")
+            else:
+                result += self.statement(node, indent)
+        return result
+
+    def statement(self, node: Block | ChunkNode, indent: str) -> list[str]:
+        state = node.placement.state
+        pairs = [(v, v.extent) for v in node.variables] if isinstance(node, Block) else list(node.loops)
+        added: list[LoopVariable] = []
+        loops = []
+        for variable, extent in pairs:
+            name = self._name(variable, set(self.names.values()))
+            added.append(variable)
+            loops.append(f"{name} in 0..{extent}")
+        pragma = f"{state.pragma or 'chunk'}({', '.join(loops)}): " if loops else ""
+        condition = ""
+        if isinstance(node, Block) and node.constraints:
+            condition = " while " + " and ".join(f"{self.text(each)} >= 0" for each in node.constraints)
+        result = []
+        for tensor, body in zip(state.tensors, state.computation.bodies, strict=True):
+            values = {axis: self.text(value) for axis, value in node.roots.items()}
+            target = f"{tensor.name}[{', '.join(values[axis] for axis in state.computation.axes)}]"
+            if node.role == "init":
+                assert isinstance(body, Reduce)
+                start = {"sum": "0", "max": "minimum", "min": "maximum"}[body.kind]
+                statement = f"{target} = {start}"
+            elif isinstance(body, Reduce):
+                statement = f"{target} {'+=' if body.kind == 'sum' else body.kind + '='} {_with(body.body, values)}"
+            else:
+                statement = f"{target} = {_with(body, values)}"
+            result.append(f"{indent}{pragma}{statement}{condition}")
+        for variable in added:
+            del self.names[variable]
+        return result
+
+    def _name(self, variable: LoopVariable, taken: set[str]) -> str:
+        name = variable.name
+        while name in taken:
+            name += "'"
+        self.names[variable] = name
+        return name
+
+    def text(self, bound: Bound) -> str:
+        if isinstance(bound, Linear):
+            renamed = {v: LoopVariable(self.names.get(v, v.name), v.extent, v.kind) for v in bound.variables()}
+            return str(bound.substitute(lambda v: Linear.of(renamed[v])))
+        return f"{bound.kind}({', '.join(self.text(inner) for inner in bound.bounds)})"
+
+
+def _with(expr: "object", values: dict[Axis, str]) -> str:
+    """An expression's text with axes replaced by what they are in terms of loops."""
+    from lathe.frontend.expressions import AxisRef, Expr
+    from lathe.scheduler.rewrite import rewrite
+
+    assert isinstance(expr, Expr)
+    named: dict[Axis, Expr] = {axis: AxisRef(Axis(text, axis.extent, axis.start)) for axis, text in values.items()}
+    return format_expr(rewrite(expr, axes=named))
