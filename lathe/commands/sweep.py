@@ -18,6 +18,7 @@ from lathe.sweeps.specification import Sweep
 from lathe.sweeps.workloads import WORKLOADS, known_workloads
 
 SOMETHING_WRONG = 1
+WIDTH = 200  # of the table when it does not go to a terminal; it has a column for each key that varies
 
 
 def show_workloads(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -54,8 +55,8 @@ def sweep(
     simulated, and becomes a row of the CSV file with its cycles, utilisation and bytes. Machines that cannot exist, and
     workloads that do not map, are rows with the reason.
 
-    configs/sweeps in the repository has examples. The exit status is 1 when outputs differ from NumPy's, or when Lathe
-    itself failed on a row.
+    Two examples come with Lathe, and SWEEP may be their names: matmul_blocks and conv_buffers; they lie in
+    configs/sweeps. The exit status is 1 when outputs differ from NumPy's, or when Lathe itself failed on a row.
     """
     found = read_sweep(sweep_file, known_workloads())
     if output is not None:
@@ -92,20 +93,24 @@ def measured_rows(found: Sweep, jobs: int | None, check: bool) -> list[Row]:
 
 
 def print_rows(found: Sweep, rows: list[Row], output: Path | None) -> None:
-    """The rows as a table, the reasons below it."""
-    names = list(dict.fromkeys((*found.parameter_keys, "base", *found.machine.keys)))
-    shown = table("", ["workload", *names, "cycles", "utilisation", "bytes read", "bytes written", "status"], ())
+    """The rows as a table, what all have in common above it, the reasons below it."""
+    values = [values_of(row) for row in rows]
+    names = ["workload", *found.parameter_keys, "base", *found.machine.keys]
+    varying = [name for name in names if len({str(value.get(name)) for value in values}) > 1]
+    fixed = ", ".join(f"{name} {values[0][name]}" for name in names if name not in varying)
+    shown = table(fixed, [*varying, "cycles", "utilisation", "read", "written", "status"], ())
+    for column in shown.columns:
+        column.no_wrap = True
     reasons: dict[str, None] = {}
-    for row in rows:
-        values = values_of(row)
+    for row, value in zip(rows, values, strict=True):
         numbers = ["", "", "", ""]
         if row.numbers:
-            counts = (grouped(int(row.numbers[key])) for key in ("bytes_read", "bytes_written"))
+            counts = (f"{grouped(int(row.numbers[key]))} B" for key in ("bytes_read", "bytes_written"))
             numbers = [grouped(int(row.numbers["cycles"])), percent(row.numbers["utilisation"]), *counts]
-        shown.add_row(row.point.workload, *(str(values.get(name, "")) for name in names), *numbers, row.status)
+        shown.add_row(*(str(value.get(name, "")) for name in varying), *numbers, row.status)
         if row.status != OK:
             reasons[f"{row.status}: {row.reason}"] = None
-    out = console()
+    out = console(WIDTH)
     out.print(shown)
     for reason in reasons:
         out.print(f"\n{reason}", soft_wrap=True)

@@ -13,10 +13,10 @@ from rich.table import Table
 WIDTH_OF_FILES = 120  # a pipe or a file has no width of its own, and 80 columns would fold the tables
 
 
-def console() -> Console:
+def console(width_of_files: int = WIDTH_OF_FILES) -> Console:
     """The console for results, on standard output."""
     terminal = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=None if terminal else WIDTH_OF_FILES, highlight=False)
+    return Console(width=None if terminal else width_of_files, highlight=False)
 
 
 def notes() -> Console:

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import yaml
 
+from lathe import configs
 from lathe.configs import shipped_configs
 from lathe.configs.validation import all_keys, nearest
 from lathe.sweeps.errors import SweepError
@@ -16,15 +17,31 @@ ROOT_KEYS = ("base", "machine", "workloads")
 FIXED_KEYS = ("name", "memory", "timing", "extensions")  # of a machine; not numbers to sweep over
 
 
+SHIPPED = Path(configs.__file__).parent / "sweeps"
+
+
+def shipped_sweeps() -> tuple[str, ...]:
+    """The names of the sweep files that come with Lathe."""
+    return tuple(sorted(path.stem for path in SHIPPED.glob("*.yaml")))
+
+
+def sweep_path(source: str | os.PathLike[str]) -> Path:
+    """Where a sweep file is: the path itself, or a shipped file's when its name is given and no such file is here."""
+    path = Path(source)
+    if not path.exists() and str(source) in shipped_sweeps():
+        return SHIPPED / f"{path.name}.yaml"
+    return path
+
+
 def read_sweep(path: str | os.PathLike[str], workloads: Mapping[str, Mapping[str, Parameter]]) -> Sweep:
-    """The sweep of a YAML file.
+    """The sweep of a YAML file, or of a shipped one by its name.
 
     `workloads` are the known workloads with their parameters. Whether a machine
     or a shape is possible is not checked here: an impossible one is a row of the result.
 
     Raises :class:`SweepError` with file, line, key and the nearest known key.
     """
-    return Reader(Path(path), workloads).sweep()
+    return Reader(sweep_path(path), workloads).sweep()
 
 
 class Reader:
@@ -54,7 +71,8 @@ class Reader:
             text = self.path.read_text(encoding="utf-8")
         except OSError as error:
             raise SweepError(
-                f"The sweep file {self.path} must be readable, and is not: {error.strerror}. Correct the path.",
+                f"The sweep file {self.path} must be readable, and is not: {error.strerror}. "
+                f"Correct the path, or give the name of a shipped one: {', '.join(shipped_sweeps())}.",
                 file=self.path,
             ) from None
         except UnicodeDecodeError as error:

@@ -167,5 +167,5 @@ def test_a_missing_file_is_named(tmp_path):
         read_sweep(tmp_path / "absent.yaml", KNOWN)
     assert str(caught.value) == (
         f"The sweep file {tmp_path / 'absent.yaml'} must be readable, and is not: No such file or directory. "
-        "Correct the path."
+        "Correct the path, or give the name of a shipped one: conv_buffers, matmul_blocks."
     )

@@ -1,0 +1,260 @@
+"""`lathe run`: the digits network and users' scripts."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lathe as lt
+from lathe.attribution import UNITS, cycles_by_label
+from lathe.command_line import main
+from lathe.networks.digits import job as job_module
+from lathe.networks.digits.job import run_digits
+
+
+def run(*words):
+    return CliRunner().invoke(main, ["run", *(str(word) for word in words)])
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Three images in launches of two, so that the last launch is not full."""
+    return run_digits(lt.load_config("vta"), images=3, batch=2)
+
+
+def test_every_output_equals_numpy_also_in_a_launch_that_is_not_full(small):
+    assert small.launches == 2
+    assert small.outputs.shape == (3, 10)
+    assert small.wrong_outputs == 0
+    assert small.correct == int((small.expected.argmax(axis=1) == small.labels).sum())
+
+
+def test_the_cycles_of_labels_and_waiting_are_those_of_the_units(small):
+    result = small.first
+    costs = cycles_by_label(result)
+    activities = {"load": ("load",), "compute": ("gemm", "alu", "transfer"), "store": ("store",)}
+    trace = result.trace
+    for unit in UNITS:
+        counters = result.counters.units[unit]
+        busy = sum(cost.busy[activity] for cost in costs for activity in activities[unit])
+        assert busy == counters.busy
+        waiting = sum(cost.waiting[unit] for cost in costs)
+        part = trace.of_unit(unit)
+        assert waiting == int((part.stalled + part.waited).sum())
+        assert 0 <= result.cycles - busy - waiting <= result.cycles - int(part.start[-1])
+    assert sum(cost.instructions for cost in costs) == len(result.program.instructions)
+    assert all(cycles >= 0 for cost in costs for cycles in cost.busy.values())
+
+
+def test_attribution_needs_a_trace(small):
+    untraced = lt.simulate(small.first.program, timing_only=True, trace=False)
+    with pytest.raises(lt.TraceError):
+        cycles_by_label(untraced)
+
+
+def test_json_has_the_figures_and_the_trace_has_a_track_for_each_unit(tmp_path):
+    result = run("--images", 2, "--batch", 2, "--json", "-o", tmp_path / "t.json")
+    assert result.exit_code == 0
+    figures = json.loads(result.stdout)
+    assert figures["wrong_outputs"] == 0
+    assert figures["images"] == figures["batch"] == 2
+    assert figures["cycles"] == figures["launch"]["cycles"] == 2 * figures["cycles_per_image"]
+    assert figures["utilisation"] == figures["launch"]["gemm_operations"] / figures["cycles"]
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    tracks = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert tracks == {"fetch", "load", "compute", "store"}
+    labels = {event["args"]["label"] for event in events if event["ph"] == "X"}
+    assert labels == {layer["label"] for layer in figures["layers"] if layer["instructions"]}
+
+
+def test_tables_name_accuracy_equality_layers_and_bytes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = run("--images", 2, "--batch", 2).stdout
+    assert (tmp_path / "lathe-run.trace.json").exists()
+    for expected in (
+        "Digits network on vta",
+        "accuracy",
+        "all equal  (20 outputs)",
+        "cycles per image",
+        "utilisation",
+        "conv1",
+        "weights (wgt)",
+        "Trace of the first launch: lathe-run.trace.json",
+    ):
+        assert expected in text
+
+
+def test_outputs_that_differ_are_told_with_status_1(tmp_path, monkeypatch):
+    right = job_module.expected_logits
+
+    def wrong(*arguments):
+        logits = right(*arguments).copy()
+        logits[0, 0] ^= 1
+        return logits
+
+    monkeypatch.setattr(job_module, "expected_logits", wrong)
+    result = run("--images", 1, "--batch", 1, "-o", tmp_path / "t.json")
+    assert result.exit_code == 1
+    assert "1 DIFFER  (10 outputs)" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("--images", 361),
+            "The number of images must be from 1 to 360, not 361. So many are held out from training.",
+        ),
+        (("--images", 0), "The number of images must be from 1 to 360, not 0. So many are held out from training."),
+        (("--batch", 0), "The batch must be at least 1, not 0. It is how many images one launch runs."),
+        (("absent.py",), "The script 'absent.py' must be a file that exists, and is not. Correct the path."),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused_and_nothing_is_written(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(*words)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"Error: {message}\n")
+    assert os.listdir(tmp_path) == []
+
+
+GOOD = """
+import lathe as lt
+import numpy as np
+
+def program(cfg):
+    A = lt.placeholder((4, 16), "int8", name="A")
+    B = lt.relu(A, name="B")
+    return lt.build(B, [A, B], cfg)
+
+build = program
+
+def main(cfg):
+    a = np.arange(-32, 32, dtype=np.int8).reshape(4, 16)
+    result = lt.simulate(program(cfg), {"A": a})
+    assert (result.outputs["B"] == np.maximum(a, 0)).all()
+    print("on", cfg.name)
+    return RETURNED
+"""
+
+
+def script(tmp_path, text):
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_script_gets_the_machine_and_may_return_a_result(tmp_path):
+    path = script(tmp_path, GOOD.replace("RETURNED", "result"))
+    result = run(path, "-c", "tiny", "-o", tmp_path / "t.json")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("on tiny\n")
+    assert "ALU operations" in result.stdout
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+
+
+def test_a_script_may_return_nothing(tmp_path):
+    result = run(script(tmp_path, GOOD.replace("RETURNED", "None")))
+    assert (result.exit_code, result.stdout) == (0, "on vta\n")
+
+
+def test_json_of_a_script_needs_its_result(tmp_path):
+    path = script(tmp_path, "def main(cfg): return 3")
+    result = run(path, "--json")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: main of the script {str(path)!r} must return the result of lt.simulate for --json and -o, not 3. "
+        "Return it, or leave out these options.\n",
+    )
+
+
+def test_a_script_without_main_is_told(tmp_path):
+    path = script(tmp_path, "x = 1")
+    result = run(path)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: The script {str(path)!r} must define main(cfg), and does not. "
+        "Write a function of this name that takes the machine.\n",
+    )
+
+
+def test_an_error_of_lathe_names_the_line_of_the_script(tmp_path):
+    path = script(tmp_path, "import lathe as lt\n\ndef main(cfg):\n    lt.placeholder((0, 4))\n")
+    result = run(path)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: extent of dimension 0 of placeholder 'placeholder' must be a positive integer, not 0. "
+        f"A tensor has at least one element. This came from {path}, line 4.\n",
+    )
+
+
+def test_a_mistake_of_the_script_itself_keeps_its_traceback(tmp_path):
+    result = run(script(tmp_path, "def main(cfg):\n    return 1 // 0\n"))
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_a_script_can_import_what_lies_beside_it(tmp_path):
+    (tmp_path / "beside_the_script.py").write_text("VALUE = 7\n")
+    text = "import beside_the_script\ndef main(cfg):\n    print(beside_the_script.VALUE)\n"
+    assert run(script(tmp_path, text)).stdout == "7\n"
+
+
+def invoke(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def test_a_compiled_script_is_simulated_disassembled_edited_and_verified(tmp_path):
+    path = script(tmp_path, GOOD.replace("RETURNED", "None"))
+    program, values, outputs = tmp_path / "p.npz", tmp_path / "in.npz", tmp_path / "out.npz"
+    assert "instructions:" in invoke("compile", path, "-o", program).stdout
+    a = np.arange(-32, 32, dtype=np.int8).reshape(4, 16)
+    np.savez(values, A=a)
+    assert invoke("simulate", program, values, "-o", outputs).exit_code == 0
+    with np.load(outputs) as found:
+        assert np.array_equal(found["B"], np.maximum(a, 0))
+    text = tmp_path / "p.asm"
+    assert invoke("disasm", program, "-o", text).exit_code == 0
+    text.write_text(text.read_text().replace("alu max", "alu min"))
+    edited = tmp_path / "edited.npz"
+    assert invoke("asm", text, "--into", program, "-o", edited).output == ""
+    assert invoke("simulate", edited, values, "-o", outputs).exit_code == 0
+    with np.load(outputs) as found:
+        assert np.array_equal(found["B"], np.minimum(a, 0))
+    assert invoke("verify", edited).exit_code == 0
+
+
+def test_timing_alone_needs_no_inputs_and_gives_the_same_cycles(tmp_path):
+    path = script(tmp_path, GOOD.replace("RETURNED", "None"))
+    program = tmp_path / "p.npz"
+    invoke("compile", path, "-o", program, "--json")
+    timed = json.loads(invoke("simulate", program, "--timing-only", "--json").stdout)
+    full = json.loads(invoke("simulate", program, "--random", 1, "--json").stdout)
+    assert timed == full
+
+
+def test_inputs_from_two_places_are_refused(tmp_path):
+    result = invoke("simulate", tmp_path / "p.npz", "--random", 1, "--timing-only")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: The inputs must come from INPUTS, from --random, or be left out with --timing-only, which has no "
+        "outputs for -o, not several of these. Choose one.\n",
+    )
+
+
+def test_a_script_that_builds_no_program_is_told_and_nothing_is_written(tmp_path):
+    path = script(tmp_path, "def build(cfg): return None")
+    result = invoke("compile", path, "-o", tmp_path / "p.npz")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: build of the script {str(path)!r} must return a Program, not None. Return what lt.build returned.\n",
+    )
+    assert not (tmp_path / "p.npz").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", lt.shipped_configs())
+def test_the_main_job_is_right_on_every_shipped_machine(name):
+    job = run_digits(lt.load_config(name))
+    assert job.wrong_outputs == 0
+    assert job.correct == 356
