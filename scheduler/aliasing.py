@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from lathe.frontend import as_affine
+from lathe.scheduler.lanes import plain_axis
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.rules.alu import can_take_over
 
@@ -49,9 +49,6 @@ def _identical_index(stage: "Stage", producer: "Stage") -> bool:
             continue
         if read.guards or len(read.indices) != len(axes):
             return False
-        for index, axis in zip(read.indices, axes, strict=True):
-            affine = as_affine(index)
-            plain = {axis: 1} if axis.extent > 1 else {}
-            if affine is None or affine.const or dict(affine.coefficients) != plain:
-                return False
+        if any(plain_axis(index) is not axis for index, axis in zip(read.indices, axes, strict=True)):
+            return False
     return True
