@@ -1,0 +1,58 @@
+"""The form that every benchmark prints: a table, or with --json a list of {name, value, unit, target, met}."""
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from statistics import median
+from time import perf_counter
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured value; ``target`` says what it should be, as text, and ``met`` whether it is (None: no target)."""
+
+    name: str
+    value: float
+    unit: str
+    target: str = ""
+    met: bool | None = None
+
+
+def at_least(name: str, value: float, unit: str, limit: float) -> Figure:
+    return Figure(name, round(value, 3), unit, f">= {limit:g}", value >= limit)
+
+
+def at_most(name: str, value: float, unit: str, limit: float) -> Figure:
+    return Figure(name, round(value, 3), unit, f"<= {limit:g}", value <= limit)
+
+
+def seconds(work: Callable[[], object], runs: int = 5) -> float:
+    """The median time of a few runs, after one that is not counted."""
+    work()
+    times = []
+    for _ in range(runs):
+        start = perf_counter()
+        work()
+        times.append(perf_counter() - start)
+    return median(times)
+
+
+def one_core() -> None:
+    """Keep this process on one core, as the targets ask."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def report(figures: list[Figure], description: str) -> None:
+    """Print figures as the command line asks; called last by every benchmark."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--json", action="store_true", help="print a list of {name, value, unit, target, met}")
+    if parser.parse_args().json:
+        print(json.dumps([asdict(figure) for figure in figures], indent=2))
+        return
+    width = max(len(figure.name) for figure in figures)
+    for figure in figures:
+        verdict = {True: "met", False: "MISSED", None: ""}[figure.met]
+        print(f"{figure.name:{width}}  {figure.value:>12,.3f} {figure.unit:<18} {figure.target:>10}  {verdict}")

@@ -1,0 +1,41 @@
+"""The scripts that users copy run as they are, from any folder, and check their own results."""
+
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_runs(script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    runpy.run_path(str(script), run_name="__main__")
+    assert "equal to NumPy" in capsys.readouterr().out
+
+
+def test_the_own_rule_fires_on_body_and_tail(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["own_rule.py"])
+    runpy.run_path(str(ROOT / "examples" / "own_rule.py"), run_name="__main__")
+    calls = [line for line in capsys.readouterr().out.splitlines() if line.startswith("rule called")]
+    assert calls == [
+        "rule called for B.acc.map(ii in 0..256) at io=0",
+        "rule called for B.acc.map(ii in 0..256) at io=1",
+        "rule called for B.acc.map(ii in 0..256) at io=2",
+        "rule called for B.acc.map(ii in 0..192) at io=3",
+    ]
+
+
+def test_the_benchmark_prints_its_figures_in_the_common_form(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "spine.py"), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    figures = json.loads(done.stdout)
+    assert figures
+    for figure in figures:
+        assert list(figure) == ["name", "value", "unit", "target", "met"]
