@@ -1,46 +1,62 @@
-"""Users' scripts: Python files whose functions take the machine.
+"""Users' scripts, in one of two forms.
 
-A script for `lathe run` defines ``main(cfg)``, one for `lathe compile` defines ``build(cfg)`` and returns a Program. A
-script that also runs by itself ends with::
+With a function: a script for `lathe run` defines ``main(cfg)``, one for `lathe compile` defines ``build(cfg)`` and
+returns a Program. It is called with the machine. To run by itself too, it ends with::
 
     if __name__ == "__main__":
         main(lt.load_config("vta"))
+
+Without it: the script is run as Python would run it, with the machine's name as its first argument, ``sys.argv[1]``.
+What it leaves in its variable ``result`` (`lathe run`) or ``program`` (`lathe compile`) is taken.
 """
 
+import ast
 import runpy
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lathe.configs import HardwareConfig, LatheError
+from lathe.configs import LatheError, load_config
 
-SCRIPT_NAME = "lathe_script"  # its __name__, so that its part for running by itself is left out
+SCRIPT_NAME = "lathe_script"  # __name__ of a script with a function, so that its part for running by itself is left out
 
 
 class ScriptError(LatheError):
-    """A script that cannot be read, lacks its function, or returns something else than it must."""
+    """A script that cannot be read, or that leaves something else than it must."""
 
 
-def call_script(path: Path, function: str, config: HardwareConfig) -> Any:
-    """Run the script and call its function with the machine; returns what that returns.
+def run_script(path: Path, function: str, variable: str, config_name: str) -> Any:
+    """Run a script for the machine of `config_name`; returns what its function returns, or its variable, or None.
 
-    Modules beside the script can be imported. Raises :class:`ScriptError`; a LatheError from inside the script gets a
-    note with the script's line; other exceptions are the script's own and pass as they are.
+    Modules beside the script can be imported. Raises :class:`ScriptError` and ConfigError; a LatheError from inside the
+    script gets a note with the script's line; other exceptions are the script's own and pass as they are.
     """
-    if not path.is_file():
-        raise ScriptError(f"The script {str(path)!r} must be a file that exists, and is not. Correct the path.")
-    with beside(path), lines_of(path):
-        found = runpy.run_path(str(path), run_name=SCRIPT_NAME).get(function)
-        if not callable(found):
-            raise ScriptError(
-                f"The script {str(path)!r} must define {function}(cfg), and does not. "
-                f"Write a function of this name that takes the machine."
-            )
-        called: Callable[[HardwareConfig], Any] = found
-        return called(config)
+    machine = load_config(config_name)
+    source = read_source(path)
+    with beside(path), arguments(str(path), config_name), lines_of(path):
+        if function in functions_of(source, path):
+            return runpy.run_path(str(path), run_name=SCRIPT_NAME)[function](machine)
+        return runpy.run_path(str(path), run_name="__main__").get(variable)
+
+
+def read_source(path: Path) -> bytes:
+    """The text of a script."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ScriptError(
+            f"The script {str(path)!r} must be a Python file that can be read, and is not: {error.strerror}. "
+            "Correct the path."
+        ) from None
+
+
+def functions_of(source: bytes, path: Path) -> set[str]:
+    """The functions that a script defines at its top level."""
+    tree = ast.parse(source, filename=str(path))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 @contextmanager
@@ -52,6 +68,17 @@ def beside(path: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(folder)
+
+
+@contextmanager
+def arguments(*words: str) -> Iterator[None]:
+    """Give the script these words as its command line."""
+    before = sys.argv
+    sys.argv = list(words)
+    try:
+        yield
+    finally:
+        sys.argv = before
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """`lathe compile`: a script's program, or the digits network, to a file."""
 
+import sys
 from collections import Counter
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
 import click
@@ -13,7 +15,7 @@ from lathe.configs.atomic import check_writable
 from lathe.isa import Program
 from lathe.networks.digits.job import DEFAULT_BATCH
 from lathe.networks.digits.network import digits_network
-from lathe.scripts import ScriptError, call_script
+from lathe.scripts import ScriptError, run_script
 
 
 @click.command()
@@ -27,12 +29,15 @@ def compile(script: Path | None, config_name: str, batch: int, output: Path, as_
 
     The file is for `lathe simulate`, `lathe disasm` and `lathe verify`.
 
-    SCRIPT is a Python file that defines build(cfg), which is called with the machine that -c names and returns what
-    lt.build returned. Without SCRIPT it is the digits network.
+    SCRIPT is a Python file. If it defines build(cfg), that is called with the machine of -c and returns what lt.build
+    returned; otherwise the script runs as Python would run it, with the machine's name as its first argument, and
+    leaves the program in a variable "program". Without SCRIPT it is the digits network.
     """
     machine = load_config(config_name)
     check_writable(output)
-    program = digits_program(machine, batch) if script is None else script_program(script, machine)
+    # With --json, standard output is for the JSON alone.
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        program = digits_program(machine, batch) if script is None else script_program(script, config_name)
     program.save(output)
     counts = Counter(instruction.opcode.name.lower() for instruction in program.instructions)
     if as_json:
@@ -55,11 +60,12 @@ def digits_program(machine: HardwareConfig, batch: int) -> Program:
     return lt.build(network.logits, network.tensors, machine, constants=network.constants)
 
 
-def script_program(path: Path, machine: HardwareConfig) -> Program:
-    """What the script's build returns."""
-    program = call_script(path, "build", machine)
+def script_program(path: Path, config_name: str) -> Program:
+    """What the script makes."""
+    program = run_script(path, "build", "program", config_name)
     if not isinstance(program, Program):
         raise ScriptError(
-            f"build of the script {str(path)!r} must return a Program, not {program!r}. Return what lt.build returned."
+            f"The script {str(path)!r} must return a Program from build(cfg), or have it in its variable 'program', "
+            f"not {program!r}. It is what lt.build returns."
         )
     return program

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,10 @@ from lathe.commands.summaries import (
     units_table,
 )
 from lathe.commands.terminal import console, grouped, notes, percent, print_json, table
-from lathe.configs import HardwareConfig, load_config
+from lathe.configs import load_config
 from lathe.configs.atomic import check_writable
 from lathe.networks.digits.job import DEFAULT_BATCH, Job, Progress, run_digits
-from lathe.scripts import ScriptError, call_script
+from lathe.scripts import ScriptError, run_script
 from lathe.sim import Result
 
 DEFAULT_TRACE = Path("lathe-run.trace.json")
@@ -59,15 +59,16 @@ def run(
     Without SCRIPT it is the digits network that comes with Lathe: two convolutions, pooling and a dense layer in int8,
     on images that were held out from its training. Every output is compared with NumPy's.
 
-    SCRIPT is a Python file that defines main(cfg), which is called with the machine that -c names. If main returns the
-    result of lt.simulate, its cycles and bytes are printed, and -o writes its trace. A script that also runs by itself
-    ends with: if __name__ == "__main__": main(lt.load_config("vta"))
+    SCRIPT is a Python file. If it defines main(cfg), that is called with the machine of -c; otherwise the script runs
+    as Python would run it, with the machine's name as its first argument (sys.argv[1]). If main returns what
+    lt.simulate returned, or the script has it in a variable "result", its cycles and bytes are printed, and -o writes
+    its trace.
     """
     machine = load_config(config_name)
     if trace_path is not None:
         check_writable(trace_path)
     if script is not None:
-        run_script(script, machine, trace_path, as_json)
+        show_script(script, config_name, trace_path, as_json)
         return
     written = trace_path or DEFAULT_TRACE
     check_writable(written)
@@ -95,14 +96,16 @@ def progress_on_terminal() -> Iterator[Progress]:
         yield show
 
 
-def run_script(path: Path, machine: HardwareConfig, trace_path: Path | None, as_json: bool) -> None:
-    """Call the script's main, and show its result if it returns one."""
-    result = call_script(path, "main", machine)
+def show_script(path: Path, config_name: str, trace_path: Path | None, as_json: bool) -> None:
+    """Run the script, and show its result if there is one."""
+    # With --json, standard output is for the JSON alone.
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        result = run_script(path, "main", "result", config_name)
     if isinstance(result, Result):
         if trace_path is not None:
             result.write_chrome_trace(trace_path)
         if as_json:
-            print_json(counters_dict(machine, result.counters))
+            print_json(counters_dict(result.program.config, result.counters))
             return
         out = console()
         for each in (counters_table(result.counters), bytes_table(result.counters), units_table(result.counters)):
@@ -110,8 +113,8 @@ def run_script(path: Path, machine: HardwareConfig, trace_path: Path | None, as_
             out.print(each)
     elif as_json or trace_path is not None:
         raise ScriptError(
-            f"main of the script {str(path)!r} must return the result of lt.simulate for --json and -o, "
-            f"not {result!r}. Return it, or leave out these options."
+            f"The script {str(path)!r} must return the result of lt.simulate from main, or have it in its variable "
+            f"'result', for --json and -o, not {result!r}. Return it, or leave out these options."
         )
 
 

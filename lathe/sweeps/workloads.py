@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lathe.configs import LatheError
 from lathe.frontend import Tensor, compute, placeholder, placeholders
 from lathe.frontend import operators as op
+from lathe.networks.digits.job import DEFAULT_BATCH
 from lathe.networks.digits.network import digits_network
 from lathe.sweeps.specification import Parameter
 
@@ -131,7 +132,7 @@ def add(height: int, width: int, channels: int, batch: int = 1) -> Workload:
 
 
 @workload
-def digits(batch: int = 8) -> Workload:
+def digits(batch: int = DEFAULT_BATCH) -> Workload:
     """The digits network of `lathe run`."""
     network = digits_network(batch)
     return Workload(network.logits, network.constants)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -109,7 +110,11 @@ def test_outputs_that_differ_are_told_with_status_1(tmp_path, monkeypatch):
         ),
         (("--images", 0), "The number of images must be from 1 to 360, not 0. So many are held out from training."),
         (("--batch", 0), "The batch must be at least 1, not 0. It is how many images one launch runs."),
-        (("absent.py",), "The script 'absent.py' must be a file that exists, and is not. Correct the path."),
+        (
+            ("absent.py",),
+            "The script 'absent.py' must be a Python file that can be read, and is not: No such file or directory. "
+            "Correct the path.",
+        ),
     ],
 )
 def test_numbers_that_cannot_be_are_refused_and_nothing_is_written(words, message, tmp_path, monkeypatch):
@@ -123,16 +128,14 @@ GOOD = """
 import lathe as lt
 import numpy as np
 
-def program(cfg):
+def build(cfg):
     A = lt.placeholder((4, 16), "int8", name="A")
     B = lt.relu(A, name="B")
     return lt.build(B, [A, B], cfg)
 
-build = program
-
 def main(cfg):
     a = np.arange(-32, 32, dtype=np.int8).reshape(4, 16)
-    result = lt.simulate(program(cfg), {"A": a})
+    result = lt.simulate(build(cfg), {"A": a})
     assert (result.outputs["B"] == np.maximum(a, 0)).all()
     print("on", cfg.name)
     return RETURNED
@@ -159,24 +162,44 @@ def test_a_script_may_return_nothing(tmp_path):
     assert (result.exit_code, result.stdout) == (0, "on vta\n")
 
 
+def test_json_is_all_that_a_script_puts_on_standard_output(tmp_path):
+    path = script(tmp_path, GOOD.replace("RETURNED", "result"))
+    result = run(path, "--json")
+    assert json.loads(result.stdout)["machine"] == "vta"
+    assert result.stderr == "on vta\n"
+
+
 def test_json_of_a_script_needs_its_result(tmp_path):
     path = script(tmp_path, "def main(cfg): return 3")
     result = run(path, "--json")
     assert (result.exit_code, result.stderr) == (
         2,
-        f"Error: main of the script {str(path)!r} must return the result of lt.simulate for --json and -o, not 3. "
-        "Return it, or leave out these options.\n",
+        f"Error: The script {str(path)!r} must return the result of lt.simulate from main, or have it in its variable "
+        "'result', for --json and -o, not 3. Return it, or leave out these options.\n",
     )
 
 
-def test_a_script_without_main_is_told(tmp_path):
-    path = script(tmp_path, "x = 1")
-    result = run(path)
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"Error: The script {str(path)!r} must define main(cfg), and does not. "
-        "Write a function of this name that takes the machine.\n",
-    )
+FLAT = """
+import sys
+import lathe as lt
+
+if __name__ == "__main__":
+    cfg = lt.load_config(sys.argv[1])
+    A = lt.placeholder((4, 16), "int8", name="A")
+    B = lt.relu(A, name="B")
+    program = lt.build(B, [A, B], cfg)
+    result = lt.simulate(program, timing_only=True)
+"""
+
+
+def test_a_script_without_main_runs_as_python_would_run_it(tmp_path):
+    before = list(sys.argv)
+    result = run(script(tmp_path, FLAT), "-c", "tiny", "--json")
+    assert json.loads(result.stdout)["machine"] == "tiny"
+    assert sys.argv == before
+    assert str(tmp_path) not in sys.path
+    compiled = invoke("compile", tmp_path / "script.py", "-c", "wide", "-o", tmp_path / "p.npz", "--json")
+    assert json.loads(compiled.stdout)["machine"] == lt.Program.load(tmp_path / "p.npz").config.name == "wide"
 
 
 def test_an_error_of_lathe_names_the_line_of_the_script(tmp_path):
@@ -247,7 +270,8 @@ def test_a_script_that_builds_no_program_is_told_and_nothing_is_written(tmp_path
     result = invoke("compile", path, "-o", tmp_path / "p.npz")
     assert (result.exit_code, result.stderr) == (
         2,
-        f"Error: build of the script {str(path)!r} must return a Program, not None. Return what lt.build returned.\n",
+        f"Error: The script {str(path)!r} must return a Program from build(cfg), or have it in its variable 'program', "
+        "not None. It is what lt.build returns.\n",
     )
     assert not (tmp_path / "p.npz").exists()
 

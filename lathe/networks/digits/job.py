@@ -13,7 +13,7 @@ from lathe.configs import HardwareConfig, LatheError
 from lathe.networks.digits.network import Digits, Network, digits_network, load_digits
 from lathe.sim import Result
 
-DEFAULT_BATCH = 8
+DEFAULT_BATCH = 60
 INPUT, OUTPUT = "images", "logits"
 
 Progress = Callable[[str, int, int], None]
