@@ -27,7 +27,8 @@ class Segment:
     """A range of DRAM, [``address``, ``address + nbytes``) in bytes, and what it holds.
 
     ``role`` is one of instructions, uop, constant, input, output, temporary. ``layout`` says how a tensor lies in it;
-    it starts at ``address`` and may be shorter than the segment.
+    it starts at ``address`` and may be shorter than the segment. ``tensor`` is the name of the array that it holds, its
+    own unless given: an input that is needed in two layouts has two segments of one tensor.
     """
 
     name: str
@@ -35,6 +36,10 @@ class Segment:
     address: int
     nbytes: int
     layout: Layout | None = None
+    tensor: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tensor", self.tensor or self.name)
 
     @property
     def end(self) -> int:
@@ -142,6 +147,7 @@ class Program:
                     "address": segment.address,
                     "nbytes": segment.nbytes,
                     "layout": segment.layout.to_dict() if segment.layout is not None else None,
+                    "tensor": segment.tensor,
                 }
                 for segment in self.segments
             ],

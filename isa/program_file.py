@@ -79,6 +79,7 @@ def _program(header: dict[str, Any], arrays: dict[str, Any]) -> Program:
             each["address"],
             each["nbytes"],
             Layout.from_dict(each["layout"]) if each["layout"] is not None else None,
+            each.get("tensor", ""),
         )
         for each in header["segments"]
     )

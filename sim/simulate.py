@@ -52,7 +52,7 @@ def simulate_program(
 
 def memory_of(program: Program, inputs: Mapping[str, ArrayLike]) -> FlatMemory:
     """The DRAM before the launch: instructions, constants and the packed inputs. Raises :class:`InputError`."""
-    segments = {segment.name: segment for segment in program.inputs}
+    segments = {segment.tensor: segment for segment in program.inputs}
     for name in inputs:
         if name not in segments:
             known = ", ".join(segments) or "none"
@@ -66,7 +66,7 @@ def memory_of(program: Program, inputs: Mapping[str, ArrayLike]) -> FlatMemory:
         if segment.name in program.images:
             place(memory, segment.address, program.images[segment.name])
         elif segment.role == "input":
-            place(memory, segment.address, packed(segment, inputs[segment.name]))
+            place(memory, segment.address, packed(segment, inputs[segment.tensor]))
     return memory
 
 
@@ -76,7 +76,7 @@ def packed(segment: Segment, value: ArrayLike) -> NDArray[Any]:
     shape, dtype = form(segment)
     if array.shape != shape or array.dtype != dtype:
         raise InputError(
-            f"Input {segment.name!r} of the program must have shape {shape} and dtype {dtype}, "
+            f"Input {segment.tensor!r} of the program must have shape {shape} and dtype {dtype}, "
             f"not {array.shape} and {array.dtype}. Convert the array first."
         )
     return array if segment.layout is None else segment.layout.pack(array)
@@ -101,7 +101,7 @@ def form(segment: Segment) -> tuple[tuple[int, ...], np.dtype[Any]]:
 def told(segment: Segment) -> str:
     """An input for messages."""
     shape, dtype = form(segment)
-    return f"{segment.name!r} of shape {shape} and dtype {dtype}"
+    return f"{segment.tensor!r} of shape {shape} and dtype {dtype}"
 
 
 def place(memory: FlatMemory, address: int, array: NDArray[Any]) -> None:

@@ -96,7 +96,7 @@ def random_inputs(program: Program, seed: int) -> dict[str, NDArray[Any]]:
             else (segment.layout.shape, np.dtype(segment.layout.dtype))
         )
         bounds = np.iinfo(dtype)
-        values[segment.name] = rng.integers(bounds.min, bounds.max, shape, dtype, endpoint=True)
+        values[segment.tensor] = rng.integers(bounds.min, bounds.max, shape, dtype, endpoint=True)
     return values
 
 

@@ -44,6 +44,14 @@ def test_program_knows_its_inputs_outputs_and_addresses() -> None:
     assert program.segment("B").end == 0x810
 
 
+def test_segment_holds_the_tensor_of_its_name_unless_it_says_another() -> None:
+    program = a_program()
+    assert program.segment("A").tensor == "A"
+    again = Segment("A.2", "input", 0x500, 16, program.segment("A").layout, tensor="A")
+    segments = (*program.segments, again)
+    assert [segment.tensor for segment in a_program(segments=segments).inputs] == ["A", "A"]
+
+
 def test_saved_program_comes_back_whole(tmp_path: Path) -> None:
     program = a_program()
     program.save(tmp_path / "p.npz")

@@ -82,6 +82,16 @@ def test_each_cycle_of_each_unit_is_counted_once(conv):
     )
 
 
+def test_one_input_may_lie_in_dram_twice():
+    program = copying()
+    layout = Layout.row_major((2, 4), "int8")
+    again = Segment("a.again", "input", 8, 8, layout, tensor="a")
+    program = replace(program, segments=(*program.segments, again))
+    program = replace(program, instructions=(replace(program.instructions[0], dram_base=2), *program.instructions[1:]))
+    values = np.arange(8, dtype=np.int8).reshape(2, 4)
+    np.testing.assert_array_equal(simulate_program(program, {"a": values}).outputs["b"], values)
+
+
 def test_counters_are_plain_values_for_json(conv):
     program, _, data = conv
     counters = simulate_program(program, {"data": data}).counters
