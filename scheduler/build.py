@@ -198,7 +198,7 @@ def _placeholder_form(
                 continue
             scope = stage.state.scope
             product = matrix_product(computation, config)
-            if product is not None and access.node in (product.data, product.weight):
+            if product is not None and (access.node is product.data or access.node is product.weight):
                 which = "data" if access.node is product.data else "weight"
                 own = lanes_of_operand(product, which, config)
                 scope = "inp" if which == "data" else "wgt"

@@ -40,6 +40,9 @@ def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
     views = canonicalise(copy)
     for group in _groups(copy):
         _complete_group(copy, group, config)
+    for stage in list(copy.stages):
+        if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
+            _load_operands(copy, stage, config)
     return Completed(copy, views)
 
 
@@ -224,6 +227,29 @@ def _kind(relation: Split | Fuse) -> str:
     return relation.parent.kind if isinstance(relation, Split) else relation.fused.kind
 
 
+def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> None:
+    """Caches for what a stage in acc, placed by the user, still reads from DRAM: loaded just outside its chunks."""
+    if is_copy(stage):
+        return
+    state = stage.state
+    place = state.attachment
+    if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
+        place = Attachment(stage, state.leaves[state.leaves.index(state.pragma_axis) - 1])
+    product = matrix_product(state.computation, config, schedule)
+    for operand in _operands(schedule, stage, product, Group(stage, [], []), []):
+        operand.stage.state = replace(operand.stage.state, attachment=place)
+
+
+def is_copy(stage: Stage) -> bool:
+    """Whether a stage only moves data, so that a DMA into the scratchpad is all it needs."""
+    from lathe.frontend.expressions import Cast
+
+    body = stage.state.computation.bodies[0]
+    while isinstance(body, Cast):
+        body = body.operand
+    return isinstance(body, Read) or is_padding(stage)
+
+
 def _operands(
     schedule: Schedule, stage: Stage, product: Product | None, group: Group, computing: list[Stage]
 ) -> list[Operand]:
@@ -285,11 +311,19 @@ def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
         sink.state = replace(state, leaves=(*outer, *inner), relations=tuple(relations))
         levels = outer
     else:
+        if tiling.cut is not None:
+            leaf, size = tiling.cut
+            first, second = LoopAxis(f"{leaf.name}o", "data"), LoopAxis(f"{leaf.name}i", "data")
+            place = sink.state.leaves.index(leaf)
+            leaves = (*sink.state.leaves[:place], first, second, *sink.state.leaves[place + 1 :])
+            relations_cut = (*sink.state.relations, Split(leaf, first, second, size))
+            sink.state = replace(sink.state, leaves=leaves, relations=relations_cut)
         levels = list(sink.state.leaves[: tiling.depth])
-    place = Attachment(sink, levels[-1]) if levels else None
+        sink.state = _rejoined(sink.state, tiling.depth)
+    attached_at = Attachment(sink, levels[-1]) if levels else None
     reducing: dict[Stage, LoopAxis] = {}
     for stage in problem.computing:
-        stage.state = replace(stage.state, attachment=place)
+        stage.state = replace(stage.state, attachment=attached_at)
         axis = tiling.reduce_axis.get(stage)
         if axis is not None:
             reducing[stage] = _split_reduction(stage, axis, tiling.reduce_tile[stage])
@@ -306,8 +340,35 @@ def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
     _in_order(problem)
 
 
+def _rejoined(state: StageState, depth: int) -> StageState:
+    """The loops inside the tile, which only store it, put back together where no part of an axis is outside."""
+    outside = set(state.leaves[:depth])
+    relations = list(state.relations)
+    leaves = list(state.leaves)
+    joined = True
+    while joined:
+        joined = False
+        for relation in reversed(relations):
+            if isinstance(relation, Split):
+                parts, whole = [relation.outer, relation.inner], [relation.parent]
+            else:
+                parts, whole = [relation.fused], [relation.outer, relation.inner]
+            if all(part in leaves and part not in outside for part in parts):
+                place = min(leaves.index(part) for part in parts)
+                leaves[place:place] = whole
+                leaves = [leaf for leaf in leaves if leaf not in parts]
+                relations.remove(relation)
+                joined = True
+                break
+    return replace(state, leaves=tuple(leaves), relations=tuple(relations))
+
+
 def _split_reduction(stage: Stage, root: LoopAxis, tile: int) -> LoopAxis:
     state: StageState = stage.state
+    if root not in state.leaves:  # the user has split the reduction: the loop given first comes outermost
+        first = state.reduce_leaves[0]
+        stage.state = replace(state, leaves=(first, *(leaf for leaf in state.leaves if leaf is not first)))
+        return first
     outer, inner = LoopAxis(f"{root.name}o", "reduce"), LoopAxis(f"{root.name}i", "reduce")
     leaves = (outer, *(inner if leaf is root else leaf for leaf in state.leaves))
     stage.state = replace(state, leaves=leaves, relations=(*state.relations, Split(root, outer, inner, tile)))

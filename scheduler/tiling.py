@@ -9,7 +9,7 @@ room for two slots, transfers and computation overlap. What is chosen is then ch
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from math import ceil, prod
+from math import ceil, gcd, prod
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
@@ -18,6 +18,8 @@ from lathe.frontend.expressions import Axis
 from lathe.scheduler.allocation import depth_of
 from lathe.scheduler.errors import CapacityError
 from lathe.scheduler.lanes import assign_lanes, matrix_product
+from lathe.scheduler.linear import LoopVariable
+from lathe.scheduler.loops import stage_loops
 from lathe.scheduler.physical import Physical, element_of
 from lathe.scheduler.state import LoopAxis
 
@@ -63,6 +65,7 @@ class Tiling:
     reduce_axis: "dict[Stage, LoopAxis]" = field(default_factory=dict)
     reduce_tile: "dict[Stage, int]" = field(default_factory=dict)
     cost: float = 0.0
+    cut: tuple[LoopAxis, int] | None = None  # a loop of the user's that is split further, and the factor
 
 
 def choose_tiling(problem: TilingProblem) -> Tiling:
@@ -144,11 +147,27 @@ class _Model:
     def _reductions(self) -> list[dict["Stage", int]]:
         choices: list[dict[Stage, int]] = [{}]
         for stage, axis in self.reduction.items():
+            given = self._given_reduction(stage, axis)
+            if given is not None:
+                choices = [{**choice, stage: size} for choice in choices for size in (axis.extent, given)]
+                continue
             block = self.config.block_in
             blocks = ceil(axis.extent / block)
             sizes = sorted({ceil(blocks / n) for n in range(1, min(blocks, MOST_PARTS) + 1)} | {1}, reverse=True)
             choices = [{**choice, stage: min(size * block, axis.extent)} for choice in choices for size in sizes]
         return choices
+
+    def _given_reduction(self, stage: "Stage", axis: Axis) -> int | None:
+        """How much of the reduction one iteration of its outermost loop covers, where the user has split it."""
+        state = stage.state
+        if not any(root.source is axis for root in state.roots if root not in state.leaves):
+            return None
+        nominal = {root: root.source.extent for root in state.roots if root.source is not None}
+        loops = stage_loops(state, nominal)
+        outermost = set(loops.of_leaf[state.reduce_leaves[0]])
+        local = next(loops.local[root] for root in state.roots if root.source is axis)
+        inside = [(c, v) for v, c in local.terms.items() if isinstance(v, LoopVariable) and v not in outermost]
+        return min(1 + sum(abs(c) * (v.extent - 1) for c, v in inside), axis.extent)
 
     def boxes(self, tile: Sequence[int], reduce_tile: "dict[Stage, int]") -> "dict[Stage, tuple[int, ...]]":
         """The extents of each stage of the group for one tile of the sink."""
@@ -258,32 +277,58 @@ class _Model:
         return tuple(tile[dim] if dim in fixed else self.full[dim] for dim in range(len(tile)))
 
     def _given(self) -> Iterator[Tiling]:
-        """The user's loops: how many of them to stay outside of, the fewest that fit."""
-        from lathe.scheduler.loops import stage_loops
-
+        """The user's loops: stay outside of as few of them as fit, and cut the next one where that helps."""
         sink = self.problem.sink
-        nominal = {root: root.source.extent for root in sink.state.roots if root.source is not None}
-        loops = stage_loops(sink.state, nominal)
         leaves = sink.state.leaves
         for depth in range(len(leaves) + 1):
-            outside = {v for leaf in leaves[:depth] for v in loops.of_leaf[leaf]}
-            tile = []
-            for root in sink.state.roots:
-                local = loops.local[root]
-                size = 1 + sum(
-                    abs(c) * (atom.extent - 1)
-                    for atom, c in local.terms.items()
-                    if atom not in outside and hasattr(atom, "extent")
-                )
-                tile.append(min(size, nominal[root]))
-            elements = self._computing_elements(tile)
-            if elements > depth_of(self.config, "acc"):
-                continue
-            for inner in self._reductions():
-                tiling = self._fixed(tuple(tile), depth, inner, elements)
-                if tiling is not None:
-                    yield tiling
-                    return
+            sizes = [0] if depth == len(leaves) else [0, *self._cuts(leaves[depth])]
+            for size in sizes:
+                tile = self._tile_inside(depth, size)
+                elements = self._computing_elements(tile)
+                if elements > depth_of(self.config, "acc"):
+                    continue
+                for inner in self._reductions():
+                    tiling = self._fixed(tile, depth + (size > 0), inner, elements)
+                    if tiling is not None:
+                        tiling.cut = (leaves[depth], size) if size else None
+                        yield tiling
+                        return
+
+    def _cuts(self, leaf: LoopAxis) -> list[int]:
+        """Factors by which a loop may be cut so that tiles stay whole blocks, the largest first."""
+        state = self.problem.sink.state
+        nominal = {root: root.source.extent for root in state.roots if root.source is not None}
+        loops = stage_loops(state, nominal)
+        variables = loops.of_leaf[leaf]
+        if len(variables) != 1:
+            return []
+        extent, unit = variables[0].extent, 1
+        for dim, root in enumerate(state.roots):
+            step = loops.local[root].terms.get(variables[0], 0)
+            block = 1
+            if dim == self.lanes_of_sink.cols:
+                block = self.config.block_out
+            elif dim == self.lanes_of_sink.rows:
+                block = self.config.batch
+            if step:
+                unit = block // gcd(block, step)
+        parts = ceil(extent / unit)
+        sizes = {ceil(parts / n) * unit for n in range(2, parts + 1)}
+        return sorted((size for size in sizes if size < extent), reverse=True)
+
+    def _tile_inside(self, depth: int, size: int) -> tuple[int, ...]:
+        """The box that the loops inside the first ``depth`` ones cover, the outermost of them cut to ``size``."""
+        state = self.problem.sink.state
+        nominal = {root: root.source.extent for root in state.roots if root.source is not None}
+        loops = stage_loops(state, nominal)
+        extent = {v: v.extent for leaf in state.leaves[depth:] for v in loops.of_leaf[leaf]}
+        if size:
+            extent[loops.of_leaf[state.leaves[depth]][0]] = size
+        tile = []
+        for root in state.roots:
+            steps = ((v, c) for v, c in loops.local[root].terms.items() if isinstance(v, LoopVariable))
+            tile.append(min(1 + sum(abs(c) * (extent.get(v, 1) - 1) for v, c in steps), nominal[root]))
+        return tuple(tile)
 
     def _fixed(self, tile: tuple[int, ...], depth: int, inner: "dict[Stage, int]", acc: int) -> Tiling | None:
         boxes = self.boxes(tile, inner)
