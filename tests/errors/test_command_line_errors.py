@@ -1,0 +1,173 @@
+"""Bad input on the command line: one paragraph, no traceback, exit status 2, and nothing written."""
+
+import os
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lathe as lt
+from lathe.command_line import main
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def program():
+    A, B = lt.placeholder((4, 16), "int8", name="A"), lt.placeholder((4, 16), "int8", name="B")
+    C = lt.compute(A.shape, lambda i, j: lt.max(A[i, j], B[i, j]), name="C")
+    lt.build(C, [A, B, C], lt.load_config("vta")).save("p.npz")
+    return "p.npz"
+
+
+def refused(*words):
+    """The message of a command that is refused; nothing may have been written."""
+    before = sorted(os.listdir())
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    assert sorted(os.listdir()) == before
+    return result.stderr.removeprefix("Error: ").removesuffix("\n")
+
+
+def test_an_unknown_configuration():
+    assert refused("run", "-c", "vta2") == (
+        "The configuration must be one of batch4, tiny, vta, wide, or the path of a YAML or JSON file, not 'vta2'. "
+        "Did you mean 'vta'?"
+    )
+
+
+def test_a_configuration_file_that_is_missing():
+    assert refused("run", "-c", "mine.yaml") == (
+        "The configuration file mine.yaml must exist, and does not. "
+        "Correct the path, or give the name of a shipped machine: batch4, tiny, vta, wide."
+    )
+
+
+def test_a_configuration_that_is_no_yaml(tmp_path):
+    (tmp_path / "mine.yaml").write_text("batch: 1\nblock_in: [16\n")
+    assert refused("run", "-c", "mine.yaml") == (
+        "The text of mine.yaml, line 3, must be YAML, and is not: expected ',' or ']', but got '<stream end>'. "
+        "Correct the line."
+    )
+
+
+def test_a_configuration_with_an_unknown_key(tmp_path):
+    (tmp_path / "mine.yaml").write_text("batch: 1\nblock: 16\n")
+    assert refused("run", "-c", "mine.yaml").startswith("A key of mine.yaml, line 2, must be one of name, batch, ")
+    assert refused("run", "-c", "mine.yaml").endswith(", not 'block'. Did you mean 'block_in'?")
+
+
+def test_inputs_of_a_wrong_shape(program):
+    np.savez("in.npz", A=np.zeros((4, 15), np.int8), B=np.zeros((4, 16), np.int8))
+    assert refused("simulate", program, "in.npz", "-o", "out.npz") == (
+        "Input 'A' of the program must have shape (4, 16) and dtype int8, not (4, 15) and int8. "
+        "Convert the array first."
+    )
+
+
+def test_inputs_of_a_wrong_dtype(program):
+    np.savez("in.npz", A=np.zeros((4, 16), np.int8), B=np.zeros((4, 16), np.float32))
+    assert refused("simulate", program, "in.npz", "-o", "out.npz") == (
+        "Input 'B' of the program must have shape (4, 16) and dtype int8, not (4, 16) and float32. "
+        "Convert the array first."
+    )
+
+
+def test_a_missing_input(program):
+    np.savez("in.npz", A=np.zeros((4, 16), np.int8))
+    assert refused("simulate", program, "in.npz", "-o", "out.npz") == (
+        "The inputs of the program must have 'B' of shape (4, 16) and dtype int8, and it is missing. Give the array."
+    )
+
+
+def test_an_input_too_many(program):
+    np.savez("in.npz", **{name: np.zeros((4, 16), np.int8) for name in "ABX"})
+    assert refused("simulate", program, "in.npz", "-o", "out.npz") == (
+        "The inputs of the program must be A, B, not 'X'. Remove it or correct its name."
+    )
+
+
+def test_inputs_that_are_no_archive(program, tmp_path):
+    (tmp_path / "in.npz").write_text("1 2 3")
+    assert refused("simulate", program, "in.npz") == (
+        "The inputs 'in.npz' must be an .npz file of arrays, and cannot be read: it is no .npz archive. "
+        "Make it with numpy.savez."
+    )
+
+
+@pytest.mark.parametrize("command", ["simulate", "disasm", "verify"])
+def test_a_truncated_program(command, program, tmp_path):
+    content = (tmp_path / program).read_bytes()
+    (tmp_path / program).write_bytes(content[: len(content) // 2])
+    assert program in refused(command, program)
+
+
+@pytest.mark.parametrize("command", ["simulate", "disasm", "verify"])
+def test_a_foreign_program(command):
+    np.savez("p.npz", header=np.zeros(3, np.uint8), weights=np.zeros(3))
+    assert refused(command, "p.npz") == (
+        "The file p.npz must be a program that Lathe has saved, and is not, or it is truncated. Compile it again."
+    )
+
+
+def test_a_program_for_another_machine(program):
+    assert refused("disasm", program, "-c", "tiny") == (
+        "The machine of the program 'p.npz' must be the one that it was compiled for, 'vta', not 'tiny'. "
+        "Leave out -c, or compile the program again."
+    )
+
+
+@pytest.mark.parametrize("extent", [0, -4])
+def test_a_shape_that_holds_nothing(extent, tmp_path):
+    text = f"import lathe as lt\ndef build(cfg):\n    lt.placeholder(({extent}, 16), name='A')\n"
+    (tmp_path / "script.py").write_text(text)
+    assert refused("compile", "script.py", "-o", "p.npz") == (
+        f"extent of dimension 0 of placeholder 'A' must be a positive integer, not {extent}. "
+        "A tensor has at least one element. This came from script.py, line 3."
+    )
+
+
+TOO_LARGE = """
+import lathe as lt
+
+def build(cfg):
+    A = lt.placeholder((1024, 4), "int8", name="A")
+    B = lt.compute(A.shape, lambda i, j: lt.max(A[i, j], 0), name="B")
+    s = lt.create_schedule(B)
+    made = s.cache_write(B, "acc")
+    io, ii = s[B].split(s[B].axis[0], factor=512)
+    s[made].compute_at(s[B], io)
+    return lt.build(s, [A, B], cfg)
+"""
+
+
+def test_a_tile_that_exceeds_a_scratchpad(tmp_path):
+    (tmp_path / "script.py").write_text(TOO_LARGE)
+    message = refused("compile", "script.py", "-c", "tiny", "-o", "p.npz")
+    assert message == (
+        "tiles in scratchpad acc must take at most 256 elements, not 512 (A.acc 512), 256 too many: the largest tile "
+        "of A.acc that fits has 256 elements; now it is 512×4 values. Split its loops with a smaller factor, or "
+        "compute it at an inner loop. This came from script.py, line 11."
+    )
+
+
+def test_an_assembly_text_with_a_mistake(tmp_path):
+    (tmp_path / "text.asm").write_text("finish\nload imp sram_base=0\n")
+    assert refused("asm", "text.asm", "-o", "s.npz") == (
+        "memory_type of LOAD of text.asm, line 2, must be one of uop, wgt, inp, acc, out, acc8, not 'imp'. "
+        "Did you mean 'inp'?"
+    )
+
+
+def test_an_output_folder_that_does_not_exist():
+    assert refused("compile", "-o", "missing/p.npz") == (
+        "The output file 'missing/p.npz' must be in a directory that exists and may be written to, not one that "
+        "answers 'No such file or directory'. Nothing was written; choose another path."
+    )
