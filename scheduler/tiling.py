@@ -212,8 +212,7 @@ class _Model:
         rounds = {stage: ceil(self.reduction[stage].extent / size) for stage, size in inner.items()}
         room = {"inp": config.inp_depth, "wgt": config.wgt_depth, "acc": config.acc_depth - acc}
         levels: dict[Stage, int] = {}
-        beats = 0.0
-        transfers = 0.0
+        once = often = 0.0  # cycles of loads before the first tile, and of those for every tile
         overlap = acc * 2 <= config.acc_depth
         by_level = [self.boxes(self._tile_at(tile, order, level), {}) for level in range(len(order) + 1)]
         innermost = self.boxes(tile, inner)
@@ -227,8 +226,8 @@ class _Model:
             split = rounds.get(operand.reader, 1) > 1
             if split:
                 count = self._count(stage, innermost[stage])
-                often = total * rounds[operand.reader]
-                options[-1] = (often * count, -len(order), count, len(order))
+                rounds_in_all = total * rounds[operand.reader]
+                options[-1] = (rounds_in_all * count, -len(order), count, len(order))
             scope = stage.state.scope
             fitting = [option for option in options if option[2] <= room[scope]]
             if not fitting:
@@ -242,8 +241,12 @@ class _Model:
             per_element = {"inp": config.inp_element_bytes, "wgt": config.wgt_element_bytes}.get(
                 scope, config.acc8_element_bytes if stage.tensor.dtype == "int8" else config.acc_element_bytes
             )
-            beats += loads * per_element / config.bus_bytes
-            transfers += loads / max(count, 1)
+            latency = config.memory.latency + 20
+            moved = loads * per_element / config.bus_bytes + loads / max(count, 1) * latency / 4
+            if loads > count:
+                often += moved
+            else:
+                once += moved
         compute = 0.0
         boxes = by_level[-1]
         for stage in self.problem.computing:
@@ -259,10 +262,12 @@ class _Model:
                 compute += total * work * 2
         stored = self._count(self.problem.computing[-1], boxes[self.problem.computing[-1]])
         store = total * stored * config.out_element_bytes / config.bus_bytes
-        latency = config.memory.latency + 20
-        moving = beats + store + transfers * latency * (0.25 if overlap else 1)
-        cost = max(compute, moving) + 0.1 * min(compute, moving) if overlap else compute + moving
-        cost += total * latency * 2
+        tiles = total * max(rounds.values(), default=1)
+        wait = total * (config.memory.latency + 20) * 2
+        if overlap:
+            cost = once + often / tiles + max(compute, often + store) + store / total + wait
+        else:
+            cost = once + often + compute + store + wait
         reduce_axis = {stage: self._root(stage) for stage in inner if rounds[stage] > 1}
         reduce_tile = {stage: size for stage, size in inner.items() if rounds[stage] > 1}
         return Tiling(tile, order, len(order), levels, reduce_axis, reduce_tile, cost)
