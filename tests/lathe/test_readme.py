@@ -53,7 +53,7 @@ def test_every_room_and_file_that_is_named_exists():
 
 @pytest.mark.slow
 def test_the_figures_of_the_main_job_are_those_that_it_prints(tmp_path):
-    printed = CliRunner().invoke(main, ["run", "-o", str(tmp_path / "t.json")]).stdout
+    printed = CliRunner(env={"COLUMNS": "160"}).invoke(main, ["run", "-o", str(tmp_path / "t.json")]).stdout
     shown = README.split("    Digits network on vta\n")[1].split("\n\nand writes a trace")[0]
     lines = [line.strip() for line in shown.splitlines() if line.strip() != "..."]
     told = {" ".join(line.split()) for line in printed.splitlines()}
