@@ -6,11 +6,13 @@ from lathe.frontend.errors import TensorError, shown
 from lathe.frontend.tensors import Computation, Tensor
 
 
-def as_outputs(outputs: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """``outputs`` as a tuple, whether one tensor or several were given.
+def as_outputs(outputs: Tensor | Computation | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """``outputs`` as a tuple, whether one tensor, a computation (all that it makes) or several tensors were given.
 
     Raises TensorError when there is none, or something else than a tensor.
     """
+    if isinstance(outputs, Computation):
+        return outputs.outputs
     given = (outputs,) if isinstance(outputs, Tensor) else outputs
     if not isinstance(given, Sequence) or not given:
         raise TensorError(f"outputs of a program must be one tensor or several, not {shown(outputs)}.")

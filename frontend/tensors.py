@@ -44,6 +44,11 @@ class Tensor(Operand):
     def ndim(self) -> int:
         return len(self.shape)
 
+    @property
+    def op(self) -> "Computation | None":
+        """The computation that makes the tensor, under the name that TVM's users know."""
+        return self.computation
+
     def __getitem__(self, indices: Value | tuple[Value, ...]) -> Read:
         """The element at ``indices``: one integer, axis or expression per dimension; data is converted to ``index``.
 
@@ -98,6 +103,16 @@ class Computation:
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(axis.extent for axis in self.axes)
+
+    @property
+    def axis(self) -> tuple[Axis, ...]:
+        """The data axes, under the name that TVM's users know."""
+        return self.axes
+
+    @property
+    def reduce_axis(self) -> tuple[Axis, ...]:
+        """The reduction axes, under the name that TVM's users know."""
+        return self.reduce_axes
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:

@@ -85,8 +85,8 @@ class Schedule:
         return f"Schedule({', '.join(stage.name for stage in self.stages)})"
 
 
-def create_schedule(outputs: Tensor | Sequence[Tensor]) -> Schedule:
-    """A schedule of the program that computes ``outputs`` (one tensor or several), one stage per computation.
+def create_schedule(outputs: Tensor | Computation | Sequence[Tensor]) -> Schedule:
+    """A schedule of the program that computes ``outputs`` (one tensor, several, or a computation), one stage each.
 
     Raises TensorError for an empty list, or two tensors of one name.
     """
