@@ -11,23 +11,21 @@ from lathe.frontend import Tensor, placeholders
 from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.allocation import allocate, depth_of, lifetimes
-from lathe.scheduler.chunk import Place
 from lathe.scheduler.completion import complete
 from lathe.scheduler.emission import Emitter
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.footprints import Footprints
-from lathe.scheduler.lanes import assign_lanes, lanes_of_operand, lanes_through, matrix_product
+from lathe.scheduler.lanes import assign_lanes
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.partition import partition
 from lathe.scheduler.physical import Lanes, Physical, element_of
 from lathe.scheduler.schedule import Schedule, create_schedule
+from lathe.scheduler.segments import PAGE, DramMap, packed_bytes
 from lathe.scheduler.state import DRAM
 from lathe.scheduler.tokens import TokenPass
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
-
-PAGE = 4096
 
 
 def build(
@@ -78,12 +76,12 @@ def compile_schedule(
     allocate(buffers, config, reserve)
     top = max((b.base + b.size * b.slots for b in buffers if b.scope == "acc"), default=0)
     temporaries = (top, depth_of(config, "acc") - top)
-    segments, dram = _map_dram(schedule, config, lanes, physical, constants, views)
+    dram = DramMap(schedule, config, lanes, constants, views)
     emitter = Emitter(
         schedule, config, dram, physical, {buffer.stage: buffer for buffer in buffers}, aliases, temporaries
     )
     emitter.run(partition(symbolic))
-    return _assemble(emitter, segments, constants)
+    return _assemble(emitter, dram.segments, constants)
 
 
 def physical_of(stage: "Stage", lanes: Mapping[Tensor, Lanes], config: HardwareConfig) -> Physical:
@@ -140,81 +138,6 @@ def _temporaries_wanted(schedule: Schedule) -> int:
     return 0
 
 
-def _map_dram(
-    schedule: Schedule,
-    config: HardwareConfig,
-    lanes: Mapping[Tensor, Lanes],
-    physical: "Mapping[Stage, Physical]",
-    constants: Mapping[str, NDArray[Any]],
-    views: Mapping[Tensor, Tensor],
-) -> tuple[list[Segment], dict[Tensor, Place]]:
-    """Segments of inputs, constants, outputs and temporaries, and where each tensor's elements begin."""
-    segments: list[Segment] = []
-    places: dict[Tensor, Place] = {}
-    address = PAGE
-
-    def add(tensor: Tensor, named: Tensor, role: str, form: Physical, storage: str) -> None:
-        nonlocal address
-        layout = form.layout(named, storage)
-        element = layout.nbytes // form.count
-        if storage == "planes":
-            element //= np.dtype(tensor.dtype).itemsize
-        address = -(-address // max(PAGE, element)) * max(PAGE, element)
-        segments.append(Segment(named.name, role, address, layout.nbytes, layout))
-        zero = role in ("input", "constant")
-        low = (0,) * len(form.view)
-        places[tensor] = Place(DRAM, form, address // element, low, form.view, storage, zero)
-        address += layout.nbytes
-
-    for tensor in placeholders_of(schedule):
-        named = views.get(tensor, tensor)
-        form, scope = _placeholder_form(schedule, tensor, lanes, config)
-        storage = "int32" if scope == "acc" and tensor.dtype != "int8" else ""
-        add(tensor, named, "constant" if named.name in constants else "input", form, storage)
-    for stage in schedule.stages:
-        if stage.state.scope != DRAM:
-            continue
-        for tensor in stage.state.tensors:
-            role = "output" if tensor in schedule.outputs else "temporary"
-            add(tensor, tensor, role, physical[stage], "planes" if tensor.dtype in ("int16", "int32") else "")
-    return segments, places
-
-
-def placeholders_of(schedule: Schedule) -> list[Tensor]:
-    """The placeholders that the stages read now, each once, in order."""
-    reads = (read.tensor for stage in schedule.stages for read in stage.state.computation.reads)
-    return [tensor for tensor in dict.fromkeys(reads) if tensor.computation is None]
-
-
-def _placeholder_form(
-    schedule: Schedule, tensor: Tensor, lanes: Mapping[Tensor, Lanes], config: HardwareConfig
-) -> tuple[Physical, str]:
-    """How a placeholder lies in DRAM: as its readers need it, which must agree."""
-    found: dict[tuple[Physical, str], str] = {}
-    for stage in schedule.readers(tensor):
-        computation = stage.state.computation
-        for access in computation.reads:
-            if access.tensor is not tensor:
-                continue
-            scope = stage.state.scope
-            product = matrix_product(computation, config)
-            if product is not None and (access.node is product.data or access.node is product.weight):
-                which = "data" if access.node is product.data else "weight"
-                own = lanes_of_operand(product, which, config)
-                scope = "inp" if which == "data" else "wgt"
-            else:
-                own = lanes_through(computation, access, lanes[stage.tensor])
-                scope = "acc" if scope == DRAM else scope
-            found.setdefault((Physical(tensor.shape, own, element_of(config, scope)), scope), stage.name)
-    if len(found) > 1:
-        readers = " and ".join(found.values())
-        raise BuildError(
-            f"input {tensor.name!r} must be laid out in one way for all its readers, not differently for {readers}. "
-            "Give the program two inputs and pass the array twice."
-        )
-    return next(iter(found))
-
-
 def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str, NDArray[Any]]) -> Program:
     config = emitter.config
     image = emitter.pool.image()
@@ -238,9 +161,7 @@ def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str,
     images = {"uop": image}
     for segment in segments:
         if segment.role == "constant":
-            assert segment.layout is not None
-            packed = segment.layout.pack(np.asarray(constants[segment.name]))
-            images[segment.name] = packed.view(np.uint8).reshape(-1)
+            images[segment.name] = packed_bytes(segment, constants[segment.tensor])
     return Program(
         config,
         instructions,

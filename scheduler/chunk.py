@@ -4,7 +4,7 @@
 ``vectors`` restates it in the machine's terms: loops over whole elements, and an address per operand.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -273,6 +273,8 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
                 continue
             block = physical.block(dim)
             coefficients, constant = indices[number][dim], constants[number][dim]
+            if physical.step(dim) > block:
+                _split_groups(physical.step(dim), coefficients, constant, extents, split, each.tensor.name)
             inside = sorted((abs(c), n) for n, c in enumerate(coefficients) if c % block and extents[n] > 1)
             reach, found = 1, []
             for step, loop in inside:
@@ -314,6 +316,30 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
     return view
 
 
+def _split_groups(
+    step: int,
+    coefficients: list[int],
+    constant: int,
+    extents: list[int],
+    split: Callable[[int, int], None],
+    name: str,
+) -> None:
+    """Split loops so that each either stays within a group of adjoining elements or moves by whole groups."""
+    reach = constant % step
+    for coefficient, loop in sorted((c, n) for n, c in enumerate(coefficients) if c % step and extents[n] > 1):
+        last = reach + coefficient * (extents[loop] - 1)
+        if coefficient > 0 and last < step:
+            reach = last
+        elif coefficient > 0 and step % coefficient == 0 and reach < coefficient:
+            split(loop, step // coefficient)
+            return
+        else:
+            raise RuleMismatch(
+                f"index along the columns of {name} must stay within the {step} values that adjoin in dram, or start "
+                f"at a multiple of them to run past their end, not move by {coefficient} from {constant % step}"
+            )
+
+
 def _vector_operand(
     operand: Operand,
     indices: list[list[int]],
@@ -331,8 +357,8 @@ def _vector_operand(
     for dim, stride in enumerate(strides):
         block = physical.block(dim)
         along = {loop for loop, _ in lane_loops.get(dim, [])}
-        first = constants[dim]
-        base += (first // block - place.low[dim] // block) * stride
+        first, step = constants[dim], physical.step(dim)
+        base += (first // step - place.low[dim] // step) * stride + first % step // block
         count = 1
         for loop, coefficient in enumerate(indices[dim]):
             if coefficient == 0 or view.extents[loop] == 1:
@@ -350,7 +376,8 @@ def _vector_operand(
                         f"loop {view.names[loop]} must move {operand.tensor.name} by whole blocks of {block} along "
                         f"dimension {dim}, not by {coefficient}"
                     )
-                steps[loop] += coefficient // block * stride
+                whole = coefficient % step == 0
+                steps[loop] += coefficient // step * stride if whole else coefficient // block
         if dim in (physical.lanes.rows, physical.lanes.cols):
             ranges[dim] = LaneRange(first % block, tuple(lane_loops.get(dim, [])), count)
     spread = LaneRange(0, (), 1, broadcast=True)

@@ -1,6 +1,7 @@
 """From a partitioned nest to instructions: loops are walked, buffers placed, and each chunk goes to its rule."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
@@ -22,6 +23,7 @@ from lathe.scheduler.chunk import (
     linear_index,
 )
 from lathe.scheduler.errors import EmitError
+from lathe.scheduler.guards import has_conditions, peeled
 from lathe.scheduler.lanes import bare, matrix_product
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.microops import MicroOpPool
@@ -32,6 +34,7 @@ from lathe.scheduler.state import DRAM
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.segments import DramMap
     from lathe.scheduler.stage import Stage
 
 
@@ -42,7 +45,7 @@ class Emitter:
         self,
         schedule: "Schedule",
         config: HardwareConfig,
-        dram: Mapping[Tensor, Place],
+        dram: "DramMap",
         physical: "Mapping[Stage, Physical]",
         buffers: "Mapping[Stage, Buffer]",
         aliases: "Mapping[Stage, Stage]",
@@ -51,7 +54,8 @@ class Emitter:
         self.schedule = schedule
         self.config = config
         self.pool = MicroOpPool(config)
-        self.places: dict[Tensor, Place] = dict(dram)
+        self.dram = dram
+        self.places: dict[Tensor, Place] = {}
         self.physical = physical
         self.buffers = buffers
         self.aliases = aliases
@@ -64,6 +68,10 @@ class Emitter:
         self._used = 0
         self._prepared: dict[int, _Prepared] = {}
 
+    def place(self, tensor: Tensor, stage: "Stage") -> Place | None:
+        """Where a stage finds the cells of a tensor now: in the scratchpad that holds it, or in DRAM."""
+        return self.places.get(tensor) or self.dram.place(tensor, stage)
+
     # What rules ask for.
 
     def temporary(self, count: int) -> int:
@@ -73,6 +81,11 @@ class Emitter:
             raise RuleMismatch(f"temporaries must take at most {size} elements of acc, not {self._used + count}")
         self._used += count
         return first + self._used - count
+
+    @property
+    def temporaries_left(self) -> int:
+        """Free elements of acc that this chunk has not asked for yet."""
+        return self.temporaries[1] - self._used
 
     def check_covers(self, chunk: Chunk, target: VectorOperand) -> None:
         """Raises RuleMismatch if an element that the chunk writes has live lanes that it does not write."""
@@ -116,7 +129,7 @@ class Emitter:
             turn = self._turn.get(stage, -1) + 1
             self._turn[stage] = turn
             base = buffer.base + turn % buffer.slots * buffer.size
-        sources = [self.places.get(read.tensor) for read in stage.state.computation.reads]
+        sources = [self.place(read.tensor, stage) for read in stage.state.computation.reads]
         zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
         self.places[stage.tensor] = Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
 
@@ -144,17 +157,32 @@ class Emitter:
             self.label_of.append(label)
 
     def apply(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
-        """The rule's instructions. Raises EmitError naming chunk, rule and constraint if it does not take the chunk."""
-        try:
-            result = RULES[rule_name](chunk)
-        except RuleMismatch as mismatch:
-            result = mismatch
+        """The rule's instructions; a chunk whose conditions it cannot carry out is peeled into boxes without them.
+
+        Raises EmitError naming chunk, rule and constraint if the rule does not take the chunk.
+        """
+        result = _attempt(rule_name, chunk)
         if isinstance(result, RuleMismatch):
+            if chunk.role in ("map", "update") and has_conditions(chunk):
+                return self._peeled(rule_name, chunk)
             raise EmitError(
                 f"chunk {chunk.describe()} must satisfy rule {rule_name!r}: {result.constraint}. Change the tile, the "
                 "scope of the operands, or the loop that the pragma is on."
             )
         return list(result)
+
+    def _peeled(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
+        """Each box by the rule that was asked for, or else by the built-in one for what the box is left with."""
+        instructions: list[Instruction] = []
+        for part in peeled(chunk):
+            self._used = 0
+            result = _attempt(rule_name, part)
+            if isinstance(result, RuleMismatch):
+                rule = rule_of_part(part)
+                instructions += self.apply(rule, replace(part, pragma=rule))
+            else:
+                instructions += result
+        return instructions
 
     def _label(self, node: ChunkNode) -> int:
         stage = node.placement.stage
@@ -168,6 +196,20 @@ class Emitter:
         if stage.name not in self.labels:
             self.labels.append(stage.name)
         return self.labels.index(stage.name)
+
+
+def _attempt(rule_name: str, chunk: Chunk) -> Sequence[Instruction] | RuleMismatch:
+    try:
+        return RULES[rule_name](chunk)
+    except RuleMismatch as mismatch:
+        return mismatch
+
+
+def rule_of_part(chunk: Chunk) -> str:
+    """The built-in rule for what is left of a statement in a box: a copy from or to DRAM, or arithmetic in acc."""
+    source = bare(chunk.expression)
+    copies = isinstance(source, Read) and chunk.operand(source).scope == DRAM
+    return "dma" if chunk.write.scope != "acc" or copies else "alu"
 
 
 def automatic_rule(node: ChunkNode, config: HardwareConfig) -> str:
@@ -236,18 +278,19 @@ class _Prepared:
 
         axes: dict[Axis, Index] = {axis: at(value, axis.name) for axis, value in node.roots.items()}
         target = tuple(axes[axis] for axis in state.computation.axes)
-        write = Operand(state.tensor, target, emitter.places.get(state.tensor))
+        stage = node.placement.stage
+        write = Operand(state.tensor, target, emitter.place(state.tensor, stage))
         reads = tuple(
             Operand(
                 access.tensor,
                 tuple(at(linear, access.tensor.name) for linear in indices),
-                emitter.places.get(access.tensor),
+                emitter.place(access.tensor, stage),
                 access.node,
                 access.guards,
             )
             for access, indices in self.accesses
         )
-        owner = emitter.aliases.get(node.placement.stage)
+        owner = emitter.aliases.get(stage)
         return Chunk(
             state.computation.name,
             rule,

@@ -46,11 +46,15 @@ def element_of(config: HardwareConfig, scope: str) -> Element:
 
 @dataclass(frozen=True)
 class Physical:
-    """How a tensor of shape ``view`` is cut into elements. ``order``: its dimensions from the outermost stride on."""
+    """How a tensor of shape ``view`` is cut into elements. ``order``: its dimensions from the outermost stride on.
+
+    ``group`` elements of neighbouring columns adjoin in DRAM, where several of them make one element of another memory.
+    """
 
     view: tuple[int, ...]
     lanes: Lanes
     element: Element
+    group: int = 1
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -63,18 +67,23 @@ class Physical:
             return self.element.rows
         return self.element.cols if dim == self.lanes.cols else 1
 
+    def step(self, dim: int) -> int:
+        """How many values of a dimension lie in elements that adjoin; a stride leads from group to group."""
+        return self.block(dim) * (self.group if dim == self.lanes.cols else 1)
+
     def blocks(self, dim: int, first: int, extent: int) -> int:
         """How many elements a range of a dimension touches."""
         size = self.block(dim)
         return (first + extent - 1) // size - first // size + 1
 
     def strides(self, low: tuple[int, ...], extent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-        """Elements from one block of each dimension to the next in a dense box, and the number of its elements."""
+        """Elements from one step of each dimension to the next in a dense box, and the number of its elements."""
         strides = [0] * len(self.view)
-        count = 1
+        count = self.group if self.lanes.cols is not None else 1
         for dim in reversed(self.order):
             strides[dim] = count
-            count *= self.blocks(dim, low[dim], extent[dim])
+            size = self.step(dim)
+            count *= (low[dim] + extent[dim] - 1) // size - low[dim] // size + 1
         return tuple(strides), count
 
     def whole(self) -> tuple[tuple[int, ...], int]:
@@ -83,7 +92,9 @@ class Physical:
 
     def layout(self, tensor: Tensor, storage: str) -> Layout:
         """The same for the host, which packs inputs and unpacks outputs."""
-        axes = [PhysicalAxis(dim, self.block(dim), -(-self.view[dim] // self.block(dim))) for dim in self.order]
+        axes = [PhysicalAxis(dim, self.step(dim), -(-self.view[dim] // self.step(dim))) for dim in self.order]
+        if self.group > 1 and self.lanes.cols is not None:
+            axes.append(PhysicalAxis(self.lanes.cols, self.block(self.lanes.cols), self.group))
         unfilled = BROADCAST if self.element.spread else PADDING
         for dim, size in ((self.lanes.rows, self.element.rows), (self.lanes.cols, self.element.cols)):
             axes.append(PhysicalAxis(unfilled if dim is None else dim, 1, size))

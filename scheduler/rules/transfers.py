@@ -1,0 +1,145 @@
+"""LOADs and STOREs for a copy over loops: two of them become rows and rows of rows, the others instructions."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.isa import Instruction, Load, MemoryType, Store
+
+MAX_SIZE = (1 << 16) - 1
+MAX_PAD = 15
+
+
+@dataclass
+class DmaLoop:
+    """A loop of a copy over elements, with its step on both sides."""
+
+    extent: int
+    sram: int
+    dram: int
+    mask_axis: int | None  # which axis of the padding mask this loop runs along
+
+
+def load_rows(
+    memory: MemoryType, loops: list[DmaLoop], sram: int, dram: int, mask: NDArray[np.bool_] | None
+) -> Iterator[Instruction]:
+    """LOADs for a copy into a scratchpad over element loops, zeros where the mask is False."""
+    loops = _merged(sorted((loop for loop in loops if loop.extent > 1), key=lambda loop: -abs(loop.sram)))
+    row = DmaLoop(1, 1, 1, None)
+    if loops and loops[-1].sram == 1 and loops[-1].dram == 1 and loops[-1].extent <= MAX_SIZE:
+        row = loops.pop()
+    rows = DmaLoop(1, row.extent, row.extent, None)
+    if loops and loops[-1].sram == row.extent and 0 <= loops[-1].dram <= MAX_SIZE and loops[-1].extent <= MAX_SIZE:
+        rows = loops.pop()
+    for point in product(*(range(loop.extent) for loop in loops)):
+        at_sram = sram + sum(value * loop.sram for value, loop in zip(point, loops, strict=True))
+        at_dram = dram + sum(value * loop.dram for value, loop in zip(point, loops, strict=True))
+        window = _window(mask, loops, point, rows, row)
+        yield from _load_window(memory, at_sram, at_dram, rows, row, window)
+
+
+def _window(
+    mask: NDArray[np.bool_] | None, loops: list[DmaLoop], point: tuple[int, ...], rows: DmaLoop, row: DmaLoop
+) -> NDArray[np.bool_] | None:
+    """The mask over the rows and elements of one instruction."""
+    if mask is None:
+        return None
+    index: list[int | slice] = [slice(None)] * mask.ndim
+    for value, loop in zip(point, loops, strict=True):
+        if loop.mask_axis is not None:
+            index[loop.mask_axis] = value
+    kept = [axis for axis, each in enumerate(index) if isinstance(each, slice)]
+    part = mask[tuple(index)]
+    order = [axis for axis in (rows.mask_axis, row.mask_axis) if axis is not None]
+    part = part.transpose([kept.index(axis) for axis in order])
+    shape = [loop.extent if loop.mask_axis is not None else 1 for loop in (rows, row)]
+    return np.broadcast_to(part.reshape(shape), (rows.extent, row.extent))
+
+
+def _load_window(
+    memory: MemoryType, sram: int, dram: int, rows: DmaLoop, row: DmaLoop, window: NDArray[np.bool_] | None
+) -> Iterator[Instruction]:
+    stride = rows.dram if rows.extent > 1 else row.extent
+    if window is None or window.all():
+        yield Load(memory, sram, dram, rows.extent, row.extent, stride)
+        return
+    if not window.any():
+        yield from _zeros(memory, sram, rows.extent * row.extent)
+        return
+    ys, xs = np.flatnonzero(window.any(axis=1)), np.flatnonzero(window.any(axis=0))
+    y0, y1, x0, x1 = int(ys[0]), int(ys[-1]) + 1, int(xs[0]), int(xs[-1]) + 1
+    left, right = x0, row.extent - x1
+    if not window[y0:y1, x0:x1].all() or max(left, right) > MAX_PAD:
+        for y in range(rows.extent):
+            yield from _load_runs(memory, sram + y * row.extent, dram + y * rows.dram, window[y])
+        return
+    top, bottom = min(y0, MAX_PAD), min(rows.extent - y1, MAX_PAD)
+    yield from _zeros(memory, sram, (y0 - top) * row.extent)
+    yield Load(
+        memory,
+        sram + (y0 - top) * row.extent,
+        dram + y0 * rows.dram + x0,
+        y1 - y0,
+        x1 - x0,
+        stride if y1 - y0 > 1 else x1 - x0,
+        top,
+        bottom,
+        left,
+        right,
+    )
+    end = y1 + bottom
+    yield from _zeros(memory, sram + end * row.extent, (rows.extent - end) * row.extent)
+
+
+def _load_runs(memory: MemoryType, sram: int, dram: int, valid: NDArray[np.bool_]) -> Iterator[Instruction]:
+    """One row piece by piece: runs of data and runs of zeros."""
+    edges = [0, *(np.flatnonzero(np.diff(valid)) + 1).tolist(), len(valid)]
+    for first, end in pairwise(edges):
+        if valid[first]:
+            yield Load(memory, sram + first, dram + first, 1, end - first, end - first)
+        else:
+            yield from _zeros(memory, sram + first, end - first)
+
+
+def _zeros(memory: MemoryType, sram: int, count: int) -> Iterator[Instruction]:
+    """Zeros without reading: rows of padding around no rows of data."""
+    while count > 0:
+        size = min(count, MAX_SIZE)
+        yield Load(memory, sram, 0, 0, size, size, 1)
+        sram, count = sram + size, count - size
+
+
+def _merged(loops: list[DmaLoop]) -> list[DmaLoop]:
+    """Loops, outermost first, with neighbours joined where one continues the other and no padding depends on it."""
+    result: list[DmaLoop] = []
+    for loop in loops:
+        before = result[-1] if result else None
+        if (
+            before is not None
+            and before.mask_axis is None
+            and loop.mask_axis is None
+            and before.sram == loop.sram * loop.extent
+            and before.dram == loop.dram * loop.extent
+        ):
+            result[-1] = DmaLoop(before.extent * loop.extent, loop.sram, loop.dram, None)
+        else:
+            result.append(DmaLoop(loop.extent, loop.sram, loop.dram, loop.mask_axis))
+    return result
+
+
+def store_rows(loops: list[DmaLoop], sram: int, dram: int) -> Iterator[Instruction]:
+    loops = _merged(sorted((loop for loop in loops if loop.extent > 1), key=lambda loop: -abs(loop.sram)))
+    row = DmaLoop(1, 1, 1, None)
+    if loops and loops[-1].sram == 1 and loops[-1].dram == 1 and loops[-1].extent <= MAX_SIZE:
+        row = loops.pop()
+    rows = DmaLoop(1, row.extent, row.extent, None)
+    if loops and loops[-1].sram == row.extent and 0 <= loops[-1].dram <= MAX_SIZE and loops[-1].extent <= MAX_SIZE:
+        rows = loops.pop()
+    for point in product(*(range(loop.extent) for loop in loops)):
+        at_sram = sram + sum(value * loop.sram for value, loop in zip(point, loops, strict=True))
+        at_dram = dram + sum(value * loop.dram for value, loop in zip(point, loops, strict=True))
+        stride = rows.dram if rows.extent > 1 else row.extent
+        yield Store(sram_base=at_sram, dram_base=at_dram, y_size=rows.extent, x_size=row.extent, x_stride=stride)

@@ -1,0 +1,160 @@
+"""Tensors in DRAM: how each lies there, at which address, and as which elements each stage sees it.
+
+An input is laid out by the host once for each form that its readers need. What the program itself stores and loads
+again has one form: that of the store, in columns wide enough for the widest element that a reader takes from it.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor
+from lathe.frontend.accesses import ReadAccess
+from lathe.isa import Segment
+from lathe.scheduler.chunk import Place
+from lathe.scheduler.errors import BuildError
+from lathe.scheduler.lanes import lanes_of_operand, lanes_through, matrix_product
+from lathe.scheduler.physical import Lanes, Physical, element_of
+from lathe.scheduler.state import DRAM
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+PAGE = 4096
+PLANES = ("int16", "int32", "uint16", "uint32")
+"""The dtypes that are stored as planes of bytes."""
+
+
+class DramMap:
+    """``segments`` of inputs, constants, outputs and temporaries; ``place`` says where a stage finds a tensor."""
+
+    def __init__(
+        self,
+        schedule: "Schedule",
+        config: HardwareConfig,
+        lanes: Mapping[Tensor, Lanes],
+        constants: Mapping[str, NDArray[Any]],
+        views: Mapping[Tensor, Tensor],
+    ) -> None:
+        self.schedule = schedule
+        self.config = config
+        self.lanes = lanes
+        self.constants = constants
+        self.views = views
+        self.segments: list[Segment] = []
+        self._places: dict[tuple[Tensor, Stage], Place] = {}
+        self._address = PAGE
+        for tensor in _placeholders(schedule):
+            self._add_placeholder(tensor)
+        for stage in schedule.stages:
+            if stage.state.scope == DRAM:
+                for tensor in stage.state.tensors:
+                    self._add_stored(tensor, stage)
+
+    def place(self, tensor: Tensor, stage: "Stage") -> Place | None:
+        """Where the stage reads or writes the tensor in DRAM, in elements of the scratchpad at the other end."""
+        return self._places.get((tensor, stage))
+
+    def _segment(self, tensor: Tensor, role: str, form: Physical, storage: str) -> int:
+        """Add a segment; its address."""
+        named = self.views.get(tensor, tensor)
+        layout = form.layout(named, storage)
+        grain = max(PAGE, self.config.wgt_element_bytes, self.config.acc_element_bytes)
+        address = self._address = -(-self._address // grain) * grain
+        taken = {segment.name for segment in self.segments}
+        name, count = named.name, 1
+        while name in taken:
+            count += 1
+            name = f"{named.name}.{count}"
+        self.segments.append(Segment(name, role, address, layout.nbytes, layout, named.name))
+        self._address += layout.nbytes
+        return address
+
+    def _add_placeholder(self, tensor: Tensor) -> None:
+        named = self.views.get(tensor, tensor)
+        role = "constant" if named.name in self.constants else "input"
+        addresses: dict[object, int] = {}
+        for stage, form, scope in self._forms(tensor):
+            storage = "int32" if scope == "acc" and tensor.dtype != "int8" else ""
+            key = (_bytes_of(form), storage)
+            if key not in addresses:
+                addresses[key] = self._segment(tensor, role, form, storage)
+            size = form.element.lanes * (4 if storage else 1)
+            self._places[tensor, stage] = _place(form, addresses[key] // size, storage, zeros=True)
+
+    def _forms(self, tensor: Tensor) -> "list[tuple[Stage, Physical, str]]":
+        """How each reader of a placeholder needs it: stage, form and scratchpad."""
+        found: dict[Stage, tuple[Physical, str]] = {}
+        for stage in self.schedule.readers(tensor):
+            for access in stage.state.computation.reads:
+                if access.tensor is not tensor:
+                    continue
+                own, scope = self._wanted(stage, access)
+                form = Physical(tensor.shape, own, element_of(self.config, scope))
+                if found.setdefault(stage, (form, scope)) != (form, scope):
+                    raise BuildError(
+                        f"input {tensor.name!r} must be laid out in one way for stage {stage.name}, not differently "
+                        "for two of its reads. Give the program two inputs and pass the array twice."
+                    )
+        return [(stage, form, scope) for stage, (form, scope) in found.items()]
+
+    def _wanted(self, stage: "Stage", access: ReadAccess) -> tuple[Lanes, str]:
+        """The lanes in which a stage needs what it reads, and the scratchpad."""
+        computation = stage.state.computation
+        product = matrix_product(computation, self.config)
+        if product is not None and (access.node is product.data or access.node is product.weight):
+            which = "data" if access.node is product.data else "weight"
+            return lanes_of_operand(product, which, self.config), "inp" if which == "data" else "wgt"
+        scope = stage.state.scope
+        return lanes_through(computation, access, self.lanes[stage.tensor]), "acc" if scope == DRAM else scope
+
+    def _add_stored(self, tensor: Tensor, stage: "Stage") -> None:
+        config = self.config
+        scopes = {reader: reader.state.scope for reader in self.schedule.readers(tensor)}
+        widest = max([config.block_out, *(element_of(config, s).cols for s in scopes.values() if s != DRAM)])
+        storage = "planes" if tensor.dtype in PLANES else ""
+        role = "output" if tensor in self.schedule.outputs else "temporary"
+
+        def form(scope: str) -> Physical:
+            element = element_of(config, scope)
+            return Physical(tensor.shape, self.lanes[tensor], element, widest // element.cols)
+
+        address = self._segment(tensor, role, form("acc"), storage)
+        for user, scope in {stage: "acc", **scopes}.items():
+            seen = form("acc" if scope == DRAM else scope)
+            if config.batch > 1 and seen.element.cols != config.block_out:
+                raise BuildError(
+                    f"tensor {tensor.name!r}, which the program stores and loads again to {scope}, must have elements "
+                    f"of equal columns in out and {scope} on a machine with a batch of {config.batch}, not "
+                    f"{config.block_out} and {seen.element.cols}. Use a machine with block_in equal to block_out, or "
+                    "with batch 1."
+                )
+            self._places[tensor, user] = _place(seen, address // seen.element.lanes, storage, zeros=False)
+
+
+def _place(form: Physical, base: int, storage: str, zeros: bool) -> Place:
+    return Place(DRAM, form, base, (0,) * len(form.view), form.view, storage, zeros)
+
+
+def _placeholders(schedule: "Schedule") -> list[Tensor]:
+    """The placeholders that the stages read now, each once, in order."""
+    reads = (read.tensor for stage in schedule.stages for read in stage.state.computation.reads)
+    return [tensor for tensor in dict.fromkeys(reads) if tensor.computation is None]
+
+
+def _bytes_of(form: Physical) -> object:
+    """What two forms with the same bytes have in common: lanes that exist, and what fills those without values."""
+    rows, cols = form.element.rows, form.element.cols
+    own = (form.lanes.rows if rows > 1 else None, form.lanes.cols if cols > 1 else None)
+    spread = form.element.spread and ((rows > 1 and own[0] is None) or (cols > 1 and own[1] is None))
+    return (form.view, form.order, own, rows, cols, form.group, spread)
+
+
+def packed_bytes(segment: Segment, array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of a constant's segment."""
+    assert segment.layout is not None, f"segment {segment.name} has no layout"
+    return segment.layout.pack(np.asarray(array)).view(np.uint8).reshape(-1)

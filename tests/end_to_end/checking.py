@@ -1,0 +1,65 @@
+"""Build a tensor program, run it on random inputs, and hold outputs, findings and work against what they must be."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+import lathe as lt
+from lathe.frontend import placeholders
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product of (rows, inner) and (inner, columns), ``times`` over (taps of a kernel, pixels, groups)."""
+
+    rows: int
+    inner: int
+    columns: int
+    times: int = 1
+
+    def operations(self, config: lt.HardwareConfig) -> int:
+        """GEMM operations that it takes, every value once."""
+        blocks = ceil(self.rows / config.batch) * ceil(self.inner / config.block_in)
+        return blocks * ceil(self.columns / config.block_out) * self.times
+
+
+def random_array(tensor: lt.Tensor, generator: np.random.Generator) -> NDArray[np.generic]:
+    """Any values that the dtype holds."""
+    if tensor.dtype == "bool":
+        return generator.integers(0, 2, tensor.shape).astype(np.bool_)
+    limits = np.iinfo(tensor.dtype)
+    return generator.integers(limits.min, limits.max, tensor.shape, tensor.dtype, endpoint=True)
+
+
+def check_program(
+    outputs: lt.Tensor | Sequence[lt.Tensor],
+    config: lt.HardwareConfig,
+    *,
+    products: Sequence[Product] | None = None,
+    constants: Mapping[str, NDArray[np.generic]] | None = None,
+    seed: int = 0,
+) -> lt.Result:
+    """The default schedule's result, once outputs equal the reference, nothing is found, and no product is repeated."""
+    wanted = [outputs] if isinstance(outputs, lt.Tensor) else list(outputs)
+    inputs = list(placeholders(wanted))
+    generator = np.random.default_rng(seed)
+    arrays = {tensor.name: random_array(tensor, generator) for tensor in inputs}
+    fixed = dict(constants or {})
+    program = lt.build(wanted, [*inputs, *wanted], config, constants=fixed)
+    assert lt.verify(program) == []
+    given = {name: array for name, array in arrays.items() if name not in fixed}
+    result = lt.simulate(program, given)
+    expected = lt.reference(wanted, {**given, **fixed})
+    for tensor in wanted:
+        values = expected[tensor.name] if isinstance(expected, dict) else expected
+        found = result.outputs[tensor.name]
+        assert found.dtype == values.dtype
+        assert found.shape == values.shape
+        wrong = np.argwhere(found != values)
+        assert not len(wrong), f"{tensor.name}: {len(wrong)} of {prod(values.shape)} differ, first at {wrong[0]}"
+    if products is not None:
+        assert result.counters.gemm_operations == sum(each.operations(config) for each in products)
+    return result
