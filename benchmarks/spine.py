@@ -1,6 +1,8 @@
 """Speed from tensor program to cycles, on a 56×56×64→64 convolution (3×3, padding 1) on `vta`.
 
     python benchmarks/spine.py [--json]
+
+Without arguments it needs nothing but Lathe.
 """
 
 import resource

@@ -1,6 +1,8 @@
 """Schedule a convolution by hand, look at every level, compile it and run it cycle by cycle.
 
     python examples/convolution_by_hand.py [CONFIG]
+
+Without arguments it needs nothing but Lathe.
 """
 
 import sys

@@ -3,6 +3,8 @@
 The rule fires on the body of the partitioned loop and on its tail; both carry the pragma.
 
     python examples/own_rule.py
+
+Without arguments it needs nothing but Lathe.
 """
 
 import numpy as np

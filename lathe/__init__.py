@@ -1,14 +1,17 @@
 """Lathe compiles tensor programs to instruction streams for a configurable NPU and runs them cycle by cycle.
 
-    import lathe as lt
-    cfg = lt.load_config("vta")
-    A = lt.placeholder((64, 128), "int8", name="A")
-    B = lt.placeholder((96, 128), "int8", name="B")
-    C = lt.matmul(A, B, transpose_b=True, name="C")
-    program = lt.build(C, [A, B, C], cfg)
-    result = lt.simulate(program, {"A": a, "B": b})
+>>> import lathe as lt
+>>> cfg = lt.load_config("vta")
+>>> A = lt.placeholder((64, 128), "int8", name="A")
+>>> B = lt.placeholder((96, 128), "int8", name="B")
+>>> C = lt.matmul(A, B, transpose_b=True, name="C")
+>>> program = lt.build(C, [A, B, C], cfg)
+>>> result = lt.simulate(program, timing_only=True)
+>>> result.counters.gemm_operations
+3072
 """
 
+from lathe.attribution import LabelCycles, cycles_by_label
 from lathe.configs import (
     ConfigError,
     HardwareConfig,
@@ -18,6 +21,7 @@ from lathe.configs import (
     load_config,
     shipped_configs,
 )
+from lathe.configs.atomic import FileError
 from lathe.engines import EngineError, replay, simulate
 from lathe.frontend import (
     Axis,
@@ -91,6 +95,7 @@ from lathe.scheduler import (
     interpret,
     lower,
 )
+from lathe.scripts import ScriptError
 from lathe.sim import InputError, ReplayResult, Result, StreamError, TraceError
 
 __version__ = "0.1.0"
@@ -109,12 +114,14 @@ __all__ = [
     "EmitError",
     "EncodingError",
     "EngineError",
+    "FileError",
     "Finding",
     "Finish",
     "Gemm",
     "HardwareConfig",
     "InputError",
     "Instruction",
+    "LabelCycles",
     "LatheError",
     "Layout",
     "LayoutError",
@@ -131,6 +138,7 @@ __all__ = [
     "RuleMismatch",
     "Schedule",
     "ScheduleError",
+    "ScriptError",
     "Segment",
     "Stage",
     "Store",
@@ -151,6 +159,7 @@ __all__ = [
     "const",
     "conv2d",
     "create_schedule",
+    "cycles_by_label",
     "dense",
     "disassemble",
     "emit_rule",
