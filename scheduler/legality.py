@@ -2,9 +2,9 @@
 
 A stage computed at the root is whole before its readers begin. A stage computed in a loop is made anew in each
 iteration, as far as that iteration needs; its values in a scratchpad are gone when the iteration ends, those in DRAM
-stay. So a stage in a loop is legal iff each reader inside the loop reads only cells made in the same iteration, and
-each reader outside reads only DRAM cells made in some iteration before it. Both are exact set differences in isl, and a
-point of the difference is the witness. Updates of one reduction commute, so orders among them do not matter.
+stay. So a read is legal iff every cell that it touches has been made in the same iteration of the loops around both,
+or, in DRAM, in an earlier one. That is an exact set difference in isl, and a point of the difference is the witness.
+Updates of one reduction commute, so orders among them do not matter.
 """
 
 from typing import TYPE_CHECKING
@@ -12,69 +12,62 @@ from typing import TYPE_CHECKING
 import islpy as isl
 
 from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.polyhedra import access_of, limited_operations
+from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.placement import Placement, place_stages
-from lathe.scheduler.polyhedra import cells_made, cells_read
+from lathe.scheduler.polyhedra import cells_made, cells_read, instances
 from lathe.scheduler.state import DRAM
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
     from lathe.scheduler.stage import Stage
 
+SET = isl.dim_type.set
+
 
 def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]") -> None:
     """Refuse the schedule if a tag or a place has become impossible, or a read would miss its value.
 
-    Dependences are checked again for every stage that ``changed`` may have moved. Raises ScheduleError, or
-    LegalityError with a witness.
+    Dependences are checked again for every stage whose place or readers ``changed`` may have moved. Raises
+    ScheduleError, or LegalityError with a witness.
     """
     for stage in schedule.stages:
         _check_structure(schedule, stage, command)
     attached = [stage for stage in schedule.stages if stage.state.attachment is not None]
-    affected = [stage for stage in attached if _is_affected(schedule, stage, changed)]
+    affected = [stage for stage in attached if _depends_on(schedule, stage) & changed]
     if not affected:
         return
-    for stage in affected:
-        _check_outside_readers(schedule, stage, command)
     placed = place_stages(schedule)
-    with limited_operations():
-        for stage in affected:
-            _check_inside_readers(schedule, stage, placed, command)
+    for stage in affected:
+        for reader in schedule.stages:
+            for read in reader.state.computation.reads:
+                if read.tensor not in stage.state.tensors:
+                    continue
+                try:
+                    with limited_operations():
+                        _check_read(schedule, stage, reader, read, placed, command)
+                except isl.Error:
+                    raise ScheduleError(
+                        f"{command} must leave a schedule that can be checked within {OPERATIONS_LIMIT} isl operations "
+                        f"per read, not one in which the read of {read.tensor.name} by {reader.name} takes more. Use "
+                        "fewer splits and fused loops around it."
+                    ) from None
 
 
-def hosts_of(stage: "Stage") -> "list[Stage]":
-    """The stages in whose loops a stage is computed, innermost first."""
-    found: list[Stage] = []
-    attachment = stage.state.attachment
-    while attachment is not None:
-        found.append(attachment.stage)
-        attachment = attachment.stage.state.attachment
+def _depends_on(schedule: "Schedule", stage: "Stage") -> "set[Stage]":
+    """The stages that decide where and what a stage computes: its hosts and readers, and theirs."""
+    found: set[Stage] = set()
+    waiting = [stage]
+    while waiting:
+        current = waiting.pop()
+        if current in found:
+            continue
+        found.add(current)
+        if current.state.attachment is not None:
+            waiting.append(current.state.attachment.stage)
+        for tensor in current.state.tensors:
+            waiting.extend(schedule.readers(tensor))
     return found
-
-
-def is_inside(reader: "Stage", stage: "Stage") -> bool:
-    """Whether a reader's instances run within the loop iteration in which ``stage`` is computed."""
-    attachment = stage.state.attachment
-    assert attachment is not None
-    host, level = attachment.stage, attachment.stage.state.leaves.index(attachment.axis)
-    if reader is host:
-        return True
-    current: Stage = reader
-    while current.state.attachment is not None:
-        place = current.state.attachment
-        if place.stage is host:
-            return place.stage.state.leaves.index(place.axis) >= level
-        current = place.stage
-    return False
-
-
-def _is_affected(schedule: "Schedule", stage: "Stage", changed: "set[Stage]") -> bool:
-    concerned = {stage, *hosts_of(stage)}
-    for tensor in stage.state.tensors:
-        for reader in schedule.readers(tensor):
-            concerned |= {reader, *hosts_of(reader)}
-    return bool(concerned & changed)
 
 
 def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None:
@@ -86,6 +79,12 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
         raise ScheduleError(
             f"stage of compute_at must be one whose values only other stages read, not {stage.name!r}, an output of "
             f"the program. Copy it with s.cache_write({stage.name}, ...) and move the copy."
+        )
+    if schedule.stages.index(host) < schedule.stages.index(stage):
+        readers = dict.fromkeys(reader.name for tensor in stage.state.tensors for reader in schedule.readers(tensor))
+        raise ScheduleError(
+            f"consumer of compute_at of stage {stage.name} must be a stage that comes after it, not {host.name!r}, "
+            f"which is computed before. Its readers are {', '.join(readers)}."
         )
     if attachment.axis not in host.state.leaves:
         raise ScheduleError(
@@ -100,80 +99,91 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
         )
 
 
-def _check_outside_readers(schedule: "Schedule", stage: "Stage", command: str) -> None:
-    """A reader outside the loop: its values must be in DRAM, all of them, and made before."""
-    for reader, read in _reads_of(schedule, stage):
-        if is_inside(reader, stage):
-            continue
-        relation = access_of(reader.state.computation, read)
-        why = "reads the values after the loop iteration that makes them has ended"
-        if stage.state.scope == DRAM:
-            order = schedule.stages
-            if order.index(_outermost(reader)) > order.index(_outermost(stage)):
-                placement = place_stages(schedule)[stage]
-                made = cells_made(placement, read.tensor.name, 0).range()
-                relation = relation.subtract_range(made.set_tuple_name(read.tensor.name))
-                if relation.is_empty():
-                    continue
-                why = "reads cells that no iteration of the loop makes"
-            else:
-                why = "runs before the loop that makes the values"
-        elif relation.is_empty():
-            continue
-        attachment = stage.state.attachment
-        assert attachment is not None
-        raise _illegal(
-            f"place of stage {stage.name} must be a loop that all its readers are in, not loop "
-            f"{attachment.axis.name} of {attachment.stage.name} ({command}): stage {reader.name} {why}",
-            stage,
-            reader,
-            relation,
-        )
-
-
-def _check_inside_readers(schedule: "Schedule", stage: "Stage", placed: "dict[Stage, Placement]", command: str) -> None:
-    """A reader inside the loop: what it reads in an iteration must be what is made in that iteration."""
-    placement = placed[stage]
-    depth = len(placement.prefix)
-    for reader, read in _reads_of(schedule, stage):
-        if not is_inside(reader, stage):
-            continue
-        needed = cells_read(placed[reader], read, depth)
-        made = cells_made(placement, read.tensor.name, depth)
-        # both speak of the same loops; isl wants the same names for them
-        made = made.set_tuple_name(isl.dim_type.in_, "loops")
-        needed = needed.set_tuple_name(isl.dim_type.in_, "loops")
+def _check_read(
+    schedule: "Schedule",
+    stage: "Stage",
+    reader: "Stage",
+    read: ReadAccess,
+    placed: "dict[Stage, Placement]",
+    command: str,
+) -> None:
+    """One read of what a stage in a loop makes: refuse it unless every cell has been made and is still there."""
+    here, there = placed[stage], placed[reader]
+    depth = 0  # the loops around both
+    for own, other in zip(here.prefix, [*there.prefix, *there.loops.variables], strict=False):
+        if own is not other:
+            break
+        depth += 1
+    needed = cells_read(there, read, depth).set_tuple_name(isl.dim_type.in_, "loops")
+    made = cells_made(here, read.tensor.name, depth).set_tuple_name(isl.dim_type.in_, "loops")
+    if depth == len(here.prefix):
         missing = needed.subtract(made)
         assert missing.is_empty(), (
             f"{command}: {reader.name} needs cells of {stage.name} that its region lacks: {missing.sample()}"
         )
+        return
+    first = _comes_first(schedule, stage, reader, placed, depth)
+    if stage.state.scope == DRAM:
+        why = "reads cells that no iteration so far has made" if first else "runs before the loop that makes the values"
+        loops = needed.get_space().domain()
+        earlier = isl.Map.lex_ge(loops) if first else isl.Map.lex_gt(loops)
+        missing = needed.subtract(earlier.apply_range(made))
+    else:
+        why = "reads the values after the loop iteration that makes them has ended"
+        if not first:
+            why = "runs before the loop that makes the values"
+        missing = needed
+    if missing.is_empty():
+        return
+    attachment = stage.state.attachment
+    assert attachment is not None
+    witness = _witness(stage, reader, read, there, missing, depth)
+    raise LegalityError(
+        f"place of stage {stage.name} must be a loop that all its readers are in, not loop {attachment.axis.name} of "
+        f"{attachment.stage.name} ({command}): stage {reader.name} {why}. For example, {witness}.",
+        witness,
+    )
 
 
-def _reads_of(schedule: "Schedule", stage: "Stage") -> "list[tuple[Stage, ReadAccess]]":
-    return [
-        (reader, read)
-        for reader in schedule.stages
-        for read in reader.state.computation.reads
-        if read.tensor in stage.state.tensors
-    ]
+def _comes_first(
+    schedule: "Schedule", stage: "Stage", reader: "Stage", placed: "dict[Stage, Placement]", depth: int
+) -> bool:
+    """Whether, in one iteration of the loops around both, ``stage`` is computed before ``reader``."""
+
+    def top(inner: "Stage") -> "Stage | None":
+        """What of the loop body it is computed in: a stage computed there, or None for the loops of the host."""
+        current: Stage | None = inner
+        while current is not None and len(placed[current].prefix) != depth:
+            current = current.state.attachment.stage if current.state.attachment else None
+        return current
+
+    producer, consumer = top(stage), top(reader)
+    if producer is None or consumer is None:
+        return consumer is None
+    return schedule.stages.index(producer) < schedule.stages.index(consumer)
 
 
-def _outermost(stage: "Stage") -> "Stage":
-    hosts = hosts_of(stage)
-    return hosts[-1] if hosts else stage
-
-
-def _illegal(text: str, stage: "Stage", reader: "Stage", relation: isl.Map) -> LegalityError:
-    point = relation.lexmin().sample().wrap().sample_point() if not relation.is_empty() else None
-    assert point is not None, f"{text}: no witness"
-    values = [int(point.get_coordinate_val(isl.dim_type.set, n).to_python()) for n in range(_rank(relation))]
-    axes = (*reader.state.computation.axes, *reader.state.computation.reduce_axes)
-    consumer = {axis.name: value for axis, value in zip(axes, values, strict=False)}
-    cell = tuple(values[len(axes) :])
+def _witness(
+    stage: "Stage", reader: "Stage", read: ReadAccess, there: Placement, missing: isl.Map, depth: int
+) -> Witness:
+    """The first instance that misses a cell: in the order of the loops around both, then of the cells."""
+    loops = missing.domain().lexmin()
+    cells = missing.intersect_domain(loops).range().lexmin()
+    executed = instances(there)
+    for level, value in enumerate(_values(loops)):
+        executed = executed.fix_val(isl.dim_type.in_, level, isl.Val(value))
+    access = access_of(reader.state.computation, read)
+    points = executed.range().intersect(access.intersect_range(cells).domain()).lexmin()
+    assert loops.dim(SET) == depth, f"{reader.name}: {loops} is no iteration of {depth} loops"
+    assert not points.is_empty(), f"{reader.name}: no instance reads {cells}"
+    computation = reader.state.computation
+    names = [axis.name for axis in (*computation.axes, *computation.reduce_axes)]
+    cell = tuple(_values(cells))
     producer = {axis.name: value for axis, value in zip(stage.state.computation.axes, cell, strict=True)}
-    witness = Witness(stage.tensor.name, cell, stage.name, producer, reader.name, consumer)
-    return LegalityError(f"{text}. For example, {witness}.", witness)
+    consumer = dict(zip(names, _values(points), strict=True))
+    return Witness(read.tensor.name, cell, stage.name, producer, reader.name, consumer)
 
 
-def _rank(relation: isl.Map) -> int:
-    return int(relation.dim(isl.dim_type.in_)) + int(relation.dim(isl.dim_type.out))
+def _values(point: isl.Set) -> list[int]:
+    sample = point.sample_point()
+    return [int(sample.get_coordinate_val(SET, n).to_python()) for n in range(point.dim(SET))]

@@ -88,8 +88,8 @@ def _unfuse(
         if not rest.is_constant:
             constraints.append(joined - rest)
             constraints.append(rest - joined + (last.extent - 1))
-            # the constraints of splits of the fused loop speak of the loop that is gone
-            constraints[:] = [c.substitute(lambda v: joined - rest if v is last else None) for c in constraints]
+        # constraints of what was made of the fused loop speak of the loop that is gone
+        constraints[:] = [each.substitute(lambda v: joined - rest if v is last else None) for each in constraints]
         return
     replace_slot(last, (last, outer, inner))
     constraints.append(joined - fused)

@@ -122,6 +122,7 @@ class _Builder:
         roots, constraints = placement.roots(), placement.constraints()
         block_level = self.block_level(placement)
         reducing = bool(state.computation.reduce_axes)
+        reductions = {v for v in variables if v.kind == "reduce"}  # its own, not those of the loops around
         first_reduction = next((level for level, v in enumerate(variables) if v.kind == "reduce"), len(variables))
         init_level = min(first_reduction, block_level)
 
@@ -129,7 +130,7 @@ class _Builder:
             wanted, conditions = roots, constraints
             if role == "init":
                 wanted = {axis: value for axis, value in roots.items() if axis.kind == "data"}
-                conditions = [each for each in constraints if not _mentions_reduction(each)]
+                conditions = [each for each in constraints if not bound_variables(each) & reductions]
             return Block(placement, role, inside, wanted, conditions, reducing and init_level == block_level)
 
         def level_nodes(level: int) -> list[Node]:
@@ -166,7 +167,3 @@ def _reads(node: Node, stage: "Stage") -> bool:
     if isinstance(node, Block):
         return any(read.tensor in stage.state.tensors for read in node.placement.state.computation.reads)
     return False
-
-
-def _mentions_reduction(bound: Bound) -> bool:
-    return any(variable.kind == "reduce" for variable in bound_variables(bound))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lathe.frontend.expressions import Axis
-from lathe.scheduler.linear import Bound, Linear, LoopVariable, add, bound_range
+from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add, bound_range, scale
 from lathe.scheduler.loops import StageLoops, stage_loops
 from lathe.scheduler.regions import Interval, extent_of, hull, read_box
 from lathe.scheduler.state import LoopAxis, StageState
@@ -67,18 +67,10 @@ class Placement:
             else:
                 last = Linear(root.source.stop - 1)
             high: Bound = value
-            if bound_range(add(last, _negative(value)), self.box)[0] < 0:
-                from lathe.scheduler.linear import Extremum
-
+            if bound_range(add(last, scale(value, -1)), self.box)[0] < 0:
                 high = Extremum("min", (value, last))
             result[root.source] = (value, high)
         return result
-
-
-def _negative(bound: Bound) -> Bound:
-    from lathe.scheduler.linear import scale
-
-    return scale(bound, -1)
 
 
 def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
@@ -103,7 +95,8 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
         extents = iter(extent)
         for root in state.roots:
             assert root.source is not None
-            nominal[root] = bound_range(next(extents), box)[1] if root.kind == "data" else root.source.extent
+            size = bound_range(next(extents), box)[1] if root.kind == "data" else root.source.extent
+            nominal[root] = max(size, 1)  # nothing may be needed at all: a loop that its condition keeps empty
         loops = stage_loops(state, nominal)
         whole = {**box, **{variable: (0, variable.extent - 1) for variable in loops.variables}}
         placed[stage] = Placement(stage, prefix, low, extent, loops, whole)

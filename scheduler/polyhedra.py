@@ -1,16 +1,11 @@
 """Placements as isl sets and maps: which instances a stage executes, and which cells they read."""
 
-from typing import TYPE_CHECKING
-
 import islpy as isl
 
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import access_of, shape_of
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add
 from lathe.scheduler.placement import Placement
-
-if TYPE_CHECKING:
-    pass
 
 SET = isl.dim_type.set
 

@@ -8,7 +8,7 @@ from lathe.frontend import Axis, Tensor
 from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
-from lathe.scheduler.state import DRAM, initial_state
+from lathe.scheduler.state import initial_state
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -46,6 +46,8 @@ def cache_read(
             raise ScheduleError(f"readers of {where} must be stages that read it ({actual}), not {stage.name!r}.")
     if chosen is None:
         chosen = schedule.readers(tensor)
+    if not chosen:
+        raise ScheduleError(f"readers of {where} must be one stage or more, not none. Leave them out to mean all.")
     axes = tuple(Axis(f"i{d}", extent) for d, extent in enumerate(tensor.shape))
     if tensor.computation is not None:
         axes = tuple(Axis(axis.name, axis.extent) for axis in tensor.computation.axes)
@@ -85,7 +87,7 @@ def cache_write(schedule: "Schedule", tensor: Tensor, scope: str) -> Tensor:
             f"tensor of cache_write must be the only output of its computation, not {tensor.name!r}, one of "
             f"{len(state.tensors)} of {stage.name}. Give each output a computation of its own."
         )
-    if state.is_touched or schedule.attached(stage):
+    if state.is_touched or state.unrolled or schedule.attached(stage):
         raise ScheduleError(
             f"stage of cache_write must have its loops as they were made, not changed ones: {stage.name} has been "
             "split, reordered, tagged, or has stages computed inside it. Call cache_write before other commands."
@@ -96,7 +98,7 @@ def cache_write(schedule: "Schedule", tensor: Tensor, scope: str) -> Tensor:
     writer = Stage(schedule, initial_state(computation, name))
     copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
     data = tuple(root for root in state.roots if root.kind == "data")
-    copier = replace(state, computation=copy, roots=data, leaves=data, copies=writer.tensor, scope=DRAM)
+    copier = replace(state, computation=copy, roots=data, leaves=data, copies=writer.tensor)
     position = schedule.stages.index(stage)
     stages = [*schedule.stages[:position], writer, *schedule.stages[position:]]
     schedule.commit({writer: writer.state, stage: copier}, "cache_write", stages=stages)

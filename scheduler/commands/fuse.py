@@ -39,8 +39,13 @@ def fuse(stage: "Stage", outer: "AxisLike", inner: "AxisLike") -> LoopAxis:
     fused = LoopAxis(f"{first.name}.{second.name}", first.kind)
     leaves = (*state.leaves[:position], fused, *state.leaves[position + 2 :])
     pragma_axis = fused if state.pragma_axis in (first, second) else state.pragma_axis
+    unrolled = state.unrolled | {fused} if state.unrolled & {first, second} else state.unrolled
     new = replace(
-        state, leaves=leaves, relations=(*state.relations, Fuse(first, second, fused)), pragma_axis=pragma_axis
+        state,
+        leaves=leaves,
+        relations=(*state.relations, Fuse(first, second, fused)),
+        pragma_axis=pragma_axis,
+        unrolled=unrolled,
     )
     stage.schedule.commit({stage: new}, "fuse", renamed={first: fused, second: fused})
     return fused

@@ -28,7 +28,7 @@ def set_scope(stage: "Stage", scope: str) -> None:
     Raises ScheduleError for an unknown scope, or if the stage is an output of the program, which lives in DRAM.
     """
     name = checked_scope(scope, f"stage {stage.name}")
-    if name != DRAM and stage.tensor in stage.schedule.outputs:
+    if name != DRAM and any(tensor in stage.schedule.outputs for tensor in stage.state.tensors):
         raise ScheduleError(
             f"scope of stage {stage.name} must be dram, not {scope!r}, because it is an output of the program. Make a "
             f"copy in the scratchpad with s.cache_write({stage.name}, {name!r})."

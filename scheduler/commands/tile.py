@@ -23,12 +23,13 @@ def tile(
 
     Returns ``(xo, yo, xi, yi)``. Raises ScheduleError as ``split`` and ``reorder`` do.
     """
-    before = stage.state
+    before = {each: each.state for each in stage.schedule.stages}
     try:
         xo, xi = stage.split(x, factor=x_factor)
         yo, yi = stage.split(y, factor=y_factor)
         stage.reorder(xo, yo, xi, yi)
     except Exception:
-        stage.state = before  # all or nothing, though made of three commands
+        for each, state in before.items():  # all or nothing, though made of three commands
+            each.state = state
         raise
     return xo, yo, xi, yi

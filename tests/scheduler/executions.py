@@ -1,0 +1,89 @@
+"""A loop nest executed instance by instance in plain Python: what the checks of legality are held against."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from lathe.frontend import Axis, Tensor, evaluate, reads_data
+from lathe.frontend.accesses import ReadAccess
+from lathe.scheduler import Schedule, Witness
+from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, build_nest
+from lathe.scheduler.partition import partition
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One execution of a statement at one point."""
+
+    node: ChunkNode
+    point: dict[Axis, int]
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A buffer begins or ends: whatever it held cannot be read any more."""
+
+    tensors: tuple[Tensor, ...]
+
+
+def events(nodes: list[Node], environment: dict[object, int] | None = None) -> Iterator[Instance | Gone]:
+    """Everything that a partitioned nest does, in order, one statement instance at a time."""
+    environment = {} if environment is None else environment
+    for node in nodes:
+        if isinstance(node, Loop):
+            for value in range(node.first, node.last + 1):
+                yield from events(node.body, environment | {node.variable: value})
+        elif isinstance(node, Acquire | Release):
+            yield Gone(node.placement.state.tensors)
+        else:
+            assert isinstance(node, ChunkNode), f"{type(node).__name__} in a partitioned nest"
+            for values in product(*(range(extent) for _, extent in node.loops)):
+                here = environment | {variable: value for (variable, _), value in zip(node.loops, values, strict=True)}
+                yield Instance(node, {axis: value.value(here) for axis, value in node.roots.items()})
+
+
+def execution(schedule: Schedule) -> Iterator[Instance | Gone]:
+    return events(partition(build_nest(schedule, largest_blocks=True)))
+
+
+def cell_of(read: ReadAccess, point: dict[Axis, int]) -> tuple[int, ...] | None:
+    """The cell that a read touches at a point, or None where its conditions keep it from happening."""
+    for guard, holds in read.guards:
+        if not reads_data(guard) and bool(evaluate(guard, point)) != holds:
+            return None
+    return tuple(int(np.asarray(evaluate(index, point))) for index in read.indices)
+
+
+def confirm(witness: Witness, refused: Schedule) -> None:
+    """Fail unless the refused schedule, executed, really lacks the value that the witness says it lacks."""
+    consumer, producer = (
+        next(stage for stage in refused.stages if stage.name == name)
+        for name in (witness.consumer_stage, witness.producer_stage)
+    )
+    tensor = next(tensor for tensor in producer.state.tensors if tensor.name == witness.tensor)
+    axes = [*consumer.op.axes, *consumer.op.reduce_axes]
+    assert [axis.name for axis in axes] == list(witness.consumer)
+    point = dict(zip(axes, witness.consumer.values(), strict=True))
+    assert any(cell_of(read, point) == witness.cell for read in consumer.op.reads if read.tensor is tensor), (
+        f"{witness.consumer_stage} does not read the cell at {witness.consumer}"
+    )
+    assert list(witness.producer) == [axis.name for axis in producer.op.axes]
+    assert tuple(witness.producer.values()) == witness.cell, "the producer's instance writes another cell"
+    there = False
+    executed = False
+    for event in execution(refused):
+        if isinstance(event, Gone):
+            there = there and tensor not in event.tensors
+            continue
+        computation = event.node.placement.state.computation
+        stage = event.node.placement.stage
+        if stage is producer and tuple(event.point[axis] for axis in computation.axes) == witness.cell:
+            there = True
+        elif stage is consumer and event.node.role != "init" and event.point == point:
+            executed = True
+            if not there:
+                return
+    assert executed, f"{witness.consumer_stage} never executes {witness.consumer}"
+    raise AssertionError(f"the value is there whenever {witness.consumer_stage} reads it: {witness}")
