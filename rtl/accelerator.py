@@ -1,0 +1,127 @@
+"""The whole accelerator: units, queues, tokens, memory port and control."""
+
+from amaranth import Cat, Elaboratable, Module, ResetInserter, Signal
+
+from lathe.configs import HardwareConfig
+from lathe.configs.encoding import INSTRUCTION_BITS
+from lathe.isa.table import MemoryType, TokenQueue, Unit
+from lathe.rtl.arbiter import ReadArbiter
+from lathe.rtl.compute import Compute
+from lathe.rtl.control import Control
+from lathe.rtl.fault import FaultCode, fault_signal, first_fault
+from lathe.rtl.fetch import Fetch
+from lathe.rtl.fifo import Fifo
+from lathe.rtl.geometry import Geometry
+from lathe.rtl.load import Load
+from lathe.rtl.ports import BusPorts, HostPorts, TracePorts
+from lathe.rtl.scratchpad import Scratchpad
+from lathe.rtl.stall import CommandPort
+from lathe.rtl.store import Store
+from lathe.rtl.tokens import TokenCounter
+
+
+class Accelerator(Elaboratable):
+    """The machine of a configuration. `bus` is its AXI4 manager, `host` its AXI4-Lite subordinate.
+
+    `trace` tells what each unit does in each cycle; left open, it costs nothing. Raises
+    :class:`~lathe.rtl.geometry.RtlError` for machines that cannot be built.
+    """
+
+    def __init__(self, config: HardwareConfig) -> None:
+        self.geometry = geometry = Geometry(config)
+        self.fetch = Fetch(geometry)
+        self.load = Load(geometry)
+        self.inp = Scratchpad(geometry, MemoryType.INP, self.load.write)
+        self.wgt = Scratchpad(geometry, MemoryType.WGT, self.load.write)
+        self.compute = Compute(geometry, self.inp, self.wgt)
+        self.store = Store(geometry)
+        self.arbiter = ReadArbiter(geometry, (self.fetch.port, self.load.port, self.compute.port))
+        units = (self.load, self.compute, self.store)
+        self.activities = tuple(unit.activity for unit in (*units, self.fetch))
+        self.control = Control(self.activities)
+        self.queues = [Fifo(INSTRUCTION_BITS, config.timing.command_queue_depth) for _ in Unit]
+        self.counters = [TokenCounter() for _ in TokenQueue]
+        self.bus = BusPorts(geometry)
+        self.host = HostPorts()
+        self.trace = TracePorts(geometry)
+
+    @property
+    def ports(self) -> list[Signal]:
+        """Everything that goes in or out, clock and reset aside."""
+        return [*self.bus.signals, *self.host.signals, *self.trace.signals]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        control = self.control
+        m.submodules.control = control
+        cleared = ResetInserter(control.clear)
+        for name in ("fetch", "load", "inp", "wgt", "compute", "store", "arbiter"):
+            m.submodules[name] = cleared(getattr(self, name))
+        units: tuple[Load, Compute, Store] = (self.load, self.compute, self.store)
+        commands: list[CommandPort] = [unit.command for unit in units]
+        for unit, queue, command in zip(Unit, self.queues, commands, strict=True):
+            m.submodules[f"{unit.name.lower()}_queue"] = cleared(queue)
+            m.d.comb += [
+                queue.w_en.eq(self.fetch.dispatch & (self.fetch.unit == unit)),
+                queue.w_data.eq(self.fetch.word),
+                self.fetch.full[unit].eq(queue.full),
+                command.valid.eq(queue.r_valid),
+                command.word.eq(queue.r_data),
+                queue.r_en.eq(command.take),
+            ]
+        for queue_number, counter in zip(TokenQueue, self.counters, strict=True):
+            m.submodules[queue_number.name.lower()] = counter
+            m.d.comb += [
+                counter.load.eq(control.start),
+                counter.value.eq(control.tokens_in[queue_number]),
+                counter.push.eq(Cat(*(command.pushes[queue_number] for command in commands)).any()),
+                counter.pop.eq(Cat(*(command.pops[queue_number] for command in commands)).any()),
+                control.tokens[queue_number].eq(counter.count),
+                *(command.tokens[queue_number].eq(counter.available) for command in commands),
+            ]
+        self._stored(m)
+        self._controlled(m, units)
+        self.bus.connect(m, self.arbiter, self.store.channel)
+        self.host.connect(m, control)
+        self.trace.connect(m, self)
+        return m
+
+    def _stored(self, m: Module) -> None:
+        """Store reads the out view."""
+        store, acc = self.store, self.compute.acc
+        m.d.comb += [
+            acc.out_en.eq(store.out_en),
+            acc.out_address.eq(store.out_address),
+            acc.out_offset.eq(store.out_offset),
+            acc.out_size.eq(store.out_size),
+            store.out_data.eq(acc.out_data),
+        ]
+
+    def _controlled(self, m: Module, units: tuple[Load, Compute, Store]) -> None:
+        """Start, stop, end and faults."""
+        control, fetch = self.control, self.fetch
+        m.d.comb += [
+            fetch.start.eq(control.start),
+            fetch.address.eq(control.stream),
+            fetch.count.eq(control.count),
+            fetch.stop.eq(control.stop),
+            *(unit.stop.eq(control.stop) for unit in units),
+        ]
+        idle = Cat(*(unit.idle for unit in units)).all()
+        empty = ~Cat(*(queue.r_valid for queue in self.queues)).any()
+        waiting = Cat(*(unit.activity.stall for unit in units)).all()
+        m.d.comb += [
+            control.complete.eq(fetch.done & empty & idle),
+            control.standstill.eq((fetch.done | fetch.stuck) & ~control.complete & idle & waiting),
+            control.finish.eq(self.compute.finished),
+            control.quiet.eq(self.arbiter.idle & self.store.channel.idle),
+        ]
+        overflow, read_error, write_error = (fault_signal() for _ in range(3))
+        with m.If(Cat(*(counter.overflow for counter in self.counters)).any()):
+            m.d.comb += overflow.eq(FaultCode.TOKEN_OVERFLOW)
+        with m.If(self.arbiter.error):
+            m.d.comb += read_error.eq(FaultCode.READ_ERROR)
+        with m.If(self.store.channel.error):
+            m.d.comb += write_error.eq(FaultCode.WRITE_ERROR)
+        faults = [read_error, write_error, *(unit.fault for unit in units), fetch.fault, overflow]
+        first_fault(m, control.fault, faults)

@@ -1,0 +1,133 @@
+"""The compute unit: GEMM and ALU through the pipeline, LOAD of micro-ops and accumulators, FINISH."""
+
+from amaranth import Elaboratable, Module, Mux, Signal
+
+from lathe.configs.encoding import INSTRUCTION_BITS
+from lathe.isa.table import MEMORIES, MemoryType, Opcode, Unit
+from lathe.rtl.accumulators import Accumulators
+from lathe.rtl.fault import FaultCode, fault_signal
+from lathe.rtl.geometry import Geometry
+from lathe.rtl.instruction import instruction_view
+from lathe.rtl.pipeline import STEP, Pipeline
+from lathe.rtl.read_master import ReadMaster
+from lathe.rtl.scratchpad import Scratchpad
+from lathe.rtl.sequencer import Sequencer
+from lathe.rtl.stall import Activity, Cause, CommandPort, delayed
+from lathe.rtl.transfer import TransferDecoder
+
+COMPUTE_MEMORIES = tuple(
+    memory.type
+    for memory in MEMORIES.values()
+    if memory.load_unit is Unit.COMPUTE and memory.type is not MemoryType.OUT
+)
+
+
+class Compute(Elaboratable):
+    """In order. GEMM and ALU follow each other without a bubble; LOAD and FINISH wait until the pipeline is drained."""
+
+    def __init__(self, geometry: Geometry, inp: Scratchpad, wgt: Scratchpad) -> None:
+        self.geometry = geometry
+        self.command = CommandPort(Unit.COMPUTE, INSTRUCTION_BITS)
+        self.master = ReadMaster(geometry, COMPUTE_MEMORIES, 1)
+        self.port = self.master.port
+        self.write = self.master.write
+        self.uop = Scratchpad(geometry, MemoryType.UOP, self.write)
+        self.acc = Accumulators(geometry, self.write)
+        self.sequencer = Sequencer(geometry)
+        pads = {MemoryType.UOP: self.uop, MemoryType.INP: inp, MemoryType.WGT: wgt}
+        self.pipeline = Pipeline(geometry, self.sequencer, pads, self.acc)
+        self.stop = Signal()
+        self.idle = Signal()
+        self.finished = Signal()  # a FINISH is done in this cycle
+        self.activity = Activity()
+        self.fault = fault_signal()
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.master = master = self.master
+        m.submodules.uop = self.uop
+        m.submodules.acc = self.acc
+        m.submodules.sequencer = sequencer = self.sequencer
+        m.submodules.pipeline = pipeline = self.pipeline
+        m.submodules.decoder = decoder = TransferDecoder(self.geometry, Opcode.LOAD, COMPUTE_MEMORIES)
+        command, activity, data_side = self.command, self.activity, master.data_side
+        fields = instruction_view(self.geometry.config, Opcode.FINISH, command.word)
+        is_load, is_finish = fields.opcode == Opcode.LOAD, fields.opcode == Opcode.FINISH
+        loading, finishing, drained, free, ready = (Signal(name=name) for name in _STATES)
+        loaded, load_pushes = delayed(
+            m, self.geometry.config.timing.write_latency, data_side.last, data_side.pushes
+        )
+        cause = command.held_up(
+            m, fields.pop_prev, fields.pop_next, [(Cause.DRAIN, (is_load | is_finish) & ~drained)]
+        )
+        issuing = sequencer.active
+        bad = fault_signal()
+        with m.If(is_load & decoder.overruns):
+            m.d.comb += bad.eq(FaultCode.SRAM_RANGE)
+        with m.Elif(~is_load & ~is_finish & sequencer.uop_overrun):
+            m.d.comb += bad.eq(FaultCode.UOP_RANGE)
+        with m.If(ready & (bad != FaultCode.NONE)):
+            m.d.comb += self.fault.eq(bad)
+        with m.Else():
+            m.d.comb += self.fault.eq(pipeline.fault)
+        m.d.comb += [
+            decoder.word.eq(command.word),
+            sequencer.word.eq(command.word),
+            master.transfer.eq(decoder.transfer),
+            master.stop.eq(self.stop),
+            sequencer.go.eq(~self.stop),
+            drained.eq(~issuing & ~loading & ~finishing & ~pipeline.busy),
+            free.eq(Mux(issuing, sequencer.last, ~loading | loaded)),
+            ready.eq(free & (cause == Cause.NONE) & ~self.stop),
+            command.take.eq(ready & (bad == FaultCode.NONE)),
+            master.start.eq(command.take & is_load),
+            sequencer.start.eq(command.take & ~is_load & ~is_finish),
+            activity.start.eq(command.take),
+            activity.end.eq(pipeline.end | loaded | finishing),
+            activity.busy.eq((issuing & ~self.stop) | finishing | data_side.step),
+            activity.wait.eq(loading & ~data_side.step),
+            activity.retire.eq(sequencer.last | finishing | data_side.last),
+            activity.stall.eq(free & (cause != Cause.NONE)),
+            activity.cause.eq(cause),
+            self.finished.eq(finishing),
+            self.idle.eq(drained),
+        ]
+        m.d.sync += finishing.eq(command.take & is_finish)
+        with m.If(master.start):
+            m.d.sync += loading.eq(1)
+        with m.Elif(loaded):
+            m.d.sync += loading.eq(0)
+        self._issue(m)
+        pushes = Signal(2)
+        finish_pushes = Signal(2)
+        with m.If(command.take):
+            m.d.sync += finish_pushes.eq(fields.push_prev | (fields.push_next << 1))
+        m.d.comb += pushes.eq(Mux(loaded, load_pushes, Mux(finishing, finish_pushes, pipeline.pushes)))
+        command.push(m, activity.end, pushes)
+        return m
+
+    def _issue(self, m: Module) -> None:
+        """What travels with the steps of the instruction under way."""
+        config, word = self.geometry.config, self.command.word
+        sequencer, pipeline = self.sequencer, self.pipeline
+        gemm, alu = instruction_view(config, Opcode.GEMM, word), instruction_view(config, Opcode.ALU, word)
+        now = Signal(STEP)
+        with m.If(sequencer.start):
+            m.d.sync += [
+                now.gemm.eq(sequencer.gemm),
+                now.reset.eq(gemm.reset),
+                now.operation.eq(alu.alu_opcode),
+                now.use_imm.eq(alu.use_imm),
+                now.imm.eq(alu.imm),
+                now.pushes.eq(gemm.push_prev | (gemm.push_next << 1)),
+            ]
+        m.d.comb += [
+            pipeline.issue.eq(sequencer.active & sequencer.go),
+            pipeline.step.eq(now),
+            pipeline.step.valid.eq(sequencer.valid),
+            pipeline.step.ends.eq(sequencer.last),
+            pipeline.step.first.eq(sequencer.tensor & ~sequencer.second),
+        ]
+
+
+_STATES = ("loading", "finishing", "drained", "free", "ready")

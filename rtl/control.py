@@ -1,0 +1,160 @@
+"""Control: the launch's life, its cycle and its counters, and the AXI4-Lite subordinate through which the host sees it."""
+
+from amaranth import Cat, Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Value
+
+from lathe.isa.table import TokenQueue
+from lathe.rtl.fault import FaultCode, fault_signal
+from lathe.rtl.fetch import COUNT_BITS
+from lathe.rtl.registers import ADDRESS_BITS, BY_NAME, COUNTER_BITS, IDENTITY, REGISTERS, counters
+from lathe.rtl.stall import CAUSES_OF, Activity, Cause
+from lathe.rtl.tokens import TOKEN_BITS
+
+
+class Control(Elaboratable):
+    """The host's side and the launch's state.
+
+    `start` is cycle 0 of a launch. `stop` holds everything after a fault, until `quiet` tells that nothing is under way
+    on the bus. `clear` brings all units into their first state, after a launch and after a fault.
+    """
+
+    def __init__(self, activities: tuple[Activity, ...]) -> None:
+        self.activities = activities
+        self.start = Signal()
+        self.stop = Signal()
+        self.clear = Signal()
+        self.running = Signal()
+        self.busy = Signal()
+        self.counting = Signal()  # this cycle belongs to a launch
+        self.complete = Signal()  # every unit rests and no command is left
+        self.standstill = Signal()  # every unit waits for what cannot come
+        self.finish = Signal()  # a FINISH is done
+        self.quiet = Signal()
+        self.fault = fault_signal()
+        self.fault_code = fault_signal()
+        self.done = Signal()
+        self.stream = Signal(64)
+        self.count = Signal(COUNT_BITS)
+        self.tokens_in = [Signal(TOKEN_BITS, name=f"tokens_in{queue}") for queue in range(len(TokenQueue))]
+        self.tokens = [Signal(TOKEN_BITS, name=f"tokens{queue}") for queue in range(len(TokenQueue))]
+        self.cycle = Signal(COUNTER_BITS)
+        # AXI4-Lite.
+        self.aw_valid, self.aw_ready = Signal(), Signal()
+        self.aw_addr = Signal(ADDRESS_BITS)
+        self.w_valid, self.w_ready = Signal(), Signal()
+        self.w_data, self.w_strb = Signal(32), Signal(4)
+        self.b_valid, self.b_ready = Signal(), Signal()
+        self.ar_valid, self.ar_ready = Signal(), Signal()
+        self.ar_addr = Signal(ADDRESS_BITS)
+        self.r_valid, self.r_ready = Signal(), Signal()
+        self.r_data = Signal(32)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self._launch(m)
+        values = self._counters(m)
+        self._write(m)
+        self._read(m, values)
+        return m
+
+    def _launch(self, m: Module) -> None:
+        failing = Signal()
+        finished = Signal()
+        ended = Signal()
+        done_before = Signal()
+        fault = fault_signal()
+        with m.If(self.fault != FaultCode.NONE):
+            m.d.comb += fault.eq(self.fault)
+        with m.Elif(self.complete & ~finished):
+            m.d.comb += fault.eq(FaultCode.NO_FINISH)
+        with m.Elif(self.standstill):
+            m.d.comb += fault.eq(FaultCode.DEADLOCK)
+        m.d.comb += [
+            self.stop.eq(failing),
+            ended.eq(self.running & self.complete & finished),
+            self.clear.eq(ended | (failing & self.quiet)),
+            self.done.eq(ended | done_before),
+        ]
+        with m.If(self.start):
+            m.d.sync += [
+                self.running.eq(1),
+                finished.eq(0),
+                done_before.eq(0),
+                self.fault_code.eq(FaultCode.NONE),
+                self.cycle.eq(1),
+            ]
+        with m.Elif(ended):
+            m.d.sync += [self.running.eq(0), done_before.eq(1)]
+        with m.Elif(self.running):
+            m.d.sync += [self.cycle.eq(self.cycle + 1), finished.eq(finished | self.finish)]
+            with m.If(fault != FaultCode.NONE):
+                m.d.sync += [self.running.eq(0), failing.eq(1), self.fault_code.eq(fault)]
+        with m.Elif(failing & self.quiet):
+            m.d.sync += failing.eq(0)
+        m.d.comb += self.busy.eq(self.running | failing)
+        m.d.comb += self.counting.eq(self.start | (self.running & ~ended))
+
+    def _counters(self, m: Module) -> dict[str, Value]:
+        """Counters by name."""
+        values: list[Signal] = [self.cycle]
+        for activity, causes in zip(self.activities, CAUSES_OF, strict=True):
+            events: list[Value] = [activity.busy]
+            for cause in causes:
+                event = activity.stall & (activity.cause == cause)
+                events.append(event | activity.wait if cause is Cause.MEMORY else event)
+            for event in events:
+                counter = Signal(COUNTER_BITS, name=f"counter{len(values)}")
+                with m.If(self.counting & (event | self.start)):
+                    m.d.sync += counter.eq(Mux(self.start, 0, counter) + event)
+                values.append(counter)
+        return {name: value for (name, _), value in zip(counters(), values, strict=True)}
+
+    def _write(self, m: Module) -> None:
+        """Writes take address and data together."""
+        writes = Signal()
+        bits = Signal(32)
+        m.d.comb += [
+            writes.eq(self.aw_valid & self.w_valid & (~self.b_valid | self.b_ready)),
+            self.aw_ready.eq(writes),
+            self.w_ready.eq(writes),
+            bits.eq(Cat(*(self.w_strb[byte].replicate(8) for byte in range(4)))),
+        ]
+        with m.If(writes):
+            m.d.sync += self.b_valid.eq(1)
+        with m.Elif(self.b_ready):
+            m.d.sync += self.b_valid.eq(0)
+        targets: dict[str, Value] = {
+            "STREAM_LOW": self.stream[:32],
+            "STREAM_HIGH": self.stream[32:],
+            "COUNT": self.count,
+        } | {f"TOKENS_IN_{queue}": signal for queue, signal in enumerate(self.tokens_in)}
+        for name, target in targets.items():
+            with m.If(writes & (self.aw_addr == BY_NAME[name].address)):
+                m.d.sync += target.eq((target & ~bits) | (self.w_data & bits))
+        asked = writes & (self.aw_addr == BY_NAME["CONTROL"].address) & self.w_data[0] & self.w_strb[0]
+        m.d.sync += self.start.eq(asked & ~self.busy & ~self.start)
+
+    def _read(self, m: Module, values: dict[str, Value]) -> None:
+        flags = Signal(8)
+        m.d.comb += flags.eq(Cat(self.busy | self.start, self.done, self.fault_code != FaultCode.NONE))
+        content: dict[str, Value] = {
+            "STATUS": Cat(flags, self.fault_code),
+            "IDENTITY": IDENTITY,
+            "STREAM_LOW": self.stream[:32],
+            "STREAM_HIGH": self.stream[32:],
+            "COUNT": self.count,
+        }
+        content |= {f"TOKENS_IN_{queue}": signal for queue, signal in enumerate(self.tokens_in)}
+        content |= {f"TOKENS_OUT_{queue}": signal for queue, signal in enumerate(self.tokens)}
+        for name, value in values.items():
+            content |= {f"{name}_LOW": value[:32], f"{name}_HIGH": value[32:]}
+        m.d.comb += self.ar_ready.eq(~self.r_valid | self.r_ready)
+        with m.If(self.ar_valid & self.ar_ready):
+            m.d.sync += [self.r_valid.eq(1), self.r_data.eq(0)]
+            with m.Switch(self.ar_addr):
+                for register in REGISTERS:
+                    if register.name in content:
+                        with m.Case(register.address):
+                            m.d.sync += self.r_data.eq(content[register.name])
+        with m.Elif(self.r_ready):
+            m.d.sync += self.r_valid.eq(0)

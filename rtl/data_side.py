@@ -1,0 +1,144 @@
+"""The data side of a load: one step per cycle, an element of zeros or a beat, in the order of the scratchpad."""
+
+from collections.abc import Sequence
+
+from amaranth import Elaboratable, Module, Mux, Signal
+
+from lathe.isa.table import MemoryType
+from lathe.rtl.fifo import Fifo
+from lathe.rtl.geometry import Geometry
+from lathe.rtl.transfer import by_memory, transfer_layout
+
+
+class BeatWrite:
+    """A step's write into a scratchpad, before the scratchpad knows its banks.
+
+    `address`: the scratchpad's byte (as DRAM has bytes) that byte `offset` of the beat goes to; `size` bytes of the
+    beat are meant. With `zero`, the element at `address` becomes zero instead.
+    """
+
+    def __init__(self, geometry: Geometry, memories: Sequence[MemoryType]) -> None:
+        self.en = Signal()
+        self.zero = Signal()
+        self.memory = Signal(3)
+        self.address = Signal(geometry.byte_bits(memories))
+        self.offset = Signal(range(geometry.bus_bytes))
+        self.size = Signal(range(geometry.bus_bytes + 1))
+        self.data = Signal(geometry.bus_bits)
+
+
+class DataSide(Elaboratable):
+    """Takes the steps of transfers in order, from the cycle after their start on.
+
+    `start` with `transfer` gives a transfer; at most `pending` are here at a time. `beat_valid` with `beat` is the head
+    of the data FIFO and `take` takes it. `write` is the step's write. `last` is a transfer's last step, with its
+    `pushes`; `step` any step; `wait` a cycle in which a beat is missing. `idle` and `single` tell that no transfer,
+    or exactly one, is here.
+    """
+
+    def __init__(self, geometry: Geometry, memories: Sequence[MemoryType], pending: int) -> None:
+        self.geometry, self.memories, self.pending = geometry, memories, pending
+        self.start = Signal()
+        self.transfer = Signal(transfer_layout(geometry, memories))
+        self.stop = Signal()
+        self.beat_valid = Signal()
+        self.beat = Signal(geometry.bus_bits)
+        self.take = Signal()
+        self.write = BeatWrite(geometry, memories)
+        self.step = Signal()
+        self.wait = Signal()
+        self.last = Signal()
+        self.pushes = Signal(2)
+        self.count = Signal(range(pending + 1))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        geometry, write, bus = self.geometry, self.write, self.geometry.bus_bytes
+        # The transfer under way, and what is left of it.
+        here = Signal()
+        now = Signal(self.transfer.shape())
+        zeros = Signal.like(now.lead)
+        chains = Signal(16)
+        rest = Signal.like(now.chain_bytes)
+        offset = Signal(range(bus))
+        first_offset = Signal(range(bus))
+        address = Signal.like(write.address)
+
+        room = Signal(range(bus + 1))
+        chain_ends = Signal()
+        m.d.comb += [
+            room.eq(bus - offset),
+            chain_ends.eq(rest <= room),
+            write.address.eq(address),
+            write.memory.eq(now.memory),
+            write.offset.eq(offset),
+            write.size.eq(Mux(chain_ends, rest, room)),
+            write.data.eq(self.beat),
+            self.pushes.eq(now.pushes),
+        ]
+        element = Signal(range(1 << max(geometry.shift(kind) for kind in self.memories) + 1))
+        sizes = [1 << geometry.shift(kind) for kind in self.memories]
+        by_memory(m, now.memory, self.memories, element, sizes)
+        next_offset = Signal(range(bus))
+        m.d.comb += next_offset.eq(first_offset + now.stride_bytes)
+        with m.If(here & ~self.stop):
+            with m.If(now.nothing):
+                m.d.comb += [self.step.eq(1), self.last.eq(1)]
+            with m.Elif(zeros != 0):
+                m.d.comb += [
+                    self.step.eq(1),
+                    write.en.eq(1),
+                    write.zero.eq(1),
+                    self.last.eq((zeros == 1) & (chains == 0)),
+                ]
+                m.d.sync += [zeros.eq(zeros - 1), address.eq(address + element)]
+            with m.Elif(self.beat_valid):
+                m.d.comb += [self.step.eq(1), write.en.eq(1), self.take.eq(1)]
+                m.d.sync += [address.eq(address + write.size), offset.eq(0), rest.eq(rest - write.size)]
+                with m.If(chain_ends):
+                    m.d.sync += [
+                        chains.eq(chains - 1),
+                        rest.eq(now.chain_bytes),
+                        offset.eq(next_offset),
+                        first_offset.eq(next_offset),
+                    ]
+                    with m.If(chains == 1):
+                        m.d.comb += self.last.eq(now.tail == 0)
+                        m.d.sync += zeros.eq(now.tail)
+                    with m.Else():
+                        m.d.sync += zeros.eq(now.gap)
+            with m.Else():
+                m.d.comb += self.wait.eq(1)
+
+        following, follows = self._queue(m, here)
+        m.d.sync += self.count.eq(self.count + self.start - self.last)
+        with m.If(self.last | ~here):
+            m.d.sync += here.eq(follows)
+            with m.If(follows):
+                m.d.sync += [
+                    now.eq(following),
+                    zeros.eq(following.lead),
+                    chains.eq(following.chains),
+                    rest.eq(following.chain_bytes),
+                    offset.eq(following.address),  # the low bits
+                    first_offset.eq(following.address),
+                    address.eq(following.sram),
+                ]
+        return m
+
+    def _queue(self, m: Module, here: Signal) -> tuple[Signal, Signal]:
+        """The transfer that comes next, and whether there is one: of those that wait, or the one that starts now."""
+        if self.pending == 1:
+            return self.transfer, self.start
+        following = Signal(self.transfer.shape())
+        follows = Signal()
+        m.submodules.waiting = waiting = Fifo(len(self.transfer.as_value()), self.pending - 1)
+        advance = self.last | ~here
+        with m.If(waiting.r_valid):
+            m.d.comb += [following.eq(waiting.r_data), follows.eq(1), waiting.r_en.eq(advance)]
+            m.d.comb += waiting.w_en.eq(self.start)
+        with m.Else():
+            m.d.comb += [following.eq(self.transfer), follows.eq(self.start)]
+            m.d.comb += waiting.w_en.eq(self.start & ~advance)
+        m.d.comb += waiting.w_data.eq(self.transfer)
+        return following, follows

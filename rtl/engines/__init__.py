@@ -1,0 +1,1 @@
+"""The engines that run the RTL: Amaranth's own simulator, and Verilator."""

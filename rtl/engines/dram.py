@@ -1,0 +1,155 @@
+"""The memory behind the bus, in Python: the DRAM of docs/timing.md, or one with random stalls."""
+
+import random
+from collections import deque
+
+from lathe.configs import MemoryConfig
+from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
+from lathe.rtl.engines.launch import BusError
+
+OKAY, SLAVE_ERROR, DECODE_ERROR = 0, 2, 3
+
+
+class Bytes:
+    """Bytes by address, zero where nothing was written; faster for a beat at a time than arrays are."""
+
+    def __init__(self, memory: PagedMemory) -> None:
+        self.pages = {address: bytearray(page.tobytes()) for address, page in memory.pages.items()}
+
+    def read(self, address: int, size: int) -> int:
+        """`size` bytes that do not cross a page, as a little-endian number."""
+        page = self.pages.get(address & -PAGE_BYTES)
+        if page is None:
+            return 0
+        at = address % PAGE_BYTES
+        return int.from_bytes(page[at : at + size], "little")
+
+    def write(self, address: int, size: int, content: int, strobes: int) -> None:
+        """Write the bytes of `content` whose strobe is set."""
+        page = self.pages.setdefault(address & -PAGE_BYTES, bytearray(PAGE_BYTES))
+        at = address % PAGE_BYTES
+        for place in range(size):
+            if strobes >> place & 1:
+                page[at + place] = content >> 8 * place & 255
+
+    def paged(self) -> PagedMemory:
+        """As arrays."""
+        import numpy as np
+
+        memory = PagedMemory()
+        for address, page in self.pages.items():
+            memory.pages[address] = np.frombuffer(bytes(page), np.uint8).copy()
+        return memory
+
+
+class Burst:
+    """A burst that the memory has accepted: where it is, and when its next beat is on the bus."""
+
+    def __init__(self, address: int, beats: int, number: int, due: int) -> None:
+        self.address, self.left, self.id, self.due = address, beats, number, due
+        self.failed = False
+
+
+class Dram:
+    """Serves one beat per `cycles_per_beat`, in the order of acceptance.
+
+    In each cycle, `offer` tells what the memory shows to the bus, and `see` takes what the bus has shown.
+    """
+
+    def __init__(
+        self,
+        config: MemoryConfig,
+        response_latency: int,
+        content: Bytes,
+        *,
+        memory_end: int | None,
+        error: BusError | None,
+        stalls: int | None,
+    ) -> None:
+        self.config, self.content, self.bus = config, content, config.bus_bits // 8
+        self.response_latency = response_latency
+        self.memory_end, self.error = memory_end, error
+        self.random = None if stalls is None else random.Random(stalls)
+        self.reads: deque[Burst] = deque()
+        self.writes: deque[Burst] = deque()
+        self.responses: deque[tuple[int, bool]] = deque()  # (cycle, failed)
+        self.free = [0, 0]
+        self.bursts, self.beats = {"read": 0, "write": 0}, {"read": 0, "write": 0}
+        self.responded = 0
+        self.shown: tuple[int, int, int, int] | None = None
+
+    def offer(self, t: int) -> tuple[bool, bool, tuple[int, int, int, int] | None, bool, int | None]:
+        """AR ready, AW ready, a read beat (id, data, last, response), W ready, a write response, in cycle `t`."""
+        lucky = self.lucky
+        if self.shown is None and self.reads and (self.reads[0].due <= t if self.random is None else lucky()):
+            self.shown = self.beat()
+        ready = bool(self.writes) and (self.writes[0].due <= t if self.random is None else lucky())
+        response = None
+        if self.responses and self.responses[0][0] <= t and lucky():
+            failed = self.responses[0][1]
+            injected = self.error == BusError("write", self.responded)
+            response = SLAVE_ERROR if injected else DECODE_ERROR if failed else OKAY
+        return lucky(), lucky(), self.shown, ready, response
+
+    def lucky(self) -> bool:
+        """Whether something happens in this cycle: always, unless there are random stalls."""
+        return self.random is None or self.random.random() < 0.6
+
+    def beat(self) -> tuple[int, int, int, int]:
+        """The next read beat."""
+        burst = self.reads[0]
+        response = OKAY
+        if self.error == BusError("read", self.beats["read"]):
+            response = SLAVE_ERROR
+        elif self.outside(burst.address):
+            response = DECODE_ERROR
+        return burst.id, self.content.read(burst.address, self.bus), int(burst.left == 1), response
+
+    def outside(self, address: int) -> bool:
+        """Whether there is no memory."""
+        return self.memory_end is not None and address >= self.memory_end
+
+    def taken(self, t: int) -> None:
+        """The read beat shown in `t` has been taken."""
+        burst = self.reads[0]
+        self.shown = None
+        self.beats["read"] += 1
+        self.advance(self.reads, burst, t)
+
+    def written(self, t: int, data: int, strobes: int, last: bool) -> None:
+        """The write beat of cycle `t`."""
+        burst = self.writes[0]
+        assert last == (burst.left == 1), "WLAST does not stand at the burst's last beat"
+        self.beats["write"] += 1
+        if self.outside(burst.address):
+            burst.failed = True
+        else:
+            self.content.write(burst.address, self.bus, data, strobes)
+        self.advance(self.writes, burst, t)
+        if last:
+            self.responses.append((t + self.response_latency, burst.failed))
+
+    def advance(self, queue: deque[Burst], burst: Burst, t: int) -> None:
+        """Go on to the next beat."""
+        burst.left -= 1
+        burst.address += self.bus
+        burst.due += self.config.cycles_per_beat
+        if not burst.left:
+            queue.popleft()
+
+    def accept(self, t: int, kind: str, address: int, beats: int, number: int) -> None:
+        """A burst's address has been taken in `t`; of two in one cycle, the read comes first."""
+        assert address % self.bus == 0, f"a {kind} burst at {address:#x} is not of whole beats"
+        assert address // PAGE_BYTES == (address + beats * self.bus - 1) // PAGE_BYTES, "a burst crosses 4 KiB"
+        assert beats <= self.config.burst_beats, "a burst is too long"
+        server = 0 if kind == "read" or self.config.shared_bandwidth else 1
+        begin = max(t + self.config.latency, self.free[server])
+        self.free[server] = begin + beats * self.config.cycles_per_beat
+        queue = self.reads if kind == "read" else self.writes
+        queue.append(Burst(address, beats, number, begin + self.config.cycles_per_beat))
+        self.bursts[kind] += 1
+
+    def responded_now(self) -> None:
+        """The write response has been taken."""
+        self.responses.popleft()
+        self.responded += 1

@@ -1,0 +1,106 @@
+"""What an engine runs, and what comes out of it; the same for every engine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.isa.paged_memory import PagedMemory
+from lathe.rtl.fault import FaultCode
+
+Ints = NDArray[np.int64]
+
+# Columns of a trace of units, and of fetch's; see Trace.
+UNIT_COLUMNS = ("start", "end", "cause", "stalled", "waited")
+FETCH_COLUMNS = ("unit", "dispatch", "dispatch_cause", "dispatch_stalled")
+
+
+@dataclass(frozen=True)
+class BusError:
+    """An error answer of the memory: to the read beat or to the write burst (``channel`` "read" or "write") with this
+    ``number``, counted from 0 over all masters.
+    """
+
+    channel: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A stream to run on raw memory.
+
+    ``memory`` is not changed. ``insn_addr`` is a byte address; ``count`` instructions; ``tokens`` of the four queues.
+    ``memory_end``: accesses at this byte or beyond are answered with an error (None: memory without an end). ``error``:
+    an error to inject. ``stalls``: seed of random stalls on every channel, None for the memory of docs/timing.md.
+    ``reset_at``: the cycle in which to reset the machine, after which the launch begins anew. ``most_cycles``: give up
+    after so many. ``trace``: record what each instruction did when. ``wave``: a file for the waveform, by its suffix.
+    """
+
+    insn_addr: int
+    count: int
+    memory: PagedMemory
+    tokens: tuple[int, int, int, int] = (0, 0, 0, 0)
+    memory_end: int | None = None
+    error: BusError | None = None
+    stalls: int | None = None
+    reset_at: int | None = None
+    most_cycles: int = 1 << 40
+    trace: bool = True
+    wave: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One entry for each instruction of the stream, by its place: arrays (N,) int64, −1 for what has not happened.
+
+    ``unit``: where it went (0 load, 1 compute, 2 store); ``dispatch``, ``dispatch_cause``, ``dispatch_stalled``: fetch's
+    cycle, and how long and why fetch waited before it; ``start``, ``end``, ``cause``, ``stalled``, ``waited``: as
+    docs/timing.md defines them, causes by number.
+    """
+
+    unit: Ints
+    dispatch: Ints
+    dispatch_cause: Ints
+    dispatch_stalled: Ints
+    start: Ints
+    end: Ints
+    cause: Ints
+    stalled: Ints
+    waited: Ints
+
+    @classmethod
+    def blank(cls, count: int) -> "Trace":
+        """A trace in which nothing has happened."""
+        columns = {name: np.full(count, -1, np.int64) for name in (*FETCH_COLUMNS, *UNIT_COLUMNS)}
+        return cls(**columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The machine when it has ended or stopped.
+
+    ``cycles``: of the launch, from the machine's own counter; after a fault, the cycle in which it was noticed.
+    ``fault``: why it stopped, NONE when the launch has ended. ``memory`` afterwards. ``tokens``: counts afterwards.
+    ``units``: for load, compute, store and fetch, the machine's counters: ``busy``, and cycles by name of the cause.
+    ``operations``: executed micro-ops: "gemm", "reset", and ALU operations by name. ``bytes_read`` by memory type, and
+    of the instruction stream ("instructions"); ``bytes_written``; ``bursts`` and ``beats`` of "read" and "write".
+    """
+
+    cycles: int
+    fault: FaultCode
+    memory: PagedMemory
+    tokens: tuple[int, int, int, int]
+    units: Mapping[str, Mapping[str, int]]
+    operations: Mapping[str, int]
+    bytes_read: Mapping[str, int]
+    bytes_written: int
+    bursts: Mapping[str, int]
+    beats: Mapping[str, int]
+    trace: Trace | None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class EngineError(AssertionError):
+    """The RTL broke a rule of its bus or did not come to an end: a fault of Lathe's, not of its user."""

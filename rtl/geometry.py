@@ -1,0 +1,89 @@
+"""Widths and limits of one machine's hardware, derived from its configuration; and the machines that cannot be built."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from lathe.configs import HardwareConfig, LatheError
+from lathe.isa.table import MEMORIES, MemoryType
+
+# Stages of the compute pipeline that no machine can do without: micro-op read, operand read, multiplication.
+LEAST_PIPELINE = 3
+
+
+class RtlError(LatheError):
+    """A machine that cannot be built as hardware, or a run of its RTL that cannot be done here."""
+
+
+def log2(value: int) -> int:
+    """The exponent of a power of two."""
+    assert value > 0 and value & (value - 1) == 0, f"{value} is no power of two"
+    return value.bit_length() - 1
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What the modules need to know of a configuration. Raises :class:`RtlError` for machines that cannot be built."""
+
+    config: HardwareConfig
+
+    def __post_init__(self) -> None:
+        config = self.config
+        if self.pipeline < LEAST_PIPELINE:
+            raise RtlError(
+                f"The greater of timing.gemm_pipeline and timing.alu_pipeline of machine {config.name!r} must be at "
+                f"least {LEAST_PIPELINE} to be built, not {self.pipeline}. Micro-op read, operand read and "
+                "multiplication are a stage each; make one of them greater."
+            )
+        if config.timing.response_latency < 1:
+            raise RtlError(
+                f"timing.response_latency of machine {config.name!r} must be at least 1 to be built, not "
+                f"{config.timing.response_latency}. AXI4 answers a write after its last beat, not with it."
+            )
+
+    @property
+    def bus_bytes(self) -> int:
+        """Bytes of a beat."""
+        return self.config.bus_bytes
+
+    @property
+    def bus_bits(self) -> int:
+        """Bits of a beat."""
+        return self.config.memory.bus_bits
+
+    @property
+    def pipeline(self) -> int:
+        """Cycles from a micro-op's issue to its accumulator write."""
+        return max(self.config.timing.gemm_pipeline, self.config.timing.alu_pipeline)
+
+    @property
+    def data_burst(self) -> int:
+        """Most beats of a burst of load, compute and store."""
+        return min(self.config.memory.burst_beats, self.config.timing.dma_fifo_beats)
+
+    @property
+    def fetch_burst(self) -> int:
+        """Most beats of a burst of fetch, so that one half of its FIFO fills while the other is dispatched."""
+        return min(self.config.memory.burst_beats, max(1, self.config.timing.fetch_fifo_beats // 2))
+
+    @cached_property
+    def address_bits(self) -> int:
+        """Bits of a byte address: 32 bits of dram_base, one for what strides add, and the largest element."""
+        return 33 + max(self.shift(memory) for memory in MemoryType)
+
+    @cached_property
+    def element_count_bits(self) -> int:
+        """Bits that hold the elements of the deepest scratchpad."""
+        return max(memory.depth(self.config) for memory in MEMORIES.values()).bit_length()
+
+    def shift(self, memory: MemoryType) -> int:
+        """log2 of an element's bytes in DRAM."""
+        return log2(MEMORIES[memory].element_bytes(self.config))
+
+    def depth(self, memory: MemoryType) -> int:
+        """Elements of the scratchpad behind a memory type."""
+        return MEMORIES[memory].depth(self.config)
+
+    def byte_bits(self, memories: Iterable[MemoryType]) -> int:
+        """Bits that hold the bytes, as DRAM has them, of the largest of some scratchpads."""
+        return max((self.depth(memory) << self.shift(memory)).bit_length() for memory in memories)

@@ -1,0 +1,70 @@
+"""The load unit: LOAD of inputs and weights."""
+
+from amaranth import Elaboratable, Module, Signal
+
+from lathe.configs.encoding import INSTRUCTION_BITS
+from lathe.isa.table import MEMORIES, MemoryType, Opcode, Unit
+from lathe.rtl.fault import FaultCode, fault_signal
+from lathe.rtl.geometry import Geometry
+from lathe.rtl.instruction import instruction_view
+from lathe.rtl.read_master import ReadMaster
+from lathe.rtl.stall import Activity, Cause, CommandPort, delayed
+from lathe.rtl.transfer import TransferDecoder
+
+LOAD_MEMORIES = tuple(
+    memory.type for memory in MEMORIES.values() if memory.load_unit is Unit.LOAD and memory.type is not MemoryType.OUT
+)
+
+
+class Load(Elaboratable):
+    """Starts loads as commands and tokens come, at most `timing.dma_pending` at a time; pushes at their ends."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        self.geometry = geometry
+        self.pending = geometry.config.timing.dma_pending
+        self.command = CommandPort(Unit.LOAD, INSTRUCTION_BITS)
+        self.master = ReadMaster(geometry, LOAD_MEMORIES, self.pending)
+        self.port = self.master.port
+        self.write = self.master.write
+        self.stop = Signal()
+        self.idle = Signal()
+        self.activity = Activity()
+        self.fault = fault_signal()
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.master = master = self.master
+        m.submodules.decoder = decoder = TransferDecoder(self.geometry, Opcode.LOAD, LOAD_MEMORIES)
+        command, activity, data_side = self.command, self.activity, master.data_side
+        fields = instruction_view(self.geometry.config, Opcode.LOAD, command.word)
+        cause = command.held_up(
+            m, fields.pop_prev, fields.pop_next, [(Cause.MEMORY, data_side.count == self.pending)]
+        )
+        ready = Signal()
+        left = Signal.like(data_side.count)
+        m.d.comb += [
+            decoder.word.eq(command.word),
+            master.transfer.eq(decoder.transfer),
+            master.stop.eq(self.stop),
+            ready.eq((cause == Cause.NONE) & master.idle & ~self.stop),
+            command.take.eq(ready & ~decoder.overruns),
+            master.start.eq(command.take),
+            left.eq(data_side.count - data_side.last),
+            activity.start.eq(command.take),
+            activity.busy.eq(data_side.step),
+            activity.wait.eq(data_side.wait),
+            activity.retire.eq(data_side.last),
+            activity.stall.eq((left == 0) & (cause != Cause.NONE)),
+            activity.cause.eq(cause),
+        ]
+        with m.If(ready & decoder.overruns):
+            m.d.comb += self.fault.eq(FaultCode.SRAM_RANGE)
+        write_latency = self.geometry.config.timing.write_latency
+        end, pushes = delayed(m, write_latency, data_side.last, data_side.pushes)
+        command.push(m, end, pushes)
+        m.d.comb += activity.end.eq(end)
+        # Ends that are on their way count as work, so that the launch is not over before them.
+        coming = Signal(range(write_latency + 2))
+        m.d.sync += coming.eq(coming + data_side.last - end)
+        m.d.comb += self.idle.eq((data_side.count == 0) & (coming == 0))
+        return m

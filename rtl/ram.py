@@ -1,0 +1,44 @@
+"""Memories with one write and one read port."""
+
+from amaranth import Cat, Elaboratable, Module, Signal
+from amaranth.lib.memory import Memory
+
+
+class Ram(Elaboratable):
+    """`depth` words of `width` bits; a read gives its data in the next cycle.
+
+    With `forward`, a word written in the cycle of its read is read as written; otherwise as it was. `parts` divides
+    the word into equal parts with a write enable each.
+    """
+
+    def __init__(self, width: int, depth: int, *, parts: int = 1, forward: bool = False) -> None:
+        assert width % parts == 0, f"{width} bits have no {parts} equal parts"
+        self.width, self.depth, self.parts, self.forward = width, depth, parts, forward
+        bits = max(1, (depth - 1).bit_length())
+        self.w_en = Signal(parts)
+        self.w_addr = Signal(bits)
+        self.w_data = Signal(width)
+        self.r_en = Signal(init=1)
+        self.r_addr = Signal(bits)
+        self.r_data = Signal(width)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # Two words at least: a memory without address bits is none to many tools.
+        m.submodules.memory = memory = Memory(shape=self.width, depth=max(2, self.depth), init=[])
+        write = memory.write_port(granularity=self.width // self.parts if self.parts > 1 else None)
+        read = memory.read_port(transparent_for=(write,) if self.forward else ())
+        m.d.comb += [
+            write.en.eq(self.w_en),
+            write.addr.eq(self.w_addr),
+            write.data.eq(self.w_data),
+            read.en.eq(self.r_en),
+            read.addr.eq(self.r_addr),
+            self.r_data.eq(read.data),
+        ]
+        return m
+
+
+def replicated(value: Signal, times: int) -> Cat:
+    """`times` copies of a value."""
+    return Cat(*(value for _ in range(times)))

@@ -1,0 +1,116 @@
+"""Why a unit waits: the causes of docs/timing.md, as numbers on the trace port."""
+
+from enum import IntEnum
+
+from amaranth import Module, Signal
+from amaranth.hdl import ValueLike
+
+from lathe.isa.table import QUEUE_OF, TokenQueue, Unit
+
+CAUSE_BITS = 4
+
+
+class Cause(IntEnum):
+    """Causes, in the numbering of traces."""
+
+    NONE = 0
+    EMPTY = 1
+    LOAD_TO_COMPUTE = 2
+    COMPUTE_TO_LOAD = 3
+    COMPUTE_TO_STORE = 4
+    STORE_TO_COMPUTE = 5
+    DRAIN = 6
+    MEMORY = 7
+    LOAD_QUEUE = 8
+    COMPUTE_QUEUE = 9
+    STORE_QUEUE = 10
+
+
+CAUSE_NAMES = {
+    Cause.NONE: "none",
+    Cause.EMPTY: "empty",
+    **{Cause[queue.name]: queue.arrow for queue in TokenQueue},
+    Cause.DRAIN: "drain",
+    Cause.MEMORY: "memory",
+    Cause.LOAD_QUEUE: "load queue",
+    Cause.COMPUTE_QUEUE: "compute queue",
+    Cause.STORE_QUEUE: "store queue",
+}
+
+UNIT_NAMES = ("load", "compute", "store", "fetch")
+
+# What can hold up each unit, in the order of UNIT_NAMES.
+CAUSES_OF = (
+    (Cause.EMPTY, Cause.COMPUTE_TO_LOAD, Cause.MEMORY),
+    (Cause.EMPTY, Cause.LOAD_TO_COMPUTE, Cause.STORE_TO_COMPUTE, Cause.DRAIN, Cause.MEMORY),
+    (Cause.EMPTY, Cause.COMPUTE_TO_STORE, Cause.MEMORY),
+    (Cause.EMPTY, Cause.MEMORY, Cause.LOAD_QUEUE, Cause.COMPUTE_QUEUE, Cause.STORE_QUEUE),
+)
+
+
+class Activity:
+    """What a unit does in a cycle, for counters and traces; see docs/timing.md.
+
+    `start` and `end` of an instruction; `busy`: a step; `stall` with `cause`: waiting for an instruction to start;
+    `wait`: waiting for the memory within an instruction; `retire`: the last step of an instruction.
+    """
+
+    def __init__(self) -> None:
+        self.start = Signal()
+        self.end = Signal()
+        self.busy = Signal()
+        self.stall = Signal()
+        self.cause = Signal(CAUSE_BITS)
+        self.wait = Signal()
+        self.retire = Signal()
+
+
+class CommandPort:
+    """A unit's end of its command queue and of the token queues.
+
+    `word` is the head while `valid`; `take` takes it. `tokens` tells of each token queue whether it has one.
+    """
+
+    def __init__(self, unit: Unit, word_bits: int) -> None:
+        self.unit = unit
+        self.valid = Signal()
+        self.word = Signal(word_bits)
+        self.take = Signal()
+        self.tokens = Signal(len(TokenQueue))
+        self.pops = Signal(len(TokenQueue))
+        self.pushes = Signal(len(TokenQueue))
+
+    def held_up(self, m: Module, pop_prev: Signal, pop_next: Signal, others: list[tuple[Cause, ValueLike]]) -> Signal:
+        """The first cause that holds up the command at the head, NONE when it can start.
+
+        `others` are further causes and their conditions, least important last. Drives `pops` when it is taken.
+        """
+        cause = Signal(CAUSE_BITS)
+        named = [("pop_prev", pop_prev), ("pop_next", pop_next)]
+        known = [(QUEUE_OF[self.unit, name], flag) for name, flag in named if (self.unit, name) in QUEUE_OF]
+        conditions: list[tuple[Cause, ValueLike]] = [(Cause.EMPTY, ~self.valid)]
+        conditions += [(Cause[queue.name], flag & ~self.tokens[queue]) for queue, flag in known]
+        for which, condition in reversed(conditions + others):
+            with m.If(condition):
+                m.d.comb += cause.eq(which)
+        for queue, flag in known:
+            m.d.comb += self.pops[queue].eq(self.take & flag)
+        return cause
+
+    def push(self, m: Module, end: Signal, pushes: Signal) -> None:
+        """Push tokens at an instruction's end: `pushes` has bit 0 for push_prev and bit 1 for push_next."""
+        for bit, name in enumerate(("push_prev", "push_next")):
+            queue = QUEUE_OF.get((self.unit, name))
+            if queue is not None:
+                m.d.comb += self.pushes[queue].eq(end & pushes[bit])
+
+
+def delayed(m: Module, cycles: int, *signals: Signal) -> list[Signal]:
+    """The signals `cycles` cycles later."""
+    found = list(signals)
+    for _ in range(cycles):
+        stage = [Signal.like(signal) for signal in found]
+        m.d.sync += [later.eq(signal) for later, signal in zip(stage, found, strict=True)]
+        found = stage
+    return found
+

@@ -1,0 +1,33 @@
+"""Counters of dependence tokens."""
+
+from amaranth import Elaboratable, Module, Signal
+
+TOKEN_BITS = 16
+
+
+class TokenCounter(Elaboratable):
+    """One queue of dependence tokens, which carry nothing, so that a count is all there is.
+
+    `push` and `pop` in cycle t change `count` from t + 1 on. `overflow`: a token is pushed that has no room.
+    """
+
+    def __init__(self) -> None:
+        self.load = Signal()
+        self.value = Signal(TOKEN_BITS)
+        self.push = Signal()
+        self.pop = Signal()
+        self.count = Signal(TOKEN_BITS)
+        self.available = Signal()
+        self.overflow = Signal()
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += [
+            self.available.eq(self.count != 0),
+            self.overflow.eq(self.push & ~self.pop & self.count.all()),
+        ]
+        with m.If(self.load):
+            m.d.sync += self.count.eq(self.value)
+        with m.Else():
+            m.d.sync += self.count.eq(self.count + self.push - self.pop)
+        return m

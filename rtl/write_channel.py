@@ -1,0 +1,90 @@
+"""The write side of the memory port: store's data FIFO, addresses of complete bursts, responses."""
+
+from amaranth import Cat, Elaboratable, Module, Signal
+
+from lathe.rtl.address_side import Credits
+from lathe.rtl.fifo import Fifo
+from lathe.rtl.geometry import Geometry, log2
+
+# Bursts whose address waits for the bus. With a bus that is always ready only one ever waits.
+ADDRESSES = 4
+
+
+class WriteChannel(Elaboratable):
+    """Sends bursts that lie complete in the FIFO.
+
+    A burst begins with `take` (`credits.wanted` beats, when `fits`). Its beats come with `w_en` (`w_data`, `w_strb`,
+    `w_last`), and `complete` comes with the last of them, with the burst's `address` and `beats`. `responded` is the
+    response to one burst, in order. `error`: it was an error. `idle`: nothing is under way.
+    """
+
+    def __init__(self, geometry: Geometry) -> None:
+        self.geometry = geometry
+        bus = geometry.bus_bytes
+        self.credits = Credits(geometry.config.timing.dma_fifo_beats, geometry.data_burst)
+        self.fits = Signal()
+        self.take = self.credits.take
+        self.wanted = self.credits.wanted
+        self.w_en = Signal()
+        self.w_data = Signal(geometry.bus_bits)
+        self.w_strb = Signal(bus)
+        self.w_last = Signal()
+        self.complete = Signal()
+        self.address = Signal(geometry.address_bits)
+        self.beats = Signal(range(257))
+        self.responded = Signal()
+        self.error = Signal()
+        self.idle = Signal()
+        # The bus.
+        self.aw_valid = Signal()
+        self.aw_ready = Signal()
+        self.aw_addr = Signal(geometry.address_bits)
+        self.aw_len = Signal(8)
+        self.bus_w_valid = Signal()
+        self.bus_w_ready = Signal()
+        self.bus_w_data = Signal(geometry.bus_bits)
+        self.bus_w_strb = Signal(bus)
+        self.bus_w_last = Signal()
+        self.b_valid = Signal()
+        self.b_resp = Signal(2)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bits, bus = self.geometry.bus_bits, self.geometry.bus_bytes
+        beats = self.geometry.config.timing.dma_fifo_beats
+        m.submodules.credits = credits = self.credits
+        m.submodules.data = data = Fifo(bits + bus + 1, beats)
+        m.submodules.addresses = addresses = Fifo(self.geometry.address_bits + 8, ADDRESSES)
+        shift = log2(bus)
+        accepted = Signal()
+        sent = Signal()
+        open_bursts = Signal(range(beats + 1))  # accepted, and their data not all sent
+        # Room for all that the FIFO and the way of the responses hold; beyond half of it, addresses wait.
+        most = beats + self.geometry.config.timing.response_latency
+        unanswered = Signal(range(2 * most + ADDRESSES))
+        m.d.comb += [
+            self.fits.eq(credits.fits & (addresses.level < ADDRESSES - 1)),
+            data.w_en.eq(self.w_en),
+            data.w_data.eq(Cat(self.w_data, self.w_strb, self.w_last)),
+            addresses.w_en.eq(self.complete),
+            addresses.w_data.eq(Cat((self.beats - 1)[:8], (self.address >> shift) << shift)),
+            self.aw_valid.eq(addresses.r_valid & ~unanswered[-1]),
+            Cat(self.aw_len, self.aw_addr).eq(addresses.r_data),
+            accepted.eq(self.aw_valid & self.aw_ready),
+            addresses.r_en.eq(accepted),
+            # Data follow their address, for not every interconnect takes them before it.
+            self.bus_w_valid.eq(data.r_valid & (open_bursts != 0)),
+            Cat(self.bus_w_data, self.bus_w_strb, self.bus_w_last).eq(data.r_data),
+            sent.eq(self.bus_w_valid & self.bus_w_ready),
+            data.r_en.eq(sent),
+            credits.beat.eq(sent),
+            credits.last.eq(self.bus_w_last),
+            self.responded.eq(self.b_valid),
+            self.error.eq(self.b_valid & self.b_resp[1]),
+            self.idle.eq(~addresses.r_valid & (unanswered == 0) & ~self.complete),
+        ]
+        m.d.sync += [
+            open_bursts.eq(open_bursts + accepted - (sent & self.bus_w_last)),
+            unanswered.eq(unanswered + accepted - self.b_valid),
+        ]
+        return m
