@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from lathe.scheduler.lanes import plain_axis
 from lathe.scheduler.placement import place_stages
-from lathe.scheduler.rules.alu import can_take_over
+from lathe.scheduler.products import plain_axis
+from lathe.scheduler.rules.alu_expressions import can_take_over
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule

@@ -5,6 +5,7 @@ acquired again in each iteration; with two slots, iterations take turns, so that
 one is being computed. Nothing else makes double buffering here: tokens follow from the cells that instructions touch.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Buffer:
-    """One scratchpad buffer: ``size`` elements in each of ``slots`` slots from ``base`` on."""
+    """One scratchpad buffer: ``size`` elements in each of ``slots`` slots from ``base`` on.
+
+    ``temporary``: what the stage needs while it computes, not what it makes.
+    """
 
     stage: "Stage"
     scope: str
@@ -33,6 +37,7 @@ class Buffer:
     loaded: bool
     base: int = 0
     slots: int = 1
+    temporary: bool = False
 
 
 def depth_of(config: HardwareConfig, scope: str) -> int:
@@ -54,9 +59,18 @@ def largest_size(placement: Placement, physical: Physical) -> int:
     return total
 
 
-def lifetimes(nodes: list[Node], aliases: "dict[Stage, Stage]", physical: "dict[Stage, Physical]") -> list[Buffer]:
-    """The buffers of a symbolic nest in order; a stage that takes over another's cells prolongs that buffer's life."""
+def lifetimes(
+    nodes: list[Node],
+    aliases: "dict[Stage, Stage]",
+    physical: "dict[Stage, Physical]",
+    temporaries: "Mapping[Stage, int]",
+) -> list[Buffer]:
+    """The buffers of a symbolic nest in order; a stage that takes over another's cells prolongs that buffer's life.
+
+    ``temporaries`` gives the elements that a stage needs from its first block to its last.
+    """
     buffers: dict[Stage, Buffer] = {}
+    working: dict[Stage, Buffer] = {}
     clock = 0
 
     def owner(stage: "Stage") -> "Stage":
@@ -81,22 +95,28 @@ def lifetimes(nodes: list[Node], aliases: "dict[Stage, Stage]", physical: "dict[
                 buffer.last = max(buffer.last, clock)
             else:
                 assert isinstance(node, Block)
+                stage = node.placement.stage
+                size = temporaries.get(stage, 0)
+                if size:
+                    buffer = working.setdefault(
+                        stage, Buffer(stage, "acc", size, clock, clock, False, False, temporary=True)
+                    )
+                    buffer.last = clock
 
     visit(nodes, 0)
-    return list(buffers.values())
+    return [*buffers.values(), *working.values()]
 
 
-def allocate(buffers: list[Buffer], config: HardwareConfig, reserve: int = 0) -> None:
+def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
     """Give every buffer its base, and two slots to those in loops as far as there is room.
 
-    ``reserve`` elements of acc stay free at the end for temporaries. Raises CapacityError when the buffers that live at
-    the same time do not fit.
+    Raises CapacityError when the buffers that live at the same time do not fit.
     """
     for scope in SCRATCHPADS:
         own = [buffer for buffer in buffers if buffer.scope == scope]
-        room = depth_of(config, scope) - (reserve if scope == "acc" else 0)
+        room = depth_of(config, scope)
         if not _fit(own, room):
-            _refuse(own, scope, depth_of(config, scope), reserve if scope == "acc" else 0)
+            _refuse(own, scope, room)
         for buffer in sorted((b for b in own if b.in_loop), key=lambda b: (not b.loaded, b.size)):
             buffer.slots = 2
             if not _fit(own, room):
@@ -125,17 +145,17 @@ def _fit(buffers: list[Buffer], room: int) -> bool:
     return True
 
 
-def _refuse(buffers: list[Buffer], scope: str, depth: int, reserve: int) -> None:
+def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
     worst: list[Buffer] = []
     for moment in {buffer.first for buffer in buffers}:
         living = [buffer for buffer in buffers if buffer.first <= moment <= buffer.last]
         if sum(b.size for b in living) > sum(b.size for b in worst):
             worst = living
-    need = sum(buffer.size for buffer in worst) + reserve
-    largest = max(worst, key=lambda buffer: buffer.size)
-    parts = ", ".join(f"{buffer.stage.name} {buffer.size}" for buffer in worst)
-    if reserve:
-        parts += f", temporaries {reserve}"
+    need = sum(buffer.size for buffer in worst)
+    largest = max((buffer for buffer in worst if not buffer.temporary), key=lambda buffer: buffer.size)
+    parts = ", ".join(
+        f"{'temporaries of ' if buffer.temporary else ''}{buffer.stage.name} {buffer.size}" for buffer in worst
+    )
     shape = "×".join(str(size) for size in _box_of(largest))
     limit = largest.size - (need - depth)
     advice = (
@@ -145,7 +165,9 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int, reserve: int) -> None
     )
     raise CapacityError(
         f"tiles in scratchpad {scope} must take at most {depth} elements, not {need} ({parts}), {need - depth} too "
-        f"many: {advice}. Split its loops with a smaller factor, or compute it at an inner loop."
+        f"many: {advice}. Split its loops with a smaller factor, or compute it at an inner loop.",
+        scope,
+        need - depth,
     )
 
 

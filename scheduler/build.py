@@ -10,7 +10,7 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor, placeholders
 from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment
 from lathe.scheduler.aliasing import find_aliases
-from lathe.scheduler.allocation import allocate, depth_of, lifetimes
+from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.completion import complete
 from lathe.scheduler.emission import Emitter
 from lathe.scheduler.errors import BuildError
@@ -18,14 +18,13 @@ from lathe.scheduler.footprints import Footprints
 from lathe.scheduler.lanes import assign_lanes
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.partition import partition
-from lathe.scheduler.physical import Lanes, Physical, element_of
+from lathe.scheduler.physical import physical_of
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.segments import PAGE, DramMap, packed_bytes
-from lathe.scheduler.state import DRAM
 from lathe.scheduler.tokens import TokenPass
 
 if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+    pass
 
 
 def build(
@@ -71,23 +70,11 @@ def compile_schedule(
     lanes = assign_lanes(schedule, config)
     physical = {stage: physical_of(stage, lanes, config) for stage in schedule.stages}
     aliases = find_aliases(schedule)
-    buffers = lifetimes(symbolic, aliases, physical)
-    reserve = _temporaries_wanted(schedule)
-    allocate(buffers, config, reserve)
-    top = max((b.base + b.size * b.slots for b in buffers if b.scope == "acc"), default=0)
-    temporaries = (top, depth_of(config, "acc") - top)
+    buffers = buffers_of(schedule, config, symbolic, physical, aliases)
     dram = DramMap(schedule, config, lanes, constants, views)
-    emitter = Emitter(
-        schedule, config, dram, physical, {buffer.stage: buffer for buffer in buffers}, aliases, temporaries
-    )
+    emitter = Emitter(schedule, config, dram, physical, buffers, aliases)
     emitter.run(partition(symbolic))
     return _assemble(emitter, dram.segments, constants)
-
-
-def physical_of(stage: "Stage", lanes: Mapping[Tensor, Lanes], config: HardwareConfig) -> Physical:
-    """How the tensor of a stage lies in its memory."""
-    scope = "acc" if stage.state.scope == DRAM else stage.state.scope
-    return Physical(stage.tensor.shape, lanes[stage.tensor], element_of(config, scope))
 
 
 def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
@@ -122,20 +109,6 @@ def _check_constants(schedule: Schedule, constants: Mapping[str, NDArray[Any]]) 
                 f"constant {name!r} of build must be an array of shape {tensor.shape} and dtype {tensor.dtype}, not of "
                 f"shape {array.shape} and dtype {array.dtype}."
             )
-
-
-def _temporaries_wanted(schedule: Schedule) -> int:
-    """Elements of acc to keep free: one for immediates that do not fit the instruction."""
-    from lathe.frontend import Const, walk
-    from lathe.scheduler.rules.reset import IMMEDIATE
-
-    for stage in schedule.stages:
-        for body in stage.state.computation.bodies:
-            if any(
-                isinstance(node, Const) and node.dtype != "index" and node.value not in IMMEDIATE for node in walk(body)
-            ):
-                return 1
-    return 0
 
 
 def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str, NDArray[Any]]) -> Program:

@@ -14,7 +14,7 @@ from math import prod
 
 from lathe.frontend import Axis, Computation, Tensor, as_affine, walk
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr, Read
-from lathe.scheduler.lanes import plain_axis
+from lathe.scheduler.products import plain_axis
 from lathe.scheduler.rewrite import rewrite
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.stage import Stage

@@ -4,8 +4,9 @@
 ``vectors`` restates it in the machine's terms: loops over whole elements, and an address per operand.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
@@ -132,6 +133,72 @@ class Chunk:
         loops = ", ".join(f"{loop.name} in 0..{loop.extent}" for loop in self.loops)
         offsets = ", ".join(f"{name}={value}" for name, value in self.offsets.items())
         return f"{self.stage}.{self.role}({loops}){f' at {offsets}' if offsets else ''}"
+
+
+class NoRoom(RuleMismatch):
+    """A chunk needs more temporaries than there are: it has to be done in parts."""
+
+
+def restricted(chunk: Chunk, box: Sequence[tuple[int, int]]) -> Chunk:
+    """The chunk with each loop from a first to a last iteration only."""
+
+    def moved(index: Index) -> Index:
+        shift = sum(c * first for c, (first, _) in zip(index.coefficients, box, strict=True))
+        return Index(index.constant + shift, index.coefficients)
+
+    def operand(each: Operand) -> Operand:
+        return replace(each, index=tuple(moved(index) for index in each.index))
+
+    return replace(
+        chunk,
+        loops=tuple(
+            ChunkLoop(loop.name, last - first + 1, loop.kind)
+            for loop, (first, last) in zip(chunk.loops, box, strict=True)
+        ),
+        axes={axis: moved(index) for axis, index in chunk.axes.items()},
+        write=operand(chunk.write),
+        reads=tuple(operand(each) for each in chunk.reads),
+    )
+
+
+def points(chunk: Chunk, kind: str) -> Iterator[Chunk]:
+    """The chunk at each iteration of its loops of a kind, in order."""
+    for point in product(*(range(loop.extent if loop.kind == kind else 1) for loop in chunk.loops)):
+        yield restricted(
+            chunk,
+            [
+                (value, value) if loop.kind == kind else (0, loop.extent - 1)
+                for value, loop in zip(point, chunk.loops, strict=True)
+            ],
+        )
+
+
+def halves(chunk: Chunk) -> tuple[Chunk, Chunk] | None:
+    """The chunk in two, across its longest data loop; None if every loop runs within elements or only once.
+
+    A loop along lanes is cut at a whole number of blocks of every memory.
+    """
+    along: set[int] = set()
+    for each in (chunk.write, *chunk.reads):
+        if each.place is None:
+            continue
+        for dim in (each.place.physical.lanes.rows, each.place.physical.lanes.cols):
+            if dim is not None and each.place.physical.block(dim) > 1:
+                along |= {n for n, c in enumerate(each.index[dim].coefficients) if c}
+    grain = max(chunk.config.batch, chunk.config.block_in, chunk.config.block_out)
+    best: tuple[int, int] | None = None
+    for n, loop in enumerate(chunk.loops):
+        unit = grain if n in along else 1
+        if loop.kind == "data" and loop.extent > unit and (best is None or loop.extent // unit > best[0]):
+            best = loop.extent // unit, n
+    if best is None:
+        return None
+    cut, unit = best[1], grain if best[1] in along else 1
+    middle = max(chunk.loops[cut].extent // unit // 2, 1) * unit
+    box = [(0, loop.extent - 1) for loop in chunk.loops]
+    first, second = list(box), list(box)
+    first[cut], second[cut] = (0, middle - 1), (middle, chunk.loops[cut].extent - 1)
+    return restricted(chunk, first), restricted(chunk, second)
 
 
 def linear_index(expr: Expr, axes: Mapping[Axis, Linear]) -> Linear | None:

@@ -12,9 +12,15 @@ from dataclasses import dataclass, replace
 from lathe.configs import HardwareConfig
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.expressions import Read
+from lathe.scheduler.aliasing import find_aliases
+from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.canonical import canonicalise
 from lathe.scheduler.commands.cache import fresh_name
-from lathe.scheduler.lanes import Product, matrix_product
+from lathe.scheduler.errors import CapacityError
+from lathe.scheduler.lanes import plan_lanes
+from lathe.scheduler.nest import build_nest
+from lathe.scheduler.physical import physical_of
+from lathe.scheduler.products import Product
 from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.stage import Stage
@@ -147,7 +153,7 @@ def _is_store(schedule: Schedule, stage: Stage) -> bool:
 
 def _reads_elementwise(reader: Stage, stage: Stage) -> bool:
     """Whether a reader needs, for each of its points, one cell that moves with them, so that fusing repeats nothing."""
-    from lathe.scheduler.lanes import plain_axis
+    from lathe.scheduler.products import plain_axis
 
     axes = reader.state.computation.axes
     for read in reader.state.computation.reads:
@@ -172,11 +178,40 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
     for stage in computing:
         stage.state = replace(stage.state, scope="acc")
     operands: list[Operand] = []
+    products = plan_lanes(schedule, config).products
     for stage in computing:
-        product = matrix_product(stage.state.computation, config)
+        product = products[stage.tensor]
         operands.extend(_operands(schedule, stage, product, group, computing))
     problem = TilingProblem(schedule, config, sink, computing, operands, tuple(given.leaves), given.is_touched)
-    apply_tiling(problem, choose_tiling(problem))
+    _tile(problem)
+
+
+def _tile(problem: TilingProblem) -> None:
+    """The cheapest tiling whose buffers do fit: the estimate counts the largest, the allocator what lives together."""
+    moved = {problem.sink, *problem.computing, *(operand.stage for operand in problem.operands)}
+    part = Schedule.__new__(Schedule)
+    part.outputs = problem.schedule.outputs
+    lanes = plan_lanes(problem.schedule, problem.config).known
+    refusal: CapacityError | None = None
+    before = {stage: stage.state for stage in moved}
+    while True:
+        try:
+            apply_tiling(problem, choose_tiling(problem))
+        except CapacityError:
+            if refusal is not None:
+                raise refusal from None
+            raise
+        part.stages = [stage for stage in problem.schedule.stages if stage in moved]
+        physical = {stage: physical_of(stage, lanes, problem.config) for stage in part.stages}
+        try:
+            buffers_of(part, problem.config, build_nest(part, largest_blocks=True), physical, find_aliases(part))
+        except CapacityError as error:
+            refusal = error
+            problem.spare[error.scope] = problem.spare.get(error.scope, 0) + error.excess
+            for stage, state in before.items():
+                stage.state = state
+        else:
+            return
 
 
 def _separate_outputs(schedule: Schedule, group: Group) -> None:
@@ -235,7 +270,7 @@ def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> 
     place = state.attachment
     if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
         place = Attachment(stage, state.leaves[state.leaves.index(state.pragma_axis) - 1])
-    product = matrix_product(state.computation, config, schedule)
+    product = plan_lanes(schedule, config).products[stage.tensor]
     for operand in _operands(schedule, stage, product, Group(stage, [], []), []):
         operand.stage.state = replace(operand.stage.state, attachment=place)
 

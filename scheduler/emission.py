@@ -1,6 +1,7 @@
 """From a partitioned nest to instructions: loops are walked, buffers placed, and each chunk goes to its rule."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,21 +15,23 @@ from lathe.scheduler.chunk import (
     Chunk,
     ChunkLoop,
     Index,
+    NoRoom,
     Operand,
     Place,
     RuleMismatch,
     VectorOperand,
     check_covers,
+    halves,
     index_in_loops,
     linear_index,
 )
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.guards import has_conditions, peeled
-from lathe.scheduler.lanes import bare, matrix_product
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.microops import MicroOpPool
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release
 from lathe.scheduler.physical import Physical
+from lathe.scheduler.products import bare
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
 from lathe.scheduler.state import DRAM
 
@@ -47,9 +50,8 @@ class Emitter:
         config: HardwareConfig,
         dram: "DramMap",
         physical: "Mapping[Stage, Physical]",
-        buffers: "Mapping[Stage, Buffer]",
+        buffers: Sequence[Buffer],
         aliases: "Mapping[Stage, Stage]",
-        temporaries: tuple[int, int],
     ) -> None:
         self.schedule = schedule
         self.config = config
@@ -57,9 +59,12 @@ class Emitter:
         self.dram = dram
         self.places: dict[Tensor, Place] = {}
         self.physical = physical
-        self.buffers = buffers
+        self.buffers = {buffer.stage: buffer for buffer in buffers if not buffer.temporary}
         self.aliases = aliases
-        self.temporaries = temporaries
+        top = max((b.base + b.size * b.slots for b in buffers if b.scope == "acc"), default=0)
+        self._unused = (top, config.acc_depth - top)
+        self._working = {buffer.stage: (buffer.base, buffer.size) for buffer in buffers if buffer.temporary}
+        self.temporaries = self._unused
         self.instructions: list[Instruction] = []
         self.label_of: list[int] = []
         self.labels: list[str] = []
@@ -75,12 +80,19 @@ class Emitter:
     # What rules ask for.
 
     def temporary(self, count: int) -> int:
-        """The first of ``count`` free elements of acc, for this chunk only. Raises RuleMismatch if there are none."""
+        """The first of ``count`` free elements of acc, for this chunk only. Raises NoRoom if there are none."""
         first, size = self.temporaries
         if self._used + count > size:
-            raise RuleMismatch(f"temporaries must take at most {size} elements of acc, not {self._used + count}")
+            raise NoRoom(f"temporaries must take at most {size} elements of acc, not {self._used + count}")
         self._used += count
         return first + self._used - count
+
+    @contextmanager
+    def reusing_temporaries(self) -> Iterator[None]:
+        """What is asked for inside is free again afterwards."""
+        before = self._used
+        yield
+        self._used = before
 
     @property
     def temporaries_left(self) -> int:
@@ -135,7 +147,7 @@ class Emitter:
 
     def _chunk(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
         state = node.placement.state
-        rule_name = state.pragma or automatic_rule(node, self.config)
+        rule_name = state.pragma or automatic_rule(node)
         role: str = node.role
         if rule_name not in SEPARATE_INIT:
             if role == "init" and node.whole_reduction:
@@ -148,7 +160,8 @@ class Emitter:
         if prepared is None:
             prepared = self._prepared[id(node)] = _Prepared(node)
         chunk = prepared.chunk(self, node, environment, rule_name, role)
-        self._used = 0
+        own = self._working.get(node.placement.stage, (0, 0))
+        self.temporaries = max(own, self._unused, key=lambda each: each[1])
         key = (chunk.stage, rule_name, chunk.extents)
         self.chunk_count[key] = self.chunk_count.get(key, 0) + 1
         label = self._label(node)
@@ -161,10 +174,14 @@ class Emitter:
 
         Raises EmitError naming chunk, rule and constraint if the rule does not take the chunk.
         """
+        self._used = 0
         result = _attempt(rule_name, chunk)
         if isinstance(result, RuleMismatch):
             if chunk.role in ("map", "update") and has_conditions(chunk):
                 return self._peeled(rule_name, chunk)
+            parts = halves(chunk) if isinstance(result, NoRoom) else None
+            if parts is not None:
+                return [*self.apply(rule_name, parts[0]), *self.apply(rule_name, parts[1])]
             raise EmitError(
                 f"chunk {chunk.describe()} must satisfy rule {rule_name!r}: {result.constraint}. Change the tile, the "
                 "scope of the operands, or the loop that the pragma is on."
@@ -177,11 +194,13 @@ class Emitter:
         for part in peeled(chunk):
             self._used = 0
             result = _attempt(rule_name, part)
-            if isinstance(result, RuleMismatch):
+            if not isinstance(result, RuleMismatch):
+                instructions += result
+            elif isinstance(result, NoRoom):
+                instructions += self.apply(rule_name, part)
+            else:
                 rule = rule_of_part(part)
                 instructions += self.apply(rule, replace(part, pragma=rule))
-            else:
-                instructions += result
         return instructions
 
     def _label(self, node: ChunkNode) -> int:
@@ -200,7 +219,11 @@ class Emitter:
 
 def _attempt(rule_name: str, chunk: Chunk) -> Sequence[Instruction] | RuleMismatch:
     try:
-        return RULES[rule_name](chunk)
+        with chunk.emitter.pool.undoing(RuleMismatch):
+            result = RULES[rule_name](chunk)
+            if isinstance(result, RuleMismatch):
+                raise result
+            return result
     except RuleMismatch as mismatch:
         return mismatch
 
@@ -212,11 +235,12 @@ def rule_of_part(chunk: Chunk) -> str:
     return "dma" if chunk.write.scope != "acc" or copies else "alu"
 
 
-def automatic_rule(node: ChunkNode, config: HardwareConfig) -> str:
+def automatic_rule(node: ChunkNode) -> str:
     """The built-in rule for a statement without a pragma."""
     state = node.placement.state
     if state.computation.reduce_axes:
-        return "gemm" if matrix_product(state.computation, config) is not None else "alu"
+        reads = [read.tensor for read in state.computation.reads]
+        return "gemm" if any(_scope_of(node, tensor) in ("inp", "wgt") for tensor in reads) else "alu"
     body: Expr = state.computation.bodies[0]
     while isinstance(bare(body), Select):
         selected = bare(body)
@@ -225,16 +249,16 @@ def automatic_rule(node: ChunkNode, config: HardwareConfig) -> str:
     source = bare(body)
     if state.scope != "acc":
         return "dma"
-    if isinstance(source, Read) and not _in_scratchpad(node, source.tensor):
+    if isinstance(source, Read) and _scope_of(node, source.tensor) == DRAM:
         return "dma"
     return "alu"
 
 
-def _in_scratchpad(node: ChunkNode, tensor: Tensor) -> bool:
+def _scope_of(node: ChunkNode, tensor: Tensor) -> str:
     for stage in node.placement.stage.schedule.stages:
         if tensor in stage.state.tensors:
-            return stage.state.scope != DRAM
-    return False
+            return stage.state.scope
+    return DRAM
 
 
 class _Prepared:

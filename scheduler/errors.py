@@ -48,7 +48,15 @@ class EmitError(LatheError):
 
 
 class CapacityError(LatheError):
-    """A tile exceeds a scratchpad: names the scratchpad, by how much, and the largest tile that fits."""
+    """A tile exceeds a scratchpad: names the scratchpad, by how much, and the largest tile that fits.
+
+    ``scope`` and ``excess`` (in elements) say the same to the search for tiles.
+    """
+
+    def __init__(self, message: str, scope: str = "", excess: int = 0) -> None:
+        super().__init__(message)
+        self.scope = scope
+        self.excess = excess
 
 
 class BuildError(LatheError):

@@ -17,8 +17,8 @@ from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.accesses import Guard
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Axis, Binary, Cast, Const, Expr, Read, Select, axes_of
-from lathe.scheduler.chunk import Chunk, ChunkLoop, Index, Operand
-from lathe.scheduler.lanes import bare
+from lathe.scheduler.chunk import Chunk, Operand, restricted
+from lathe.scheduler.products import bare
 
 Range = tuple[int, int]  # first and last iteration
 Grid = NDArray[np.int64]
@@ -87,30 +87,17 @@ def _boxes(
 
 def _part(chunk: Chunk, box: list[Range], decided: dict[int, bool]) -> Chunk:
     """The chunk restricted to a box, in which selects are decided."""
-
-    def moved(index: Index) -> Index:
-        shift = sum(c * first for c, (first, _) in zip(index.coefficients, box, strict=True))
-        return Index(index.constant + shift, index.coefficients)
-
     expression = _resolved(chunk.expression, decided)
     kept = {id(node) for node in walk(expression) if isinstance(node, Read)}
     decisions = {id(node.condition) for node in _selects(chunk.expression)}
 
     def operand(each: Operand) -> Operand:
         guards: tuple[Guard, ...] = tuple(guard for guard in each.guards if id(guard[0]) not in decisions)
-        return replace(each, index=tuple(moved(index) for index in each.index), guards=guards)
+        return replace(each, guards=guards)
 
-    return replace(
-        chunk,
-        loops=tuple(
-            ChunkLoop(loop.name, last - first + 1, loop.kind)
-            for loop, (first, last) in zip(chunk.loops, box, strict=True)
-        ),
-        axes={axis: moved(index) for axis, index in chunk.axes.items()},
-        expression=expression,
-        write=operand(chunk.write),
-        reads=tuple(operand(each) for each in chunk.reads if each.read is not None and id(each.read) in kept),
-    )
+    part = restricted(chunk, box)
+    reads = tuple(operand(each) for each in part.reads if each.read is not None and id(each.read) in kept)
+    return replace(part, expression=expression, reads=reads)
 
 
 def _resolved(expr: Expr, decided: dict[int, bool]) -> Expr:

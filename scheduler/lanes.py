@@ -1,193 +1,174 @@
 """Which dimensions become rows and columns of elements: found from the matrix products, spread along element-wise use.
 
 A product ``D[.., j] += X[.., k] * W[j, k]`` says it all: columns of D are rows of W (j), columns of X are columns of W
-(k), rows of D are rows of X. Element-wise computations and copies keep lanes, so the rest follows from their indices.
-Where nothing is said the last dimension becomes the columns and the first the rows.
+(k), rows of D are rows of X. Element-wise computations and copies keep lanes, so the rest follows from their indices,
+forwards first. Where nothing is said, the dimensions are taken that every computation leads through unchanged: not
+those that are reduced, shifted, strided or decided upon.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
-from lathe.frontend import Computation, Tensor
+from lathe.frontend import Computation, Tensor, as_affine, walk
 from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Const, Expr, Read, Reduce
+from lathe.frontend.expressions import Axis, Select, axes_of
 from lathe.scheduler.physical import Lanes
+from lathe.scheduler.products import Product, dimension_of, filled, lanes_of_operand, matrix_product, plain_axis
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
-
-
-@dataclass(frozen=True)
-class Product:
-    """A matrix product in a computation: operands, and the axes that become lanes (None: of one value only)."""
-
-    data: Read
-    weight: Read
-    row: Axis | None
-    column: Axis | None
-    inner: Axis | None
-
-
-def bare(expr: Expr) -> Expr:
-    """The expression without the casts around it."""
-    while isinstance(expr, Cast):
-        expr = expr.operand
-    return expr
-
-
-def plain_axis(index: Expr) -> Axis | None:
-    """The axis that an index is, if it is nothing but an axis."""
-    index = bare(index)
-    while isinstance(index, Binary) and index.op == "add":
-        if isinstance(index.rhs, Const) and index.rhs.value == 0:
-            index = bare(index.lhs)
-        elif isinstance(index.lhs, Const) and index.lhs.value == 0:
-            index = bare(index.rhs)
-        else:
-            return None
-    return index.axis if isinstance(index, AxisRef) else None
-
-
-def dimension_of(read: Read, axis: Axis | None) -> int | None:
-    """The dimension of a read that an axis alone indexes, the last such."""
-    if axis is None:
-        return None
-    found = [dim for dim, index in enumerate(read.indices) if plain_axis(index) is axis]
-    return found[-1] if found else None
-
-
-def origin(tensor: Tensor) -> Tensor:
-    """The tensor that a chain of plain copies begins with."""
-    while tensor.computation is not None and isinstance(tensor.computation.bodies[0], Read):
-        tensor = tensor.computation.bodies[0].tensor
-    return tensor
-
-
-def scope_in(schedule: "Schedule", tensor: Tensor) -> str:
-    """The memory in which a tensor lives."""
-    for stage in schedule.stages:
-        if tensor in stage.state.tensors:
-            return stage.state.scope
-    return "dram"
-
-
-def matrix_product(
-    computation: Computation, config: HardwareConfig, schedule: "Schedule | None" = None
-) -> Product | None:
-    """The matrix product that a computation is, with lanes chosen to leave the fewest empty, or None.
-
-    The operand that has a lane axis of the output which the other lacks is the weight; a computed tensor is the data,
-    because no store lays elements out as weights.
-    """
-    if len(computation.bodies) != 1:
-        return None
-    body = computation.bodies[0]
-    if not isinstance(body, Reduce) or body.kind != "sum":
-        return None
-    product = bare(body.body)
-    if not isinstance(product, Binary) or product.op != "mul":
-        return None
-    first, second = bare(product.lhs), bare(product.rhs)
-    if not isinstance(first, Read) or not isinstance(second, Read):
-        return None
-    found: list[tuple[float, Product]] = []
-    for order, (data, weight) in enumerate(((first, second), (second, first))):
-        columns = _lanes(computation.axes, weight, data)
-        inners = [a for a in _mentioned(computation.reduce_axes, data) if dimension_of(weight, a) is not None]
-        rows = _lanes(computation.axes, data, weight)
-        column = _fullest(columns, config.block_out)
-        inner = _fullest(inners, config.block_in)
-        row = _fullest(rows, config.batch)
-        filled = _filled(column, config.block_out) * _filled(inner, config.block_in) * _filled(row, config.batch)
-        if schedule is not None and scope_in(schedule, weight.tensor) == "inp":
-            continue
-        if schedule is not None and scope_in(schedule, data.tensor) == "wgt":
-            continue
-        if origin(weight.tensor).computation is not None and origin(data.tensor).computation is None:
-            continue
-        found.append((filled - 1e-6 * order, Product(data, weight, row, column, inner)))
-    return max(found, key=lambda each: each[0])[1] if found else None
-
-
-def _mentioned(axes: Iterable[Axis], read: Read) -> list[Axis]:
-    return [axis for axis in axes if dimension_of(read, axis) is not None]
-
-
-def _lanes(axes: Iterable[Axis], operand: Read, other: Read) -> list[Axis]:
-    """Axes that index one operand plainly and the other not at all."""
-    from lathe.frontend.expressions import axes_of
-
-    elsewhere = set(axes_of(*other.indices))
-    return [axis for axis in _mentioned(axes, operand) if axis not in elsewhere]
-
-
-def _filled(axis: Axis | None, block: int) -> float:
-    if axis is None:
-        return 1 / block
-    return axis.extent / (-(-axis.extent // block) * block)
-
-
-def _fullest(axes: list[Axis], block: int) -> Axis | None:
-    """The axis that leaves the fewest lanes empty; among equals the innermost."""
-    return max(reversed(axes), key=lambda axis: _filled(axis, block), default=None)
+    from lathe.scheduler.state import StageState
 
 
 def assign_lanes(schedule: "Schedule", config: HardwareConfig) -> dict[Tensor, Lanes]:
     """Lanes of every tensor that a stage makes; placeholders follow their readers (``lanes_through``)."""
-    known: dict[Tensor, Lanes] = {}
-    stages = [stage.state for stage in schedule.stages]
-    products = {id(state): matrix_product(state.computation, config, schedule) for state in stages}
-    for state in stages:
-        product = products[id(state)]
-        if product is None:
-            continue
-        positions = {axis: dim for dim, axis in enumerate(state.computation.axes)}
-        output = Lanes(_position(positions, product.row, config.batch), _position(positions, product.column, 2))
-        for tensor in state.tensors:
-            known.setdefault(tensor, output)
-        if product.data.tensor.computation is not None:
-            known.setdefault(product.data.tensor, lanes_of_operand(product, "data", config))
-        if product.weight.tensor.computation is not None:
-            known.setdefault(product.weight.tensor, lanes_of_operand(product, "weight", config))
-    made = {tensor for state in stages for tensor in state.tensors}
+    return plan_lanes(schedule, config).known
+
+
+@dataclass
+class LanePlan:
+    """``known``: the lanes of every tensor that a stage makes; ``products``: the matrix product making it, if any."""
+
+    known: dict[Tensor, Lanes] = field(default_factory=dict)
+    products: dict[Tensor, Product | None] = field(default_factory=dict)
+
+
+def plan_lanes(schedule: "Schedule", config: HardwareConfig) -> LanePlan:
+    """The lanes of a whole schedule, and the products as they were chosen along with them."""
+    planner = _Planner(schedule, config)
+    for state in planner.stages:
+        planner.visit(state)
+    planner.spread(planner.plan.known)
     while True:
-        before = len(known)
-        for state in (*stages, *reversed(stages)):
-            if products[id(state)] is not None:
+        open_ = [state for state in reversed(planner.stages) if state.tensor not in planner.plan.known]
+        if not open_:
+            return planner.plan
+        planner.decide(open_[0])
+
+
+class _Planner:
+    def __init__(self, schedule: "Schedule", config: HardwareConfig) -> None:
+        self.schedule = schedule
+        self.config = config
+        self.stages = [stage.state for stage in schedule.stages]
+        self.maker = {tensor: state for state in self.stages for tensor in state.tensors}
+        self.plan = LanePlan()
+
+    def visit(self, state: "StageState") -> None:
+        """What a stage says once those before it have spoken."""
+        known, config = self.plan.known, self.config
+        product = matrix_product(state.computation, config, self.schedule, known)
+        for tensor in state.tensors:
+            self.plan.products[tensor] = product
+        if product is None:
+            self._forwards(state, known)
+            return
+        positions = {axis: dim for dim, axis in enumerate(state.computation.axes)}
+        row = positions.get(product.row) if product.row is not None and config.batch > 1 else None
+        column = positions.get(product.column) if product.column is not None else None
+        for tensor in state.tensors:
+            known.setdefault(tensor, Lanes(row, column))
+        for operand, read in (("data", product.data), ("weight", product.weight)):
+            if read.tensor in self.maker and read.tensor not in known:
+                known[read.tensor] = lanes_of_operand(product, operand, config)
+                self._backwards(self.maker[read.tensor], known)
+
+    def spread(self, known: dict[Tensor, Lanes]) -> None:
+        """Along copies and element-wise stages, both ways, as far as it goes."""
+        while True:
+            before = len(known)
+            for state in (*self.stages, *reversed(self.stages)):
+                if self.plan.products[state.tensor] is None:
+                    self._backwards(state, known)
+                    self._forwards(state, known)
+            if len(known) == before:
+                return
+
+    def _forwards(self, state: "StageState", known: dict[Tensor, Lanes]) -> None:
+        if state.tensor in known:
+            return
+        rank = len(state.computation.axes)
+        for access in sorted(state.computation.reads, key=lambda access: len(access.indices) != rank):
+            if access.tensor in known:
+                lanes = _lanes_back(state.computation, access, known[access.tensor])
+                if lanes is not None:
+                    known.update(dict.fromkeys(state.tensors, lanes))
+                    return
+
+    def _backwards(self, state: "StageState", known: dict[Tensor, Lanes]) -> None:
+        if state.tensor not in known or self.plan.products[state.tensor] is not None:
+            return
+        for access in state.computation.reads:
+            if access.tensor in self.maker and access.tensor not in known:
+                known[access.tensor] = lanes_through(state.computation, access, known[state.tensor])
+                self._backwards(self.maker[access.tensor], known)
+
+    def decide(self, state: "StageState") -> None:
+        """Choose for a tensor that nothing is said about: what least stands in the way, then fills lanes best."""
+        dims = range(len(state.computation.axes))
+        best: tuple[tuple[int, float, int], dict[Tensor, Lanes]] | None = None
+        for cols in (*reversed(dims), None):
+            for rows in (None, *dims) if self.config.batch > 1 else (None,):
+                if rows is not None and rows == cols:
+                    continue
+                trial = dict(self.plan.known)
+                trial.update(dict.fromkeys(state.tensors, Lanes(rows, cols)))
+                self.spread(trial)
+                axes = state.computation.axes
+                use = filled(None if cols is None else axes[cols], self.config.block_out)
+                use *= filled(None if rows is None else axes[rows], self.config.batch)
+                obstacles = sum(
+                    self.obstacles(other, trial) for other in self.stages if other.tensor not in self.plan.known
+                )
+                cost = (obstacles, -use, -(cols if cols is not None else -1))
+                if best is None or cost < best[0]:
+                    best = cost, trial
+        assert best is not None
+        self.plan.known.update(best[1])
+
+    def obstacles(self, state: "StageState", known: Mapping[Tensor, Lanes]) -> int:
+        """How many reads of an element-wise stage do not lead its lanes through."""
+        lanes = known.get(state.tensor)
+        if lanes is None or self.plan.products[state.tensor] is not None:
+            return 0
+        computation = state.computation
+        count = 0
+        blocks = ((lanes.cols, self.config.block_out, "cols"), (lanes.rows, self.config.batch, "rows"))
+        for access in computation.reads:
+            for dim, block, side in blocks:
+                if block == 1:
+                    continue
+                axis = computation.axes[dim] if dim is not None else None
+                mine = known.get(access.tensor)
+                theirs = None if mine is None else getattr(mine, side)
+                if axis is None:
+                    count += theirs is not None
+                    continue
+                mentioning = [d for d, index in enumerate(access.indices) if axis in axes_of(index)]
+                through = [d for d in mentioning if _leads_through(access, d, axis, block)]
+                expected = through[0] if through else None
+                lost = mentioning != through or len(through) > 1
+                count += lost or (mine is not None and theirs != expected)
+        for dim, block, _ in blocks:
+            if dim is None or block == 1:
                 continue
-            for access in state.computation.reads:
-                for tensor in state.tensors:
-                    if tensor in known and access.tensor in made and access.tensor not in known:
-                        known[access.tensor] = lanes_through(state.computation, access, known[tensor])
-                    elif tensor not in known and access.tensor in known:
-                        backwards = _lanes_back(state.computation, access, known[access.tensor])
-                        if backwards is not None:
-                            known[tensor] = backwards
-        if len(known) == before:
-            open_ = [tensor for state in reversed(stages) for tensor in state.tensors if tensor not in known]
-            if not open_:
-                return known
-            known[open_[0]] = default_lanes(open_[0], config)
+            for body in computation.bodies:
+                conditions = [node.condition for node in walk(body) if isinstance(node, Select)]
+                count += computation.axes[dim] in axes_of(*conditions)
+        return count
 
 
-def default_lanes(tensor: Tensor, config: HardwareConfig) -> Lanes:
-    """Columns from the last dimension, rows from the first of several if the machine has a batch."""
-    return Lanes(0 if tensor.ndim > 1 and config.batch > 1 else None, tensor.ndim - 1)
-
-
-def _position(positions: dict[Axis, int], axis: Axis | None, size: int) -> int | None:
-    return None if axis is None or size == 1 else positions.get(axis)
-
-
-def lanes_of_operand(product: Product, operand: str, config: HardwareConfig) -> Lanes:
-    """Lanes of an operand of a matrix product: ``data`` or ``weight``."""
-    inner = product.inner
-    if operand == "data":
-        row = dimension_of(product.data, product.row) if config.batch > 1 else None
-        return Lanes(row, dimension_of(product.data, inner))
-    return Lanes(dimension_of(product.weight, product.column), dimension_of(product.weight, inner))
+def _leads_through(access: ReadAccess, dim: int, axis: Axis, block: int) -> bool:
+    """Whether neighbours along an axis are neighbours in the same element of what is read."""
+    affine = as_affine(access.indices[dim])
+    if affine is None:
+        return False
+    others = {other: c for other, c in affine.coefficients.items() if other is not axis}
+    if any(c % block for c in others.values()) or affine.const % block:
+        return False
+    return affine.coefficients.get(axis, 0) == 1 or axis.extent == 1
 
 
 def lanes_through(computation: Computation, access: ReadAccess, lanes: Lanes) -> Lanes:
@@ -207,8 +188,6 @@ def lanes_through(computation: Computation, access: ReadAccess, lanes: Lanes) ->
 
 def _shifted_dimensions(computation: Computation, access: ReadAccess) -> dict[int, int]:
     """Dimensions of the output and of the read whose index is the output's axis plus something else."""
-    from lathe.frontend import as_affine
-
     found: dict[int, int] = {}
     for dim, index in enumerate(access.indices):
         affine = as_affine(index)
@@ -231,4 +210,4 @@ def _lanes_back(computation: Computation, access: ReadAccess, lanes: Lanes) -> L
     result = Lanes(follow(lanes.rows), follow(lanes.cols))
     if (result.rows is None) != (lanes.rows is None) or (result.cols is None) != (lanes.cols is None):
         return None
-    return result if len(access.indices) == len(computation.axes) else None
+    return result if result.cols is not None or len(access.indices) == len(computation.axes) else None

@@ -8,13 +8,14 @@ from lathe.frontend import Tensor
 from lathe.frontend.text import format_program
 from lathe.isa import Unit, disassemble, unit_of
 from lathe.scheduler.allocation import largest_size
-from lathe.scheduler.build import build, check_tensors, physical_of
+from lathe.scheduler.build import build, check_tensors
 from lathe.scheduler.completion import complete
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.lanes import assign_lanes
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.nest_text import format_nest
 from lathe.scheduler.partition import partition
+from lathe.scheduler.physical import physical_of
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.state import DRAM

@@ -1,5 +1,8 @@
 """Micro-op sequences: shared between chunks, kept resident in the uop scratchpad as long as there is room."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,10 +52,20 @@ class MicroOpPool:
         if self._next + size > self.capacity:
             self._next = 0
         first, end = self._next, self._next + size
-        self._resident = {k: r for k, r in self._resident.items() if r[1] <= first or r[0] >= end}
-        self._resident[key] = (first, end)
+        kept = {k: r for k, r in self._resident.items() if r[1] <= first or r[0] >= end}
+        self._resident = {**kept, key: (first, end)}
         self._next = end
         return first, end, [Load(MemoryType.UOP, first, address, 1, size, size)]
+
+    @contextmanager
+    def undoing(self, failures: type[Exception]) -> Iterator[None]:
+        """What is placed inside stays only if no such failure ends it: its LOADs are never executed then."""
+        before = self._resident, self._next
+        try:
+            yield
+        except failures:
+            self._resident, self._next = before
+            raise
 
     def image(self) -> NDArray[np.uint8]:
         """The contents of the segment: all sequences, 4 bytes per micro-op."""

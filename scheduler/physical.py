@@ -5,13 +5,19 @@ The machine moves and computes whole elements: ``batch`` × ``block`` values of 
 numbers of these come first in the element's address, then the other dimensions in order.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.isa import Layout, PhysicalAxis
 from lathe.isa.layout import BROADCAST, PADDING
+from lathe.scheduler.state import DRAM
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
 
 
 @dataclass(frozen=True)
@@ -106,3 +112,9 @@ class Physical:
 
     def values(self) -> int:
         return prod(self.view)
+
+
+def physical_of(stage: "Stage", lanes: Mapping[Tensor, Lanes], config: HardwareConfig) -> Physical:
+    """How the tensor of a stage lies in its memory."""
+    scope = "acc" if stage.state.scope == DRAM else stage.state.scope
+    return Physical(stage.tensor.shape, lanes[stage.tensor], element_of(config, scope))

@@ -16,8 +16,9 @@ from lathe.frontend.accesses import ReadAccess
 from lathe.isa import Segment
 from lathe.scheduler.chunk import Place
 from lathe.scheduler.errors import BuildError
-from lathe.scheduler.lanes import lanes_of_operand, lanes_through, matrix_product
+from lathe.scheduler.lanes import lanes_through
 from lathe.scheduler.physical import Lanes, Physical, element_of
+from lathe.scheduler.products import lanes_of_operand, matrix_product
 from lathe.scheduler.state import DRAM
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from lathe.frontend import Tensor, as_affine
 from lathe.frontend.expressions import Axis
 from lathe.scheduler.allocation import depth_of
 from lathe.scheduler.errors import CapacityError
-from lathe.scheduler.lanes import assign_lanes, matrix_product
+from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.linear import LoopVariable
 from lathe.scheduler.loops import stage_loops
 from lathe.scheduler.physical import Physical, element_of
@@ -52,6 +52,7 @@ class TilingProblem:
     operands: list[Operand]
     leaves: tuple[LoopAxis, ...]
     given: bool
+    spare: dict[str, int] = field(default_factory=dict)  # elements of each scratchpad that tiles must leave free
 
 
 @dataclass
@@ -84,7 +85,8 @@ class _Model:
     def __init__(self, problem: TilingProblem) -> None:
         self.problem = problem
         config = self.config = problem.config
-        lanes = assign_lanes(problem.schedule, config)
+        plan = plan_lanes(problem.schedule, config)
+        lanes = plan.known
         self.physical: dict[Stage, Physical] = {}
         for stage in (*problem.computing, *(operand.stage for operand in problem.operands)):
             scope = stage.state.scope
@@ -92,12 +94,10 @@ class _Model:
         self.sink_axes = problem.sink.state.computation.axes
         self.full = tuple(axis.extent for axis in self.sink_axes)
         self.lanes_of_sink = lanes[problem.sink.tensor]
-        self.gemms = [
-            s for s in problem.computing if matrix_product(s.state.computation, config, problem.schedule) is not None
-        ]
+        self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
         self.reduction: dict[Stage, Axis] = {}
         for stage in self.gemms:
-            found = matrix_product(stage.state.computation, config, problem.schedule)
+            found = plan.products[stage.tensor]
             assert found is not None
             if found.inner is not None:
                 self.reduction[stage] = found.inner
@@ -115,13 +115,17 @@ class _Model:
         reductions = self._reductions()
         for tile in product(*sizes):
             elements = self._computing_elements(tile)
-            if elements > depth_of(self.config, "acc"):
+            if elements > self._room("acc"):
                 continue
             for inner in reductions:
                 for order in orders:
                     tiling = self._evaluated(tile, order, inner, elements)
                     if tiling is not None:
                         yield tiling
+
+    def _room(self, scope: str) -> int:
+        """Elements of a scratchpad that the tiles may take."""
+        return depth_of(self.config, scope) - self.problem.spare.get(scope, 0)
 
     def _sizes(self, dim: int) -> list[int]:
         full = self.full[dim]
@@ -210,10 +214,11 @@ class _Model:
         trips = [ceil(self.full[dim] / tile[dim]) for dim in order]
         total = prod(trips)
         rounds = {stage: ceil(self.reduction[stage].extent / size) for stage, size in inner.items()}
-        room = {"inp": config.inp_depth, "wgt": config.wgt_depth, "acc": config.acc_depth - acc}
+        room = {scope: self._room(scope) for scope in ("inp", "wgt", "acc")}
+        room["acc"] -= acc
         levels: dict[Stage, int] = {}
         once = often = 0.0  # cycles of loads before the first tile, and of those for every tile
-        overlap = acc * 2 <= config.acc_depth
+        overlap = acc * 2 <= self._room("acc")
         by_level = [self.boxes(self._tile_at(tile, order, level), {}) for level in range(len(order) + 1)]
         innermost = self.boxes(tile, inner)
         for operand in self.problem.operands:
@@ -290,7 +295,7 @@ class _Model:
             for size in sizes:
                 tile = self._tile_inside(depth, size)
                 elements = self._computing_elements(tile)
-                if elements > depth_of(self.config, "acc"):
+                if elements > self._room("acc"):
                     continue
                 for inner in self._reductions():
                     tiling = self._fixed(tile, depth + (size > 0), inner, elements)
@@ -337,11 +342,8 @@ class _Model:
 
     def _fixed(self, tile: tuple[int, ...], depth: int, inner: "dict[Stage, int]", acc: int) -> Tiling | None:
         boxes = self.boxes(tile, inner)
-        room = {
-            "inp": self.config.inp_depth,
-            "wgt": self.config.wgt_depth,
-            "acc": self.config.acc_depth - acc,
-        }
+        room = {scope: self._room(scope) for scope in ("inp", "wgt", "acc")}
+        room["acc"] -= acc
         for operand in self.problem.operands:
             room[operand.stage.state.scope] -= self._count(operand.stage, boxes[operand.stage])
         if min(room.values()) < 0:

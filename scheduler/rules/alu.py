@@ -12,13 +12,20 @@ import numpy as np
 from lathe.frontend import Binary, Cast, Const, Expr, Read, interval
 from lathe.frontend.dtypes import DTYPES
 from lathe.isa import AluOp, Instruction
-from lathe.scheduler.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
+from lathe.scheduler.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, points, vectors
+from lathe.scheduler.rules.alu_expressions import (
+    COMMUTATIVE,
+    in_place,
+    kept,
+    modular,
+    normalised,
+    temporaries_of_operand,
+)
 from lathe.scheduler.rules.looping import plan_loops
 from lathe.scheduler.rules.registry import emit_rule
-from lathe.scheduler.rules.reset import IMMEDIATE, alu_immediate, constant_steps, fill, reset_elements, zero
+from lathe.scheduler.rules.reset import IMMEDIATE, alu_immediate, constant_steps, reset_elements, zero
 
 OPERATIONS = {"add": AluOp.ADD, "mul": AluOp.MUL, "min": AluOp.MIN, "max": AluOp.MAX}
-COMMUTATIVE = frozenset(OPERATIONS)
 
 
 @dataclass
@@ -46,6 +53,21 @@ def alu(chunk: Chunk) -> list[Instruction]:
             raise RuleMismatch(
                 f"operand {read.tensor.name} must be read without a condition, which an ALU cannot decide"
             )
+    if chunk.role == "update" and temporaries_of_operand(chunk.expression)[0]:
+        return _step_by_step(chunk)
+    return _instructions(chunk)
+
+
+def _step_by_step(chunk: Chunk) -> list[Instruction]:
+    """A reduction of values that have to be computed: point after point of its axes, in the same temporaries."""
+    instructions: list[Instruction] = []
+    for part in points(chunk, "reduce"):
+        with chunk.emitter.reusing_temporaries():
+            instructions += _instructions(part)
+    return instructions
+
+
+def _instructions(chunk: Chunk) -> list[Instruction]:
     view = vectors(chunk)
     assert view.write is not None
     chunk.emitter.check_covers(chunk, view.write)
@@ -80,8 +102,11 @@ class _Compiler:
         """One step of a reduction: ``target = op(target, value)``."""
         assert self.chunk.reduction is not None
         op = {"sum": AluOp.ADD, "max": AluOp.MAX, "min": AluOp.MIN}[self.chunk.reduction]
+        dtype = self.chunk.expression.dtype
         if self.chunk.reduction == "sum":
             self._require_32_bits(self.chunk.expression)
+        elif dtype == "uint32":
+            raise RuleMismatch(f"dtype of a {self.chunk.reduction} must be signed or narrower, not uint32")
         self.apply(op, target, self.chunk.expression, self.view.loops)
 
     def value(self, expr: Expr, target: _Cells, keep_low_bits_only: bool = False) -> None:
@@ -102,12 +127,14 @@ class _Compiler:
                 limits = DTYPES[dtype]
                 fits = limits.minimum <= low and high <= limits.maximum
                 narrower = keep_low_bits_only and limits.bits <= DTYPES[operand.dtype].bits
-                self.value(operand, target, narrower and _modular(operand))
+                self.value(operand, target, narrower and modular(operand))
                 if not fits and not keep_low_bits_only:
                     self.wrap(target, dtype)
-            case Binary(op=op, lhs=lhs, rhs=rhs):
+            case Binary():
                 self._check_dtype(expr.dtype)
-                self.binary(op, lhs, rhs, target, keep_low_bits_only)
+                simple = normalised(expr)
+                self._check_order(simple)
+                self.binary(simple.op, simple.lhs, simple.rhs, target, keep_low_bits_only)
                 if not keep_low_bits_only and self._may_overflow(expr):
                     self.wrap(target, expr.dtype)
             case _:
@@ -117,10 +144,10 @@ class _Compiler:
 
     def binary(self, op: str, lhs: Expr, rhs: Expr, target: _Cells, low_bits: bool) -> None:
         low_bits = low_bits and op in ("add", "sub", "mul")
-        if op == "floordiv" and isinstance(rhs, Const) and rhs.value > 0 and rhs.value & (rhs.value - 1) == 0:
-            op, rhs = "shr", Const(rhs.value.bit_length() - 1, rhs.dtype)
-        if op in ("shr", "shl"):
-            self.shift(op, lhs, rhs, target)
+        if op == "shl" and isinstance(rhs, Const):
+            op, rhs = "shr", Const(-rhs.value, rhs.dtype)
+        if op == "shr":
+            self.shift(lhs, rhs, target)
             return
         if op == "sub":
             if isinstance(rhs, Const) and -rhs.value in IMMEDIATE:
@@ -133,35 +160,23 @@ class _Compiler:
             return
         if op not in COMMUTATIVE:
             raise RuleMismatch(f"operation must be one of min, max, +, -, * and shifts, not {op}")
-        first, second = lhs, rhs
-        if self._prefer_second(lhs, rhs):
-            first, second = rhs, lhs
+        first, second = in_place(lhs, rhs, self.chunk.aliased)
         self.value(first, target, low_bits)
         self.apply(OPERATIONS[op], target, second, self._moving(target))
 
-    def shift(self, op: str, lhs: Expr, rhs: Expr, target: _Cells) -> None:
+    def shift(self, lhs: Expr, rhs: Expr, target: _Cells) -> None:
+        """A right shift; an amount that is a negative constant is a left shift."""
         self.value(lhs, target)
-        if isinstance(rhs, Const):
-            amount = rhs.value if op == "shr" else -rhs.value
-            if lhs.dtype != "int32" and not amount >= 0:
-                raise RuleMismatch(f"dtype of a left shift must be int32, not {lhs.dtype}")
-            if amount > 31:
-                amount = 31
-            if amount < -31:
-                self.immediate(AluOp.MUL, 0, target)
-            else:
-                self.immediate(AluOp.SHR, amount, target)
-            return
-        if op == "shl":
-            raise RuleMismatch("amount of a left shift must be a constant, or write a right shift by its negative")
-        self._require_32_bits(lhs)
-        self.apply(AluOp.SHR, target, rhs, self._moving(target))
+        if not isinstance(rhs, Const):
+            self.apply(AluOp.SHR, target, rhs, self._moving(target))
+        elif rhs.value < -31:
+            self.immediate(AluOp.MUL, 0, target)
+        else:
+            self.immediate(AluOp.SHR, min(rhs.value, 31), target)
 
     def apply(self, op: AluOp, target: _Cells, operand: Expr, loops: list[int]) -> None:
         """``target = op(target, operand)``, the operand being an immediate, a read, or computed in temporaries."""
-        plain = operand
-        while isinstance(plain, Cast) and self._keeps(plain):
-            plain = plain.operand
+        plain = kept(operand)
         if isinstance(plain, Const) and plain.value in IMMEDIATE:
             self.immediate(op, plain.value, target, loops)
         elif isinstance(plain, Read):
@@ -241,81 +256,23 @@ class _Compiler:
                 return operand
         raise AssertionError(f"{read} is no operand of {self.chunk.stage}")
 
-    def _prefer_second(self, lhs: Expr, rhs: Expr) -> bool:
-        """Which side of a commutative operation is computed in the result's own cells."""
-        aliased = self.chunk.aliased
-        if aliased is not None:
-            if reads_tensor(lhs, aliased):
-                return False
-            if reads_tensor(rhs, aliased):
-                return True
-        return _depth(rhs) > _depth(lhs)
-
     def _check_dtype(self, dtype: str) -> None:
-        if dtype in ("int64", "bool", "index"):
+        if dtype in ("int64", "uint64", "index"):
             raise RuleMismatch(f"dtype of a value in acc must have at most 32 bits, not {dtype}")
+
+    def _check_order(self, expr: Binary) -> None:
+        """The ALU takes values for signed: what depends on their order, or on their upper bits, is wrong for uint32."""
+        if expr.dtype == "uint32" and expr.op not in ("add", "sub", "mul"):
+            raise RuleMismatch(f"dtype of an operand of {expr.op} must be signed or narrower, not uint32")
 
     def _require_32_bits(self, expr: Expr) -> None:
         if expr.dtype != "int32":
             raise RuleMismatch(f"dtype of {expr} must be int32, not {expr.dtype}")
 
-    def _keeps(self, cast: Cast) -> bool:
-        low, high = interval(cast.operand)
-        return DTYPES[cast.dtype].minimum <= low and high <= DTYPES[cast.dtype].maximum
-
     def _may_overflow(self, expr: Binary) -> bool:
-        if expr.dtype == "int32" or expr.op in ("min", "max", "shr", "floordiv"):
+        if expr.dtype in ("int32", "uint32") or expr.op in ("min", "max", "floordiv", "mod"):
             return False
         limits = DTYPES[expr.dtype]
         wide = Binary(expr.op, Cast(expr.lhs, "index"), Cast(expr.rhs, "index"))
         low, high = interval(wide)
         return low < limits.minimum or high > limits.maximum
-
-
-def reads_tensor(expr: Expr, tensor: object) -> bool:
-    """Whether the expression reads the tensor."""
-    from lathe.frontend import walk
-
-    return any(isinstance(node, Read) and node.tensor is tensor for node in walk(expr))
-
-
-def _modular(expr: Expr) -> bool:
-    """Whether the low bits of the result depend on the low bits of the operands only."""
-    return isinstance(expr, Read | Const | Cast) or (isinstance(expr, Binary) and expr.op in ("add", "sub", "mul"))
-
-
-def _depth(expr: Expr) -> int:
-    return 0 if isinstance(expr, Const | Read) else 1 + max((_depth(child) for child in expr.children), default=0)
-
-
-def can_take_over(expr: Expr, tensor: object) -> bool:
-    """Whether the result of an expression may be computed in the cells of one of its operands.
-
-    It may if the operand is read once and becomes the leaf that the chain of operations starts from.
-    """
-    from lathe.frontend import walk
-
-    reads = [node for node in walk(expr) if isinstance(node, Read) and node.tensor is tensor]
-    if len(reads) != 1 or _count(expr, reads[0]) != 1:
-        return False
-    while not isinstance(expr, Read):
-        if isinstance(expr, Cast):
-            expr = expr.operand
-        elif isinstance(expr, Binary):
-            left, right = reads_tensor(expr.lhs, tensor), reads_tensor(expr.rhs, tensor)
-            if left and expr.op == "sub" and not isinstance(expr.rhs, Const):
-                return False
-            if right and expr.op not in COMMUTATIVE and expr.op != "sub":
-                return False
-            expr = expr.lhs if left else expr.rhs
-        else:
-            return False
-    return True
-
-
-def _count(expr: Expr, wanted: Expr) -> int:
-    """How many times a node is reached from the root."""
-    return (1 if expr is wanted else 0) + sum(_count(child, wanted) for child in expr.children)
-
-
-__all__ = ["alu", "can_take_over", "fill"]

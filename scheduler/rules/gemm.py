@@ -3,7 +3,7 @@
 from lathe.frontend.expressions import Binary, Read
 from lathe.isa import Gemm, Instruction
 from lathe.scheduler.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, vectors
-from lathe.scheduler.lanes import bare
+from lathe.scheduler.products import bare
 from lathe.scheduler.rules.looping import plan_loops
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.rules.reset import reset_elements

@@ -6,7 +6,7 @@ from lathe.frontend import Const
 from lathe.frontend.dtypes import DTYPES
 from lathe.isa import Alu, AluOp, Gemm, Instruction
 from lathe.scheduler.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
-from lathe.scheduler.lanes import bare
+from lathe.scheduler.products import bare
 from lathe.scheduler.rules.looping import plan_loops
 from lathe.scheduler.rules.registry import emit_rule
 

@@ -19,11 +19,18 @@ class Product:
     inner: int
     columns: int
     times: int = 1
+    either: bool = False  # whether either operand may be the weight, as of two inputs
 
     def operations(self, config: lt.HardwareConfig) -> int:
         """GEMM operations that it takes, every value once."""
-        blocks = ceil(self.rows / config.batch) * ceil(self.inner / config.block_in)
-        return blocks * ceil(self.columns / config.block_out) * self.times
+
+        def blocks(rows: int, columns: int) -> int:
+            return ceil(rows / config.batch) * ceil(self.inner / config.block_in) * ceil(columns / config.block_out)
+
+        fewest = blocks(self.rows, self.columns)
+        if self.either:
+            fewest = min(fewest, blocks(self.columns, self.rows))
+        return fewest * self.times
 
 
 def random_array(tensor: lt.Tensor, generator: np.random.Generator) -> NDArray[np.generic]:

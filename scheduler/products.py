@@ -1,0 +1,183 @@
+"""Matrix products in computations, and which of their axes become rows, columns and the summed lanes of elements."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Computation, Tensor
+from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Const, Expr, Read, Reduce, axes_of
+from lathe.scheduler.physical import Lanes
+from lathe.scheduler.state import DRAM
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+
+AGAINST = 1e-3
+"""What a choice counts that contradicts the lanes which a tensor has already: only if there is no other."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product in a computation: operands, and the axes that become lanes (None: of one value only)."""
+
+    data: Read
+    weight: Read
+    row: Axis | None
+    column: Axis | None
+    inner: Axis | None
+
+
+def bare(expr: Expr) -> Expr:
+    """The expression without the casts around it."""
+    while isinstance(expr, Cast):
+        expr = expr.operand
+    return expr
+
+
+def plain_axis(index: Expr) -> Axis | None:
+    """The axis that an index is, if it is nothing but an axis."""
+    index = bare(index)
+    while isinstance(index, Binary) and index.op == "add":
+        if isinstance(index.rhs, Const) and index.rhs.value == 0:
+            index = bare(index.lhs)
+        elif isinstance(index.lhs, Const) and index.lhs.value == 0:
+            index = bare(index.rhs)
+        else:
+            return None
+    return index.axis if isinstance(index, AxisRef) else None
+
+
+def dimension_of(read: Read, axis: Axis | None) -> int | None:
+    """The dimension of a read that an axis alone indexes, the last such."""
+    if axis is None:
+        return None
+    found = [dim for dim, index in enumerate(read.indices) if plain_axis(index) is axis]
+    return found[-1] if found else None
+
+
+def factors(computation: Computation) -> tuple[Read, Read] | None:
+    """The two reads of int8 whose products a computation sums in int32, or None."""
+    if len(computation.bodies) != 1:
+        return None
+    body = computation.bodies[0]
+    if not isinstance(body, Reduce) or body.kind != "sum" or body.dtype != "int32":
+        return None
+    product = bare(body.body)
+    if not isinstance(product, Binary) or product.op != "mul" or product.dtype != "int32":
+        return None
+    first, second = bare(product.lhs), bare(product.rhs)
+    if not isinstance(first, Read) or not isinstance(second, Read) or first is second:
+        return None
+    return (first, second) if first.dtype == second.dtype == "int8" else None
+
+
+def matrix_product(
+    computation: Computation,
+    config: HardwareConfig,
+    schedule: "Schedule | None" = None,
+    known: Mapping[Tensor, Lanes] | None = None,
+) -> Product | None:
+    """The matrix product that a computation is, with lanes chosen to leave the fewest empty, or None.
+
+    The operand that has a lane axis of the output which the other lacks is the weight; a computed tensor is the data
+    where it can be, because a store seldom lays elements out as weights. ``known`` gives the lanes of computed tensors,
+    which the choice keeps to where it can. A product that neither shares lanes between the operands (as in a depthwise
+    convolution) nor has columns to speak of is none: the ALU does it in fewer cycles, and keeps the channels' lanes.
+    """
+    pair = factors(computation)
+    if pair is None:
+        return None
+    found: list[tuple[float, Product]] = []
+    placed = False
+    for order, (data, weight) in enumerate((pair, pair[::-1])):
+        places = (_scope_in(schedule, data.tensor), _scope_in(schedule, weight.tensor)) if schedule else (DRAM, DRAM)
+        placed = placed or "inp" in places or "wgt" in places
+        if places[0] == "wgt" or places[1] == "inp":
+            continue
+        columns = _lanes(computation.axes, weight, data)
+        inners = [a for a in _mentioned(computation.reduce_axes, data) if dimension_of(weight, a) is not None]
+        rows = _lanes(computation.axes, data, weight)
+        kept = (known or {}).get(data.tensor), (known or {}).get(weight.tensor)
+        column, a = _best(columns, config.block_out, weight, kept[1].rows if kept[1] else None)
+        row, b = _best(rows, config.batch, data, kept[0].rows if kept[0] and config.batch > 1 else None)
+        score = a * b
+        if kept[0] is not None:
+            inner, c = _best(inners, config.block_in, data, kept[0].cols, strict=True)
+        elif kept[1] is not None:
+            inner, c = _best(inners, config.block_in, weight, kept[1].cols, strict=True)
+        else:
+            inner, c = _best(inners, config.block_in, data, None)
+        score *= c
+        if _origin(weight.tensor, schedule).computation is not None:
+            score *= 1e-2 if _origin(data.tensor, schedule).computation is None else 0.5
+        found.append((score - 1e-12 * order, Product(data, weight, row, column, inner)))
+    if not found:
+        return None
+    best = max(found, key=lambda each: each[0])[1]
+    narrow = best.column is None or best.column.extent * 4 <= config.block_out
+    if not placed and best.inner is None and narrow and computation.axes[-1].extent > 1:
+        return None
+    return best
+
+
+def _scope_in(schedule: "Schedule | None", tensor: Tensor) -> str:
+    """The memory in which a tensor lives."""
+    for stage in schedule.stages if schedule is not None else ():
+        if tensor in stage.state.tensors:
+            return stage.state.scope
+    return DRAM
+
+
+def _origin(tensor: Tensor, schedule: "Schedule | None") -> Tensor:
+    """The tensor that a chain of plain copies begins with."""
+    makers = {made: stage for stage in schedule.stages for made in stage.state.tensors} if schedule else {}
+    while True:
+        stage = makers.get(tensor)
+        computation = stage.state.computation if stage is not None else tensor.computation
+        if computation is None or not isinstance(computation.bodies[0], Read):
+            return tensor
+        tensor = computation.bodies[0].tensor
+
+
+def _mentioned(axes: Iterable[Axis], read: Read) -> list[Axis]:
+    return [axis for axis in axes if dimension_of(read, axis) is not None]
+
+
+def _lanes(axes: Iterable[Axis], operand: Read, other: Read) -> list[Axis]:
+    """Axes that index one operand plainly and the other not at all."""
+    elsewhere = set(axes_of(*other.indices))
+    return [axis for axis in _mentioned(axes, operand) if axis not in elsewhere]
+
+
+def filled(axis: Axis | None, block: int) -> float:
+    """The part of the lanes that an axis fills."""
+    if axis is None:
+        return 1 / block
+    return axis.extent / (-(-axis.extent // block) * block)
+
+
+def _best(
+    axes: list[Axis], block: int, read: Read, wanted: int | None, strict: bool = False
+) -> tuple[Axis | None, float]:
+    """The axis that leaves the fewest lanes empty, among equals the innermost, and what the choice counts.
+
+    If the operand has lanes already along dimension ``wanted``, the axis that runs along it comes first.
+    """
+    if strict or wanted is not None:
+        agreeing = [axis for axis in axes if wanted is not None and dimension_of(read, axis) == wanted]
+        if agreeing:
+            return agreeing[0], filled(agreeing[0], block)
+        if strict and wanted is None:
+            return None, filled(None, block)
+    chosen = max(reversed(axes), key=lambda axis: filled(axis, block), default=None)
+    return chosen, filled(chosen, block) * (AGAINST if wanted is not None and block > 1 else 1)
+
+
+def lanes_of_operand(product: Product, operand: str, config: HardwareConfig) -> Lanes:
+    """Lanes of an operand of a matrix product: ``data`` or ``weight``."""
+    inner = product.inner
+    if operand == "data":
+        row = dimension_of(product.data, product.row) if config.batch > 1 else None
+        return Lanes(row, dimension_of(product.data, inner))
+    return Lanes(dimension_of(product.weight, product.column), dimension_of(product.weight, inner))
