@@ -2,7 +2,7 @@
 
 from lathe.frontend.expressions import Axis, Reduce
 from lathe.frontend.text import format_expr
-from lathe.scheduler.linear import Bound, Linear, LoopVariable
+from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable
 from lathe.scheduler.nest import Acquire, Block, ChunkNode, Loop, Node, Release
 
 
@@ -49,7 +49,7 @@ class _Formatter:
         pragma = f"{state.pragma or 'chunk'}({', '.join(loops)}): " if loops else ""
         condition = ""
         if isinstance(node, Block) and node.constraints:
-            condition = " while " + " and ".join(f"{self.text(each)} >= 0" for each in node.constraints)
+            condition = " while " + " and ".join(self.condition(each) for each in node.constraints)
         result = []
         for tensor, body in zip(state.tensors, state.computation.bodies, strict=True):
             values = {axis: self.text(value) for axis, value in node.roots.items()}
@@ -73,6 +73,20 @@ class _Formatter:
             name += "'"
         self.names[variable] = name
         return name
+
+    def condition(self, bound: Bound) -> str:
+        """``bound >= 0`` without negative coefficients: ``16*io + ii < 60``."""
+        if isinstance(bound, Extremum):
+            if bound.kind == "min":
+                return " and ".join(self.condition(inner) for inner in bound.bounds)
+            return f"{self.text(bound)} >= 0"
+        left = Linear(0, {atom: -c for atom, c in bound.terms.items() if c < 0})
+        right = Linear(0, {atom: c for atom, c in bound.terms.items() if c > 0})
+        if right.is_constant:
+            return f"{self.text(left)} < {bound.constant + 1}"
+        if left.is_constant:
+            return f"{self.text(right)} >= {-bound.constant}"
+        return f"{self.text(left)} <= {self.text(right + bound.constant)}"
 
     def text(self, bound: Bound) -> str:
         if isinstance(bound, Linear):

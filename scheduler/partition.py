@@ -47,7 +47,8 @@ def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) 
             result.extend(_chunks(node, box, known))
         elif isinstance(node, Acquire):
             low = [resolved(each, box) for each in node.low]
-            extent = [resolved(each, box) for each in node.extent]
+            fixed = {v: Linear(first) for v, (first, last) in box.items() if first == last}
+            extent = [resolved(each, box).substitute(fixed.get) for each in node.extent]
             result.append(Acquire(node.placement, list(low), list(extent)))
         else:
             result.append(node)

@@ -214,9 +214,7 @@ def divided(b: Builder, A: Tensor) -> Tensor:
         forms.append(lambda: compute(joined, lambda i, *r: A[(i // A.shape[1], i % A.shape[1], *r)], b.name()))
     parts = -(-A.shape[0] // factor)
     forms.append(
-        lambda: compute(
-            (parts, factor, *rest), lambda i, j, *r: A[(min(i * factor + j, A.shape[0] - 1), *r)], b.name()
-        )
+        lambda: compute((parts, factor, *rest), lambda i, j, *r: A[(min(i * factor + j, A.shape[0] - 1), *r)], b.name())
     )
     forms.append(lambda: compute(A.shape, lambda i, *r: A[((i * 2 + 1) % A.shape[0], *r)], b.name()))
     return b.pick(forms)()
@@ -253,8 +251,6 @@ STEPS = [
     several,
     spread,
 ]
-
-
 
 
 def programs(choice: Choice, most: int) -> list[Tensor]:
@@ -336,9 +332,7 @@ def commands(choice: Choice, schedule: Schedule, kinds: tuple[str, ...]) -> Comm
     tensor = choice.pick([read.tensor for read in stage.op.reads])
     if choice.number(0, 1):
         return Command(f"cache_read({tensor.name}, {scope})", lambda s: s.cache_read(tensor, scope))
-    return Command(
-        f"cache_read({tensor.name}, {scope}, {stage.name})", lambda s: s.cache_read(tensor, scope, [of(s)])
-    )
+    return Command(f"cache_read({tensor.name}, {scope}, {stage.name})", lambda s: s.cache_read(tensor, scope, [of(s)]))
 
 
 def min_of(a: int, b: int) -> int:

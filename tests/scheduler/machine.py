@@ -1,0 +1,91 @@
+"""Compiled programs on the machine: outputs against NumPy, and every byte of DRAM around them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import placeholders, reference
+from lathe.isa import Instruction, Load, Program, verify
+from lathe.isa.table import MEMORIES
+from lathe.scheduler import Schedule, build
+from lathe.scheduler.chunk import Chunk
+from lathe.sim import replay, simulate_program
+
+UNTOUCHED = 0xA5
+PAGE = 4096
+
+
+def run(schedule: Schedule, config: HardwareConfig, inputs: Mapping[str, Any]) -> Program:
+    """Compile and simulate a schedule; fail unless its outputs are those of NumPy. Returns the program."""
+    program = build(schedule, [*placeholders(schedule.outputs), *schedule.outputs], config)
+    assert verify(program) == []
+    found = simulate_program(program, inputs).outputs
+    expected = reference(list(schedule.outputs), inputs)
+    for tensor in schedule.outputs:
+        wanted = expected[tensor.name] if isinstance(expected, dict) else expected
+        np.testing.assert_array_equal(found[tensor.name], wanted)
+    return program
+
+
+def memory_of(program: Program, inputs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """All of DRAM before and after a launch, as bytes; what the program does not own holds a pattern before."""
+    size = -(-program.memory_end // PAGE) * PAGE + PAGE
+    before = np.full(size, UNTOUCHED, np.uint8)
+    for segment in program.segments:
+        content = program.images.get(segment.name)
+        if segment.role == "instructions":
+            content = program.encoded.reshape(-1)
+        elif segment.role == "input":
+            assert segment.layout is not None
+            content = segment.layout.pack(inputs[segment.tensor]).view(np.uint8).reshape(-1)
+        if content is not None:
+            before[segment.address : segment.address + len(content)] = content
+    stream = {
+        "insns": program.encoded,
+        "insn_addr": np.uint64(program.insn_addr),
+        "page_addrs": np.arange(0, size, PAGE, dtype=np.uint64),
+        "pages": before.reshape(-1, PAGE),
+        "tokens": np.array(program.tokens_in, np.int64),
+    }
+    result = replay(program.config, stream)
+    assert result.page_addrs.tolist() == stream["page_addrs"].tolist()
+    return before, result.pages.reshape(-1)
+
+
+def live_bytes(program: Program, name: str) -> Any:
+    """Which bytes of an output's segment hold values of the output."""
+    layout = program.segment(name).layout
+    assert layout is not None
+    planes = layout.physical_shape[0] if layout.storage == "planes" else 1
+    ones = np.full(layout.shape, -1 if np.issubdtype(np.dtype(layout.dtype), np.signedinteger) else 1, layout.dtype)
+    live = layout.pack(ones).view(np.uint8).reshape(-1) != 0
+    assert live.sum() == np.prod(layout.shape) * planes
+    return live
+
+
+def loads_of(program: Program, name: str) -> list[Load]:
+    """The LOADs that read bytes of a segment, in stream order; those that only make zeros read nothing."""
+    segment = program.segment(name)
+    found = []
+    for instruction in program.instructions:
+        if isinstance(instruction, Load) and instruction.y_size and instruction.x_size:
+            size = MEMORIES[instruction.memory_type].element_bytes(program.config)
+            first = instruction.dram_base * size
+            rows = (instruction.y_size - 1) * instruction.x_stride + instruction.x_size
+            if first < segment.end and segment.address < first + rows * size:
+                found.append(instruction)
+    return found
+
+
+class Recorder:
+    """A rule that notes what it is given and passes it on to another rule."""
+
+    def __init__(self, rule: Any) -> None:
+        self.rule = rule
+        self.chunks: list[Chunk] = []
+
+    def __call__(self, chunk: Chunk) -> "list[Instruction]":
+        self.chunks.append(chunk)
+        return list(self.rule(chunk))
