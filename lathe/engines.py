@@ -8,6 +8,7 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -30,8 +31,30 @@ class Engine:
     replay: Callable[..., ReplayResult]
 
 
+def _on_rtl(name: str) -> Engine:
+    """An engine that runs the RTL; Amaranth is imported when it is first used."""
+
+    def simulate_rtl(*arguments: Any, **options: Any) -> Result:
+        from lathe.hardware_engines import runner_named, simulate_with
+
+        return simulate_with(runner_named(name))(*arguments, **options)
+
+    def replay_rtl(*arguments: Any, **options: Any) -> ReplayResult:
+        from lathe.hardware_engines import replay_with, runner_named
+
+        return replay_with(runner_named(name))(*arguments, **options)
+
+    return Engine(_RTL[name], simulate_rtl, replay_rtl)
+
+
+_RTL = {
+    "pysim": "the RTL in Amaranth's own simulator",
+    "verilator": "the RTL compiled with Verilator",
+}
+
 ENGINES: Mapping[str, Engine] = {
     "sim": Engine("the event-driven cycle model", simulate_program, replay_stream),
+    **{name: _on_rtl(name) for name in _RTL},
 }
 
 

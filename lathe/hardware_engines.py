@@ -1,0 +1,175 @@
+"""The RTL as an engine: its outcomes as the results that the simulator gives, so that the two can be compared."""
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lathe.configs import HardwareConfig
+from lathe.isa import EncodingError, Instruction, MachineFault, Program
+from lathe.isa.encoding import decode_columns
+from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
+from lathe.isa.table import AluOp, MemoryType
+from lathe.rtl.engines.launch import Launch, Outcome
+from lathe.rtl.engines.launch import Trace as RtlTrace
+from lathe.rtl.fault import MEANINGS, FaultCode
+from lathe.sim import Counters, ReplayResult, Result, Trace, UnitCounters, read_stream
+from lathe.sim.dram import FlatMemory
+from lathe.sim.simulate import memory_of, token_counts, unpacked
+from lathe.sim.trace import UNIT_NAMES
+
+Runner = Callable[..., list[Outcome]]
+
+
+def runner_named(name: str) -> Runner:
+    """What runs launches for engine "pysim" or "verilator"."""
+    if name == "pysim":
+        from lathe.rtl.engines import pysim
+
+        return pysim.run
+    from lathe.rtl.engines import verilator
+
+    return verilator.run
+
+
+def simulate_with(runner: Runner) -> Callable[..., Result]:
+    """``simulate_program`` on what ``runner(config, *launches)`` runs."""
+
+    def simulate(
+        program: Program,
+        inputs: Mapping[str, ArrayLike] | None = None,
+        *,
+        timing_only: bool = False,
+        trace: bool = True,
+        tokens: Sequence[int] | None = None,
+        wave: str | None = None,
+    ) -> Result:
+        given = {} if inputs is None else inputs
+        if timing_only:  # time does not depend on data: any will do
+            given = {
+                segment.tensor: np.zeros(segment.layout.shape, segment.layout.dtype)
+                for segment in program.inputs
+                if segment.layout is not None
+            }
+        before = memory_of(program, given)
+        memory = PagedMemory()
+        memory.write(0, before.content)
+        launch = Launch(
+            program.insn_addr,
+            len(program.instructions),
+            memory,
+            token_counts(program.tokens_in if tokens is None else tokens),
+            memory_end=program.memory_end,
+            trace=trace,
+            wave=wave,
+        )
+        outcome = completed(runner(program.config, launch)[0])
+        after = FlatMemory(program.memory_end)
+        after.content[:] = outcome.memory.read(0, len(after.content))
+        return Result(
+            program=program,
+            outputs={} if timing_only else {each.name: unpacked(after, each) for each in program.outputs},
+            cycles=outcome.cycles,
+            tokens=outcome.tokens,
+            counters=counters_of(outcome, len(program.instructions)),
+            trace=trace_of(outcome.trace, program.instructions) if outcome.trace is not None else None,
+        )
+
+    return simulate
+
+
+def replay_with(runner: Runner) -> Callable[..., ReplayResult]:
+    """``replay`` on what ``runner(config, *launches)`` runs."""
+
+    def replay(
+        cfg: HardwareConfig, stream: str | PathLike[str] | Mapping[str, ArrayLike], *, trace: bool = True
+    ) -> ReplayResult:
+        raw = read_stream(stream)
+        try:
+            instructions = decode_columns(cfg, raw.insns).instructions()
+        except EncodingError as error:
+            raise MachineFault(str(error)) from None
+        memory = PagedMemory.of(raw.page_addrs, raw.pages)
+        memory.write(raw.insn_addr, np.ascontiguousarray(raw.insns).reshape(-1))
+        launch = Launch(raw.insn_addr, len(raw.insns), memory, raw.tokens, trace=trace)
+        outcome = completed(runner(cfg, launch)[0])
+        blank = np.zeros(PAGE_BYTES, np.uint8)
+        given = set(raw.page_addrs.tolist())
+        changes = {
+            address: not np.array_equal(page, memory.pages.get(address, blank))
+            for address, page in outcome.memory.pages.items()
+        }
+        addresses = sorted(address for address, changed in changes.items() if changed or address in given)
+        pages = [outcome.memory.pages[address] for address in addresses]
+        return ReplayResult(
+            stream=raw,
+            page_addrs=np.array(addresses, np.uint64),
+            pages=np.array(pages, np.uint8).reshape(-1, PAGE_BYTES),
+            changed=np.array([changes[address] for address in addresses], bool),
+            tokens=outcome.tokens,
+            cycles=outcome.cycles,
+            counters=counters_of(outcome, len(instructions)),
+            trace=trace_of(outcome.trace, instructions) if outcome.trace is not None else None,
+        )
+
+    return replay
+
+
+def completed(outcome: Outcome) -> Outcome:
+    """The outcome of a launch that has ended. Raises :class:`MachineFault` when the machine stopped with a fault."""
+    if outcome.fault is FaultCode.NONE:
+        return outcome
+    raise MachineFault(
+        f"The machine must carry out the whole stream, and stopped in cycle {outcome.cycles} with fault "
+        f"{outcome.fault.name} ({int(outcome.fault)}): {MEANINGS[outcome.fault]}. Engine 'sim' names the instruction."
+    )
+
+
+def counters_of(outcome: Outcome, count: int) -> Counters:
+    """The counters of a launch as the simulator states them."""
+    units: dict[str, UnitCounters] = {}
+    executed: Mapping[str, int] = {"fetch": count}
+    if outcome.trace is not None:
+        executed = {"fetch": count, **{name: int((outcome.trace.unit == n).sum()) for n, name in enumerate(UNIT_NAMES)}}
+        executed = {**executed, "fetch": count}
+    for unit, cycles in outcome.units.items():
+        stalls = {cause: number for cause, number in cycles.items() if cause != "busy" and number}
+        units[unit] = UnitCounters(executed.get(unit, 0), cycles["busy"], stalls)
+    alu = {operation.name.lower(): outcome.operations.get(operation.name.lower(), 0) for operation in AluOp}
+    kinds = [memory.name.lower() for memory in MemoryType if memory is not MemoryType.OUT]
+    return Counters(
+        cycles=outcome.cycles,
+        gemm_operations=outcome.operations.get("gemm", 0),
+        reset_operations=outcome.operations.get("reset", 0),
+        alu_operations=sum(alu.values()),
+        alu_operations_of=alu,
+        bytes_read={name: outcome.bytes_read.get(name, 0) for name in ("instructions", *kinds)},
+        bytes_written={"out": outcome.bytes_written},
+        read_bursts=outcome.bursts.get("read", 0),
+        read_beats=outcome.beats.get("read", 0),
+        write_bursts=outcome.bursts.get("write", 0),
+        write_beats=outcome.beats.get("write", 0),
+        units=units,
+    )
+
+
+def trace_of(trace: RtlTrace, stream: Sequence[Instruction]) -> Trace:
+    """The trace of a launch in the simulator's order: by unit, and within a unit by instruction."""
+    own = np.argsort(trace.unit, kind="stable")
+    everything = np.arange(len(stream))
+
+    def joined(executed: Any, fetched: Any) -> Any:
+        return np.concatenate((executed[own], fetched))
+
+    return Trace(
+        unit=np.concatenate((trace.unit[own], np.full(len(stream), UNIT_NAMES.index("fetch")))),
+        instruction=np.concatenate((own, everything)),
+        start=joined(trace.start, trace.dispatch),
+        end=joined(trace.end, trace.dispatch),
+        cause=joined(trace.cause, trace.dispatch_cause),
+        stalled=joined(trace.stalled, trace.dispatch_stalled),
+        waited=joined(trace.waited, np.zeros(len(stream), np.int64)),
+        stream=stream,
+    )
