@@ -1,0 +1,157 @@
+"""Runs a stream on the simulator and on the RTL, and tells every difference."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lathe.isa import Gemm, encode, instruction_text, unit_of
+from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
+from lathe.rtl.engines.launch import Launch
+from lathe.sim import replay
+
+UNITS = ("load", "compute", "store")
+UNIT_COLUMNS = ("start", "end", "cause", "stalled", "waited")
+NO_PAGES = (np.zeros(0, np.uint64), np.zeros((0, PAGE_BYTES), np.uint8))
+PLACE = {"load": 0, "compute": 1, "store": 2}
+
+
+@dataclass
+class Stream:
+    """A launch, for both sides."""
+
+    instructions: list
+    page_addrs: np.ndarray
+    pages: np.ndarray
+    tokens: tuple = (0, 0, 0, 0)
+    insn_addr: int = 0x100000
+
+    def raw(self, cfg):
+        """The simulator's form."""
+        return {
+            "insns": encode(cfg, self.instructions),
+            "insn_addr": self.insn_addr,
+            "page_addrs": self.page_addrs,
+            "pages": self.pages,
+            "tokens": np.array(self.tokens),
+        }
+
+    def launch(self, cfg, **options):
+        """The RTL's form."""
+        memory = PagedMemory.of(self.page_addrs, self.pages)
+        memory.write(self.insn_addr, encode(cfg, self.instructions).reshape(-1))
+        return Launch(self.insn_addr, len(self.instructions), memory, tuple(self.tokens), **options)
+
+
+def differences(cfg, stream, run, *, data=True, **options):
+    """What RTL (`run`, an engine) and simulator tell differently of a stream; empty when they agree."""
+    expected = replay(cfg, stream.raw(cfg))
+    launch = stream.launch(cfg, most_cycles=expected.cycles + 1000, **options)
+    (outcome,) = run(cfg, launch)
+    found = time_differences(stream.instructions, expected, outcome)
+    if data:
+        # The simulator tells of the pages that were given or have changed.
+        pages = launch.memory.pages | dict(zip(expected.page_addrs.tolist(), expected.pages, strict=True))
+        found += data_differences(pages, outcome.memory.pages)
+    return found
+
+
+def time_differences(instructions, expected, outcome):
+    """Cycles, traces, counters and tokens. `expected` is a result of the simulator."""
+    found = []
+    if outcome.fault:
+        found.append(f"fault {outcome.fault.name}")
+    if expected.cycles != outcome.cycles:
+        found.append(f"cycles: simulator {expected.cycles}, RTL {outcome.cycles}")
+    if tuple(expected.tokens) != outcome.tokens:
+        found.append(f"tokens: simulator {expected.tokens}, RTL {outcome.tokens}")
+    trace = outcome.trace
+    events = []
+    for unit in UNITS:
+        part = expected.trace.of_unit(unit)
+        for name in UNIT_COLUMNS:
+            events += _events(unit, name, part, getattr(part, name), getattr(trace, name)[part.instruction])
+    part = expected.trace.of_unit("fetch")
+    for name, column in (
+        ("start", trace.dispatch),
+        ("cause", trace.dispatch_cause),
+        ("stalled", trace.dispatch_stalled),
+    ):
+        events += _events("fetch", name, part, getattr(part, name), column)
+    for _, unit, name, index, mine, theirs in sorted(events)[:5]:
+        text = instruction_text(instructions[index])
+        found.append(f"{unit} {name} of instruction {index} ({text}): simulator {mine}, RTL {theirs}")
+    found += counter_differences(expected.counters, outcome)
+    return found
+
+
+def _events(unit, name, part, mine, theirs):
+    return [
+        (int(part.start[place]), unit, name, int(part.instruction[place]), int(mine[place]), int(theirs[place]))
+        for place in np.flatnonzero(mine != theirs)
+    ]
+
+
+def counter_differences(counters, outcome):
+    """Differences of counters."""
+    pairs = {
+        unit: ({"busy": each.busy, **each.stalls}, dict(outcome.units[unit])) for unit, each in counters.units.items()
+    }
+    pairs["operations"] = (
+        {"gemm": counters.gemm_operations, "reset": counters.reset_operations, **counters.alu_operations_of},
+        outcome.operations,
+    )
+    pairs["bytes read"] = (counters.bytes_read, outcome.bytes_read)
+    pairs["moved"] = (
+        {
+            "written": counters.bytes_written["out"],
+            "read bursts": counters.read_bursts,
+            "read beats": counters.read_beats,
+            "write bursts": counters.write_bursts,
+            "write beats": counters.write_beats,
+        },
+        {
+            "written": outcome.bytes_written,
+            "read bursts": outcome.bursts["read"],
+            "read beats": outcome.beats["read"],
+            "write bursts": outcome.bursts["write"],
+            "write beats": outcome.beats["write"],
+        },
+    )
+    found = []
+    for what, (mine, theirs) in pairs.items():
+        mine = {name: count for name, count in mine.items() if count}
+        theirs = {name: count for name, count in theirs.items() if count}
+        if mine != theirs:
+            found.append(f"{what}: simulator {mine}, RTL {theirs}")
+    return found
+
+
+def data_differences(mine, theirs):
+    """Differences of two memories, given as pages by address; pages that are not there are zero."""
+    found = []
+    blank = np.zeros(PAGE_BYTES, np.uint8)
+    for address in sorted(mine.keys() | theirs.keys()):
+        a, b = mine.get(address, blank), theirs.get(address, blank)
+        for place in np.flatnonzero(a != b)[:3].tolist():
+            found.append(f"byte {address + place:#x}: simulator {a[place]}, RTL {b[place]}")
+    return found[:5]
+
+
+def in_sequence(instructions):
+    """The stream with tokens, and GEMMs of no iterations to carry them, such that no two units work at one time."""
+    found = []
+    for instruction in instructions:
+        now = unit_of(instruction).name.lower()
+        if found:
+            before = unit_of(found[-1]).name.lower()
+            forward = PLACE[before] < PLACE[now]
+            push, pop = ("push_next", "pop_prev") if forward else ("push_prev", "pop_next")
+            if {before, now} == {"load", "store"}:
+                found[-1] = replace(found[-1], **{push: True})
+                found.append(Gemm(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, **{pop: True, push: True}))
+                instruction = replace(instruction, **{pop: True})
+            elif before != now:
+                found[-1] = replace(found[-1], **{push: True})
+                instruction = replace(instruction, **{pop: True})
+        found.append(instruction)
+    return found

@@ -1,0 +1,7 @@
+"""Lets the tests of this folder import the modules beside them and the simulator tests' makers of streams."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "sim"))

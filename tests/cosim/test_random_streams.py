@@ -1,0 +1,95 @@
+"""The RTL against the simulator on random streams: no differing bit, no differing cycle."""
+
+import random
+
+import pytest
+from comparison import differences
+from random_streams import buildable, legal_machine, other_memory, random_machine, stream_of_data, stream_of_time
+
+from lathe.configs import load_config
+from lathe.rtl.engines import pysim, verilator
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_streams_of_any_timing_on_random_machines(seed):
+    rng = random.Random(seed)
+    cfg = buildable(random_machine(rng))
+    assert differences(cfg, stream_of_time(rng, cfg, rng.choice([3, 10])), pysim.run, data=False) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_streams_on_random_data(seed):
+    rng = random.Random(seed)
+    cfg = load_config("tiny")
+    assert differences(cfg, stream_of_data(rng, cfg, 6), pysim.run) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_more_streams_of_any_timing_on_random_machines(seed):
+    rng = random.Random(seed)
+    cfg = buildable(random_machine(rng))
+    assert differences(cfg, stream_of_time(rng, cfg, rng.choice([10, 30])), pysim.run, data=False) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_more_streams_on_random_data_and_machines(seed):
+    rng = random.Random(seed)
+    cfg = legal_machine(rng)
+    cfg = cfg.with_(**{"memory.bus_bits": rng.choice([8, 32, 64, 128, 512])})
+    assert differences(cfg, stream_of_data(rng, cfg, rng.choice([5, 12])), pysim.run) == []
+
+
+def verilated(name, seeds):
+    """Random streams on one Verilated machine behind several memories."""
+    for seed in seeds:
+        rng = random.Random(seed)
+        cfg = other_memory(rng, load_config(name))
+        found = differences(cfg, stream_of_data(rng, cfg, rng.choice([5, 15, 40])), verilator.run)
+        assert found == [], f"seed {seed}"
+        found = differences(cfg, stream_of_time(rng, cfg, rng.choice([3, 10, 30])), verilator.run, data=False)
+        assert found == [], f"seed {seed}"
+
+
+@pytest.mark.slow
+def test_300_streams_on_the_verilated_tiny_machine():
+    verilated("tiny", range(150))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vta", "wide", "batch4"])
+def test_streams_on_the_other_verilated_machines(name):
+    verilated(name, range(20))
+
+
+@pytest.mark.nightly
+def test_2000_streams_on_the_verilated_tiny_machine():
+    verilated("tiny", range(1000, 2000))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(10))
+def test_verilated_random_machines(seed):
+    rng = random.Random(seed)
+    cfg = buildable(random_machine(rng))
+    for _ in range(20):
+        cfg = other_memory(rng, cfg)
+        found = differences(cfg, stream_of_time(rng, cfg, rng.choice([10, 30, 60])), verilator.run, data=False)
+        assert found == []
+
+
+@pytest.mark.slow
+def test_random_stalls_change_cycles_only():
+    for seed in range(40):
+        rng = random.Random(seed)
+        cfg = load_config("tiny")
+        stream = stream_of_data(rng, cfg, rng.choice([5, 15]))
+        (calm,) = verilator.run(cfg, stream.launch(cfg))
+        (rough,) = verilator.run(cfg, stream.launch(cfg, stalls=seed, most_cycles=50 * calm.cycles))
+        assert rough.fault == calm.fault == 0
+        assert rough.cycles > calm.cycles
+        assert rough.tokens == calm.tokens
+        assert rough.operations == calm.operations
+        assert rough.memory.pages.keys() == calm.memory.pages.keys()
+        assert all((rough.memory.pages[page] == calm.memory.pages[page]).all() for page in calm.memory.pages)
