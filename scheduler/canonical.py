@@ -13,20 +13,29 @@ from itertools import pairwise
 from math import prod
 
 from lathe.frontend import Axis, Computation, Tensor, as_affine, walk
-from lathe.frontend.expressions import AxisRef, Binary, Const, Expr, Read
+from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.expressions import AxisRef, Binary, Cast, Const, Expr, Read, Reduce
+from lathe.scheduler.commands.cache import fresh_name
+from lathe.scheduler.indices import simplified_index
 from lathe.scheduler.products import plain_axis
-from lathe.scheduler.rewrite import rewrite
+from lathe.scheduler.reshapes import Reshapes, is_open, merge_output_copies
+from lathe.scheduler.rewrite import redirect_reads, renamed_axes, rewrite, rewrite_indices, rewrite_reads
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, StageState, initial_state
+from lathe.scheduler.state import StageState, initial_state
 
 
 def canonicalise(schedule: Schedule) -> dict[Tensor, Tensor]:
     """Rewrite the untouched stages of a schedule in place; returns, for each tensor of finer shape, the original."""
     pass_ = _Canonical(schedule)
+    pass_.separate_outputs()
+    pass_.widen_sums()
+    Reshapes(schedule, pass_.views).run()
+    pass_.simplify()
     while pass_.step():
         pass
     pass_.skip_copies()
+    merge_output_copies(schedule)
     return pass_.views
 
 
@@ -56,9 +65,42 @@ class _Canonical:
         self.views: dict[Tensor, Tensor] = {}
         self.made: set[Axis] = set()
 
-    def open(self, stage: Stage) -> bool:
-        state = stage.state
-        return state.scope == DRAM and not state.is_touched and state.attachment is None and not state.copies
+    def separate_outputs(self) -> None:
+        """A computation of several outputs becomes one computation per output, over the same points."""
+        for stage in [each for each in self.schedule.stages if is_open(each) and len(each.state.tensors) > 1]:
+            old = stage.state.computation
+            parts = []
+            for tensor, body in zip(stage.state.tensors, old.bodies, strict=True):
+                one = Computation(tensor.name, old.axes, old.reduce_axes, (body,), old.attrs)
+                parts.append(Stage(self.schedule, _restated(renamed_axes(one, tensor.name), (tensor,))))
+            position = self.schedule.stages.index(stage)
+            self.schedule.stages[position : position + 1] = parts
+
+    def widen_sums(self) -> None:
+        """A sum in a narrow dtype becomes a sum in int32 and a conversion, which wraps around to the same."""
+        for stage in [each for each in self.schedule.stages if is_open(each)]:
+            computation = stage.state.computation
+            body = computation.bodies[0]
+            if not isinstance(body, Reduce) or body.kind != "sum" or DTYPES[body.dtype].bits >= 32:
+                continue
+            wide = Reduce("sum", Cast(body.body, "int32"), body.axes)
+            name = fresh_name(self.schedule, f"{computation.name}.sum")
+            total = renamed_axes(
+                Computation(name, computation.axes, computation.reduce_axes, (wide,), computation.attrs), name
+            )
+            axes = computation.axes
+            value = Cast(Read(total.outputs[0], tuple(AxisRef(axis) for axis in axes)), body.dtype)
+            self.schedule.stages.insert(self.schedule.stages.index(stage), Stage(self.schedule, initial_state(total)))
+            stage.state = _restated(Computation(computation.name, axes, (), (value,)), stage.state.tensors)
+
+    def simplify(self) -> None:
+        """Every index in its simplest form."""
+        for stage in self.schedule.stages:
+            if is_open(stage):
+                old = stage.state.computation
+                bodies = tuple(_simplified(body) for body in old.bodies)
+                new = Computation(old.name, old.axes, old.reduce_axes, bodies, old.attrs)
+                stage.state = _restated(new, stage.state.tensors)
 
     def step(self) -> bool:
         """Take one axis or one dimension apart; False when nothing is left to do."""
@@ -93,13 +135,13 @@ class _Canonical:
         return radices[::-1] if step == size else []
 
     def _can_split(self, stage: Stage, axis: Axis) -> bool:
-        if not self.open(stage):
+        if not is_open(stage):
             return False
         return axis.kind == "reduce" or all(self._can_split_dimension(tensor) for tensor in stage.state.tensors)
 
     def _can_split_dimension(self, tensor: Tensor) -> bool:
-        return all(self.open(reader) for reader in self.schedule.readers(tensor)) and all(
-            self.open(stage) for stage in self.schedule.stages if tensor in stage.state.tensors
+        return all(is_open(reader) for reader in self.schedule.readers(tensor)) and all(
+            is_open(stage) for stage in self.schedule.stages if tensor in stage.state.tensors
         )
 
     def _split_axis(self, stage: Stage, axis: Axis, radices: list[int]) -> None:
@@ -109,8 +151,6 @@ class _Canonical:
         whole = _joined([AxisRef(part) for part in parts], radices)
         bodies = tuple(_simplified(rewrite(body, axes={axis: whole})) for body in computation.bodies)
         if axis.kind == "reduce":
-            from lathe.frontend.expressions import Reduce
-
             place = computation.reduce_axes.index(axis)
             reduce_axes = (*computation.reduce_axes[:place], *parts, *computation.reduce_axes[place + 1 :])
             bodies = tuple(
@@ -151,11 +191,9 @@ class _Canonical:
 
     def skip_copies(self) -> None:
         """Let readers of plain copies read the original, and drop the copies."""
-        from lathe.scheduler.rewrite import redirect_reads
-
         for stage in list(self.schedule.stages):
             body = stage.state.computation.bodies[0]
-            if not self.open(stage) or not isinstance(body, Read) or len(stage.state.tensors) > 1:
+            if not is_open(stage) or not isinstance(body, Read) or len(stage.state.tensors) > 1:
                 continue
             axes = stage.state.computation.axes
             tensor = stage.tensor
@@ -165,7 +203,7 @@ class _Canonical:
             if not same or body.tensor.shape != tensor.shape or tensor in self.schedule.outputs:
                 continue
             readers = self.schedule.readers(tensor)
-            if not all(self.open(reader) for reader in readers):
+            if not all(is_open(reader) for reader in readers):
                 continue
             for reader in readers:
                 new = redirect_reads(reader.state.computation, {tensor: body.tensor})
@@ -189,7 +227,6 @@ def _joined(digits: Sequence[Expr], radices: Sequence[int]) -> Expr:
 
 def _with_digits(expr: Expr, tensor: Tensor, finer: Tensor, dim: int, radices: Sequence[int]) -> Expr:
     """The expression with reads of the tensor turned into reads of the finer one."""
-    from lathe.scheduler.rewrite import rewrite_reads
 
     def read(node: Read) -> Read:
         index = node.indices[dim]
@@ -204,21 +241,5 @@ def _with_digits(expr: Expr, tensor: Tensor, finer: Tensor, dim: int, radices: S
 
 
 def _simplified(expr: Expr) -> Expr:
-    """Index expressions that are affine, written as sums."""
-    from lathe.scheduler.rewrite import rewrite_indices
-
-    def simple(index: Expr) -> Expr:
-        affine = as_affine(index)
-        if affine is None:
-            return index
-        total: Expr | None = None
-        for axis, factor in affine.coefficients.items():
-            reference = AxisRef(axis)
-            term: Expr = reference if factor == 1 else Binary("mul", reference, Const(factor, "index"))
-            total = term if total is None else Binary("add", total, term)
-        if total is None:
-            bare = plain_axis(index)  # an axis of one value stays: it may become a lane
-            return AxisRef(bare) if bare is not None else Const(affine.const, "index")
-        return total if affine.const == 0 else Binary("add", total, Const(affine.const, "index"))
-
-    return rewrite_indices(expr, simple)
+    """The expression with the index of every read as simple as possible."""
+    return rewrite_indices(expr, simplified_index)

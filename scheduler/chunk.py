@@ -139,6 +139,15 @@ class NoRoom(RuleMismatch):
     """A chunk needs more temporaries than there are: it has to be done in parts."""
 
 
+class Uneven(RuleMismatch):
+    """A loop has to be cut after ``first`` iterations, for the two parts to be regular each."""
+
+    def __init__(self, constraint: str, loop: int, first: int) -> None:
+        super().__init__(constraint)
+        self.loop = loop
+        self.first = first
+
+
 def restricted(chunk: Chunk, box: Sequence[tuple[int, int]]) -> Chunk:
     """The chunk with each loop from a first to a last iteration only."""
 
@@ -178,26 +187,28 @@ def halves(chunk: Chunk) -> tuple[Chunk, Chunk] | None:
 
     A loop along lanes is cut at a whole number of blocks of every memory.
     """
-    along: set[int] = set()
+    units = [1] * len(chunk.loops)
     for each in (chunk.write, *chunk.reads):
-        if each.place is None:
-            continue
-        for dim in (each.place.physical.lanes.rows, each.place.physical.lanes.cols):
-            if dim is not None and each.place.physical.block(dim) > 1:
-                along |= {n for n, c in enumerate(each.index[dim].coefficients) if c}
-    grain = max(chunk.config.batch, chunk.config.block_in, chunk.config.block_out)
+        for dim, index in enumerate(each.index if each.place is not None else ()):
+            assert each.place is not None
+            step = each.place.physical.step(dim)
+            units = [max(unit, step) if c % step else unit for unit, c in zip(units, index.coefficients, strict=True)]
     best: tuple[int, int] | None = None
     for n, loop in enumerate(chunk.loops):
-        unit = grain if n in along else 1
+        unit = units[n]
         if loop.kind == "data" and loop.extent > unit and (best is None or loop.extent // unit > best[0]):
             best = loop.extent // unit, n
     if best is None:
         return None
-    cut, unit = best[1], grain if best[1] in along else 1
-    middle = max(chunk.loops[cut].extent // unit // 2, 1) * unit
-    box = [(0, loop.extent - 1) for loop in chunk.loops]
-    first, second = list(box), list(box)
-    first[cut], second[cut] = (0, middle - 1), (middle, chunk.loops[cut].extent - 1)
+    chosen, unit = best[1], units[best[1]]
+    return parted(chunk, chosen, max(chunk.loops[chosen].extent // unit // 2, 1) * unit)
+
+
+def parted(chunk: Chunk, loop: int, count: int) -> tuple[Chunk, Chunk]:
+    """The first ``count`` iterations of a loop of the chunk, and the others."""
+    first = [(0, each.extent - 1) for each in chunk.loops]
+    second = list(first)
+    first[loop], second[loop] = (0, count - 1), (count, chunk.loops[loop].extent - 1)
     return restricted(chunk, first), restricted(chunk, second)
 
 
@@ -341,7 +352,7 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
             block = physical.block(dim)
             coefficients, constant = indices[number][dim], constants[number][dim]
             if physical.step(dim) > block:
-                _split_groups(physical.step(dim), coefficients, constant, extents, split, each.tensor.name)
+                _split_groups(physical, dim, coefficients, constant, extents, split, each.tensor.name)
             inside = sorted((abs(c), n) for n, c in enumerate(coefficients) if c % block and extents[n] > 1)
             reach, found = 1, []
             for step, loop in inside:
@@ -384,20 +395,29 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
 
 
 def _split_groups(
-    step: int,
+    physical: Physical,
+    dim: int,
     coefficients: list[int],
     constant: int,
     extents: list[int],
     split: Callable[[int, int], None],
     name: str,
 ) -> None:
-    """Split loops so that each either stays within a group of adjoining elements or moves by whole groups."""
+    """Split loops so that each either stays within a group of adjoining elements or moves by whole groups.
+
+    Raises Uneven for a loop that ends within a group: its last part is a chunk of its own.
+    """
+    step, block = physical.step(dim), physical.block(dim)
     reach = constant % step
     for coefficient, loop in sorted((c, n) for n, c in enumerate(coefficients) if c % step and extents[n] > 1):
         last = reach + coefficient * (extents[loop] - 1)
         if coefficient > 0 and last < step:
             reach = last
         elif coefficient > 0 and step % coefficient == 0 and reach < coefficient:
+            total = coefficient * extents[loop]
+            if -(-total // block) * block % step:
+                whole = total // step * step // coefficient
+                raise Uneven(f"index along the columns of {name} must end with a group of {step}", loop, whole)
             split(loop, step // coefficient)
             return
         else:

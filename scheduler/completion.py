@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lathe.configs import HardwareConfig
-from lathe.frontend import Axis, Tensor
-from lathe.frontend.expressions import Read
+from lathe.frontend import Axis, Computation, Tensor
+from lathe.frontend.expressions import Expr, Read
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.canonical import canonicalise
@@ -21,7 +21,7 @@ from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.products import Product
-from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
+from lathe.scheduler.rewrite import copy_of, renamed_axes, transform
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, Fuse, LoopAxis, Split, StageState, initial_state
@@ -291,28 +291,43 @@ def _operands(
     """The stages that load what a computing stage reads from DRAM: paddings of the group, or new caches."""
     made = {tensor for inner in computing for tensor in inner.state.tensors}
     operands: list[Operand] = []
-    seen: set[Tensor] = set()
+    cached_as: dict[tuple[Tensor, str], Tensor] = {}
+    instead: dict[Read, Tensor] = {}
     for read in stage.state.computation.reads:
         tensor = read.tensor
-        if tensor in made or tensor in seen or _scope_of(schedule, tensor) != DRAM:
+        if tensor in made or _scope_of(schedule, tensor) != DRAM:
             continue
-        seen.add(tensor)
         scope = "acc"
         if product is not None:
-            scope = "inp" if tensor is product.data.tensor else "wgt"
+            scope = "inp" if read.node is product.data else "wgt"
+        if (tensor, scope) in cached_as:
+            instead[read.node] = cached_as[tensor, scope]
+            continue
         pad = next((each for each in group.pads if tensor in each.state.tensors), None)
         if pad is not None:
             pad.state = replace(pad.state, scope=scope)
             operands.append(Operand(pad, stage))
+            cached_as[tensor, scope] = instead[read.node] = tensor
             continue
         axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
         copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes)
         cached = Stage(schedule, initial_state(copy, scope, copies=tensor))
         schedule.stages.insert(schedule.stages.index(stage), cached)
-        redirected = redirect_reads(stage.state.computation, {tensor: cached.tensor})
-        stage.state = replace(stage.state, computation=redirected)
         operands.append(Operand(cached, stage))
+        cached_as[tensor, scope] = instead[read.node] = cached.tensor
+    if instead:
+        stage.state = replace(stage.state, computation=_reading(stage.state.computation, instead))
     return operands
+
+
+def _reading(computation: Computation, instead: Mapping[Read, Tensor]) -> Computation:
+    """The computation with reads, each by itself, redirected to other tensors."""
+
+    def leaf(node: Expr) -> Expr | None:
+        return Read(instead[node], node.indices) if isinstance(node, Read) and node in instead else None
+
+    bodies = tuple(transform(body, leaf) for body in computation.bodies)
+    return Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
 
 
 def _axes_like(tensor: Tensor) -> tuple[Axis, ...]:

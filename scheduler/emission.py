@@ -19,11 +19,13 @@ from lathe.scheduler.chunk import (
     Operand,
     Place,
     RuleMismatch,
+    Uneven,
     VectorOperand,
     check_covers,
     halves,
     index_in_loops,
     linear_index,
+    parted,
 )
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.guards import has_conditions, peeled
@@ -179,7 +181,7 @@ class Emitter:
         if isinstance(result, RuleMismatch):
             if chunk.role in ("map", "update") and has_conditions(chunk):
                 return self._peeled(rule_name, chunk)
-            parts = halves(chunk) if isinstance(result, NoRoom) else None
+            parts = _parts(chunk, result)
             if parts is not None:
                 return [*self.apply(rule_name, parts[0]), *self.apply(rule_name, parts[1])]
             raise EmitError(
@@ -196,7 +198,7 @@ class Emitter:
             result = _attempt(rule_name, part)
             if not isinstance(result, RuleMismatch):
                 instructions += result
-            elif isinstance(result, NoRoom):
+            elif isinstance(result, NoRoom | Uneven):
                 instructions += self.apply(rule_name, part)
             else:
                 rule = rule_of_part(part)
@@ -226,6 +228,13 @@ def _attempt(rule_name: str, chunk: Chunk) -> Sequence[Instruction] | RuleMismat
             return result
     except RuleMismatch as mismatch:
         return mismatch
+
+
+def _parts(chunk: Chunk, mismatch: RuleMismatch) -> tuple[Chunk, Chunk] | None:
+    """The chunk in two where that helps against a mismatch."""
+    if isinstance(mismatch, Uneven) and mismatch.loop < len(chunk.loops):
+        return parted(chunk, mismatch.loop, mismatch.first)
+    return halves(chunk) if isinstance(mismatch, NoRoom) else None
 
 
 def rule_of_part(chunk: Chunk) -> str:

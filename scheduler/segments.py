@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
 
 PAGE = 4096
-PLANES = ("int16", "int32", "uint16", "uint32")
+PLANES = ("int16", "int32", "uint8", "uint16", "uint32")
 """The dtypes that are stored as planes of bytes."""
 
 

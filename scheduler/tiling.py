@@ -101,6 +101,9 @@ class _Model:
             assert found is not None
             if found.inner is not None:
                 self.reduction[stage] = found.inner
+        for stage in problem.computing:
+            if stage not in self.gemms and stage.state.computation.reduce_axes:
+                self.reduction[stage] = max(stage.state.computation.reduce_axes, key=lambda axis: axis.extent)
         self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[Stage, tuple[int, ...]]] = {}
         self._walk = [
             _reads(stage) for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands))
@@ -132,6 +135,8 @@ class _Model:
         block = 1
         if dim == self.lanes_of_sink.cols:
             block = self.config.block_out
+            if self.problem.schedule.readers(self.problem.sink.tensor):  # it may be loaded as wider elements
+                block = max(block, self.config.block_in)
         elif dim == self.lanes_of_sink.rows:
             block = self.config.batch
         blocks = ceil(full / block)
@@ -155,7 +160,7 @@ class _Model:
             if given is not None:
                 choices = [{**choice, stage: size} for choice in choices for size in (axis.extent, given)]
                 continue
-            block = self.config.block_in
+            block = self.config.block_in if stage in self.gemms else 1
             blocks = ceil(axis.extent / block)
             sizes = sorted({ceil(blocks / n) for n in range(1, min(blocks, MOST_PARTS) + 1)} | {1}, reverse=True)
             choices = [{**choice, stage: min(size * block, axis.extent)} for choice in choices for size in sizes]
@@ -264,7 +269,7 @@ class _Model:
                 compute += total * work * (depth + 1)
                 compute += total * rounds.get(stage, 1) * 20
             else:
-                compute += total * work * 2
+                compute += total * work * 2 * prod(axis.extent for axis in stage.state.computation.reduce_axes)
         stored = self._count(self.problem.computing[-1], boxes[self.problem.computing[-1]])
         store = total * stored * config.out_element_bytes / config.bus_bytes
         tiles = total * max(rounds.values(), default=1)
@@ -360,7 +365,10 @@ class _Model:
 
     def refusal(self) -> str:
         tile = tuple(sizes[-1] for sizes in (self._sizes(dim) for dim in range(len(self.full))))
-        reduction = {stage: min(axis.extent, self.config.block_in) for stage, axis in self.reduction.items()}
+        reduction = {
+            stage: min(axis.extent, self.config.block_in if stage in self.gemms else 1)
+            for stage, axis in self.reduction.items()
+        }
         boxes = self.boxes(tile, reduction)
         parts = []
         for scope in ("inp", "wgt", "acc"):

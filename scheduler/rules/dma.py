@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from lathe.frontend import evaluate
 from lathe.frontend.expressions import Cast, Const, Expr, Read, Select, axes_of
 from lathe.isa import Instruction, MemoryType
-from lathe.scheduler.chunk import Chunk, Operand, RuleMismatch, VectorOperand, VectorView, check_covers, vectors
+from lathe.scheduler.chunk import (
+    Chunk,
+    Operand,
+    RuleMismatch,
+    VectorOperand,
+    VectorView,
+    check_covers,
+    restricted,
+    vectors,
+)
 from lathe.scheduler.rules.planes import load_planes, store_planes
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.rules.transfers import DmaLoop, load_rows, store_rows
@@ -159,11 +168,39 @@ def _store(chunk: Chunk, view: VectorView, into: VectorOperand, out_of: VectorOp
     shape = place.physical.view
     check_covers(into, chunk, (0,) * len(shape), tuple(extent - 1 for extent in shape))
     loops = [DmaLoop(view.extents[n], out_of.strides[n], into.strides[n], None) for n in view.loops]
-    if place.storage != "planes":
-        if into.operand.tensor.dtype != "int8":
-            raise RuleMismatch(
-                f"dtype of {into.operand.tensor.name} in dram must have at most 32 bits, not be "
-                f"{into.operand.tensor.dtype}"
-            )
-        return list(store_rows(loops, out_of.base, into.base))
-    return store_planes(chunk, view, out_of, loops, into.base, place.physical.count)
+    if place.storage == "planes":
+        return store_planes(chunk, view, out_of, loops, into.base, place.physical.count)
+    if into.operand.tensor.dtype != "int8":
+        raise RuleMismatch(
+            f"dtype of {into.operand.tensor.name} in dram must be an integer of at most 32 bits, not "
+            f"{into.operand.tensor.dtype}"
+        )
+    return [*store_rows(loops, out_of.base, into.base), *_fill_group(chunk)]
+
+
+def _fill_group(chunk: Chunk) -> Iterator[Instruction]:
+    """Stores behind the last column, where wider elements will be loaded: any values, for lanes that hold none."""
+    place = chunk.write.place
+    assert place is not None
+    form, cols = place.physical, place.physical.lanes.cols
+    if cols is None or form.group == 1:
+        return
+    block = form.block(cols)
+    used = -(-form.view[cols] // block) % form.group
+    index = chunk.write.index[cols]
+    if used == 0 or index.last(chunk.extents) != form.view[cols] - 1:
+        return
+    start = (form.view[cols] - 1) // block * block
+    box = [(0, loop.extent - 1) for loop in chunk.loops]
+    moving = [n for n, c in enumerate(index.coefficients) if c and chunk.loops[n].extent > 1]
+    if [index.coefficients[n] for n in moving] not in ([], [1]):
+        raise RuleMismatch(f"one loop must run along the columns of {chunk.write.tensor.name}, not {len(moving)}")
+    for n in moving:
+        box[n] = (max(start - index.constant, 0), chunk.loops[n].extent - 1)
+    part = restricted(chunk, box)
+    view = vectors(part, operands=(_source(part),))
+    assert view.write is not None
+    into, out_of = view.write, view.reads[0]
+    loops = [DmaLoop(view.extents[n], out_of.strides[n], into.strides[n], None) for n in view.loops]
+    for position in range(used, form.group):
+        yield from store_rows(loops, out_of.base, into.base + position - used + 1)
