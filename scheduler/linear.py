@@ -236,5 +236,19 @@ def extremum(kind: Literal["min", "max"], bounds: list[Bound], box: Box) -> Boun
 
 def never_beats(candidate: Bound, other: Bound, kind: Literal["min", "max"], box: Box) -> bool:
     """Whether ``other`` is at least as extreme as ``candidate`` everywhere in the box."""
-    low, high = bound_range(add(candidate, scale(other, -1)), box)
-    return low >= 0 if kind == "min" else high <= 0
+    return at_most(other, candidate, box) if kind == "min" else at_most(candidate, other, box)
+
+
+def at_most(left: Bound, right: Bound, box: Box) -> bool:
+    """Whether ``left <= right`` everywhere in the box, as far as can be told argument by argument."""
+    if bound_range(add(left, scale(right, -1)), box)[1] <= 0:
+        return True
+    if isinstance(right, Extremum) and right.kind == "min":
+        return all(at_most(left, inner, box) for inner in right.bounds)
+    if isinstance(left, Extremum) and left.kind == "max":
+        return all(at_most(inner, right, box) for inner in left.bounds)
+    if isinstance(left, Extremum):
+        return any(at_most(inner, right, box) for inner in left.bounds)
+    if isinstance(right, Extremum):
+        return any(at_most(left, inner, box) for inner in right.bounds)
+    return False

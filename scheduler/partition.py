@@ -9,7 +9,10 @@ partitioning; here it is exact for any conjunction of linear conditions.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeGuard
 
+from lathe.frontend.expressions import Axis
 from lathe.scheduler.linear import Bound, Box, Extremum, FloorDivision, Linear, LoopVariable, bound_range, extremum
 from lathe.scheduler.nest import Acquire, Block, ChunkNode, Loop, Node, Release
 
@@ -41,18 +44,52 @@ def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) 
                 if any(bound_range(constraint, inside)[1] < 0 for constraint in node.constraints):
                     continue
                 body = _partition(node.body, inside, known)
-                if any(not isinstance(inner, Acquire | Release) for inner in body):
-                    result.append(Loop(node.variable, *segment, body))
+                if all(isinstance(inner, Acquire | Release) for inner in body):
+                    continue
+                before = result[-1] if result else None
+                if continues(before, node.variable, segment[0]) and _same(before.body, body):
+                    before.last = segment[1]  # the cut was for a choice that makes no difference here
+                    continue
+                result.append(Loop(node.variable, *segment, body))
         elif isinstance(node, Block):
             result.extend(_chunks(node, box, known))
         elif isinstance(node, Acquire):
             low = [resolved(each, box) for each in node.low]
             fixed = {v: Linear(first) for v, (first, last) in box.items() if first == last}
             extent = [resolved(each, box).substitute(fixed.get) for each in node.extent]
+            extent = [Linear(max(each.constant, 0)) if each.is_constant else each for each in extent]
             result.append(Acquire(node.placement, list(low), list(extent)))
         else:
             result.append(node)
     return result
+
+
+def continues(node: Node | None, variable: LoopVariable, first: int) -> TypeGuard[Loop]:
+    """Whether a node is a loop of the variable that ends where another begins."""
+    return isinstance(node, Loop) and node.variable is variable and node.last + 1 == first
+
+
+def _same(left: list[Node], right: list[Node]) -> bool:
+    """Whether two partitioned nests do the same, loop variables being the same."""
+    if len(left) != len(right):
+        return False
+    for a, b in zip(left, right, strict=True):
+        match a, b:
+            case Loop(), Loop():
+                if (a.variable, a.first, a.last) != (b.variable, b.first, b.last) or not _same(a.body, b.body):
+                    return False
+            case Acquire(), Acquire():
+                if a.placement is not b.placement or a.low != b.low or a.extent != b.extent:
+                    return False
+            case ChunkNode(), ChunkNode():
+                if a.placement is not b.placement or (a.role, a.loops, a.roots) != (b.role, b.loops, b.roots):
+                    return False
+            case Release(), Release():
+                if a.placement is not b.placement:
+                    return False
+            case _:
+                return False
+    return True
 
 
 def _chunks(block: Block, box: dict[LoopVariable, Range], known: Signs) -> list[Node]:
@@ -66,15 +103,46 @@ def _chunks(block: Block, box: dict[LoopVariable, Range], known: Signs) -> list[
             for each in boxes
             for segment in cut(variable, inner[variable], signs, {**each, **deeper})
         ]
-    chunks: list[Node] = []
+    kept: list[_Piece] = []
     for each in boxes:
         if any(bound_range(constraint, each)[1] < 0 for constraint in block.constraints):
             continue
-        loops = [(v, each[v][1] - each[v][0] + 1) for v in block.variables]
-        shift = {v: Linear.of(v) + each[v][0] for v in block.variables if each[v][0]}
-        roots = {axis: resolved(value, each).substitute(shift.get) for axis, value in block.roots.items()}
+        kept.append(_Piece(each, {axis: resolved(value, each) for axis, value in block.roots.items()}))
+    for variable in reversed(block.variables):
+        kept = _joined(kept, variable, block.variables)
+    chunks: list[Node] = []
+    for piece in kept:
+        loops = [(v, piece.box[v][1] - piece.box[v][0] + 1) for v in block.variables]
+        shift = {v: Linear.of(v) + piece.box[v][0] for v in block.variables if piece.box[v][0]}
+        roots = {axis: value.substitute(shift.get) for axis, value in piece.roots.items()}
         chunks.append(ChunkNode(block.placement, block.role, loops, roots, block.whole_reduction))
     return chunks
+
+
+@dataclass
+class _Piece:
+    """A box of a block's loops in which the axes are these linear expressions."""
+
+    box: dict[LoopVariable, Range]
+    roots: dict[Axis, Linear]
+
+
+def _joined(pieces: list[_Piece], variable: LoopVariable, variables: list[LoopVariable]) -> list[_Piece]:
+    """Neighbours along one loop made one, where the cut between them was for a choice that makes no difference."""
+    result: list[_Piece] = []
+    for piece in pieces:
+        before = result[-1] if result else None
+        if (
+            before is not None
+            and before.box[variable][1] + 1 == piece.box[variable][0]
+            and all(before.box[v] == piece.box[v] for v in variables if v is not variable)
+            and before.roots == piece.roots
+        ):
+            whole = (before.box[variable][0], piece.box[variable][1])
+            result[-1] = _Piece({**before.box, variable: whole}, before.roots)
+        else:
+            result.append(piece)
+    return result
 
 
 def cut(variable: LoopVariable, whole: Range, signs: Iterable[Sign], box: Box) -> list[Range]:

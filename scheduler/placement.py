@@ -106,7 +106,9 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
 def _needed(
     schedule: "Schedule", stage: "Stage", placed: dict["Stage", Placement], prefix: list[LoopVariable]
 ) -> tuple[list[Bound], list[Bound]]:
+    """Low ends and extents of the box that the readers in the same loops need; all readers, if none is there."""
     boxes: list[list[Interval]] = []
+    elsewhere: list[list[Interval]] = []
     visible = set(prefix)
     merged: dict[LoopVariable, tuple[int, int]] = {}
     for reader in schedule.stages:
@@ -116,7 +118,9 @@ def _needed(
         placement = placed[reader]
         merged.update(placement.box)
         axes = placement.intervals()
-        boxes.extend(read_box(read, axes, visible, placement.box) for read in reads)
+        around = [*placement.prefix, *placement.loops.variables]
+        found = boxes if around[: len(prefix)] == prefix else elsewhere
+        found.extend(read_box(read, axes, visible, placement.box) for read in reads)
     merged.update({variable: (0, variable.extent - 1) for variable in prefix})
-    intervals = hull(boxes, merged)
+    intervals = hull(boxes or elsewhere, merged)
     return [low for low, _ in intervals], [extent_of(interval, merged) for interval in intervals]

@@ -20,13 +20,19 @@ def cache_read(
 ) -> Tensor:
     """Let the given readers (all, if none are given) read a copy of ``tensor`` that lives in ``scope``.
 
-    The copy is a stage of its own, to be placed with ``compute_at``. Before, and after
-    ``AA = s.cache_read(A, "inp", [C])``::
+    The copy is a stage of its own, to be placed with ``compute_at``. Before::
 
-        for i in 0..60:                    for i in 0..60:
-            C[i] = A[i] + 1                    A.inp[i] = A[i]
-                                           for i in 0..60:
-                                               C[i] = A.inp[i] + 1
+        for i in 0..60:
+          C[i] = A[i] + 1
+
+    After ``AA = s.cache_read(A, "inp", [C])``::
+
+        buffer A.inp in inp: [0 + 60]
+        for i0 in 0..60:
+          A.inp[i0] = A[i0]
+        for i in 0..60:
+          C[i] = A.inp[i] + 1
+        free A.inp
 
     Returns the copy's tensor. Raises ScheduleError for an unknown scope, a tensor that is not part of the program, or
     a reader that does not read it.
@@ -69,12 +75,19 @@ def cache_write(schedule: "Schedule", tensor: Tensor, scope: str) -> Tensor:
     """Compute ``tensor`` in ``scope`` first, and copy it to its place from there.
 
     The stage of the tensor becomes the copy; a new stage, before it, computes the values and has the reduction axes.
-    Before, and after ``CC = s.cache_write(C, "acc")``::
+    Before::
 
-        for i in 0..60:                    for i in 0..60:
-            C[i] = A[i] + 1                    C.acc[i] = A[i] + 1
-                                           for i in 0..60:
-                                               C[i] = C.acc[i]
+        for i in 0..60:
+          C[i] = A[i] + 1
+
+    After ``CC = s.cache_write(C, "acc")``::
+
+        buffer C.acc in acc: [0 + 60]
+        for i in 0..60:
+          C.acc[i] = A[i] + 1
+        for i in 0..60:
+          C[i] = C.acc[i]
+        free C.acc
 
     Returns the tensor of the new stage. Raises ScheduleError for an unknown scope, a tensor without a stage, a stage of
     several outputs, or one whose loops have been changed already: call cache_write before other commands.

@@ -13,14 +13,21 @@ if TYPE_CHECKING:
 def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike") -> None:
     """Compute, in each iteration of a consumer's loop, the part of this stage that the iteration reads.
 
-    The part is the smallest box of this stage's domain that holds every cell read there. Before, and after
-    ``s[B].compute_at(s[C], io)``::
+    The part is the smallest box of this stage's domain that holds every cell read there. Before::
 
-        for i in 0..60:                    for io in 0..4:
-            B[i] = ...                         for i in 0..16 while 16*io + i < 60:
-        for io in 0..4:                            B[16*io + i] = ...
-            for ii in 0..16:                   for ii in 0..16:
-                C[16*io + ii] = B[...]             C[16*io + ii] = B[...]
+        for i in 0..60:
+          B[i] = A[i] + 1
+        for io in 0..4:
+          for ii in 0..16:
+            C[16*io + ii] = B[16*io + ii] * 2 while 16*io + ii < 60
+
+    After ``s[B].compute_at(s[C], io)``::
+
+        for io in 0..4:
+          for i in 0..16:
+            B[16*io + i] = A[16*io + i] + 1 while i < 16 and 16*io + i < 60
+          for ii in 0..16:
+            C[16*io + ii] = B[16*io + ii] * 2 while 16*io + ii < 60
 
     Raises LegalityError, with a witness, if a stage outside the loop reads this one: it would find the values gone
     or not yet made. Raises ScheduleError if ``axis`` is not a loop of ``consumer``, if the consumer is computed inside

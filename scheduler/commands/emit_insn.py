@@ -13,11 +13,21 @@ def emit_insn(stage: "Stage", axis: "AxisLike", rule: str) -> None:
     """Hand this loop and all inside it, chunk by chunk, to the emission rule of the given name.
 
     When the loops are partitioned, body and tails carry the same pragma, so each chunk that the rule sees has constant
-    extents and no condition. Before, and after ``s[C].emit_insn(ii, "alu")``::
+    extents and no condition. Before::
 
-        for io in 0..4:                    for io in 0..3:
-            for ii in 0..16 ...:               alu(ii in 0..16)
-                C[16*io + ii] = ...        alu(ii in 0..12)
+        for io in 0..3:
+          for ii in 0..16:
+            C[16*io + ii] = A[16*io + ii] + 1
+        for io in 3..4:
+          for ii in 0..12:
+            C[16*io + ii] = A[16*io + ii] + 1
+
+    After ``s[C].emit_insn(ii, "alu")``::
+
+        for io in 0..3:
+          alu(ii in 0..16): C[16*io + ii] = A[16*io + ii] + 1
+        for io in 3..4:
+          alu(ii in 0..12): C[16*io + ii] = A[16*io + ii] + 1
 
     Raises ScheduleError if no rule has that name, if the axis is not a present loop of this stage, or if another stage
     is computed at a loop inside. The idea of pragma and callback is from TVM's discussion of loop partitioning.

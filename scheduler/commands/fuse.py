@@ -13,11 +13,21 @@ if TYPE_CHECKING:
 def fuse(stage: "Stage", outer: "AxisLike", inner: "AxisLike") -> LoopAxis:
     """Make one loop of two, the second of which stands directly inside the first.
 
-    Before, and after ``f = s[C].fuse(i, j)``::
+    Before::
 
-        for i in 0..8:                     for i.j in 0..48:
-            for j in 0..6:                     C[i.j // 6, i.j % 6] = ...
-                C[i, j] = ...
+        C:
+          band i [8]
+          band j [6]
+          time [0, i, 0, j, 0]
+
+    After ``f = s[C].fuse(i, j)``::
+
+        C:
+          band i.j [8×6]
+          time [0, i.j, 0]
+
+    In a nest a fused loop stands as the two that it was made of, so that every index stays linear; a part of it, after
+    a split, as the values of the two that belong to the part.
 
     Returns the fused loop. Raises ScheduleError if the loops are not neighbours in this order, or one is of the data
     and the other of a reduction.

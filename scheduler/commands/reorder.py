@@ -12,12 +12,21 @@ if TYPE_CHECKING:
 def reorder(stage: "Stage", *axes: "AxisLike") -> None:
     """Put the given loops into the given order, in the places that they hold together; other loops stay.
 
-    Before, and after ``s[C].reorder(k, i)``::
+    Before::
 
-        for i in 0..64:                    for k in 0..128:
-            for j in 0..96:                    for j in 0..96:
-                for k in 0..128:                   for i in 0..64:
-                    C[i, j] += ...                     C[i, j] += ...
+        for i in 0..64:
+          for j in 0..96:
+            C[i, j] = 0
+            for k in 0..128:
+              C[i, j] += A[i, k] * B[j, k]
+
+    After ``s[C].reorder(k, i)``::
+
+        chunk(j in 0..96, i in 0..64): C[i, j] = 0
+        for k in 0..128:
+          for j in 0..96:
+            for i in 0..64:
+              C[i, j] += A[i, k] * B[j, k]
 
     Updates of one reduction over wrap-around integers, minimum or maximum commute, so reduction loops may move freely.
     Raises ScheduleError for an axis that is not a present loop of this stage, or one given twice. TVM's reorder,

@@ -21,9 +21,21 @@ def checked_scope(scope: str, where: str) -> str:
 def set_scope(stage: "Stage", scope: str) -> None:
     """Keep the values of this stage in ``"inp"``, ``"wgt"`` or ``"acc"`` scratchpad, or in ``"dram"``.
 
-    Before, and after ``s[B].set_scope("acc")``::
+    Before::
 
-        B: dram                            B: acc
+        for i in 0..60:
+          B[i] = A[i] + 1
+        for i in 0..60:
+          C[i] = B[i] * 2
+
+    After ``s[B].set_scope("acc")``::
+
+        buffer B in acc: [0 + 60]
+        for i in 0..60:
+          B[i] = A[i] + 1
+        for i in 0..60:
+          C[i] = B[i] * 2
+        free B
 
     Raises ScheduleError for an unknown scope, or if the stage is an output of the program, which lives in DRAM.
     """

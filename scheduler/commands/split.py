@@ -16,11 +16,16 @@ def split(
     """Split a loop into an outer and an inner one of ``factor`` iterations (or an outer one of ``nparts``).
 
     The factor need not divide the extent: the remainder becomes chunks of its own when the loops are partitioned.
-    Before, and after ``io, ii = s[C].split(i, factor=16)``::
+    Before::
 
-        for i in 0..60:                    for io in 0..4:
-            C[i] = ...                         for ii in 0..16 while 16*io + ii < 60:
-                                                   C[16*io + ii] = ...
+        for i in 0..60:
+          C[i] = A[i] + 1
+
+    After ``io, ii = s[C].split(i, factor=16)``::
+
+        for io in 0..4:
+          for ii in 0..16:
+            C[16*io + ii] = A[16*io + ii] + 1 while 16*io + ii < 60
 
     Returns the outer and the inner loop. Raises ScheduleError if the axis is not a present loop of this stage, or the
     factor is not a positive integer. In the manner of Halide and TVM.

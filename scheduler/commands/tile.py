@@ -13,13 +13,19 @@ def tile(
 ) -> tuple[LoopAxis, LoopAxis, LoopAxis, LoopAxis]:
     """Split two loops and bring the outer halves outside the inner ones.
 
-    Before, and after ``xo, yo, xi, yi = s[C].tile(x, y, 32, 8)``::
+    Before::
 
-        for x in 0..64:                    for xo in 0..2:
-            for y in 0..64:                    for yo in 0..8:
-                C[x, y] = ...                      for xi in 0..32:
-                                                       for yi in 0..8:
-                                                           C[32*xo + xi, 8*yo + yi] = ...
+        for x in 0..64:
+          for y in 0..60:
+            C[x, y] = A[x, y] + 1
+
+    After ``xo, yo, xi, yi = s[C].tile(x, y, 32, 8)``::
+
+        for xo in 0..2:
+          for yo in 0..8:
+            for xi in 0..32:
+              for yi in 0..8:
+                C[32*xo + xi, 8*yo + yi] = A[32*xo + xi, 8*yo + yi] + 1 while 8*yo + yi < 60
 
     Returns ``(xo, yo, xi, yi)``. Raises ScheduleError as ``split`` and ``reorder`` do.
     """

@@ -1,0 +1,24 @@
+"""The examples in the docstrings of commands: texts of a nest before and after."""
+
+import inspect
+import textwrap
+
+
+def before_and_after(command: object) -> tuple[str, str]:
+    """The two indented blocks of a command's docstring, as text."""
+    documentation = inspect.getdoc(command)
+    assert documentation is not None
+    blocks: list[list[str]] = []
+    for line in documentation.splitlines():
+        if line.endswith("::"):
+            blocks.append([])
+        elif blocks and (line.startswith("    ") or not line) and not (blocks[-1] and blocks[-1][-1] == "END"):
+            blocks[-1].append(line)
+        elif blocks:
+            blocks[-1].append("END")
+    texts = []
+    for block in blocks:
+        lines = [line for line in block if line and line != "END"]
+        texts.append(textwrap.dedent("\n".join(lines)) + "\n")
+    before, after = texts
+    return before, after

@@ -1,0 +1,50 @@
+"""What the tests of schedule commands share: the texts of a schedule, and its meaning against NumPy."""
+
+import numpy as np
+from random_programs import random_inputs
+
+from lathe.configs import load_config
+from lathe.frontend import Tensor, compute, placeholder, placeholders, reference
+from lathe.scheduler import Schedule, interpret, lower
+
+CONFIG = load_config("vta")
+
+
+def text(schedule: Schedule, *stages: str) -> str:
+    """The levels of a schedule, one after the other; "loops" if none is named."""
+    tensors = [*placeholders(schedule.outputs), *schedule.outputs]
+    return "".join(lower(schedule, tensors, CONFIG, stage) for stage in stages or ("loops",))
+
+
+def levels(schedule: Schedule) -> str:
+    """Order, loops and chunks, under headings, for golden files."""
+    return "\n".join(f"# {stage}\n{text(schedule, stage)}" for stage in ("order", "loops", "chunks"))
+
+
+def check(schedule: Schedule) -> None:
+    """Execute the partitioned nest on random inputs; fail where it differs from NumPy."""
+    inputs = random_inputs(list(schedule.outputs), seed=0)
+    expected = reference(list(schedule.outputs), inputs)
+    found = interpret(schedule, inputs)
+    assert list(found) == [tensor.name for tensor in schedule.outputs]
+    for name, values in found.items():
+        wanted = expected[name] if isinstance(expected, dict) else expected
+        np.testing.assert_array_equal(values, wanted, f"{name} differs from its NumPy meaning")
+
+
+def plus_one(extent: int = 60) -> tuple[Tensor, Tensor]:
+    A = placeholder(extent, "int8", "A")
+    return A, compute(extent, lambda i: A[i] + 1, "C")
+
+
+def two_stages(extent: int = 60) -> tuple[Tensor, Tensor, Tensor]:
+    A = placeholder(extent, "int8", "A")
+    B = compute(extent, lambda i: A[i] + 1, "B")
+    return A, B, compute(extent, lambda i: B[i] * 2, "C")
+
+
+def blur(height: int = 9, width: int = 13) -> tuple[Tensor, Tensor, Tensor]:
+    """Two stencils, one after the other: a window of 3 along each dimension."""
+    A = placeholder((height, width), "int32", "A")
+    B = compute((height, width - 2), lambda y, x: A[y, x] + A[y, x + 1] + A[y, x + 2], "B")
+    return A, B, compute((height - 2, width - 2), lambda y, x: B[y, x] + B[y + 1, x] + B[y + 2, x], "C")

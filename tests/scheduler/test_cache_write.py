@@ -1,0 +1,49 @@
+"""``cache_write``: values are computed in a scratchpad and copied from there."""
+
+from documented import before_and_after
+from nests import check, levels, plus_one, text
+
+from lathe.frontend import compute, placeholder, reduce_axis, sum
+from lathe.scheduler import create_schedule
+from lathe.scheduler.commands.cache import cache_write
+
+
+def test_documentation_shows_before_and_after():
+    _, C = plus_one()
+    s = create_schedule(C)
+    before = text(s)
+    s.cache_write(C, "acc")
+    assert (before, text(s)) == before_and_after(cache_write)
+
+
+def test_the_copy_keeps_its_axes_and_the_new_stage_has_the_reduction(golden):
+    A, k = placeholder((6, 10), "int32", "A"), reduce_axis(10, "k")
+    C = compute(6, lambda i: sum(A[i, k], axis=k), "C")
+    s = create_schedule(C)
+    (axis,) = s[C].axis
+    made = s.cache_write(C, "acc")
+    assert s[C].axis == (axis,)
+    assert s[C].reduce_axis == ()
+    assert [each.name for each in s[made].reduce_axis] == ["k"]
+    io, _ = s[C].split(axis, factor=4)
+    s[made].compute_at(s[C], io)
+    golden(levels(s))
+    check(s)
+
+
+def test_a_stage_between_others_is_copied_to_where_it_was(golden):
+    A = placeholder(8, "int32", "A")
+    B = compute(8, lambda i: A[i] + 1, "B")
+    C = compute(8, lambda i: B[7 - i] * 2, "C")
+    s = create_schedule(C)
+    s[B].set_scope("inp")
+    made = s.cache_write(B, "acc")
+    assert made.name == "B.acc"
+    golden(levels(s))
+    check(s)
+
+
+def test_out_means_the_accumulators():
+    _, C = plus_one()
+    s = create_schedule(C)
+    assert s.cache_write(C, "out").name == "C.acc"

@@ -1,0 +1,50 @@
+"""``set_scope``: the memory in which a stage's values live."""
+
+import pytest
+from documented import before_and_after
+from nests import blur, check, levels, text, two_stages
+
+from lathe.scheduler import create_schedule
+from lathe.scheduler.commands.set_scope import set_scope
+
+
+def test_documentation_shows_before_and_after():
+    _, B, C = two_stages()
+    s = create_schedule(C)
+    before = text(s)
+    s[B].set_scope("acc")
+    assert (before, text(s)) == before_and_after(set_scope)
+
+
+@pytest.mark.parametrize("scope", ["inp", "wgt", "acc"])
+def test_a_buffer_lives_from_its_producer_to_its_last_reader(scope, golden):
+    _, B, C = blur(7, 6)
+    s = create_schedule(C)
+    s[B].compute_at(s[C], "y")
+    s[B].set_scope(scope)
+    golden(levels(s))
+    check(s)
+
+
+@pytest.mark.parametrize("scope", ["dram", "global", ""])
+def test_back_to_dram(scope):
+    _, B, C = two_stages()
+    s = create_schedule(C)
+    before = text(s)
+    s[B].set_scope("acc")
+    s[B].set_scope(scope)
+    assert text(s) == before
+
+
+def test_out_is_kept_in_acc():
+    _, B, C = two_stages()
+    s = create_schedule(C)
+    s[B].set_scope("out")
+    assert text(s).startswith("buffer B in acc: ")
+
+
+def test_an_output_may_be_set_to_dram():
+    _, _, C = two_stages()
+    s = create_schedule(C)
+    s[C].set_scope("dram")
+    check(s)
