@@ -20,7 +20,7 @@ from lathe.scheduler.errors import CapacityError
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
-from lathe.scheduler.products import Product
+from lathe.scheduler.products import Product, factors
 from lathe.scheduler.rewrite import copy_of, renamed_axes, transform
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.stage import Stage
@@ -80,8 +80,11 @@ class Group:
     pads: list[Stage]
 
 
-def is_padding(stage: Stage) -> bool:
-    """Whether a stage only moves data, some of it under conditions: what a DMA with padding does."""
+def is_padding(stage: Stage, with_zeros: bool = True) -> bool:
+    """Whether a stage only moves data, some of it under conditions: what a DMA with padding does.
+
+    Unless ``with_zeros``, what stands elsewhere may be any constant: copies and constants together make it in acc.
+    """
     from lathe.frontend.expressions import Cast, Const, Select
 
     if len(stage.state.computation.bodies) != 1:
@@ -96,7 +99,7 @@ def is_padding(stage: Stage) -> bool:
         plain = body.otherwise
         while isinstance(plain, Cast):
             plain = plain.operand
-        if not isinstance(plain, Const) or plain.value != 0:
+        if not isinstance(plain, Const) or (with_zeros and plain.value != 0):
             return False
         body = body.then
     return found and isinstance(body, Read)
@@ -108,7 +111,9 @@ def _groups(schedule: Schedule) -> list[Group]:
     for stage in open_stages:
         readers = schedule.readers(stage.tensor)
         output = stage.tensor in schedule.outputs
-        if not is_padding(stage) or output or len(readers) != 1 or stage.state.is_touched:
+        if output or len(readers) != 1 or stage.state.is_touched:
+            continue
+        if not is_padding(stage, with_zeros=factors(readers[0].state.computation) is not None):
             continue
         if readers[0].state.computation.reduce_axes and readers[0] in open_stages:
             pads[stage] = readers[0]

@@ -165,7 +165,7 @@ def _leads_through(access: ReadAccess, dim: int, axis: Axis, block: int) -> bool
     affine = as_affine(access.indices[dim])
     if affine is None:
         return False
-    others = {other: c for other, c in affine.coefficients.items() if other is not axis}
+    others = {other: c for other, c in affine.coefficients.items() if other is not axis and other.extent > 1}
     if any(c % block for c in others.values()) or affine.const % block:
         return False
     return affine.coefficients.get(axis, 0) == 1 or axis.extent == 1

@@ -169,7 +169,7 @@ def _store(chunk: Chunk, view: VectorView, into: VectorOperand, out_of: VectorOp
     check_covers(into, chunk, (0,) * len(shape), tuple(extent - 1 for extent in shape))
     loops = [DmaLoop(view.extents[n], out_of.strides[n], into.strides[n], None) for n in view.loops]
     if place.storage == "planes":
-        return store_planes(chunk, view, out_of, loops, into.base, place.physical.count)
+        return store_planes(chunk, out_of, loops, into.base, place.physical.count)
     if into.operand.tensor.dtype != "int8":
         raise RuleMismatch(
             f"dtype of {into.operand.tensor.name} in dram must be an integer of at most 32 bits, not "

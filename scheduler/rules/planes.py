@@ -4,6 +4,7 @@ Storing shifts the values down between planes. Loading goes from the most signif
 is shifted up and the next plane added. LOAD extends the sign of each byte, so 256 is added where it was negative.
 """
 
+from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -19,15 +20,27 @@ from lathe.scheduler.rules.transfers import DmaLoop, load_rows, store_rows
 
 
 def store_planes(
-    chunk: Chunk, view: VectorView, out_of: VectorOperand, loops: list[DmaLoop], base: int, plane_size: int
+    chunk: Chunk, out_of: VectorOperand, loops: list[DmaLoop], base: int, plane_size: int
 ) -> list[Instruction]:
-    """Store elements of acc as planes of ``plane_size`` elements from ``base`` on; the accumulators are used up."""
-    extents, strides = [view.extents[n] for n in view.loops], [out_of.strides[n] for n in view.loops]
+    """Store elements of acc as planes of ``plane_size`` elements from ``base`` on; the accumulators are used up.
+
+    Two halves take turns, so that one is stored while the other is shifted.
+    """
+    parts = [(loops, out_of.base, base)]
+    cut = max((n for n, loop in enumerate(loops) if loop.extent > 1), key=lambda n: loops[n].sram, default=None)
+    if cut is not None:
+        loop = loops[cut]
+        half = loop.extent // 2
+        first, second = list(loops), list(loops)
+        first[cut], second[cut] = replace(loop, extent=half), replace(loop, extent=loop.extent - half)
+        parts = [(first, out_of.base, base), (second, out_of.base + half * loop.sram, base + half * loop.dram)]
     instructions: list[Instruction] = []
     for plane in range(_planes(chunk.write.tensor.dtype)):
-        if plane:
-            instructions += alu_immediate(chunk, extents, strides, out_of.base, AluOp.SHR, 8)
-        instructions += store_rows(loops, out_of.base, base + plane * plane_size)
+        for part, source, target in parts:
+            if plane:
+                extents, strides = [loop.extent for loop in part], [loop.sram for loop in part]
+                instructions += alu_immediate(chunk, extents, strides, source, AluOp.SHR, 8)
+            instructions += store_rows(part, source, target + plane * plane_size)
     return instructions
 
 

@@ -1,0 +1,65 @@
+"""Programs that several tests compile: operators with their placeholders, and the products that they take."""
+
+from collections.abc import Callable
+
+from checking import Product
+
+import lathe as lt
+from lathe.frontend.expressions import Expr
+
+
+def multiplied(rows: int, inner: int, columns: int, *, transpose_b: bool) -> tuple[lt.Tensor, list[Product]]:
+    """A matrix product of two inputs."""
+    A = lt.placeholder((rows, inner), "int8", name="A")
+    B = lt.placeholder((columns, inner) if transpose_b else (inner, columns), "int8", name="B")
+    C = lt.matmul(A, B, transpose_b=transpose_b, name="C")
+    return C, [Product(rows, inner, columns, either=True)]
+
+
+def convolved(
+    *,
+    images: int = 1,
+    height: int = 9,
+    width: int = 8,
+    channels: int = 8,
+    outputs: int = 16,
+    kernel: int | tuple[int, int] = 3,
+    layout: str = "NHWC",
+    kernel_layout: str | None = None,
+    groups: int = 1,
+    then: Callable[[lt.Tensor], lt.Tensor] = lambda result: result,
+    **parameters: object,
+) -> tuple[lt.Tensor, list[Product]]:
+    """A convolution of an image and a kernel, and what comes after it; the products are those of the convolution."""
+    taps = (kernel, kernel) if isinstance(kernel, int) else kernel
+    shape = (images, height, width, channels) if layout == "NHWC" else (images, channels, height, width)
+    order = kernel_layout or ("OHWI" if layout == "NHWC" else "OIHW")
+    extent = {"O": outputs, "H": taps[0], "W": taps[1], "I": channels // groups}
+    data = lt.placeholder(shape, "int8", name="data")
+    weight = lt.placeholder(tuple(extent[letter] for letter in order), "int8", name="weight")
+    result = lt.conv2d(
+        data, weight, layout=layout, kernel_layout=kernel_layout, groups=groups, name="conv", **parameters
+    )
+    pixels = result.shape[1:3] if layout == "NHWC" else result.shape[2:]
+    times = pixels[0] * pixels[1] * taps[0] * taps[1] * groups
+    return then(result), [Product(images, channels // groups, outputs // groups, times)]
+
+
+def pointwise(
+    function: Callable[..., Expr], *dtypes: str, shape: tuple[int, ...] = (3, 37), name: str = "result"
+) -> lt.Tensor:
+    """A function of one element of each input."""
+    inputs = [lt.placeholder(shape, dtype, name=letter) for letter, dtype in zip("ABCD", dtypes, strict=False)]
+    return lt.compute(shape, lambda *i: function(*(tensor[i] for tensor in inputs)), name)
+
+
+def requantised(shift: int = 7, low: int = -128) -> Callable[[lt.Tensor], lt.Tensor]:
+    """What follows a convolution: back to int8."""
+    return lambda result: lt.requantise(result, shift, low=low, name="q")
+
+
+def biased(axis: int = -1) -> Callable[[lt.Tensor], lt.Tensor]:
+    """What follows a convolution: a bias per channel."""
+    return lambda result: lt.bias_add(
+        result, lt.placeholder((result.shape[axis],), "int32", name="bias"), axis=axis, name="biased"
+    )
