@@ -22,6 +22,7 @@ from lathe.configs import (
     shipped_configs,
 )
 from lathe.configs.atomic import FileError
+from lathe.cosimulation import Cosimulation, CosimulationError, cosimulate, cosimulate_stream
 from lathe.engines import EngineError, replay, simulate
 from lathe.frontend import (
     Axis,
@@ -78,6 +79,7 @@ from lathe.isa import (
     disassemble,
     verify,
 )
+from lathe.rtl.geometry import RtlError
 from lathe.scheduler import (
     BuildError,
     CapacityError,
@@ -110,6 +112,8 @@ __all__ = [
     "Chunk",
     "Computation",
     "ConfigError",
+    "Cosimulation",
+    "CosimulationError",
     "DomainError",
     "EmitError",
     "EncodingError",
@@ -135,6 +139,7 @@ __all__ = [
     "ProgramError",
     "ReplayResult",
     "Result",
+    "RtlError",
     "RuleMismatch",
     "Schedule",
     "ScheduleError",
@@ -158,6 +163,8 @@ __all__ = [
     "compute",
     "const",
     "conv2d",
+    "cosimulate",
+    "cosimulate_stream",
     "create_schedule",
     "cycles_by_label",
     "dense",

@@ -6,40 +6,62 @@ of one trace from both sides, compared entry by entry, is OpenTitan's for its OT
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from os import PathLike
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lathe.configs import LatheError
-from lathe.engines import engine_named
-from lathe.isa import Program
+from lathe.configs import HardwareConfig, LatheError
+from lathe.differences import memory_differences, output_differences, time_differences
+from lathe.engines import check_wave, engine_named, replay
+from lathe.isa import MachineFault, Program
 from lathe.isa.paged_memory import PAGE_BYTES
-from lathe.sim import ReplayResult, StallCause, Trace
+from lathe.sim import ReplayResult, Result
 from lathe.sim.dram import FlatMemory
 from lathe.sim.simulate import memory_of, token_counts, unpacked
-from lathe.sim.trace import UNIT_NAMES
 
-COLUMNS = ("unit", "instruction", "start", "end", "cause", "stalled", "waited")
+COSIMULATED = ("sim", "verilator")
+
+Ran = TypeVar("Ran", Result, ReplayResult)
 
 
 class CosimulationError(LatheError):
-    """Two engines differ; the message shows the first difference from both sides."""
+    """Two engines differ, and the message shows the first difference from both sides; or there are no two engines."""
 
 
-@dataclass(frozen=True)
-class Cosimulation:
-    """What several engines made of one program. ``differences`` is empty when they agree in everything.
+@dataclass(frozen=True, eq=False)
+class Cosimulation(Generic[Ran]):
+    """What several engines made of one launch. ``differences`` is empty when they agree in everything.
 
-    ``results`` by engine; ``outputs`` and ``cycles`` of the first engine, which are those of all if they agree.
+    ``results`` by engine, of those that carried the launch out; ``differences`` in sentences, the first event that
+    diverges before the sums that follow from it.
     """
 
-    results: Mapping[str, ReplayResult]
-    outputs: Mapping[str, NDArray[Any]]
-    cycles: int
+    results: Mapping[str, Ran]
     differences: tuple[str, ...]
 
-    def check(self) -> "Cosimulation":
+    @property
+    def first(self) -> Ran:
+        """The result of the first engine, which is that of all if they agree."""
+        return next(iter(self.results.values()))
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of the launch."""
+        return self.first.cycles
+
+    @property
+    def outputs(self) -> Mapping[str, NDArray[Any]]:
+        """The program's outputs by name; a raw stream has none."""
+        return self.first.outputs if isinstance(self.first, Result) else {}
+
+    @property
+    def agree(self) -> bool:
+        """Whether the engines agree in everything."""
+        return not self.differences
+
+    def check(self) -> "Cosimulation[Ran]":
         """Itself, if there is no difference. Raises :class:`CosimulationError` with all there are."""
         if self.differences:
             raise CosimulationError("The engines must agree, and do not. " + " ".join(self.differences))
@@ -50,13 +72,18 @@ def cosimulate(
     program: Program,
     inputs: Mapping[str, ArrayLike] | None = None,
     *,
-    engines: Sequence[str] = ("sim", "verilator"),
+    engines: Sequence[str] = COSIMULATED,
     tokens: Sequence[int] | None = None,
-) -> Cosimulation:
-    """Run a program on several engines and compare memory, outputs, tokens, counters, and the trace of every unit.
+    wave: str | PathLike[str] | None = None,
+) -> Cosimulation[Result]:
+    """Run a program on several engines, and compare outputs, memory, tokens, counters, and the trace of every unit.
 
-    Raises EngineError for an unknown engine, InputError for inputs that do not fit, MachineFault for a program that a
-    machine does not carry out.
+    `engines` are two or more names of "sim", "pysim" and "verilator"; each is compared with the first. `wave` is a file
+    for the waveform of the last one. The others as of ``simulate``. If some engines stop with a fault and others do
+    not, that is a difference.
+
+    Raises :class:`CosimulationError` for less than two engines, EngineError for an unknown one, InputError for inputs
+    that do not fit, MachineFault for a program that no engine carries out, RtlError for a machine that cannot be built.
     """
     before = memory_of(program, {} if inputs is None else inputs)
     count = -(-len(before.content) // PAGE_BYTES)
@@ -69,80 +96,77 @@ def cosimulate(
         "pages": pages,
         "tokens": np.array(token_counts(program.tokens_in if tokens is None else tokens), np.int64),
     }
-    results = {name: engine_named(name).replay(program.config, stream) for name in engines}
-    first, *others = engines
-    differences = [text for other in others for text in compare(first, results[first], other, results[other])]
-    return Cosimulation(results, _outputs(program, results[first]), results[first].cycles, tuple(differences))
+    ran, differences = _run(program.config, stream, engines, wave)
+    results = {name: _of_program(program, result) for name, result in ran.items()}
+    left, *others = results
+    for right in others:
+        first, other = results[left], results[right]
+        told = output_differences(left, first.outputs, right, other.outputs)
+        told += memory_differences(left, ran[left], right, ran[right])
+        differences += time_differences(left, first, right, other) + told
+    return Cosimulation(results, tuple(differences))
 
 
-def _outputs(program: Program, result: ReplayResult) -> dict[str, NDArray[Any]]:
+def cosimulate_stream(
+    config: HardwareConfig,
+    stream: str | PathLike[str] | Mapping[str, ArrayLike],
+    *,
+    engines: Sequence[str] = COSIMULATED,
+    wave: str | PathLike[str] | None = None,
+) -> Cosimulation[ReplayResult]:
+    """Run a raw stream, as ``replay`` takes it, on several engines, and compare as :func:`cosimulate` does.
+
+    Raises what ``replay`` raises, and :class:`CosimulationError` for less than two engines.
+    """
+    ran, differences = _run(config, stream, engines, wave)
+    left, *others = ran
+    for right in others:
+        differences += time_differences(left, ran[left], right, ran[right])
+        differences += memory_differences(left, ran[left], right, ran[right])
+    return Cosimulation(ran, tuple(differences))
+
+
+def _run(
+    config: HardwareConfig,
+    stream: str | PathLike[str] | Mapping[str, ArrayLike],
+    engines: Sequence[str],
+    wave: str | PathLike[str] | None,
+) -> tuple[dict[str, ReplayResult], list[str]]:
+    """Results by engine, and what the faults differ in. Raises the first engine's MachineFault if all have one."""
+    for name in engines:
+        engine_named(name)
+    if len(set(engines)) < max(2, len(engines)):
+        raise CosimulationError(
+            f"The engines of a cosimulation must be two or more different ones, not {', '.join(engines) or 'none'}. "
+            "Use simulate for one engine."
+        )
+    if wave is not None:
+        check_wave(engines[-1], wave)
+    ran: dict[str, ReplayResult] = {}
+    faults: dict[str, MachineFault] = {}
+    for name in engines:
+        try:
+            ran[name] = replay(config, stream, engine=name, wave=wave if name == engines[-1] else None)
+        except MachineFault as fault:
+            faults[name] = fault
+    if not ran:
+        raise next(iter(faults.values()))
+    fine = " and ".join(f"in {name} after {result.cycles} cycles" for name, result in ran.items())
+    return ran, [f"The launch ends {fine}, and not in {name}: {fault}" for name, fault in faults.items()]
+
+
+def _of_program(program: Program, result: ReplayResult) -> Result:
+    """What the launch of a program's stream is as the result of the program."""
     memory = FlatMemory(program.memory_end)
     for address, page in zip(result.page_addrs.tolist(), result.pages, strict=True):
-        end = min(address + PAGE_BYTES, len(memory.content))
-        memory.content[address:end] = page[: max(end - address, 0)]
-    return {each.name: unpacked(memory, each) for each in program.outputs}
-
-
-def compare(left: str, a: ReplayResult, right: str, b: ReplayResult) -> list[str]:
-    """Differences of two engines' results, the first event that diverges before the sums that follow from it."""
-    found: list[str] = []
-    if a.trace is not None and b.trace is not None:
-        found += _first_event(left, a.trace, right, b.trace)
-    found += _memory(left, a, right, b)
-    if a.tokens != b.tokens:
-        found.append(f"Tokens afterwards are {a.tokens} in {left} and {b.tokens} in {right}.")
-    here, there = _flat(a.counters.to_dict()), _flat(b.counters.to_dict())
-    for key in sorted(set(here) | set(there)):
-        if here.get(key, 0) != there.get(key, 0):
-            found.append(f"Counter {key} is {here.get(key, 0)} in {left} and {there.get(key, 0)} in {right}.")
-    return found
-
-
-def _first_event(left: str, a: Trace, right: str, b: Trace) -> list[str]:
-    if len(a) != len(b):
-        return [f"The trace has {len(a)} entries in {left} and {len(b)} in {right}."]
-    wrong = np.zeros(len(a), np.bool_)
-    for column in COLUMNS:
-        wrong |= getattr(a, column) != getattr(b, column)
-    if not wrong.any():
-        return []
-    places = np.flatnonzero(wrong)
-    place = int(places[np.argmin(np.minimum(a.start[places], b.start[places]))])
-    unit, number = UNIT_NAMES[int(a.unit[place])], int(a.instruction[place])
-    sides = " and ".join(f"{_event(trace, place)} in {name}" for name, trace in ((left, a), (right, b)))
-    return [
-        f"Of {len(a)} events {int(wrong.sum())} differ, first instruction {number} ({a.assembly(place)}) in {unit}: "
-        f"{sides}."
-    ]
-
-
-def _event(trace: Trace, place: int) -> str:
-    cause = StallCause(int(trace.cause[place]))
-    return (
-        f"start {int(trace.start[place])}, end {int(trace.end[place])}, stalled {int(trace.stalled[place])} ({cause}), "
-        f"waited {int(trace.waited[place])}"
+        if address < len(memory.content):
+            end = min(address + PAGE_BYTES, len(memory.content))
+            memory.content[address:end] = page[: end - address]
+    return Result(
+        program=program,
+        outputs={each.name: unpacked(memory, each) for each in program.outputs},
+        cycles=result.cycles,
+        tokens=result.tokens,
+        counters=result.counters,
+        trace=result.trace,
     )
-
-
-def _memory(left: str, a: ReplayResult, right: str, b: ReplayResult) -> list[str]:
-    blank = np.zeros(PAGE_BYTES, np.uint8)
-    pages = [dict(zip(each.page_addrs.tolist(), each.pages, strict=True)) for each in (a, b)]
-    for address in sorted({*pages[0], *pages[1]}):
-        here, there = (each.get(address, blank) for each in pages)
-        places = np.flatnonzero(here != there)
-        if len(places):
-            at = int(places[0])
-            return [
-                f"Memory differs first at byte {address + at:#x}: {int(here[at])} in {left}, {int(there[at])} in {right}."
-            ]
-    return []
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat

@@ -8,30 +8,33 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from lathe.configs import HardwareConfig, LatheError
+from lathe.configs.atomic import check_writable
 from lathe.isa import Program
 from lathe.sim import ReplayResult, Result, simulate_program
 from lathe.sim import replay as replay_stream
 
 
 class EngineError(LatheError):
-    """The name of an engine that does not exist."""
+    """The name of an engine that does not exist, or a waveform that an engine does not write."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """How an engine runs a compiled program, and how it runs a raw stream."""
+    """How an engine runs a compiled program, how it runs a raw stream, and the suffixes of the waveforms it writes."""
 
     what: str
     simulate: Callable[..., Result]
     replay: Callable[..., ReplayResult]
+    waves: tuple[str, ...] = ()
 
 
-def _on_rtl(name: str) -> Engine:
+def _on_rtl(name: str, what: str, waves: tuple[str, ...]) -> Engine:
     """An engine that runs the RTL; Amaranth is imported when it is first used."""
 
     def simulate_rtl(*arguments: Any, **options: Any) -> Result:
@@ -44,17 +47,16 @@ def _on_rtl(name: str) -> Engine:
 
         return replay_with(runner_named(name))(*arguments, **options)
 
-    return Engine(_RTL[name], simulate_rtl, replay_rtl)
+    return Engine(what, simulate_rtl, replay_rtl, waves)
 
 
-_RTL = {
-    "pysim": "the RTL in Amaranth's own simulator",
-    "verilator": "the RTL compiled with Verilator",
-}
+# The engine that needs nothing but Lathe's own dependencies, and what others are compared with.
+CYCLE_MODEL = "sim"
 
 ENGINES: Mapping[str, Engine] = {
-    "sim": Engine("the event-driven cycle model", simulate_program, replay_stream),
-    **{name: _on_rtl(name) for name in _RTL},
+    CYCLE_MODEL: Engine("the event-driven cycle model", simulate_program, replay_stream),
+    "pysim": _on_rtl("pysim", "the RTL in Amaranth's own simulator", (".vcd",)),
+    "verilator": _on_rtl("verilator", "the RTL compiled with Verilator", (".vcd",)),
 }
 
 
@@ -62,38 +64,69 @@ def simulate(
     program: Program,
     inputs: Mapping[str, ArrayLike] | None = None,
     *,
-    engine: str = "sim",
+    engine: str = CYCLE_MODEL,
     timing_only: bool = False,
     trace: bool = True,
     tokens: Sequence[int] | None = None,
+    wave: str | PathLike[str] | None = None,
 ) -> Result:
     """Run a program on `engine`: arrays in, arrays and cycles out.
 
     `inputs` holds an array for each of the program's inputs, by name, in its logical shape and dtype. With
     `timing_only` they are not needed, nothing is computed, and the result has cycles, counters and trace but no
     outputs. `tokens` are the four counts before the launch (load→compute, compute→load, compute→store,
-    store→compute), the program's own unless given.
+    store→compute), the program's own unless given. `wave` is a .vcd file for the waveform of the RTL.
 
-    Raises :class:`EngineError` for an unknown engine, InputError for inputs that do not fit, and MachineFault for a
-    program that the machine does not carry out.
+    Engines: "sim", the cycle model; "pysim", the RTL in Amaranth's simulator; "verilator", the RTL as compiled C++,
+    which needs the extra `rtl` and a C++ compiler and builds a machine when it is first used.
+
+    Raises :class:`EngineError` for an unknown engine or a waveform that it does not write, FileError for a waveform
+    that cannot be written, InputError for inputs that do not fit, MachineFault for a program that the machine does not
+    carry out, and RtlError for a machine that cannot be built, or not here.
     """
-    run = engine_named(engine).simulate
-    return run(program, inputs, timing_only=timing_only, trace=trace, tokens=tokens)
+    chosen, options = engine_named(engine), {"timing_only": timing_only, "trace": trace, "tokens": tokens}
+    if wave is None:
+        return chosen.simulate(program, inputs, **options)
+    check_wave(engine, wave)
+    return chosen.simulate(program, inputs, wave=wave, **options)
 
 
 def replay(
     config: HardwareConfig,
     stream: str | PathLike[str] | Mapping[str, ArrayLike],
     *,
-    engine: str = "sim",
+    engine: str = CYCLE_MODEL,
     trace: bool = True,
+    wave: str | PathLike[str] | None = None,
 ) -> ReplayResult:
     """Run a raw instruction stream on a raw memory image: an ``.npz`` file or a mapping with the same keys.
 
-    The keys are insns (N, 16) uint8, insn_addr, page_addrs (P,), pages (P, 4096) uint8 and tokens (4,). Raises
-    :class:`EngineError`, StreamError for a stream of another form, and MachineFault.
+    The keys are insns (N, 16) uint8, insn_addr, page_addrs (P,), pages (P, 4096) uint8 and tokens (4,). `wave` as in
+    :func:`simulate`. Raises :class:`EngineError`, FileError, StreamError for a stream of another form, MachineFault and
+    RtlError.
     """
-    return engine_named(engine).replay(config, stream, trace=trace)
+    chosen = engine_named(engine)
+    if wave is None:
+        return chosen.replay(config, stream, trace=trace)
+    check_wave(engine, wave)
+    return chosen.replay(config, stream, trace=trace, wave=wave)
+
+
+def check_wave(engine: str, path: str | PathLike[str]) -> None:
+    """Raise :class:`EngineError` or FileError when `engine` cannot write a waveform to `path`."""
+    kinds = engine_named(engine).waves
+    if not kinds:
+        able = " or ".join(repr(name) for name, each in ENGINES.items() if each.waves)
+        raise EngineError(
+            f"The waveform of engine {engine!r} must be left out, not {str(path)!r}. The cycle model has no signals; "
+            f"choose engine {able}, or write a trace."
+        )
+    if Path(path).suffix not in kinds:
+        raise EngineError(
+            f"The waveform of engine {engine!r} must be a {' or '.join(kinds)} file, not {str(path)!r}. "
+            "Change the suffix."
+        )
+    check_writable(path)
 
 
 def engine_named(name: str) -> Engine:

@@ -1,23 +1,29 @@
 """The RTL as an engine: its outcomes as the results that the simulator gives, so that the two can be compared."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.isa import EncodingError, Instruction, MachineFault, Program
+from lathe.configs.atomic import mode_for, unwritable
+from lathe.isa import EncodingError, Instruction, MachineFault, Program, unit_of
 from lathe.isa.encoding import decode_columns
 from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
 from lathe.isa.table import AluOp, MemoryType
 from lathe.rtl.engines.launch import Launch, Outcome
 from lathe.rtl.engines.launch import Trace as RtlTrace
 from lathe.rtl.fault import MEANINGS, FaultCode
+from lathe.rtl.geometry import Geometry
 from lathe.sim import Counters, ReplayResult, Result, Trace, UnitCounters, read_stream
 from lathe.sim.dram import FlatMemory
-from lathe.sim.simulate import memory_of, token_counts, unpacked
+from lathe.sim.simulate import form, memory_of, token_counts, unpacked
 from lathe.sim.trace import UNIT_NAMES
 
 Runner = Callable[..., list[Outcome]]
@@ -44,15 +50,10 @@ def simulate_with(runner: Runner) -> Callable[..., Result]:
         timing_only: bool = False,
         trace: bool = True,
         tokens: Sequence[int] | None = None,
-        wave: str | None = None,
+        wave: str | PathLike[str] | None = None,
     ) -> Result:
-        given = {} if inputs is None else inputs
-        if timing_only:  # time does not depend on data: any will do
-            given = {
-                segment.tensor: np.zeros(segment.layout.shape, segment.layout.dtype)
-                for segment in program.inputs
-                if segment.layout is not None
-            }
+        # Time does not depend on data: any will do.
+        given = blank_inputs(program) if timing_only else {} if inputs is None else inputs
         before = memory_of(program, given)
         memory = PagedMemory()
         memory.write(0, before.content)
@@ -63,9 +64,8 @@ def simulate_with(runner: Runner) -> Callable[..., Result]:
             token_counts(program.tokens_in if tokens is None else tokens),
             memory_end=program.memory_end,
             trace=trace,
-            wave=wave,
         )
-        outcome = completed(runner(program.config, launch)[0])
+        outcome = completed(launched(runner, program.config, launch, wave))
         after = FlatMemory(program.memory_end)
         after.content[:] = outcome.memory.read(0, len(after.content))
         return Result(
@@ -73,7 +73,7 @@ def simulate_with(runner: Runner) -> Callable[..., Result]:
             outputs={} if timing_only else {each.name: unpacked(after, each) for each in program.outputs},
             cycles=outcome.cycles,
             tokens=outcome.tokens,
-            counters=counters_of(outcome, len(program.instructions)),
+            counters=counters_of(outcome, program.instructions),
             trace=trace_of(outcome.trace, program.instructions) if outcome.trace is not None else None,
         )
 
@@ -84,7 +84,11 @@ def replay_with(runner: Runner) -> Callable[..., ReplayResult]:
     """``replay`` on what ``runner(config, *launches)`` runs."""
 
     def replay(
-        cfg: HardwareConfig, stream: str | PathLike[str] | Mapping[str, ArrayLike], *, trace: bool = True
+        cfg: HardwareConfig,
+        stream: str | PathLike[str] | Mapping[str, ArrayLike],
+        *,
+        trace: bool = True,
+        wave: str | PathLike[str] | None = None,
     ) -> ReplayResult:
         raw = read_stream(stream)
         try:
@@ -94,7 +98,7 @@ def replay_with(runner: Runner) -> Callable[..., ReplayResult]:
         memory = PagedMemory.of(raw.page_addrs, raw.pages)
         memory.write(raw.insn_addr, np.ascontiguousarray(raw.insns).reshape(-1))
         launch = Launch(raw.insn_addr, len(raw.insns), memory, raw.tokens, trace=trace)
-        outcome = completed(runner(cfg, launch)[0])
+        outcome = completed(launched(runner, cfg, launch, wave))
         blank = np.zeros(PAGE_BYTES, np.uint8)
         given = set(raw.page_addrs.tolist())
         changes = {
@@ -110,11 +114,37 @@ def replay_with(runner: Runner) -> Callable[..., ReplayResult]:
             changed=np.array([changes[address] for address in addresses], bool),
             tokens=outcome.tokens,
             cycles=outcome.cycles,
-            counters=counters_of(outcome, len(instructions)),
+            counters=counters_of(outcome, instructions),
             trace=trace_of(outcome.trace, instructions) if outcome.trace is not None else None,
         )
 
     return replay
+
+
+def blank_inputs(program: Program) -> dict[str, NDArray[Any]]:
+    """Zeros for each input of a program."""
+    forms = {segment.tensor: form(segment) for segment in program.inputs}
+    return {name: np.zeros(shape, dtype) for name, (shape, dtype) in forms.items()}
+
+
+def launched(runner: Runner, cfg: HardwareConfig, launch: Launch, wave: str | PathLike[str] | None) -> Outcome:
+    """One launch, with the waveform whole in its place, also after a fault, or not there. Raises FileError, RtlError."""
+    Geometry(cfg)  # refuses machines that cannot be built, before modules are made
+    if wave is None:
+        return runner(cfg, launch)[0]
+    target = Path(wave)
+    try:
+        folder = TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise unwritable(target, error) from error
+    with folder as name:
+        written = Path(name) / f"wave{target.suffix}"
+        try:
+            return runner(cfg, replace(launch, wave=str(written)))[0]
+        finally:  # a machine that hangs is what waveforms are for
+            if written.exists():
+                written.chmod(mode_for(target))
+                os.replace(written, target)
 
 
 def completed(outcome: Outcome) -> Outcome:
@@ -127,16 +157,15 @@ def completed(outcome: Outcome) -> Outcome:
     )
 
 
-def counters_of(outcome: Outcome, count: int) -> Counters:
-    """The counters of a launch as the simulator states them."""
+def counters_of(outcome: Outcome, stream: Sequence[Instruction]) -> Counters:
+    """The counters of a completed launch as the simulator states them."""
+    # Where each instruction went, as the RTL's trace tells it; without a trace, where it had to go.
+    went = [int(unit_of(each)) for each in stream] if outcome.trace is None else outcome.trace.unit.tolist()
+    executed = {**{name: went.count(number) for number, name in enumerate(UNIT_NAMES)}, "fetch": len(stream)}
     units: dict[str, UnitCounters] = {}
-    executed: Mapping[str, int] = {"fetch": count}
-    if outcome.trace is not None:
-        executed = {"fetch": count, **{name: int((outcome.trace.unit == n).sum()) for n, name in enumerate(UNIT_NAMES)}}
-        executed = {**executed, "fetch": count}
     for unit, cycles in outcome.units.items():
         stalls = {cause: number for cause, number in cycles.items() if cause != "busy" and number}
-        units[unit] = UnitCounters(executed.get(unit, 0), cycles["busy"], stalls)
+        units[unit] = UnitCounters(executed[unit], cycles["busy"], stalls)
     alu = {operation.name.lower(): outcome.operations.get(operation.name.lower(), 0) for operation in AluOp}
     kinds = [memory.name.lower() for memory in MemoryType if memory is not MemoryType.OUT]
     return Counters(

@@ -1,0 +1,98 @@
+"""What two engines tell differently of one launch, in sentences; none when they agree."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.isa.paged_memory import PAGE_BYTES
+from lathe.sim import ReplayResult, Result, StallCause, Trace
+from lathe.sim.trace import UNIT_NAMES
+
+COLUMNS = ("unit", "instruction", "start", "end", "cause", "stalled", "waited")
+
+
+def time_differences(left: str, a: Result | ReplayResult, right: str, b: Result | ReplayResult) -> list[str]:
+    """The first event that diverges, then tokens and counters. `left` and `right` name the engines."""
+    found = []
+    if a.trace is not None and b.trace is not None:
+        found += _first_event(left, a.trace, right, b.trace)
+    if a.tokens != b.tokens:
+        found.append(f"Tokens afterwards are {a.tokens} in {left} and {b.tokens} in {right}.")
+    here, there = _flat(a.counters.to_dict()), _flat(b.counters.to_dict())
+    for key in here | there:
+        if here.get(key, 0) != there.get(key, 0):
+            found.append(f"Counter {key} is {here.get(key, 0)} in {left} and {there.get(key, 0)} in {right}.")
+    return found
+
+
+def _first_event(left: str, a: Trace, right: str, b: Trace) -> list[str]:
+    if len(a) != len(b):
+        return [f"The trace has {len(a)} events in {left} and {len(b)} in {right}."]
+    wrong = np.zeros(len(a), np.bool_)
+    for column in COLUMNS:
+        wrong |= getattr(a, column) != getattr(b, column)
+    if not wrong.any():
+        return []
+    places = np.flatnonzero(wrong)
+    place = int(places[np.argmin(np.minimum(a.start[places], b.start[places]))])
+    told = [f"Of {len(a)} events {len(places)} differ, first {_place(a, place)}: {_event(a, place)} in {left} and"]
+    if _place(a, place) != _place(b, place):
+        told.append(f"{_place(b, place)}:")
+    return [" ".join([*told, f"{_event(b, place)} in {right}."])]
+
+
+def _place(trace: Trace, place: int) -> str:
+    unit = UNIT_NAMES[int(trace.unit[place])]
+    return f"instruction {int(trace.instruction[place])} ({trace.assembly(place)}) in {unit}"
+
+
+def _event(trace: Trace, place: int) -> str:
+    cause = StallCause(int(trace.cause[place]))
+    return (
+        f"start {int(trace.start[place])}, end {int(trace.end[place])}, stalled {int(trace.stalled[place])} ({cause}), "
+        f"waited {int(trace.waited[place])}"
+    )
+
+
+def output_differences(
+    left: str, a: Mapping[str, NDArray[Any]], right: str, b: Mapping[str, NDArray[Any]]
+) -> list[str]:
+    """For each output, how many elements differ, and the first of them."""
+    found = []
+    for name, here in a.items():
+        there = b[name]
+        wrong = np.argwhere(here != there)
+        if len(wrong):
+            at = tuple(wrong[0].tolist())
+            found.append(
+                f"Output {name!r} differs in {len(wrong)} of {here.size} elements, first at {at}: {here[at]} in {left} "
+                f"and {there[at]} in {right}."
+            )
+    return found
+
+
+def memory_differences(left: str, a: ReplayResult, right: str, b: ReplayResult) -> list[str]:
+    """How many bytes of the final memory differ, and the first of them."""
+    blank = np.zeros(PAGE_BYTES, np.uint8)
+    pages = [dict(zip(each.page_addrs.tolist(), each.pages, strict=True)) for each in (a, b)]
+    count, first = 0, ""
+    for address in sorted({*pages[0], *pages[1]}):
+        here, there = (each.get(address, blank) for each in pages)
+        places = np.flatnonzero(here != there)
+        count += len(places)
+        if len(places) and not first:
+            at = int(places[0])
+            first = f"{address + at:#x}: {int(here[at])} in {left} and {int(there[at])} in {right}"
+    return [f"Memory differs in {count} bytes, first at byte {first}."] if count else []
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

