@@ -86,11 +86,9 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
             f"consumer of compute_at of stage {stage.name} must be a stage that comes after it, not {host.name!r}, "
             f"which is computed before. Its readers are {', '.join(readers)}."
         )
-    if attachment.axis not in host.state.leaves:
-        raise ScheduleError(
-            f"loop {attachment.axis.name} of stage {host.name} must stay as it is, not be changed by {command}: stage "
-            f"{stage.name} is computed there. Change the loop first and call compute_at then."
-        )
+    assert attachment.axis in host.state.leaves, (
+        f"{command}: {stage.name} is computed at {attachment.axis.name}, which {host.name} has no more"
+    )
     if attachment.axis in host.state.emitted_leaves():
         raise ScheduleError(
             f"loop {attachment.axis.name} of stage {host.name} must be outside the nest that emit_insn gives to rule "

@@ -31,9 +31,13 @@ class Schedule:
             if isinstance(tensor, Computation) and any(each.computation is tensor for each in stage.state.tensors):
                 return stage
         names = ", ".join(stage.name for stage in self.stages)
-        what = getattr(tensor, "name", tensor)
+        if not isinstance(tensor, Tensor | Computation | Stage):
+            raise ScheduleError(
+                f"stage of the schedule must be asked for by its tensor, as in s[C], not by {tensor!r}. Its stages are "
+                f"{names}."
+            )
         raise ScheduleError(
-            f"stage of the schedule must be one of {names}, not {what!r}. Inputs have no stage: cache them with "
+            f"stage of the schedule must be one of {names}, not {tensor.name!r}. Inputs have no stage: cache them with "
             "s.cache_read to place them."
         )
 

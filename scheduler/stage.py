@@ -12,7 +12,7 @@ from lathe.scheduler.commands.split import split
 from lathe.scheduler.commands.tile import tile
 from lathe.scheduler.commands.unroll import unroll
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import LoopAxis, StageState
+from lathe.scheduler.state import LoopAxis, Split, StageState
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -60,32 +60,38 @@ class Stage:
 
         Raises ScheduleError if it is an axis of another stage, or has been split or fused away.
         """
-        found = self._candidate(axis)
-        if found in self.state.leaves:
-            return found
+        found = self._candidates(axis)
+        present = [each for each in found if each in self.state.leaves]
+        if len(present) == 1:
+            return present[0]
         loops = ", ".join(leaf.name for leaf in self.state.leaves)
-        if found is not None:
+        wanted = f"axis of {command} on stage {self.name} must be one of its present loops ({loops}), not"
+        if present:
+            raise ScheduleError(f"{wanted} {axis!r}, which names {len(present)} of them. Pass the axis itself.")
+        if found:
             raise ScheduleError(
-                f"axis of {command} on stage {self.name} must be one of its present loops ({loops}), not "
-                f"{found.name!r}, which an earlier split or fuse has replaced. Use the axes that the command returned."
+                f"{wanted} {found[0].name!r}, which an earlier split or fuse has replaced. Use the axes that the "
+                "command returned."
             )
-        name = axis if isinstance(axis, str) else getattr(axis, "name", axis)
+        name = repr(axis if isinstance(axis, str) else getattr(axis, "name", axis))
+        if isinstance(axis, LoopAxis | Axis):
+            name += " of another stage"
         raise ScheduleError(
-            f"axis of {command} on stage {self.name} must be one of its present loops ({loops}), not {name!r}. "
-            f"Take it from s[{self.name}].axis, .reduce_axis or from what a command on this stage returned."
+            f"{wanted} {name}. Take it from s[{self.name}].axis, .reduce_axis or from what a command on this stage "
+            "returned."
         )
 
-    def _candidate(self, axis: AxisLike) -> LoopAxis | None:
-        known = [*self.state.roots, *self.state.leaves]
+    def _candidates(self, axis: AxisLike) -> list[LoopAxis]:
+        """The loops, present or replaced, that an axis or a name may mean."""
+        known: dict[LoopAxis, None] = dict.fromkeys((*self.state.roots, *self.state.leaves))
         for relation in self.state.relations:
-            known.extend(vars(relation)[key] for key in ("parent", "outer", "inner", "fused") if key in vars(relation))
-        for candidate in known:
-            if candidate is axis or (candidate.source is not None and candidate.source is axis):
-                return candidate
+            if isinstance(relation, Split):
+                known.update(dict.fromkeys((relation.parent, relation.outer, relation.inner)))
+            else:
+                known.update(dict.fromkeys((relation.outer, relation.inner, relation.fused)))
         if isinstance(axis, str):
-            named = [leaf for leaf in self.state.leaves if leaf.name == axis]
-            return named[0] if len(named) == 1 else None
-        return None
+            return [each for each in known if each.name == axis]
+        return [each for each in known if each is axis or (each.source is not None and each.source is axis)]
 
     def update(self, state: StageState, command: str) -> None:
         """Put a new state in place if the schedule stays legal with it (raises ScheduleError if not)."""

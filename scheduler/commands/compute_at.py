@@ -38,6 +38,11 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike") -> None:
             f"consumer of compute_at of stage {stage.name} must be a stage of the same schedule, not {consumer.name!r} "
             "of another."
         )
+    if consumer is stage:
+        raise ScheduleError(
+            f"consumer of compute_at of stage {stage.name} must be a stage that reads its values, not {stage.name!r} "
+            "itself."
+        )
     target = consumer.find(axis, "compute_at")
     above: Stage | None = consumer
     while above is not None:

@@ -40,9 +40,13 @@ def set_scope(stage: "Stage", scope: str) -> None:
     Raises ScheduleError for an unknown scope, or if the stage is an output of the program, which lives in DRAM.
     """
     name = checked_scope(scope, f"stage {stage.name}")
-    if name != DRAM and any(tensor in stage.schedule.outputs for tensor in stage.state.tensors):
+    output = next((tensor for tensor in stage.state.tensors if tensor in stage.schedule.outputs), None)
+    if name != DRAM and output is not None:
+        remedy = f"Make a copy in the scratchpad with s.cache_write({output.name}, {name!r})."
+        if len(stage.state.tensors) > 1:
+            remedy = "Give each output a computation of its own, and make copies in the scratchpad with s.cache_write."
         raise ScheduleError(
-            f"scope of stage {stage.name} must be dram, not {scope!r}, because it is an output of the program. Make a "
-            f"copy in the scratchpad with s.cache_write({stage.name}, {name!r})."
+            f"scope of stage {stage.name} must be dram, not {scope!r}, because {output.name} is an output of the "
+            f"program. {remedy}"
         )
     stage.update(replace(stage.state, scope=name), "set_scope")

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import LoopAxis
 
 if TYPE_CHECKING:
@@ -29,10 +30,15 @@ def tile(
 
     Returns ``(xo, yo, xi, yi)``. Raises ScheduleError as ``split`` and ``reorder`` do.
     """
+    first, second = stage.find(x, "tile"), stage.find(y, "tile")
+    if first is second:
+        raise ScheduleError(
+            f"axes of tile on stage {stage.name} must be two different loops, not {first.name!r} twice."
+        )
     before = {each: each.state for each in stage.schedule.stages}
     try:
-        xo, xi = stage.split(x, factor=x_factor)
-        yo, yi = stage.split(y, factor=y_factor)
+        xo, xi = stage.split(first, factor=x_factor)
+        yo, yi = stage.split(second, factor=y_factor)
         stage.reorder(xo, yo, xi, yi)
     except Exception:
         for each, state in before.items():  # all or nothing, though made of three commands

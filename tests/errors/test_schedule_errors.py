@@ -1,0 +1,519 @@
+"""Every refusal of a schedule command: the whole message, and the schedule as it was before."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+from lathe.configs import load_config
+from lathe.frontend import Tensor, compute, placeholder, placeholders
+from lathe.frontend.operators import matmul
+from lathe.frontend.polyhedra import limited_operations
+from lathe.scheduler import LegalityError, Schedule, ScheduleError, create_schedule, lower
+
+CONFIG = load_config("vta")
+
+A = placeholder(60, "int8", "A")
+B = compute(60, lambda i: A[i] + 1, "B")
+C = compute(60, lambda i: B[i] * 2, "C")
+D = compute(60, lambda i: C[59 - i] + B[i], "D")
+low, high = compute(60, lambda i: (A[i] + 1, A[i] - 1), "pair")
+X, Y = placeholder((8, 6), "int8", "X"), placeholder((4, 6), "int8", "Y")
+M = matmul(X, Y, transpose_b=True, name="M")
+half = compute(30, lambda i: B[i] * 2, "half")
+E = compute(60, lambda i: half[i // 2] + B[i], "E")
+N = compute((8, 6), lambda i, io: X[i, io] + 1, "N")
+ELSEWHERE = create_schedule(D)
+
+
+@dataclass
+class Case:
+    """A schedule, made by ``prepared`` from a new one of ``output``, and a command on it that is refused."""
+
+    name: str
+    output: Tensor | list[Tensor]
+    mistake: Callable[[Schedule], object]
+    message: str
+    prepared: Callable[[Schedule], object] = lambda _: None
+    error: type[ScheduleError] = ScheduleError
+
+
+def inside(consumer: Tensor, stage: Tensor, axis: str = "i") -> Callable[[Schedule], None]:
+    return lambda s: s[stage].compute_at(s[consumer], axis)
+
+
+def steps(*commands: Callable[[Schedule], object]) -> Callable[[Schedule], None]:
+    def run(s: Schedule) -> None:
+        for command in commands:
+            command(s)
+
+    return run
+
+
+CASES = [
+    Case(
+        "a_stage_of_an_input",
+        D,
+        lambda s: s[A],
+        (
+            "stage of the schedule must be one of B, C, D, not 'A'. Inputs have no stage: cache them with "
+            "s.cache_read to place them."
+        ),
+    ),
+    Case(
+        "a_stage_by_name",
+        D,
+        lambda s: s["C"],
+        ("stage of the schedule must be asked for by its tensor, as in s[C], not by 'C'. Its stages are B, C, D."),
+    ),
+    Case(
+        "an_axis_by_an_unknown_name",
+        D,
+        lambda s: s[D].split("j", factor=4),
+        (
+            "axis of split on stage D must be one of its present loops (i), not 'j'. Take it from s[D].axis, "
+            ".reduce_axis or from what a command on this stage returned."
+        ),
+    ),
+    Case(
+        "an_axis_of_another_stage",
+        D,
+        lambda s: s[D].unroll(s[C].axis[0]),
+        (
+            "axis of unroll on stage D must be one of its present loops (i), not 'i' of another stage. Take it "
+            "from s[D].axis, .reduce_axis or from what a command on this stage returned."
+        ),
+    ),
+    Case(
+        "an_axis_that_was_split",
+        D,
+        lambda s: s[D].unroll(s[D].axis[0]),
+        (
+            "axis of unroll on stage D must be one of its present loops (io, ii), not 'i', which an earlier split"
+            " or fuse has replaced. Use the axes that the command returned."
+        ),
+        lambda s: s[D].split("i", factor=4),
+    ),
+    Case(
+        "an_axis_that_is_none",
+        D,
+        lambda s: s[D].unroll(None),
+        (
+            "axis of unroll on stage D must be one of its present loops (i), not None. Take it from s[D].axis, "
+            ".reduce_axis or from what a command on this stage returned."
+        ),
+    ),
+    Case(
+        "split_by_nothing",
+        D,
+        lambda s: s[D].split("i"),
+        "split of axis i of stage D must be given either factor or nparts, not neither.",
+    ),
+    Case(
+        "split_by_both",
+        D,
+        lambda s: s[D].split("i", factor=4, nparts=2),
+        "split of axis i of stage D must be given either factor or nparts, not both.",
+    ),
+    Case(
+        "split_by_zero",
+        D,
+        lambda s: s[D].split("i", factor=0),
+        "factor of split of axis i of stage D must be a positive integer, not 0.",
+    ),
+    Case(
+        "split_by_a_fraction",
+        D,
+        lambda s: s[D].split("i", factor=2.5),
+        "factor of split of axis i of stage D must be a positive integer, not 2.5.",
+    ),
+    Case(
+        "split_by_a_bool",
+        D,
+        lambda s: s[D].split("i", factor=True),
+        "factor of split of axis i of stage D must be a positive integer, not True.",
+    ),
+    Case(
+        "split_into_a_negative_number",
+        D,
+        lambda s: s[D].split("i", nparts=-1),
+        "nparts of split of axis i of stage D must be a positive integer, not -1.",
+    ),
+    Case(
+        "tile_of_one_axis",
+        M,
+        lambda s: s[M].tile("i", "i", 2, 2),
+        ("axes of tile on stage M must be two different loops, not 'i' twice."),
+    ),
+    Case(
+        "tile_that_fails_half_way_with_a_stage_inside",
+        M,
+        lambda s: s[M].tile("i", "j", 2, 0),
+        "factor of split of axis j of stage M must be a positive integer, not 0.",
+        steps(lambda s: s.cache_read(X, "inp"), lambda s: s[s[M].op.reads[0].tensor].compute_at(s[M], "i")),
+    ),
+    Case(
+        "tile_by_an_unknown_axis",
+        M,
+        lambda s: s[M].tile("i", "x", 2, 2),
+        "axis of tile on stage M must be one of its present loops (i, j, k), not 'x'. Take it from s[M].axis,"
+        " .reduce_axis or from what a command on this stage returned.",
+    ),
+    Case(
+        "tile_by_zero",
+        M,
+        lambda s: s[M].tile("i", "j", 2, 0),
+        "factor of split of axis j of stage M must be a positive integer, not 0.",
+    ),
+    Case(
+        "reorder_of_one_axis_twice",
+        M,
+        lambda s: s[M].reorder("i", "j", "i"),
+        "axes of reorder on stage M must be different loops, not 'i' twice.",
+    ),
+    Case(
+        "fuse_of_loops_apart",
+        M,
+        lambda s: s[M].fuse("i", "k"),
+        (
+            "axes of fuse on stage M must be a loop and the one directly inside it, not 'i' and 'k': the loops "
+            "are i, j, k. Bring them together with reorder first."
+        ),
+    ),
+    Case(
+        "fuse_in_the_wrong_order",
+        M,
+        lambda s: s[M].fuse("j", "i"),
+        (
+            "axes of fuse on stage M must be a loop and the one directly inside it, not 'j' and 'i': the loops "
+            "are i, j, k. Bring them together with reorder first."
+        ),
+    ),
+    Case(
+        "fuse_of_an_axis_with_itself",
+        M,
+        lambda s: s[M].fuse("i", "i"),
+        (
+            "axes of fuse on stage M must be a loop and the one directly inside it, not 'i' and 'i': the loops "
+            "are i, j, k. Bring them together with reorder first."
+        ),
+    ),
+    Case(
+        "fuse_of_data_and_reduction",
+        M,
+        lambda s: s[M].fuse("j", "k"),
+        ("axes of fuse on stage M must be two data loops or two reduction loops, not 'j' (data) and 'k' (reduce)."),
+    ),
+    Case(
+        "compute_at_in_another_schedule",
+        D,
+        lambda s: s[C].compute_at(ELSEWHERE[D], "i"),
+        "consumer of compute_at of stage C must be a stage of the same schedule, not 'D' of another.",
+    ),
+    Case(
+        "compute_at_in_itself",
+        D,
+        lambda s: s[C].compute_at(s[C], "i"),
+        ("consumer of compute_at of stage C must be a stage that reads its values, not 'C' itself."),
+    ),
+    Case(
+        "compute_at_in_what_is_computed_inside",
+        D,
+        lambda s: s[C].compute_at(s[B], "i"),
+        (
+            "consumer of compute_at of stage C must be a stage outside its own loops, not 'B', which is computed "
+            "inside C."
+        ),
+        inside(C, B),
+    ),
+    Case(
+        "compute_at_in_what_comes_before",
+        D,
+        lambda s: s[C].compute_at(s[B], "i"),
+        (
+            "consumer of compute_at of stage C must be a stage that comes after it, not 'B', which is computed "
+            "before. Its readers are D."
+        ),
+    ),
+    Case(
+        "compute_at_of_an_output",
+        [C, D],
+        lambda s: s[C].compute_at(s[D], "i"),
+        (
+            "stage of compute_at must be one whose values only other stages read, not 'C', an output of the "
+            "program. Copy it with s.cache_write(C, ...) and move the copy."
+        ),
+    ),
+    Case(
+        "compute_at_in_an_emitted_nest",
+        D,
+        inside(D, C),
+        (
+            "loop i of stage D must be outside the nest that emit_insn gives to rule 'alu', not inside it, for "
+            "stage C to be computed there (compute_at). Put the pragma on an inner loop, or compute the stage "
+            "further out."
+        ),
+        lambda s: s[D].emit_insn("i", "alu"),
+    ),
+    Case(
+        "emit_insn_around_a_stage_inside",
+        D,
+        lambda s: s[D].emit_insn("io", "alu"),
+        (
+            "loop io of stage D must be outside the nest that emit_insn gives to rule 'alu', not inside it, for "
+            "stage C to be computed there (emit_insn). Put the pragma on an inner loop, or compute the stage "
+            "further out."
+        ),
+        steps(lambda s: s[D].split("i", factor=4), inside(D, C, "io")),
+    ),
+    Case(
+        "reorder_that_brings_a_stage_into_the_emitted_nest",
+        M,
+        lambda s: s[M].reorder("j", "i"),
+        (
+            "loop i of stage M must be outside the nest that emit_insn gives to rule 'gemm', not inside it, for "
+            "stage X.inp to be computed there (reorder). Put the pragma on an inner loop, or compute the stage "
+            "further out."
+        ),
+        steps(
+            lambda s: s.cache_read(X, "inp"),
+            lambda s: s[M].emit_insn("j", "gemm"),
+            lambda s: s[s[M].op.reads[0].tensor].compute_at(s[M], "i"),
+        ),
+    ),
+    Case(
+        "compute_at_with_a_reader_after_the_loop",
+        D,
+        inside(C, B),
+        (
+            "place of stage B must be a loop that all its readers are in, not loop i of C (compute_at): stage D "
+            "reads the values after the loop iteration that makes them has ended. For example, D(i=0) reads B[0] "
+            "that B(i=0) writes."
+        ),
+        lambda s: s[B].set_scope("acc"),
+        LegalityError,
+    ),
+    Case(
+        "compute_at_with_a_reader_before_the_loop",
+        D,
+        inside(D, B),
+        (
+            "place of stage B must be a loop that all its readers are in, not loop i of D (compute_at): stage C "
+            "runs before the loop that makes the values. For example, C(i=0) reads B[0] that B(i=0) writes."
+        ),
+        error=LegalityError,
+    ),
+    Case(
+        "compute_at_that_makes_too_little_for_a_later_reader",
+        E,
+        lambda s: s[B].compute_at(s[half], "i"),
+        "place of stage B must be a loop that all its readers are in, not loop i of half (compute_at): stage "
+        "E reads cells that no iteration so far has made. For example, E(i=30) reads B[30] that B(i=30) "
+        "writes.",
+        error=LegalityError,
+    ),
+    Case(
+        "an_axis_named_like_another",
+        N,
+        lambda s: s[N].unroll("io"),
+        "axis of unroll on stage N must be one of its present loops (io, ii, io), not 'io', which names 2 of "
+        "them. Pass the axis itself.",
+        lambda s: s[N].split("i", factor=4),
+    ),
+    Case(
+        "an_axis_fused_away_by_name",
+        M,
+        lambda s: s[M].unroll("j"),
+        "axis of unroll on stage M must be one of its present loops (i.j, k), not 'j', which an earlier split"
+        " or fuse has replaced. Use the axes that the command returned.",
+        lambda s: s[M].fuse("i", "j"),
+    ),
+    Case(
+        "set_scope_that_loses_values_for_a_reader_after_the_loop",
+        D,
+        lambda s: s[B].set_scope("inp"),
+        (
+            "place of stage B must be a loop that all its readers are in, not loop i of C (set_scope): stage D "
+            "reads the values after the loop iteration that makes them has ended. For example, D(i=0) reads B[0] "
+            "that B(i=0) writes."
+        ),
+        inside(C, B),
+        LegalityError,
+    ),
+    Case(
+        "cache_read_to_an_unknown_scope",
+        D,
+        lambda s: s.cache_read(A, "l2"),
+        "scope of cache_read of A must be one of dram, inp, wgt, acc, not 'l2'.",
+    ),
+    Case(
+        "cache_read_of_what_nobody_reads",
+        D,
+        lambda s: s.cache_read(D, "inp"),
+        "tensor of cache_read must be one that a stage reads, not 'D'.",
+    ),
+    Case(
+        "cache_read_of_no_tensor",
+        D,
+        lambda s: s.cache_read("A", "inp"),
+        "tensor of cache_read must be one that a stage reads, not 'A'.",
+    ),
+    Case(
+        "cache_read_for_one_that_does_not_read_it",
+        D,
+        lambda s: s.cache_read(A, "inp", [D]),
+        "readers of cache_read of A must be stages that read it (B), not 'D'.",
+    ),
+    Case(
+        "cache_read_for_nobody",
+        D,
+        lambda s: s.cache_read(A, "inp", []),
+        "readers of cache_read of A must be one stage or more, not none. Leave them out to mean all.",
+    ),
+    Case(
+        "cache_write_to_an_unknown_scope",
+        D,
+        lambda s: s.cache_write(D, 3),
+        "scope of cache_write of D must be one of dram, inp, wgt, acc, not 3.",
+    ),
+    Case(
+        "cache_write_of_an_input",
+        D,
+        lambda s: s.cache_write(A, "acc"),
+        (
+            "stage of the schedule must be one of B, C, D, not 'A'. Inputs have no stage: cache them with "
+            "s.cache_read to place them."
+        ),
+    ),
+    Case(
+        "cache_write_of_one_of_two_outputs",
+        [low, high],
+        lambda s: s.cache_write(low, "acc"),
+        (
+            "tensor of cache_write must be the only output of its computation, not 'pair.0', one of 2 of pair. "
+            "Give each output a computation of its own."
+        ),
+    ),
+    Case(
+        "cache_write_after_a_split",
+        D,
+        lambda s: s.cache_write(D, "acc"),
+        (
+            "stage of cache_write must have its loops as they were made, not changed ones: D has been split, "
+            "reordered, tagged, or has stages computed inside it. Call cache_write before other commands."
+        ),
+        lambda s: s[D].split("i", factor=4),
+    ),
+    Case(
+        "cache_write_after_unroll",
+        D,
+        lambda s: s.cache_write(D, "acc"),
+        (
+            "stage of cache_write must have its loops as they were made, not changed ones: D has been split, "
+            "reordered, tagged, or has stages computed inside it. Call cache_write before other commands."
+        ),
+        lambda s: s[D].unroll("i"),
+    ),
+    Case(
+        "cache_write_of_a_host",
+        D,
+        lambda s: s.cache_write(D, "acc"),
+        (
+            "stage of cache_write must have its loops as they were made, not changed ones: D has been split, "
+            "reordered, tagged, or has stages computed inside it. Call cache_write before other commands."
+        ),
+        inside(D, C),
+    ),
+    Case(
+        "set_scope_to_an_unknown_one",
+        D,
+        lambda s: s[C].set_scope("shared"),
+        "scope of stage C must be one of dram, inp, wgt, acc, not 'shared'.",
+    ),
+    Case(
+        "set_scope_of_an_output",
+        D,
+        lambda s: s[D].set_scope("acc"),
+        (
+            "scope of stage D must be dram, not 'acc', because D is an output of the program. Make a copy in the "
+            "scratchpad with s.cache_write(D, 'acc')."
+        ),
+    ),
+    Case(
+        "set_scope_of_the_second_of_two_outputs",
+        high,
+        lambda s: s[high].set_scope("acc"),
+        (
+            "scope of stage pair must be dram, not 'acc', because pair.1 is an output of the program. Give each "
+            "output a computation of its own, and make copies in the scratchpad with s.cache_write."
+        ),
+    ),
+    Case(
+        "emit_insn_of_no_rule",
+        D,
+        lambda s: s[D].emit_insn("i", None),
+        "rule of emit_insn on stage D must be the name of a rule, not None.",
+    ),
+    Case(
+        "emit_insn_of_an_unknown_rule",
+        D,
+        lambda s: s[D].emit_insn("i", "gem"),
+        (
+            "rule of emit_insn on stage D must be one of alu, dma, gemm, reset, not 'gem'. Did you mean 'gemm'? "
+            "Register a rule of your own with @lathe.emit_rule(name)."
+        ),
+    ),
+    Case(
+        "emit_insn_of_a_rule_unlike_any",
+        D,
+        lambda s: s[D].emit_insn("i", "fourier"),
+        (
+            "rule of emit_insn on stage D must be one of alu, dma, gemm, reset, not 'fourier'. Register a rule of"
+            " your own with @lathe.emit_rule(name)."
+        ),
+    ),
+]
+
+
+def text_of(s: Schedule) -> str:
+    tensors = [*placeholders(s.outputs), *s.outputs]
+    return "".join(lower(s, tensors, CONFIG, stage) for stage in ("order", "loops", "chunks"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_message_and_schedule_unchanged(case):
+    s = create_schedule(case.output)
+    case.prepared(s)
+    before, states = text_of(s), [stage.state for stage in s.stages]
+    with pytest.raises(ScheduleError) as caught:
+        case.mistake(s)
+    assert type(caught.value) is case.error
+    assert str(caught.value) == case.message
+    assert text_of(s) == before
+    assert [stage.state for stage in s.stages] == states
+
+
+def test_a_question_too_hard_is_refused_with_the_limit(monkeypatch):
+    monkeypatch.setattr("lathe.scheduler.legality.limited_operations", partial(limited_operations, 10))
+    s = create_schedule(D)
+    before = text_of(s)
+    with pytest.raises(ScheduleError) as caught:
+        s[C].compute_at(s[D], "i")
+    assert str(caught.value) == (
+        "compute_at must leave a schedule that can be checked within 2000000 isl operations per read, not one in which "
+        "the read of C by D takes more. Use fewer splits and fused loops around it."
+    )
+    assert text_of(s) == before
+
+
+def test_a_witness_has_its_parts_by_name():
+    s = create_schedule(D)
+    s[B].set_scope("acc")
+    with pytest.raises(LegalityError) as caught:
+        s[B].compute_at(s[C], "i")
+    witness: Any = caught.value.witness
+    assert (witness.tensor, witness.cell) == ("B", (0,))
+    assert (witness.producer_stage, witness.producer) == ("B", {"i": 0})
+    assert (witness.consumer_stage, witness.consumer) == ("D", {"i": 0})
