@@ -336,8 +336,9 @@ def _reading(computation: Computation, instead: Mapping[Read, Tensor]) -> Comput
 
 
 def _axes_like(tensor: Tensor) -> tuple[Axis, ...]:
-    if tensor.computation is not None:
-        return tensor.computation.axes
+    computation = tensor.computation
+    if computation is not None and computation.shape == tensor.shape:  # or else it has been given a finer shape
+        return computation.axes
     return tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(tensor.shape))
 
 

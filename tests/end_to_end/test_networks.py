@@ -1,0 +1,168 @@
+"""Networks of several layers, and the layers of the size that real ones have, by the default schedule."""
+
+import numpy as np
+import pytest
+from checking import Product, check_program
+from machines import ALL, SHIPPED
+from programs import biased, convolved, multiplied, requantised
+
+import lathe as lt
+from lathe.networks.digits.network import digits_network
+
+# On a machine with a batch, what is stored can be loaded as inputs again only if block_in is block_out.
+CHAINING = sorted(name for name, config in ALL.items() if config.batch == 1 or config.block_in == config.block_out)
+
+
+@pytest.fixture(params=CHAINING)
+def machine(request: pytest.FixtureRequest) -> lt.HardwareConfig:
+    return ALL[request.param]
+
+
+def test_matmul_of_256_takes_each_product_once():
+    output, products = multiplied(256, 256, 256, transpose_b=True)
+    result = check_program(output, ALL["vta"], products=products)
+    assert result.counters.gemm_operations == 256 * 16 * 16
+    loaded = result.counters.bytes_read
+    assert loaded["inp"] + loaded["wgt"] <= 3 * 256 * 256, "one of the two stays, the other is loaded twice at most"
+
+
+@pytest.mark.parametrize("name", ["vta", "wide"])
+def test_a_convolution_of_56_by_56_by_64_takes_each_product_once(name):
+    output, products = convolved(height=56, width=56, channels=64, outputs=64, padding=1)
+    config = ALL[name]
+    result = check_program(output, config, products=products)
+    assert result.counters.gemm_operations == 56 * 56 * 9 * (64 // config.block_in) * (64 // config.block_out)
+    assert result.counters.bytes_read["wgt"] == 64 * 64 * 9
+
+
+def test_a_convolution_of_stride_2_and_a_first_layer():
+    output, products = convolved(
+        height=56, width=56, channels=64, outputs=128, stride=2, padding=1, then=requantised(9)
+    )
+    check_program(output, ALL["vta"], products=products)
+    output, products = convolved(
+        height=112, width=112, channels=3, outputs=32, kernel=7, stride=2, padding=3, then=requantised(9, low=0)
+    )
+    check_program(output, ALL["vta"], products=products)
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_the_digits_network(name):
+    network = digits_network(4)
+    check_program(network.logits, SHIPPED[name], constants=network.constants)
+
+
+def test_two_dense_layers(machine):
+    data, W = lt.placeholder((3, 30), "int8", name="data"), lt.placeholder((19, 30), "int8", name="W")
+    V, bias = lt.placeholder((7, 19), "int8", name="V"), lt.placeholder((19,), "int32", name="bias")
+    hidden = lt.requantise(lt.relu(lt.dense(data, W, bias, name="h")), 7, name="q")
+    check_program(lt.dense(hidden, V, name="out"), machine)
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+@pytest.mark.parametrize("channels", [8, 12, 20])
+def test_convolutions_pooling_and_a_dense_layer(layout, channels, machine):
+    axis = -1 if layout == "NHWC" else 1
+
+    def then(result):
+        first = lt.requantise(lt.relu(biased(axis)(result)), 8, name="q1")
+        pooled = lt.max_pool2d(first, 2, layout=layout, name="pool")
+        order = (6, 3, 3, channels) if layout == "NHWC" else (6, channels, 3, 3)
+        second = lt.conv2d(
+            pooled, lt.placeholder(order, "int8", name="W2"), padding=1, layout=layout, stride=2, name="conv2"
+        )
+        flat = lt.flatten(lt.requantise(second, 8, low=0, name="q2"), name="flat")
+        return lt.dense(flat, lt.placeholder((10, flat.shape[1]), "int8", name="V"), name="logits")
+
+    output, _ = convolved(channels=3, outputs=channels, padding=1, layout=layout, height=8, width=10, then=then)
+    check_program(output, machine)
+
+
+def test_a_residual_block(machine):
+    """The image is read by a convolution, with padding, and by the sum."""
+
+    def then(result):
+        first = lt.requantise(lt.relu(result, name="relu1"), 8, name="q1")
+        second = lt.conv2d(first, lt.placeholder((8, 3, 3, 8), "int8", name="W2"), padding=1, name="conv2")
+        return lt.requantise(lt.relu(lt.add(second, first, name="sum")), 7, name="out")
+
+    output, products = convolved(outputs=8, padding=1, height=6, width=7, then=then)
+    check_program(output, machine, products=[*products, Product(1, 8, 8, 9 * 42)])
+
+
+def test_a_residual_block_that_adds_its_input(machine):
+    data = lt.placeholder((1, 6, 7, 8), "int8", name="data")
+    weight = lt.placeholder((8, 3, 3, 8), "int8", name="weight")
+    conv = lt.conv2d(data, weight, padding=1, name="conv")
+    output = lt.requantise(lt.add(conv, data, name="sum"), 7, name="out")
+    check_program(output, machine, products=[Product(1, 8, 8, 9 * 42)])
+
+
+def test_a_residual_block_in_int32(machine):
+    """The sum of a product and of what the product was made from, before it was requantised."""
+    data, W = lt.placeholder((9, 20), "int8", name="data"), lt.placeholder((12, 20), "int8", name="W")
+    V = lt.placeholder((12, 12), "int8", name="V")
+    wide = lt.dense(data, W, name="wide")
+    narrow = lt.requantise(wide, 7, name="narrow")
+    check_program(lt.add(lt.dense(narrow, V, name="d"), wide, name="out"), machine)
+
+
+def test_an_inverted_bottleneck(machine):
+    """Pointwise up, depthwise, pointwise down, and the sum with the input."""
+    data = lt.placeholder((1, 5, 6, 8), "int8", name="data")
+    up = lt.conv2d(data, lt.placeholder((16, 1, 1, 8), "int8", name="W1"), name="up")
+    up8 = lt.requantise(up, 6, low=0, name="up8")
+    deep = lt.conv2d(up8, lt.placeholder((16, 3, 3, 1), "int8", name="W2"), padding=1, groups=16, name="deep")
+    deep8 = lt.requantise(deep, 6, low=0, name="deep8")
+    down = lt.conv2d(deep8, lt.placeholder((8, 1, 1, 16), "int8", name="W3"), name="down")
+    check_program(lt.requantise(lt.add(down, data, name="sum"), 6, name="out"), machine)
+
+
+def test_grouped_convolutions_in_a_row(machine):
+    data = lt.placeholder((1, 5, 6, 8), "int8", name="data")
+    first = lt.conv2d(data, lt.placeholder((16, 3, 3, 4), "int8", name="W1"), padding=1, groups=2, name="first")
+    q = lt.requantise(first, 7, name="q")
+    second = lt.conv2d(q, lt.placeholder((16, 1, 1, 8), "int8", name="W2"), groups=2, name="second")
+    check_program(lt.requantise(second, 7, name="out"), machine)
+
+
+def test_a_global_average_and_a_classifier(machine):
+    def then(result):
+        pooled = lt.avg_pool2d(requantised()(result), (6, 7), name="pool")
+        flat = lt.flatten(pooled, name="flat")
+        return lt.dense(flat, lt.placeholder((10, flat.shape[1]), "int8", name="V"), name="logits")
+
+    output, _ = convolved(outputs=12, padding=1, height=6, width=7, then=then)
+    check_program(output, machine)
+
+
+def test_pooling_with_a_border_between_convolutions(machine):
+    def then(result):
+        pooled = lt.max_pool2d(requantised()(result), 3, stride=2, padding=1, name="pool")
+        weight = lt.placeholder((8, 3, 3, 16), "int8", name="W2")
+        return lt.conv2d(pooled, weight, padding=((1, 0), (0, 1)), name="out")
+
+    output, _ = convolved(padding=1, then=then)
+    check_program(output, machine)
+
+
+def test_weights_that_are_part_of_the_program():
+    generator = np.random.default_rng(7)
+    output, products = convolved(padding=1, then=requantised())
+    weight = generator.integers(-128, 128, (16, 3, 3, 8), np.int8)
+    result = check_program(output, ALL["vta"], products=products, constants={"weight": weight})
+    assert [segment.name for segment in result.program.inputs] == ["data"]
+
+
+def test_lanes_that_cannot_be_regrouped_are_refused():
+    """With a batch, a row of a wider element would lie across several of those that were stored."""
+    data, W = lt.placeholder((3, 30), "int8", name="data"), lt.placeholder((19, 30), "int8", name="W")
+    hidden = lt.requantise(lt.dense(data, W, name="h"), 7, name="q")
+    out = lt.dense(hidden, lt.placeholder((7, 19), "int8", name="V"), name="out")
+    with pytest.raises(lt.BuildError) as caught:
+        check_program(out, ALL["pair"])
+    assert str(caught.value) == (
+        "tensor 'q', which the program stores and loads again to inp, must have elements of equal columns in out and "
+        "inp on a machine with a batch of 2, not 16 and 8. Use a machine with block_in equal to block_out, or with "
+        "batch 1."
+    )
