@@ -76,5 +76,3 @@ class ReadArbiter(Elaboratable):
             self.idle.eq((inflight == 0) & ~held),
         ]
         return m
-
-

@@ -54,12 +54,8 @@ class Compute(Elaboratable):
         fields = instruction_view(self.geometry.config, Opcode.FINISH, command.word)
         is_load, is_finish = fields.opcode == Opcode.LOAD, fields.opcode == Opcode.FINISH
         loading, finishing, drained, free, ready = (Signal(name=name) for name in _STATES)
-        loaded, load_pushes = delayed(
-            m, self.geometry.config.timing.write_latency, data_side.last, data_side.pushes
-        )
-        cause = command.held_up(
-            m, fields.pop_prev, fields.pop_next, [(Cause.DRAIN, (is_load | is_finish) & ~drained)]
-        )
+        loaded, load_pushes = delayed(m, self.geometry.config.timing.write_latency, data_side.last, data_side.pushes)
+        cause = command.held_up(m, fields.pop_prev, fields.pop_next, [(Cause.DRAIN, (is_load | is_finish) & ~drained)])
         issuing = sequencer.active
         bad = fault_signal()
         with m.If(is_load & decoder.overruns):

@@ -37,9 +37,7 @@ class Load(Elaboratable):
         m.submodules.decoder = decoder = TransferDecoder(self.geometry, Opcode.LOAD, LOAD_MEMORIES)
         command, activity, data_side = self.command, self.activity, master.data_side
         fields = instruction_view(self.geometry.config, Opcode.LOAD, command.word)
-        cause = command.held_up(
-            m, fields.pop_prev, fields.pop_next, [(Cause.MEMORY, data_side.count == self.pending)]
-        )
+        cause = command.held_up(m, fields.pop_prev, fields.pop_next, [(Cause.MEMORY, data_side.count == self.pending)])
         ready = Signal()
         left = Signal.like(data_side.count)
         m.d.comb += [

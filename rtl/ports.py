@@ -186,4 +186,3 @@ class TracePorts:
         ):
             m.d.comb += [size.eq(Mux(write.en & ~write.zero, write.size, 0)), memory.eq(write.memory)]
         m.d.comb += self.store_bytes.eq(Mux(machine.store.out_en, machine.store.out_size, 0))
-

@@ -32,11 +32,18 @@ def _registers() -> tuple[Register, ...]:
     ]
     for queue in TokenQueue:
         found.append(
-            Register(f"TOKENS_IN_{int(queue)}", 0x20 + 4 * queue, "rw", f"tokens of {queue.arrow} that the launch starts with")
+            Register(
+                f"TOKENS_IN_{int(queue)}",
+                0x20 + 4 * queue,
+                "rw",
+                f"tokens of {queue.arrow} that the launch starts with",
+            )
         )
     for queue in TokenQueue:
         found.append(
-            Register(f"TOKENS_OUT_{int(queue)}", 0x30 + 4 * queue, "ro", f"tokens of {queue.arrow} now, or after the launch")
+            Register(
+                f"TOKENS_OUT_{int(queue)}", 0x30 + 4 * queue, "ro", f"tokens of {queue.arrow} now, or after the launch"
+            )
         )
     for number, (name, what) in enumerate(counters()):
         for half, place in (("LOW", 0), ("HIGH", 4)):
@@ -49,7 +56,9 @@ def counters() -> list[tuple[str, str]]:
     found = [("CYCLES", "cycles of the launch so far, or when it has ended its cycles")]
     for unit, causes in zip(UNIT_NAMES, CAUSES_OF, strict=True):
         found.append((f"{unit.upper()}_BUSY", f"busy cycles of {unit}"))
-        found += [(f"{unit.upper()}_{cause.name}", f"cycles of {unit} under {CAUSE_NAMES[cause]!r}") for cause in causes]
+        found += [
+            (f"{unit.upper()}_{cause.name}", f"cycles of {unit} under {CAUSE_NAMES[cause]!r}") for cause in causes
+        ]
     return found
 
 

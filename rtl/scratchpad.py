@@ -67,5 +67,3 @@ class Scratchpad(Elaboratable):
             read.append(ram.r_data)
         m.d.comb += self.r_data.eq(select(r_bank, read))
         return m
-
-

@@ -113,4 +113,3 @@ def delayed(m: Module, cycles: int, *signals: Signal) -> list[Signal]:
         m.d.sync += [later.eq(signal) for later, signal in zip(stage, found, strict=True)]
         found = stage
     return found
-

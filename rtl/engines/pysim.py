@@ -90,6 +90,7 @@ class _Bench:
         set_, record, cycle = ctx.set, self.recorder.cycle, -1
         zero_offer = (True, True, None, False, None)
         before: Any = None
+        waited = 0
         tick = ctx.tick().sample(self.flags, self.trace_bits, ar["addr"], aw["addr"], w["data"], w["strb"])
         ticks: AsyncIterator[Any] = tick.__aiter__()
         while True:
@@ -113,10 +114,11 @@ class _Bench:
                 cycle = 0
                 offer = before = zero_offer
             if cycle < 0:
+                assert waited < 4, "the RTL did not see its start"
+                waited += 1
                 continue
-            if flags & 2 and cycle > 0:
-                return
-            if flags >> 2 & 255:
+            # In cycle 0, done and fault are still those of the launch before.
+            if cycle > 0 and (flags >> 1) & 0x1FF:
                 return
             record(cycle, trace)
             if offer[2] is not None:

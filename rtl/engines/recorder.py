@@ -30,9 +30,7 @@ class Recorder:
         for signal in ports.signals:
             self.fields[signal.name] = (position, (1 << len(signal)) - 1)
             position += len(signal)
-        self.access = {
-            unit: [self.fields[f"trace_{unit}_{field}"][0] for field in ports.fields] for unit in UNIT_NAMES
-        }
+        self.access = {unit: [self.fields[f"trace_{unit}_{field}"][0] for field in ports.fields] for unit in UNIT_NAMES}
 
     def field(self, packed: int, name: str) -> int:
         """One signal."""
