@@ -148,7 +148,7 @@ def _groups(schedule: Schedule) -> list[Group]:
 def _is_store(schedule: Schedule, stage: Stage) -> bool:
     """Whether a stage is already a copy out of a scratchpad, or a copy into one that somebody placed."""
     reads = stage.state.computation.reads
-    if len(reads) != 1:
+    if len(reads) != 1 or not is_copy(stage):
         return False
     for other in schedule.stages:
         if reads[0].tensor in other.state.tensors:
@@ -178,7 +178,9 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
                 _complete_group(schedule, Group(stage, [], []), config)
         return
     given = group.sink.state
+    guests = schedule.attached(group.sink)
     sink, writer = _write_through_acc(schedule, group.sink)
+    least_depth = _follow_loops(given, sink, writer, guests)
     computing = [*group.inner, writer]
     for stage in computing:
         stage.state = replace(stage.state, scope="acc")
@@ -187,13 +189,45 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
     for stage in computing:
         product = products[stage.tensor]
         operands.extend(_operands(schedule, stage, product, group, computing))
-    problem = TilingProblem(schedule, config, sink, computing, operands, tuple(given.leaves), given.is_touched)
-    _tile(problem)
+    loops_given = given.is_touched or bool(guests)
+    problem = TilingProblem(
+        schedule, config, sink, computing, operands, tuple(given.leaves), loops_given, least_depth=least_depth
+    )
+    _tile(problem, guests)
 
 
-def _tile(problem: TilingProblem) -> None:
+def _follow_loops(given: StageState, sink: Stage, writer: Stage, guests: list[Stage]) -> int:
+    """Keep stages that were placed in a stage's loops there, now that these are shared by a copy and its writer.
+
+    Those in data loops stay with the copy, those in reduction loops go to the writer, whose loops up to there come
+    outermost. Returns how many loops of the copy the writer must be inside of.
+    """
+    depth = 0
+    for guest in guests:
+        place = guest.state.attachment
+        assert place is not None
+        if place.axis.kind == "data":
+            depth = max(depth, sink.state.leaves.index(place.axis) + 1)
+            continue
+        leaves = writer.state.leaves
+        axis = next(leaf for leaf in leaves if leaf is place.axis or _same_root(leaf, place.axis))
+        reduce_leaves = [leaf for leaf in leaves if leaf.kind == "reduce"]
+        outermost = reduce_leaves[: reduce_leaves.index(axis) + 1]
+        ordered = (*outermost, *(leaf for leaf in leaves if leaf not in outermost))
+        writer.state = replace(writer.state, leaves=ordered)
+        guest.state = replace(guest.state, attachment=Attachment(writer, axis))
+        before = given.leaves[: given.leaves.index(place.axis)]
+        depth = max(depth, sum(leaf.kind == "data" for leaf in before))
+    return depth
+
+
+def _same_root(leaf: LoopAxis, other: LoopAxis) -> bool:
+    return leaf.source is not None and leaf.source is other.source
+
+
+def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
     """The cheapest tiling whose buffers do fit: the estimate counts the largest, the allocator what lives together."""
-    moved = {problem.sink, *problem.computing, *(operand.stage for operand in problem.operands)}
+    moved = {problem.sink, *problem.computing, *guests, *(operand.stage for operand in problem.operands)}
     part = Schedule.__new__(Schedule)
     part.outputs = problem.schedule.outputs
     lanes = plan_lanes(problem.schedule, problem.config).known

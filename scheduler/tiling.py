@@ -52,6 +52,7 @@ class TilingProblem:
     operands: list[Operand]
     leaves: tuple[LoopAxis, ...]
     given: bool
+    least_depth: int = 0  # so many of the given loops must stay outside, because other stages are computed in them
     spare: dict[str, int] = field(default_factory=dict)  # elements of each scratchpad that tiles must leave free
 
 
@@ -104,6 +105,9 @@ class _Model:
         for stage in problem.computing:
             if stage not in self.gemms and stage.state.computation.reduce_axes:
                 self.reduction[stage] = max(stage.state.computation.reduce_axes, key=lambda axis: axis.extent)
+        for stage in problem.computing:  # loops that others are computed in stay as they are
+            if problem.schedule.attached(stage):
+                self.reduction.pop(stage, None)
         self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[Stage, tuple[int, ...]]] = {}
         self._walk = [
             _reads(stage) for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands))
@@ -295,7 +299,7 @@ class _Model:
         """The user's loops: stay outside of as few of them as fit, and cut the next one where that helps."""
         sink = self.problem.sink
         leaves = sink.state.leaves
-        for depth in range(len(leaves) + 1):
+        for depth in range(self.problem.least_depth, len(leaves) + 1):
             sizes = [0] if depth == len(leaves) else [0, *self._cuts(leaves[depth])]
             for size in sizes:
                 tile = self._tile_inside(depth, size)
