@@ -23,7 +23,8 @@ from lathe.scheduler.state import DRAM, initial_state, replace
 def is_open(stage: Stage) -> bool:
     """Whether no command has touched a stage."""
     state = stage.state
-    return state.scope == DRAM and not state.is_touched and state.attachment is None and not state.copies
+    untouched = not state.is_touched and not stage.schedule.attached(stage)
+    return state.scope == DRAM and untouched and state.attachment is None and not state.copies
 
 
 def source_of_reshape(stage: Stage) -> Tensor | None:
