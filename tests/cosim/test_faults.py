@@ -171,7 +171,7 @@ def bus_error(engine, cfg, seed, channel):
 
 @pytest.mark.parametrize("channel", ["read", "write"])
 def test_a_bus_error_stops_the_machine_and_the_next_launch_is_whole(channel):
-    assert bus_error(pysim, load_config("tiny"), 4, channel)
+    assert bus_error(pysim, load_config("tiny"), 6, channel)
 
 
 @pytest.mark.slow
