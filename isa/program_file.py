@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+import zlib
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,8 @@ def load_program(path: str | PathLike[str]) -> Program:
         raise ProgramError(
             f"The program file {source} must be readable, and is not: {error.strerror}. Correct the path or its rights."
         ) from None
-    except (zipfile.BadZipFile, ValueError, EOFError, KeyError, TypeError):
-        # TypeError: a bare .npy array is no context manager; ValueError: pickles and broken array headers.
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, ValueError, EOFError, KeyError, TypeError):
+        # NotImplementedError: a damaged header names a compression that zipfile lacks; TypeError: a bare .npy array is no context manager; ValueError: pickles and broken array headers.
         raise _foreign(source) from None
     try:
         header = json.loads(arrays["header"].tobytes())

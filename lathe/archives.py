@@ -1,6 +1,7 @@
 """Files that hold either a compiled program or a raw stream: both are .npz archives."""
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,15 @@ def load_archive(path: Path, config_name: str | None) -> tuple[Program | RawStre
     try:
         with np.load(path, allow_pickle=False) as archive:
             names = list(archive.files)
-    except (OSError, zipfile.BadZipFile, ValueError, EOFError, AttributeError) as error:
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+        ValueError,
+        EOFError,
+        AttributeError,
+    ) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no .npz archive"
         raise ArchiveError(
             f"The file {str(path)!r} must be a program of `lathe compile` or a raw stream, and cannot be read: "

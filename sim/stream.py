@@ -1,6 +1,7 @@
 """Raw instruction streams with a raw memory image, and the files that hold them."""
 
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -53,7 +54,16 @@ def read_stream(stream: str | PathLike[str] | Mapping[str, ArrayLike]) -> RawStr
                 f"The stream file {str(path)!r} must be readable, and is not: {error.strerror}. Correct the path."
             ) from None
         raise _foreign(path) from None
-    except (zipfile.BadZipFile, ValueError, EOFError, KeyError, AttributeError, TypeError):
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+        ValueError,
+        EOFError,
+        KeyError,
+        AttributeError,
+        TypeError,
+    ):
         # AttributeError and TypeError: a bare .npy array is no archive; ValueError: pickles and broken headers.
         raise _foreign(path) from None
     return _checked(arrays, f"stream file {str(path)!r}")

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import yaml
 
 from lathe import configs
-from lathe.configs import shipped_configs
+from lathe.configs import load_config, shipped_configs
 from lathe.configs.validation import all_keys, nearest
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.specification import Axis, Grid, Parameter, Sweep
@@ -113,6 +113,7 @@ class Reader:
                 self.refuse(item, "base", "base", f"a machine's name or file, not {name!r}", "See `lathe configs`.")
             beside = self.path.parent / name
             names.append(str(beside) if name not in shipped_configs() and beside.exists() else name)
+            load_config(names[-1])  # changes of a machine may be impossible; that there is none is a mistake
         if not names:
             self.refuse(node, "base", "base", "at least one machine, not an empty list", "See `lathe configs`.")
         return names

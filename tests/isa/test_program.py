@@ -100,6 +100,19 @@ def test_damaged_program_file_is_refused(tmp_path: Path) -> None:
     )
 
 
+def test_a_compression_that_does_not_exist_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "p.npz"
+    a_program().save(path)
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b"PK\x01\x02") + 10] = 77  # the compression method in the archive's directory
+    path.write_bytes(bytes(content))
+    with pytest.raises(ProgramError) as caught:
+        Program.load(path)
+    assert str(caught.value) == (
+        f"The file {path} must be a program that Lathe has saved, and is not, or it is truncated. Compile it again."
+    )
+
+
 @pytest.mark.parametrize("foreign", ["text", "npy", "npz", "pickle"])
 def test_foreign_file_is_refused(tmp_path: Path, foreign: str) -> None:
     path = tmp_path / "p.npz"

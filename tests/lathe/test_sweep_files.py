@@ -2,6 +2,7 @@
 
 import pytest
 
+from lathe.configs import ConfigError, config_to_yaml, load_config
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.reading import read_sweep
 from lathe.sweeps.specification import Parameter
@@ -51,9 +52,18 @@ def test_the_base_is_vta_and_nothing_changes_unless_the_file_says_so(tmp_path):
 
 
 def test_a_base_file_is_looked_for_beside_the_sweep(tmp_path):
-    (tmp_path / "mine.yaml").write_text("batch: 1")
+    (tmp_path / "mine.yaml").write_text(config_to_yaml(load_config("tiny")))
     (point,) = read(tmp_path, "base: mine.yaml\nworkloads: [digits: ]").points()
     assert point.base == str(tmp_path / "mine.yaml")
+
+
+def test_a_base_machine_must_exist(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, "base: vtaa\nworkloads: [digits: ]")
+    assert str(caught.value) == (
+        "The configuration must be one of batch4, tiny, vta, wide, or the path of a YAML or JSON file, not 'vtaa'. "
+        "Did you mean 'vta'?"
+    )
 
 
 MISTAKES = {
