@@ -49,7 +49,8 @@ def load_program(path: str | PathLike[str]) -> Program:
             f"The program file {source} must be readable, and is not: {error.strerror}. Correct the path or its rights."
         ) from None
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, ValueError, EOFError, KeyError, TypeError):
-        # NotImplementedError: a damaged header names a compression that zipfile lacks; TypeError: a bare .npy array is no context manager; ValueError: pickles and broken array headers.
+        # NotImplementedError: a damaged header names a compression that there is not; TypeError: a bare .npy array is
+        # no context manager; ValueError: pickles and broken array headers.
         raise _foreign(source) from None
     try:
         header = json.loads(arrays["header"].tobytes())
