@@ -11,6 +11,7 @@ from lathe.isa.table import Unit
 class FindingKind(StrEnum):
     """The kinds of mistakes in a program."""
 
+    FIELD = "value too wide"
     ILLEGAL = "illegal instruction"
     SHIFT_AMOUNT = "shift amount"
     SRAM_RANGE = "scratchpad out of range"

@@ -6,10 +6,24 @@ from lathe.isa.columns import Ints
 from lathe.isa.dram_rows import Ranges
 from lathe.isa.findings import FindingKind
 from lathe.isa.subject import Subject
-from lathe.isa.table import MEMORIES, QUEUE_OF, TOKEN_FIELDS, AluOp, MemoryType, Opcode, Unit
+from lathe.isa.table import MEMORIES, QUEUE_OF, TOKEN_FIELDS, AluOp, MemoryType, Opcode, Unit, placements
 
 _PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 _MOST_SHIFT = 31
+
+
+def check_fields(subject: Subject) -> None:
+    """Values that their fields do not hold; only instructions that were never encoded can have them."""
+    columns = subject.columns
+    for opcode in Opcode:
+        rows = np.flatnonzero(columns.opcode == opcode)
+        for name, field in placements(subject.config, opcode).items() if len(rows) else ():
+            if name == "opcode":
+                continue
+            values = columns[name][rows]
+            for place in _where((values < field.lowest) | (values > field.highest)):
+                contract = f"be from {field.lowest} to {field.highest}, not {values[place]}"
+                subject.report(FindingKind.FIELD, int(rows[place]), name, f"{field.width} bits", contract)
 
 
 def check_instructions(subject: Subject) -> None:

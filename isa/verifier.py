@@ -9,7 +9,7 @@ from lathe.isa.access_checks import check_accesses
 from lathe.isa.columns import Columns
 from lathe.isa.dram_map import ProgramMap, RawMap
 from lathe.isa.findings import Finding, FindingKind, VerificationError
-from lathe.isa.instruction_checks import check_instructions
+from lathe.isa.instruction_checks import check_fields, check_instructions
 from lathe.isa.instructions import Instruction
 from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.program import Program
@@ -53,6 +53,9 @@ def verify_stream(
 
 
 def _verify(subject: Subject, tokens_after: tuple[int, int, int, int] | None) -> list[Finding]:
+    check_fields(subject)
+    if subject.findings:  # no machine could be given these instructions, so there is nothing to follow
+        return sorted(subject.findings, key=lambda finding: finding.instruction)
     check_instructions(subject)
     _check_tokens(subject, tokens_after)
     check_accesses(subject)

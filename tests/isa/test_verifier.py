@@ -419,3 +419,13 @@ def test_long_list_of_findings_is_cut_in_the_message_only() -> None:
     count = len(caught.value.findings)
     assert count > 3
     assert str(caught.value).endswith(f"({count - 3} more findings)")
+
+
+def test_a_value_that_its_field_does_not_hold_is_found() -> None:
+    instructions = stream()
+    instructions[0] = replace(instructions[0], x_stride=100_018)
+    assert [str(finding) for finding in verify(program(instructions))] == [
+        "value too wide: x_stride of instruction 0 in load "
+        f"(load inp sram_base=0 dram_base={A // 4:#x} y_size=1 x_size=4 x_stride=100018) must be from 0 to 65535, "
+        "not 100018; see 16 bits."
+    ]
