@@ -28,13 +28,14 @@ kernel = s.cache_read(weights, "wgt", [product])
 bias_tile = s.cache_read(bias, "acc", [s[accumulated].op.reads[0].tensor])
 
 n, y, x, c = s[output].axis
-yo, yi = s[output].split(y, factor=7)
-co, ci = s[output].split(c, factor=16)
+rows = 7 if cfg.inp_depth >= 512 else 2  # what the input scratchpad holds of 30 columns, with two rows more
+yo, yi = s[output].split(y, factor=rows)
+co, ci = s[output].split(c, factor=cfg.block_out)
 s[output].reorder(n, co, yo, yi, x, ci)
 for stage in (accumulated, s[accumulated].op.reads[0].tensor, product):
     s[stage].set_scope("acc")
     s[stage].compute_at(s[output], yo)
-ko, ki = s[product].split("rc", factor=16)
+ko, ki = s[product].split("rc", factor=cfg.block_in)
 s[product].reorder(ko, *s[product].axis, "ry", "rx", ki)
 s[padded].set_scope("inp")  # the DMA pads while it loads
 s[padded].compute_at(s[product], ko)

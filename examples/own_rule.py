@@ -1,11 +1,13 @@
-"""Add an emission rule: a leaky ReLU, ``max(x, x >> 3)``, as two instructions instead of what ``alu`` would make.
+"""Add an emission rule: a leaky ReLU, ``max(x, x >> 3)``, as four instructions of one micro-op.
 
 The rule fires on the body of the partitioned loop and on its tail; both carry the pragma.
 
-    python examples/own_rule.py
+    python examples/own_rule.py [CONFIG]
 
 Without arguments it needs nothing but Lathe.
 """
+
+import sys
 
 import numpy as np
 
@@ -39,14 +41,14 @@ def leaky_relu(chunk: lt.Chunk) -> list[lt.Instruction] | lt.RuleMismatch:
     ]
 
 
-cfg = lt.load_config("vta")
-A = lt.placeholder((60 * 16,), "int8", name="A")
+cfg = lt.load_config(sys.argv[1] if len(sys.argv) > 1 else "vta")
+A = lt.placeholder((60 * cfg.block_out,), "int8", name="A")
 B = lt.compute(A.shape, lambda i: lt.max(A[i], A[i] >> 3), name="B")
 
 s = lt.create_schedule(B)
 result = s.cache_write(B, "acc")
 source = s.cache_read(A, "acc", [result])
-io, ii = s[result].split(s[result].axis[0], factor=16 * 16)
+io, ii = s[result].split(s[result].axis[0], factor=16 * cfg.block_out)
 s[result].emit_insn(ii, "leaky_relu")
 
 program = lt.build(s, [A, B], cfg)

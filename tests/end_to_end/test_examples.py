@@ -11,9 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.parametrize("machine", ["vta", "tiny", "wide", "batch4"])
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
-def test_an_example_runs(script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", [str(script)])
+def test_an_example_runs(
+    script: Path, machine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [str(script), machine])
     runpy.run_path(str(script), run_name="__main__")
     assert "equal to NumPy" in capsys.readouterr().out
 
