@@ -1,9 +1,11 @@
-"""What all tests share: golden texts."""
+"""What all tests share: golden texts, and a registry of rules that no test leaves changed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -28,3 +30,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
         assert text == path.read_text()
 
     return compare
+
+
+@pytest.fixture(autouse=True)
+def registry_as_it_was() -> Iterator[None]:
+    """Emission rules that a test registers are gone after it, so that no test depends on those before it."""
+    rules, separate = dict(RULES), set(SEPARATE_INIT)
+    yield
+    RULES.clear()
+    RULES.update(rules)
+    SEPARATE_INIT.clear()
+    SEPARATE_INIT.update(separate)
