@@ -26,12 +26,17 @@ class EngineError(LatheError):
 
 @dataclass(frozen=True)
 class Engine:
-    """How an engine runs a compiled program, how it runs a raw stream, and the suffixes of the waveforms it writes."""
+    """How an engine runs a compiled program, and how it runs a raw stream.
+
+    ``waves`` are the suffixes of the waveforms it writes. ``prepare`` makes what it needs for a machine, so that the
+    first run does not have to.
+    """
 
     what: str
     simulate: Callable[..., Result]
     replay: Callable[..., ReplayResult]
     waves: tuple[str, ...] = ()
+    prepare: Callable[[HardwareConfig], None] = lambda _: None
 
 
 def _on_rtl(name: str, what: str, waves: tuple[str, ...]) -> Engine:
@@ -47,7 +52,12 @@ def _on_rtl(name: str, what: str, waves: tuple[str, ...]) -> Engine:
 
         return replay_with(runner_named(name))(*arguments, **options)
 
-    return Engine(what, simulate_rtl, replay_rtl, waves)
+    def prepare_rtl(config: HardwareConfig) -> None:
+        from lathe.hardware_engines import prepare
+
+        prepare(name, config)
+
+    return Engine(what, simulate_rtl, replay_rtl, waves, prepare_rtl)
 
 
 # The engine that needs nothing but Lathe's own dependencies, and what others are compared with.

@@ -9,10 +9,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import mode_for, unwritable
+from lathe.input_values import blank_inputs
 from lathe.isa import EncodingError, Instruction, MachineFault, Program, unit_of
 from lathe.isa.encoding import decode_columns
 from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
@@ -23,7 +24,7 @@ from lathe.rtl.fault import MEANINGS, FaultCode
 from lathe.rtl.geometry import Geometry
 from lathe.sim import Counters, ReplayResult, Result, Trace, UnitCounters, read_stream
 from lathe.sim.dram import FlatMemory
-from lathe.sim.simulate import form, memory_of, token_counts, unpacked
+from lathe.sim.simulate import memory_of, token_counts, unpacked
 from lathe.sim.trace import UNIT_NAMES
 
 Runner = Callable[..., list[Outcome]]
@@ -38,6 +39,15 @@ def runner_named(name: str) -> Runner:
     from lathe.rtl.engines import verilator
 
     return verilator.run
+
+
+def prepare(name: str, config: HardwareConfig) -> None:
+    """Build the machine for engine "verilator", unless it has been built. Raises RtlError."""
+    Geometry(config)  # refuses machines that cannot be built, before modules are made
+    if name == "verilator":
+        from lathe.rtl.engines.build import library
+
+        library(config)
 
 
 def simulate_with(runner: Runner) -> Callable[..., Result]:
@@ -121,15 +131,9 @@ def replay_with(runner: Runner) -> Callable[..., ReplayResult]:
     return replay
 
 
-def blank_inputs(program: Program) -> dict[str, NDArray[Any]]:
-    """Zeros for each input of a program."""
-    forms = {segment.tensor: form(segment) for segment in program.inputs}
-    return {name: np.zeros(shape, dtype) for name, (shape, dtype) in forms.items()}
-
-
 def launched(runner: Runner, cfg: HardwareConfig, launch: Launch, wave: str | PathLike[str] | None) -> Outcome:
-    """One launch, with the waveform whole in its place, also after a fault, or not there. Raises FileError, RtlError."""
-    Geometry(cfg)  # refuses machines that cannot be built, before modules are made
+    """One launch; its waveform comes whole to its place, also after a fault. Raises FileError and RtlError."""
+    Geometry(cfg)  # as in prepare
     if wave is None:
         return runner(cfg, launch)[0]
     target = Path(wave)

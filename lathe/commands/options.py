@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from lathe.engines import CYCLE_MODEL
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 DEFAULT_CONFIG = "vta"
@@ -32,9 +34,24 @@ def json_option(command: Decorated) -> Decorated:
 
 
 def engine_option(command: Decorated) -> Decorated:
-    """`--engine`: what runs the program."""
+    """`--engine`: what runs the program, or which engines run it and are compared."""
     return click.option(
-        "--engine", metavar="ENGINE", default="sim", show_default=True, help="What runs it: sim, the cycle model."
+        "--engine",
+        metavar="ENGINE",
+        default=CYCLE_MODEL,
+        show_default=True,
+        help="What runs it: sim (the cycle model), verilator or pysim (the RTL); or all, which is sim,verilator: "
+        "engines with commas between them are compared in every bit and cycle.",
+    )(command)
+
+
+def wave_option(command: Decorated) -> Decorated:
+    """`--wave`: where the waveform of the RTL goes."""
+    return click.option(
+        "--wave",
+        "wave_path",
+        type=FILE,
+        help="Write the RTL's waveform there, a .vcd file (of several engines the last).",
     )(command)
 
 

@@ -6,14 +6,16 @@ import click
 import numpy as np
 
 from lathe import engines
-from lathe.commands.options import FILE, config_option, engine_option, json_option, trace_option
+from lathe.commands.comparison import DIFFERENT, agreement_dict, engines_of, prepare, print_agreement
+from lathe.commands.options import FILE, config_option, engine_option, json_option, trace_option, wave_option
 from lathe.commands.summaries import bytes_table, counters_dict, counters_table, units_table
 from lathe.commands.terminal import console, print_json
 from lathe.configs import LatheError, load_config
 from lathe.configs.atomic import check_writable
+from lathe.cosimulation import cosimulate_stream
+from lathe.engines import check_wave
 from lathe.sim import ReplayResult
 
-OTHERWISE = 1
 AFTER_KEYS = ("after_addrs", "after_pages", "after_tokens")
 
 
@@ -30,6 +32,7 @@ class ExpectationError(LatheError):
 )
 @click.option("--check", is_flag=True, help="Compare with after_addrs, after_pages and after_tokens of STREAM.")
 @trace_option
+@wave_option
 @json_option
 @click.pass_context
 def replay(
@@ -40,6 +43,7 @@ def replay(
     output: Path | None,
     check: bool,
     trace_path: Path | None,
+    wave_path: Path | None,
     as_json: bool,
 ) -> None:
     """Run a raw instruction stream on a raw memory image.
@@ -47,13 +51,25 @@ def replay(
     STREAM is an .npz file with insns (N, 16) uint8, insn_addr (their byte address), page_addrs (P,) and pages (P, 4096)
     uint8 (memory before; zero elsewhere), and tokens (4,): load->compute, compute->load, compute->store,
     store->compute. What -o writes has the same form and can be launched again.
+
+    With several engines, memory, tokens, counters, and start and end of each instruction in each unit are compared. The
+    exit status is 1 when something differs; what is printed and written otherwise is of the first engine.
     """
     machine = load_config(config_name)
-    for path in (output, trace_path):
+    for path in (output, trace_path, wave_path):
         if path is not None:
             check_writable(path)
     expected = expectation(stream) if check else None
-    result = engines.replay(machine, stream, engine=engine, trace=trace_path is not None)
+    names = engines_of(engine)
+    if wave_path is not None:
+        check_wave(names[-1], wave_path)
+    prepare(names, machine)
+    if len(names) == 1:
+        ran, traced = None, trace_path is not None
+        result = engines.replay(machine, stream, engine=names[0], trace=traced, wave=wave_path)
+    else:
+        ran = cosimulate_stream(machine, stream, engines=names, wave=wave_path)
+        result = ran.first
     same = expected is None or agrees(result, expected)
     if output is not None:
         result.save(output)
@@ -63,15 +79,18 @@ def replay(
         verdict = {} if expected is None else {"as_expected": same}
         pages = [f"{address:#x}" for address in result.page_addrs[result.changed].tolist()]
         values = counters_dict(machine, result.counters)
-        print_json({**verdict, **values, "tokens": list(result.tokens), "changed_pages": pages})
+        compared = {} if ran is None else agreement_dict(ran)
+        print_json({**compared, **verdict, **values, "tokens": list(result.tokens), "changed_pages": pages})
     else:
         print_result(result)
         if expected is not None:
             click.echo(
                 "\nMemory and tokens are as expected." if same else "\nMemory or tokens DIFFER from what is expected."
             )
-    if not same:
-        ctx.exit(OTHERWISE)
+        if ran is not None:
+            print_agreement(ran)
+    if not same or not (ran is None or ran.agree):
+        ctx.exit(DIFFERENT)
 
 
 def expectation(path: Path) -> dict[str, np.ndarray]:

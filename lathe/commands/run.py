@@ -23,6 +23,7 @@ from lathe.commands.summaries import (
 from lathe.commands.terminal import console, grouped, notes, percent, print_json, table
 from lathe.configs import load_config
 from lathe.configs.atomic import check_writable
+from lathe.engines import CYCLE_MODEL, engine_named
 from lathe.networks.digits.job import DEFAULT_BATCH, Job, Progress, run_digits
 from lathe.scripts import ScriptError, run_script
 from lathe.sim import Result
@@ -35,6 +36,12 @@ OUTPUTS_DIFFER = 1
 @click.argument("script", required=False, type=FILE)
 @config_option
 @click.option("--batch", default=DEFAULT_BATCH, show_default=True, help="Images of one launch (digits network).")
+@click.option(
+    "--engine",
+    metavar="ENGINE",
+    help="What runs the digits network: sim (the cycle model), or verilator or pysim (the RTL), compared with sim.  "
+    f"[default: {CYCLE_MODEL}]",
+)
 @click.option("--images", type=int, help="Run only the first so many of the 360 images (digits network).")
 @click.option(
     "-o",
@@ -50,6 +57,7 @@ def run(
     script: Path | None,
     config_name: str,
     batch: int,
+    engine: str | None,
     images: int | None,
     trace_path: Path | None,
     as_json: bool,
@@ -68,18 +76,23 @@ def run(
     if trace_path is not None:
         check_writable(trace_path)
     if script is not None:
+        if engine is not None:
+            raise ScriptError(
+                f"--engine must be left out for the script {str(script)!r}, not {engine!r}. A script names the engine "
+                "itself, in lt.simulate."
+            )
         show_script(script, config_name, trace_path, as_json)
         return
     written = trace_path or DEFAULT_TRACE
     check_writable(written)
     with progress_on_terminal() as progress:
-        job = run_digits(machine, images=images, batch=batch, progress=progress)
+        job = run_digits(machine, images=images, batch=batch, engine=engine or CYCLE_MODEL, progress=progress)
     job.first.write_chrome_trace(written)
     if as_json:
         print_json(job_dict(job, written))
     else:
         print_job(job, written)
-    if job.wrong_outputs:
+    if job.wrong_outputs or job.differences:
         ctx.exit(OUTPUTS_DIFFER)
 
 
@@ -120,8 +133,11 @@ def show_script(path: Path, config_name: str, trace_path: Path | None, as_json: 
 
 def job_dict(job: Job, trace_path: Path) -> dict[str, Any]:
     """The job as plain values."""
+    compared = {} if job.differences is None else {"equals_sim": not job.differences, "differences": job.differences}
     return {
         "machine": job.machine.name,
+        "engine": job.engine,
+        **compared,
         "images": job.images,
         "batch": job.batch,
         "launches": job.launches,
@@ -140,17 +156,27 @@ def job_dict(job: Job, trace_path: Path) -> dict[str, Any]:
     }
 
 
+def compared_row(job: Job) -> list[tuple[str, str]]:
+    """What is said of an engine that was compared with the cycle model."""
+    if job.differences is None:
+        return []
+    what = f"{grouped(job.outputs.size)} outputs, {grouped(job.first.cycles)} cycles of a launch, every instruction's"
+    return [(f"compared with {CYCLE_MODEL}", f"{'DIFFERENT, see below' if job.differences else 'all equal'}  ({what})")]
+
+
 def print_job(job: Job, trace_path: Path) -> None:
     """The job as tables."""
     counters = job.first.counters
     equal = "all equal" if job.wrong_outputs == 0 else f"{grouped(job.wrong_outputs)} DIFFER"
+    what = engine_named(job.engine).what
     rows = [
         ("accuracy", f"{percent(job.correct / job.images)}  ({job.correct} of {job.images} images)"),
         ("compared with NumPy", f"{equal}  ({grouped(job.outputs.size)} outputs)"),
+        *compared_row(job),
         ("cycles per image", f"{grouped(round(job.cycles / job.images))}  (launches of {job.batch} images)"),
         ("utilisation", f"{percent(job.utilisation)}  (GEMM operations / cycles)"),
         ("program", f"{grouped(len(job.first.program.instructions))} instructions, built in {job.build_seconds:.2f} s"),
-        ("simulation", f"{grouped(job.cycles)} cycles in {job.simulate_seconds:.2f} s"),
+        ("simulation", f"{grouped(job.cycles)} cycles in {job.simulate_seconds:.2f} s  ({what})"),
     ]
     out = console()
     out.print(table(f"Digits network on {job.machine.name}", ["", ""], rows, left=2))
@@ -160,4 +186,6 @@ def print_job(job: Job, trace_path: Path) -> None:
     out.print(units_table(counters))
     out.print()
     out.print(bytes_table(counters, job.launches))
+    for difference in job.differences or ():
+        out.print(f"\n{difference}", soft_wrap=True, markup=False)
     out.print(f"\nTrace of the first launch: {trace_path}  (open it at https://ui.perfetto.dev)", soft_wrap=True)

@@ -1,26 +1,23 @@
 """`lathe simulate`: a compiled program on its machine."""
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
 
 from lathe import engines
 from lathe.attribution import cycles_by_label
-from lathe.commands.options import FILE, engine_option, json_option, trace_option
+from lathe.commands.comparison import DIFFERENT, agreement_dict, engines_of, prepare, print_agreement
+from lathe.commands.options import FILE, engine_option, json_option, trace_option, wave_option
 from lathe.commands.summaries import bytes_table, counters_dict, counters_table, labels_dict, labels_table, units_table
 from lathe.commands.terminal import console, print_json
-from lathe.configs import LatheError
 from lathe.configs.atomic import check_writable, writing
+from lathe.cosimulation import cosimulate
+from lathe.engines import check_wave
+from lathe.input_values import InputsFileError, blank_inputs, random_inputs, read_inputs
 from lathe.isa import Program
 from lathe.sim import Result
-
-
-class InputsFileError(LatheError):
-    """A file of inputs that cannot be read, or arguments that say twice where the inputs come from."""
 
 
 @click.command()
@@ -31,8 +28,11 @@ class InputsFileError(LatheError):
 @click.option("--timing-only", is_flag=True, help="Count cycles without data; needs no inputs and has no outputs.")
 @click.option("-o", "--output", type=FILE, help="Write the outputs to this .npz file, by name.")
 @trace_option
+@wave_option
 @json_option
+@click.pass_context
 def simulate(
+    ctx: click.Context,
     program: Path,
     inputs: Path | None,
     engine: str,
@@ -40,14 +40,18 @@ def simulate(
     timing_only: bool,
     output: Path | None,
     trace_path: Path | None,
+    wave_path: Path | None,
     as_json: bool,
 ) -> None:
     """Run a compiled program and say where its cycles went.
 
     PROGRAM is what `lathe compile` wrote. INPUTS is an .npz file with an array for each input, by name, in its logical
     shape and dtype; `lathe disasm` lists the program's inputs.
+
+    With several engines, outputs, memory, counters, and start and end of each instruction in each unit are compared.
+    The exit status is 1 when something differs; what is printed and written otherwise is of the first engine.
     """
-    for path in (output, trace_path):
+    for path in (output, trace_path, wave_path):
         if path is not None:
             check_writable(path)
     sources = [inputs is not None, seed is not None, timing_only]
@@ -58,7 +62,17 @@ def simulate(
         )
     loaded = Program.load(program)
     values = read_inputs(inputs) if inputs is not None else {} if seed is None else random_inputs(loaded, seed)
-    result = engines.simulate(loaded, values, engine=engine, timing_only=timing_only)
+    names = engines_of(engine)
+    if wave_path is not None:
+        check_wave(names[-1], wave_path)
+    prepare(names, loaded.config)
+    if len(names) == 1:
+        ran = None
+        result = engines.simulate(loaded, values, engine=names[0], timing_only=timing_only, wave=wave_path)
+    else:
+        # The time of a program does not depend on data, so without any it is compared on zeros.
+        ran = cosimulate(loaded, blank_inputs(loaded) if timing_only else values, engines=names, wave=wave_path)
+        result = ran.first
     if output is not None:
         with writing(output) as file:
             arrays: dict[str, Any] = dict(result.outputs)
@@ -67,37 +81,14 @@ def simulate(
         result.write_chrome_trace(trace_path)
     if as_json:
         layers = labels_dict(cycles_by_label(result))
-        print_json({**counters_dict(loaded.config, result.counters), "layers": layers})
+        compared = {} if ran is None else agreement_dict(ran)
+        print_json({**compared, **counters_dict(loaded.config, result.counters), "layers": layers})
     else:
         print_result(result)
-
-
-def read_inputs(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a file by name."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, zipfile.BadZipFile, ValueError, EOFError, AttributeError, TypeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no .npz archive"
-        raise InputsFileError(
-            f"The inputs {str(path)!r} must be an .npz file of arrays, and cannot be read: {reason}. "
-            "Make it with numpy.savez."
-        ) from None
-
-
-def random_inputs(program: Program, seed: int) -> dict[str, NDArray[Any]]:
-    """An array for each input, with values from the whole range of its dtype."""
-    rng = np.random.default_rng(seed)
-    values = {}
-    for segment in program.inputs:
-        shape, dtype = (
-            ((segment.nbytes,), np.dtype(np.uint8))
-            if segment.layout is None
-            else (segment.layout.shape, np.dtype(segment.layout.dtype))
-        )
-        bounds = np.iinfo(dtype)
-        values[segment.tensor] = rng.integers(bounds.min, bounds.max, shape, dtype, endpoint=True)
-    return values
+        if ran is not None:
+            print_agreement(ran)
+    if ran is not None and not ran.agree:
+        ctx.exit(DIFFERENT)
 
 
 def print_result(result: Result) -> None:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 import lathe as lt
 from lathe.configs import HardwareConfig, LatheError
+from lathe.differences import output_differences, time_differences
+from lathe.engines import CYCLE_MODEL, engine_named
 from lathe.networks.digits.network import Digits, Network, digits_network, load_digits
 from lathe.sim import Result
 
@@ -33,16 +35,20 @@ class Job:
 
     `first` is the first launch with its trace; every launch runs the same program, whose time does not depend on the
     data, so that cycles and counters of one launch are those of all. `outputs` and `expected` are the logits
-    (images, 10) int8 of the machine and of NumPy. Times are in seconds on the clock.
+    (images, 10) int8 of the machine and of NumPy. `differences` are sentences on what `engine` makes otherwise than the
+    cycle model, in outputs of any launch and in time of the first; None when `engine` is the cycle model. Times are in
+    seconds on the clock.
     """
 
     machine: HardwareConfig
+    engine: str
     batch: int
     launches: int
     labels: NDArray[np.uint8]
     outputs: NDArray[np.int8]
     expected: NDArray[np.int8]
     first: Result
+    differences: tuple[str, ...] | None
     build_seconds: float
     simulate_seconds: float
 
@@ -77,15 +83,18 @@ def run_digits(
     *,
     images: int | None = None,
     batch: int = DEFAULT_BATCH,
+    engine: str = CYCLE_MODEL,
     progress: Progress = silent,
 ) -> Job:
     """Compile the network for `batch` images and run the first `images` of the held-out set, all unless given.
 
     When the batch does not divide the images, blank images fill the last launch, and their outputs are not looked at;
-    its cycles count. `progress` is told the stage, and how many of how many steps are done.
+    its cycles count. What another `engine` than the cycle model makes is compared with the cycle model's. `progress` is
+    told the stage, and how many of how many steps are done.
 
-    Raises :class:`JobError`, and whatever refuses to compile for the machine.
+    Raises :class:`JobError`, EngineError, and whatever refuses to compile for the machine or to build it.
     """
+    engine_named(engine)
     digits = load_digits()
     count = len(digits.images) if images is None else images
     check(count, batch, len(digits.images))
@@ -95,27 +104,38 @@ def run_digits(
     program = lt.build(network.logits, network.tensors, machine, constants=network.constants)
     built = time.perf_counter()
     progress("compiling", 1, 1)
+    progress("building the machine", 0, 1)
+    engine_named(engine).prepare(machine)
     launches = -(-count // batch)
     filled = np.zeros((launches * batch, *digits.images.shape[1:]), np.int8)
     filled[:count] = digits.images[:count]
-    results = []
+    results, differences = [], []
+    simulating = 0.0
     for launch in range(launches):
         progress("simulating", launch, launches)
         inputs = {INPUT: filled[launch * batch : (launch + 1) * batch]}
-        results.append(lt.simulate(program, inputs, trace=launch == 0))
+        begun_launch = time.perf_counter()
+        results.append(lt.simulate(program, inputs, engine=engine, trace=launch == 0))
+        simulating += time.perf_counter() - begun_launch
+        if engine != CYCLE_MODEL:
+            modelled = lt.simulate(program, inputs, trace=launch == 0)
+            if launch == 0:
+                differences += time_differences(CYCLE_MODEL, modelled, engine, results[0])
+            differences += output_differences(CYCLE_MODEL, modelled.outputs, engine, results[-1].outputs)
     progress("simulating", launches, launches)
-    simulated = time.perf_counter()
     assert len({result.cycles for result in results}) == 1, "launches of one program took different times"
     return Job(
         machine=machine,
+        engine=engine,
         batch=batch,
         launches=launches,
         labels=digits.labels[:count],
         outputs=np.concatenate([result.outputs[OUTPUT] for result in results])[:count],
         expected=expected_logits(digits, count),
         first=results[0],
+        differences=None if engine == CYCLE_MODEL else tuple(differences),
         build_seconds=built - begun,
-        simulate_seconds=simulated - built,
+        simulate_seconds=simulating,
     )
 
 

@@ -1,0 +1,52 @@
+"""What commands say of several engines that ran the same launch."""
+
+import sys
+from contextlib import nullcontext
+from typing import Any
+
+import click
+
+from lathe.commands.terminal import grouped, notes
+from lathe.configs import HardwareConfig
+from lathe.cosimulation import COSIMULATED, Cosimulation
+from lathe.engines import engine_named
+
+ALL = "all"
+DIFFERENT = 1
+
+
+def engines_of(names: str) -> tuple[str, ...]:
+    """The engines that `--engine` names: one, several with commas between them, or "all"."""
+    return COSIMULATED if names == ALL else tuple(name.strip() for name in names.split(","))
+
+
+def prepare(names: tuple[str, ...], machine: HardwareConfig) -> None:
+    """Build what the engines need for a machine; says so on a terminal, because a new machine takes a minute."""
+    waiting = notes().status(f"building machine {machine.name}") if sys.stderr.isatty() else nullcontext()
+    with waiting:
+        for name in names:
+            engine_named(name).prepare(machine)
+
+
+def agreement_dict(ran: Cosimulation[Any]) -> dict[str, Any]:
+    """The comparison as plain values."""
+    return {
+        "engines": {name: {"cycles": result.cycles} for name, result in ran.results.items()},
+        "agree": ran.agree,
+        "differences": list(ran.differences),
+    }
+
+
+def print_agreement(ran: Cosimulation[Any]) -> None:
+    """One sentence when the engines agree, and otherwise one for each difference."""
+    if ran.agree:
+        *others, last = ran.results
+        trace = ran.first.trace
+        events = "" if trace is None else f" start and end of {grouped(len(trace))} events,"
+        click.echo(
+            f"{', '.join(others)} and {last} agree:{events} {grouped(ran.cycles)} cycles, memory, tokens and counters."
+        )
+        return
+    click.echo("The engines DIFFER.")
+    for difference in ran.differences:
+        click.echo(difference)

@@ -1,0 +1,189 @@
+"""The RTL on the command line: engines of simulate, replay and run, waveforms, Verilog and statistics."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lathe as lt
+from lathe import engines
+from lathe.command_line import main
+from lathe.networks.digits import job as job_module
+from lathe.networks.digits.job import run_digits
+from lathe.sim import replay as replay_stream
+from lathe.sim import simulate_program
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A folder with a program for tiny, p.npz, its inputs in.npz, and the same as a raw stream, s.npz."""
+    folder = tmp_path_factory.mktemp("files")
+    A, B = lt.placeholder((5, 12), "int8", name="A"), lt.placeholder((9, 12), "int8", name="B")
+    D = lt.relu(lt.matmul(A, B, transpose_b=True, name="C"), name="D")
+    program = lt.build(D, [A, B, D], lt.load_config("tiny"))
+    program.save(folder / "p.npz")
+    rng = np.random.default_rng(3)
+    np.savez(
+        folder / "in.npz",
+        A=rng.integers(-128, 128, (5, 12), np.int8),
+        B=rng.integers(-128, 128, (9, 12), np.int8),
+    )
+    np.savez(
+        folder / "s.npz",
+        insns=program.encoded,
+        insn_addr=program.insn_addr,
+        page_addrs=np.zeros(0, np.uint64),
+        pages=np.zeros((0, 4096), np.uint8),
+        tokens=np.zeros(4, np.int64),
+    )
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def in_the_folder(files, monkeypatch):
+    monkeypatch.chdir(files)
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def refused(*words):
+    """The message of a command that is refused."""
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    return result.stderr.removeprefix("Error: ").removesuffix("\n")
+
+
+@pytest.mark.parametrize("engine", ["pysim", "verilator"])
+def test_a_program_on_the_rtl_prints_and_writes_what_the_simulator_does(engine, tmp_path):
+    told = {}
+    for name in ("sim", engine):
+        result = run("simulate", "p.npz", "in.npz", "--engine", name, "-o", tmp_path / f"{name}.npz", "--json")
+        assert result.exit_code == 0
+        told[name] = json.loads(result.stdout)
+    assert told[engine] == told["sim"]
+    with np.load(tmp_path / "sim.npz") as expected, np.load(tmp_path / f"{engine}.npz") as found:
+        assert np.array_equal(found["D"], expected["D"])
+
+
+def test_all_engines_agree_on_a_program():
+    result = run("simulate", "p.npz", "in.npz", "--engine", "all")
+    cycles = lt.simulate(lt.Program.load("p.npz"), timing_only=True).cycles
+    assert result.exit_code == 0
+    count = 2 * len(lt.Program.load("p.npz").instructions)
+    assert result.stdout.splitlines()[-1] == (
+        f"sim and verilator agree: start and end of {count} events, {cycles} cycles, memory, tokens and counters."
+    )
+
+
+def test_engines_with_commas_are_compared_also_without_inputs():
+    told = json.loads(run("simulate", "p.npz", "--timing-only", "--engine", "sim,pysim,verilator", "--json").stdout)
+    assert list(told["engines"]) == ["sim", "pysim", "verilator"]
+    assert (told["agree"], told["differences"]) == (True, [])
+    assert {each["cycles"] for each in told["engines"].values()} == {told["cycles"]}
+
+
+def test_a_raw_stream_on_the_rtl_and_on_all_engines(tmp_path):
+    told = {}
+    for name in ("sim", "verilator", "pysim"):
+        path = tmp_path / f"{name}.npz"
+        told[name] = json.loads(run("replay", "s.npz", "-c", "tiny", "--engine", name, "-o", path, "--json").stdout)
+    assert told["verilator"] == told["pysim"] == told["sim"]
+    with np.load(tmp_path / "sim.npz") as expected, np.load(tmp_path / "verilator.npz") as found:
+        assert all(np.array_equal(found[name], expected[name]) for name in expected.files)
+    result = run("replay", "s.npz", "-c", "tiny", "--engine", "all")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1].startswith("sim and verilator agree: start and end of ")
+
+
+def wrong_replay(config, stream, **options):
+    result = replay_stream(config, stream, **options)
+    return replace(result, tokens=(1, 0, 0, 0))
+
+
+@pytest.mark.parametrize("words", [("simulate", "p.npz", "in.npz"), ("replay", "s.npz", "-c", "tiny")])
+def test_a_difference_is_shown_with_status_1(words, monkeypatch):
+    bent = engines.Engine("a bent simulator", None, wrong_replay)
+    monkeypatch.setattr(engines, "ENGINES", {**engines.ENGINES, "bent": bent})
+    difference = "Tokens afterwards are (0, 0, 0, 0) in sim and (1, 0, 0, 0) in bent."
+    result = run(*words, "--engine", "sim,bent")
+    assert result.exit_code == 1
+    assert result.stdout.endswith(f"The engines DIFFER.\n{difference}\n")
+    result = run(*words, "--engine", "sim,bent", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["agree"] is False
+    assert json.loads(result.stdout)["differences"] == [difference]
+
+
+@pytest.mark.parametrize("words", [("simulate", "p.npz", "in.npz"), ("replay", "s.npz", "-c", "tiny")])
+def test_a_waveform_is_written(words, tmp_path):
+    assert run(*words, "--engine", "pysim", "--wave", tmp_path / "w.vcd").exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["w.vcd"]
+    assert "m_axi_araddr" in (tmp_path / "w.vcd").read_text()
+
+
+@pytest.mark.parametrize("words", [("simulate", "p.npz", "in.npz"), ("replay", "s.npz", "-c", "tiny")])
+def test_a_waveform_of_the_cycle_model_is_refused(words):
+    assert refused(*words, "--wave", "w.vcd") == (
+        "The waveform of engine 'sim' must be left out, not 'w.vcd'. The cycle model has no signals; choose engine "
+        "'pysim' or 'verilator', or write a trace."
+    )
+
+
+def test_the_digits_network_runs_on_the_rtl_like_on_the_simulator(monkeypatch):
+    """With the simulator in the RTL's place, so that what is said of both is tested, not the RTL itself."""
+    monkeypatch.setitem(dict_of_engines(monkeypatch), "pysim", engines.Engine("a stand-in", simulate_program, None))
+    result = run("run", "--images", 2, "--batch", 2, "--engine", "pysim", "-o", "t.json")
+    assert result.exit_code == 0
+    cycles = run_digits(lt.load_config("vta"), images=2, batch=2).first.cycles
+    grouped = f"{cycles:,}".replace(",", " ")
+    assert f"compared with sim    all equal  (20 outputs, {grouped} cycles of a launch, every" in result.stdout
+    assert "(a stand-in)" in result.stdout
+    told = json.loads(run("run", "--images", 2, "--batch", 2, "--engine", "pysim", "-o", "t.json", "--json").stdout)
+    assert (told["engine"], told["equals_sim"], told["differences"]) == ("pysim", True, [])
+
+
+def dict_of_engines(monkeypatch):
+    """The engines, in a copy that may be changed."""
+    copy = dict(engines.ENGINES)
+    monkeypatch.setattr(engines, "ENGINES", copy)
+    return copy
+
+
+def test_the_digits_network_tells_what_differs_with_status_1(monkeypatch):
+    def wrong(program, inputs, **options):
+        result = simulate_program(program, inputs, **options)
+        return replace(result, tokens=(0, 2, 0, 0))
+
+    monkeypatch.setitem(dict_of_engines(monkeypatch), "pysim", engines.Engine("a stand-in", wrong, None))
+    result = run("run", "--images", 1, "--batch", 1, "--engine", "pysim", "-o", "t.json")
+    assert result.exit_code == 1
+    assert "compared with sim    DIFFERENT, see below  (10 outputs" in result.stdout
+    assert "\nTokens afterwards are (0, 0, 0, 0) in sim and (0, 2, 0, 0) in pysim.\n" in result.stdout
+
+
+@pytest.mark.slow
+def test_the_digits_network_on_the_verilated_machine():
+    job = job_module.run_digits(lt.load_config("vta"), engine="verilator")
+    assert job.differences == ()
+    assert job.wrong_outputs == 0
+    assert job.correct == 356
+
+
+def test_an_engine_for_a_script_is_refused():
+    assert refused("run", "script.py", "--engine", "verilator") == (
+        "--engine must be left out for the script 'script.py', not 'verilator'. A script names the engine itself, in "
+        "lt.simulate."
+    )
+
+
+def test_an_unknown_engine_among_several():
+    assert refused("simulate", "p.npz", "in.npz", "--engine", "sim,verilog") == (
+        "The engine must be one of sim, pysim, verilator, not 'verilog'. Did you mean 'verilator'?"
+    )
+    assert refused("run", "--engine", "all") == (
+        "The engine must be one of sim, pysim, verilator, not 'all'. Choose one of these."
+    )
