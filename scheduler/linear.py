@@ -241,14 +241,17 @@ def never_beats(candidate: Bound, other: Bound, kind: Literal["min", "max"], box
 
 def at_most(left: Bound, right: Bound, box: Box) -> bool:
     """Whether ``left <= right`` everywhere in the box, as far as can be told argument by argument."""
-    if bound_range(add(left, scale(right, -1)), box)[1] <= 0:
-        return True
+    return largest_difference(left, right, box) <= 0
+
+
+def largest_difference(left: Bound, right: Bound, box: Box) -> int:
+    """An upper bound of ``left - right`` over the box: exact for linear expressions, else from pairs of arguments."""
     if isinstance(right, Extremum) and right.kind == "min":
-        return all(at_most(left, inner, box) for inner in right.bounds)
+        return max(largest_difference(left, inner, box) for inner in right.bounds)
     if isinstance(left, Extremum) and left.kind == "max":
-        return all(at_most(inner, right, box) for inner in left.bounds)
+        return max(largest_difference(inner, right, box) for inner in left.bounds)
     if isinstance(left, Extremum):
-        return any(at_most(inner, right, box) for inner in left.bounds)
+        return min(largest_difference(inner, right, box) for inner in left.bounds)
     if isinstance(right, Extremum):
-        return any(at_most(left, inner, box) for inner in right.bounds)
-    return False
+        return min(largest_difference(left, inner, box) for inner in right.bounds)
+    return (left - right).range(box)[1]

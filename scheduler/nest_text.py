@@ -1,9 +1,12 @@
 """The text form of loop nests, before and after partitioning."""
 
-from lathe.frontend.expressions import Axis, Reduce
+import re
+
+from lathe.frontend.expressions import Axis, AxisRef, Expr, Reduce
 from lathe.frontend.text import format_expr
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable
 from lathe.scheduler.nest import Acquire, Block, ChunkNode, Loop, Node, Release
+from lathe.scheduler.rewrite import rewrite
 
 
 def format_nest(nodes: list[Node]) -> str:
@@ -95,11 +98,19 @@ class _Formatter:
         return f"{bound.kind}({', '.join(self.text(inner) for inner in bound.bounds)})"
 
 
-def _with(expr: "object", values: dict[Axis, str]) -> str:
-    """An expression's text with axes replaced by what they are in terms of loops."""
-    from lathe.frontend.expressions import AxisRef, Expr
-    from lathe.scheduler.rewrite import rewrite
+_OPEN, _CLOSE = "\x02", "\x03"
+_MARKED = re.compile(f"([-*/%] |-)?{_OPEN}([^{_CLOSE}]*){_CLOSE}( [*/%])?")
 
-    assert isinstance(expr, Expr)
-    named: dict[Axis, Expr] = {axis: AxisRef(Axis(text, axis.extent, axis.start)) for axis, text in values.items()}
-    return format_expr(rewrite(expr, axes=named))
+
+def _with(expr: Expr, values: dict[Axis, str]) -> str:
+    """An expression's text with axes replaced by what they are in terms of loops, in parentheses where it binds so."""
+
+    def bound(match: re.Match[str]) -> str:
+        before, value, after = match.group(1) or "", match.group(2), match.group(3) or ""
+        binds = (before or after) and not value.isidentifier()
+        return f"{before}({value}){after}" if binds else f"{before}{value}{after}"
+
+    named: dict[Axis, Expr] = {
+        axis: AxisRef(Axis(f"{_OPEN}{text}{_CLOSE}", axis.extent, axis.start)) for axis, text in values.items()
+    }
+    return _MARKED.sub(bound, format_expr(rewrite(expr, axes=named)))

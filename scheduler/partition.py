@@ -57,7 +57,7 @@ def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) 
             low = [resolved(each, box) for each in node.low]
             fixed = {v: Linear(first) for v, (first, last) in box.items() if first == last}
             extent = [resolved(each, box).substitute(fixed.get) for each in node.extent]
-            extent = [Linear(max(each.constant, 0)) if each.is_constant else each for each in extent]
+            extent = [Linear(0) if each.range(box)[1] <= 0 else each for each in extent]  # nothing is needed here
             result.append(Acquire(node.placement, list(low), list(extent)))
         else:
             result.append(node)

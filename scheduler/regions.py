@@ -81,12 +81,25 @@ def read_box(access: ReadAccess, axes: Mapping[Axis, Interval], visible: set[Loo
     return result
 
 
+MOST_CASES = 128
+"""How many differences of linear bounds an extent may be decided by; beyond, a box of constant bounds is computed."""
+
+
 def hull(boxes: list[list[Interval]], box: Box) -> list[Interval]:
-    """The smallest box that holds all the given ones."""
-    return [
-        (extremum("min", [each[d][0] for each in boxes], box), extremum("max", [each[d][1] for each in boxes], box))
-        for d in range(len(boxes[0]))
-    ]
+    """The smallest box that holds all the given ones, or one of constant bounds where that has too many cases."""
+    result: list[Interval] = []
+    for d in range(len(boxes[0])):
+        low = extremum("min", [each[d][0] for each in boxes], box)
+        high = extremum("max", [each[d][1] for each in boxes], box)
+        if cases(low) * cases(high) > MOST_CASES:
+            low, high = Linear(bound_range(low, box)[0]), Linear(bound_range(high, box)[1])
+        result.append((low, high))
+    return result
+
+
+def cases(bound: Bound) -> int:
+    """How many linear expressions a bound may be."""
+    return 1 if isinstance(bound, Linear) else sum(cases(inner) for inner in bound.bounds)
 
 
 def extent_of(interval: Interval, box: Box) -> Bound:
