@@ -321,7 +321,7 @@ def is_copy(stage: Stage) -> bool:
     body = stage.state.computation.bodies[0]
     while isinstance(body, Cast):
         body = body.operand
-    return isinstance(body, Read) or is_padding(stage)
+    return isinstance(body, Read) or is_padding(stage, with_zeros=False)
 
 
 def _operands(

@@ -6,7 +6,7 @@ left are divisions of single axes, which an axis can be split at, or none.
 
 from math import gcd
 
-from lathe.frontend import Affine, as_affine
+from lathe.frontend import Affine, as_affine, interval
 from lathe.frontend.expressions import AxisRef, Binary, Cast, Const, Expr
 from lathe.scheduler.products import plain_axis
 
@@ -45,7 +45,16 @@ def _remainder(expr: Expr, modulus: int) -> Expr:
     affine = as_affine(expr)
     if affine is not None:
         return _rest(affine, modulus)
+    first, last = interval(expr)
+    if first >= 0 and last < modulus:
+        return expr
     match expr:
+        case Binary(op="add", lhs=lhs, rhs=rhs):
+            added = as_affine(lhs)
+            if added is not None:
+                added = _without_multiples(added, modulus)
+                if not added.coefficients and not added.const:
+                    return _remainder(rhs, modulus)
         case Binary(op="floordiv", lhs=lhs, rhs=Const(value=value)) if value > 0:
             inner = as_affine(lhs)
             if inner is not None:

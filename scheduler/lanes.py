@@ -7,7 +7,7 @@ those that are reduced, shifted, strided or decided upon.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
@@ -60,6 +60,8 @@ class _Planner:
         """What a stage says once those before it have spoken."""
         known, config = self.plan.known, self.config
         product = matrix_product(state.computation, config, self.schedule, known)
+        if product is not None:
+            product = self._without_obstacles(state, product)
         for tensor in state.tensors:
             self.plan.products[tensor] = product
         if product is None:
@@ -74,6 +76,24 @@ class _Planner:
             if read.tensor in self.maker and read.tensor not in known:
                 known[read.tensor] = lanes_of_operand(product, operand, config)
                 self._backwards(self.maker[read.tensor], known)
+
+    def _without_obstacles(self, state: "StageState", product: Product) -> Product:
+        """The product with those summed lanes that the computations before it lead through, if it has a choice."""
+        data = product.data
+        if data.tensor not in self.maker or data.tensor in self.plan.known:
+            return product
+        found: list[tuple[int, float, Product]] = []
+        for axis in (product.inner, *state.computation.reduce_axes):
+            dim = dimension_of(data, axis)
+            if axis is None or dim is None or dimension_of(product.weight, axis) is None:
+                continue
+            other = replace(product, inner=axis)
+            trial = {**self.plan.known, data.tensor: lanes_of_operand(other, "data", self.config)}
+            self._backwards(self.maker[data.tensor], trial)
+            new = {id(self.maker[tensor]): self.maker[tensor] for tensor in trial if tensor not in self.plan.known}
+            count = sum(self.obstacles(each, trial) for each in new.values())
+            found.append((count, -filled(axis, self.config.block_in), other))
+        return min(found, key=lambda each: each[:2])[2] if found else product
 
     def spread(self, known: dict[Tensor, Lanes]) -> None:
         """Along copies and element-wise stages, both ways, as far as it goes."""

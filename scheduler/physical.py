@@ -85,7 +85,7 @@ class Physical:
     def strides(self, low: tuple[int, ...], extent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
         """Elements from one step of each dimension to the next in a dense box, and the number of its elements."""
         strides = [0] * len(self.view)
-        count = self.group if self.lanes.cols is not None else 1
+        count = self.group
         for dim in reversed(self.order):
             strides[dim] = count
             size = self.step(dim)
@@ -99,8 +99,11 @@ class Physical:
     def layout(self, tensor: Tensor, storage: str) -> Layout:
         """The same for the host, which packs inputs and unpacks outputs."""
         axes = [PhysicalAxis(dim, self.step(dim), -(-self.view[dim] // self.step(dim))) for dim in self.order]
-        if self.group > 1 and self.lanes.cols is not None:
-            axes.append(PhysicalAxis(self.lanes.cols, self.block(self.lanes.cols), self.group))
+        if self.group > 1:
+            cols = self.lanes.cols
+            axes.append(
+                PhysicalAxis(BROADCAST if cols is None else cols, 1 if cols is None else self.block(cols), self.group)
+            )
         unfilled = BROADCAST if self.element.spread else PADDING
         for dim, size in ((self.lanes.rows, self.element.rows), (self.lanes.cols, self.element.cols)):
             axes.append(PhysicalAxis(unfilled if dim is None else dim, 1, size))

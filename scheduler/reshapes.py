@@ -88,14 +88,14 @@ class Reshapes:
 
     def _of_input(self, stage: Stage, source: Tensor) -> bool:
         seen = self._seen_as(source, stage.tensor.shape)
-        if stage.tensor in self.schedule.outputs:
-            copy = copy_of(seen, stage.name, stage.state.computation.axes)
-            stage.state = replace(initial_state(copy), tensors=stage.state.tensors)
-            return True
         for reader in self.schedule.readers(stage.tensor):
             computation = redirect_reads(reader.state.computation, {stage.tensor: seen})
             reader.state = replace(reader.state, computation=computation)
-        self.schedule.stages.remove(stage)
+        if stage.tensor in self.schedule.outputs:
+            copy = copy_of(seen, stage.name, stage.state.computation.axes)
+            stage.state = replace(initial_state(copy), tensors=stage.state.tensors)
+        else:
+            self.schedule.stages.remove(stage)
         return True
 
     def _of_output(self, stage: Stage, source: Tensor) -> bool:

@@ -96,15 +96,20 @@ class _Model:
         self.full = tuple(axis.extent for axis in self.sink_axes)
         self.lanes_of_sink = lanes[problem.sink.tensor]
         self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
+        self.inner: dict[Stage, Axis] = {}
         self.reduction: dict[Stage, Axis] = {}
         for stage in self.gemms:
             found = plan.products[stage.tensor]
             assert found is not None
             if found.inner is not None:
-                self.reduction[stage] = found.inner
+                self.inner[stage] = found.inner
         for stage in problem.computing:
-            if stage not in self.gemms and stage.state.computation.reduce_axes:
-                self.reduction[stage] = max(stage.state.computation.reduce_axes, key=lambda axis: axis.extent)
+            axes = stage.state.computation.reduce_axes
+            inner = self.inner.get(stage)
+            if inner is not None and inner.extent > config.block_in:
+                self.reduction[stage] = inner
+            elif axes:  # what runs along lanes is in one piece already
+                self.reduction[stage] = max(axes, key=lambda axis: axis.extent if axis is not inner else 1)
         for stage in problem.computing:  # loops that others are computed in stay as they are
             if problem.schedule.attached(stage):
                 self.reduction.pop(stage, None)
@@ -129,6 +134,10 @@ class _Model:
                     tiling = self._evaluated(tile, order, inner, elements)
                     if tiling is not None:
                         yield tiling
+
+    def _grain(self, stage: "Stage", axis: Axis) -> int:
+        """Steps of a reduction axis that cannot be separated: those along lanes."""
+        return self.config.block_in if axis is self.inner.get(stage) else 1
 
     def _room(self, scope: str) -> int:
         """Elements of a scratchpad that the tiles may take."""
@@ -164,7 +173,7 @@ class _Model:
             if given is not None:
                 choices = [{**choice, stage: size} for choice in choices for size in (axis.extent, given)]
                 continue
-            block = self.config.block_in if stage in self.gemms else 1
+            block = self._grain(stage, axis)
             blocks = ceil(axis.extent / block)
             sizes = sorted({ceil(blocks / n) for n in range(1, min(blocks, MOST_PARTS) + 1)} | {1}, reverse=True)
             choices = [{**choice, stage: min(size * block, axis.extent)} for choice in choices for size in sizes]
@@ -267,7 +276,7 @@ class _Model:
             work = self._count(stage, boxes[stage])
             if stage in self.gemms:
                 depth = prod(axis.extent for axis in stage.state.computation.reduce_axes)
-                axis = self.reduction.get(stage)
+                axis = self.inner.get(stage)
                 if axis is not None:
                     depth = depth // axis.extent * ceil(axis.extent / config.block_in)
                 compute += total * work * (depth + 1)
@@ -369,10 +378,7 @@ class _Model:
 
     def refusal(self) -> str:
         tile = tuple(sizes[-1] for sizes in (self._sizes(dim) for dim in range(len(self.full))))
-        reduction = {
-            stage: min(axis.extent, self.config.block_in if stage in self.gemms else 1)
-            for stage, axis in self.reduction.items()
-        }
+        reduction = {stage: min(axis.extent, self._grain(stage, axis)) for stage, axis in self.reduction.items()}
         boxes = self.boxes(tile, reduction)
         parts = []
         for scope in ("inp", "wgt", "acc"):

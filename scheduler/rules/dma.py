@@ -183,7 +183,15 @@ def _fill_group(chunk: Chunk) -> Iterator[Instruction]:
     place = chunk.write.place
     assert place is not None
     form, cols = place.physical, place.physical.lanes.cols
-    if cols is None or form.group == 1:
+    if form.group == 1:
+        return
+    if cols is None:
+        view = vectors(chunk, operands=(_source(chunk),))
+        assert view.write is not None
+        into, out_of = view.write, view.reads[0]
+        loops = [DmaLoop(view.extents[n], out_of.strides[n], into.strides[n], None) for n in view.loops]
+        for position in range(1, form.group):
+            yield from store_rows(loops, out_of.base, into.base + position)
         return
     block = form.block(cols)
     used = -(-form.view[cols] // block) % form.group
