@@ -50,7 +50,7 @@ class Accelerator(Elaboratable):
         """Everything that goes in or out, clock and reset aside."""
         return [*self.bus.signals, *self.host.signals, *self.trace.signals]
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         control = self.control
         m.submodules.control = control

@@ -1,6 +1,7 @@
 """The acc scratchpad, and out, the low bytes of it, which is written with every write of acc and read by store."""
 
 from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Value
 
 from lathe.isa.table import MemoryType
 from lathe.rtl.data_side import BeatWrite
@@ -42,13 +43,13 @@ class Accumulators(Elaboratable):
         self.r_origin = Signal(max(1, self.banking.bank_bits))
         self.r_piece = Signal(max(1, log2(max(1, self.values // geometry.bus_bytes))))
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         banking, values, bus = self.banking, self.values, self.geometry.bus_bytes
         # A part of an acc element is what a beat of LOAD acc writes of it.
         part_bytes = min(bus, values * VALUE_BYTES)
         parts = values * VALUE_BYTES // part_bytes
-        loads = self._loads(m, part_bytes, parts)
+        loads = self._loads(m, parts)
         out_places = self._out_places(m)
         r_bank = Signal(max(1, banking.bank_bits))
         if banking.bank_bits:
@@ -81,7 +82,7 @@ class Accumulators(Elaboratable):
         self._out_beat(m, out_read)
         return m
 
-    def _loads(self, m: Module, part_bytes: int, parts: int) -> list[tuple[Signal, Signal, Signal]]:
+    def _loads(self, m: Module, parts: int) -> list[tuple[Signal, Signal, Signal]]:
         """For each bank what loads write: enable of each part, row, data."""
         load, banking, values, bus = self.load, self.banking, self.values, self.geometry.bus_bytes
         geometry = self.geometry
@@ -128,7 +129,7 @@ class Accumulators(Elaboratable):
             found.append((en, row, content))
         return found
 
-    def _out_places(self, m: Module) -> list[Signal]:
+    def _out_places(self, m: Module) -> list[Value]:
         """The row that each bank of out reads for the beat that store asks for."""
         size = self.values
         shift = log2(size)
@@ -162,7 +163,7 @@ class Accumulators(Elaboratable):
         m.d.comb += self.out_data.eq(joined(lanes))
 
 
-def _widened(bytes_: Signal, index: int) -> Signal:
+def _widened(bytes_: Value, index: int) -> Value:
     """Byte `index` of some bytes, sign-extended to a value."""
     byte = bytes_[8 * index : 8 * index + 8]
     return Cat(byte, replicated(byte[7], 24))

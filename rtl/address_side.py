@@ -7,6 +7,7 @@ from amaranth import Elaboratable, Module, Signal
 from lathe.isa.table import MemoryType
 from lathe.rtl.burst import BurstCutter
 from lathe.rtl.geometry import Geometry
+from lathe.rtl.structure import structured
 from lathe.rtl.transfer import transfer_layout
 
 
@@ -25,7 +26,7 @@ class Credits(Elaboratable):
         self.beat = Signal()
         self.last = Signal()
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         used = Signal(range(self.beats + 1))
         gone = Signal(range(self.beats + 1))  # beats of the burst at the head that have left
@@ -54,7 +55,7 @@ class AddressSide(Elaboratable):
     def __init__(self, geometry: Geometry, memories: Sequence[MemoryType], fifo_beats: int) -> None:
         self.geometry = geometry
         self.start = Signal()
-        self.transfer = Signal(transfer_layout(geometry, memories))
+        self.transfer = structured(transfer_layout(geometry, memories))
         self.idle = Signal()
         self.request = Signal()
         self.address = Signal(geometry.address_bits)
@@ -65,7 +66,7 @@ class AddressSide(Elaboratable):
         self.beat = self.credits.beat
         self.last = self.credits.last
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         m.submodules.cutter = cutter = self.cutter
         m.submodules.credits = credits = self.credits

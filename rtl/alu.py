@@ -23,7 +23,7 @@ class Alu(Elaboratable):
         self.operand = Signal(values * VALUE_BITS)
         self.result = Signal(values * VALUE_BITS)
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         results: list[Value] = []
         for lane in range(self.values):
@@ -51,7 +51,7 @@ class Alu(Elaboratable):
 
     @staticmethod
     def _shifted(m: Module, a: Signal, b: Signal, lane: int) -> Value:
-        """a shifted right by b, left by −b; amounts of the width and beyond give the sign to the right, 0 to the left."""
+        """a shifted right by b, left by −b; by the width and beyond gives the sign to the right, 0 to the left."""
         left = Signal(name=f"left{lane}")
         far = Signal(name=f"far{lane}")
         places = Signal(5, name=f"places{lane}")

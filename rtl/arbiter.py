@@ -30,7 +30,7 @@ class ReadArbiter(Elaboratable):
         self.error = Signal()
         self.idle = Signal()
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         ports = self.ports
         latest = Signal(2, init=len(ports) - 1)

@@ -22,7 +22,7 @@ class BurstCutter(Elaboratable):
         self.beats = Signal(range(min(limit, (1 << PAGE_BITS) // geometry.bus_bytes) + 1))
         self.last = Signal()
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         bus = self.geometry.bus_bytes
         offset = Signal(range(bus))

@@ -13,6 +13,7 @@ from lathe.rtl.read_master import ReadMaster
 from lathe.rtl.scratchpad import Scratchpad
 from lathe.rtl.sequencer import Sequencer
 from lathe.rtl.stall import Activity, Cause, CommandPort, delayed
+from lathe.rtl.structure import structured
 from lathe.rtl.transfer import TransferDecoder
 
 COMPUTE_MEMORIES = tuple(
@@ -42,7 +43,7 @@ class Compute(Elaboratable):
         self.activity = Activity()
         self.fault = fault_signal()
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         m.submodules.master = master = self.master
         m.submodules.uop = self.uop
@@ -107,7 +108,7 @@ class Compute(Elaboratable):
         config, word = self.geometry.config, self.command.word
         sequencer, pipeline = self.sequencer, self.pipeline
         gemm, alu = instruction_view(config, Opcode.GEMM, word), instruction_view(config, Opcode.ALU, word)
-        now = Signal(STEP)
+        now = structured(STEP)
         with m.If(sequencer.start):
             m.d.sync += [
                 now.gemm.eq(sequencer.gemm),

@@ -1,6 +1,6 @@
-"""Control: the launch's life, its cycle and its counters, and the AXI4-Lite subordinate through which the host sees it."""
+"""Control: a launch's life, its cycle and its counters, and the AXI4-Lite subordinate that shows it to the host."""
 
-from amaranth import Cat, Elaboratable, Module, Mux, Signal
+from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Value
 
 from lathe.isa.table import TokenQueue
@@ -49,7 +49,7 @@ class Control(Elaboratable):
         self.r_valid, self.r_ready = Signal(), Signal()
         self.r_data = Signal(32)
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         self._launch(m)
         values = self._counters(m)
@@ -139,7 +139,7 @@ class Control(Elaboratable):
         m.d.comb += flags.eq(Cat(self.busy | self.start, self.done, self.fault_code != FaultCode.NONE))
         content: dict[str, Value] = {
             "STATUS": Cat(flags, self.fault_code),
-            "IDENTITY": IDENTITY,
+            "IDENTITY": Const(IDENTITY, 32),
             "STREAM_LOW": self.stream[:32],
             "STREAM_HIGH": self.stream[32:],
             "COUNT": self.count,

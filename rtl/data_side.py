@@ -1,12 +1,14 @@
 """The data side of a load: one step per cycle, an element of zeros or a beat, in the order of the scratchpad."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from amaranth import Elaboratable, Module, Mux, Signal
 
 from lathe.isa.table import MemoryType
 from lathe.rtl.fifo import Fifo
 from lathe.rtl.geometry import Geometry
+from lathe.rtl.structure import structured
 from lathe.rtl.transfer import by_memory, transfer_layout
 
 
@@ -39,7 +41,7 @@ class DataSide(Elaboratable):
     def __init__(self, geometry: Geometry, memories: Sequence[MemoryType], pending: int) -> None:
         self.geometry, self.memories, self.pending = geometry, memories, pending
         self.start = Signal()
-        self.transfer = Signal(transfer_layout(geometry, memories))
+        self.transfer = structured(transfer_layout(geometry, memories))
         self.stop = Signal()
         self.beat_valid = Signal()
         self.beat = Signal(geometry.bus_bits)
@@ -51,12 +53,12 @@ class DataSide(Elaboratable):
         self.pushes = Signal(2)
         self.count = Signal(range(pending + 1))
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         geometry, write, bus = self.geometry, self.write, self.geometry.bus_bytes
         # The transfer under way, and what is left of it.
         here = Signal()
-        now = Signal(self.transfer.shape())
+        now = structured(self.transfer.shape())
         zeros = Signal.like(now.lead)
         chains = Signal(16)
         rest = Signal.like(now.chain_bytes)
@@ -126,11 +128,11 @@ class DataSide(Elaboratable):
                 ]
         return m
 
-    def _queue(self, m: Module, here: Signal) -> tuple[Signal, Signal]:
+    def _queue(self, m: Module, here: Signal) -> tuple[Any, Signal]:
         """The transfer that comes next, and whether there is one: of those that wait, or the one that starts now."""
         if self.pending == 1:
             return self.transfer, self.start
-        following = Signal(self.transfer.shape())
+        following = structured(self.transfer.shape())
         follows = Signal()
         m.submodules.waiting = waiting = Fifo(len(self.transfer.as_value()), self.pending - 1)
         advance = self.last | ~here

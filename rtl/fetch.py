@@ -39,7 +39,7 @@ class Fetch(Elaboratable):
         self.activity = Activity()
         self.fault = fault_signal()
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         port, activity = self.port, self.activity
         beats = self.geometry.config.timing.fetch_fifo_beats

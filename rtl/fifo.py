@@ -1,7 +1,7 @@
 """Queues: what is written in cycle t is at the head, or behind it, from cycle t + 1 on."""
 
 from amaranth import Elaboratable, Module, Mux, Signal
-from amaranth.hdl import ValueLike
+from amaranth.hdl import Value
 
 from lathe.rtl.ram import Ram
 
@@ -23,7 +23,7 @@ class Fifo(Elaboratable):
         self.full = Signal()
         self.level = Signal(range(depth + 1))
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         m.d.comb += [self.r_valid.eq(self.level != 0), self.full.eq(self.level == self.depth)]
         m.d.sync += self.level.eq(self.level + self.w_en - self.r_en)
@@ -48,7 +48,7 @@ class Fifo(Elaboratable):
             m.d.sync += tail.eq(self._next(tail))
         return m
 
-    def _next(self, pointer: Signal) -> ValueLike:
+    def _next(self, pointer: Signal) -> Value:
         if self.depth & (self.depth - 1) == 0:
             return (pointer + 1)[: len(pointer)]
         return Mux(pointer == self.depth - 1, 0, pointer + 1)

@@ -1,4 +1,4 @@
-"""Widths and limits of one machine's hardware, derived from its configuration; and the machines that cannot be built."""
+"""Widths and limits of one machine's hardware, derived from its configuration; and what cannot be built."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class RtlError(LatheError):
 
 def log2(value: int) -> int:
     """The exponent of a power of two."""
-    assert value > 0 and value & (value - 1) == 0, f"{value} is no power of two"
+    assert value.bit_count() == 1, f"{value} is no power of two"
     return value.bit_length() - 1
 
 

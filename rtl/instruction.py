@@ -1,7 +1,9 @@
 """Instruction words: their fields, and the decoder that sends them to a unit; both made from the isa's table."""
 
+from typing import Any
+
 from amaranth import Elaboratable, Module, Signal
-from amaranth.hdl import Shape, ValueLike
+from amaranth.hdl import Shape
 from amaranth.lib import data
 
 from lathe.configs import HardwareConfig
@@ -33,12 +35,12 @@ def _layout(size: int, fields: dict[str, Placement]) -> data.FlexibleLayout:
     )
 
 
-def instruction_view(config: HardwareConfig, opcode: Opcode, word: ValueLike) -> data.View:
+def instruction_view(config: HardwareConfig, opcode: Opcode, word: Any) -> Any:
     """The fields of an instruction word, read as an instruction with the given opcode."""
     return data.View(_layout(INSTRUCTION_BITS, dict(placements(config, opcode))), word)
 
 
-def uop_view(config: HardwareConfig, word: ValueLike) -> data.View:
+def uop_view(config: HardwareConfig, word: Any) -> Any:
     """The fields of a micro-op word."""
     return data.View(_layout(UOP_BITS, dict(uop_placements(config))), word)
 
@@ -52,22 +54,21 @@ class Decoder(Elaboratable):
         self.unit = Signal(Unit)
         self.fault = fault_signal()
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         config = self.config
         fault = fault_signal()
         load = instruction_view(config, Opcode.LOAD, self.word)
         with m.Switch(load.opcode):
-            with m.Case(Opcode.LOAD):
-                with m.Switch(load.memory_type):
-                    for memory in MemoryType:
-                        with m.Case(memory):
-                            m.d.comb += self.unit.eq(MEMORIES[memory].load_unit)
-                            if memory is MemoryType.OUT:
-                                with m.If(load.x_size != 0):
-                                    m.d.comb += fault.eq(FaultCode.MEMORY_TYPE)
-                    with m.Default():
-                        m.d.comb += [self.unit.eq(Unit.LOAD), fault.eq(FaultCode.MEMORY_TYPE)]
+            with m.Case(Opcode.LOAD), m.Switch(load.memory_type):
+                for memory in MemoryType:
+                    with m.Case(memory):
+                        m.d.comb += self.unit.eq(MEMORIES[memory].load_unit)
+                        if memory is MemoryType.OUT:
+                            with m.If(load.x_size != 0):
+                                m.d.comb += fault.eq(FaultCode.MEMORY_TYPE)
+                with m.Default():
+                    m.d.comb += [self.unit.eq(Unit.LOAD), fault.eq(FaultCode.MEMORY_TYPE)]
             for opcode, unit in UNIT_OF.items():
                 with m.Case(opcode):
                     m.d.comb += self.unit.eq(unit)

@@ -4,6 +4,7 @@ A scratchpad that takes several elements of a beat in one cycle has a bank for e
 in row i div banks. Elements of a beat (its lanes) go to consecutive places, beginning anywhere.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -75,9 +76,10 @@ class LaneMap:
             self.valid.append(valid)
 
 
-def select(index: Value, values: list[Value]) -> Value:
+def select(index: Value, choices: Sequence[Value]) -> Value:
     """The value of an index, by a tree of multiplexers; the last ones beyond a power of two."""
-    assert values, "nothing to select from"
+    assert choices, "nothing to select from"
+    values = list(choices)
     bit = 0
     while len(values) > 1:
         pairs = zip(values[::2], values[1::2], strict=False)

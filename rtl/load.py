@@ -31,7 +31,7 @@ class Load(Elaboratable):
         self.activity = Activity()
         self.fault = fault_signal()
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         m.submodules.master = master = self.master
         m.submodules.decoder = decoder = TransferDecoder(self.geometry, Opcode.LOAD, LOAD_MEMORIES)

@@ -28,7 +28,7 @@ class MatrixCore(Elaboratable):
         bits = PRODUCT_BITS + log2(config.block_in)
         self.sums = [Signal(signed(bits), name=f"sum{i}") for i in range(self.batch * self.block_out)]
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         levels = log2(self.block_in)
         stages = self.tree_stages

@@ -12,6 +12,7 @@ from lathe.rtl.instruction import uop_view
 from lathe.rtl.matrix_core import MatrixCore
 from lathe.rtl.scratchpad import Scratchpad
 from lathe.rtl.sequencer import OPERANDS, Sequencer
+from lathe.rtl.structure import structured
 
 # What travels with a micro-op. "valid": it does something; "ends": it is its instruction's last step.
 STEP = data.StructLayout(
@@ -45,18 +46,18 @@ class Pipeline(Elaboratable):
     ) -> None:
         self.geometry, self.sequencer, self.pads, self.acc = geometry, sequencer, pads, acc
         self.issue = Signal()
-        self.step = Signal(STEP)
+        self.step = structured(STEP)
         self.end = Signal()
         self.pushes = Signal(2)
         self.busy = Signal()  # an instruction's end is on its way
         self.commit = Signal()  # a micro-op is executed in this cycle
-        self.committed = Signal(STEP)
+        self.committed = structured(STEP)
         self.fault = fault_signal()
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         depth = self.geometry.pipeline
-        stages = [self.step, *(Signal(STEP, name=f"stage{number}") for number in range(1, depth + 1))]
+        stages = [self.step, *(structured(STEP, name=f"stage{number}") for number in range(1, depth + 1))]
         for number in range(1, depth + 1):
             m.d.sync += stages[number].eq(stages[number - 1])
         with m.If(~self.issue):

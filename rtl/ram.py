@@ -1,6 +1,9 @@
 """Memories with one write and one read port."""
 
-from amaranth import Cat, Elaboratable, Module, Signal
+from typing import cast
+
+from amaranth import Elaboratable, Module, Signal
+from amaranth.hdl import Value
 from amaranth.lib.memory import Memory
 
 
@@ -22,7 +25,7 @@ class Ram(Elaboratable):
         self.r_addr = Signal(bits)
         self.r_data = Signal(width)
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         # Two words at least: a memory without address bits is none to many tools.
         m.submodules.memory = memory = Memory(shape=self.width, depth=max(2, self.depth), init=[])
@@ -39,6 +42,6 @@ class Ram(Elaboratable):
         return m
 
 
-def replicated(value: Signal, times: int) -> Cat:
+def replicated(value: Value, times: int) -> Value:
     """`times` copies of a value."""
-    return Cat(*(value for _ in range(times)))
+    return cast(Value, value.replicate(times))

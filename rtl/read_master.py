@@ -9,6 +9,7 @@ from lathe.rtl.address_side import AddressSide
 from lathe.rtl.data_side import DataSide
 from lathe.rtl.fifo import Fifo
 from lathe.rtl.geometry import Geometry
+from lathe.rtl.structure import structured
 
 
 class ReadPort:
@@ -35,11 +36,11 @@ class ReadMaster(Elaboratable):
         self.port = ReadPort(geometry)
         self.start = Signal()
         self.stop = self.data_side.stop
-        self.transfer = Signal(self.data_side.transfer.shape())
+        self.transfer = structured(self.data_side.transfer.shape())
         self.idle = self.address_side.idle
         self.write = self.data_side.write
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         m.submodules.address_side = address_side = self.address_side
         m.submodules.data_side = data_side = self.data_side

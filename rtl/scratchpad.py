@@ -23,7 +23,7 @@ class Scratchpad(Elaboratable):
         self.r_index = Signal(max(1, log2(self.depth)))
         self.r_data = Signal(8 << geometry.shift(memory))
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         write = self.write
         bus, shift = self.geometry.bus_bytes, self.geometry.shift(self.memory)

@@ -41,7 +41,7 @@ class Sequencer(Elaboratable):
         self.uop = Signal(max(1, log2(geometry.depth(MemoryType.UOP))))
         self.offsets = {name: Signal(log2(depth) + 1, name=f"{name}_offset") for name, depth in self.depth.items()}
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         config = self.geometry.config
         gemm = instruction_view(config, Opcode.GEMM, self.word)

@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 from amaranth import Module, Signal
-from amaranth.hdl import ValueLike
+from amaranth.hdl import Value
 
 from lathe.isa.table import QUEUE_OF, TokenQueue, Unit
 
@@ -80,7 +80,7 @@ class CommandPort:
         self.pops = Signal(len(TokenQueue))
         self.pushes = Signal(len(TokenQueue))
 
-    def held_up(self, m: Module, pop_prev: Signal, pop_next: Signal, others: list[tuple[Cause, ValueLike]]) -> Signal:
+    def held_up(self, m: Module, pop_prev: Signal, pop_next: Signal, others: list[tuple[Cause, Value]]) -> Signal:
         """The first cause that holds up the command at the head, NONE when it can start.
 
         `others` are further causes and their conditions, least important last. Drives `pops` when it is taken.
@@ -88,7 +88,7 @@ class CommandPort:
         cause = Signal(CAUSE_BITS)
         named = [("pop_prev", pop_prev), ("pop_next", pop_next)]
         known = [(QUEUE_OF[self.unit, name], flag) for name, flag in named if (self.unit, name) in QUEUE_OF]
-        conditions: list[tuple[Cause, ValueLike]] = [(Cause.EMPTY, ~self.valid)]
+        conditions: list[tuple[Cause, Value]] = [(Cause.EMPTY, ~self.valid)]
         conditions += [(Cause[queue.name], flag & ~self.tokens[queue]) for queue, flag in known]
         for which, condition in reversed(conditions + others):
             with m.If(condition):

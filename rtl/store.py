@@ -39,7 +39,7 @@ class Store(Elaboratable):
         self.activity = Activity()
         self.fault = fault_signal()
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         geometry, activity, command = self.geometry, self.activity, self.command
         m.submodules.channel = self.channel

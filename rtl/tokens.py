@@ -20,7 +20,7 @@ class TokenCounter(Elaboratable):
         self.available = Signal()
         self.overflow = Signal()
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         m.d.comb += [
             self.available.eq(self.count != 0),

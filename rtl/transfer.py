@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from amaranth import Elaboratable, Module, Mux, Signal
-from amaranth.hdl import ValueLike
+from amaranth.hdl import Value
 from amaranth.lib import data
 
 from lathe.configs.encoding import INSTRUCTION_BITS
 from lathe.isa.table import MemoryType, Opcode
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.instruction import instruction_view
+from lathe.rtl.structure import structured
 
 
 def transfer_layout(geometry: Geometry, memories: Sequence[MemoryType]) -> data.StructLayout:
@@ -39,7 +40,7 @@ def transfer_layout(geometry: Geometry, memories: Sequence[MemoryType]) -> data.
 
 
 def by_memory(
-    m: Module, memory: Signal, memories: Sequence[MemoryType], target: Signal, choices: Sequence[ValueLike]
+    m: Module, memory: Signal, memories: Sequence[MemoryType], target: Signal, choices: Sequence[Value | int]
 ) -> None:
     """Drive `target` with the choice of the memory type that the signal `memory` holds."""
     with m.Switch(memory):
@@ -54,10 +55,10 @@ class TransferDecoder(Elaboratable):
     def __init__(self, geometry: Geometry, opcode: Opcode, memories: Sequence[MemoryType]) -> None:
         self.geometry, self.opcode, self.memories = geometry, opcode, memories
         self.word = Signal(INSTRUCTION_BITS)
-        self.transfer = Signal(transfer_layout(geometry, memories))
+        self.transfer = structured(transfer_layout(geometry, memories))
         self.overruns = Signal()
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         fields = instruction_view(self.geometry.config, self.opcode, self.word)
         moves = Signal()

@@ -48,7 +48,7 @@ class WriteChannel(Elaboratable):
         self.b_valid = Signal()
         self.b_resp = Signal(2)
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, _platform: object) -> Module:
         m = Module()
         bits, bus = self.geometry.bus_bits, self.geometry.bus_bytes
         beats = self.geometry.config.timing.dma_fifo_beats

@@ -101,10 +101,9 @@ def _sources() -> bytes:
 
     digest = hashlib.sha256(str(amaranth.__version__).encode())
     house = Path(lathe.__file__).parent
-    for room in ("configs", "isa", "rtl"):
-        for path in sorted((house / room).rglob("*")):
-            if path.suffix in (".py", ".cpp"):
-                digest.update(f"{room}/{path.name}".encode() + b"\0" + path.read_bytes() + b"\0")
+    modules = [path for room in ("configs", "isa", "rtl") for path in sorted((house / room).glob("*.py"))]
+    for path in (*modules, HARNESS, Path(__file__)):
+        digest.update(f"{path.parent.name}/{path.name}".encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.digest()
 
 

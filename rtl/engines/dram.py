@@ -109,12 +109,12 @@ class Dram:
         """Whether there is no memory."""
         return self.memory_end is not None and address >= self.memory_end
 
-    def taken(self, t: int) -> None:
-        """The read beat shown in `t` has been taken."""
+    def taken(self) -> None:
+        """The read beat that is shown has been taken."""
         burst = self.reads[0]
         self.shown = None
         self.beats["read"] += 1
-        self.advance(self.reads, burst, t)
+        self.advance(self.reads, burst)
 
     def written(self, t: int, data: int, strobes: int, last: bool) -> None:
         """The write beat of cycle `t`."""
@@ -125,11 +125,11 @@ class Dram:
             burst.failed = True
         else:
             self.content.write(burst.address, self.bus, data, strobes)
-        self.advance(self.writes, burst, t)
+        self.advance(self.writes, burst)
         if last:
             self.responses.append((t + self.response_latency, burst.failed))
 
-    def advance(self, queue: deque[Burst], burst: Burst, t: int) -> None:
+    def advance(self, queue: deque[Burst], burst: Burst) -> None:
         """Go on to the next beat."""
         burst.left -= 1
         burst.address += self.bus

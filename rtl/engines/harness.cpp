@@ -322,6 +322,7 @@ class Machine {
         tick();
         tick();
         top.rst = 0;
+        tick();  // the reset passes a register
     }
 
     void settle() {

@@ -55,9 +55,9 @@ class Launch:
 class Trace:
     """One entry for each instruction of the stream, by its place: arrays (N,) int64, −1 for what has not happened.
 
-    ``unit``: where it went (0 load, 1 compute, 2 store); ``dispatch``, ``dispatch_cause``, ``dispatch_stalled``: fetch's
-    cycle, and how long and why fetch waited before it; ``start``, ``end``, ``cause``, ``stalled``, ``waited``: as
-    docs/timing.md defines them, causes by number.
+    ``unit``: where it went (0 load, 1 compute, 2 store); ``dispatch``, ``dispatch_cause``, ``dispatch_stalled``: the
+    cycle of fetch, and how long and why fetch waited before it; ``start``, ``end``, ``cause``, ``stalled``, ``waited``:
+    as docs/timing.md defines them, causes by number.
     """
 
     unit: Ints

@@ -122,7 +122,7 @@ class _Bench:
                 return
             record(cycle, trace)
             if offer[2] is not None:
-                dram.taken(cycle)
+                dram.taken()
             if offer[3] and flags >> 12 & 1:
                 dram.written(cycle, w_data, w_strb, bool(flags >> 13 & 1))
             elif offer[3] and launch.stalls is None:
