@@ -5,7 +5,19 @@ from collections.abc import Mapping
 from lathe.frontend import as_affine
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Const, Expr
-from lathe.scheduler.linear import Bound, Box, Extremum, Linear, LoopVariable, add, bound_range, divide, extremum, scale
+from lathe.scheduler.linear import (
+    Bound,
+    Box,
+    Extremum,
+    Linear,
+    LoopVariable,
+    add,
+    bound_range,
+    divide,
+    extremum,
+    floor_divide,
+    scale,
+)
 
 Interval = tuple[Bound, Bound]
 
@@ -16,10 +28,15 @@ def eliminate(bound: Bound, visible: set[LoopVariable], box: Box, side: str) -> 
         return Extremum(bound.kind, tuple(eliminate(inner, visible, box, side) for inner in bound.bounds))
     result = Linear(bound.constant)
     for atom, coefficient in bound.terms.items():
-        term = Linear.of(atom, coefficient)
-        hidden = {atom} - visible if isinstance(atom, LoopVariable) else atom.numerator.variables() - visible
-        if hidden:
-            term = Linear(term.range(box)[0 if side == "low" else 1])
+        if isinstance(atom, LoopVariable):
+            term = Linear.of(atom, coefficient)
+            if atom not in visible:
+                term = Linear(term.range(box)[0 if side == "low" else 1])
+        else:  # division is monotone, so the numerator is taken at the same end, or at the other for a negative factor
+            end = side if coefficient > 0 else ("high" if side == "low" else "low")
+            numerator = eliminate(atom.numerator, visible, box, end)
+            assert isinstance(numerator, Linear), f"{atom.numerator} is no linear expression"
+            term = floor_divide(numerator, atom.divisor) * coefficient
         result += term
     return result
 
