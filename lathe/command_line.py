@@ -9,6 +9,7 @@ from lathe.commands.compile import compile
 from lathe.commands.configs import configs
 from lathe.commands.disasm import disasm
 from lathe.commands.replay import replay
+from lathe.commands.rtl import rtl
 from lathe.commands.run import run
 from lathe.commands.simulate import simulate
 from lathe.commands.sweep import sweep
@@ -50,5 +51,5 @@ def main(debug: bool) -> None:
     """
 
 
-for command in (run, compile, simulate, replay, disasm, asm, verify, sweep, configs):
+for command in (run, compile, simulate, replay, disasm, asm, verify, sweep, rtl, configs):
     main.add_command(command)

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth._toolchain import ToolNotFound
-from amaranth._toolchain.yosys import find_yosys
+from amaranth._toolchain.yosys import YosysError, find_yosys
 from amaranth.back import rtlil
 
 from lathe.configs import HardwareConfig
@@ -52,7 +51,7 @@ def statistics(config: HardwareConfig) -> list[ModuleStatistics]:
     Geometry(config)  # refuses machines that cannot be built, before modules are made
     try:
         yosys = find_yosys(lambda version: version >= OLDEST_YOSYS)
-    except ToolNotFound:
+    except YosysError:
         raise RtlError(
             "The statistics must have Yosys, and it is not installed. Install it with: pip install 'lathe-npu[rtl]'"
         ) from None

@@ -1,6 +1,7 @@
 """The RTL on the command line: engines of simulate, replay and run, waveforms, Verilog and statistics."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -186,4 +187,75 @@ def test_an_unknown_engine_among_several():
     )
     assert refused("run", "--engine", "all") == (
         "The engine must be one of sim, pysim, verilator, not 'all'. Choose one of these."
+    )
+
+
+def test_verilog_of_a_machine_has_its_top_module_and_its_ports(tmp_path):
+    path = tmp_path / "tiny.v"
+    result = run("rtl", "verilog", "-c", "tiny", "-o", path)
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"{path}: module lathe for tiny, ")
+    (header,) = re.findall(r"^module lathe\((.*?)\);", path.read_text(), re.DOTALL | re.MULTILINE)
+    ports = [port.strip() for port in header.split(",")]
+    assert {"clk", "rst", "interrupt", "m_axi_araddr", "m_axi_wdata", "s_axi_awaddr", "s_axi_rdata"} <= set(ports)
+
+
+@pytest.fixture(scope="module")
+def tiny_statistics():
+    return json.loads(run("rtl", "stats", "-c", "tiny", "--json").stdout)
+
+
+def test_statistics_hold_the_matrix_core_and_the_scratchpads(tiny_statistics):
+    tiny = lt.load_config("tiny")
+    modules = {module["path"]: module for module in tiny_statistics["modules"]}
+    assert tiny_statistics["machine"] == "tiny"
+    factors = f"{tiny.inp_bits}x{tiny.wgt_bits}"
+    assert tiny_statistics["multipliers_of"][factors] == tiny.batch * tiny.block_in * tiny.block_out
+    assert modules["lathe.inp"]["memory_bits"] == 8 * tiny.inp_buffer_bytes
+    assert modules["lathe.wgt"]["memory_bits"] == 8 * tiny.wgt_buffer_bytes
+    out_bytes = tiny.acc_buffer_bytes * tiny.out_bits // tiny.acc_bits
+    assert modules["lathe.compute.acc"]["memory_bits"] == 8 * (tiny.acc_buffer_bytes + out_bytes)
+
+
+def test_statistics_of_a_module_are_its_own_and_those_of_all_within(tiny_statistics):
+    modules = {module["path"]: module for module in tiny_statistics["modules"]}
+    for number in ("cells", "flip_flops", "memory_bits", "multipliers"):
+        assert tiny_statistics[number] == sum(module["own"][number] for module in modules.values()) > 0
+        children = [module for path, module in modules.items() if path.rpartition(".")[0] == "lathe.compute"]
+        own = modules["lathe.compute"]["own"][number]
+        assert modules["lathe.compute"][number] == own + sum(child[number] for child in children)
+
+
+def test_statistics_as_a_table():
+    lines = run("rtl", "stats", "-c", "tiny").stdout.splitlines()
+    assert lines[0].strip() == "Hardware of tiny"
+    assert lines[1].split() == ["module", "factors", "cells", "flip-flops", "memory", "bits", "multipliers"]
+    assert {"lathe", "fetch", "load", "compute", "store", "control", "inp", "wgt"} <= {
+        line.split()[0] for line in lines[2:] if not line.startswith(" ")
+    }
+
+
+@pytest.mark.parametrize("words", [("verilog", "-o", "odd.v"), ("stats",), ("stats", "--json")])
+def test_a_machine_that_cannot_be_built_is_refused_with_the_reason(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    odd = lt.load_config("tiny").to_dict()
+    odd["name"], odd["timing"]["response_latency"] = "odd", 0
+    (tmp_path / "odd.yaml").write_text(json.dumps(odd))
+    assert refused("rtl", *words, "-c", "odd.yaml") == (
+        "timing.response_latency of machine 'odd' must be at least 1 to be built, not 0. AXI4 answers a write after "
+        "its last beat, not with it."
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["odd.yaml"]
+
+
+def test_verilog_that_cannot_be_written_is_told():
+    assert refused("rtl", "verilog", "-c", "tiny", "-o", "missing/t.v").startswith(
+        "The output file 'missing/t.v' must be in a directory that exists"
+    )
+
+
+def test_statistics_without_yosys_say_what_to_install(monkeypatch):
+    monkeypatch.setenv("AMARANTH_USE_YOSYS", "")
+    assert refused("rtl", "stats", "-c", "tiny") == (
+        "The statistics must have Yosys, and it is not installed. Install it with: pip install 'lathe-npu[rtl]'"
     )

@@ -1,0 +1,107 @@
+"""`lathe rtl`: the accelerator's hardware, as Verilog and in numbers."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lathe.commands.options import FILE, config_option, json_option
+from lathe.commands.terminal import console, grouped, print_json, table
+from lathe.configs import HardwareConfig, load_config
+from lathe.configs.atomic import check_writable, write_text
+
+if TYPE_CHECKING:
+    from lathe.rtl.statistics import ModuleStatistics
+
+# Amaranth takes longer to import than the other commands take to run, so each command imports it on its own.
+
+
+@click.group()
+def rtl() -> None:
+    """Export the accelerator's hardware, or count what it is made of.
+
+    docs/rtl.md describes the hardware, its registers, and how to attach it to a SoC.
+    """
+
+
+@rtl.command()
+@config_option
+@click.option("-o", "--output", type=FILE, required=True, help="The .v file to write.")
+def verilog(config_name: str, output: Path) -> None:
+    """Write a machine as one Verilog file, with the top module "lathe".
+
+    Machines that cannot be built are refused with the reason.
+    """
+    from lathe.rtl.geometry import Geometry
+    from lathe.rtl.verilog import TOP
+    from lathe.rtl.verilog import verilog as text_of
+
+    machine = load_config(config_name)
+    check_writable(output)
+    Geometry(machine)  # refuses machines that cannot be built, before modules are made
+    text = text_of(machine)
+    write_text(output, text)
+    lines, modules = len(text.splitlines()), text.count("\nendmodule")
+    click.echo(f"{output}: module {TOP} for {machine.name}, {grouped(modules)} modules in {grouped(lines)} lines")
+
+
+@rtl.command()
+@config_option
+@json_option
+def stats(config_name: str, as_json: bool) -> None:
+    """Count cells, flip-flops, memory bits and multipliers of each module, with Yosys.
+
+    Cells are those of words, before they are mapped to a technology: an adder of any width is one. Flip-flops and
+    memory are in bits. A line of the table counts all that is inside its module; --json tells also what each module
+    has of its own.
+    """
+    from lathe.rtl.statistics import statistics
+
+    machine = load_config(config_name)
+    entries = statistics(machine)
+    if as_json:
+        print_json(stats_dict(machine, entries))
+    else:
+        print_stats(machine, entries)
+
+
+def stats_dict(machine: HardwareConfig, entries: list["ModuleStatistics"]) -> dict[str, Any]:
+    """The counts as plain values: of the whole machine, and of each module on its own and with all inside it."""
+    from lathe.rtl.statistics import within
+
+    modules = [{"path": each.path, **counts(within(entries, each.path)), "own": counts(each)} for each in entries]
+    return {"machine": machine.name, **counts(within(entries, entries[0].path)), "modules": modules}
+
+
+def counts(entry: "ModuleStatistics") -> dict[str, Any]:
+    """The counts of a module as plain values."""
+    return {
+        "cells": entry.cells,
+        "flip_flops": entry.flip_flops,
+        "memory_bits": entry.memory_bits,
+        "multipliers": entry.multiplier_count,
+        "multipliers_of": {f"{a}x{b}": count for (a, b), count in entry.multipliers.items()},
+    }
+
+
+def print_stats(machine: HardwareConfig, entries: list["ModuleStatistics"]) -> None:
+    """A line for each module that stands in the machine or one level below, and one for all."""
+    from lathe.rtl.statistics import within
+
+    top = entries[0].path
+    rows = []
+    for entry in entries:
+        depth = entry.path.count(".")
+        if depth > 2:
+            continue
+        all_of_it = within(entries, entry.path)
+        widths = ", ".join(f"{count} of {a}×{b}" for (a, b), count in all_of_it.multipliers.items())
+        name = "  " * (depth - 1) + entry.path.rpartition(".")[2] if depth else top
+        rows.append((name, widths, *map(grouped, numbers(all_of_it))))
+    columns = ["module", "factors", "cells", "flip-flops", "memory bits", "multipliers"]
+    console().print(table(f"Hardware of {machine.name}", columns, rows, left=2))
+
+
+def numbers(entry: "ModuleStatistics") -> tuple[int, int, int, int]:
+    """The columns of the table."""
+    return entry.cells, entry.flip_flops, entry.memory_bits, entry.multiplier_count
