@@ -13,9 +13,9 @@ from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.completion import complete
 from lathe.scheduler.emission import Emitter
-from lathe.scheduler.errors import BuildError
+from lathe.scheduler.errors import BuildError, EmitError
 from lathe.scheduler.footprints import Footprints
-from lathe.scheduler.lanes import assign_lanes
+from lathe.scheduler.lanes import assign_lanes, conflict_of_lanes
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.partition import partition
 from lathe.scheduler.physical import physical_of
@@ -73,7 +73,13 @@ def compile_schedule(
     buffers = buffers_of(schedule, config, symbolic, physical, aliases)
     dram = DramMap(schedule, config, lanes, constants, views)
     emitter = Emitter(schedule, config, dram, physical, buffers, aliases)
-    emitter.run(partition(symbolic))
+    try:
+        emitter.run(partition(symbolic))
+    except EmitError as error:
+        reason = conflict_of_lanes(schedule, config)
+        if not reason:
+            raise
+        raise EmitError(f"{error} {reason}") from None
     return _assemble(emitter, dram.segments, constants)
 
 

@@ -191,6 +191,30 @@ def _leads_through(access: ReadAccess, dim: int, axis: Axis, block: int) -> bool
     return affine.coefficients.get(axis, 0) == 1 or axis.extent == 1
 
 
+def conflict_of_lanes(schedule: "Schedule", config: HardwareConfig) -> str:
+    """A sentence on a tensor that has one dimension in lanes and is needed with another by an element-wise reader."""
+    plan = plan_lanes(schedule, config)
+    made_here = {tensor for stage in schedule.stages for tensor in stage.state.tensors}
+    for reader in schedule.stages:
+        for access in reader.state.computation.reads:
+            if access.tensor not in made_here or plan.products[reader.tensor] is not None:
+                continue
+            wanted = lanes_through(reader.state.computation, access, plan.known[reader.tensor])
+            for side, block in (("rows", config.batch), ("cols", config.block_out)):
+                made, needed = getattr(plan.known[access.tensor], side), getattr(wanted, side)
+                if block > 1 and made != needed:
+                    return (
+                        f"Behind this: {access.tensor.name} has {_named(made)} in the lanes of its elements, and "
+                        f"{reader.name} needs it with {_named(needed)} there, which no instruction can change. Use one "
+                        "image layout throughout, or build the program in two parts."
+                    )
+    return ""
+
+
+def _named(dim: int | None) -> str:
+    return "no dimension" if dim is None else f"dimension {dim}"
+
+
 def lanes_through(computation: Computation, access: ReadAccess, lanes: Lanes) -> Lanes:
     """Lanes of a tensor that a computation reads element-wise, from those of what it writes."""
 

@@ -130,8 +130,8 @@ class DramMap:
                 product = next(iter(self.schedule.readers(user.tensor)), user)
                 raise BuildError(
                     f"weights of {product.name} must be an input of the program, not {tensor.name!r}, which "
-                    f"{stage.name} computes: no store lays elements out as weights. Make the other operand the weights, or give the "
-                    "program two parts."
+                    f"{stage.name} computes: no store lays elements out as weights. Make the other operand the "
+                    "weights, or build the program in two parts."
                 )
             seen = form("acc" if scope == DRAM else scope)
             if config.batch > 1 and seen.element.cols != config.block_out:

@@ -166,3 +166,31 @@ def test_lanes_that_cannot_be_regrouped_are_refused():
         "inp on a machine with a batch of 2, not 16 and 8. Use a machine with block_in equal to block_out, or with "
         "batch 1."
     )
+
+
+def test_a_tensor_that_would_have_to_be_turned_round_is_refused():
+    """Its channels are lanes, and the maximum wants to go along them."""
+    data, W = lt.placeholder((4, 20), "int8", name="data"), lt.placeholder((12, 20), "int8", name="W")
+    logits = lt.requantise(lt.dense(data, W, name="d"), 7, name="logits")
+    k = lt.reduce_axis(12, "k")
+    largest = lt.compute((4,), lambda i: lt.max(logits[i, k], axis=k), "largest")
+    with pytest.raises(lt.EmitError) as caught:
+        check_program(largest, ALL["vta"])
+    assert str(caught.value) == (
+        "chunk largest.acc.update(i in 0..4, k in 0..12) at io=0 must satisfy rule 'alu': loop i must run along the "
+        "lanes of all operands, but moves logits.acc2 along dimension 0 by whole elements. Change the tile, the scope "
+        "of the operands, or the loop that the pragma is on. Behind this: logits.acc2 has dimension 1 in the lanes of "
+        "its elements, and largest.acc needs it with dimension 0 there, which no instruction can change. Use one image "
+        "layout throughout, or build the program in two parts."
+    )
+
+
+def test_weights_that_are_computed_are_refused():
+    A, B = lt.placeholder((6, 10), "int8", name="A"), lt.placeholder((7, 10), "int8", name="B")
+    out = lt.dense(lt.relu(A, name="a"), lt.relu(B, name="b"), name="out")
+    with pytest.raises(lt.BuildError) as caught:
+        check_program(out, ALL["vta"])
+    assert str(caught.value) == (
+        "weights of out.acc must be an input of the program, not 'b', which b computes: no store lays elements out as "
+        "weights. Make the other operand the weights, or build the program in two parts."
+    )
