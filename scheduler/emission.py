@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.errors import shown
 from lathe.frontend.expressions import Axis, Expr, Read, Reduce, Select
 from lathe.isa import Instruction
 from lathe.scheduler.allocation import Buffer
@@ -225,6 +226,11 @@ def _attempt(rule_name: str, chunk: Chunk) -> Sequence[Instruction] | RuleMismat
             result = RULES[rule_name](chunk)
             if isinstance(result, RuleMismatch):
                 raise result
+            if not isinstance(result, Sequence) or not all(isinstance(each, Instruction) for each in result):
+                raise EmitError(
+                    f"result of rule {rule_name!r} for chunk {chunk.describe()} must be a list of instructions, or a "
+                    f"RuleMismatch, not {shown(result)}."
+                )
             return result
     except RuleMismatch as mismatch:
         return mismatch
@@ -275,6 +281,12 @@ class _Prepared:
 
     def __init__(self, node: ChunkNode) -> None:
         computation = node.placement.state.computation
+        if len(computation.bodies) > 1:
+            raise EmitError(
+                f"stage {computation.name} must compute one tensor to be scheduled by hand, not "
+                f"{len(computation.bodies)}. Give each output a computation of its own, or leave scope, place and "
+                "pragma of the stage open."
+            )
         body = computation.bodies[0]
         self.reduction = body.kind if isinstance(body, Reduce) else None
         self.expression = body.body if isinstance(body, Reduce) else body
