@@ -1,0 +1,33 @@
+"""Streams of VTA's compiler on the Verilated `vta` machine: memory, tokens and cycles as the simulator's."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from comparison import data_differences, time_differences
+
+from lathe.configs import load_config
+from lathe.isa import decode
+from lathe.isa.paged_memory import PagedMemory
+from lathe.rtl.engines import verilator
+from lathe.rtl.engines.launch import Launch
+from lathe.sim import replay
+from lathe.sim.stream import read_stream
+
+STREAMS = Path(__file__).parents[3] / "shared" / "vta_streams"
+FILES = sorted(STREAMS.glob("*.npz"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_stream_of_vtas_compiler(path):
+    cfg = load_config("vta")
+    raw = read_stream(path)
+    expected = replay(cfg, path)
+    memory = PagedMemory.of(raw.page_addrs, raw.pages)
+    memory.write(raw.insn_addr, np.ascontiguousarray(raw.insns).reshape(-1))
+    launch = Launch(raw.insn_addr, len(raw.insns), memory, raw.tokens, most_cycles=expected.cycles + 1000)
+    (outcome,) = verilator.run(cfg, launch)
+    assert time_differences(decode(cfg, raw.insns), expected, outcome) == []
+    pages = memory.pages | dict(zip(expected.page_addrs.tolist(), expected.pages, strict=True))
+    assert data_differences(pages, outcome.memory.pages) == []
