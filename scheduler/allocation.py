@@ -125,9 +125,21 @@ def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
 
 
 def _fit(buffers: list[Buffer], room: int) -> bool:
-    """First fit, the largest first; sets ``base``. False when something does not fit."""
+    """First fit, the largest first, else the longest-lived or the earliest first; sets ``base``. False if none fits."""
+    return any(
+        _first_fit(sorted(buffers, key=order), room)
+        for order in (
+            lambda b: (-b.size * b.slots, b.first),
+            lambda b: (b.first - b.last, -b.size * b.slots),
+            lambda b: (b.first, -b.last),
+        )
+    )
+
+
+def _first_fit(buffers: list[Buffer], room: int) -> bool:
+    """Each buffer as low as those before it in the list allow."""
     placed: list[Buffer] = []
-    for buffer in sorted(buffers, key=lambda b: (-b.size * b.slots, b.first)):
+    for buffer in buffers:
         taken = sorted(
             (other.base, other.base + other.size * other.slots)
             for other in placed
@@ -152,20 +164,23 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
         if sum(b.size for b in living) > sum(b.size for b in worst):
             worst = living
     need = sum(buffer.size for buffer in worst)
-    largest = max((buffer for buffer in worst if not buffer.temporary), key=lambda buffer: buffer.size)
+    tiles = [buffer for buffer in worst if not buffer.temporary]
     parts = ", ".join(
         f"{'temporaries of ' if buffer.temporary else ''}{buffer.stage.name} {buffer.size}" for buffer in worst
     )
-    shape = "×".join(str(size) for size in _box_of(largest))
-    limit = largest.size - (need - depth)
-    advice = (
-        f"the largest tile of {largest.stage.name} that fits has {limit} elements; now it is {shape} values"
-        if limit > 0
-        else "the others alone do not fit either"
-    )
+    if need <= depth:  # enough in sum, but not side by side for as long as they live
+        raise CapacityError(
+            f"tiles in scratchpad {scope} must lie side by side in {depth} elements, which {parts} and those that live "
+            "before and after them do not. Compute one of them at another loop.",
+            scope,
+            1,
+        )
+    largest = [f"{buffer.stage.name} {buffer.size * depth // need}" for buffer in tiles]
+    now = " and ".join(f"{buffer.stage.name} is {'×'.join(map(str, _box_of(buffer)))} values" for buffer in tiles)
     raise CapacityError(
         f"tiles in scratchpad {scope} must take at most {depth} elements, not {need} ({parts}), {need - depth} too "
-        f"many: {advice}. Split its loops with a smaller factor, or compute it at an inner loop.",
+        f"many: the largest that fit{' together, shrunk alike,' if len(worst) > 1 else ''} take {', '.join(largest)}; "
+        f"now {now}. Split its loops with a smaller factor, or compute it at an inner loop.",
         scope,
         need - depth,
     )

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor, placeholders
+from lathe.frontend.errors import shown
 from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
@@ -86,7 +87,7 @@ def compile_schedule(
 def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
     """Raises BuildError unless ``tensors`` are the inputs and outputs of the program."""
     if isinstance(tensors, Tensor) or not all(isinstance(each, Tensor) for each in tensors):
-        raise BuildError(f"tensors of build must be a list of tensors, not {tensors!r}.")
+        raise BuildError(f"tensors of build must be a list of tensors, not {shown(tensors)}.")
     wanted = [*placeholders(schedule.outputs), *schedule.outputs]
     for tensor in wanted:
         if tensor not in tensors:

@@ -1,0 +1,394 @@
+"""What ``build`` and ``lower`` refuse: lists of tensors, constants, tiles that do not fit, chunks that do not map."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from lathe.configs import HardwareConfig, LatheError, load_config
+from lathe.frontend import Tensor, compute, max, min, placeholder, placeholders, reduce_axis, select, sum
+from lathe.frontend.operators import conv2d, matmul
+from lathe.isa import verify
+from lathe.scheduler import (
+    BuildError,
+    CapacityError,
+    Chunk,
+    EmitError,
+    RuleMismatch,
+    Schedule,
+    build,
+    create_schedule,
+    emit_rule,
+    lower,
+)
+from lathe.scheduler.rules import RULES
+from lathe.scheduler.rules.registry import SEPARATE_INIT
+
+VTA, TINY = load_config("vta"), load_config("tiny")
+
+A = placeholder((64,), "int8", "A")
+B = compute(64, lambda i: A[i] + 1, "B")
+C = compute(64, lambda i: B[i] * 2, "C")
+low, high = compute(64, lambda i: (A[i] + 1, A[i] - 1), "pair")
+both = compute(64, lambda i: low[i] + high[i], "both")
+elsewhere = placeholder((64,), "int8", "elsewhere")
+DATA = placeholder((4, 64), "int8", "data")
+WEIGHTS = placeholder((512, 64), "int8", "weights")
+M = matmul(DATA, WEIGHTS, transpose_b=True, name="M")
+
+
+@pytest.fixture(autouse=True)
+def own_rules() -> Iterator[None]:
+    """Forget the rules that a test has registered."""
+    before, separate = dict(RULES), set(SEPARATE_INIT)
+    yield
+    RULES.clear()
+    RULES.update(before)
+    SEPARATE_INIT.clear()
+    SEPARATE_INIT.update(separate)
+
+
+@dataclass
+class Case:
+    name: str
+    mistake: Callable[[], object]
+    error: type[LatheError]
+    message: str
+
+
+def tensors_of(schedule: Schedule) -> list[Tensor]:
+    return [*placeholders(schedule.outputs), *schedule.outputs]
+
+
+def scheduled(
+    output: Tensor, commands: Callable[[Schedule], object], config: HardwareConfig = VTA
+) -> Callable[[], object]:
+    """Build a program with a schedule that some commands make."""
+
+    def run() -> object:
+        schedule = create_schedule(output)
+        commands(schedule)
+        return build(schedule, tensors_of(schedule), config)
+
+    return run
+
+
+def default(output: Tensor, config: HardwareConfig = VTA) -> Callable[[], object]:
+    return lambda: build(output, [*placeholders(output), output], config)
+
+
+def by_rule(result: object) -> Callable[[], object]:
+    """Emit a copy of B by a rule that gives or raises ``result``."""
+
+    def rule(chunk: Chunk) -> object:  # noqa: ARG001 - rules receive the chunk
+        if isinstance(result, RuleMismatch):
+            raise result
+        return result
+
+    def commands(s: Schedule) -> None:
+        emit_rule("own")(rule)
+        made = s.cache_write(B, "acc")
+        _, inner = s[made].split("i", factor=48)
+        s[made].emit_insn(inner, "own")
+
+    return scheduled(B, commands)
+
+
+def lanes_cut(s: Schedule) -> None:
+    made = s.cache_write(M, "acc")
+    s.cache_read(DATA, "inp")
+    weights = s.cache_read(WEIGHTS, "wgt")
+    outer, inner = s[made].split("j", factor=10)
+    s[made].reorder(outer, "i", inner)
+    s[weights].compute_at(s[made], outer)
+    s[made].emit_insn("i", "gemm")
+
+
+CASES = [
+    Case(
+        "tensors_no_list",
+        lambda: build(C, C, VTA),
+        BuildError,
+        "tensors of build must be a list of tensors, not Tensor(C: int8[64]).",
+    ),
+    Case(
+        "tensors_of_arrays",
+        lambda: build(C, [np.zeros(64), C], VTA),
+        BuildError,
+        "tensors of build must be a list of tensors, not [array([0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0....",
+    ),
+    Case(
+        "input_left_out",
+        lambda: build(C, [C], VTA),
+        BuildError,
+        "tensors of build must list every input and output of the program, not leave out input 'A'. Add it to"
+        " the list.",
+    ),
+    Case(
+        "output_left_out",
+        lambda: build(C, [A], VTA),
+        BuildError,
+        "tensors of build must list every input and output of the program, not leave out output 'C'. Add it "
+        "to the list.",
+    ),
+    Case(
+        "one_of_two_outputs_left_out",
+        lambda: build([low, high], [A, high], VTA),
+        BuildError,
+        "tensors of build must list every input and output of the program, not leave out output 'pair.0'. Add"
+        " it to the list.",
+    ),
+    Case(
+        "tensor_that_is_not_used",
+        lambda: build(C, [A, C, elsewhere], VTA),
+        BuildError,
+        "tensors of build must be inputs and outputs of the program, not 'elsewhere', which is not used. Take"
+        " it off the list.",
+    ),
+    Case(
+        "tensor_on_the_way",
+        lambda: build(C, [A, B, C], VTA),
+        BuildError,
+        "tensors of build must be inputs and outputs of the program, not 'B', which is computed on the way. "
+        "Take it off the list.",
+    ),
+    Case(
+        "lower_without_an_input",
+        lambda: lower(C, [C], VTA),
+        BuildError,
+        "tensors of build must list every input and output of the program, not leave out input 'A'. Add it to"
+        " the list.",
+    ),
+    Case(
+        "lower_to_an_unknown_level",
+        lambda: lower(C, [A, C], VTA, "assembly"),
+        BuildError,
+        "stage of lower must be one of algorithm, order, data, communication, loops, chunks, not 'assembly'.",
+    ),
+    Case(
+        "constant_of_an_unknown_name",
+        lambda: build(C, [A, C], VTA, constants={"B": np.zeros(64, np.int8)}),
+        BuildError,
+        "constants of build must be inputs of the program (A), not 'B'.",
+    ),
+    Case(
+        "constant_of_another_shape",
+        lambda: build(C, [A, C], VTA, constants={"A": np.zeros(60, np.int8)}),
+        BuildError,
+        "constant 'A' of build must be an array of shape (64,) and dtype int8, not of shape (60,) and dtype int8.",
+    ),
+    Case(
+        "constant_of_another_dtype",
+        lambda: build(C, [A, C], VTA, constants={"A": np.zeros(64, np.int32)}),
+        BuildError,
+        "constant 'A' of build must be an array of shape (64,) and dtype int8, not of shape (64,) and dtype int32.",
+    ),
+    Case(
+        "constant_that_is_no_array",
+        lambda: build(C, [A, C], VTA, constants={"A": "zeros"}),
+        BuildError,
+        "constant 'A' of build must be an array of shape (64,) and dtype int8, not of shape () and dtype <U5.",
+    ),
+    Case(
+        "rule_that_does_not_take_the_chunk",
+        by_rule(RuleMismatch("extent must be a multiple of 32, not 48")),
+        EmitError,
+        "chunk B.acc.map(ii in 0..48) at io=0 must satisfy rule 'own': extent must be a multiple of 32, not "
+        "48. Change the tile, the scope of the operands, or the loop that the pragma is on.",
+    ),
+    Case(
+        "rule_that_returns_nothing",
+        by_rule(None),
+        EmitError,
+        "result of rule 'own' for chunk B.acc.map(ii in 0..48) at io=0 must be a list of instructions, or a "
+        "RuleMismatch, not None.",
+    ),
+    Case(
+        "rule_that_returns_text",
+        by_rule(["nop"]),
+        EmitError,
+        "result of rule 'own' for chunk B.acc.map(ii in 0..48) at io=0 must be a list of instructions, or a "
+        "RuleMismatch, not ['nop'].",
+    ),
+    Case(
+        "result_in_dram",
+        scheduled(B, lambda s: s[B].emit_insn("i", "alu")),
+        EmitError,
+        "chunk B.map(i in 0..64) must satisfy rule 'alu': result B must be in acc, not in dram. Change the "
+        "tile, the scope of the operands, or the loop that the pragma is on.",
+    ),
+    Case(
+        "dma_of_a_computation",
+        scheduled(B, lambda s: s[B].emit_insn("i", "dma")),
+        EmitError,
+        "chunk B.map(i in 0..64) must satisfy rule 'dma': expression must be a copy of one tensor, not A[i] +"
+        " 1. Change the tile, the scope of the operands, or the loop that the pragma is on.",
+    ),
+    Case(
+        "lanes_cut_by_a_split",
+        scheduled(M, lanes_cut),
+        EmitError,
+        "chunk M.acc.init(i in 0..4, ji in 0..10) at jo=0 must satisfy rule 'gemm': vector lanes along "
+        "dimension 1 of M.acc must be written in whole blocks of 16, but the chunk writes 0..9 of live cells "
+        "0..511. Change the tile, the scope of the operands, or the loop that the pragma is on.",
+    ),
+    Case(
+        "stage_of_two_outputs_in_a_scratchpad",
+        scheduled(both, lambda s: s[low].set_scope("acc")),
+        EmitError,
+        "stage pair must compute one tensor to be scheduled by hand, not 2. Give each output a computation of"
+        " its own, or leave scope, place and pragma of the stage open.",
+    ),
+    Case(
+        "index_that_data_gives",
+        default(compute(64, lambda i: A[max(min(A[i].astype("index"), 63), 0)], "gathered")),
+        EmitError,
+        "index of A.acc in stage gathered.acc must be linear in the loops, not max(min(index(A[i]), 63), 0): "
+        "no instruction has such addresses.",
+    ),
+    Case(
+        "operation_that_no_unit_has",
+        default(compute(64, lambda i: A[i].astype("int32") // 7, "divided")),
+        EmitError,
+        "chunk divided.acc.map(i in 0..64) at io=0 must satisfy rule 'alu': operation must be one of min, "
+        "max, +, -, * and shifts, not floordiv. Change the tile, the scope of the operands, or the loop that "
+        "the pragma is on.",
+    ),
+    Case(
+        "choice_by_data",
+        default(compute(64, lambda i: select(A[i] > 0, A[i], elsewhere[i]), "chosen")),
+        EmitError,
+        "chunk chosen.acc.map(i in 0..64) at io=0 must satisfy rule 'alu': operand A.acc must be read without"
+        " a condition, which an ALU cannot decide. Change the tile, the scope of the operands, or the loop "
+        "that the pragma is on.",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_message(case):
+    with pytest.raises(LatheError) as caught:
+        case.mistake()
+    assert type(caught.value) is case.error
+    assert str(caught.value) == case.message
+
+
+# Tiles that exceed a scratchpad: which, by how much, and what would fit.
+
+
+def window(rows: int) -> Schedule:
+    """A convolution of 7 columns; windows of 34 columns and so many rows are held in inp."""
+    data, weights = placeholder((rows, 66, 16), "int8", "data"), placeholder((16, 7, 16), "int8", "weights")
+    k, c = reduce_axis(7, "k"), reduce_axis(16, "c")
+    R = compute(
+        (rows, 60, 16),
+        lambda y, x, o: sum(data[y, x + k, c].astype("int32") * weights[o, k, c].astype("int32"), axis=[k, c]),
+        "R",
+    )
+    s = create_schedule(R)
+    made, image = s.cache_write(R, "acc"), s.cache_read(data, "inp")
+    s.cache_read(weights, "wgt")
+    xo, xi = s[R].split("x", factor=28)
+    s[R].reorder(xo, "y", xi, "o")
+    s[made].compute_at(s[R], "y")
+    s[image].compute_at(s[R], xo)
+    return s
+
+
+def test_a_window_too_large_for_inp_and_the_largest_that_fits():
+    s = window(62)
+    with pytest.raises(CapacityError) as caught:
+        build(s, tensors_of(s), VTA)
+    assert str(caught.value) == (
+        "tiles in scratchpad inp must take at most 2048 elements, not 2108 (data.inp 2108), 60 too many: the largest "
+        "that fit take data.inp 2048; now data.inp is 62×34×16 values. Split its loops with a smaller factor, or "
+        "compute it at an inner loop."
+    )
+    assert 60 * 34 <= 2048 < 61 * 34
+    for rows, fits in ((60, True), (61, False)):
+        s = window(rows)
+        if fits:
+            assert verify(build(s, tensors_of(s), VTA)) == []
+        else:
+            with pytest.raises(CapacityError):
+                build(s, tensors_of(s), VTA)
+
+
+def weights_whole(outputs: int) -> Schedule:
+    """A product whose weights are all in wgt at once: outputs/16 times 64/16 elements of 16x16."""
+    data, weights = placeholder((4, 64), "int8", "data"), placeholder((outputs, 64), "int8", "weights")
+    R = matmul(data, weights, transpose_b=True, name="R")
+    s = create_schedule(R)
+    made = s.cache_write(R, "acc")
+    s.cache_read(data, "inp")
+    s.cache_read(weights, "wgt")
+    jo, _ = s[R].split("j", factor=1024)
+    s[R].reorder(jo, "i")
+    s[made].compute_at(s[R], jo)
+    return s
+
+
+def test_weights_too_large_for_wgt_and_the_most_that_fit():
+    s = weights_whole(4112)
+    with pytest.raises(CapacityError) as caught:
+        build(s, tensors_of(s), VTA)
+    assert str(caught.value) == (
+        "tiles in scratchpad wgt must take at most 1024 elements, not 1028 (weights.wgt 1028), 4 too many: the largest "
+        "that fit take weights.wgt 1024; now weights.wgt is 4112×64 values. Split its loops with a smaller factor, or "
+        "compute it at an inner loop."
+    )
+    s = weights_whole(4096)
+    assert verify(build(s, tensors_of(s), VTA)) == []
+
+
+def accumulators(rows: int) -> Schedule:
+    """A sum of two tensors in acc: both operands and the result, each ``rows`` elements, are there at once."""
+    left, right = placeholder((3000, 16), "int8", "left"), placeholder((3000, 16), "int8", "right")
+    R = compute((3000, 16), lambda i, j: left[i, j] + right[i, j], "R")
+    s = create_schedule(R)
+    made = s.cache_write(R, "acc")
+    copies = [s.cache_read(T, "acc") for T in (left, right)]
+    io, _ = s[R].split("i", factor=rows)
+    for T in (made, *copies):
+        s[T].compute_at(s[R], io)
+    return s
+
+
+def test_buffers_that_live_together_in_acc_are_named_with_their_sizes():
+    s = accumulators(1500)
+    with pytest.raises(CapacityError) as caught:
+        build(s, tensors_of(s), VTA)
+    assert str(caught.value) == (
+        "tiles in scratchpad acc must take at most 2048 elements, not 3000 (left.acc 1500, right.acc 1500), 952 too "
+        "many: the largest that fit together, shrunk alike, take left.acc 1024, right.acc 1024; now left.acc is "
+        "1500×16 values and right.acc is 1500×16 values. Split its loops with a smaller factor, or compute it at an "
+        "inner loop."
+    )
+    s = accumulators(1024)
+    assert verify(build(s, tensors_of(s), VTA)) == []
+    s = accumulators(1025)
+    with pytest.raises(CapacityError):
+        build(s, tensors_of(s), VTA)
+
+
+def test_a_program_whose_smallest_tile_does_not_fit():
+    data, weights = placeholder((1, 9, 9, 4), "int8", "data"), placeholder((4, 7, 7, 4), "int8", "weights")
+    R = conv2d(data, weights, name="R")
+    small = TINY.with_(wgt_buffer_bytes=64)
+    with pytest.raises(CapacityError) as caught:
+        build(R, [data, weights, R], small)
+    assert str(caught.value) == (
+        "tile of R on machine 'tiny' must fit its scratchpads, but wgt holds 4 elements and the smallest tile takes 7, "
+        "3 too many. Use a machine with larger buffers, or split the computation."
+    )
+
+
+def test_a_refused_build_leaves_the_schedule_as_it_was():
+    s = window(62)
+    before = lower(s, tensors_of(s), VTA, "order") + lower(s, tensors_of(s), VTA, "loops")
+    states = [stage.state for stage in s.stages]
+    with pytest.raises(CapacityError):
+        build(s, tensors_of(s), VTA)
+    assert lower(s, tensors_of(s), VTA, "order") + lower(s, tensors_of(s), VTA, "loops") == before
+    assert [stage.state for stage in s.stages] == states
