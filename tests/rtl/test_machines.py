@@ -1,0 +1,69 @@
+"""Machines as a whole: which are refused, the register map, Verilog."""
+
+from pathlib import Path
+
+import pytest
+
+from lathe.configs import load_config
+from lathe.rtl.accelerator import Accelerator
+from lathe.rtl.engines import build
+from lathe.rtl.geometry import RtlError
+from lathe.rtl.manual import register_manual
+from lathe.rtl.registers import ADDRESS_BITS, REGISTERS
+from lathe.rtl.stall import CAUSE_NAMES, Cause
+from lathe.rtl.verilog import verilog
+from lathe.sim import StallCause
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_a_pipeline_too_short_is_refused():
+    cfg = load_config("tiny").with_(**{"timing.gemm_pipeline": 2, "timing.alu_pipeline": 1})
+    with pytest.raises(RtlError) as caught:
+        Accelerator(cfg)
+    assert str(caught.value) == (
+        "The greater of timing.gemm_pipeline and timing.alu_pipeline of machine 'tiny' must be at least 3 to be built, "
+        "not 2. Micro-op read, operand read and multiplication are a stage each; make one of them greater."
+    )
+
+
+def test_a_write_response_without_latency_is_refused():
+    with pytest.raises(RtlError) as caught:
+        Accelerator(load_config("vta").with_(**{"timing.response_latency": 0}))
+    assert str(caught.value) == (
+        "timing.response_latency of machine 'vta' must be at least 1 to be built, not 0. "
+        "AXI4 answers a write after its last beat, not with it."
+    )
+
+
+def test_without_a_compiler_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(RtlError) as caught:
+        build.cxx()
+    assert str(caught.value) == (
+        "The engine 'verilator' must have a C++ compiler, and none was found as $CXX, c++, g++ or clang++. "
+        "Install one (Debian and Ubuntu: apt install g++; macOS: xcode-select --install) or use engine='pysim'."
+    )
+
+
+def test_causes_are_those_of_the_simulator():
+    assert {cause.value: CAUSE_NAMES[cause] for cause in Cause} == {each.value: str(each) for each in StallCause}
+
+
+def test_registers_do_not_overlap():
+    addresses = [register.address for register in REGISTERS]
+    assert len(set(addresses)) == len(addresses)
+    assert max(addresses) < 1 << ADDRESS_BITS
+    assert all(address % 4 == 0 for address in addresses)
+
+
+def test_the_page_of_the_registers_is_current():
+    assert (DOCS / "rtl-registers.md").read_text() == register_manual()
+
+
+def test_the_hardware_does_not_depend_on_the_memory_behind_the_bus():
+    cfg = load_config("tiny").with_(
+        batch=1, block_in=2, block_out=2, inp_buffer_bytes=256, wgt_buffer_bytes=256, acc_buffer_bytes=256
+    )
+    assert verilog(cfg) == verilog(cfg.with_(**build.OUTSIDE))
