@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def rtl() -> None:
     """Export the accelerator's hardware, or count what it is made of.
 
-    docs/rtl.md describes the hardware, its registers, and how to attach it to a SoC.
+    docs/rtl.md describes the hardware and how to attach it to a SoC, docs/rtl-registers.md its registers.
     """
 
 
