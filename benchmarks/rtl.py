@@ -1,109 +1,93 @@
-"""Speed of the engines on one program: simulator, Verilated RTL and RTL in Amaranth's simulator, side by side.
+"""Speed of the RTL beside the simulator's, and how long a Verilated machine takes to build.
 
     python benchmarks/rtl.py [--json]
 
-Cycles per second of `vta` (Verilator, with and without its trace; the build is timed apart) and of `tiny` (pysim).
+The digits network on `vta`, 60 images, and a matrix product on `tiny`; each program has the same bits and cycles on
+every engine, which is checked first. Needs the extra `rtl` and a C++ compiler. The build is of `vta`, in an empty cache
+and then again from that cache.
 """
 
-import argparse
-import json
 import os
+import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
-from lathe.configs import HardwareConfig, load_config
-from lathe.isa import Alu, AluOp, Finish, Gemm, Instruction, Load, MemoryType, Store, encode
-from lathe.isa.paged_memory import PagedMemory
-from lathe.rtl.engines import pysim, verilator
-from lathe.rtl.engines.build import library
-from lathe.rtl.engines.launch import Launch
-from lathe.sim import replay
+sys.path.insert(0, str(Path(__file__).parent))
 
-ADDRESS = 0x100000
+from figures import Figure, at_least, at_most, one_core, report, seconds
 
+import lathe as lt
+from lathe.engines import engine_named
+from lathe.input_values import random_inputs
+from lathe.networks.digits.network import digits_network, load_digits
 
-def stream(rounds: int, rows: int) -> list[Instruction]:
-    """Loads, products, element-wise work and stores that overlap, as in a layer of a network."""
-    found: list[Instruction] = [Load(MemoryType.UOP, 0, 0, 1, 16, 16)]
-    for turn in range(rounds):
-        first = turn == 0
-        found += [
-            Load(MemoryType.INP, 0, 64, 1, 64, 64, pop_next=not first),
-            Load(MemoryType.WGT, 0, 8, 1, 16, 16, push_next=True),
-            Gemm(0, 16, rows, 4, 0, 1, 1, 0, 0, 1, pop_prev=True, push_prev=turn + 1 < rounds),
-            Alu(AluOp.SHR, 0, 16, 4, 1, 1, 0, 0, 0, use_imm=True, imm=2, push_next=True, pop_next=not first),
-            Store(sram_base=0, dram_base=4096, y_size=1, x_size=64, x_stride=64, pop_prev=True, push_prev=True),
-        ]
-    return [*found, Finish(pop_next=True)]
+IMAGES = 60
+# A new process has nothing in memory, so that what is found is the file.
+BUILD = """
+import time
+import lathe as lt
+from lathe.engines import engine_named
+machine = lt.load_config("vta")
+begun = time.perf_counter()
+engine_named("verilator").prepare(machine)
+print(time.perf_counter() - begun)
+"""
 
 
-def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """What it returns, and the seconds it took."""
-    begin = time.perf_counter()
-    found = work()
-    return found, time.perf_counter() - begin
+def build_seconds(cache: str) -> float:
+    """Seconds until the Verilated `vta` is there, in a process of its own with this cache."""
+    environment = {**os.environ, "LATHE_CACHE": cache}
+    done = subprocess.run([sys.executable, "-c", BUILD], env=environment, capture_output=True, text=True, check=True)
+    return float(done.stdout)
 
 
-def speeds(cfg: HardwareConfig, instructions: list[Instruction], engines: dict[str, Callable[[Launch], Any]]) -> Any:
-    """Cycles of the stream, and cycles per second by engine."""
-    insns = encode(cfg, instructions)
-    raw = {"insns": insns, "insn_addr": ADDRESS, "page_addrs": np.zeros(0, np.uint64)}
-    raw |= {"pages": np.zeros((0, 4096), np.uint8), "tokens": np.zeros(4, np.int64)}
-    expected, seconds = timed(lambda: replay(cfg, raw))
-    found = {"simulator": expected.cycles / seconds}
-    for name, run in engines.items():
-        memory = PagedMemory()
-        memory.write(ADDRESS, insns.reshape(-1))
-        outcomes, seconds = timed(lambda run=run, memory=memory: run(Launch(ADDRESS, len(insns), memory)))  # type: ignore[misc]
-        assert outcomes[0].cycles == expected.cycles, f"{name} takes other cycles than the simulator"
-        found[name] = expected.cycles / seconds
-    return expected.cycles, found
+def digits_on_vta() -> tuple[lt.Program, dict[str, np.ndarray]]:
+    network = digits_network(IMAGES)
+    program = lt.build(network.logits, network.tensors, lt.load_config("vta"), constants=network.constants)
+    return program, {"images": load_digits().images[:IMAGES]}
 
 
-def measure() -> list[dict[str, Any]]:
-    """All figures."""
-    rows: list[dict[str, Any]] = []
+def product_on_tiny() -> tuple[lt.Program, dict[str, np.ndarray]]:
+    A, B = lt.placeholder((32, 64), "int8", name="A"), lt.placeholder((32, 64), "int8", name="B")
+    C = lt.requantise(lt.matmul(A, B, transpose_b=True, name="C"), 8, name="D")
+    program = lt.build(C, [A, B, C], lt.load_config("tiny"))
+    return program, random_inputs(program, 0)
 
-    def add(name: str, value: float, unit: str, target: float | None, *, least: bool = True) -> None:
-        met = None if target is None else value >= target if least else value <= target
-        rows.append({"name": name, "value": round(value, 3), "unit": unit, "target": target, "met": met})
 
-    vta, tiny = load_config("vta"), load_config("tiny")
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["LATHE_CACHE"] = folder
-        _, cold = timed(lambda: library(vta))
-        _, cached = timed(lambda: library(vta))
-        add("Verilator build of vta, cold", cold, "s", 90, least=False)
-        add("Verilator build of vta, cached", cached, "s", 1, least=False)
-        cycles, found = speeds(vta, stream(400, 16), {"verilator": lambda launch: verilator.run(vta, launch)})
-    add("cycles of the vta stream", cycles, "cycles", None)
-    add("simulator on vta", found["simulator"], "cycles/s", None)
-    add("verilator on vta", found["verilator"], "cycles/s", 500e3)
-    cycles, found = speeds(tiny, stream(20, 4), {"pysim": lambda launch: pysim.run(tiny, launch)})
-    add("cycles of the tiny stream", cycles, "cycles", None)
-    add("simulator on tiny", found["simulator"], "cycles/s", None)
-    add("pysim on tiny", found["pysim"], "cycles/s", 5e3)
-    return rows
+def speed(program: lt.Program, inputs: dict[str, np.ndarray], engine: str, runs: int) -> float:
+    """Thousand cycles per second of a whole call: setting up, memory model and outputs included, traces not."""
+    cycles = lt.simulate(program, timing_only=True, trace=False).cycles
+    return cycles / seconds(lambda: lt.simulate(program, inputs, engine=engine, trace=False), runs=runs) / 1e3
 
 
 def main() -> None:
-    """Print a table, or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="a list of {name, value, unit, target, met}")
-    arguments = parser.parse_args()
-    rows = measure()
-    if arguments.json:
-        print(json.dumps(rows, indent=2))
-        return
-    for row in rows:
-        target = (
-            "" if row["target"] is None else f"  target {row['target']:>10,.0f} {'met' if row['met'] else 'MISSED'}"
-        )
-        print(f"{row['name']:34} {row['value']:>16,.2f} {row['unit']:9}{target}")
+    with tempfile.TemporaryDirectory() as cache:
+        cold = build_seconds(cache)
+        cached = build_seconds(cache)
+        os.environ["LATHE_CACHE"] = cache  # what has just been built is what runs below
+        engine_named("verilator").prepare(lt.load_config("tiny"))
+        one_core()
+        unit = "thousand cycles/s"
+        figures = [at_most("build of vta, cold", cold, "s", 90), at_most("build of vta, cached", cached, "s", 1)]
+        program, inputs = digits_on_vta()
+        ran = lt.cosimulate(program, inputs).check()
+        figures += [
+            Figure("digits on vta", ran.cycles, "cycles"),
+            Figure("digits on vta, sim", round(speed(program, inputs, "sim", 5), 3), unit),
+            at_least("digits on vta, verilator", speed(program, inputs, "verilator", 5), unit, 500),
+        ]
+        program, inputs = product_on_tiny()
+        ran = lt.cosimulate(program, inputs, engines=("sim", "verilator", "pysim")).check()
+        figures += [
+            Figure("product on tiny", ran.cycles, "cycles"),
+            Figure("product on tiny, sim", round(speed(program, inputs, "sim", 5), 3), unit),
+            Figure("product on tiny, verilator", round(speed(program, inputs, "verilator", 5), 3), unit),
+            at_least("product on tiny, pysim", speed(program, inputs, "pysim", 2), unit, 5),
+        ]
+    report(figures, __doc__ or "")
 
 
 if __name__ == "__main__":
