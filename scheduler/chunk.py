@@ -4,16 +4,14 @@
 ``vectors`` restates it in the machine's terms: loops over whole elements, and an address per operand.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
-from lathe.frontend import Tensor, as_affine
+from lathe.frontend import Tensor
 from lathe.frontend.accesses import Guard
-from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Const, Expr, Read
-from lathe.scheduler.linear import Linear, LoopVariable, floor_divide
+from lathe.frontend.expressions import Axis, Expr, Read
 from lathe.scheduler.physical import Lanes, Physical
 
 if TYPE_CHECKING:
@@ -146,131 +144,6 @@ class Uneven(RuleMismatch):
         super().__init__(constraint)
         self.loop = loop
         self.first = first
-
-
-def restricted(chunk: Chunk, box: Sequence[tuple[int, int]]) -> Chunk:
-    """The chunk with each loop from a first to a last iteration only."""
-
-    def moved(index: Index) -> Index:
-        shift = sum(c * first for c, (first, _) in zip(index.coefficients, box, strict=True))
-        return Index(index.constant + shift, index.coefficients)
-
-    def operand(each: Operand) -> Operand:
-        return replace(each, index=tuple(moved(index) for index in each.index))
-
-    return replace(
-        chunk,
-        loops=tuple(
-            ChunkLoop(loop.name, last - first + 1, loop.kind)
-            for loop, (first, last) in zip(chunk.loops, box, strict=True)
-        ),
-        axes={axis: moved(index) for axis, index in chunk.axes.items()},
-        write=operand(chunk.write),
-        reads=tuple(operand(each) for each in chunk.reads),
-    )
-
-
-def points(chunk: Chunk, kind: str) -> Iterator[Chunk]:
-    """The chunk at each iteration of its loops of a kind, in order."""
-    for point in product(*(range(loop.extent if loop.kind == kind else 1) for loop in chunk.loops)):
-        yield restricted(
-            chunk,
-            [
-                (value, value) if loop.kind == kind else (0, loop.extent - 1)
-                for value, loop in zip(point, chunk.loops, strict=True)
-            ],
-        )
-
-
-def halves(chunk: Chunk) -> tuple[Chunk, Chunk] | None:
-    """The chunk in two, across its longest data loop; None if every loop runs within elements or only once.
-
-    A loop along lanes is cut at a whole number of blocks of every memory.
-    """
-    units = [1] * len(chunk.loops)
-    for each in (chunk.write, *chunk.reads):
-        for dim, index in enumerate(each.index if each.place is not None else ()):
-            assert each.place is not None
-            step = each.place.physical.step(dim)
-            units = [max(unit, step) if c % step else unit for unit, c in zip(units, index.coefficients, strict=True)]
-    best: tuple[int, int] | None = None
-    for n, loop in enumerate(chunk.loops):
-        unit = units[n]
-        if loop.kind == "data" and loop.extent > unit and (best is None or loop.extent // unit > best[0]):
-            best = loop.extent // unit, n
-    if best is None:
-        return None
-    chosen, unit = best[1], units[best[1]]
-    return parted(chunk, chosen, max(chunk.loops[chosen].extent // unit // 2, 1) * unit)
-
-
-def parted(chunk: Chunk, loop: int, count: int) -> tuple[Chunk, Chunk]:
-    """The first ``count`` iterations of a loop of the chunk, and the others."""
-    first = [(0, each.extent - 1) for each in chunk.loops]
-    second = list(first)
-    first[loop], second[loop] = (0, count - 1), (count, chunk.loops[loop].extent - 1)
-    return restricted(chunk, first), restricted(chunk, second)
-
-
-def linear_index(expr: Expr, axes: Mapping[Axis, Linear]) -> Linear | None:
-    """An index expression in terms of loop variables, or None if it is not quasi-linear."""
-    affine = as_affine(expr)
-    if affine is not None:
-        result = Linear(affine.const)
-        for axis, factor in affine.coefficients.items():
-            result += axes[axis] * factor
-        return result
-    match expr:
-        case AxisRef(axis=axis):
-            return axes[axis]
-        case Cast(operand=operand, dtype="index"):
-            return linear_index(operand, axes)
-        case Binary(op="add" | "sub" as op, lhs=lhs, rhs=rhs):
-            left, right = linear_index(lhs, axes), linear_index(rhs, axes)
-            if left is None or right is None:
-                return None
-            return left + right if op == "add" else left - right
-        case (
-            Binary(op="mul", lhs=operand, rhs=Const(value=value))
-            | Binary(op="mul", lhs=Const(value=value), rhs=operand)
-        ):
-            inner = linear_index(operand, axes)
-            return None if inner is None else inner * value
-        case Binary(op="floordiv" | "mod" as op, lhs=operand, rhs=Const(value=value)) if value > 0:
-            inner = linear_index(operand, axes)
-            if inner is None:
-                return None
-            quotient = floor_divide(inner, value)
-            return quotient if op == "floordiv" else inner - quotient * value
-    return None
-
-
-def index_in_loops(
-    value: Linear, loops: Sequence[tuple[LoopVariable, int]], environment: Mapping[LoopVariable, int]
-) -> Index | None:
-    """A linear expression with the outer loops' values put in; None where a division mixes the chunk's own loops."""
-    constant = value.constant
-    coefficients = [0] * len(loops)
-    position = {variable: n for n, (variable, _) in enumerate(loops)}
-    for atom, coefficient in value.terms.items():
-        if isinstance(atom, LoopVariable):
-            if atom in position:
-                coefficients[position[atom]] += coefficient
-            else:
-                constant += coefficient * environment[atom]
-            continue
-        inner = index_in_loops(atom.numerator, loops, environment)
-        if inner is None:
-            return None
-        divisor = atom.divisor
-        rest = sum((c % divisor) * (loops[n][1] - 1) for n, c in enumerate(inner.coefficients) if c % divisor)
-        if inner.constant % divisor + rest >= divisor:
-            return None
-        constant += coefficient * (inner.constant // divisor)
-        for n, c in enumerate(inner.coefficients):
-            if c % divisor == 0:
-                coefficients[n] += coefficient * (c // divisor)
-    return Index(constant, tuple(coefficients))
 
 
 @dataclass

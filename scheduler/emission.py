@@ -23,11 +23,9 @@ from lathe.scheduler.chunk import (
     Uneven,
     VectorOperand,
     check_covers,
-    halves,
-    index_in_loops,
-    linear_index,
-    parted,
 )
+from lathe.scheduler.chunk_indices import index_in_loops, linear_index
+from lathe.scheduler.chunk_parts import halves, parted
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.guards import has_conditions, peeled
 from lathe.scheduler.linear import Linear, LoopVariable

@@ -17,7 +17,8 @@ from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.accesses import Guard
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Axis, Binary, Cast, Const, Expr, Read, Select, axes_of
-from lathe.scheduler.chunk import Chunk, Operand, restricted
+from lathe.scheduler.chunk import Chunk, Operand
+from lathe.scheduler.chunk_parts import restricted
 from lathe.scheduler.products import bare
 
 Range = tuple[int, int]  # first and last iteration

@@ -12,7 +12,8 @@ import numpy as np
 from lathe.frontend import Binary, Cast, Const, Expr, Read, interval
 from lathe.frontend.dtypes import DTYPES
 from lathe.isa import AluOp, Instruction
-from lathe.scheduler.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, points, vectors
+from lathe.scheduler.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
+from lathe.scheduler.chunk_parts import points
 from lathe.scheduler.rules.alu_expressions import (
     COMMUTATIVE,
     in_place,

@@ -19,9 +19,9 @@ from lathe.scheduler.chunk import (
     VectorOperand,
     VectorView,
     check_covers,
-    restricted,
     vectors,
 )
+from lathe.scheduler.chunk_parts import restricted
 from lathe.scheduler.rules.planes import load_planes, store_planes
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.rules.transfers import DmaLoop, load_rows, store_rows
