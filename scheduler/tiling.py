@@ -96,6 +96,8 @@ class _Model:
         self.full = tuple(axis.extent for axis in self.sink_axes)
         self.lanes_of_sink = lanes[problem.sink.tensor]
         self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
+        self._counts: dict[tuple[Stage, tuple[int, ...]], int] = {}
+        self._rooms = {scope: depth_of(config, scope) - problem.spare.get(scope, 0) for scope in ("inp", "wgt", "acc")}
         self.inner: dict[Stage, Axis] = {}
         self.reduction: dict[Stage, Axis] = {}
         for stage in self.gemms:
@@ -141,7 +143,7 @@ class _Model:
 
     def _room(self, scope: str) -> int:
         """Elements of a scratchpad that the tiles may take."""
-        return depth_of(self.config, scope) - self.problem.spare.get(scope, 0)
+        return self._rooms[scope]
 
     def _sizes(self, dim: int) -> list[int]:
         full = self.full[dim]
@@ -218,8 +220,13 @@ class _Model:
         return found
 
     def _count(self, stage: "Stage", box: Sequence[int]) -> int:
-        physical = self.physical[stage]
-        return prod(physical.blocks(dim, 0, extent) for dim, extent in enumerate(box))
+        key = stage, tuple(box)
+        known = self._counts.get(key)
+        if known is None:
+            physical = self.physical[stage]
+            known = prod(physical.blocks(dim, 0, extent) for dim, extent in enumerate(box))
+            self._counts[key] = known
+        return known
 
     def _computing_elements(self, tile: Sequence[int]) -> int:
         boxes = self.boxes(tile, {})
@@ -232,7 +239,7 @@ class _Model:
         trips = [ceil(self.full[dim] / tile[dim]) for dim in order]
         total = prod(trips)
         rounds = {stage: ceil(self.reduction[stage].extent / size) for stage, size in inner.items()}
-        room = {scope: self._room(scope) for scope in ("inp", "wgt", "acc")}
+        room = dict(self._rooms)
         room["acc"] -= acc
         levels: dict[Stage, int] = {}
         once = often = 0.0  # cycles of loads before the first tile, and of those for every tile
