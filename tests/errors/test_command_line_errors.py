@@ -152,9 +152,9 @@ def test_a_tile_that_exceeds_a_scratchpad(tmp_path):
     (tmp_path / "script.py").write_text(TOO_LARGE)
     message = refused("compile", "script.py", "-c", "tiny", "-o", "p.npz")
     assert message == (
-        "tiles in scratchpad acc must take at most 256 elements, not 512 (A.acc 512), 256 too many: the largest tile "
-        "of A.acc that fits has 256 elements; now it is 512×4 values. Split its loops with a smaller factor, or "
-        "compute it at an inner loop. This came from script.py, line 11."
+        "tiles in scratchpad acc must take at most 256 elements, not 512 (A.acc 512), 256 too many: the largest that "
+        "fit take A.acc 256; now A.acc is 512×4 values. Split its loops with a smaller factor, or compute it at an "
+        "inner loop. This came from script.py, line 11."
     )
 
 
