@@ -8,10 +8,11 @@ import pytest
 from executions import confirm
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
+from random_hand_schedules import hand_schedules
 from random_networks import loops, machines, networks
 from random_programs import Choice, commands, programs, random_inputs
 
-from lathe.configs import LatheError, load_config
+from lathe.configs import HardwareConfig, LatheError, load_config
 from lathe.frontend import Tensor, format_program, placeholders, reference
 from lathe.isa import verify
 from lathe.scheduler import (
@@ -108,11 +109,25 @@ def check_random_build(seed: int, most_layers: int, most_commands: int) -> None:
     schedule = create_schedule(outputs)
     note(f"{config}\n{format_program(outputs)}")
     note(str(loops(choice, schedule, most_commands)))
+    check_machine(schedule, config)
+
+
+def check_hand_schedule(seed: int) -> None:
+    """A product or convolution with every stage placed and tagged by hand, down to the simulator."""
+    choice = Choice(seed)
+    config = machines(choice)
+    schedule, done = hand_schedules(choice, config)
+    note(f"{config}\n{format_program(schedule.outputs)}\n{done}")
+    check_machine(schedule, config)
+
+
+def check_machine(schedule: Schedule, config: HardwareConfig) -> None:
+    """NumPy, the interpreter of the nest and the simulator agree, or ``build`` refuses with a constraint."""
+    outputs = list(schedule.outputs)
     inputs = random_inputs(outputs, seed=1)
-    tensors = [*placeholders(schedule.outputs), *outputs]
     check_values(interpret(schedule, inputs), outputs, inputs)
     try:
-        program = build(schedule, tensors, config)
+        program = build(schedule, [*placeholders(outputs), *outputs], config)
     except REFUSALS as error:
         event(f"refused by build: {type(error).__name__}")
         check_refusal(error)
@@ -137,3 +152,16 @@ def test_numpy_the_nest_and_the_machine_agree(seed):
 @given(seed=SEEDS)
 def test_numpy_the_nest_and_the_machine_agree_on_many_more(seed):
     check_random_build(seed, 4, 8)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_schedules_by_hand_agree_too(seed):
+    check_hand_schedule(seed)
+
+
+@pytest.mark.nightly
+@settings(max_examples=3000, deadline=None, print_blob=True)
+@given(seed=SEEDS)
+def test_many_more_schedules_by_hand_agree_too(seed):
+    check_hand_schedule(seed)
