@@ -24,11 +24,12 @@ VERILATOR_OPTIONS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-a
 # Optimisation of what runs once, of Verilator's runtime, and of what runs in every cycle.
 OPTIMISATION = {"slow": "-O0", "runtime": "-O1", "fast": "-O2"}
 COMPILER_OPTIONS = ("-std=c++20", "-fPIC", "-DVL_TIME_CONTEXT", "-w")
-# What a waveform needs beyond the plain library, by the file's suffix: Verilator's option, runtime sources, macro.
-WAVES = {
-    None: ((), (), ()),
-    ".vcd": (("--trace-vcd",), ("verilated_vcd_c.cpp",), ("-DLATHE_WAVE_VCD=1",)),
-    ".fst": (("--trace-fst",), ("verilated_fst_c.cpp",), ("-DLATHE_WAVE_FST=1",)),
+# What a waveform needs beyond the plain library, by the file's suffix: Verilator's option, runtime sources, macro,
+# and what is linked.
+WAVES: dict[str | None, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
+    None: ((), (), (), ()),
+    ".vcd": (("--trace-vcd",), ("verilated_vcd_c.cpp",), ("-DLATHE_WAVE_VCD=1",), ()),
+    ".fst": (("--trace-fst",), ("verilated_fst_c.cpp",), ("-DLATHE_WAVE_FST=1",), ("-llz4", "-lz")),
 }
 # Parameters that the hardware does not depend on: the memory's behind the bus.
 OUTSIDE = {
@@ -133,7 +134,9 @@ def _lock(path: Path) -> Iterator[None]:
 
 
 def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave: str | None) -> Path:
-    options, extra_sources, macros = WAVES[wave]
+    options, extra_sources, macros, linked = WAVES[wave]
+    if linked:
+        _require_compression(compiler, folder)
     source = folder / f"{TOP}.v"
     source.write_text(verilog(config))
     verilator = [str(root / "bin" / "verilator_bin"), "--cc", str(source), "--top-module", TOP, "--prefix", PREFIX]
@@ -154,8 +157,20 @@ def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         objects = list(pool.map(compiled, units))
     built = folder / "machine.so"
-    _run([compiler, "-shared", *objects, "-o", str(built), "-pthread"], folder, {})
+    _run([compiler, "-shared", *objects, "-o", str(built), "-pthread", *linked], folder, {})
     return built
+
+
+def _require_compression(compiler: str, folder: Path) -> None:
+    """Verilator's FST writer compresses with two libraries of the system. Raises :class:`RtlError`."""
+    probe = folder / "probe.cpp"
+    probe.write_text("#include <lz4.h>\n#include <zlib.h>\n")
+    done = subprocess.run([compiler, "-fsyntax-only", str(probe)], capture_output=True, check=False)
+    if done.returncode:
+        raise RtlError(
+            "A .fst waveform must have the libraries lz4 and zlib with their headers, and they were not found. "
+            "Install them (Debian and Ubuntu: apt install liblz4-dev zlib1g-dev) or write a .vcd file."
+        )
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:

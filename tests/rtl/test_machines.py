@@ -47,6 +47,30 @@ def test_without_a_compiler_the_error_says_what_to_install(monkeypatch):
     )
 
 
+def test_a_compressed_waveform_without_its_libraries_says_what_to_install(monkeypatch, tmp_path):
+    compiler = tmp_path / "c++"  # one that finds no header
+    compiler.write_text("#!/bin/sh\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(RtlError) as caught:
+        build.library(load_config("tiny"), ".fst")
+    assert str(caught.value) == (
+        "A .fst waveform must have the libraries lz4 and zlib with their headers, and they were not found. "
+        "Install them (Debian and Ubuntu: apt install liblz4-dev zlib1g-dev) or write a .vcd file."
+    )
+    assert not list((tmp_path / "cache").glob("*.so"))
+    assert not list((tmp_path / "cache").glob("build-*"))
+
+
+def test_a_waveform_of_another_kind_is_refused():
+    with pytest.raises(RtlError) as caught:
+        build.library(load_config("tiny"), ".ghw")
+    assert str(caught.value) == (
+        "The waveform of Verilator must be a .fst or .vcd file, not '.ghw'. Change the suffix."
+    )
+
+
 def test_causes_are_those_of_the_simulator():
     assert {cause.value: CAUSE_NAMES[cause] for cause in Cause} == {each.value: str(each) for each in StallCause}
 
