@@ -205,8 +205,12 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
     lane_loops: list[dict[int, list[tuple[int, int]]]] = [{} for _ in chosen]
     covered: list[dict[int, int]] = [{} for _ in chosen]
 
+    scales = [1] * len(extents)  # iterations of the chunk's loop in one iteration of what is left of it
+
     def split(loop: int, inner: int) -> None:
         """Loop becomes ceil(extent / inner) times inner, the inner one appended to the loops."""
+        scales[loop] *= inner
+        scales.append(1)
         extents[loop], rest = -(-extents[loop] // inner), inner
         extents.append(rest)
         names.append(names[loop])
@@ -225,7 +229,7 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
             block = physical.block(dim)
             coefficients, constant = indices[number][dim], constants[number][dim]
             if physical.step(dim) > block:
-                _split_groups(physical, dim, coefficients, constant, extents, split, each.tensor.name)
+                _split_groups(physical, dim, coefficients, constant, extents, scales, split, each.tensor.name)
             inside = sorted((abs(c), n) for n, c in enumerate(coefficients) if c % block and extents[n] > 1)
             reach, found = 1, []
             for step, loop in inside:
@@ -273,6 +277,7 @@ def _split_groups(
     coefficients: list[int],
     constant: int,
     extents: list[int],
+    scales: list[int],
     split: Callable[[int, int], None],
     name: str,
 ) -> None:
@@ -290,7 +295,9 @@ def _split_groups(
             total = coefficient * extents[loop]
             if -(-total // block) * block % step:
                 whole = total // step * step // coefficient
-                raise Uneven(f"index along the columns of {name} must end with a group of {step}", loop, whole)
+                raise Uneven(
+                    f"index along the columns of {name} must end with a group of {step}", loop, whole * scales[loop]
+                )
             split(loop, step // coefficient)
             return
         else:

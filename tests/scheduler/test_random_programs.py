@@ -165,3 +165,14 @@ def test_schedules_by_hand_agree_too(seed):
 @given(seed=SEEDS)
 def test_many_more_schedules_by_hand_agree_too(seed):
     check_hand_schedule(seed)
+
+
+def test_a_loop_that_ends_within_a_group_of_elements_is_cut_where_the_group_ends():
+    """Found at random: the loop had been split along another operand's lanes before."""
+    choice = Choice(55)
+    config = machines(choice)
+    schedule, _ = hand_schedules(choice, config)
+    outputs = list(schedule.outputs)
+    inputs = random_inputs(outputs, seed=1)
+    program = build(schedule, [*placeholders(outputs), *outputs], config)
+    check_values(simulate_program(program, inputs, trace=False).outputs, outputs, inputs)
