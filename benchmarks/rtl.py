@@ -32,7 +32,7 @@ import lathe as lt
 from lathe.engines import engine_named
 machine = lt.load_config("vta")
 begun = time.perf_counter()
-engine_named("verilator").prepare(machine)
+engine_named("verilator").prepare(machine, None)
 print(time.perf_counter() - begun)
 """
 
@@ -68,7 +68,7 @@ def main() -> None:
         cold = build_seconds(cache)
         cached = build_seconds(cache)
         os.environ["LATHE_CACHE"] = cache  # what has just been built is what runs below
-        engine_named("verilator").prepare(lt.load_config("tiny"))
+        engine_named("verilator").prepare(lt.load_config("tiny"), None)
         one_core()
         unit = "thousand cycles/s"
         figures = [at_most("build of vta, cold", cold, "s", 90), at_most("build of vta, cached", cached, "s", 1)]

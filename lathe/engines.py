@@ -28,15 +28,15 @@ class EngineError(LatheError):
 class Engine:
     """How an engine runs a compiled program, and how it runs a raw stream.
 
-    ``waves`` are the suffixes of the waveforms it writes. ``prepare`` makes what it needs for a machine, so that the
-    first run does not have to.
+    ``waves`` are the suffixes of the waveforms it writes. ``prepare`` makes what it needs for a machine, and for a
+    waveform with the given suffix, so that the first run does not have to.
     """
 
     what: str
     simulate: Callable[..., Result]
     replay: Callable[..., ReplayResult]
     waves: tuple[str, ...] = ()
-    prepare: Callable[[HardwareConfig], None] = lambda _: None
+    prepare: Callable[[HardwareConfig, str | None], None] = lambda _, __: None
 
 
 def _on_rtl(name: str, what: str, waves: tuple[str, ...]) -> Engine:
@@ -52,10 +52,10 @@ def _on_rtl(name: str, what: str, waves: tuple[str, ...]) -> Engine:
 
         return replay_with(runner_named(name))(*arguments, **options)
 
-    def prepare_rtl(config: HardwareConfig) -> None:
+    def prepare_rtl(config: HardwareConfig, wave: str | None) -> None:
         from lathe.hardware_engines import prepare
 
-        prepare(name, config)
+        prepare(name, config, wave)
 
     return Engine(what, simulate_rtl, replay_rtl, waves, prepare_rtl)
 
@@ -66,7 +66,7 @@ CYCLE_MODEL = "sim"
 ENGINES: Mapping[str, Engine] = {
     CYCLE_MODEL: Engine("the event-driven cycle model", simulate_program, replay_stream),
     "pysim": _on_rtl("pysim", "the RTL in Amaranth's own simulator", (".vcd",)),
-    "verilator": _on_rtl("verilator", "the RTL compiled with Verilator", (".vcd",)),
+    "verilator": _on_rtl("verilator", "the RTL compiled with Verilator", (".fst", ".vcd")),
 }
 
 
@@ -85,7 +85,8 @@ def simulate(
     `inputs` holds an array for each of the program's inputs, by name, in its logical shape and dtype. With
     `timing_only` they are not needed, nothing is computed, and the result has cycles, counters and trace but no
     outputs. `tokens` are the four counts before the launch (load→compute, compute→load, compute→store,
-    store→compute), the program's own unless given. `wave` is a .vcd file for the waveform of the RTL.
+    store→compute), the program's own unless given. `wave` is a file for the waveform of the RTL:
+    .vcd, or with "verilator" also .fst.
 
     Engines: "sim", the cycle model; "pysim", the RTL in Amaranth's simulator; "verilator", the RTL as compiled C++,
     which needs the extra `rtl` and a C++ compiler and builds a machine when it is first used.

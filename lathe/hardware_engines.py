@@ -41,13 +41,13 @@ def runner_named(name: str) -> Runner:
     return verilator.run
 
 
-def prepare(name: str, config: HardwareConfig) -> None:
-    """Build the machine for engine "verilator", unless it has been built. Raises RtlError."""
+def prepare(name: str, config: HardwareConfig, wave: str | None) -> None:
+    """Build the machine for engine "verilator", unless it has been built; `wave` is a suffix. Raises RtlError."""
     Geometry(config)  # refuses machines that cannot be built, before modules are made
     if name == "verilator":
         from lathe.rtl.engines.build import library
 
-        library(config)
+        library(config, wave)
 
 
 def simulate_with(runner: Runner) -> Callable[..., Result]:

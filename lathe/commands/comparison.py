@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,7 +10,7 @@ import click
 from lathe.commands.terminal import grouped, notes
 from lathe.configs import HardwareConfig
 from lathe.cosimulation import COSIMULATED, Cosimulation
-from lathe.engines import engine_named
+from lathe.engines import check_wave, engine_named
 
 ALL = "all"
 DIFFERENT = 1
@@ -20,12 +21,18 @@ def engines_of(names: str) -> tuple[str, ...]:
     return COSIMULATED if names == ALL else tuple(name.strip() for name in names.split(","))
 
 
-def prepare(names: tuple[str, ...], machine: HardwareConfig) -> None:
-    """Build what the engines need for a machine; says so on a terminal, because a new machine takes a minute."""
+def prepare(names: tuple[str, ...], machine: HardwareConfig, wave: Path | None) -> None:
+    """Build what the engines need for a machine, and the last one for its waveform.
+
+    Says so on a terminal, because a new machine takes a minute. Raises RtlError, and EngineError for a waveform that
+    the engine does not write.
+    """
+    if wave is not None:
+        check_wave(names[-1], wave)
     waiting = notes().status(f"building machine {machine.name}") if sys.stderr.isatty() else nullcontext()
     with waiting:
         for name in names:
-            engine_named(name).prepare(machine)
+            engine_named(name).prepare(machine, wave.suffix if wave is not None and name == names[-1] else None)
 
 
 def agreement_dict(ran: Cosimulation[Any]) -> dict[str, Any]:

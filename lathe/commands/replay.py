@@ -13,7 +13,6 @@ from lathe.commands.terminal import console, print_json
 from lathe.configs import LatheError, load_config
 from lathe.configs.atomic import check_writable
 from lathe.cosimulation import cosimulate_stream
-from lathe.engines import check_wave
 from lathe.sim import ReplayResult
 
 AFTER_KEYS = ("after_addrs", "after_pages", "after_tokens")
@@ -61,9 +60,7 @@ def replay(
             check_writable(path)
     expected = expectation(stream) if check else None
     names = engines_of(engine)
-    if wave_path is not None:
-        check_wave(names[-1], wave_path)
-    prepare(names, machine)
+    prepare(names, machine, wave_path)
     if len(names) == 1:
         ran, traced = None, trace_path is not None
         result = engines.replay(machine, stream, engine=names[0], trace=traced, wave=wave_path)

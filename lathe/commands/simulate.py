@@ -14,7 +14,6 @@ from lathe.commands.summaries import bytes_table, counters_dict, counters_table,
 from lathe.commands.terminal import console, print_json
 from lathe.configs.atomic import check_writable, writing
 from lathe.cosimulation import cosimulate
-from lathe.engines import check_wave
 from lathe.input_values import InputsFileError, blank_inputs, random_inputs, read_inputs
 from lathe.isa import Program
 from lathe.sim import Result
@@ -63,9 +62,7 @@ def simulate(
     loaded = Program.load(program)
     values = read_inputs(inputs) if inputs is not None else {} if seed is None else random_inputs(loaded, seed)
     names = engines_of(engine)
-    if wave_path is not None:
-        check_wave(names[-1], wave_path)
-    prepare(names, loaded.config)
+    prepare(names, loaded.config, wave_path)
     if len(names) == 1:
         ran = None
         result = engines.simulate(loaded, values, engine=names[0], timing_only=timing_only, wave=wave_path)

@@ -205,7 +205,7 @@ def test_an_engine_of_the_rtl_writes_a_waveform(tmp_path, program, values, engin
         (
             "verilator",
             "w.txt",
-            "The waveform of engine 'verilator' must be a .vcd file, not 'w.txt'. Change the suffix.",
+            "The waveform of engine 'verilator' must be a .fst or .vcd file, not 'w.txt'. Change the suffix.",
         ),
     ],
 )
@@ -237,6 +237,21 @@ def test_without_a_compiler_the_error_says_what_to_install(monkeypatch, program,
         "The engine 'verilator' must have a C++ compiler, and none was found as $CXX, c++, g++ or clang++. Install one "
         "(Debian and Ubuntu: apt install g++; macOS: xcode-select --install) or use engine='pysim'."
     )
+
+
+def test_without_the_libraries_that_fst_needs_the_error_says_what_to_install(tmp_path, monkeypatch, program, values):
+    compiler = tmp_path / "compiler"
+    compiler.write_text('#!/bin/sh\ncase "$*" in *probe.cpp*) exit 1 ;; esac\nexec c++ "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(lt.RtlError) as caught:
+        lt.simulate(program, values, engine="verilator", wave=tmp_path / "w.fst")
+    assert str(caught.value) == (
+        "A .fst waveform must have the libraries lz4 and zlib with their headers, and they were not found. Install "
+        "them (Debian and Ubuntu: apt install liblz4-dev zlib1g-dev) or write a .vcd file."
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "compiler"]
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch, program, values):

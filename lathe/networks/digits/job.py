@@ -105,7 +105,7 @@ def run_digits(
     built = time.perf_counter()
     progress("compiling", 1, 1)
     progress("building the machine", 0, 1)
-    engine_named(engine).prepare(machine)
+    engine_named(engine).prepare(machine, None)
     launches = -(-count // batch)
     filled = np.zeros((launches * batch, *digits.images.shape[1:]), np.int8)
     filled[:count] = digits.images[:count]
