@@ -16,7 +16,7 @@ from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.canonical import canonicalise
 from lathe.scheduler.commands.cache import fresh_name
-from lathe.scheduler.errors import CapacityError
+from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
@@ -172,11 +172,11 @@ def _reads_elementwise(reader: Stage, stage: Stage) -> bool:
 def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) -> None:
     """Scopes, caches, tiles and places of one group."""
     if len(group.sink.state.tensors) > 1:
-        _separate_outputs(schedule, group)
-        for stage in list(schedule.stages):
-            if is_open(stage) and not _is_store(schedule, stage):
-                _complete_group(schedule, Group(stage, [], []), config)
-        return
+        names = ", ".join(tensor.name for tensor in group.sink.state.tensors)
+        raise BuildError(
+            f"loops of stage {group.sink.name} must be left as they were made, since it has several outputs ({names}), "
+            "which the machine computes one after the other. Give each a computation of its own to schedule its loops."
+        )
     given = group.sink.state
     guests = schedule.attached(group.sink)
     sink, writer = _write_through_acc(schedule, group.sink)
@@ -251,20 +251,6 @@ def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
                 stage.state = state
         else:
             return
-
-
-def _separate_outputs(schedule: Schedule, group: Group) -> None:
-    """A computation of several outputs becomes one computation per output, over the same points."""
-    from lathe.frontend import Computation
-
-    stage = group.sink
-    position = schedule.stages.index(stage)
-    parts = []
-    for tensor, body in zip(stage.state.tensors, stage.state.computation.bodies, strict=True):
-        old = stage.state.computation
-        part = renamed_axes(Computation(tensor.name, old.axes, old.reduce_axes, (body,), old.attrs), tensor.name)
-        parts.append(Stage(schedule, replace(initial_state(part), tensors=(tensor,))))
-    schedule.stages[position : position + 1] = parts
 
 
 def _write_through_acc(schedule: Schedule, stage: Stage) -> tuple[Stage, Stage]:

@@ -4,6 +4,8 @@
 the GEMM operations.
 """
 
+from math import prod
+
 import pytest
 from checking import Product, check_program
 from machines import ALL
@@ -395,3 +397,19 @@ def test_an_input_that_readers_need_in_several_layouts(machine):
     e = lt.compute((6, 10), lambda i, j: A[i, j].astype("int32") + 1, "e")
     t = lt.compute((10, 6), lambda j, i: A[i, j].astype("int32") + 1, "t")
     check_program([c, e, t], machine, products=[Product(6, 10, 7, either=True)])
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 2, 5), (1, 2, 1, 5), (1, 1, 10, 10)])
+@pytest.mark.parametrize("name", ["vta", "tiny", "wide", "batch4"])
+def test_dense_after_flattening_images_one_pixel_wide_or_high(shape: tuple[int, ...], name: str) -> None:
+    image = lt.placeholder(shape, "int8", name="image")
+    weights = lt.placeholder((10, prod(shape[1:])), "int8", name="weights")
+    check_program(lt.dense(lt.flatten(image), weights, name="out"), lt.load_config(name))
+
+
+@pytest.mark.parametrize("name", ["vta", "tiny"])
+def test_order_of_uint32_is_not_the_machines(name: str) -> None:
+    values = lt.placeholder((20,), "uint32", name="values")
+    result = lt.compute((20,), lambda i: lt.max(values[i], 5), name="result")
+    with pytest.raises(lt.EmitError, match="dtype of an operand of max must be signed or narrower, not uint32"):
+        lt.build(result, [values, result], lt.load_config(name))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+import lathe as lt
 from lathe.configs import HardwareConfig, LatheError, load_config
 from lathe.frontend import Tensor, compute, max, min, placeholder, placeholders, reduce_axis, select, sum
 from lathe.frontend.operators import conv2d, matmul
@@ -392,3 +393,17 @@ def test_a_refused_build_leaves_the_schedule_as_it_was():
         build(s, tensors_of(s), VTA)
     assert lower(s, tensors_of(s), VTA, "order") + lower(s, tensors_of(s), VTA, "loops") == before
     assert [stage.state for stage in s.stages] == states
+
+
+def test_loops_of_a_stage_of_several_outputs() -> None:
+    A = lt.placeholder((32,), "int32", name="A")
+    outputs = lt.compute((32,), lambda i: (A[i] + 1, A[i] * 2), name="P")
+    assert isinstance(outputs, tuple)
+    s = lt.create_schedule(outputs)
+    s[outputs[0]].split(s[outputs[0]].axis[0], factor=8)
+    with pytest.raises(lt.BuildError) as caught:
+        lt.build(s, [A, *outputs], lt.load_config("vta"))
+    assert str(caught.value) == (
+        "loops of stage P must be left as they were made, since it has several outputs (P.0, P.1), which the machine "
+        "computes one after the other. Give each a computation of its own to schedule its loops."
+    )
