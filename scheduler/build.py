@@ -16,7 +16,7 @@ from lathe.scheduler.completion import complete
 from lathe.scheduler.emission import Emitter
 from lathe.scheduler.errors import BuildError, EmitError
 from lathe.scheduler.footprints import Footprints
-from lathe.scheduler.lanes import assign_lanes, conflict_of_lanes
+from lathe.scheduler.lanes import conflict_of_lanes, plan_lanes
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.partition import partition
 from lathe.scheduler.physical import physical_of
@@ -68,11 +68,11 @@ def compile_schedule(
     ``views`` maps placeholders that stand for another one, reshaped, to that one.
     """
     symbolic = build_nest(schedule, largest_blocks=True)
-    lanes = assign_lanes(schedule, config)
-    physical = {stage: physical_of(stage, lanes, config) for stage in schedule.stages}
+    plan = plan_lanes(schedule, config)
+    physical = {stage: physical_of(stage, plan.known, config) for stage in schedule.stages}
     aliases = find_aliases(schedule)
     buffers = buffers_of(schedule, config, symbolic, physical, aliases)
-    dram = DramMap(schedule, config, lanes, constants, views)
+    dram = DramMap(schedule, config, plan, constants, views)
     emitter = Emitter(schedule, config, dram, physical, buffers, aliases)
     try:
         emitter.run(partition(symbolic))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from lathe.configs import HardwareConfig
 from lathe.frontend import Axis, Computation, Tensor
 from lathe.frontend.expressions import Expr, Read
+from lathe.scheduler.agreement import agree_on_lanes
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.canonical import canonicalise
@@ -44,6 +45,7 @@ def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
     """
     copy = copied(schedule)
     views = canonicalise(copy)
+    agree_on_lanes(copy, config)
     for group in _groups(copy):
         _complete_group(copy, group, config)
     for stage in list(copy.stages):
@@ -257,7 +259,7 @@ def _write_through_acc(schedule: Schedule, stage: Stage) -> tuple[Stage, Stage]:
     """``cache_write`` to acc that also takes a stage whose loops were given: data loops stay with the copy."""
     state = stage.state
     computation = renamed_axes(state.computation, fresh_name(schedule, f"{state.tensor.name}.acc"))
-    writer = Stage(schedule, initial_state(computation, "acc"))
+    writer = Stage(schedule, replace(initial_state(computation, "acc"), lanes=state.lanes, on_alu=state.on_alu))
     reduce_relations = tuple(r for r in state.relations if _kind(r) == "reduce")
     reduce_leaves = [leaf for leaf in state.leaves if leaf.kind == "reduce"]
     reduce_roots = [root for root in state.roots if root.kind == "reduce"]

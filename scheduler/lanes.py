@@ -55,11 +55,16 @@ class _Planner:
         self.stages = [stage.state for stage in schedule.stages]
         self.maker = {tensor: state for state in self.stages for tensor in state.tensors}
         self.plan = LanePlan()
+        for state in self.stages:
+            if state.lanes is not None:
+                self.plan.known.update(dict.fromkeys(state.tensors, state.lanes))
 
     def visit(self, state: "StageState") -> None:
         """What a stage says once those before it have spoken."""
         known, config = self.plan.known, self.config
-        product = matrix_product(state.computation, config, self.schedule, known)
+        product = None
+        if not state.on_alu:
+            product = matrix_product(state.computation, config, self.schedule, known, state.lanes)
         if product is not None:
             product = self._without_obstacles(state, product)
         for tensor in state.tensors:
@@ -73,9 +78,10 @@ class _Planner:
         for tensor in state.tensors:
             known.setdefault(tensor, Lanes(row, column))
         for operand, read in (("data", product.data), ("weight", product.weight)):
-            if read.tensor in self.maker and read.tensor not in known:
+            maker = self.maker.get(read.tensor)
+            if maker is not None and (read.tensor not in known or maker.scope == "wgt"):
                 known[read.tensor] = lanes_of_operand(product, operand, config)
-                self._backwards(self.maker[read.tensor], known)
+                self._backwards(maker, known)
 
     def _without_obstacles(self, state: "StageState", product: Product) -> Product:
         """The product with those summed lanes that the computations before it lead through, if it has a choice."""
@@ -150,34 +156,38 @@ class _Planner:
 
     def obstacles(self, state: "StageState", known: Mapping[Tensor, Lanes]) -> int:
         """How many reads of an element-wise stage do not lead its lanes through."""
-        lanes = known.get(state.tensor)
-        if lanes is None or self.plan.products[state.tensor] is not None:
+        if state.tensor not in known or self.plan.products[state.tensor] is not None:
             return 0
-        computation = state.computation
-        count = 0
-        blocks = ((lanes.cols, self.config.block_out, "cols"), (lanes.rows, self.config.batch, "rows"))
-        for access in computation.reads:
-            for dim, block, side in blocks:
-                if block == 1:
-                    continue
-                axis = computation.axes[dim] if dim is not None else None
-                mine = known.get(access.tensor)
-                theirs = None if mine is None else getattr(mine, side)
-                if axis is None:
-                    count += theirs is not None
-                    continue
-                mentioning = [d for d, index in enumerate(access.indices) if axis in axes_of(index)]
-                through = [d for d in mentioning if _leads_through(access, d, axis, block)]
-                expected = through[0] if through else None
-                lost = mentioning != through or len(through) > 1
-                count += lost or (mine is not None and theirs != expected)
-        for dim, block, _ in blocks:
-            if dim is None or block == 1:
+        return len(obstacles_of(state, known, self.config))
+
+
+def obstacles_of(state: "StageState", known: Mapping[Tensor, Lanes], config: HardwareConfig) -> list[Tensor]:
+    """What an element-wise stage reads without leading its lanes through, a tensor for each obstacle."""
+    lanes, computation = known[state.tensor], state.computation
+    found: list[Tensor] = []
+    blocks = ((lanes.cols, config.block_out, "cols"), (lanes.rows, config.batch, "rows"))
+    for access in computation.reads:
+        for dim, block, side in blocks:
+            if block == 1:
                 continue
-            for body in computation.bodies:
-                conditions = [node.condition for node in walk(body) if isinstance(node, Select)]
-                count += computation.axes[dim] in axes_of(*conditions)
-        return count
+            mine = known.get(access.tensor)
+            theirs = None if mine is None else getattr(mine, side)
+            if dim is None:
+                found += [access.tensor] * (theirs is not None)
+                continue
+            axis = computation.axes[dim]
+            mentioning = [d for d, index in enumerate(access.indices) if axis in axes_of(index)]
+            through = [d for d in mentioning if _leads_through(access, d, axis, block)]
+            expected = through[0] if through else None
+            lost = mentioning != through or len(through) > 1
+            found += [access.tensor] * (lost or (mine is not None and theirs != expected))
+    for dim, block, _ in blocks:
+        if dim is None or block == 1:
+            continue
+        for body in computation.bodies:
+            conditions = [node.condition for node in walk(body) if isinstance(node, Select)]
+            found += [state.tensor] * (computation.axes[dim] in axes_of(*conditions))
+    return found
 
 
 def _leads_through(access: ReadAccess, dim: int, axis: Axis, block: int) -> bool:

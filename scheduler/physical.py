@@ -34,7 +34,8 @@ class Element:
 
     rows: int
     cols: int
-    spread: bool = False  # whether the host repeats a value along lanes that no dimension fills, or puts zeros there
+    spread_rows: bool = True  # whether the host repeats a value along rows that no dimension fills, or puts zeros there
+    spread_cols: bool = True
 
     @property
     def lanes(self) -> int:
@@ -42,11 +43,15 @@ class Element:
 
 
 def element_of(config: HardwareConfig, scope: str) -> Element:
-    """The shape of an element of scratchpad ``inp``, ``wgt`` or ``acc``."""
+    """The shape of an element of scratchpad ``inp``, ``wgt`` or ``acc``.
+
+    Columns of inp and wgt are summed over, so those without values are zeros; all others repeat the value, so that a
+    tensor with no dimension along lanes is the same in all of them, however it was made.
+    """
     return {
-        "inp": Element(config.batch, config.block_in),
-        "wgt": Element(config.block_out, config.block_in),
-        "acc": Element(config.batch, config.block_out, spread=True),
+        "inp": Element(config.batch, config.block_in, spread_cols=False),
+        "wgt": Element(config.block_out, config.block_in, spread_cols=False),
+        "acc": Element(config.batch, config.block_out),
     }[scope]
 
 
@@ -54,13 +59,15 @@ def element_of(config: HardwareConfig, scope: str) -> Element:
 class Physical:
     """How a tensor of shape ``view`` is cut into elements. ``order``: its dimensions from the outermost stride on.
 
-    ``group`` elements of neighbouring columns adjoin in DRAM, where several of them make one element of another memory.
+    ``group`` elements of neighbouring columns adjoin in DRAM, where several of them make one element of another memory;
+    ``stack`` elements of neighbouring rows do, where several of them make one element of weights.
     """
 
     view: tuple[int, ...]
     lanes: Lanes
     element: Element
     group: int = 1
+    stack: int = 1
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -75,7 +82,8 @@ class Physical:
 
     def step(self, dim: int) -> int:
         """How many values of a dimension lie in elements that adjoin; a stride leads from group to group."""
-        return self.block(dim) * (self.group if dim == self.lanes.cols else 1)
+        adjoining = self.group if dim == self.lanes.cols else self.stack if dim == self.lanes.rows else 1
+        return self.block(dim) * adjoining
 
     def blocks(self, dim: int, first: int, extent: int) -> int:
         """How many elements a range of a dimension touches."""
@@ -85,7 +93,7 @@ class Physical:
     def strides(self, low: tuple[int, ...], extent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
         """Elements from one step of each dimension to the next in a dense box, and the number of its elements."""
         strides = [0] * len(self.view)
-        count = self.group
+        count = self.group * self.stack
         for dim in reversed(self.order):
             strides[dim] = count
             size = self.step(dim)
@@ -104,9 +112,15 @@ class Physical:
             axes.append(
                 PhysicalAxis(BROADCAST if cols is None else cols, 1 if cols is None else self.block(cols), self.group)
             )
-        unfilled = BROADCAST if self.element.spread else PADDING
-        for dim, size in ((self.lanes.rows, self.element.rows), (self.lanes.cols, self.element.cols)):
-            axes.append(PhysicalAxis(unfilled if dim is None else dim, 1, size))
+        if self.stack > 1:
+            assert self.lanes.rows is not None, f"no elements of weights are made of {self}"
+            assert self.group == 1, f"no elements of weights are made of {self}"
+            axes.append(PhysicalAxis(self.lanes.rows, self.block(self.lanes.rows), self.stack))
+        for dim, size, spread in (
+            (self.lanes.rows, self.element.rows, self.element.spread_rows),
+            (self.lanes.cols, self.element.cols, self.element.spread_cols),
+        ):
+            axes.append(PhysicalAxis((BROADCAST if spread else PADDING) if dim is None else dim, 1, size))
         return Layout(tensor.shape, tensor.dtype, tuple(axes), view=self.view, storage=storage)
 
     @property

@@ -77,13 +77,15 @@ def matrix_product(
     config: HardwareConfig,
     schedule: "Schedule | None" = None,
     known: Mapping[Tensor, Lanes] | None = None,
+    made: Lanes | None = None,
 ) -> Product | None:
     """The matrix product that a computation is, with lanes chosen to leave the fewest empty, or None.
 
     The operand that has a lane axis of the output which the other lacks is the weight; a computed tensor is the data
     where it can be, because a store seldom lays elements out as weights. ``known`` gives the lanes of computed tensors,
-    which the choice keeps to where it can. A product that neither shares lanes between the operands (as in a depthwise
-    convolution) nor has columns to speak of is none: the ALU does it in fewer cycles, and keeps the channels' lanes.
+    which the choice keeps to where it can; ``made`` those of the result, where they are decided. A product that neither
+    shares lanes between the operands (as in a depthwise convolution) nor has columns to speak of is none: the ALU does
+    it in fewer cycles, and keeps the channels' lanes.
     """
     pair = factors(computation)
     if pair is None:
@@ -95,12 +97,14 @@ def matrix_product(
         placed = placed or "inp" in places or "wgt" in places
         if places[0] == "wgt" or places[1] == "inp":
             continue
-        columns = _lanes(computation.axes, weight, data)
+        columns = _decided(computation, _lanes(computation.axes, weight, data), made, "cols")
         inners = [a for a in _mentioned(computation.reduce_axes, data) if dimension_of(weight, a) is not None]
-        rows = _lanes(computation.axes, data, weight)
+        rows = _decided(computation, _lanes(computation.axes, data, weight), made, "rows")
+        if columns is None or (rows is None and config.batch > 1):
+            continue
         kept = (known or {}).get(data.tensor), (known or {}).get(weight.tensor)
         column, a = _best(columns, config.block_out, weight, kept[1].rows if kept[1] else None)
-        row, b = _best(rows, config.batch, data, kept[0].rows if kept[0] and config.batch > 1 else None)
+        row, b = _best(rows or [], config.batch, data, kept[0].rows if kept[0] and config.batch > 1 else None)
         score = a * b
         if kept[0] is not None:
             inner, c = _best(inners, config.block_in, data, kept[0].cols, strict=True)
@@ -116,9 +120,19 @@ def matrix_product(
         return None
     best = max(found, key=lambda each: each[0])[1]
     narrow = best.column is None or best.column.extent * 4 <= config.block_out
-    if not placed and best.inner is None and narrow and computation.axes[-1].extent > 1:
+    if made is None and not placed and best.inner is None and narrow and computation.axes[-1].extent > 1:
         return None
     return best
+
+
+def _decided(computation: Computation, axes: list[Axis], made: Lanes | None, side: str) -> list[Axis] | None:
+    """Those of the axes that may run along a side of the result's elements; None where the decided one cannot."""
+    if made is None:
+        return axes
+    dim = made.rows if side == "rows" else made.cols
+    if dim is None:
+        return []
+    return [computation.axes[dim]] if computation.axes[dim] in axes else None
 
 
 def _scope_in(schedule: "Schedule | None", tensor: Tensor) -> str:

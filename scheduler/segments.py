@@ -15,10 +15,11 @@ from lathe.frontend import Tensor
 from lathe.frontend.accesses import ReadAccess
 from lathe.isa import Segment
 from lathe.scheduler.chunk import Place
+from lathe.scheduler.dead_lanes import tensors_with_zeros_behind
 from lathe.scheduler.errors import BuildError
-from lathe.scheduler.lanes import lanes_through
+from lathe.scheduler.lanes import LanePlan, lanes_through
 from lathe.scheduler.physical import Lanes, Physical, element_of
-from lathe.scheduler.products import lanes_of_operand, matrix_product
+from lathe.scheduler.products import lanes_of_operand
 from lathe.scheduler.state import DRAM
 
 if TYPE_CHECKING:
@@ -37,15 +38,17 @@ class DramMap:
         self,
         schedule: "Schedule",
         config: HardwareConfig,
-        lanes: Mapping[Tensor, Lanes],
+        plan: LanePlan,
         constants: Mapping[str, NDArray[Any]],
         views: Mapping[Tensor, Tensor],
     ) -> None:
         self.schedule = schedule
         self.config = config
-        self.lanes = lanes
+        self.plan = plan
+        self.lanes = plan.known
         self.constants = constants
         self.views = views
+        self.zeros_behind = tensors_with_zeros_behind(schedule, plan)
         self.segments: list[Segment] = []
         self._places: dict[tuple[Tensor, Stage], Place] = {}
         self._address = PAGE
@@ -106,7 +109,7 @@ class DramMap:
     def _wanted(self, stage: "Stage", access: ReadAccess) -> tuple[Lanes, str]:
         """The lanes in which a stage needs what it reads, and the scratchpad."""
         computation = stage.state.computation
-        product = matrix_product(computation, self.config)
+        product = self.plan.products[stage.tensor]
         if product is not None and (access.node is product.data or access.node is product.weight):
             which = "data" if access.node is product.data else "weight"
             return lanes_of_operand(product, which, self.config), "inp" if which == "data" else "wgt"
@@ -114,34 +117,59 @@ class DramMap:
         return lanes_through(computation, access, self.lanes[stage.tensor]), "acc" if scope == DRAM else scope
 
     def _add_stored(self, tensor: Tensor, stage: "Stage") -> None:
+        """A tensor that the program stores, in one form for all: what makes an element of any reader's adjoins."""
         config = self.config
         scopes = {reader: reader.state.scope for reader in self.schedule.readers(tensor)}
         widest = max([config.block_out, *(element_of(config, s).cols for s in scopes.values() if s != DRAM)])
         storage = "planes" if tensor.dtype in PLANES else ""
         role = "output" if tensor in self.schedule.outputs else "temporary"
+        lanes, tallest = self.lanes[tensor], config.batch
+        for reader in (reader for reader, scope in scopes.items() if scope == "wgt"):
+            lanes, tallest = self._as_weights(tensor, stage, reader), config.block_out
 
         def form(scope: str) -> Physical:
             element = element_of(config, scope)
-            return Physical(tensor.shape, self.lanes[tensor], element, widest // element.cols)
+            return Physical(tensor.shape, lanes, element, widest // element.cols, max(tallest // element.rows, 1))
 
         address = self._segment(tensor, role, form("acc"), storage)
         for user, scope in {stage: "acc", **scopes}.items():
-            if scope == "wgt":
-                product = next(iter(self.schedule.readers(user.tensor)), user)
-                raise BuildError(
-                    f"weights of {product.name} must be an input of the program, not {tensor.name!r}, which "
-                    f"{stage.name} computes: no store lays elements out as weights. Make the other operand the "
-                    "weights, or build the program in two parts."
-                )
             seen = form("acc" if scope == DRAM else scope)
-            if config.batch > 1 and seen.element.cols != config.block_out:
+            mixed = seen.element.cols != config.block_out and (lanes.rows, lanes.cols) != (None, None)
+            if config.batch > 1 and mixed:
                 raise BuildError(
                     f"tensor {tensor.name!r}, which the program stores and loads again to {scope}, must have elements "
                     f"of equal columns in out and {scope} on a machine with a batch of {config.batch}, not "
                     f"{config.block_out} and {seen.element.cols}. Use a machine with block_in equal to block_out, or "
                     "with batch 1."
                 )
-            self._places[tensor, user] = _place(seen, address // seen.element.lanes, storage, zeros=False)
+            self._places[tensor, user] = _place(seen, address // seen.element.lanes, storage, self._zeros(tensor, seen))
+
+    def _zeros(self, tensor: Tensor, form: Physical) -> bool:
+        """Whether a stored tensor has zeros behind its last column, as far as the elements of a form go."""
+        cols = form.lanes.cols
+        if cols is None or tensor not in self.zeros_behind:
+            return False
+        extent, stored, seen = form.view[cols], self.config.block_out, form.element.cols
+        return -(-extent // stored) * stored == -(-extent // seen) * seen
+
+    def _as_weights(self, tensor: Tensor, stage: "Stage", reader: "Stage") -> Lanes:
+        """The lanes of a computed tensor whose stored elements are the rows of elements of weights."""
+        lanes, wanted = self.lanes[tensor], self.lanes[reader.tensor]
+        if not stores_make_weights(self.config, lanes, wanted):
+            product = next(iter(self.schedule.readers(reader.tensor)), reader)
+            raise BuildError(
+                f"weights of {product.name} must be an input of the program, not {tensor.name!r}, which {stage.name} "
+                "computes in other lanes than those of weights. Make the other operand the weights, or build the "
+                "program in two parts."
+            )
+        return wanted
+
+
+def stores_make_weights(config: HardwareConfig, lanes: Lanes, wanted: Lanes) -> bool:
+    """Whether stored elements with these lanes, one behind the other, are the rows of elements of weights."""
+    rows = wanted.rows is not None and (config.batch == 1 or lanes.rows == wanted.rows)
+    cols = wanted.cols is not None and lanes.cols == wanted.cols
+    return rows and cols and config.block_in == config.block_out and config.block_out % config.batch == 0
 
 
 def _place(form: Physical, base: int, storage: str, zeros: bool) -> Place:
@@ -158,8 +186,11 @@ def _bytes_of(form: Physical) -> object:
     """What two forms with the same bytes have in common: lanes that exist, and what fills those without values."""
     rows, cols = form.element.rows, form.element.cols
     own = (form.lanes.rows if rows > 1 else None, form.lanes.cols if cols > 1 else None)
-    spread = form.element.spread and ((rows > 1 and own[0] is None) or (cols > 1 and own[1] is None))
-    return (form.view, form.order, own, rows, cols, form.group, spread)
+    spread = (
+        form.element.spread_rows and rows > 1 and own[0] is None,
+        form.element.spread_cols and cols > 1 and own[1] is None,
+    )
+    return (form.view, form.order, own, rows, cols, form.group, form.stack, spread)
 
 
 def packed_bytes(segment: Segment, array: NDArray[Any]) -> NDArray[np.uint8]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from lathe.frontend import Axis, Computation, Tensor
 
 if TYPE_CHECKING:
+    from lathe.scheduler.physical import Lanes
     from lathe.scheduler.stage import Stage
 
 DRAM = "dram"
@@ -85,6 +86,8 @@ class StageState:
     scope: str = DRAM
     copies: Tensor | None = None  # the tensor that this stage caches, for its text form
     hints: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    lanes: "Lanes | None" = None  # which dimensions fill the lanes of elements, where that has been decided
+    on_alu: bool = False  # whether the ALU shall compute it although it is a matrix product
 
     @property
     def tensor(self) -> Tensor:

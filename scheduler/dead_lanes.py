@@ -1,0 +1,79 @@
+"""Which computed tensors hold zeros in the lanes behind their last column: what a reduction over whole blocks needs.
+
+The host fills such lanes of inputs with zeros. Arithmetic is done on whole elements, so a computed tensor holds there
+what its expression gives for zeros; a matrix product holds zeros where the rows of its weights are zeros.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lathe.frontend import Tensor, evaluate, walk
+from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
+from lathe.scheduler.lanes import LanePlan, lanes_through
+from lathe.scheduler.rewrite import transform
+from lathe.scheduler.state import StageState
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+
+
+def tensors_with_zeros_behind(schedule: "Schedule", plan: LanePlan) -> set[Tensor]:
+    """The tensors made by stages with columns along lanes, and zeros in the lanes behind the last."""
+    maker = {tensor: stage.state for stage in schedule.stages for tensor in stage.state.tensors}
+    found: set[Tensor] = set()
+    for stage in schedule.stages:
+        state = stage.state
+        if plan.known[state.tensor].cols is None:
+            continue
+        product = plan.products[state.tensor]
+        if product is not None:
+            if origin_of(product.weight.tensor, maker).computation is None:
+                found.update(state.tensors)
+        elif _reads_zeros(state, plan, maker, found) and all(_is_zero(body) for body in state.computation.bodies):
+            found.update(state.tensors)
+    return found
+
+
+def origin_of(tensor: Tensor, maker: Mapping[Tensor, StageState]) -> Tensor:
+    """The tensor that a chain of copies, with zeros around them or without, begins with."""
+    while tensor in maker:
+        state = maker[tensor]
+        reads = state.computation.reads
+        if len(reads) != 1 or state.computation.reduce_axes or not _only_moves(state.computation.bodies[0]):
+            break
+        tensor = reads[0].tensor
+    return tensor
+
+
+def _only_moves(body: Expr) -> bool:
+    if isinstance(body, Select):
+        otherwise = body.otherwise
+        return isinstance(otherwise, Const) and otherwise.value == 0 and _only_moves(body.then)
+    return isinstance(body, Read)
+
+
+def _reads_zeros(state: StageState, plan: LanePlan, maker: Mapping[Tensor, StageState], zeros: set[Tensor]) -> bool:
+    """Whether everything read has zeros there as well, not values that are the same in all lanes."""
+    for access in state.computation.reads:
+        if access.tensor in maker:
+            if access.tensor not in zeros:
+                return False
+        elif lanes_through(state.computation, access, plan.known[state.tensor]).cols is None:
+            return False
+    return True
+
+
+def _is_zero(body: Expr) -> bool:
+    """Whether an expression is 0 where all that it reads is 0, whichever way its conditions go."""
+    if isinstance(body, Reduce):
+        return _is_zero(body.body)
+
+    def leaf(node: Expr) -> Expr | None:
+        return Const(0, node.dtype) if isinstance(node, Read) else None
+
+    bare = transform(body, leaf)
+    if isinstance(bare, Select):
+        return _is_zero(bare.then) and _is_zero(bare.otherwise)
+    if any(isinstance(node, AxisRef | Select) for node in walk(bare)):
+        return False
+    return int(evaluate(bare, {})) == 0
