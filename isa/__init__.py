@@ -5,12 +5,14 @@ from lathe.isa.columns import Columns
 from lathe.isa.disassembly import disassemble, disassemble_program, instruction_text
 from lathe.isa.encoding import decode, encode
 from lathe.isa.errors import AssemblyError, EncodingError, LayoutError, MachineFault, ProgramError
+from lathe.isa.fault import BusError, FaultCode
 from lathe.isa.findings import Finding, FindingKind, VerificationError
 from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Store, unit_of
 from lathe.isa.layout import Layout, PhysicalAxis
 from lathe.isa.microops import decode_uops, encode_uops
 from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.program import Program, Segment
+from lathe.isa.stall import StallCause
 from lathe.isa.table import AluOp, MemoryType, Opcode, TokenQueue, Unit
 from lathe.isa.verifier import check, verify, verify_stream
 
@@ -19,8 +21,10 @@ __all__ = [
     "AluOp",
     "Assembly",
     "AssemblyError",
+    "BusError",
     "Columns",
     "EncodingError",
+    "FaultCode",
     "Finding",
     "FindingKind",
     "Finish",
@@ -37,6 +41,7 @@ __all__ = [
     "Program",
     "ProgramError",
     "Segment",
+    "StallCause",
     "Store",
     "TokenQueue",
     "Unit",

@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES, WORD_BITS
 from lathe.isa.columns import Columns
-from lathe.isa.errors import EncodingError
+from lathe.isa.errors import EncodingError, NoInstructionError
+from lathe.isa.fault import FaultCode
 from lathe.isa.instructions import Instruction
 from lathe.isa.table import AluOp, MemoryType, Opcode, placements
 
@@ -63,16 +64,21 @@ def encode_columns(config: HardwareConfig, columns: Columns) -> NDArray[np.uint8
 def decode_columns(config: HardwareConfig, encoded: ArrayLike) -> Columns:
     """Like :func:`decode`, to columns."""
     columns = extract_columns(config, encoded)
+    wrong = {}
     for name, choices in _CHOICES.items():
-        values = columns.opcode if name == "opcode" else columns[name]
-        wrong = values > max(choices)
-        if wrong.any():
-            index = int(np.flatnonzero(wrong)[0])
-            allowed = ", ".join(f"{choice.value} {choice.name}" for choice in choices)
-            raise EncodingError(
-                f"{name} of instruction {index} must be one of {allowed}, not {int(values[index])}. "
-                f"The bytes are no instruction of machine {config.name!r}."
-            )
+        beyond = (columns.opcode if name == "opcode" else columns[name]) > max(choices)
+        if beyond.any():
+            wrong[name] = int(np.argmax(beyond))
+    if wrong:
+        name = min(wrong, key=lambda each: wrong[each])
+        index, choices = wrong[name], _CHOICES[name]
+        value = int((columns.opcode if name == "opcode" else columns[name])[index])
+        allowed = ", ".join(f"{choice.value} {choice.name}" for choice in choices)
+        message = (
+            f"{name} of instruction {index} must be one of {allowed}, not {value}. "
+            f"The bytes are no instruction of machine {config.name!r}."
+        )
+        raise NoInstructionError(message, instruction=index, code=FaultCode[name.upper()])
     return columns
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.isa.arithmetic import add, alu, wrap
 from lathe.isa.errors import MachineFault
+from lathe.isa.fault import FaultCode
 from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Store, unit_of
 from lathe.isa.microops import decode_uops
 from lathe.isa.paged_memory import PagedMemory
@@ -70,22 +71,27 @@ def run(state: MachineState, stream: Sequence[Instruction]) -> None:
         step(state, stream[waiting[unit]], waiting[unit])
         position[unit] += 1
     if waiting:
-        raise MachineFault(_deadlock(state, stream, waiting))
+        raise MachineFault(_deadlock(state, stream, waiting), FaultCode.DEADLOCK)
     if not state.finished:
-        raise MachineFault("The stream must have a FINISH, and has none: the launch never ends. Add a FINISH.")
+        message = "The stream must have a FINISH, and has none: the launch never ends. Add a FINISH."
+        raise MachineFault(message, FaultCode.NO_FINISH)
 
 
 def step(state: MachineState, instruction: Instruction, index: int = 0) -> None:
     """Pop tokens, carry out one instruction and push tokens. ``index`` is its place in the stream, for messages."""
     unit = unit_of(instruction)
     where = f"instruction {index} ({instruction.opcode.name} in {unit.name.lower()})"
-    for name in ("pop_prev", "pop_next"):
-        if getattr(instruction, name):
-            state.tokens[_queue(unit, name, where)] -= 1
-    execute(state, instruction, where)
-    for name in ("push_prev", "push_next"):
-        if getattr(instruction, name):
-            state.tokens[_queue(unit, name, where)] += 1
+    try:
+        for name in ("pop_prev", "pop_next"):
+            if getattr(instruction, name):
+                state.tokens[_queue(unit, name, where)] -= 1
+        execute(state, instruction, where)
+        for name in ("push_prev", "push_next"):
+            if getattr(instruction, name):
+                state.tokens[_queue(unit, name, where)] += 1
+    except MachineFault as fault:
+        fault.instruction = index
+        raise
 
 
 def execute(state: MachineState, instruction: Instruction, where: str = "the instruction") -> None:
@@ -107,14 +113,15 @@ def _load(state: MachineState, load: Load, where: str) -> None:
     if load.x_size == 0:  # Whatever the other fields hold; VTA's compiler makes such instructions to carry tokens.
         return
     if load.memory_type == MemoryType.OUT:
-        raise MachineFault(f"memory_type of {where} must be uop, wgt, inp, acc or acc8, not out. No unit loads out.")
+        message = f"memory_type of {where} must be uop, wgt, inp, acc or acc8, not out. No unit loads out."
+        raise MachineFault(message, FaultCode.MEMORY_TYPE)
     memory = MEMORIES[load.memory_type]
     scratchpad = getattr(state, memory.scratchpad)
     element_bytes = memory.element_bytes(state.config)
     width = load.x_pad_0 + load.x_size + load.x_pad_1
     height = load.y_pad_0 + load.y_size + load.y_pad_1
     end = load.sram_base + width * height
-    _require_below(end - 1, len(scratchpad), f"last {memory.scratchpad} element", where)
+    _require_below(end - 1, len(scratchpad), f"last {memory.scratchpad} element", where, FaultCode.SRAM_RANGE)
     block = np.zeros((height, width, *scratchpad.shape[1:]), scratchpad.dtype)
     for y in range(load.y_size):
         address = (load.dram_base + y * load.x_stride) * element_bytes
@@ -135,13 +142,15 @@ def _store(state: MachineState, store: Store, where: str) -> None:
         return
     if store.memory_type != MemoryType.OUT:
         raise MachineFault(
-            f"memory_type of {where} must be out, not {store.memory_type.name.lower()}. STORE takes no other."
+            f"memory_type of {where} must be out, not {store.memory_type.name.lower()}. STORE takes no other.",
+            FaultCode.MEMORY_TYPE,
         )
     for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1"):
         if getattr(store, name):
-            raise MachineFault(f"{name} of {where} must be 0, not {getattr(store, name)}. STORE has no padding.")
+            message = f"{name} of {where} must be 0, not {getattr(store, name)}. STORE has no padding."
+            raise MachineFault(message, FaultCode.STORE_PADDING)
     end = store.sram_base + store.y_size * store.x_size
-    _require_below(end - 1, state.config.out_depth, "last out element", where)
+    _require_below(end - 1, state.config.out_depth, "last out element", where, FaultCode.SRAM_RANGE)
     element_bytes = state.config.out_element_bytes
     for y in range(store.y_size):
         first = store.sram_base + y * store.x_size
@@ -152,14 +161,14 @@ def _store(state: MachineState, store: Store, where: str) -> None:
 def _gemm(state: MachineState, gemm: Gemm, where: str) -> None:
     for uop, outer, inner in _iterations(state, gemm, where):
         dst = uop[0] + outer * gemm.dst_factor_out + inner * gemm.dst_factor_in
-        _require_below(dst, len(state.acc), "acc element dst", where)
+        _require_below(dst, len(state.acc), "acc element dst", where, FaultCode.ACC_RANGE)
         if gemm.reset:
             state.acc[dst] = 0
             continue
         src = uop[1] + outer * gemm.src_factor_out + inner * gemm.src_factor_in
         wgt = uop[2] + outer * gemm.wgt_factor_out + inner * gemm.wgt_factor_in
-        _require_below(src, len(state.inp), "inp element src", where)
-        _require_below(wgt, len(state.wgt), "wgt element wgt", where)
+        _require_below(src, len(state.inp), "inp element src", where, FaultCode.INP_RANGE)
+        _require_below(wgt, len(state.wgt), "wgt element wgt", where, FaultCode.WGT_RANGE)
         product = state.inp[src].astype(np.int32) @ state.wgt[wgt].astype(np.int32).T
         state.acc[dst] = add(state.acc[dst], product)
 
@@ -167,12 +176,12 @@ def _gemm(state: MachineState, gemm: Gemm, where: str) -> None:
 def _alu(state: MachineState, instruction: Alu, where: str) -> None:
     for uop, outer, inner in _iterations(state, instruction, where):
         dst = uop[0] + outer * instruction.dst_factor_out + inner * instruction.dst_factor_in
-        _require_below(dst, len(state.acc), "acc element dst", where)
+        _require_below(dst, len(state.acc), "acc element dst", where, FaultCode.ACC_RANGE)
         if instruction.use_imm:
             operand = np.asarray(instruction.imm)
         else:
             src = uop[1] + outer * instruction.src_factor_out + inner * instruction.src_factor_in
-            _require_below(src, len(state.acc), "acc element src", where)
+            _require_below(src, len(state.acc), "acc element src", where, FaultCode.ACC_RANGE)
             operand = state.acc[src]
         state.acc[dst] = alu(instruction.alu_opcode, state.acc[dst], operand)
 
@@ -184,20 +193,21 @@ def _iterations(
     for outer in range(instruction.iter_out):
         for inner in range(instruction.iter_in):
             for index in range(instruction.uop_bgn, instruction.uop_end):
-                _require_below(index, len(state.uop), "micro-op", where)
+                _require_below(index, len(state.uop), "micro-op", where, FaultCode.UOP_RANGE)
                 dst, src, wgt = decode_uops(state.config, state.uop[index])
                 yield (int(dst), int(src), int(wgt)), outer, inner
 
 
-def _require_below(index: int, depth: int, what: str, where: str) -> None:
+def _require_below(index: int, depth: int, what: str, where: str, code: FaultCode) -> None:
     if index >= depth:
-        raise MachineFault(f"{what} of {where} must be below {depth}, not {index}. The scratchpad ends there.")
+        raise MachineFault(f"{what} of {where} must be below {depth}, not {index}. The scratchpad ends there.", code)
 
 
 def _queue(unit: Unit, name: str, where: str) -> TokenQueue:
     queue = QUEUE_OF.get((unit, name))
     if queue is None:
-        raise MachineFault(f"{name} of {where} must be 0, not 1. The unit has no neighbour on that side.")
+        message = f"{name} of {where} must be 0, not 1. The unit has no neighbour on that side."
+        raise MachineFault(message, FaultCode.NO_NEIGHBOUR)
     return queue
 
 

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs import HardwareConfig, LatheError
-from lathe.differences import memory_differences, output_differences, time_differences
+from lathe.differences import fault_differences, memory_differences, output_differences, time_differences
 from lathe.engines import check_wave, engine_named, replay
-from lathe.isa import MachineFault, Program
+from lathe.isa import BusError, MachineFault, Program
 from lathe.isa.paged_memory import PAGE_BYTES
 from lathe.sim import ReplayResult, Result
 from lathe.sim.dram import FlatMemory
-from lathe.sim.simulate import memory_of, token_counts, unpacked
+from lathe.sim.simulate import memory_end, memory_of, token_counts, unpacked
 
 COSIMULATED = ("sim", "verilator")
 
@@ -75,6 +75,7 @@ def cosimulate(
     engines: Sequence[str] = COSIMULATED,
     tokens: Sequence[int] | None = None,
     wave: str | PathLike[str] | None = None,
+    bus_error: BusError | None = None,
 ) -> Cosimulation[Result]:
     """Run a program on several engines, and compare outputs, memory, tokens, counters, and the trace of every unit.
 
@@ -82,8 +83,9 @@ def cosimulate(
     for the waveform of the last one. The others as of ``simulate``. If some engines stop with a fault and others do
     not, that is a difference.
 
-    Raises :class:`CosimulationError` for less than two engines, EngineError for an unknown one, InputError for inputs
-    that do not fit, MachineFault for a program that no engine carries out, RtlError for a machine that cannot be built.
+    Raises :class:`CosimulationError` for less than two engines, and for faults of all engines that differ in code,
+    cycle or instruction; EngineError for an unknown engine, InputError for inputs that do not fit, MachineFault for a
+    program that no engine carries out, all with the same fault, RtlError for a machine that cannot be built.
     """
     before = memory_of(program, {} if inputs is None else inputs)
     count = -(-len(before.content) // PAGE_BYTES)
@@ -96,7 +98,7 @@ def cosimulate(
         "pages": pages,
         "tokens": np.array(token_counts(program.tokens_in if tokens is None else tokens), np.int64),
     }
-    ran, differences = _run(program.config, stream, engines, wave)
+    ran, differences = _run(program.config, stream, engines, wave, bus_error, memory_end(program))
     results = {name: _of_program(program, result) for name, result in ran.items()}
     left, *others = results
     for right in others:
@@ -113,12 +115,14 @@ def cosimulate_stream(
     *,
     engines: Sequence[str] = COSIMULATED,
     wave: str | PathLike[str] | None = None,
+    bus_error: BusError | None = None,
+    memory_end: int | None = None,
 ) -> Cosimulation[ReplayResult]:
     """Run a raw stream, as ``replay`` takes it, on several engines, and compare as :func:`cosimulate` does.
 
     Raises what ``replay`` raises, and :class:`CosimulationError` for less than two engines.
     """
-    ran, differences = _run(config, stream, engines, wave)
+    ran, differences = _run(config, stream, engines, wave, bus_error, memory_end)
     left, *others = ran
     for right in others:
         differences += time_differences(left, ran[left], right, ran[right])
@@ -131,8 +135,10 @@ def _run(
     stream: str | PathLike[str] | Mapping[str, ArrayLike],
     engines: Sequence[str],
     wave: str | PathLike[str] | None,
+    bus_error: BusError | None,
+    memory_end: int | None,
 ) -> tuple[dict[str, ReplayResult], list[str]]:
-    """Results by engine, and what the faults differ in. Raises the first engine's MachineFault if all have one."""
+    """Results by engine, and who stops with a fault. Raises the first engine's MachineFault if all stop with it."""
     for name in engines:
         engine_named(name)
     if len(set(engines)) < max(2, len(engines)):
@@ -146,11 +152,16 @@ def _run(
     faults: dict[str, MachineFault] = {}
     for name in engines:
         try:
-            ran[name] = replay(config, stream, engine=name, wave=wave if name == engines[-1] else None)
+            own_wave = wave if name == engines[-1] else None
+            ran[name] = replay(config, stream, engine=name, wave=own_wave, bus_error=bus_error, memory_end=memory_end)
         except MachineFault as fault:
             faults[name] = fault
     if not ran:
-        raise next(iter(faults.values()))
+        first, *others = faults.items()
+        found = [told for other in others for told in fault_differences(*first, *other)]
+        if found:
+            raise CosimulationError("The engines must agree, and do not. " + " ".join(found))
+        raise first[1]
     fine = " and ".join(f"in {name} after {result.cycles} cycles" for name, result in ran.items())
     return ran, [f"The launch ends {fine}, and not in {name}: {fault}" for name, fault in faults.items()]
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.isa import MachineFault
 from lathe.isa.paged_memory import PAGE_BYTES
 from lathe.sim import ReplayResult, Result, StallCause, Trace
 from lathe.sim.trace import UNIT_NAMES
@@ -54,6 +55,19 @@ def _event(trace: Trace, place: int) -> str:
         f"start {int(trace.start[place])}, end {int(trace.end[place])}, stalled {int(trace.stalled[place])} ({cause}), "
         f"waited {int(trace.waited[place])}"
     )
+
+
+def fault_differences(left: str, a: MachineFault, right: str, b: MachineFault) -> list[str]:
+    """Whether two engines stop for another reason, in another cycle or, where both tell, for another instruction."""
+    same_instruction = a.instruction is None or b.instruction is None or a.instruction == b.instruction
+    if a.code == b.code and a.cycle == b.cycle and same_instruction:
+        return []
+    return [f"The launch stops {_fault(left, a)} and {_fault(right, b)}."]
+
+
+def _fault(engine: str, fault: MachineFault) -> str:
+    blamed = "" if fault.instruction is None else f" for instruction {fault.instruction}"
+    return f"in {engine} in cycle {fault.cycle} with {fault.code.name}{blamed}"
 
 
 def output_differences(

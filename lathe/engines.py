@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.atomic import check_writable
-from lathe.isa import Program
+from lathe.isa import BusError, Program
 from lathe.sim import ReplayResult, Result, simulate_program
 from lathe.sim import replay as replay_stream
 
@@ -109,18 +109,23 @@ def replay(
     engine: str = CYCLE_MODEL,
     trace: bool = True,
     wave: str | PathLike[str] | None = None,
+    bus_error: BusError | None = None,
+    memory_end: int | None = None,
 ) -> ReplayResult:
     """Run a raw instruction stream on a raw memory image: an ``.npz`` file or a mapping with the same keys.
 
     The keys are insns (N, 16) uint8, insn_addr, page_addrs (P,), pages (P, 4096) uint8 and tokens (4,). `wave` as in
-    :func:`simulate`. Raises :class:`EngineError`, FileError, StreamError for a stream of another form, MachineFault and
-    RtlError.
+    :func:`simulate`. The memory answers the beat or burst of `bus_error` with an error, and all that begins at byte
+    `memory_end` or beyond: a way to see what a machine does then.
+
+    Raises :class:`EngineError`, FileError, StreamError for a stream of another form, MachineFault and RtlError.
     """
     chosen = engine_named(engine)
+    options: dict[str, Any] = {"trace": trace, "bus_error": bus_error, "memory_end": memory_end}
     if wave is None:
-        return chosen.replay(config, stream, trace=trace)
+        return chosen.replay(config, stream, **options)
     check_wave(engine, wave)
-    return chosen.replay(config, stream, trace=trace, wave=wave)
+    return chosen.replay(config, stream, wave=wave, **options)
 
 
 def check_wave(engine: str, path: str | PathLike[str]) -> None:

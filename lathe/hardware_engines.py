@@ -14,16 +14,16 @@ from numpy.typing import ArrayLike
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import mode_for, unwritable
 from lathe.input_values import blank_inputs
-from lathe.isa import EncodingError, Instruction, MachineFault, Program, unit_of
-from lathe.isa.encoding import decode_columns
+from lathe.isa import BusError, FaultCode, Instruction, MachineFault, Program, unit_of
+from lathe.isa.fault import MEANINGS
 from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
 from lathe.isa.table import AluOp, MemoryType
 from lathe.rtl.engines.launch import Launch, Outcome
 from lathe.rtl.engines.launch import Trace as RtlTrace
-from lathe.rtl.fault import MEANINGS, FaultCode
 from lathe.rtl.geometry import Geometry
 from lathe.sim import Counters, ReplayResult, Result, Trace, UnitCounters, read_stream
 from lathe.sim.dram import FlatMemory
+from lathe.sim.replay import decoded
 from lathe.sim.simulate import memory_of, token_counts, unpacked
 from lathe.sim.trace import UNIT_NAMES
 
@@ -99,15 +99,17 @@ def replay_with(runner: Runner) -> Callable[..., ReplayResult]:
         *,
         trace: bool = True,
         wave: str | PathLike[str] | None = None,
+        bus_error: BusError | None = None,
+        memory_end: int | None = None,
     ) -> ReplayResult:
         raw = read_stream(stream)
-        try:
-            instructions = decode_columns(cfg, raw.insns).instructions()
-        except EncodingError as error:
-            raise MachineFault(str(error)) from None
+        # Words that are no instruction are the machine's to refuse.
+        instructions = decoded(cfg, raw.insns)[0].instructions()
         memory = PagedMemory.of(raw.page_addrs, raw.pages)
         memory.write(raw.insn_addr, np.ascontiguousarray(raw.insns).reshape(-1))
-        launch = Launch(raw.insn_addr, len(raw.insns), memory, raw.tokens, trace=trace)
+        launch = Launch(
+            raw.insn_addr, len(raw.insns), memory, raw.tokens, memory_end=memory_end, error=bus_error, trace=trace
+        )
         outcome = completed(launched(runner, cfg, launch, wave))
         blank = np.zeros(PAGE_BYTES, np.uint8)
         given = set(raw.page_addrs.tolist())
@@ -155,10 +157,12 @@ def completed(outcome: Outcome) -> Outcome:
     """The outcome of a launch that has ended. Raises :class:`MachineFault` when the machine stopped with a fault."""
     if outcome.fault is FaultCode.NONE:
         return outcome
-    raise MachineFault(
-        f"The machine must carry out the whole stream, and stopped in cycle {outcome.cycles} with fault "
+    cycle = outcome.cycles - 1  # the counter has counted the cycle in which the fault was noticed
+    message = (
+        f"The machine must carry out the whole stream, and stopped in cycle {cycle} with fault "
         f"{outcome.fault.name} ({int(outcome.fault)}): {MEANINGS[outcome.fault]}. Engine 'sim' names the instruction."
     )
+    raise MachineFault(message, outcome.fault, cycle=cycle)
 
 
 def counters_of(outcome: Outcome, stream: Sequence[Instruction]) -> Counters:

@@ -1,51 +1,12 @@
-"""Fault codes: why a machine has stopped, as its status register tells it."""
-
-from enum import IntEnum
+"""Fault codes in hardware: signals that hold one, and the first of several."""
 
 from amaranth import Module, Signal
 
+from lathe.isa.fault import MEANINGS, FaultCode
+
+__all__ = ["FAULT_BITS", "MEANINGS", "FaultCode", "fault_signal", "first_fault"]
+
 FAULT_BITS = 8
-
-
-class FaultCode(IntEnum):
-    """The fault field of the status register."""
-
-    NONE = 0
-    OPCODE = 1
-    MEMORY_TYPE = 2
-    ALU_OPCODE = 3
-    NO_NEIGHBOUR = 4
-    STORE_PADDING = 5
-    SRAM_RANGE = 6
-    UOP_RANGE = 7
-    ACC_RANGE = 8
-    INP_RANGE = 9
-    WGT_RANGE = 10
-    TOKEN_OVERFLOW = 11
-    READ_ERROR = 12
-    WRITE_ERROR = 13
-    DEADLOCK = 14
-    NO_FINISH = 15
-
-
-MEANINGS = {
-    FaultCode.NONE: "no fault",
-    FaultCode.OPCODE: "an instruction's opcode is none of the table's",
-    FaultCode.MEMORY_TYPE: "a LOAD or STORE of a memory type that no unit moves",
-    FaultCode.ALU_OPCODE: "an ALU instruction's operation is none of the table's",
-    FaultCode.NO_NEIGHBOUR: "a pop or push names no neighbour of the unit",
-    FaultCode.STORE_PADDING: "a STORE with padding",
-    FaultCode.SRAM_RANGE: "a LOAD or STORE beyond its scratchpad",
-    FaultCode.UOP_RANGE: "a micro-op range past the end of the uop scratchpad",
-    FaultCode.ACC_RANGE: "an accumulator index past the end",
-    FaultCode.INP_RANGE: "an input index past the end",
-    FaultCode.WGT_RANGE: "a weight index past the end",
-    FaultCode.TOKEN_OVERFLOW: "a token queue got more than 65,535 tokens",
-    FaultCode.READ_ERROR: "the memory answered a read with an error",
-    FaultCode.WRITE_ERROR: "the memory answered a write with an error",
-    FaultCode.DEADLOCK: "every unit waits for a token or a command that never comes",
-    FaultCode.NO_FINISH: "the stream has ended without a FINISH",
-}
 
 
 def fault_signal() -> Signal:

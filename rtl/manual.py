@@ -10,7 +10,7 @@ def register_manual() -> str:
         "# Registers",
         "",
         "The AXI4-Lite subordinate `s_axi` has these 32-bit registers. This page is made by `lathe.rtl.manual` from",
-        "`rtl/registers.py` and `rtl/fault.py`. Reads of other addresses give 0, writes to them do nothing. Registers",
+        "`rtl/registers.py` and `isa/fault.py`. Reads of other addresses give 0, writes to them do nothing. Registers",
         "that describe a launch keep their values; they are looked at when it starts.",
         "",
         "| address | name | access | what |",

@@ -1,43 +1,17 @@
-"""Why a unit waits: the causes of docs/timing.md, as numbers on the trace port."""
-
-from enum import IntEnum
+"""What a unit tells of each cycle, and its end of the command and token queues."""
 
 from amaranth import Module, Signal
 from amaranth.hdl import Value
 
+from lathe.isa.stall import TRACK_NAMES as UNIT_NAMES
+from lathe.isa.stall import StallCause as Cause
 from lathe.isa.table import QUEUE_OF, TokenQueue, Unit
 
+# The causes and tracks themselves are the instruction set's; the hardware's modules find them here.
+__all__ = ["CAUSES_OF", "CAUSE_BITS", "CAUSE_NAMES", "UNIT_NAMES", "Activity", "Cause", "CommandPort", "delayed"]
+
 CAUSE_BITS = 4
-
-
-class Cause(IntEnum):
-    """Causes, in the numbering of traces."""
-
-    NONE = 0
-    EMPTY = 1
-    LOAD_TO_COMPUTE = 2
-    COMPUTE_TO_LOAD = 3
-    COMPUTE_TO_STORE = 4
-    STORE_TO_COMPUTE = 5
-    DRAIN = 6
-    MEMORY = 7
-    LOAD_QUEUE = 8
-    COMPUTE_QUEUE = 9
-    STORE_QUEUE = 10
-
-
-CAUSE_NAMES = {
-    Cause.NONE: "none",
-    Cause.EMPTY: "empty",
-    **{Cause[queue.name]: queue.arrow for queue in TokenQueue},
-    Cause.DRAIN: "drain",
-    Cause.MEMORY: "memory",
-    Cause.LOAD_QUEUE: "load queue",
-    Cause.COMPUTE_QUEUE: "compute queue",
-    Cause.STORE_QUEUE: "store queue",
-}
-
-UNIT_NAMES = ("load", "compute", "store", "fetch")
+CAUSE_NAMES = {cause: str(cause) for cause in Cause}
 
 # What can hold up each unit, in the order of UNIT_NAMES.
 CAUSES_OF = (

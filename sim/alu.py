@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lathe.configs import HardwareConfig
-from lathe.isa import Alu
+from lathe.isa import Alu, FaultCode
 from lathe.isa.arithmetic import alu
-from lathe.sim.micro_op_plans import Plans, require_below
+from lathe.sim.micro_op_plans import Operand, Plans, require_in_range
 from lathe.sim.micro_ops import Ints, Nest, run_of
 from lathe.sim.scratchpads import Scratchpads
 
@@ -32,7 +32,7 @@ class Elementwise:
         self.with_tensor: Plans[list[Step]] = Plans(cfg, pads.uop, self.plan_tensor)
 
     def run(self, instruction: Alu, where: Callable[[], str]) -> None:
-        """Carry out one instruction; `where` names it in a :class:`~lathe.isa.MachineFault`."""
+        """Carry out one instruction; `where` names it in an :class:`~lathe.sim.micro_op_plans.IndexFault`."""
         acc, operation = self.acc, instruction.alu_opcode
         if instruction.use_imm:
             for step in self.with_immediate.of(instruction, where) or ():
@@ -43,7 +43,8 @@ class Elementwise:
 
     def plan_immediate(self, nest: Nest, where: Callable[[], str]) -> tuple[list[Step], int]:
         """The steps of a nest whose second operand is the immediate."""
-        require_below(nest.dst.highest(nest.iter_out, nest.iter_in), len(self.acc), "acc element dst", where)
+        target = Operand("acc element dst", nest.dst, len(self.acc), FaultCode.ACC_RANGE)
+        require_in_range(nest, (target,), where)
         steps: list[Step] = []
         for part in parts(nest):
             dst = part.dst.grid(part.iter_out, part.iter_in).reshape(-1)
@@ -53,8 +54,9 @@ class Elementwise:
     def plan_tensor(self, nest: Nest, where: Callable[[], str]) -> tuple[list[Step], int]:
         """The steps of a nest whose second operand is an accumulator."""
         depth = len(self.acc)
-        require_below(nest.dst.highest(nest.iter_out, nest.iter_in), depth, "acc element dst", where)
-        require_below(nest.src.highest(nest.iter_out, nest.iter_in), depth, "acc element src", where)
+        target = Operand("acc element dst", nest.dst, depth, FaultCode.ACC_RANGE, phase=1)
+        source = Operand("acc element src", nest.src, depth, FaultCode.ACC_RANGE)
+        require_in_range(nest, (target, source), where, steps=2)
         steps: list[Step] = []
         for part in parts(nest):
             dst, src = (index.grid(part.iter_out, part.iter_in).reshape(-1) for index in (part.dst, part.src))

@@ -9,10 +9,10 @@ import numpy as np
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.isa import AluOp, Columns, MemoryType, Opcode
+from lathe.isa.stall import StallCause
 from lathe.sim.commands import element_bytes, elements, micro_ops
 from lathe.sim.engine import Engine
 from lathe.sim.port import READ, WRITE
-from lathe.sim.stall import StallCause
 from lathe.sim.trace import UNIT_NAMES
 
 

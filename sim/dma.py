@@ -1,15 +1,14 @@
 """What LOAD and STORE do to memories, a block at a time."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.isa import Load, MachineFault, MemoryType, Store
+from lathe.isa import Load, MemoryType, Store
 from lathe.isa.table import MEMORIES
-from lathe.sim.dram import Dram, OutsideMemoryError
+from lathe.sim.dram import Dram
 from lathe.sim.scratchpads import Scratchpads
 
 # How DRAM holds the values of each memory type.
@@ -34,8 +33,8 @@ class Dma:
             for memory, dtype in _DTYPES.items()
         }
 
-    def load(self, load: Load, where: Callable[[], str]) -> None:
-        """Write the block of a LOAD. `where` names the instruction in a :class:`MachineFault`."""
+    def load(self, load: Load) -> None:
+        """Write the block of a LOAD."""
         y, x, top, left = load.y_size, load.x_size, load.y_pad_0, load.x_pad_0
         if not x:
             return
@@ -53,33 +52,15 @@ class Dma:
             block[top : top + y, :left] = 0
         if load.x_pad_1:
             block[top : top + y, left + x :] = 0
-        try:
-            rows = self.dram.read_rows(
-                load.dram_base * element_bytes, y, x * element_bytes, load.x_stride * element_bytes
-            )
-        except OutsideMemoryError as error:
-            raise outside(error, where()) from None
+        rows = self.dram.read_rows(load.dram_base * element_bytes, y, x * element_bytes, load.x_stride * element_bytes)
         block[top : top + y, left : left + x] = rows.view(dtype).reshape(y, x, values)
 
-    def store(self, store: Store, where: Callable[[], str]) -> None:
-        """Write the block of a STORE: the accumulators' low bytes. `where` as for ``load``."""
+    def store(self, store: Store) -> None:
+        """Write the block of a STORE: the accumulators' low bytes."""
         y, x = store.y_size, store.x_size
         if not y or not x:
             return
         content = self.acc[store.sram_base : store.sram_base + y * x].astype(np.int8).view(np.uint8)
-        try:
-            self.dram.write_rows(
-                store.dram_base * self.out_bytes,
-                store.x_stride * self.out_bytes,
-                content.reshape(y, x * self.out_bytes),
-            )
-        except OutsideMemoryError as error:
-            raise outside(error, where()) from None
-
-
-def outside(error: OutsideMemoryError, where: str) -> MachineFault:
-    """The fault of a transfer beyond the memory of a program."""
-    return MachineFault(
-        f"The DRAM range of {where} must end within the program's memory, not at byte {error.end:#x}. "
-        "Correct dram_base, the sizes or the segments."
-    )
+        self.dram.write_rows(
+            store.dram_base * self.out_bytes, store.x_stride * self.out_bytes, content.reshape(y, x * self.out_bytes)
+        )

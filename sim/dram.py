@@ -24,16 +24,8 @@ class Dram(Protocol):
         ...
 
 
-class OutsideMemoryError(Exception):
-    """An access beyond a flat memory's end; ``end`` is one past its last byte."""
-
-    def __init__(self, end: int) -> None:
-        super().__init__(end)
-        self.end = end
-
-
 class FlatMemory:
-    """The bytes [0, size) in one array; an access beyond raises :class:`OutsideMemoryError`."""
+    """The bytes [0, size) in one array; accesses beyond are to be refused before."""
 
     def __init__(self, size: int) -> None:
         self.content: Bytes = np.zeros(size, np.uint8)
@@ -49,8 +41,7 @@ class FlatMemory:
 
     def _rows(self, address: int, rows: int, row_bytes: int, stride: int) -> Bytes:
         end = address + (rows - 1) * stride + row_bytes
-        if end > len(self.content):
-            raise OutsideMemoryError(end)
+        assert end <= len(self.content), f"an access ends at byte {end:#x}, beyond the memory"
         return rows_of(self.content, address, rows, row_bytes, stride)
 
 

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.sim.bus_errors import Answer, FaultyMemory, Watch, WatchedReads, WatchedWrites
 from lathe.sim.commands import Commands
 from lathe.sim.compute import ComputeUnit
 from lathe.sim.fetch import FetchUnit
 from lathe.sim.load import LoadUnit
-from lathe.sim.port import FETCH, LOAD, MASTERS, NEVER, Port
+from lathe.sim.port import FETCH, LOAD, MASTERS, NEVER, Port, ReadPort, WritePort
 from lathe.sim.reader import Reader
 from lathe.sim.store import StoreUnit
 from lathe.sim.timeline import Timeline
@@ -25,11 +26,23 @@ from lathe.sim.timeline import Timeline
 class Engine:
     """One launch: `commands` read from byte address `insn_addr`, with `tokens` in the four queues.
 
+    ``illegal`` is the first instruction that fetch refuses, -1 for none, and ``faults`` a memory that answers with
+    errors. Both only leave a note; what the engine tells of the time after a fault is not what happens.
+
     After ``run``, ``timeline`` holds all cycles, ``port`` the bursts and beats, ``complete`` tells whether every
     instruction was dispatched and done and a FINISH executed.
     """
 
-    def __init__(self, cfg: HardwareConfig, commands: Commands, insn_addr: int, tokens: Sequence[int]) -> None:
+    def __init__(
+        self,
+        cfg: HardwareConfig,
+        commands: Commands,
+        insn_addr: int,
+        tokens: Sequence[int],
+        *,
+        illegal: int = -1,
+        faults: FaultyMemory | None = None,
+    ) -> None:
         assert insn_addr % INSTRUCTION_BYTES == 0, f"instruction stream at {insn_addr:#x}, not at a multiple of 16"
         memory, timing = cfg.memory, cfg.timing
         shift = cfg.bus_bytes.bit_length() - 1
@@ -37,10 +50,37 @@ class Engine:
         pipeline = max(timing.gemm_pipeline, timing.alu_pipeline)
         self.timeline = timeline = Timeline(commands, tokens)
         self.port = Port(memory)
-        self.fetch = FetchUnit(timeline, insn_addr, shift, burst, timing.fetch_fifo_beats, timing.command_queue_depth)
+        self.fetch = FetchUnit(
+            timeline, insn_addr, shift, burst, timing.fetch_fifo_beats, timing.command_queue_depth, illegal
+        )
         self.load = LoadUnit(timeline, Reader(shift, burst, fifo), timing.dma_pending, timing.write_latency)
         self.compute = ComputeUnit(timeline, Reader(shift, burst, fifo), pipeline, timing.write_latency)
         self.store = StoreUnit(timeline, shift, burst, fifo, timing.dma_pending, timing.response_latency)
+        self.read_ports: tuple[ReadPort, ReadPort, ReadPort] = (self.port, self.port, self.port)
+        self.write_port: WritePort = self.port
+        self.watch: Watch | None = None
+        if faults is not None:
+            self._watch(faults, shift)
+
+    def _watch(self, faults: FaultyMemory, bus_shift: int) -> None:
+        """Put a watch between the units and the port."""
+        self.watch = watch = Watch(faults, bus_shift)
+        fetch, load, compute = self.fetch, self.load, self.compute
+
+        def end_of(instruction: int | None) -> int:
+            return fetch.stream_end if instruction is None else self.timeline.commands[instruction].transfer.end
+
+        self.read_ports = (
+            WatchedReads(self.port, watch, fetch, lambda: None, end_of),
+            WatchedReads(self.port, watch, load.reader, lambda: load.current, end_of),
+            WatchedReads(self.port, watch, compute.reader, lambda: compute.current, end_of),
+        )
+        self.write_port = WatchedWrites(self.port, watch, self.store, end_of)
+
+    @property
+    def bus_errors(self) -> list[Answer]:
+        """The first error answers of the memory to a read and to a write."""
+        return [] if self.watch is None else list(self.watch.first.values())
 
     @property
     def complete(self) -> bool:
@@ -56,27 +96,28 @@ class Engine:
         """Run until nothing can happen any more."""
         port, fetch, load, compute, store = self.port, self.fetch, self.load, self.compute, self.store
         load_reader, compute_reader = load.reader, compute.reader
+        fetch_port, load_port, compute_port = self.read_ports
         while True:
             requests = (fetch.request, load_reader.request, compute_reader.request)
             grant = max(min(requests), port.slot)
             if store.request < grant:
-                changed = store.send(port)
+                changed = store.send(self.write_port)
             elif grant >= NEVER:
                 break
             else:
                 master = self.winner(requests, grant)
                 if master == FETCH:
-                    fetch.receive(port)
+                    fetch.receive(fetch_port)
                     changed = True
                 else:
                     # A write accepted in the cycle of a read comes after it, hence the one cycle more.
                     others = min(requests[master - 1], requests[(master + 1) % MASTERS], store.request + 1)
                     if master == LOAD:
-                        changed = load_reader.run(port, others)
+                        changed = load_reader.run(load_port, others)
                         if changed:
                             load.transferred()
                     else:
-                        changed = compute_reader.run(port, others)
+                        changed = compute_reader.run(compute_port, others)
                         if changed:
                             compute.transferred()
                 port.last_master = master

@@ -1,92 +1,94 @@
-"""What a machine refuses to do: instructions that no unit carries out, and launches that do not end."""
+"""What stops a launch, and in which cycle: the machine tells the first fault that any of its parts notices."""
 
 from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
-from lathe.configs import HardwareConfig
-from lathe.isa import (
-    Columns,
-    Instruction,
-    MachineFault,
-    MemoryType,
-    Opcode,
-    TokenQueue,
-    Unit,
-    instruction_text,
-    unit_of,
-)
-from lathe.isa.table import MEMORIES, QUEUE_OF, TOKEN_FIELDS
+from lathe.isa import FaultCode, Instruction, MachineFault, TokenQueue, Unit, instruction_text, unit_of
+from lathe.sim.bus_errors import Answer
 from lathe.sim.engine import Engine
+from lathe.sim.port import NEVER, READ
+from lathe.sim.refusals import Refusals, place
 
 MOST_TOKENS = (1 << 16) - 1
 
 
-def place(index: int, instruction: Instruction) -> str:
-    """How messages name an instruction."""
-    return f"instruction {index} ({instruction.opcode.name} in {unit_of(instruction).name.lower()})"
+class Rank(IntEnum):
+    """Who is heard of several that notice a fault in one cycle."""
+
+    READ = 0
+    WRITE = 1
+    LOAD = 2
+    COMPUTE = 3
+    STORE = 4
+    FETCH = 5
+    TOKENS = 6
+    REST = 7
 
 
-def refuse_illegal(cfg: HardwareConfig, columns: Columns, stream: Sequence[Instruction]) -> None:
-    """Raise :class:`MachineFault` for the first instruction that no unit carries out, whatever the data.
+class Noticed(NamedTuple):
+    """A fault that the machine notices in ``cycle``, unless another one stops it before."""
 
-    These are a token that names no neighbour, a LOAD of memory type out, a STORE of any other or with padding, and a
-    block that does not fit its scratchpad.
-    """
-    found = min(_illegal(cfg, columns), key=lambda each: each[0], default=None)
-    if found is not None:
-        index, message = found
-        raise MachineFault(message.format(where=place(index, stream[index])))
+    cycle: int
+    rank: Rank
+    code: FaultCode
+    instruction: int | None
+    message: str
 
-
-def _illegal(cfg: HardwareConfig, columns: Columns) -> Iterator[tuple[int, str]]:
-    """For each rule, the first instruction that breaks it, and the message."""
-    units = columns.unit
-    for unit in Unit:
-        for name in TOKEN_FIELDS:
-            if (unit, name) not in QUEUE_OF:
-                for index in np.flatnonzero((units == unit) & (columns[name] != 0))[:1].tolist():
-                    yield (
-                        index,
-                        f"{name} of {{where}} must be 0, not 1. The unit has no neighbour on that side.",
-                    )
-    memory = columns["memory_type"]
-    moves = columns["x_size"] > 0
-    loads, stores = moves & (columns.opcode == Opcode.LOAD), moves & (columns.opcode == Opcode.STORE)
-    for index in np.flatnonzero(loads & (memory == MemoryType.OUT))[:1].tolist():
-        yield index, "memory_type of {where} must be uop, wgt, inp, acc or acc8, not out. No unit loads out."
-    for index in np.flatnonzero(stores & (memory != MemoryType.OUT))[:1].tolist():
-        name = MemoryType(int(memory[index])).name.lower()
-        yield index, f"memory_type of {{where}} must be out, not {name}. STORE takes no other."
-    for pad in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1"):
-        for index in np.flatnonzero(stores & (columns[pad] != 0))[:1].tolist():
-            yield index, f"{pad} of {{where}} must be 0, not {int(columns[pad][index])}. STORE has no padding."
-    rows = columns["y_pad_0"] + columns["y_size"] + columns["y_pad_1"]
-    width = columns["x_pad_0"] + columns["x_size"] + columns["x_pad_1"]
-    ends = columns["sram_base"] + rows * width
-    depths = np.array([MEMORIES[each].depth(cfg) for each in MemoryType])[memory]
-    for index in np.flatnonzero((loads | stores) & (ends > depths))[:1].tolist():
-        kind = MemoryType(int(memory[index]))
-        yield (
-            index,
-            f"last {MEMORIES[kind].scratchpad} element of {{where}} must be below {int(depths[index])}, "
-            f"not {int(ends[index]) - 1}. The scratchpad ends there.",
-        )
+    @property
+    def fault(self) -> MachineFault:
+        """As an exception."""
+        return MachineFault(self.message, self.code, instruction=self.instruction, cycle=self.cycle)
 
 
-def refuse_unended(engine: Engine, stream: Sequence[Instruction]) -> None:
-    """Raise :class:`MachineFault` for a launch at rest that is not complete, or that had too many tokens."""
-    timeline = engine.timeline
-    if min(timeline.end, default=-1) < 0 and stream:
-        raise MachineFault(_deadlock(engine, stream))
-    if not engine.compute.finished:
-        raise MachineFault("The stream must have a FINISH, and has none: the launch never ends. Add a FINISH.")
+_RANK_OF = {Unit.LOAD: Rank.LOAD, Unit.COMPUTE: Rank.COMPUTE, Unit.STORE: Rank.STORE}
+
+
+def first_noticed(engine: Engine, stream: Sequence[Instruction], refusals: Refusals) -> Noticed | None:
+    """The first fault of a launch that the engine has run to its rest, data aside; None when it is complete."""
+    return min(_noticed(engine, stream, refusals), key=lambda each: (each.cycle, each.rank), default=None)
+
+
+def _noticed(engine: Engine, stream: Sequence[Instruction], refusals: Refusals) -> Iterator[Noticed]:
+    timeline, fetch = engine.timeline, engine.fetch
+    if refusals.decoding is not None and fetch.refused != NEVER:
+        refusal = refusals.decoding
+        yield Noticed(fetch.refused, Rank.FETCH, refusal.code, refusal.instruction, refusal.message)
+    for unit, refusal in refusals.starting.items():
+        start = timeline.start[refusal.instruction]
+        if start >= 0:
+            yield Noticed(start, _RANK_OF[unit], refusal.code, refusal.instruction, refusal.message)
     for queue, visible in enumerate(timeline.tokens):
         if len(visible) > MOST_TOKENS:
-            _refuse_overflow(TokenQueue(queue), visible, timeline.pops[queue])
+            yield from _overflow(TokenQueue(queue), visible, timeline.pops[queue])
+    yield from (_bus_error(answer, stream) for answer in engine.bus_errors)
+    if fetch.refused == NEVER and not engine.complete:
+        yield _at_rest(engine, stream)
 
 
-def _refuse_overflow(queue: TokenQueue, visible: list[int], pops: list[int]) -> None:
+def _bus_error(answer: Answer, stream: Sequence[Instruction]) -> Noticed:
+    """An error answer of the memory."""
+    blamed = answer.instruction
+    who = "fetch" if blamed is None else place(blamed, stream[blamed])
+    if answer.outside is None:
+        kind = "read" if answer.direction == READ else "write"
+        message = (
+            f"The memory must answer each {kind} of {who} without an error, and does not in cycle {answer.cycle}. "
+            "Launch without the bus error."
+        )
+    else:
+        message = (
+            f"The DRAM range of {who} must end within the program's memory, not at byte {answer.outside:#x}. "
+            "Correct dram_base, the sizes or the segments."
+        )
+    if answer.direction == READ:
+        return Noticed(answer.cycle, Rank.READ, FaultCode.READ_ERROR, blamed, message)
+    return Noticed(answer.cycle, Rank.WRITE, FaultCode.WRITE_ERROR, blamed, message)
+
+
+def _overflow(queue: TokenQueue, visible: list[int], pops: list[int]) -> Iterator[Noticed]:
     """A token in the counter from cycle v on, popped in p, is not there after p."""
     # In the order of time, pops first: a token popped in cycle t makes room for one that is counted from t + 1 on.
     cycles = np.concatenate((np.array(visible), np.array(pops, np.int64) + 1))
@@ -95,10 +97,24 @@ def _refuse_overflow(queue: TokenQueue, visible: list[int], pops: list[int]) -> 
     counts = np.cumsum(change[order])
     if counts.max(initial=0) > MOST_TOKENS:
         cycle = int(cycles[order][int(np.argmax(counts > MOST_TOKENS))])
-        raise MachineFault(
+        message = (
             f"The tokens of {queue.arrow} must be at most {MOST_TOKENS}, not more, as from cycle {cycle} on. "
             "Let the receiving unit pop them earlier."
         )
+        # It is noticed when it is pushed, the cycle before it could be popped.
+        yield Noticed(cycle - 1, Rank.TOKENS, FaultCode.TOKEN_OVERFLOW, None, message)
+
+
+def _at_rest(engine: Engine, stream: Sequence[Instruction]) -> Noticed:
+    """Of a launch in which nothing can happen any more, in the first cycle in which every unit is seen to rest."""
+    timeline = engine.timeline
+    last = max((*timeline.end, *timeline.dispatch), default=-1)
+    cycle = max(1, last + 1, engine.fetch.stuck)
+    if min(timeline.end, default=0) >= 0:
+        message = "The stream must have a FINISH, and has none: the launch never ends. Add a FINISH."
+        return Noticed(cycle, Rank.REST, FaultCode.NO_FINISH, None, message)
+    blamed = next((index for index, end in enumerate(timeline.end) if end < 0), None)
+    return Noticed(cycle, Rank.REST, FaultCode.DEADLOCK, blamed, _deadlock(engine, stream))
 
 
 def _deadlock(engine: Engine, stream: Sequence[Instruction]) -> str:

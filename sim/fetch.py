@@ -3,8 +3,8 @@
 from collections import deque
 
 from lathe.configs.encoding import INSTRUCTION_BYTES
-from lathe.sim.port import NEVER, Port
-from lathe.sim.stall import QUEUE_CAUSES, StallCause
+from lathe.isa.stall import QUEUE_CAUSES, StallCause
+from lathe.sim.port import NEVER, ReadPort
 from lathe.sim.timeline import FETCH, Timeline
 from lathe.sim.transfer import burst_end
 
@@ -12,13 +12,25 @@ from lathe.sim.transfer import burst_end
 class FetchUnit:
     """docs/timing.md, "Fetch". ``request`` is the cycle from which the next burst is requested, NEVER while unknown.
 
-    ``receive`` takes the grant of that burst; ``advance`` dispatches as far as the cycles are known.
+    ``receive`` takes the grant of that burst; ``advance`` dispatches as far as the cycles are known. ``illegal`` is the
+    first instruction that is not dispatched but refused, -1 for none, and ``refused`` the cycle of that, NEVER while
+    unknown. ``stuck``: the cycle from which an instruction, the latest to do so, waited for room in its queue.
     """
 
     def __init__(
-        self, timeline: Timeline, address: int, bus_shift: int, burst_beats: int, fifo_beats: int, queue_depth: int
+        self,
+        timeline: Timeline,
+        address: int,
+        bus_shift: int,
+        burst_beats: int,
+        fifo_beats: int,
+        queue_depth: int,
+        illegal: int,
     ) -> None:
         self.timeline = timeline
+        self.illegal = illegal
+        self.refused = NEVER
+        self.stuck = 0
         self.address = self.origin = address
         self.stream_end = address + INSTRUCTION_BYTES * len(timeline.commands)
         self.bus_shift = bus_shift
@@ -61,7 +73,7 @@ class FetchUnit:
             self.earliest = max(self.earliest, left + 1)
         self.request = self.earliest
 
-    def receive(self, port: Port) -> None:
+    def receive(self, port: ReadPort) -> None:
         """Take the grant of the requested burst and write down when its beats can be taken.
 
         ``arrived`` gets, for each instruction that ends in this burst, (first cycle in which its last beat can be
@@ -102,8 +114,12 @@ class FetchUnit:
             ready, count, instruction, leaves = arrived[0]
             cycle = max(self.last + count, ready)
             if instruction >= 0:
+                if instruction == self.illegal:
+                    self.refused = cycle
+                    break
                 dispatched = self.dispatch(instruction, cycle, cycle - self.last - count)
                 if dispatched == NEVER:
+                    self.stuck = cycle
                     break
                 cycle = dispatched
                 progress = True

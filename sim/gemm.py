@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.isa import Gemm
+from lathe.isa import FaultCode, Gemm
 from lathe.sim.contraction import EXACT_TERMS, Contraction, Values, contractions
-from lathe.sim.micro_op_plans import Plans, require_below
+from lathe.sim.micro_op_plans import Operand, Plans, require_in_range
 from lathe.sim.micro_ops import Ints, Nest, run_of
 from lathe.sim.scratchpads import Scratchpads
 
@@ -36,7 +36,7 @@ class Products:
         self.gathered: NDArray[np.float32] = np.empty(0, np.float32)
 
     def run(self, gemm: Gemm, where: Callable[[], str]) -> None:
-        """Carry out one instruction; `where` names it in a :class:`~lathe.isa.MachineFault`."""
+        """Carry out one instruction; `where` names it in an :class:`~lathe.sim.micro_op_plans.IndexFault`."""
         if gemm.reset:
             targets = self.resets.of(gemm, where)
             if targets is not None:
@@ -47,20 +47,24 @@ class Products:
 
     def plan(self, nest: Nest, where: Callable[[], str]) -> tuple[list[Contraction], int]:
         """The matrix products of a nest, and how many indices they hold."""
-        require_below(nest.dst.highest(nest.iter_out, nest.iter_in), len(self.pads.acc), "acc element dst", where)
-        require_below(nest.src.highest(nest.iter_out, nest.iter_in), len(self.pads.inp), "inp element src", where)
-        require_below(nest.wgt.highest(nest.iter_out, nest.iter_in), len(self.pads.wgt), "wgt element wgt", where)
+        pads = self.pads
+        src = Operand("inp element src", nest.src, len(pads.inp), FaultCode.INP_RANGE)
+        wgt = Operand("wgt element wgt", nest.wgt, len(pads.wgt), FaultCode.WGT_RANGE)
+        require_in_range(nest, (self.target(nest), src, wgt), where)
         found = list(contractions(nest, self.values))
         return found, sum(each.stored for each in found)
 
     def plan_reset(self, nest: Nest, where: Callable[[], str]) -> tuple[slice | Ints, int]:
         """The accumulators that a nest resets."""
-        depth = len(self.pads.acc)
-        require_below(nest.dst.highest(nest.iter_out, nest.iter_in), depth, "acc element dst", where)
+        require_in_range(nest, (self.target(nest),), where)
         outer = np.unique(np.arange(nest.iter_out) * nest.dst.out)
         inner = np.unique(np.arange(nest.iter_in) * nest.dst.inner)
         chosen = np.unique(np.unique(outer[:, None] + inner)[:, None] + np.unique(nest.dst.table))
         return run_of(chosen), len(chosen)
+
+    def target(self, nest: Nest) -> Operand:
+        """The accumulators that a nest writes."""
+        return Operand("acc element dst", nest.dst, len(self.pads.acc), FaultCode.ACC_RANGE)
 
     def add(self, contraction: Contraction) -> None:
         """Add a contraction's products to the accumulators."""

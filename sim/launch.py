@@ -4,16 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.isa import Columns, Instruction
-from lathe.sim.commands import commands_of
+from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.isa import Columns, Instruction, MachineFault
+from lathe.sim.bus_errors import FAULTLESS, FaultyMemory
+from lathe.sim.commands import NO_TRANSFER, Kind, commands_of, element_bytes
 from lathe.sim.counters import Counters
 from lathe.sim.dram import Dram
 from lathe.sim.engine import Engine
 from lathe.sim.executor import execute
-from lathe.sim.fault import refuse_illegal, refuse_unended
+from lathe.sim.fault import Rank, first_noticed
+from lathe.sim.refusals import Refusal, blanked, refusals_of
 from lathe.sim.scratchpads import Scratchpads
+from lathe.sim.timeline import Timeline
 from lathe.sim.trace import Trace
 
 
@@ -35,20 +40,56 @@ def launch(
     dram: Dram | None,
     *,
     trace: bool,
+    undecodable: Refusal | None = None,
+    faults: FaultyMemory = FAULTLESS,
 ) -> Launch:
     """Run a stream, given as columns and as instructions; without `dram` only its time.
 
-    Scratchpads are zero at first. Raises :class:`~lathe.isa.MachineFault`; `dram` may have been written to then.
+    Scratchpads are zero at first. `undecodable` is the first instruction whose bytes are none, with columns that are
+    blank from there on; `faults` what the memory answers with errors. Raises :class:`~lathe.isa.MachineFault` for the
+    fault that the machine notices first; `dram` may have been written to then. Faults that depend on data (indices out
+    of range) are not found without `dram`.
     """
-    refuse_illegal(cfg, columns, stream)
-    engine = Engine(cfg, commands_of(cfg, columns), insn_addr, tokens)
+    refusals = refusals_of(cfg, columns, stream, undecodable)
+    illegal = refusals.decoding.instruction if refusals.decoding is not None else -1
+    commands = commands_of(cfg, columns if illegal < 0 else blanked(columns, illegal))
+    for index in refusals.beyond:
+        commands[index] = commands[index]._replace(transfer=NO_TRANSFER)
+    failing = faults.error is not None or (faults.end is not None and reach(cfg, columns, insn_addr) > faults.end)
+    engine = Engine(cfg, commands, insn_addr, tokens, illegal=illegal, faults=faults if failing else None)
     engine.run()
-    refuse_unended(engine, stream)
     timeline = engine.timeline
+    first = first_noticed(engine, stream, refusals)
     if dram is not None:
+        starts = np.array(timeline.start, np.int64)
         # A token is popped after it was pushed, so the order of starts respects every token.
-        order = np.argsort(np.array(timeline.start), kind="stable").tolist()
-        execute(cfg, stream, order, Scratchpads(cfg), dram)
+        order = np.argsort(starts, kind="stable")
+        if first is not None:
+            order = order[_happens(timeline, starts, first.cycle)[order]]
+        try:
+            execute(cfg, stream, order.tolist(), Scratchpads(cfg), dram, starts=timeline.start)
+        except MachineFault as fault:
+            if first is None or (fault.cycle, Rank.COMPUTE) < (first.cycle, first.rank):
+                raise
+    if first is not None:
+        raise first.fault
     counts = [len(pushed) - len(popped) for pushed, popped in zip(timeline.tokens, timeline.pops, strict=True)]
     left = (counts[0], counts[1], counts[2], counts[3])
     return Launch(left, Counters.of(cfg, columns, engine), Trace.of(timeline, stream) if trace else None)
+
+
+def reach(cfg: HardwareConfig, columns: Columns, insn_addr: int) -> int:
+    """One past the last byte of DRAM that a stream, or what it moves, lies in."""
+    x, y = columns["x_size"], columns["y_size"]
+    ends = columns["dram_base"] + (y - 1) * columns["x_stride"] + x
+    ends *= element_bytes(cfg)[columns["memory_type"]]
+    moved = int(ends[(x > 0) & (y > 0)].max(initial=0))
+    return max(moved, insn_addr + INSTRUCTION_BYTES * len(columns))
+
+
+def _happens(timeline: Timeline, starts: NDArray[np.int64], fault: int) -> NDArray[np.bool_]:
+    """Which instructions begin before the cycle of a fault; of transfers, those that have come to their end by then."""
+    ends = np.array(timeline.end, np.int64)
+    issued = np.fromiter((command.kind == Kind.ISSUE for command in timeline.commands), np.bool_, len(starts))
+    happens: NDArray[np.bool_] = (starts >= 0) & (starts < fault) & (issued | ((ends >= 0) & (ends <= fault)))
+    return happens

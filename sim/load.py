@@ -1,8 +1,8 @@
 """The load unit: an address side that runs ahead and a data side that writes the scratchpads, both in order."""
 
+from lathe.isa.stall import StallCause
 from lathe.sim.port import NEVER
 from lathe.sim.reader import Reader
-from lathe.sim.stall import StallCause
 from lathe.sim.timeline import LOAD, Timeline
 
 

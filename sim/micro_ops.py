@@ -21,12 +21,25 @@ class Index(NamedTuple):
         """The greatest index; all fields are at least 0."""
         return int(self.table.max()) + (iter_out - 1) * self.out + (iter_in - 1) * self.inner
 
+    def first_from(self, bound: int, iter_in: int) -> int:
+        """The place in the order of execution of the first index that is `bound` or more; there must be one."""
+        top = int(self.table.max())
+        outer = _iterations(bound - top - (iter_in - 1) * self.inner, self.out)
+        inner = _iterations(bound - top - outer * self.out, self.inner)
+        found = self.table + (outer * self.out + inner * self.inner) >= bound
+        return (outer * iter_in + inner) * len(self.table) + int(np.argmax(found))
+
     def grid(self, iter_out: int, iter_in: int) -> Ints:
         """All indices in the order of execution, (iter_out, iter_in, U)."""
         outer = np.arange(iter_out)[:, None, None] * self.out
         inner = np.arange(iter_in)[None, :, None] * self.inner
         grid: Ints = outer + inner + self.table
         return grid
+
+
+def _iterations(missing: int, factor: int) -> int:
+    """Iterations until something that grows by `factor` in each has grown by `missing`."""
+    return -(-missing // factor) if missing > 0 else 0
 
 
 class Nest(NamedTuple):

@@ -1,5 +1,7 @@
 """The one port to DRAM: who is granted a read burst when, and when the DRAM serves it (docs/timing.md, "Memory")."""
 
+from typing import Protocol
+
 from lathe.configs import MemoryConfig
 
 # A cycle that never comes: the request of a master that has nothing to request or does not yet know when.
@@ -9,6 +11,28 @@ READ, WRITE = 0, 1
 
 FETCH, LOAD, COMPUTE = 0, 1, 2
 MASTERS = 3
+
+
+class ReadPort(Protocol):
+    """What a read master needs of the port."""
+
+    @property
+    def slot(self) -> int:
+        """The first cycle in which a read burst may be granted."""
+
+    @property
+    def cycles_per_beat(self) -> int:
+        """Cycles that the DRAM needs for a beat."""
+
+    def grant(self, cycle: int, beats: int) -> int:
+        """Grant a read burst in `cycle`, at least ``slot``; returns the cycle of its last beat."""
+
+
+class WritePort(Protocol):
+    """What store needs of the port."""
+
+    def serve(self, direction: int, accepted: int, beats: int) -> int:
+        """Serve a burst accepted in a cycle, not before those accepted earlier; returns the cycle of its last beat."""
 
 
 class Port:

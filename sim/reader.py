@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from lathe.sim.port import NEVER, Port
+from lathe.sim.port import NEVER, ReadPort
 from lathe.sim.transfer import Transfer, burst_end
 
 
@@ -52,7 +52,7 @@ class Reader:
         self.used = used
         self.request = request
 
-    def run(self, port: Port, horizon: int) -> bool:
+    def run(self, port: ReadPort, horizon: int) -> bool:
         """Take one grant, and all further ones that fall before the cycle `horizon`; true when the transfer is through.
 
         The caller knows that this master wins the first grant, and that no other master requests before `horizon`.

@@ -10,12 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import writing
-from lathe.isa import EncodingError, MachineFault
-from lathe.isa.encoding import decode_columns
+from lathe.isa import BusError, Columns
+from lathe.isa.encoding import decode_columns, extract_columns
+from lathe.isa.errors import NoInstructionError
 from lathe.isa.paged_memory import PAGE_BYTES
+from lathe.sim.bus_errors import FaultyMemory
 from lathe.sim.counters import Counters
 from lathe.sim.dram import SparseMemory
 from lathe.sim.launch import launch
+from lathe.sim.refusals import Refusal, blanked
 from lathe.sim.stream import RawStream, read_stream
 from lathe.sim.trace import Trace
 
@@ -63,23 +66,33 @@ def replay(
     stream: str | PathLike[str] | Mapping[str, ArrayLike],
     *,
     trace: bool = True,
+    bus_error: BusError | None = None,
+    memory_end: int | None = None,
 ) -> ReplayResult:
     """Launch a raw stream: an ``.npz`` file or a mapping with insns, insn_addr, page_addrs, pages and tokens.
 
-    Scratchpads are zero at first; memory is as the pages say, with the instructions at their address.
+    Scratchpads are zero at first; memory is as the pages say, with the instructions at their address. It answers the
+    beat or burst of `bus_error` with an error, and every beat from byte `memory_end` on.
 
     Raises :class:`~lathe.sim.stream.StreamError` for a stream of another form, and :class:`~lathe.isa.MachineFault`
     for bytes that are no instruction and for what the machine does not carry out.
     """
     raw = read_stream(stream)
-    try:
-        columns = decode_columns(cfg, raw.insns)
-    except EncodingError as error:
-        raise MachineFault(str(error)) from None
+    columns, undecodable = decoded(cfg, raw.insns)
     before = memory_of(raw)
     memory = memory_of(raw)
     given = set(raw.page_addrs.tolist())
-    ended = launch(cfg, columns, columns.instructions(), raw.insn_addr, raw.tokens, memory, trace=trace)
+    ended = launch(
+        cfg,
+        columns,
+        columns.instructions(),
+        raw.insn_addr,
+        raw.tokens,
+        memory,
+        trace=trace,
+        undecodable=undecodable,
+        faults=FaultyMemory(bus_error, memory_end),
+    )
     blank = np.zeros(PAGE_BYTES, np.uint8)
     changes = {
         address: not np.array_equal(page, before.pages.get(address, blank)) for address, page in memory.pages.items()
@@ -95,6 +108,15 @@ def replay(
         counters=ended.counters,
         trace=ended.trace,
     )
+
+
+def decoded(cfg: HardwareConfig, insns: NDArray[np.uint8]) -> tuple[Columns, Refusal | None]:
+    """The columns of a stream; blank from the first instruction on whose bytes are none, which comes with them."""
+    try:
+        return decode_columns(cfg, insns), None
+    except NoInstructionError as error:
+        columns = blanked(extract_columns(cfg, insns), error.instruction)
+        return columns, Refusal(error.instruction, error.code, str(error))
 
 
 def memory_of(raw: RawStream) -> SparseMemory:

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs import LatheError
 from lathe.isa import Program, Segment
+from lathe.sim.bus_errors import FaultyMemory
 from lathe.sim.dram import FlatMemory
 from lathe.sim.launch import launch
 from lathe.sim.result import Result
@@ -38,7 +39,14 @@ def simulate_program(
     before = token_counts(program.tokens_in if tokens is None else tokens)
     memory = None if timing_only else memory_of(program, {} if inputs is None else inputs)
     ended = launch(
-        program.config, program.columns, program.instructions, program.insn_addr, before, memory, trace=trace
+        program.config,
+        program.columns,
+        program.instructions,
+        program.insn_addr,
+        before,
+        memory,
+        trace=trace,
+        faults=FaultyMemory(end=memory_end(program)),
     )
     return Result(
         program=program,
@@ -60,7 +68,7 @@ def memory_of(program: Program, inputs: Mapping[str, ArrayLike]) -> FlatMemory:
     for name, segment in segments.items():
         if name not in inputs:
             raise InputError(f"The inputs of the program must have {told(segment)}, and it is missing. Give the array.")
-    memory = FlatMemory(program.memory_end)
+    memory = FlatMemory(memory_end(program))
     place(memory, program.insn_addr, program.encoded)
     for segment in program.segments:
         if segment.name in program.images:
@@ -68,6 +76,12 @@ def memory_of(program: Program, inputs: Mapping[str, ArrayLike]) -> FlatMemory:
         elif segment.role == "input":
             place(memory, segment.address, packed(segment, inputs[segment.tensor]))
     return memory
+
+
+def memory_end(program: Program) -> int:
+    """Where the DRAM of a program ends: with the beat that its last segment ends in."""
+    beat = program.config.bus_bytes
+    return -(-program.memory_end // beat) * beat
 
 
 def packed(segment: Segment, value: ArrayLike) -> NDArray[Any]:

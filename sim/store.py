@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from lathe.sim.port import NEVER, WRITE, Port
-from lathe.sim.stall import StallCause
+from lathe.isa.stall import StallCause
+from lathe.sim.port import NEVER, WRITE, WritePort
 from lathe.sim.timeline import STORE, Timeline
 from lathe.sim.transfer import burst_end
 
@@ -29,13 +29,19 @@ class StoreUnit:
         self.packing = -1  # the instruction whose bursts are being packed
         self.boundary = 0
         self.ends: list[int] = []
-        # Bursts packed and not yet sent: (cycle in which the address is accepted, beats, last of its store).
-        self.packed: deque[tuple[int, int, bool]] = deque()
+        # Bursts packed and not yet sent: (cycle in which the address is accepted, beats, last of its store, address).
+        self.packed: deque[tuple[int, int, bool, int]] = deque()
+        self.sending = 0  # address of the burst that is sent
         self.sent: deque[tuple[int, int]] = deque()  # (cycle of the last beat, beats) of bursts not given back
         self.used = 0
         self.draining: deque[tuple[int, int]] = deque()  # (store, its response), packed but not done, in order
         self.chains_left = self.chain_end = self.address = self.first_step = 0
         self.steps = 0
+
+    @property
+    def sender(self) -> int:
+        """The instruction whose burst is the next to be sent."""
+        return next((instruction for instruction, response in self.draining if response == NEVER), self.packing)
 
     def advance(self) -> bool:
         """Pack and start what can be; true when something was."""
@@ -92,7 +98,7 @@ class StoreUnit:
         self.steps += beats
         last = first + beats - 1
         self.first_step = last + 1
-        self.address = stop
+        begin, self.address = self.address, stop
         through = False
         if stop == self.chain_end:
             self.chains_left -= 1
@@ -101,7 +107,7 @@ class StoreUnit:
                 transfer = self.timeline.commands[self.packing].transfer
                 self.address = stop - transfer.chain_bytes + transfer.stride_bytes
                 self.chain_end = self.address + transfer.chain_bytes
-        self.packed.append((last + 2, beats, through))
+        self.packed.append((last + 2, beats, through, begin))
         if through:
             self.draining.append((self.packing, NEVER))
             self.timeline.spend(self.packing, self.steps, last - self.timeline.start[self.packing] - self.steps)
@@ -109,9 +115,9 @@ class StoreUnit:
             self.packing = -1
         return True
 
-    def send(self, port: Port) -> bool:
+    def send(self, port: WritePort) -> bool:
         """The burst of ``request`` is accepted; true when that ends a store or may let packing go on."""
-        accepted, beats, last = self.packed.popleft()
+        accepted, beats, last, self.sending = self.packed.popleft()
         sent = port.serve(WRITE, accepted, beats)
         self.sent.append((sent, beats))
         self.request = self.packed[0][0] if self.packed else NEVER

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from lathe.isa.stall import TOKEN_CAUSES, StallCause
 from lathe.sim.commands import Commands
-from lathe.sim.stall import TOKEN_CAUSES, StallCause, attribute
+from lathe.sim.stall import attribute
 
 UNITS = 3
 LOAD, COMPUTE, STORE, FETCH = 0, 1, 2, 3

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from lathe.configs.atomic import write_text
 from lathe.isa import Instruction, instruction_text
-from lathe.sim.stall import StallCause
+from lathe.isa.stall import TRACK_NAMES, StallCause
 from lathe.sim.timeline import COMPUTE, FETCH, LOAD, STORE, Timeline
 
 Ints = NDArray[np.int64]
 
-UNIT_NAMES = ("load", "compute", "store", "fetch")
+UNIT_NAMES = TRACK_NAMES
 
 # The tracks of a picture, from top to bottom.
 _TRACKS = (FETCH, LOAD, COMPUTE, STORE)

@@ -20,6 +20,11 @@ class Transfer(NamedTuple):
     gap: int
     tail: int
 
+    @property
+    def end(self) -> int:
+        """One past the last byte."""
+        return self.address + (self.chains - 1) * self.stride_bytes + self.chain_bytes
+
 
 def burst_end(address: int, chain_end: int, bus_shift: int, limit: int) -> int:
     """Where a burst from byte `address` must stop: the chain's end, a 4 KiB boundary, or after `limit` beats."""

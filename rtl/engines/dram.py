@@ -4,8 +4,8 @@ import random
 from collections import deque
 
 from lathe.configs import MemoryConfig
+from lathe.isa.fault import BusError
 from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
-from lathe.rtl.engines.launch import BusError
 
 OKAY, SLAVE_ERROR, DECODE_ERROR = 0, 2, 3
 

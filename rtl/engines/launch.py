@@ -7,24 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.isa.fault import BusError, FaultCode
 from lathe.isa.paged_memory import PagedMemory
-from lathe.rtl.fault import FaultCode
 
 Ints = NDArray[np.int64]
 
 # Columns of a trace of units, and of fetch's; see Trace.
 UNIT_COLUMNS = ("start", "end", "cause", "stalled", "waited")
 FETCH_COLUMNS = ("unit", "dispatch", "dispatch_cause", "dispatch_stalled")
-
-
-@dataclass(frozen=True)
-class BusError:
-    """An error answer of the memory: to the read beat or to the write burst (``channel`` "read" or "write") with this
-    ``number``, counted from 0 over all masters.
-    """
-
-    channel: str
-    number: int
 
 
 @dataclass(frozen=True)

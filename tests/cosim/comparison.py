@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lathe.isa import Gemm, encode, instruction_text, unit_of
+from lathe.isa import FaultCode, Gemm, MachineFault, encode, instruction_text, unit_of
 from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
 from lathe.rtl.engines.launch import Launch
 from lathe.sim import replay
@@ -17,18 +17,23 @@ PLACE = {"load": 0, "compute": 1, "store": 2}
 
 @dataclass
 class Stream:
-    """A launch, for both sides."""
+    """A launch, for both sides. ``insns`` are bytes to run in the place of the instructions' own."""
 
     instructions: list
     page_addrs: np.ndarray
     pages: np.ndarray
     tokens: tuple = (0, 0, 0, 0)
     insn_addr: int = 0x100000
+    insns: np.ndarray | None = None
+
+    def encoded(self, cfg):
+        """The stream's bytes."""
+        return encode(cfg, self.instructions) if self.insns is None else self.insns
 
     def raw(self, cfg):
         """The simulator's form."""
         return {
-            "insns": encode(cfg, self.instructions),
+            "insns": self.encoded(cfg),
             "insn_addr": self.insn_addr,
             "page_addrs": self.page_addrs,
             "pages": self.pages,
@@ -38,7 +43,7 @@ class Stream:
     def launch(self, cfg, **options):
         """The RTL's form."""
         memory = PagedMemory.of(self.page_addrs, self.pages)
-        memory.write(self.insn_addr, encode(cfg, self.instructions).reshape(-1))
+        memory.write(self.insn_addr, self.encoded(cfg).reshape(-1))
         return Launch(self.insn_addr, len(self.instructions), memory, tuple(self.tokens), **options)
 
 
@@ -53,6 +58,28 @@ def differences(cfg, stream, run, *, data=True, **options):
         pages = launch.memory.pages | dict(zip(expected.page_addrs.tolist(), expected.pages, strict=True))
         found += data_differences(pages, outcome.memory.pages)
     return found
+
+
+def fault_of(cfg, stream, **options):
+    """Code and cycle of the fault that the simulator predicts, and its cycles when there is none."""
+    try:
+        result = replay(cfg, stream.raw(cfg), trace=False, **options)
+    except MachineFault as fault:
+        return fault.code, fault.cycle
+    return FaultCode.NONE, result.cycles
+
+
+def told_fault(outcome):
+    """Code and cycle of the fault that the RTL tells, and its cycles when there is none."""
+    # The counter has also counted the cycle in which the fault was noticed.
+    return outcome.fault, outcome.cycles - (outcome.fault != FaultCode.NONE)
+
+
+def drain(cfg):
+    """Most cycles from a fault to the status register that shows it: those of the bursts that are under way."""
+    memory, timing = cfg.memory, cfg.timing
+    beats = memory.outstanding_reads * memory.burst_beats + timing.dma_fifo_beats
+    return memory.latency + beats * memory.cycles_per_beat + timing.response_latency + 8
 
 
 def time_differences(instructions, expected, outcome):

@@ -1,9 +1,11 @@
 """Random streams and machines that the RTL can be built for."""
 
+from dataclasses import replace
+
 from comparison import NO_PAGES, Stream, in_sequence
 from streams import legal_machine, legal_stream, random_machine, random_stream
 
-from lathe.isa import Finish, MachineFault
+from lathe.isa import Alu, BusError, Finish, Gemm, Load, MachineFault, MemoryType, Store, encode
 from lathe.sim import replay
 
 
@@ -47,4 +49,58 @@ def stream_of_data(rng, cfg, length):
     return Stream(in_sequence([*instructions, Finish()]), page_addrs, pages)
 
 
-__all__ = ["buildable", "legal_machine", "other_memory", "random_machine", "stream_of_data", "stream_of_time"]
+def broken_stream(rng, cfg, stream):
+    """The stream with one or several faults: in instructions, in bytes, in tokens."""
+    instructions = list(stream.instructions)
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        place = rng.randrange(len(instructions))
+        each, kind = instructions[place], rng.choice(["token", "pop", "pop", "range", "range", "memory", "finish"])
+        if kind == "token":
+            each = replace(each, **{rng.choice(["pop_prev", "pop_next", "push_prev", "push_next"]): True})
+        elif kind == "pop":
+            each = replace(each, **{rng.choice(["pop_prev", "pop_next"]): True})
+        elif kind == "range" and isinstance(each, Load | Store):
+            each = replace(each, sram_base=rng.choice([120, 250, 255, 65535]))
+        elif kind == "range" and isinstance(each, Gemm | Alu):
+            operand = rng.choice(["dst", "src", "wgt"] if isinstance(each, Gemm) else ["dst", "src"])
+            factor = f"{operand}_factor_{rng.choice(['out', 'in'])}"
+            loops = {"iter_out": rng.choice([1, 2, 5]), "iter_in": rng.choice([1, 3, 9])}
+            micro_ops = {"uop_bgn": rng.choice([0, 250]), "uop_end": rng.choice([256, 257, 300])}
+            each = replace(each, **(loops | {factor: rng.choice([30, 100, 127])} if rng.random() < 0.7 else micro_ops))
+        elif kind == "memory" and isinstance(each, Load | Store):
+            field = {"memory_type": rng.choice(list(MemoryType))} if rng.random() < 0.7 else {"x_pad_0": 1}
+            each = replace(each, **field)
+        instructions[place] = each
+        if kind == "finish":
+            instructions = [each for each in instructions if not isinstance(each, Finish)] or [Finish()]
+    insns = encode(cfg, instructions)
+    if rng.random() < 0.15:
+        insns[rng.randrange(len(insns))] = [rng.randrange(256) for _ in range(16)]
+    tokens = stream.tokens
+    if rng.random() < 0.15:
+        tokens = tuple(rng.choice([count, 65535, 65534]) for count in tokens)
+    return replace(stream, instructions=instructions, insns=insns, tokens=tokens)
+
+
+def bad_memory(rng):
+    """What the memory answers with errors: for ``Launch``, mostly nothing."""
+    found = {}
+    if rng.random() < 0.3:
+        number = rng.choice([0, 1, rng.randrange(20), rng.randrange(200)])
+        found["error"] = BusError(rng.choice(["read", "write"]), number)
+    if rng.random() < 0.1:
+        # Within the stream, or before all that it moves.
+        found["memory_end"] = rng.choice([0x100000, 0x100000 + rng.randrange(300), 0x101000])
+    return found
+
+
+__all__ = [
+    "bad_memory",
+    "broken_stream",
+    "buildable",
+    "legal_machine",
+    "other_memory",
+    "random_machine",
+    "stream_of_data",
+    "stream_of_time",
+]

@@ -5,14 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from comparison import NO_PAGES, Stream
+from comparison import NO_PAGES, Stream, drain, fault_of, told_fault
 from random_streams import stream_of_data
 
 from lathe.configs import load_config
-from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MachineFault, MemoryType, Store
+from lathe.isa import Alu, AluOp, BusError, FaultCode, Finish, Gemm, Load, MachineFault, MemoryType, Store
 from lathe.rtl.engines import pysim, verilator
-from lathe.rtl.engines.launch import BusError
-from lathe.rtl.fault import FaultCode
 from lathe.sim import replay
 
 NOTHING = Gemm(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -54,32 +52,50 @@ FAULTS = [
 ]
 
 
-def launch_of(cfg, instructions, tokens=(0, 0, 0, 0)):
-    return Stream(instructions, *NO_PAGES, tokens=tokens).launch(cfg, most_cycles=5000)
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_illegal_and_deadlocking_instructions_stop_the_machine_with_their_code(engine):
     cfg = load_config("tiny")
-    launches = [launch_of(cfg, [NOTHING, *instructions, Finish()]) for instructions, _ in FAULTS]
+    streams = [Stream([NOTHING, *instructions, Finish()], *NO_PAGES) for instructions, _ in FAULTS]
     # On one machine, one after the other, so that each also shows that the fault before it left nothing behind.
-    outcomes = engine.run(cfg, *launches)
+    outcomes = engine.run(cfg, *(stream.launch(cfg, most_cycles=5000) for stream in streams))
     assert [outcome.fault for outcome in outcomes] == [code for _, code in FAULTS]
+    assert [told_fault(outcome) for outcome in outcomes] == [fault_of(cfg, stream) for stream in streams]
 
 
 @pytest.mark.parametrize(("instructions", "code"), FAULTS)
-def test_the_simulator_refuses_the_same_instructions(instructions, code):
+def test_the_simulator_names_code_and_instruction(instructions, code):
     cfg = load_config("tiny")
-    assert code != FaultCode.NONE
-    with pytest.raises(MachineFault):
+    with pytest.raises(MachineFault) as caught:
         replay(cfg, Stream([NOTHING, *instructions, Finish()], *NO_PAGES).raw(cfg))
+    assert (caught.value.code, caught.value.instruction) == (code, 1)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("instructions", [[], [NOTHING], [load(), store()]])
-def test_a_stream_without_finish_is_a_fault(instructions):
+def test_a_stream_without_finish_is_a_fault(instructions, engine):
     cfg = load_config("tiny")
-    (outcome,) = pysim.run(cfg, launch_of(cfg, instructions))
+    stream = Stream(instructions, *NO_PAGES)
+    (outcome,) = engine.run(cfg, stream.launch(cfg))
     assert outcome.fault == FaultCode.NO_FINISH
+    assert told_fault(outcome) == fault_of(cfg, stream)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_of_several_faults_the_one_that_is_noticed_first_is_told(engine):
+    cfg = load_config("tiny").with_(**{"timing.command_queue_depth": 2})
+    slow = [load(y_size=10, x_size=20, x_stride=30)]
+    illegal, beyond, stuck = load(pop_prev=True), load(sram_base=256), replace(NOTHING, pop_prev=True)
+    several = {
+        FaultCode.SRAM_RANGE: [beyond, *slow, illegal],
+        FaultCode.NO_NEIGHBOUR: [*slow, *slow, beyond, illegal],
+        FaultCode.DEADLOCK: [stuck, stuck, stuck, illegal],
+        FaultCode.ACC_RANGE: [Gemm(0, 1, 2, 2, 200, 56, 0, 0, 0, 0, reset=True), *[stuck] * 3],
+    }
+    for code, instructions in several.items():
+        stream = Stream([*instructions, Finish()], *NO_PAGES)
+        (outcome,) = engine.run(cfg, stream.launch(cfg, most_cycles=5000))
+        assert outcome.fault == code
+        assert told_fault(outcome) == fault_of(cfg, stream)
 
 
 def test_instructions_that_move_nothing_are_legal_whatever_else_they_hold():
@@ -90,39 +106,49 @@ def test_instructions_that_move_nothing_are_legal_whatever_else_they_hold():
         load(sram_base=65535, x_size=0, y_size=5),
         Finish(),
     ]
-    (outcome,) = pysim.run(cfg, launch_of(cfg, instructions))
+    stream = Stream(instructions, *NO_PAGES)
+    (outcome,) = pysim.run(cfg, stream.launch(cfg))
     assert outcome.fault == FaultCode.NONE
+    assert told_fault(outcome) == fault_of(cfg, stream)
 
 
-def test_a_token_too_many_is_a_fault_and_one_in_place_of_another_is_not():
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_token_too_many_is_a_fault_and_one_in_place_of_another_is_not(engine):
     cfg = load_config("tiny")
     full = (65535, 0, 0, 0)
-    (outcome,) = pysim.run(cfg, launch_of(cfg, [load(push_next=True), Finish()], full))
-    assert outcome.fault == FaultCode.TOKEN_OVERFLOW
     pop = replace(NOTHING, pop_prev=True)
-    (outcome,) = pysim.run(cfg, launch_of(cfg, [pop, load(push_next=True), Finish()], full))
+    stream = Stream([load(push_next=True), Finish()], *NO_PAGES, tokens=full)
+    (outcome,) = engine.run(cfg, stream.launch(cfg))
+    assert outcome.fault == FaultCode.TOKEN_OVERFLOW
+    assert told_fault(outcome) == fault_of(cfg, stream)
+    stream = Stream([pop, load(push_next=True), Finish()], *NO_PAGES, tokens=full)
+    (outcome,) = engine.run(cfg, stream.launch(cfg))
     assert (outcome.fault, outcome.tokens) == (FaultCode.NONE, full)
+    assert told_fault(outcome) == fault_of(cfg, stream)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
-    ("byte", "content", "code"),
+    ("content", "code"),
     [
-        (0, 5, FaultCode.OPCODE),
-        (0, 7, FaultCode.OPCODE),
-        (0, 0x80, FaultCode.MEMORY_TYPE),  # LOAD of memory type 7, with byte 1
-        (0, 4, FaultCode.ALU_OPCODE),
+        ([5] + [0] * 15, FaultCode.OPCODE),
+        ([7] + [0] * 15, FaultCode.OPCODE),
+        ([0x80, 3] + [0] * 14, FaultCode.MEMORY_TYPE),  # LOAD of memory type 7
+        ([0x81, 3] + [0] * 14, FaultCode.MEMORY_TYPE),  # STORE of memory type 7
+        ([4] + [0xFF] * 15, FaultCode.ALU_OPCODE),
     ],
 )
-def test_bits_that_are_no_instruction_are_a_fault(byte, content, code):
+def test_bits_that_are_no_instruction_are_a_fault(content, code, engine):
     cfg = load_config("tiny")
-    launch = launch_of(cfg, [Finish(), Finish()])
-    word = launch.memory.pages[0x100000][16:32]
-    word[:] = 0xFF if code is FaultCode.ALU_OPCODE else 0
-    word[byte] = content
-    if code is FaultCode.MEMORY_TYPE:
-        word[1] = 3
-    (outcome,) = pysim.run(cfg, launch)
+    stream = Stream([Finish(), Finish()], *NO_PAGES)
+    stream.insns = stream.encoded(cfg)
+    stream.insns[1] = content
+    (outcome,) = engine.run(cfg, stream.launch(cfg))
     assert outcome.fault == code
+    assert told_fault(outcome) == fault_of(cfg, stream)
+    with pytest.raises(MachineFault) as caught:
+        replay(cfg, stream.raw(cfg))
+    assert caught.value.instruction == 1
 
 
 def same(one, other):
@@ -157,9 +183,11 @@ def bus_error(engine, cfg, seed, channel):
     if not number:
         return False
     error = BusError(channel, rng.randrange(number))
-    failing = stream.launch(cfg, error=error, most_cycles=calm.cycles + 200)
+    expected = fault_of(cfg, stream, bus_error=error)
+    failing = stream.launch(cfg, error=error, most_cycles=expected[1] + drain(cfg))
     failed, again = engine.run(cfg, failing, stream.launch(cfg))
     assert failed.fault == (FaultCode.READ_ERROR if channel == "read" else FaultCode.WRITE_ERROR)
+    assert told_fault(failed) == expected
     assert failed.cycles < calm.cycles
     before, told = stream.launch(cfg).memory, stored_bytes(cfg, stream.instructions)
     for page, content in failed.memory.pages.items():
@@ -181,14 +209,41 @@ def test_bus_errors_anywhere(channel):
     assert tried > 20
 
 
-def test_an_access_beyond_the_memory_is_a_bus_error():
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("bus_bits", [64, 256])
+def test_an_access_beyond_the_memory_is_a_bus_error(engine, bus_bits):
+    cfg = load_config("tiny").with_(**{"memory.bus_bits": bus_bits})
+    end = 0x101004  # within a beat, which is memory still
+    for instruction, code in (
+        (load(dram_base=0x400000), FaultCode.READ_ERROR),
+        (store(dram_base=0x400000), FaultCode.WRITE_ERROR),
+        (load(dram_base=0x101000 // 4, x_size=20), FaultCode.READ_ERROR),
+        (load(dram_base=0x101000 // 4, x_size=2), FaultCode.NONE),
+        (store(dram_base=0x100F00 // 4, x_size=66), FaultCode.NONE),
+        (store(dram_base=0x100F00 // 4, x_size=80), FaultCode.WRITE_ERROR),
+    ):
+        stream = Stream([instruction, Finish()], *NO_PAGES)
+        (outcome,) = engine.run(cfg, stream.launch(cfg, memory_end=end))
+        assert outcome.fault == code
+        assert told_fault(outcome) == fault_of(cfg, stream, memory_end=end)
+
+
+def test_the_simulator_names_the_instruction_that_a_bus_error_hits():
     cfg = load_config("tiny")
-    stream = Stream([load(dram_base=0x400000), Finish()], *NO_PAGES)
-    (outcome,) = pysim.run(cfg, stream.launch(cfg, memory_end=0x101000))
-    assert outcome.fault == FaultCode.READ_ERROR
-    stream = Stream([store(dram_base=0x400000), Finish()], *NO_PAGES)
-    (outcome,) = pysim.run(cfg, stream.launch(cfg, memory_end=0x101000))
-    assert outcome.fault == FaultCode.WRITE_ERROR
+    stream = Stream([load(x_size=4), load(dram_base=64), Finish()], *NO_PAGES)
+    beats = 3 * 2  # of the stream; two and one follow
+    told = []
+    for number in (0, beats, beats + 1, beats + 2):
+        with pytest.raises(MachineFault) as caught:
+            replay(cfg, stream.raw(cfg), bus_error=BusError("read", number))
+        told.append(caught.value.instruction)
+    assert told == [None, 0, 0, 1]
+    assert str(caught.value) == (
+        "The memory must answer each read of instruction 1 (LOAD in load) without an error, and does not in cycle "
+        f"{caught.value.cycle}. Launch without the bus error."
+    )
+    result = replay(cfg, stream.raw(cfg), bus_error=BusError("read", beats + 3))
+    assert result.cycles == replay(cfg, stream.raw(cfg)).cycles
 
 
 def reset_in(engine, cfg, seed, times):

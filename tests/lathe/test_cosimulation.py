@@ -8,6 +8,7 @@ import pytest
 
 import lathe as lt
 from lathe import engines
+from lathe.isa import FaultCode
 from lathe.rtl.engines import build
 from lathe.sim import replay as replay_stream
 
@@ -69,8 +70,8 @@ def test_raw_streams_are_cosimulated_too(program):
 def bent(**changes):
     """An engine like the simulator, whose result `changes` bend: functions of the result by the names of its fields."""
 
-    def run(config, stream, *, trace=True):
-        result = replay_stream(config, stream, trace=trace)
+    def run(config, stream, **options):
+        result = replay_stream(config, stream, **options)
         return replace(result, **{name: change(result) for name, change in changes.items()})
 
     return engines.Engine("a bent simulator", None, run)
@@ -140,11 +141,29 @@ def test_tokens_and_counters_that_differ_are_told(monkeypatch, program, values):
 
 def test_a_fault_of_one_engine_alone_is_a_difference(monkeypatch, program, values):
     def faulty(_):
-        raise lt.MachineFault("It stopped.")
+        raise lt.MachineFault("It stopped.", FaultCode.DEADLOCK)
 
     ran = cosimulated(monkeypatch, program, values, bent(tokens=faulty))
     assert ran.differences == (f"The launch ends in sim after {ran.cycles} cycles, and not in bent: It stopped.",)
     assert list(ran.results) == ["sim"]
+
+
+def test_faults_of_another_code_or_cycle_are_a_difference(monkeypatch, program, values):
+    *others, _ = program.instructions
+    stuck = replace(program, instructions=(*others, lt.Finish(pop_prev=True)))
+    with pytest.raises(lt.MachineFault) as caught:
+        lt.simulate(stuck, values)
+    fault = caught.value
+
+    def faulty(*_, **__):
+        raise lt.MachineFault("It stopped.", fault.code, cycle=fault.cycle + 1)
+
+    with pytest.raises(lt.CosimulationError) as caught:
+        cosimulated(monkeypatch, stuck, values, engines.Engine("a bent simulator", None, faulty))
+    assert str(caught.value) == (
+        f"The engines must agree, and do not. The launch stops in sim in cycle {fault.cycle} with DEADLOCK for "
+        f"instruction {len(others)} and in bent in cycle {fault.cycle + 1} with DEADLOCK."
+    )
 
 
 @pytest.mark.parametrize("engine", ["pysim", "verilator"])
@@ -153,7 +172,10 @@ def test_a_fault_of_the_rtl_has_its_code(program, values, engine):
     stuck = replace(program, instructions=(*others, lt.Finish(pop_prev=True)))
     with pytest.raises(lt.MachineFault) as caught:
         lt.simulate(stuck, values, engine=engine)
-    cycle = str(caught.value).split("in cycle ")[1].split(" ")[0]
+    with pytest.raises(lt.MachineFault) as expected:
+        lt.simulate(stuck, values)
+    cycle = expected.value.cycle
+    assert (caught.value.code, caught.value.cycle) == (FaultCode.DEADLOCK, cycle)
     assert str(caught.value) == (
         f"The machine must carry out the whole stream, and stopped in cycle {cycle} with fault DEADLOCK (14): every "
         "unit waits for a token or a command that never comes. Engine 'sim' names the instruction."

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from streams import legal_machine, legal_stream
 
 from lathe.configs import load_config
-from lathe.isa import Alu, AluOp, Gemm, Load, MachineFault, MemoryType, Store, encode_uops
+from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MachineFault, MemoryType, Store, encode, encode_uops
 from lathe.isa.meaning import MachineState
 from lathe.isa.meaning import execute as execute_plainly
 from lathe.isa.paged_memory import PagedMemory
-from lathe.sim.dram import FlatMemory, SparseMemory
+from lathe.sim import replay
+from lathe.sim.dram import SparseMemory
 from lathe.sim.executor import execute
 from lathe.sim.scratchpads import Scratchpads
 
@@ -195,7 +196,17 @@ def test_an_index_out_of_range_faults_naming_instruction_and_index(index):
     instruction, what, depth, value = GEMM_OUT_OF_RANGE[index]
     cfg = load_config("tiny")
     with pytest.raises(MachineFault) as caught:
-        execute(cfg, [instruction], [0], Scratchpads(cfg), SparseMemory())
+        replay(
+            cfg,
+            {
+                "insns": encode(cfg, [instruction, Finish()]),
+                "insn_addr": 0,
+                "page_addrs": np.zeros(0, np.uint64),
+                "pages": np.zeros((0, 4096), np.uint8),
+                "tokens": np.zeros(4, np.int64),
+            },
+        )
+    assert caught.value.instruction == 0
     assert str(caught.value) == (
         f"{what} of instruction 0 (GEMM in compute) must be below {depth}, not {value}. The scratchpad ends there."
     )
@@ -208,16 +219,6 @@ def test_reset_reads_no_operand_and_so_faults_only_for_destinations():
     reset = Gemm(0, 1, 2, 2, 4, 1, 255, 255, 127, 127, reset=True)
     execute(cfg, [reset], [0], pads, SparseMemory())
     assert np.flatnonzero((pads.acc == 0).all(axis=1)).tolist() == [0, 1, 4, 5]
-
-
-def test_a_program_that_leaves_its_memory_faults():
-    cfg = load_config("tiny")
-    with pytest.raises(MachineFault) as caught:
-        execute(cfg, [Load(MemoryType.INP, 0, 10, 2, 3, 20)], [0], Scratchpads(cfg), FlatMemory(128))
-    assert str(caught.value) == (
-        "The DRAM range of instruction 0 (LOAD in load) must end within the program's memory, not at byte 0x84. "
-        "Correct dram_base, the sizes or the segments."
-    )
 
 
 def test_a_block_whose_one_product_exceeds_float32_is_exact():

@@ -1,0 +1,67 @@
+"""Random streams with something wrong in them, on memories with something wrong: one code, one cycle on both sides."""
+
+import random
+from collections import Counter
+
+import pytest
+from comparison import drain, fault_of, told_fault
+from random_streams import (
+    bad_memory,
+    broken_stream,
+    buildable,
+    other_memory,
+    random_machine,
+    stream_of_data,
+    stream_of_time,
+)
+
+from lathe.configs import load_config
+from lathe.isa import FaultCode
+from lathe.rtl.engines import pysim, verilator
+
+
+def fault_in(cfg, rng, run, lengths):
+    """The code of the fault that simulator and RTL tell of a random launch, in the same cycle."""
+    make = rng.choice([stream_of_time, stream_of_data])
+    stream = broken_stream(rng, cfg, make(rng, cfg, rng.choice(lengths)))
+    memory = bad_memory(rng)
+    options = {"bus_error": memory.get("error"), "memory_end": memory.get("memory_end")}
+    expected = fault_of(cfg, stream, **options)
+    (outcome,) = run(cfg, stream.launch(cfg, most_cycles=expected[1] + drain(cfg), **memory))
+    assert told_fault(outcome) == expected
+    return expected[0]
+
+
+def faults(name, seeds):
+    """How often each fault came up on a Verilated machine behind several memories."""
+    found = Counter()
+    for seed in seeds:
+        rng = random.Random(seed)
+        found[fault_in(other_memory(rng, load_config(name)), rng, verilator.run, [3, 10, 30])] += 1
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_broken_stream_on_a_random_machine(seed):
+    rng = random.Random(seed)
+    fault_in(buildable(random_machine(rng)), rng, pysim.run, [2, 6])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_more_broken_streams_on_random_machines(seed):
+    rng = random.Random(seed)
+    fault_in(buildable(random_machine(rng)), rng, pysim.run, [3, 10])
+
+
+@pytest.mark.slow
+def test_broken_streams_on_the_verilated_tiny_machine():
+    found = faults("tiny", range(1000))
+    assert set(found) == set(FaultCode), "each fault comes up, and none is forgotten"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["tiny", "vta", "wide", "batch4"])
+def test_many_broken_streams_on_verilated_machines(name):
+    found = faults(name, range(1000, 3000))
+    assert found[FaultCode.NONE] < 1200
