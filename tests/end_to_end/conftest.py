@@ -1,6 +1,56 @@
-"""Lets the tests of this folder import the modules beside them: the machines, and how a program is checked."""
+"""Lets the tests of this folder import the modules beside them, and runs every program also on the RTL.
+
+A test that runs programs comes in two: as `sim`, and as `rtl`, where whatever it simulates is cosimulated: no differing
+bit, no differing cycle. The latter is slow for the shipped machines, whose builds other tests share, and nightly for
+the odd ones.
+"""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+from machines import ODD
+
+import lathe as lt
+
+RUNNERS = {"check_program", "simulate", "run_path"}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    names = set(metafunc.function.__code__.co_names)
+    if names & RUNNERS and "raises" not in names:
+        metafunc.parametrize("side", ["sim", "rtl"], indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if params.get("side") == "rtl":
+            odd = any(isinstance(value, str) and value in ODD for value in params.values())
+            item.add_marker(pytest.mark.nightly if odd else pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True)
+def side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What `lt.simulate` does within the test."""
+    if getattr(request, "param", "sim") == "sim":
+        yield
+        return
+    compared = 0
+
+    def cosimulate(program: lt.Program, inputs: Any = None, **options: Any) -> lt.Result:
+        nonlocal compared
+        ran = lt.cosimulate(program, inputs, tokens=options.get("tokens")).check()
+        assert list(ran.results) == ["sim", "verilator"]
+        compared += 1
+        return ran.first
+
+    monkeypatch.setattr(lt, "simulate", cosimulate)
+    yield
+    assert compared, "the test has run no program"
