@@ -209,8 +209,9 @@ def test_bus_errors_anywhere(channel):
     assert tried > 20
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("bus_bits", [64, 256])
+@pytest.mark.parametrize(
+    ("engine", "bus_bits"), [(pysim, 64), (pysim, 256), pytest.param(verilator, 64, marks=pytest.mark.slow)]
+)
 def test_an_access_beyond_the_memory_is_a_bus_error(engine, bus_bits):
     cfg = load_config("tiny").with_(**{"memory.bus_bits": bus_bits})
     end = 0x101004  # within a beat, which is memory still
