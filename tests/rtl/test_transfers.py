@@ -1,0 +1,311 @@
+"""Data side, store and arbiter, each on its own under random back-pressure, against the meaning of the instructions."""
+
+import random
+from collections import deque
+
+import numpy as np
+import pytest
+from amaranth import Elaboratable, Module, Signal
+
+from lathe.configs import load_config
+from lathe.configs.encoding import INSTRUCTION_BITS
+from lathe.isa import Load, MemoryType, Store, encode
+from lathe.isa.arithmetic import wrap
+from lathe.isa.meaning import MachineState, execute
+from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.table import MEMORIES, Opcode, TokenQueue
+from lathe.rtl.arbiter import ReadArbiter
+from lathe.rtl.compute import COMPUTE_MEMORIES
+from lathe.rtl.data_side import DataSide
+from lathe.rtl.geometry import Geometry
+from lathe.rtl.load import LOAD_MEMORIES
+from lathe.rtl.read_master import ReadPort
+from lathe.rtl.store import Store as StoreUnit
+from lathe.rtl.transfer import TransferDecoder
+
+PAGE = 4096
+
+
+def machine(bus_bits, **changes):
+    return load_config("tiny").with_(**{"memory.bus_bits": bus_bits} | changes)
+
+
+def memory_of(seed):
+    """Some pages of random bytes."""
+    content = np.random.default_rng(seed).integers(0, 256, (4, PAGE)).astype(np.uint8)
+    return PagedMemory.of(np.arange(4, dtype=np.uint64) * PAGE, content)
+
+
+def block(rng, depth, *, pads):
+    """Fields of a random LOAD or STORE that fits its scratchpad."""
+    while True:
+        x = rng.choice([0, 1, 2, 3, 5, 17])
+        fields = {
+            "sram_base": rng.randrange(depth),
+            "dram_base": rng.randrange(200),
+            "y_size": rng.choice([0, 1, 1, 2, 3]),
+            "x_size": x,
+            "x_stride": rng.choice([0, x, x, x + 1, x + 5]),
+        }
+        if pads:
+            fields |= {name: rng.choice([0, 0, 1, 2]) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")}
+        rows = fields["y_size"] + fields.get("y_pad_0", 0) + fields.get("y_pad_1", 0)
+        width = x + fields.get("x_pad_0", 0) + fields.get("x_pad_1", 0)
+        if fields["sram_base"] + rows * width <= depth:
+            return fields
+
+
+def chains(transfer, size):
+    """Ranges of bytes that a transfer moves, one after the other."""
+    merged = transfer.y_size == 1 or (
+        transfer.x_stride == transfer.x_size and not (transfer.x_pad_0 or transfer.x_pad_1)
+    )
+    if not transfer.x_size or not transfer.y_size:
+        return []
+    begin, row, stride = (each * size for each in (transfer.dram_base, transfer.x_size, transfer.x_stride))
+    if merged:
+        return [(begin, begin + transfer.y_size * row)]
+    return [(begin + y * stride, begin + y * stride + row) for y in range(transfer.y_size)]
+
+
+def word(cfg, instruction):
+    return int.from_bytes(encode(cfg, [instruction]).tobytes(), "little")
+
+
+class Decoded(Elaboratable):
+    """A data side that takes instruction words."""
+
+    def __init__(self, geometry, memories, pending):
+        self.word = Signal(INSTRUCTION_BITS)
+        self.decoder = TransferDecoder(geometry, Opcode.LOAD, memories)
+        self.side = DataSide(geometry, memories, pending)
+
+    def elaborate(self, _platform):
+        m = Module()
+        m.submodules.decoder, m.submodules.side = self.decoder, self.side
+        m.d.comb += [self.decoder.word.eq(self.word), self.side.transfer.eq(self.decoder.transfer)]
+        return m
+
+
+PADS = {"inp": LOAD_MEMORIES, "wgt": LOAD_MEMORIES, "uop": COMPUTE_MEMORIES, "acc": COMPUTE_MEMORIES}
+
+
+@pytest.mark.parametrize("bus_bits", [8, 64, 256])
+@pytest.mark.parametrize("pending", [1, 3])
+@pytest.mark.parametrize("name", ["inp", "wgt", "uop", "acc", "acc8"])
+def test_the_data_side_writes_the_block_that_the_load_means(bench, name, pending, bus_bits):
+    cfg, kind = machine(bus_bits), MEMORIES[MemoryType[name.upper()]]
+    geometry, rng = Geometry(cfg), random.Random(f"{name} {pending} {bus_bits}")
+    bus, size, depth = geometry.bus_bytes, kind.element_bytes(cfg), kind.depth(cfg)
+    module = Decoded(geometry, PADS[kind.scratchpad], pending)
+    side, write = module.side, module.side.write
+    state = MachineState(cfg, memory_of(pending))
+    pad = getattr(state, kind.scratchpad)
+    pad[:] = np.random.default_rng(1).integers(0, 100, pad.shape).astype(pad.dtype)
+    narrow = np.int8 if name == "acc8" else pad.dtype
+    found = pad.astype(narrow).reshape(-1).view(np.uint8).copy()
+    loads = [
+        Load(kind.type, **block(rng, depth, pads=True), push_prev=rng.random() < 0.5, push_next=rng.random() < 0.5)
+        for _ in range(12)
+    ]
+
+    async def steps(ctx):
+        waiting, here, beats, due = deque(loads), deque(), deque(), 0
+        while waiting or here:
+            start = bool(waiting) and len(here) < pending and rng.random() < 0.4
+            ctx.set(side.start, start)
+            ctx.set(module.word, word(cfg, waiting[0]) if waiting else 0)
+            there = bool(beats) and rng.random() < 0.6
+            ctx.set(side.beat_valid, there)
+            if there:
+                ctx.set(side.beat, beats[0])
+            assert ctx.get(side.count) == len(here)
+            assert not (ctx.get(side.step) and not here), "a step of no transfer"
+            assert ctx.get(side.step) + ctx.get(side.wait) == bool(here), "a transfer steps or waits, always"
+            due += ctx.get(side.step)
+            if ctx.get(write.en):
+                assert ctx.get(write.memory) == kind.type
+                at = ctx.get(write.address)
+                if ctx.get(write.zero):
+                    found[at : at + size] = 0
+                else:
+                    offset, count = ctx.get(write.offset), ctx.get(write.size)
+                    beat = ctx.get(write.data).to_bytes(bus, "little")
+                    found[at : at + count] = list(beat[offset : offset + count])
+            if ctx.get(side.take):
+                assert there, "a beat is taken that is not there"
+                beats.popleft()
+            if ctx.get(side.last):
+                ended, taken = here.popleft()
+                assert due == taken, "a step for each beat and each element of zeros, at least one"
+                assert ctx.get(side.pushes) == ended.push_prev | ended.push_next << 1
+                due = 0
+            if start:
+                load = waiting.popleft()
+                execute(state, load)
+                moved = [
+                    int.from_bytes(state.dram.read(beat * bus, bus).tobytes(), "little")
+                    for begin, end in chains(load, size)
+                    for beat in range(begin // bus, -(-end // bus))
+                ]
+                rows = load.y_pad_0 + load.y_size + load.y_pad_1
+                width = load.x_pad_0 + load.x_size + load.x_pad_1
+                zeros = rows * width - load.y_size * load.x_size if load.x_size else 0
+                here.append((load, max(1, zeros + len(moved))))
+                beats.extend(moved)
+            await ctx.tick()
+        assert not beats
+
+    bench(module, steps)
+    assert np.array_equal(found, pad.astype(narrow).reshape(-1).view(np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("bus_bits", "burst", "fifo"), [(8, 16, 32), (32, 3, 3), (64, 1, 5), (64, 16, 32), (256, 4, 8)]
+)
+@pytest.mark.parametrize("pending", [1, 4])
+def test_the_store_unit_writes_the_block_that_the_store_means(bench, bus_bits, burst, fifo, pending):
+    changes = {"memory.burst_beats": burst, "timing.dma_fifo_beats": fifo, "timing.dma_pending": pending}
+    cfg = machine(bus_bits, **changes)
+    geometry, rng = Geometry(cfg), random.Random(f"{bus_bits} {burst} {pending}")
+    unit, bus = StoreUnit(geometry), geometry.bus_bytes
+    channel, command = unit.channel, unit.command
+    state = MachineState(cfg, memory_of(burst))
+    state.acc[:] = np.random.default_rng(2).integers(-(2**31), 2**31, state.acc.shape)
+    out = np.asarray(wrap(state.acc, cfg.out_bits)).astype(np.int8).reshape(-1).view(np.uint8)
+    memory = memory_of(burst)
+    stores = [
+        Store(**block(rng, cfg.out_depth, pads=False), pop_prev=rng.random() < 0.5, push_prev=rng.random() < 0.5)
+        for _ in range(25)
+    ]
+    for store in stores:
+        execute(state, store)
+
+    async def steps(ctx):
+        waiting, running, bursts, answers = deque(stores), deque(), deque(), 0
+        out_data, address_shown, data_shown = None, None, None
+        while waiting or running:
+            ctx.set(command.valid, bool(waiting))
+            ctx.set(command.word, word(cfg, waiting[0]) if waiting else 0)
+            token = rng.random() < 0.5
+            ctx.set(command.tokens, token << TokenQueue.COMPUTE_TO_STORE)
+            if out_data is not None:
+                ctx.set(unit.out_data, out_data)
+            ready, w_ready, answer = rng.random() < 0.4, rng.random() < 0.5, answers > 0 and rng.random() < 0.4
+            ctx.set(channel.aw_ready, ready)
+            ctx.set(channel.bus_w_ready, w_ready)
+            ctx.set(channel.b_valid, answer)
+            answers -= answer
+            # What is shown stays until it is taken.
+            address = (ctx.get(channel.aw_addr), ctx.get(channel.aw_len)) if ctx.get(channel.aw_valid) else None
+            assert address_shown is None or address == address_shown
+            address_shown = None if ready else address
+            beat = tuple(ctx.get(each) for each in (channel.bus_w_data, channel.bus_w_strb, channel.bus_w_last))
+            beat = beat if ctx.get(channel.bus_w_valid) else None
+            assert data_shown is None or beat == data_shown
+            data_shown = None if w_ready else beat
+            if beat is not None and w_ready:
+                assert bursts, "data come after their address"
+                at, left = bursts[0]
+                data, strobes, last = beat
+                for place in range(bus):
+                    if strobes >> place & 1:
+                        memory.write(at + place, np.array([data >> 8 * place & 255], np.uint8))
+                assert last == (left == 1)
+                bursts[0] = (at + bus, left - 1)
+                if last:
+                    bursts.popleft()
+                    answers += 1
+            if address is not None and ready:
+                at, beats = address[0], address[1] + 1
+                assert at % bus == 0
+                assert beats <= min(burst, fifo)
+                assert at // PAGE == (at + beats * bus - 1) // PAGE
+                bursts.append((at, beats))
+            assert not (ctx.get(unit.idle) and running), "idle with a store under way"
+            if ctx.get(unit.activity.end):
+                ended = running.popleft()
+                assert ctx.get(command.pushes) == ended.push_prev << TokenQueue.STORE_TO_COMPUTE
+            if ctx.get(command.take):
+                started = waiting.popleft()
+                assert token or not started.pop_prev
+                assert ctx.get(command.pops) == started.pop_prev << TokenQueue.COMPUTE_TO_STORE
+                running.append(started)
+                assert len(running) <= pending
+            out_data = None
+            if ctx.get(unit.out_en):
+                begin, offset, size = (ctx.get(each) for each in (unit.out_address, unit.out_offset, unit.out_size))
+                out_data = int.from_bytes(out[begin : begin + size].tobytes(), "little") << 8 * offset
+            await ctx.tick()
+        await ctx.tick()
+        assert ctx.get(unit.idle)
+        assert not bursts
+
+    bench(unit, steps)
+    assert all(
+        np.array_equal(memory.read(page, PAGE), state.dram.read(page, PAGE)) for page in range(0, 8 * PAGE, PAGE)
+    )
+
+
+@pytest.mark.parametrize("outstanding", [1, 2, 8])
+@pytest.mark.parametrize("bus_bits", [8, 64])
+def test_the_arbiter_grants_in_turn_and_sends_beats_to_whoever_asked(bench, outstanding, bus_bits):
+    cfg = machine(bus_bits, **{"memory.outstanding_reads": outstanding})
+    geometry, rng = Geometry(cfg), random.Random(outstanding)
+    ports = [ReadPort(geometry) for _ in range(3)]
+    arbiter, bus = ReadArbiter(geometry, ports), geometry.bus_bytes
+
+    async def steps(ctx):
+        asked = [None] * 3  # (address, beats)
+        under_way = [deque() for _ in ports]  # beats that each master still gets, by burst
+        last, shown, granted = 2, None, [0] * 3
+        for _ in range(3000):
+            for number, port in enumerate(ports):
+                if asked[number] is None and rng.random() < 0.3:
+                    asked[number] = (rng.randrange(1 << 20), rng.randint(1, 16))
+                ctx.set(port.request, asked[number] is not None)
+                if asked[number] is not None:
+                    ctx.set(port.address, asked[number][0])
+                    ctx.set(port.beats, asked[number][1])
+            ready = rng.random() < 0.5
+            ctx.set(arbiter.ar_ready, ready)
+            # A beat of any master, in order for each of them.
+            busy = [number for number in range(3) if under_way[number]]
+            inflight = sum(len(bursts) for bursts in under_way)
+            source = rng.choice(busy) if busy and rng.random() < 0.6 else None
+            ctx.set(arbiter.r_valid, source is not None)
+            content, wrong = rng.getrandbits(bus_bits), rng.random() < 0.1
+            if source is not None:
+                ctx.set(arbiter.r_id, source)
+                ctx.set(arbiter.r_data, content)
+                ctx.set(arbiter.r_last, under_way[source][0] == 1)
+                ctx.set(arbiter.r_resp, 2 if wrong else 0)
+            order = [(last + step) % 3 for step in (1, 2, 3)]
+            wanted = next((number for number in order if asked[number] is not None), None) if shown is None else shown
+            if inflight == outstanding:
+                wanted = None
+            assert ctx.get(arbiter.ar_valid) == (wanted is not None)
+            assert ctx.get(arbiter.idle) == (inflight == 0 and shown is None)
+            for number, port in enumerate(ports):
+                assert ctx.get(port.grant) == (number == wanted and ready)
+                assert ctx.get(port.r_valid) == (number == source)
+            assert ctx.get(arbiter.error) == (source is not None and wrong)
+            if source is not None:
+                assert ctx.get(ports[source].r_data) == content
+                assert ctx.get(ports[source].r_last) == (under_way[source][0] == 1)
+                under_way[source][0] -= 1
+                if not under_way[source][0]:
+                    under_way[source].popleft()
+            if wanted is not None:
+                address, beats = asked[wanted]
+                assert ctx.get(arbiter.ar_addr) == address // bus * bus
+                assert (ctx.get(arbiter.ar_len), ctx.get(arbiter.ar_id)) == (beats - 1, wanted)
+                last, shown = wanted, None if ready else wanted
+                if ready:
+                    under_way[wanted].append(beats)
+                    asked[wanted] = None
+                    granted[wanted] += 1
+            await ctx.tick()
+        assert min(granted) > 30
+
+    bench(arbiter, steps)
