@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
-from lathe.scheduler.dead_lanes import origin_of, tensors_with_zeros_behind
+from lathe.scheduler.dead_lanes import comes_from_host, tensors_with_zeros_behind
 from lathe.scheduler.lanes import LanePlan, obstacles_of, plan_lanes
 from lathe.scheduler.physical import Lanes
 from lathe.scheduler.products import factors, lanes_of_operand
@@ -80,11 +80,10 @@ class _Agreement:
     def _unfit_operands(self, product: "Product", plan: LanePlan, zeros: set[Tensor]) -> list[Tensor]:
         """Computed operands of a matrix product that do not lie as it needs them."""
         config, found = self.config, []
-        states = {tensor: stage.state for tensor, stage in self.maker.items()}
         stored: dict[str, bool] = {}
         for which, read in (("data", product.data), ("weight", product.weight)):
             tensor = read.tensor
-            stored[which] = origin_of(tensor, states).computation is not None
+            stored[which] = not comes_from_host(self.schedule, tensor)
             if tensor not in self.maker:
                 continue
             have, wanted = plan.known[tensor], lanes_of_operand(product, which, config)

@@ -296,15 +296,18 @@ def _split_groups(
             if -(-total // block) * block % step:
                 whole = total // step * step // coefficient
                 raise Uneven(
-                    f"index along the columns of {name} must end with a group of {step}", loop, whole * scales[loop]
+                    f"index along the lanes of {name} must end with a group of {step}", loop, whole * scales[loop]
                 )
             split(loop, step // coefficient)
             return
         else:
-            raise RuleMismatch(
-                f"index along the columns of {name} must stay within the {step} values that adjoin in dram, or start "
-                f"at a multiple of them to run past their end, not move by {coefficient} from {constant % step}"
+            constraint = (
+                f"index along the lanes of {name} must stay within the {step} values that adjoin in dram, or start at "
+                f"a multiple of them to run past their end, not move by {coefficient} from {constant % step}"
             )
+            if coefficient > 0 and reach == constant % step and (step - reach) % coefficient == 0:
+                raise Uneven(constraint, loop, (step - reach) // coefficient * scales[loop])
+            raise RuleMismatch(constraint)
 
 
 def _vector_operand(

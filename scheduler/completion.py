@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Axis, Computation, Tensor
-from lathe.frontend.expressions import Expr, Read
+from lathe.frontend.expressions import Expr, Read, axes_of
 from lathe.scheduler.agreement import agree_on_lanes
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
@@ -150,12 +150,7 @@ def _groups(schedule: Schedule) -> list[Group]:
 def _is_store(schedule: Schedule, stage: Stage) -> bool:
     """Whether a stage is already a copy out of a scratchpad, or a copy into one that somebody placed."""
     reads = stage.state.computation.reads
-    if len(reads) != 1 or not is_copy(stage):
-        return False
-    for other in schedule.stages:
-        if reads[0].tensor in other.state.tensors:
-            return other.state.scope != DRAM
-    return False
+    return len(reads) == 1 and is_copy(stage) and schedule.scope_of(reads[0].tensor) != DRAM
 
 
 def _reads_elementwise(reader: Stage, stage: Stage) -> bool:
@@ -318,30 +313,31 @@ def _operands(
     """The stages that load what a computing stage reads from DRAM: paddings of the group, or new caches."""
     made = {tensor for inner in computing for tensor in inner.state.tensors}
     operands: list[Operand] = []
-    cached_as: dict[tuple[Tensor, str], Tensor] = {}
+    cached_as: dict[tuple[Tensor, str, tuple[frozenset[Axis], ...]], Tensor] = {}
     instead: dict[Read, Tensor] = {}
     for read in stage.state.computation.reads:
         tensor = read.tensor
-        if tensor in made or _scope_of(schedule, tensor) != DRAM:
+        if tensor in made or schedule.scope_of(tensor) != DRAM:
             continue
         scope = "acc"
         if product is not None:
             scope = "inp" if read.node is product.data else "wgt"
-        if (tensor, scope) in cached_as:
-            instead[read.node] = cached_as[tensor, scope]
+        key = tensor, scope, tuple(frozenset(axes_of(index)) for index in read.indices)
+        if key in cached_as:  # what moves along other axes is another part of the tensor
+            instead[read.node] = cached_as[key]
             continue
         pad = next((each for each in group.pads if tensor in each.state.tensors), None)
         if pad is not None:
             pad.state = replace(pad.state, scope=scope)
             operands.append(Operand(pad, stage))
-            cached_as[tensor, scope] = instead[read.node] = tensor
+            cached_as[key] = instead[read.node] = tensor
             continue
         axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
         copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes)
         cached = Stage(schedule, initial_state(copy, scope, copies=tensor))
         schedule.stages.insert(schedule.stages.index(stage), cached)
         operands.append(Operand(cached, stage))
-        cached_as[tensor, scope] = instead[read.node] = cached.tensor
+        cached_as[key] = instead[read.node] = cached.tensor
     if instead:
         stage.state = replace(stage.state, computation=_reading(stage.state.computation, instead))
     return operands
@@ -362,13 +358,6 @@ def _axes_like(tensor: Tensor) -> tuple[Axis, ...]:
     if computation is not None and computation.shape == tensor.shape:  # or else it has been given a finer shape
         return computation.axes
     return tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(tensor.shape))
-
-
-def _scope_of(schedule: Schedule, tensor: Tensor) -> str:
-    for stage in schedule.stages:
-        if tensor in stage.state.tensors:
-            return stage.state.scope
-    return DRAM
 
 
 def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:

@@ -11,7 +11,7 @@ from lathe.frontend import Tensor, evaluate, walk
 from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
 from lathe.scheduler.lanes import LanePlan, lanes_through
 from lathe.scheduler.rewrite import transform
-from lathe.scheduler.state import StageState
+from lathe.scheduler.state import DRAM, StageState
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -27,22 +27,28 @@ def tensors_with_zeros_behind(schedule: "Schedule", plan: LanePlan) -> set[Tenso
             continue
         product = plan.products[state.tensor]
         if product is not None:
-            if origin_of(product.weight.tensor, maker).computation is None:
+            if comes_from_host(schedule, product.weight.tensor):
                 found.update(state.tensors)
         elif _reads_zeros(state, plan, maker, found) and all(_is_zero(body) for body in state.computation.bodies):
             found.update(state.tensors)
     return found
 
 
-def origin_of(tensor: Tensor, maker: Mapping[Tensor, StageState]) -> Tensor:
-    """The tensor that a chain of copies, with zeros around them or without, begins with."""
-    while tensor in maker:
-        state = maker[tensor]
-        reads = state.computation.reads
-        if len(reads) != 1 or state.computation.reduce_axes or not _only_moves(state.computation.bodies[0]):
-            break
-        tensor = reads[0].tensor
-    return tensor
+def comes_from_host(schedule: "Schedule", tensor: Tensor) -> bool:
+    """Whether an operand of a matrix product is an input, or loaded from one, perhaps with zeros around it."""
+    loaded = False
+    while (stage := schedule.maker(tensor)) is not None:
+        state = stage.state
+        body = state.computation.bodies[0]
+        if len(state.computation.reads) != 1 or not _only_moves(body):
+            return False
+        if state.scope == DRAM:  # stored, unless it is the padding of the operand that the product alone reads
+            shared = tensor in schedule.outputs or len(schedule.readers(tensor)) != 1
+            if loaded or shared or isinstance(body, Read):
+                return False
+        loaded = True
+        tensor = state.computation.reads[0].tensor
+    return True
 
 
 def _only_moves(body: Expr) -> bool:

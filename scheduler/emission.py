@@ -24,7 +24,7 @@ from lathe.scheduler.chunk import (
     VectorOperand,
     check_covers,
 )
-from lathe.scheduler.chunk_indices import index_in_loops, linear_index
+from lathe.scheduler.chunk_indices import Bend, index_in_loops, linear_index
 from lathe.scheduler.chunk_parts import halves, parted
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.guards import has_conditions, peeled
@@ -160,15 +160,15 @@ class Emitter:
         prepared = self._prepared.get(id(node))
         if prepared is None:
             prepared = self._prepared[id(node)] = _Prepared(node)
-        chunk = prepared.chunk(self, node, environment, rule_name, role)
         own = self._working.get(node.placement.stage, (0, 0))
         self.temporaries = max(own, self._unused, key=lambda each: each[1])
-        key = (chunk.stage, rule_name, chunk.extents)
-        self.chunk_count[key] = self.chunk_count.get(key, 0) + 1
         label = self._label(node)
-        for instruction in self.apply(rule_name, chunk):
-            self.instructions.append(instruction)
-            self.label_of.append(label)
+        for chunk in prepared.chunks(self, node, environment, rule_name, role):
+            key = (chunk.stage, rule_name, chunk.extents)
+            self.chunk_count[key] = self.chunk_count.get(key, 0) + 1
+            instructions = self.apply(rule_name, chunk)
+            self.instructions += instructions
+            self.label_of += [label] * len(instructions)
 
     def apply(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
         """The rule's instructions; a chunk whose conditions it cannot carry out is peeled into boxes without them.
@@ -268,10 +268,7 @@ def automatic_rule(node: ChunkNode) -> str:
 
 
 def _scope_of(node: ChunkNode, tensor: Tensor) -> str:
-    for stage in node.placement.stage.schedule.stages:
-        if tensor in stage.state.tensors:
-            return stage.state.scope
-    return DRAM
+    return node.placement.stage.schedule.scope_of(tensor)
 
 
 class _Prepared:
@@ -301,32 +298,52 @@ class _Prepared:
                         )
                     indices.append(linear)
                 self.accesses.append((access, indices))
-        self.loops = tuple(ChunkLoop(v.name, extent, v.kind) for v, extent in node.loops)
+        self.ranges = tuple(range(extent) for _, extent in node.loops)
         unrolled = {v for leaf in node.placement.state.unrolled for v in node.placement.loops.of_leaf.get(leaf, ())}
         self.unrolled = frozenset(n for n, (v, _) in enumerate(node.loops) if v in unrolled)
 
-    def chunk(
+    def chunks(
         self, emitter: Emitter, node: ChunkNode, environment: Mapping[LoopVariable, int], rule: str, role: str
+    ) -> Iterator[Chunk]:
+        """The chunk at some values of the outer loops, in parts where an index is not linear in all of it."""
+        parts = [self.ranges]
+        while parts:
+            part = parts.pop()
+            try:
+                yield self._chunk(emitter, node, environment, rule, role, part)
+            except Bend as bend:
+                if role == "reduce" and node.loops[bend.loop][0].kind == "reduce":
+                    raise EmitError(
+                        f"reduction of stage {node.placement.state.computation.name} must have linear indices for rule "
+                        f"{rule!r}, which takes it in one piece. Split loop {node.loops[bend.loop][0].name} where a "
+                        "division in an index steps, or let the rule take init and update separately."
+                    ) from None
+                for cut in (part[bend.loop][bend.count :], part[bend.loop][: bend.count]):
+                    parts.append((*part[: bend.loop], cut, *part[bend.loop + 1 :]))
+
+    def _chunk(
+        self,
+        emitter: Emitter,
+        node: ChunkNode,
+        environment: Mapping[LoopVariable, int],
+        rule: str,
+        role: str,
+        ranges: tuple[range, ...],
     ) -> Chunk:
         state = node.placement.state
+        loops = [(variable, part) for (variable, _), part in zip(node.loops, ranges, strict=True)]
 
-        def at(linear: Linear, what: str) -> Index:
-            index = index_in_loops(linear, node.loops, environment)
-            if index is None:
-                raise EmitError(
-                    f"index of {what} in stage {state.computation.name} must be linear in the loops of the chunk, not "
-                    f"{linear}. Split the loops so that the division comes out even."
-                )
-            return index
+        def at(linear: Linear) -> Index:
+            return index_in_loops(linear, loops, environment)
 
-        axes: dict[Axis, Index] = {axis: at(value, axis.name) for axis, value in node.roots.items()}
+        axes: dict[Axis, Index] = {axis: at(value) for axis, value in node.roots.items()}
         target = tuple(axes[axis] for axis in state.computation.axes)
         stage = node.placement.stage
         write = Operand(state.tensor, target, emitter.place(state.tensor, stage))
         reads = tuple(
             Operand(
                 access.tensor,
-                tuple(at(linear, access.tensor.name) for linear in indices),
+                tuple(at(linear) for linear in indices),
                 emitter.place(access.tensor, stage),
                 access.node,
                 access.guards,
@@ -338,7 +355,7 @@ class _Prepared:
             state.computation.name,
             rule,
             role,
-            self.loops,
+            tuple(ChunkLoop(variable.name, len(part), variable.kind) for variable, part in loops),
             axes,
             self.expression,
             self.reduction,

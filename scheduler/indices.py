@@ -121,7 +121,8 @@ def _parts(affine: Affine, divisor: int) -> tuple[Affine, Affine, int]:
 
 def _sum(affine: Affine) -> Expr:
     total: Expr | None = None
-    for axis, factor in affine.coefficients.items():
+    moving = {axis: factor for axis, factor in affine.coefficients.items() if axis.extent > 1 or axis.start}
+    for axis, factor in (moving or affine.coefficients).items():
         reference = AxisRef(axis)
         term: Expr = reference if factor == 1 else Binary("mul", reference, Const(factor, "index"))
         total = term if total is None else Binary("add", total, term)

@@ -237,7 +237,7 @@ def lanes_through(computation: Computation, access: ReadAccess, lanes: Lanes) ->
         cols = shifted.get(lanes.cols)
     if rows is None and lanes.rows is not None:
         rows = shifted.get(lanes.rows)
-    return Lanes(rows, cols)
+    return Lanes(None if rows == cols else rows, cols)
 
 
 def _shifted_dimensions(computation: Computation, access: ReadAccess) -> dict[int, int]:

@@ -93,7 +93,7 @@ def matrix_product(
     found: list[tuple[float, Product]] = []
     placed = False
     for order, (data, weight) in enumerate((pair, pair[::-1])):
-        places = (_scope_in(schedule, data.tensor), _scope_in(schedule, weight.tensor)) if schedule else (DRAM, DRAM)
+        places = (schedule.scope_of(data.tensor), schedule.scope_of(weight.tensor)) if schedule else (DRAM, DRAM)
         placed = placed or "inp" in places or "wgt" in places
         if places[0] == "wgt" or places[1] == "inp":
             continue
@@ -133,14 +133,6 @@ def _decided(computation: Computation, axes: list[Axis], made: Lanes | None, sid
     if dim is None:
         return []
     return [computation.axes[dim]] if computation.axes[dim] in axes else None
-
-
-def _scope_in(schedule: "Schedule | None", tensor: Tensor) -> str:
-    """The memory in which a tensor lives."""
-    for stage in schedule.stages if schedule is not None else ():
-        if tensor in stage.state.tensors:
-            return stage.state.scope
-    return DRAM
 
 
 def _origin(tensor: Tensor, schedule: "Schedule | None") -> Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Axis, Computation, Tensor, evaluate, walk
-from lathe.frontend.expressions import AxisRef, Expr, Read, axes_of
+from lathe.frontend.expressions import AxisRef, Const, Expr, Read, axes_of
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.products import plain_axis
 from lathe.scheduler.rewrite import copy_of, redirect_reads, transform
@@ -72,14 +72,11 @@ class Reshapes:
         source = self._source(stage)
         if source is None:
             return is_open(stage) and self._moved_before(stage)
-        if not self._maker(source):
+        if not self.schedule.maker(source):
             return self._of_input(stage, source)
         if stage.tensor in self.schedule.outputs:
             return self._of_output(stage, source)
         return False
-
-    def _maker(self, tensor: Tensor) -> Stage | None:
-        return next((stage for stage in self.schedule.stages if tensor in stage.state.tensors), None)
 
     def _seen_as(self, tensor: Tensor, shape: tuple[int, ...], computation: Computation | None = None) -> Tensor:
         seen = Tensor(tensor.name, shape, tensor.dtype, computation)
@@ -126,9 +123,9 @@ class Reshapes:
             return False
         reshaped: dict[Tensor, tuple[Stage, Tensor]] = {}
         for read in computation.reads:
-            maker = self._maker(read.tensor)
+            maker = self.schedule.maker(read.tensor)
             source = self._source(maker) if maker is not None else None
-            if maker is not None and source is not None and self._maker(source):
+            if maker is not None and source is not None and self.schedule.maker(source):
                 reshaped[read.tensor] = (maker, source)
         shapes = {source.shape for _, source in reshaped.values()}
         if len(shapes) != 1 or not self._is_elementwise(computation, reshaped):
@@ -163,22 +160,18 @@ class Reshapes:
     def _is_elementwise(self, computation: Computation, reshaped: "dict[Tensor, tuple[Stage, Tensor]]") -> bool:
         """Whether each read is of a reshaped tensor or an input at the very point, or at no axis at all."""
         own = computation.axes
-        inside = {id(index) for read in computation.reads for index in read.indices}
         for read in computation.reads:
             if not axes_of(*read.indices):
                 continue
             named = [plain_axis(index) for index in read.indices]
             if len(named) != len(own) or any(a is not b for a, b in zip(named, own, strict=True)):
                 return False
-            if read.tensor not in reshaped and self._maker(read.tensor) is not None:
+            if read.tensor.shape != computation.shape:
                 return False
-        free = transform(computation.bodies[0], lambda node: node if id(node) in inside else None)
-        return not any(isinstance(node, AxisRef) for node in _outside_reads(free))
-
-
-def _outside_reads(expr: Expr) -> list[Expr]:
-    inside = {id(below) for node in walk(expr) if isinstance(node, Read) for below in walk(*node.indices)}
-    return [node for node in walk(expr) if id(node) not in inside]
+            if read.tensor not in reshaped and self.schedule.maker(read.tensor) is not None:
+                return False
+        free = transform(computation.bodies[0], lambda node: Const(0, node.dtype) if isinstance(node, Read) else None)
+        return not any(isinstance(node, AxisRef) for node in walk(free))
 
 
 def merge_output_copies(schedule: Schedule) -> None:
@@ -189,7 +182,7 @@ def merge_output_copies(schedule: Schedule) -> None:
         if not is_open(stage) or not isinstance(body, Read) or tensor not in schedule.outputs:
             continue
         source = body.tensor
-        maker = next((each for each in schedule.stages if source in each.state.tensors), None)
+        maker = schedule.maker(source)
         axes = stage.state.computation.axes
         plain = len(body.indices) == len(axes) and all(
             plain_axis(index) is axis for index, axis in zip(body.indices, axes, strict=True)

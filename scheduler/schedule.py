@@ -7,7 +7,7 @@ from lathe.frontend.programs import as_outputs
 from lathe.scheduler.commands.cache import cache_read, cache_write
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import Attachment, LoopAxis, StageState, initial_state, replace
+from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state, replace
 
 
 class Schedule:
@@ -47,6 +47,15 @@ class Schedule:
     def readers(self, tensor: Tensor) -> list[Stage]:
         """The stages that read the tensor, in order."""
         return [s for s in self.stages if any(read.tensor is tensor for read in s.state.computation.reads)]
+
+    def maker(self, tensor: Tensor) -> Stage | None:
+        """The stage that computes the tensor; None for an input."""
+        return next((stage for stage in self.stages if tensor in stage.state.tensors), None)
+
+    def scope_of(self, tensor: Tensor) -> str:
+        """The memory in which the tensor is."""
+        maker = self.maker(tensor)
+        return DRAM if maker is None else maker.state.scope
 
     def attached(self, stage: Stage) -> list[Stage]:
         """The stages that are computed in a loop of ``stage``, in order."""

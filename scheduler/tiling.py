@@ -8,19 +8,20 @@ room for two slots, transfers and computation overlap. What is chosen is then ch
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import product as combinations
 from math import ceil, gcd, prod
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor, as_affine
-from lathe.frontend.expressions import Axis
+from lathe.frontend.expressions import Axis, axes_of
 from lathe.scheduler.allocation import depth_of
 from lathe.scheduler.errors import CapacityError
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.linear import LoopVariable
 from lathe.scheduler.loops import stage_loops
 from lathe.scheduler.physical import Physical, element_of
+from lathe.scheduler.products import dimension_of
 from lathe.scheduler.state import LoopAxis
 
 if TYPE_CHECKING:
@@ -95,6 +96,11 @@ class _Model:
         self.sink_axes = problem.sink.state.computation.axes
         self.full = tuple(axis.extent for axis in self.sink_axes)
         self.lanes_of_sink = lanes[problem.sink.tensor]
+        self.rows_of_weights: set[int | None] = set()
+        for reader in problem.schedule.readers(problem.sink.tensor):
+            product = plan.products[reader.tensor]
+            if product is not None and product.weight.tensor is problem.sink.tensor:
+                self.rows_of_weights.add(dimension_of(product.weight, product.column))
         self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
         self._counts: dict[tuple[Stage, tuple[int, ...]], int] = {}
         self._rooms = {scope: depth_of(config, scope) - problem.spare.get(scope, 0) for scope in ("inp", "wgt", "acc")}
@@ -127,7 +133,7 @@ class _Model:
         sizes = [self._sizes(dim) for dim in range(len(self.full))]
         orders = self._orders()
         reductions = self._reductions()
-        for tile in product(*sizes):
+        for tile in combinations(*sizes):
             elements = self._computing_elements(tile)
             if elements > self._room("acc"):
                 continue
@@ -154,6 +160,8 @@ class _Model:
                 block = max(block, self.config.block_in)
         elif dim == self.lanes_of_sink.rows:
             block = self.config.batch
+        if dim in self.rows_of_weights:
+            block = self.config.block_out
         blocks = ceil(full / block)
         parts = {ceil(blocks / n) for n in range(1, min(blocks, MOST_PARTS) + 1)} | {1}
         return sorted((min(size * block, full) for size in parts), reverse=True)
@@ -422,7 +430,7 @@ def _reads(stage: "Stage") -> "tuple[Stage, tuple[Axis, ...], list[tuple[Tensor,
         for index in read.indices:
             affine = as_affine(index)
             if affine is None:  # anything: the dimension's extent bounds it
-                indices.append(tuple((n, 1 << 30) for n in range(len(axes))))
+                indices.append(tuple((position[axis], 1 << 30) for axis in axes_of(index)))
             else:
                 indices.append(tuple((position[axis], abs(factor)) for axis, factor in affine.coefficients.items()))
         reads.append((read.tensor, read.tensor.shape, indices))

@@ -22,6 +22,7 @@ from lathe.scheduler.chunk import (
     vectors,
 )
 from lathe.scheduler.chunk_parts import restricted
+from lathe.scheduler.physical import Physical
 from lathe.scheduler.rules.planes import load_planes, store_planes
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.rules.transfers import DmaLoop, load_rows, store_rows
@@ -175,34 +176,38 @@ def _store(chunk: Chunk, view: VectorView, into: VectorOperand, out_of: VectorOp
             f"dtype of {into.operand.tensor.name} in dram must be an integer of at most 32 bits, not "
             f"{into.operand.tensor.dtype}"
         )
-    return [*store_rows(loops, out_of.base, into.base), *_fill_group(chunk)]
+    return [*store_rows(loops, out_of.base, into.base), *_fill_groups(chunk)]
 
 
-def _fill_group(chunk: Chunk) -> Iterator[Instruction]:
-    """Stores behind the last column, where wider elements will be loaded: any values, for lanes that hold none."""
+def _fill_groups(chunk: Chunk) -> Iterator[Instruction]:
+    """Stores behind the last column or row, where larger elements will be loaded: any values, for lanes without any."""
     place = chunk.write.place
     assert place is not None
-    form, cols = place.physical, place.physical.lanes.cols
-    if form.group == 1:
-        return
-    if cols is None:
+    form = place.physical
+    if form.group > 1 and form.lanes.cols is None:
         view = vectors(chunk, operands=(_source(chunk),))
         assert view.write is not None
         into, out_of = view.write, view.reads[0]
         loops = [DmaLoop(view.extents[n], out_of.strides[n], into.strides[n], None) for n in view.loops]
         for position in range(1, form.group):
             yield from store_rows(loops, out_of.base, into.base + position)
+    for dim, adjoining in ((form.lanes.cols, form.group), (form.lanes.rows, form.stack)):
+        if dim is not None and adjoining > 1:
+            yield from _fill_behind(chunk, form, dim, adjoining)
+
+
+def _fill_behind(chunk: Chunk, form: Physical, dim: int, adjoining: int) -> Iterator[Instruction]:
+    """Store the last element along a dimension again, until as many as adjoin are there."""
+    block = form.block(dim)
+    used = -(-form.view[dim] // block) % adjoining
+    index = chunk.write.index[dim]
+    if used == 0 or index.last(chunk.extents) != form.view[dim] - 1:
         return
-    block = form.block(cols)
-    used = -(-form.view[cols] // block) % form.group
-    index = chunk.write.index[cols]
-    if used == 0 or index.last(chunk.extents) != form.view[cols] - 1:
-        return
-    start = (form.view[cols] - 1) // block * block
+    start = (form.view[dim] - 1) // block * block
     box = [(0, loop.extent - 1) for loop in chunk.loops]
     moving = [n for n, c in enumerate(index.coefficients) if c and chunk.loops[n].extent > 1]
     if [index.coefficients[n] for n in moving] not in ([], [1]):
-        raise RuleMismatch(f"one loop must run along the columns of {chunk.write.tensor.name}, not {len(moving)}")
+        raise RuleMismatch(f"one loop must run along dimension {dim} of {chunk.write.tensor.name}, not {len(moving)}")
     for n in moving:
         box[n] = (max(start - index.constant, 0), chunk.loops[n].extent - 1)
     part = restricted(chunk, box)
@@ -210,5 +215,5 @@ def _fill_group(chunk: Chunk) -> Iterator[Instruction]:
     assert view.write is not None
     into, out_of = view.write, view.reads[0]
     loops = [DmaLoop(view.extents[n], out_of.strides[n], into.strides[n], None) for n in view.loops]
-    for position in range(used, form.group):
+    for position in range(used, adjoining):
         yield from store_rows(loops, out_of.base, into.base + position - used + 1)

@@ -20,6 +20,7 @@ class Product:
     columns: int
     times: int = 1
     either: bool = False  # whether either operand may be the weight, as of two inputs
+    pixels: tuple[int, ...] = ()  # extents within ``times`` that may be rows of the product instead
 
     def operations(self, config: lt.HardwareConfig) -> int:
         """GEMM operations that it takes, every value once."""
@@ -30,7 +31,8 @@ class Product:
         fewest = blocks(self.rows, self.columns)
         if self.either:
             fewest = min(fewest, blocks(self.columns, self.rows))
-        return fewest * self.times
+        exchanged = (blocks(extent, self.columns) * self.times * self.rows // extent for extent in self.pixels)
+        return min([fewest * self.times, *exchanged])
 
 
 def random_array(tensor: lt.Tensor, generator: np.random.Generator) -> NDArray[np.generic]:

@@ -42,7 +42,9 @@ def convolved(
     )
     pixels = result.shape[1:3] if layout == "NHWC" else result.shape[2:]
     times = pixels[0] * pixels[1] * taps[0] * taps[1] * groups
-    return then(result), [Product(images, channels // groups, outputs // groups, times)]
+    plain = taps == (1, 1) and parameters.get("stride", 1) == 1  # a pixel of the output needs one of the image then
+    rows = tuple(pixels) if plain else ()
+    return then(result), [Product(images, channels // groups, outputs // groups, times, pixels=rows)]
 
 
 def pointwise(

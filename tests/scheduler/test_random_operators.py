@@ -1,0 +1,75 @@
+"""The default schedule takes every program of the operator library, on any machine, and computes what NumPy does."""
+
+import numpy as np
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from random_networks import machines
+from random_operators import OperatorProgram
+from random_programs import Choice, random_inputs
+
+import lathe as lt
+from lathe.frontend import format_program, placeholders, reference
+from lathe.isa import verify
+from lathe.scheduler import build
+from lathe.sim import simulate_program
+
+SEEDS = st.integers(0, 2**40)
+
+
+def check_default_schedule(outputs: list[lt.Tensor], config: lt.HardwareConfig) -> None:
+    """Built without refusal, nothing found by the verifier, every output equal."""
+    program = build(outputs, [*placeholders(outputs), *outputs], config)
+    assert verify(program) == []
+    inputs = random_inputs(outputs, seed=1)
+    expected = reference(outputs, inputs)
+    found = simulate_program(program, inputs, trace=False).outputs
+    for tensor in outputs:
+        wanted = expected[tensor.name] if isinstance(expected, dict) else expected
+        np.testing.assert_array_equal(found[tensor.name], wanted, f"{tensor.name} differs from its NumPy meaning")
+
+
+def check_random_operators(seed: int, most: int) -> None:
+    choice = Choice(seed)
+    config = machines(choice)
+    outputs = OperatorProgram(choice, choice.number(1, most)).outputs
+    note(f"{config}\n{format_program(outputs)}")
+    check_default_schedule(outputs, config)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_every_program_of_operators_is_built(seed):
+    check_random_operators(seed, 6)
+
+
+@pytest.mark.nightly
+@settings(max_examples=5000, deadline=None, print_blob=True)
+@given(seed=SEEDS)
+def test_the_same_for_many_more(seed):
+    check_random_operators(seed, 8)
+
+
+def test_two_convolutions_that_group_the_same_channels_differently():
+    """Their channels cannot be taken apart for both: chunks are cut where a division in an index steps."""
+    x = lt.placeholder((1, 5, 4, 12), "int8", name="x")
+    q = lt.relu(x, name="q")
+    first = lt.conv2d(q, lt.placeholder((8, 1, 1, 3), "int8", name="V"), groups=4, name="first")
+    second = lt.conv2d(q, lt.placeholder((9, 2, 2, 4), "int8", name="W"), groups=3, padding=1, name="second")
+    check_default_schedule([first, second], lt.load_config("vta"))
+
+
+def test_a_border_around_a_reshaped_image_stays_behind_the_reshape():
+    """The border makes the image larger, so it is no element-wise computation that could be done first."""
+    x = lt.placeholder((3, 7, 5, 3), "int8", name="x")
+    image = lt.reshape(lt.clip(x, -20, 90, name="clipped"), (21, 1, 5, 3), name="image")
+    out = lt.conv2d(image, lt.placeholder((6, 1, 2, 3), "int8", name="W"), padding=((0, 1), (0, 2)), name="out")
+    check_default_schedule([out], lt.load_config("batch4"))
+
+
+def test_a_tile_that_begins_within_an_element_of_weights():
+    x = lt.placeholder((12, 11), "int8", name="x")
+    column = lt.reshape(lt.relu(x, name="r"), (132, 1), name="column")
+    first = lt.dense(column, lt.placeholder((29, 1), "int8", name="V"), name="first")
+    second = lt.matmul(lt.placeholder((5, 132), "int8", name="A"), column, name="second")
+    check_default_schedule([first, second, lt.matmul(column, column, transpose_b=True)], lt.load_config("tiny"))
