@@ -1,0 +1,153 @@
+"""In which order the function's statements stand."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from lathe.rtl.engines.compiled.sources import Path, excludes
+
+
+@dataclass(eq=False)
+class Statement:
+    """`text` is run where the conditions of `block` hold. Variables go by name.
+
+    It `reads` some, `tests` those of its conditions, and `writes` one. It `follows` all that write to a memory.
+    """
+
+    block: Path
+    text: str
+    reads: set[str]
+    writes: str | None = None
+    tests: set[str] = field(default_factory=set)
+    follows: str | None = None
+    place: int = 0
+    left: int = 0  # statements that must come first and have not been run
+    after: list["Statement"] = field(default_factory=list, repr=False)
+
+
+def ordered(statements: list[Statement], registers: set[str], memories: set[str]) -> list[Statement]:
+    """The statements such that what is read has been written, and what a register held has been read, before.
+
+    A register that would have to be written before it is read gets its value through a second variable, at the end.
+    Statements with the same conditions come together as far as possible.
+    """
+    writers: dict[str, list[Statement]] = defaultdict(list)
+    readers: dict[str, list[Statement]] = defaultdict(list)
+    for place, statement in enumerate(statements):
+        statement.place = place
+        if statement.writes is not None:
+            writers[statement.writes].append(statement)
+        for name in statement.reads | statement.tests:
+            readers[name].append(statement)
+    held: dict[str, list[tuple[Statement, Statement]]] = {}
+    for name, writing in writers.items():
+        for at, statement in enumerate(writing):
+            for earlier in writing[:at]:
+                if not _exclusive(earlier, statement):
+                    _before(earlier, statement)
+        if name in registers or name in memories:
+            held[name] = [
+                (reader, writer)
+                for reader in readers[name]
+                for writer in writing
+                if reader is not writer and (name in reader.tests or not _exclusive(reader, writer))
+                # A write port that changes a part of a word reads the word as the ports before have left it.
+                if name in registers or reader.writes != name
+            ]
+            for reader, writer in held[name]:
+                _before(reader, writer)
+        else:
+            for reader in readers[name]:
+                for writer in writing:
+                    _before(writer, reader)
+    for statement in statements:
+        if statement.follows is not None:
+            for writer in writers[statement.follows]:
+                _before(writer, statement)
+    return _Run(statements, registers, held).result
+
+
+class _Run:
+    """Takes statements one by one."""
+
+    def __init__(
+        self, statements: list[Statement], registers: set[str], held: dict[str, list[tuple[Statement, Statement]]]
+    ) -> None:
+        self.registers, self.held = registers, held
+        self.result: list[Statement] = []
+        self.ready: dict[Path, list[Statement]] = defaultdict(list)
+        self.done: set[Statement] = set()
+        self.doubled: list[str] = []
+        self.open: Path = ()
+        for statement in statements:
+            if not statement.left:
+                self.ready[statement.block].append(statement)
+        left = len(statements)
+        while left:
+            if not self.ready:
+                self._double(statements)
+            self._take(self._next())
+            left -= 1
+        self.result += [Statement((), f"{name} = next_{name}", set()) for name in self.doubled]
+
+    def _next(self) -> Statement:
+        """One whose conditions are open, or else have the fewest that are not, or else those of most statements."""
+        block = self.open if self.open in self.ready else min(self.ready, key=self._cost)
+        waiting = self.ready[block]
+        statement = min(waiting, key=lambda each: each.place)
+        waiting.remove(statement)
+        if not waiting:
+            del self.ready[block]
+        self.open = block
+        return statement
+
+    def _cost(self, block: Path) -> tuple[int, int, int]:
+        common = 0
+        for mine, theirs in zip(self.open, block, strict=False):
+            if mine != theirs:
+                break
+            common += 1
+        return len(block), -common, -len(self.ready[block])
+
+    def _take(self, statement: Statement) -> None:
+        self.result.append(statement)
+        self.done.add(statement)
+        for later in statement.after:
+            later.left -= 1
+            if not later.left:
+                self.ready[later.block].append(later)
+
+    def _double(self, statements: list[Statement]) -> None:
+        """Let a register's new value wait in a second variable, so that what reads the old one need not come first."""
+        best: tuple[int, str] | None = None
+        for name, pairs in self.held.items():
+            if name not in self.registers:
+                continue
+            blocking = Counter(writer for reader, writer in pairs if reader not in self.done)
+            freed = any(writer.left == count for writer, count in blocking.items())
+            if freed and (best is None or (blocking.total(), name) < best):
+                best = (blocking.total(), name)
+        assert best is not None, "statements wait for each other"
+        name = best[1]
+        writing = [each for each in statements if each.writes == name and each not in self.done]
+        # Those that write and have been run exclude those that read and have not.
+        if not any(writer.block == () for writer in writing):
+            self.result.append(Statement((), f"next_{name} = {name}", {name}))
+        for writer in writing:
+            writer.text = f"next_{writer.text}"
+        for reader, writer in self.held.pop(name):
+            if reader not in self.done:
+                reader.after.remove(writer)
+                writer.left -= 1
+                if not writer.left:
+                    self.ready[writer.block].append(writer)
+        self.doubled.append(name)
+
+
+def _before(first: Statement, second: Statement) -> None:
+    first.after.append(second)
+    second.left += 1
+
+
+def _exclusive(one: Statement, other: Statement) -> bool:
+    """Whether two statements never both run."""
+    return any(excludes(mine, theirs) for mine in one.block for theirs in other.block)
