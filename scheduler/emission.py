@@ -178,9 +178,10 @@ class Emitter:
         self._used = 0
         result = _attempt(rule_name, chunk)
         if isinstance(result, RuleMismatch):
-            if chunk.role in ("map", "update") and has_conditions(chunk):
-                return self._peeled(rule_name, chunk)
             parts = _parts(chunk, result)
+            peels = chunk.role in ("map", "update") and has_conditions(chunk)
+            if peels and (parts is None or isinstance(result, NoRoom)):
+                return self._peeled(rule_name, chunk)
             if parts is not None:
                 return [*self.apply(rule_name, parts[0]), *self.apply(rule_name, parts[1])]
             raise EmitError(

@@ -73,3 +73,11 @@ def test_a_tile_that_begins_within_an_element_of_weights():
     first = lt.dense(column, lt.placeholder((29, 1), "int8", name="V"), name="first")
     second = lt.matmul(lt.placeholder((5, 132), "int8", name="A"), column, name="second")
     check_default_schedule([first, second, lt.matmul(column, column, transpose_b=True)], lt.load_config("tiny"))
+
+
+def test_a_border_of_zeros_around_what_was_stored_in_wider_elements():
+    x = lt.placeholder((2, 9, 4, 17), "int8", name="x")
+    pooled = lt.max_pool2d(x, (9, 4), name="pooled")
+    W = lt.placeholder((4, 1, 1, 17), "int8", name="W")
+    out = lt.conv2d(pooled, W, padding=((1, 0), (0, 0)), name="out")
+    check_default_schedule([out, lt.relu(pooled, name="too")], lt.load_config("tiny").with_(block_out=16))
