@@ -164,6 +164,15 @@ def data_differences(mine, theirs):
     return found[:5]
 
 
+def same(one, other):
+    """Whether two outcomes agree in everything that a launch leaves."""
+    return (
+        (one.fault, one.cycles, one.tokens, one.units) == (other.fault, other.cycles, other.tokens, other.units)
+        and one.memory.pages.keys() == other.memory.pages.keys()
+        and all(np.array_equal(one.memory.pages[page], other.memory.pages[page]) for page in one.memory.pages)
+    )
+
+
 def in_sequence(instructions):
     """The stream with tokens, and GEMMs of no iterations to carry them, such that no two units work at one time."""
     found = []

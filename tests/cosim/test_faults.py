@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from comparison import NO_PAGES, Stream, drain, fault_of, told_fault
+from comparison import NO_PAGES, Stream, drain, fault_of, same, told_fault
 from random_streams import stream_of_data
 
 from lathe.configs import load_config
@@ -151,15 +151,6 @@ def test_bits_that_are_no_instruction_are_a_fault(content, code, engine):
     assert caught.value.instruction == 1
 
 
-def same(one, other):
-    """Whether two outcomes agree in everything that a launch leaves."""
-    return (
-        (one.fault, one.cycles, one.tokens, one.units) == (other.fault, other.cycles, other.tokens, other.units)
-        and one.memory.pages.keys() == other.memory.pages.keys()
-        and all(np.array_equal(one.memory.pages[page], other.memory.pages[page]) for page in one.memory.pages)
-    )
-
-
 def stored_bytes(cfg, instructions):
     """The addresses of all bytes that a stream stores."""
     size = cfg.out_element_bytes
@@ -245,31 +236,3 @@ def test_the_simulator_names_the_instruction_that_a_bus_error_hits():
     )
     result = replay(cfg, stream.raw(cfg), bus_error=BusError("read", beats + 3))
     assert result.cycles == replay(cfg, stream.raw(cfg)).cycles
-
-
-def reset_in(engine, cfg, seed, times):
-    """A reset in random cycles, and the launch that follows it."""
-    rng = random.Random(seed)
-    stream = stream_of_data(rng, cfg, 8)
-    (calm,) = engine.run(cfg, stream.launch(cfg))
-    for _ in range(times):
-        (after,) = engine.run(cfg, stream.launch(cfg, reset_at=rng.randrange(1, calm.cycles)))
-        assert same(after, calm)
-
-
-def test_a_launch_after_a_reset_in_any_cycle_is_like_a_first_one():
-    reset_in(pysim, load_config("tiny"), 3, 2)
-
-
-@pytest.mark.slow
-def test_launches_after_resets_in_many_cycles():
-    for seed in range(20):
-        reset_in(verilator, load_config("tiny"), seed, 10)
-
-
-def test_two_launches_on_one_machine_are_like_two_machines():
-    cfg = load_config("tiny")
-    streams = [stream_of_data(random.Random(seed), cfg, 5) for seed in (1, 2)]
-    alone = [pysim.run(cfg, stream.launch(cfg))[0] for stream in streams]
-    together = pysim.run(cfg, *(stream.launch(cfg) for stream in streams))
-    assert all(same(one, other) for one, other in zip(alone, together, strict=True))

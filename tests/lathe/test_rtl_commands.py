@@ -248,6 +248,19 @@ def test_a_machine_that_cannot_be_built_is_refused_with_the_reason(words, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["odd.yaml"]
 
 
+@pytest.mark.parametrize("words", [("verilog", "-o", "short.v"), ("stats",)])
+def test_a_machine_whose_pipeline_is_too_short_is_refused_with_the_reason(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    short = lt.load_config("tiny").to_dict()
+    short["name"], short["timing"]["gemm_pipeline"], short["timing"]["alu_pipeline"] = "short", 2, 1
+    (tmp_path / "short.yaml").write_text(json.dumps(short))
+    assert refused("rtl", *words, "-c", "short.yaml") == (
+        "The greater of timing.gemm_pipeline and timing.alu_pipeline of machine 'short' must be at least 3 to be "
+        "built, not 2. Micro-op read, operand read and multiplication are a stage each; make one of them greater."
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["short.yaml"]
+
+
 def test_verilog_that_cannot_be_written_is_told():
     assert refused("rtl", "verilog", "-c", "tiny", "-o", "missing/t.v").startswith(
         "The output file 'missing/t.v' must be in a directory that exists"
