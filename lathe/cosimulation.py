@@ -80,8 +80,8 @@ def cosimulate(
     """Run a program on several engines, and compare outputs, memory, tokens, counters, and the trace of every unit.
 
     `engines` are two or more names of "sim", "pysim" and "verilator"; each is compared with the first. `wave` is a file
-    for the waveform of the last one. The others as of ``simulate``. If some engines stop with a fault and others do
-    not, that is a difference.
+    for the waveform of the last one. The memory answers the beat or burst of `bus_error` with an error. The others as
+    of ``simulate``. If some engines stop with a fault and others do not, that is a difference.
 
     Raises :class:`CosimulationError` for less than two engines, and for faults of all engines that differ in code,
     cycle or instruction; EngineError for an unknown engine, InputError for inputs that do not fit, MachineFault for a

@@ -10,6 +10,9 @@ from random_streams import stream_of_data
 
 from lathe.configs import load_config
 from lathe.isa import Alu, AluOp, BusError, FaultCode, Finish, Gemm, Load, MachineFault, MemoryType, Store
+from lathe.isa.meaning import MachineState
+from lathe.isa.meaning import run as run_plainly
+from lathe.isa.paged_memory import PagedMemory
 from lathe.rtl.engines import pysim, verilator
 from lathe.sim import replay
 
@@ -68,6 +71,15 @@ def test_the_simulator_names_code_and_instruction(instructions, code):
     with pytest.raises(MachineFault) as caught:
         replay(cfg, Stream([NOTHING, *instructions, Finish()], *NO_PAGES).raw(cfg))
     assert (caught.value.code, caught.value.instruction) == (code, 1)
+
+
+# The last one deadlocks because a queue is full, which the plain meaning knows nothing of.
+@pytest.mark.parametrize(("instructions", "code"), FAULTS[:-1])
+def test_the_plain_meaning_has_the_same_code(instructions, code):
+    with pytest.raises(MachineFault) as caught:
+        run_plainly(MachineState(load_config("tiny"), PagedMemory()), [NOTHING, *instructions, Finish()])
+    assert (caught.value.code, caught.value.cycle) == (code, None)
+    assert caught.value.instruction == (None if code == FaultCode.DEADLOCK else 1)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

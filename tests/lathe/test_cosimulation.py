@@ -166,6 +166,34 @@ def test_faults_of_another_code_or_cycle_are_a_difference(monkeypatch, program, 
     )
 
 
+@pytest.mark.parametrize("channel", ["read", "write"])
+def test_a_bus_error_is_the_same_fault_in_the_same_cycle_on_all_engines(program, values, channel):
+    alone = lt.simulate(program, values).counters
+    last = {"read": alone.read_beats, "write": alone.write_bursts}[channel] - 1
+    cycles = []
+    for number in (0, last):
+        with pytest.raises(lt.MachineFault) as caught:
+            lt.cosimulate(
+                program, values, engines=("sim", "verilator", "pysim"), bus_error=lt.BusError(channel, number)
+            )
+        assert caught.value.code == FaultCode[f"{channel.upper()}_ERROR"]
+        cycles.append(caught.value.cycle)
+    assert 0 < cycles[0] <= cycles[1] < alone.cycles
+    past = lt.cosimulate(program, values, bus_error=lt.BusError(channel, last + 1)).check()
+    assert past.cycles == alone.cycles
+
+
+def test_what_leaves_the_memory_is_the_same_fault_on_all_engines(program, values):
+    first, *others = program.instructions
+    astray = replace(program, instructions=(replace(first, dram_base=program.memory_end), *others))
+    with pytest.raises(lt.MachineFault, match=r"^The DRAM range of instruction 0 ") as caught:
+        lt.cosimulate(astray, values, engines=("sim", "verilator", "pysim"))
+    assert (caught.value.code, caught.value.instruction) == (FaultCode.READ_ERROR, 0)
+    with pytest.raises(lt.MachineFault) as timed:
+        lt.simulate(astray, timing_only=True)
+    assert timed.value.cycle == caught.value.cycle
+
+
 @pytest.mark.parametrize("engine", ["pysim", "verilator"])
 def test_a_fault_of_the_rtl_has_its_code(program, values, engine):
     *others, _ = program.instructions

@@ -1,0 +1,17 @@
+"""Fault codes and the exception that carries them."""
+
+import pickle
+
+from lathe.isa import FaultCode, MachineFault
+from lathe.isa.fault import MEANINGS
+
+
+def test_each_code_has_a_meaning_of_its_own():
+    assert list(MEANINGS) == list(FaultCode)
+    assert len(set(MEANINGS.values())) == len(FaultCode)
+
+
+def test_a_fault_comes_whole_through_a_process_boundary():
+    fault = MachineFault("It stopped.", FaultCode.SRAM_RANGE, instruction=3, cycle=70)
+    found = pickle.loads(pickle.dumps(fault))
+    assert (str(found), found.code, found.instruction, found.cycle) == ("It stopped.", FaultCode.SRAM_RANGE, 3, 70)
