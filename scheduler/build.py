@@ -20,6 +20,7 @@ from lathe.scheduler.lanes import conflict_of_lanes, plan_lanes
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.partition import partition
 from lathe.scheduler.physical import physical_of
+from lathe.scheduler.preloading import preload_microops
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.segments import PAGE, DramMap, packed_bytes
 from lathe.scheduler.tokens import TokenPass
@@ -54,7 +55,8 @@ def build(
 
         check_against_reference(schedule)
     completed = complete(schedule, config)
-    return compile_schedule(completed.schedule, config, given, completed.views)
+    added = {tensor.name: array for tensor, array in completed.constants.items()}
+    return compile_schedule(completed.schedule, config, {**given, **added}, completed.views)
 
 
 def compile_schedule(
@@ -128,7 +130,7 @@ def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str,
     )
     grain = min(config.out_element_bytes, config.inp_element_bytes, config.wgt_element_bytes)
     tokens = TokenPass(config, Footprints(config, image.view("<u4"), grain, tracked))
-    for instruction, label in zip(emitter.instructions, emitter.label_of, strict=True):
+    for instruction, label in zip(*preload_microops(emitter.instructions, emitter.label_of), strict=True):
         tokens.add(instruction, label)
     labels = list(emitter.labels) or ["program"]
     tokens.add(Finish(), len(labels) - 1)

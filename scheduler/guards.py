@@ -36,7 +36,7 @@ def peeled(chunk: Chunk) -> Iterator[Chunk]:
     loops = _loops_of(chunk, [select.condition for select in selects])
     truth = [_holds(chunk, select.condition, loops) for select in selects]
     whole: list[Range] = [(0, loop.extent - 1) for loop in chunk.loops]
-    for box, values in _boxes(truth, loops, whole, 0):
+    for box, values in boxes(truth, loops, whole, 0):
         decided = dict(zip((id(select) for select in selects), values, strict=True))
         part = _part(chunk, box, decided)
         if not _is_neutral(part):
@@ -70,7 +70,7 @@ def _holds(chunk: Chunk, condition: Expr, loops: list[int]) -> NDArray[np.bool_]
     return np.broadcast_to(np.asarray(evaluate(condition, values), np.bool_), shape)
 
 
-def _boxes(
+def boxes(
     truth: list[NDArray[np.bool_]], loops: list[int], box: list[Range], depth: int
 ) -> Iterator[tuple[list[Range], tuple[bool, ...]]]:
     """Boxes on which all conditions are constant, in lexicographic order of the loops that they depend on."""
@@ -82,13 +82,13 @@ def _boxes(
     for _, run in groupby(range(extent), key=lambda n: keys[n]):
         values = list(run)
         box[loops[depth]] = (values[0], values[-1])
-        yield from _boxes([each[values[0]] for each in truth], loops, box, depth + 1)
+        yield from boxes([each[values[0]] for each in truth], loops, box, depth + 1)
     box[loops[depth]] = (0, extent - 1)
 
 
 def _part(chunk: Chunk, box: list[Range], decided: dict[int, bool]) -> Chunk:
     """The chunk restricted to a box, in which selects are decided."""
-    expression = _resolved(chunk.expression, decided)
+    expression = resolved(chunk.expression, decided)
     kept = {id(node) for node in walk(expression) if isinstance(node, Read)}
     decisions = {id(node.condition) for node in _selects(chunk.expression)}
 
@@ -101,19 +101,19 @@ def _part(chunk: Chunk, box: list[Range], decided: dict[int, bool]) -> Chunk:
     return replace(part, expression=expression, reads=reads)
 
 
-def _resolved(expr: Expr, decided: dict[int, bool]) -> Expr:
+def resolved(expr: Expr, decided: dict[int, bool]) -> Expr:
     """The expression with the branches that hold; nodes without a select below stay the same objects."""
     if isinstance(expr, Select) and id(expr) in decided:
-        return _resolved(expr.then if decided[id(expr)] else expr.otherwise, decided)
+        return resolved(expr.then if decided[id(expr)] else expr.otherwise, decided)
     match expr:
         case Binary(op=op, lhs=lhs, rhs=rhs):
-            left, right = _resolved(lhs, decided), _resolved(rhs, decided)
+            left, right = resolved(lhs, decided), resolved(rhs, decided)
             return expr if left is lhs and right is rhs else Binary(op, left, right)
         case Cast(operand=operand, dtype=dtype):
-            inner = _resolved(operand, decided)
+            inner = resolved(operand, decided)
             return expr if inner is operand else Cast(inner, dtype)
         case Select(condition=condition, then=then, otherwise=otherwise):
-            return Select(condition, _resolved(then, decided), _resolved(otherwise, decided))
+            return Select(condition, resolved(then, decided), resolved(otherwise, decided))
     return expr
 
 

@@ -15,7 +15,7 @@ from lathe.frontend import Tensor, evaluate
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Reduce
 from lathe.scheduler.linear import Linear, LoopVariable
-from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, build_nest
+from lathe.scheduler.nest import Acquire, ChunkNode, DecidedChunk, Loop, Node, Release, build_nest
 from lathe.scheduler.partition import partition
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
     shape = tuple(extent for _, extent in chunk.loops)
     cells = tuple(np.broadcast_to(axes[axis], shape) for axis in computation.axes)
     bound: dict[Any, Array] = {**axes, **memory.values}
-    for tensor, body in zip(chunk.placement.state.tensors, computation.bodies, strict=True):
+    bodies = chunk.values if isinstance(chunk, DecidedChunk) else computation.bodies
+    for tensor, body in zip(chunk.placement.state.tensors, bodies, strict=True):
         values = memory.values[tensor]
         if chunk.role == "init":
             assert isinstance(body, Reduce)
@@ -100,10 +101,21 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
             continue
         if not isinstance(body, Reduce):
             values[cells] = evaluate(body, bound)
+            if isinstance(chunk, DecidedChunk):
+                values[tuple(each[_outside(chunk, grids, shape)] for each in cells)] = 0
             continue
         result = np.broadcast_to(evaluate(body.body, bound), shape)
         with np.errstate(over="ignore"):
             UPDATES[body.kind].at(values, cells, result)
+
+
+def _outside(chunk: DecidedChunk, grids: Mapping[LoopVariable, Array], shape: tuple[int, ...]) -> Array:
+    """Where a chunk has zeros around what it reads."""
+    outside = np.zeros(shape, np.bool_)
+    extents = dict(chunk.loops)
+    for variable, before, after in chunk.zeros:
+        outside |= (grids[variable] < before) | (grids[variable] >= extents[variable] - after)
+    return outside
 
 
 def _grid(

@@ -10,6 +10,7 @@ from lathe.isa import Unit, disassemble, unit_of
 from lathe.scheduler.allocation import largest_size
 from lathe.scheduler.build import build, check_tensors
 from lathe.scheduler.completion import complete
+from lathe.scheduler.decided import decide, with_rules
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.lanes import assign_lanes
 from lathe.scheduler.nest import build_nest
@@ -36,9 +37,10 @@ def lower(
 
     ``stage``: "algorithm" (domains and accesses), "order" (the tree of bands with tags, and the time map of each
     stage), "data" (where values live), "communication" (instructions per queue, with tokens), "loops" (the nest with
-    its conditions) or "chunks" (the nest partitioned into boxes without conditions). Order, loops and chunks show a
-    schedule as it was given; data and communication, and a tensor program without a schedule, as ``build`` completes
-    it. Raises BuildError for another stage, or a wrong list of tensors.
+    its conditions) or "chunks" (the nest partitioned into boxes without conditions, as rules carry them out: where a
+    DMA pads, with zeros around what it loads). Order, loops and chunks show a schedule as it was given; data and
+    communication, and a tensor program without a schedule, as ``build`` completes it, chunks then with the rules that
+    take them. Raises BuildError for another stage, or a wrong list of tensors.
     """
     if stage not in STAGES:
         raise BuildError(f"stage of lower must be one of {', '.join(STAGES)}, not {stage!r}.")
@@ -54,8 +56,11 @@ def lower(
         return _order(schedule)
     if stage == "data":
         return _data(schedule, config)
-    nest = build_nest(schedule)
-    return format_nest(nest if stage == "loops" else partition(nest))
+    if stage == "loops":
+        return format_nest(build_nest(schedule))
+    given = isinstance(program, Schedule)
+    chunks = decide(partition(build_nest(schedule, largest_blocks=not given)))
+    return format_nest(chunks if given else with_rules(chunks))
 
 
 def _order(schedule: Schedule) -> str:

@@ -61,10 +61,15 @@ class MicroOpPool:
     def undoing(self, failures: type[Exception]) -> Iterator[None]:
         """What is placed inside stays only if no such failure ends it: its LOADs are never executed then."""
         before = self._resident, self._next
+        known = len(self.words)
         try:
             yield
         except failures:
             self._resident, self._next = before
+            for words in self.words[known:]:
+                del self._in_dram[words.tobytes()]
+                self.count -= len(words)
+            del self.words[known:]
             raise
 
     def image(self) -> NDArray[np.uint8]:

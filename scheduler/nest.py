@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from lathe.frontend.expressions import Axis
+from lathe.frontend.expressions import Axis, Expr
 from lathe.scheduler.linear import Bound, Linear, LoopVariable, bound_variables
 from lathe.scheduler.placement import Placement, place_stages
 from lathe.scheduler.state import DRAM
@@ -68,6 +68,23 @@ class ChunkNode:
     loops: list[tuple[LoopVariable, int]]
     roots: Mapping[Axis, Linear]
     whole_reduction: bool = False
+
+
+Zeros = tuple[tuple[LoopVariable, int, int], ...]
+
+
+@dataclass
+class DecidedChunk(ChunkNode):
+    """A chunk whose statements compute ``values``, without selects over loops.
+
+    ``zeros`` are (loop, before, after): the first and last iterations of a loop that get zeros instead of what is read.
+    ``choices`` are what the selects have chosen; ``rule`` is the one that takes the chunk, where that is known.
+    """
+
+    values: tuple[Expr, ...] = ()
+    zeros: Zeros = ()
+    choices: tuple[bool, ...] = ()
+    rule: str = ""
 
 
 Node = Loop | Block | Acquire | Release | ChunkNode

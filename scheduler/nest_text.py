@@ -5,7 +5,7 @@ import re
 from lathe.frontend.expressions import Axis, AxisRef, Expr, Reduce
 from lathe.frontend.text import format_expr
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable
-from lathe.scheduler.nest import Acquire, Block, ChunkNode, Loop, Node, Release
+from lathe.scheduler.nest import Acquire, Block, ChunkNode, DecidedChunk, Loop, Node, Release
 from lathe.scheduler.rewrite import rewrite
 
 
@@ -49,12 +49,16 @@ class _Formatter:
             name = self._name(variable, set(self.names.values()))
             added.append(variable)
             loops.append(f"{name} in 0..{extent}")
-        pragma = f"{state.pragma or 'chunk'}({', '.join(loops)}): " if loops else ""
+        rule = node.rule if isinstance(node, DecidedChunk) and node.rule else state.pragma or "chunk"
+        pragma = f"{rule}({', '.join(loops)}): " if loops else ""
         condition = ""
         if isinstance(node, Block) and node.constraints:
             condition = " while " + " and ".join(self.condition(each) for each in node.constraints)
         result = []
-        for tensor, body in zip(state.tensors, state.computation.bodies, strict=True):
+        bodies = node.values if isinstance(node, DecidedChunk) else state.computation.bodies
+        if isinstance(node, DecidedChunk) and node.zeros:
+            condition = ", zeros around " + ", ".join(f"{self.names[v]} ({a}, {b})" for v, a, b in node.zeros)
+        for tensor, body in zip(state.tensors, bodies, strict=True):
             values = {axis: self.text(value) for axis, value in node.roots.items()}
             target = f"{tensor.name}[{', '.join(values[axis] for axis in state.computation.axes)}]"
             if node.role == "init":

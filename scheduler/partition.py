@@ -47,7 +47,7 @@ def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) 
                 if all(isinstance(inner, Acquire | Release) for inner in body):
                     continue
                 before = result[-1] if result else None
-                if continues(before, node.variable, segment[0]) and _same(before.body, body):
+                if continues(before, node.variable, segment[0]) and same(before.body, body):
                     before.last = segment[1]  # the cut was for a choice that makes no difference here
                     continue
                 result.append(Loop(node.variable, *segment, body))
@@ -69,14 +69,14 @@ def continues(node: Node | None, variable: LoopVariable, first: int) -> TypeGuar
     return isinstance(node, Loop) and node.variable is variable and node.last + 1 == first
 
 
-def _same(left: list[Node], right: list[Node]) -> bool:
+def same(left: list[Node], right: list[Node]) -> bool:
     """Whether two partitioned nests do the same, loop variables being the same."""
     if len(left) != len(right):
         return False
     for a, b in zip(left, right, strict=True):
         match a, b:
             case Loop(), Loop():
-                if (a.variable, a.first, a.last) != (b.variable, b.first, b.last) or not _same(a.body, b.body):
+                if (a.variable, a.first, a.last) != (b.variable, b.first, b.last) or not same(a.body, b.body):
                     return False
             case Acquire(), Acquire():
                 if a.placement is not b.placement or a.low != b.low or a.extent != b.extent:

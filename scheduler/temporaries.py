@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor
 from lathe.frontend.expressions import Read, Reduce
 from lathe.scheduler.allocation import largest_size
 from lathe.scheduler.physical import Physical
@@ -29,11 +30,12 @@ def temporaries_wanted(
 ) -> "dict[Stage, int]":
     """Per stage in acc, the temporaries to keep room for, in elements; stages that need none are left out."""
     near = {tensor for stage in schedule.stages if stage.state.scope != DRAM for tensor in stage.state.tensors}
+    operands = {t for stage in schedule.stages if stage.state.scope in ("inp", "wgt") for t in stage.state.tensors}
     wanted: dict[Stage, int] = {}
     for stage in schedule.stages:
         state = stage.state
-        if state.scope != "acc":
-            continue
+        if state.scope != "acc" or any(tensor in operands for tensor in _read(state) if state.computation.reduce_axes):
+            continue  # GEMM takes its operands as they are
         owner = aliases.get(stage)
         tiles, singles = of_computation(state, owner.tensor if owner is not None else None)
         stored = {read.tensor for read in state.computation.reads if read.tensor.computation is not None} - near
@@ -43,6 +45,10 @@ def temporaries_wanted(
             room = max(config.acc_depth // SHARE, 1)
             wanted[stage] = min(tiles * largest_size(placed[stage], physical[stage]), max(room, tiles)) + singles
     return wanted
+
+
+def _read(state: StageState) -> list[Tensor]:
+    return [read.tensor for read in state.computation.reads]
 
 
 def of_computation(state: StageState, aliased: object = None) -> tuple[int, int]:
