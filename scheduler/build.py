@@ -55,8 +55,7 @@ def build(
 
         check_against_reference(schedule)
     completed = complete(schedule, config)
-    added = {tensor.name: array for tensor, array in completed.constants.items()}
-    return compile_schedule(completed.schedule, config, {**given, **added}, completed.views)
+    return compile_schedule(completed.schedule, config, given, completed.views)
 
 
 def compile_schedule(
