@@ -103,11 +103,10 @@ def test_of_several_faults_the_one_that_is_noticed_first_is_told(engine):
         FaultCode.DEADLOCK: [stuck, stuck, stuck, illegal],
         FaultCode.ACC_RANGE: [Gemm(0, 1, 2, 2, 200, 56, 0, 0, 0, 0, reset=True), *[stuck] * 3],
     }
-    for code, instructions in several.items():
-        stream = Stream([*instructions, Finish()], *NO_PAGES)
-        (outcome,) = engine.run(cfg, stream.launch(cfg, most_cycles=5000))
-        assert outcome.fault == code
-        assert told_fault(outcome) == fault_of(cfg, stream)
+    streams = [Stream([*instructions, Finish()], *NO_PAGES) for instructions in several.values()]
+    outcomes = engine.run(cfg, *(stream.launch(cfg, most_cycles=5000) for stream in streams))
+    assert [outcome.fault for outcome in outcomes] == list(several)
+    assert [told_fault(outcome) for outcome in outcomes] == [fault_of(cfg, stream) for stream in streams]
 
 
 def test_instructions_that_move_nothing_are_legal_whatever_else_they_hold():
@@ -218,18 +217,19 @@ def test_bus_errors_anywhere(channel):
 def test_an_access_beyond_the_memory_is_a_bus_error(engine, bus_bits):
     cfg = load_config("tiny").with_(**{"memory.bus_bits": bus_bits})
     end = 0x101004  # within a beat, which is memory still
-    for instruction, code in (
+    cases = [
         (load(dram_base=0x400000), FaultCode.READ_ERROR),
         (store(dram_base=0x400000), FaultCode.WRITE_ERROR),
         (load(dram_base=0x101000 // 4, x_size=20), FaultCode.READ_ERROR),
         (load(dram_base=0x101000 // 4, x_size=2), FaultCode.NONE),
         (store(dram_base=0x100F00 // 4, x_size=66), FaultCode.NONE),
         (store(dram_base=0x100F00 // 4, x_size=80), FaultCode.WRITE_ERROR),
-    ):
-        stream = Stream([instruction, Finish()], *NO_PAGES)
-        (outcome,) = engine.run(cfg, stream.launch(cfg, memory_end=end))
-        assert outcome.fault == code
-        assert told_fault(outcome) == fault_of(cfg, stream, memory_end=end)
+    ]
+    streams = [Stream([instruction, Finish()], *NO_PAGES) for instruction, _ in cases]
+    outcomes = engine.run(cfg, *(stream.launch(cfg, memory_end=end) for stream in streams))
+    assert [outcome.fault for outcome in outcomes] == [code for _, code in cases]
+    expected = [fault_of(cfg, stream, memory_end=end) for stream in streams]
+    assert [told_fault(outcome) for outcome in outcomes] == expected
 
 
 def test_the_simulator_names_the_instruction_that_a_bus_error_hits():
