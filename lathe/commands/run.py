@@ -35,7 +35,12 @@ OUTPUTS_DIFFER = 1
 @click.command()
 @click.argument("script", required=False, type=FILE)
 @config_option
-@click.option("--batch", default=DEFAULT_BATCH, show_default=True, help="Images of one launch (digits network).")
+@click.option(
+    "--batch",
+    type=int,
+    help="Images of one launch (digits network); blank ones fill up the last launch, and its cycles count.  "
+    f"[default: {DEFAULT_BATCH}, or all images if there are fewer]",
+)
 @click.option(
     "--engine",
     metavar="ENGINE",
@@ -56,7 +61,7 @@ def run(
     ctx: click.Context,
     script: Path | None,
     config_name: str,
-    batch: int,
+    batch: int | None,
     engine: str | None,
     images: int | None,
     trace_path: Path | None,

@@ -87,6 +87,11 @@ def test_tables_name_accuracy_equality_layers_and_bytes(tmp_path, monkeypatch):
         assert expected in text
 
 
+def test_a_batch_that_is_not_given_is_no_larger_than_the_number_of_images(tmp_path):
+    figures = json.loads(run("--images", 2, "--json", "-o", tmp_path / "t.json").stdout)
+    assert (figures["batch"], figures["launches"]) == (2, 1)
+
+
 def test_outputs_that_differ_are_told_with_status_1(tmp_path, monkeypatch):
     right = job_module.expected_logits
 
@@ -109,6 +114,16 @@ def test_outputs_that_differ_are_told_with_status_1(tmp_path, monkeypatch):
             "The number of images must be from 1 to 360, not 361. So many are held out from training.",
         ),
         (("--images", 0), "The number of images must be from 1 to 360, not 0. So many are held out from training."),
+        (
+            ("--batch", 361),
+            "The batch must be at most the number of images, 360, not 361. It is how many images one launch runs; "
+            "there would be nothing to run in the others' place.",
+        ),
+        (
+            ("--batch", 3, "--images", 2),
+            "The batch must be at most the number of images, 2, not 3. It is how many images one launch runs; there "
+            "would be nothing to run in the others' place.",
+        ),
         (("--batch", 0), "The batch must be at least 1, not 0. It is how many images one launch runs."),
         (
             ("absent.py",),

@@ -82,21 +82,23 @@ def run_digits(
     machine: HardwareConfig,
     *,
     images: int | None = None,
-    batch: int = DEFAULT_BATCH,
+    batch: int | None = None,
     engine: str = CYCLE_MODEL,
     progress: Progress = silent,
 ) -> Job:
     """Compile the network for `batch` images and run the first `images` of the held-out set, all unless given.
 
-    When the batch does not divide the images, blank images fill the last launch, and their outputs are not looked at;
-    its cycles count. What another `engine` than the cycle model makes is compared with the cycle model's. `progress` is
-    told the stage, and how many of how many steps are done.
+    A batch that is not given is 60, or all images if there are fewer. When the batch does not divide the images, blank
+    images fill the last launch, and their outputs are not looked at; its cycles count. What another `engine` than the
+    cycle model makes is compared with the cycle model's. `progress` is told the stage, and how many of how many steps
+    are done.
 
     Raises :class:`JobError`, EngineError, and whatever refuses to compile for the machine or to build it.
     """
     engine_named(engine)
     digits = load_digits()
     count = len(digits.images) if images is None else images
+    batch = min(DEFAULT_BATCH, max(count, 1)) if batch is None else batch
     check(count, batch, len(digits.images))
     progress("compiling", 0, 1)
     begun = time.perf_counter()
@@ -156,3 +158,8 @@ def check(images: int, batch: int, available: int) -> None:
         )
     if batch < 1:
         raise JobError(f"The batch must be at least 1, not {batch}. It is how many images one launch runs.")
+    if batch > images:
+        raise JobError(
+            f"The batch must be at most the number of images, {images}, not {batch}. It is how many images one launch "
+            "runs; there would be nothing to run in the others' place."
+        )
