@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from comparison import drain, fault_of, told_fault
@@ -22,9 +23,14 @@ from lathe.rtl.engines import pysim, verilator
 
 def fault_in(cfg, rng, run, lengths):
     """The code of the fault that simulator and RTL tell of a random launch, in the same cycle."""
-    make = rng.choice([stream_of_time, stream_of_data])
-    stream = broken_stream(rng, cfg, make(rng, cfg, rng.choice(lengths)))
-    memory = bad_memory(rng)
+    kind = rng.choice(["time", "data", "astray"])
+    stream = (stream_of_time if kind == "time" else stream_of_data)(rng, cfg, rng.choice(lengths))
+    if kind == "astray":
+        # The stream stands where none of its stores goes, and the memory ends among what it moves.
+        stream = replace(stream, insn_addr=0x1000)
+        memory = {"memory_end": 0x1000 + 16 * len(stream.instructions) + rng.randrange(0x3000)}
+    else:
+        stream, memory = broken_stream(rng, cfg, stream), bad_memory(rng)
     options = {"bus_error": memory.get("error"), "memory_end": memory.get("memory_end")}
     expected = fault_of(cfg, stream, **options)
     (outcome,) = run(cfg, stream.launch(cfg, most_cycles=expected[1] + drain(cfg), **memory))

@@ -1,6 +1,7 @@
 """Fault codes and the exception that carries them."""
 
 import pickle
+from pathlib import Path
 
 from lathe.isa import FaultCode, MachineFault
 from lathe.isa.fault import MEANINGS
@@ -9,6 +10,12 @@ from lathe.isa.fault import MEANINGS
 def test_each_code_has_a_meaning_of_its_own():
     assert list(MEANINGS) == list(FaultCode)
     assert len(set(MEANINGS.values())) == len(FaultCode)
+
+
+def test_the_page_on_time_says_of_each_code_when_it_is_noticed():
+    page = (Path(__file__).parents[2] / "docs" / "timing.md").read_text()
+    faults = page.split("\n## Faults\n")[1].split("\n## ")[0]
+    assert {code for code in FaultCode if f"`{code.name}`" in faults} == set(FaultCode) - {FaultCode.NONE}
 
 
 def test_a_fault_comes_whole_through_a_process_boundary():

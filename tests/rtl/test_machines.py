@@ -12,9 +12,7 @@ from lathe.rtl.engines import build
 from lathe.rtl.geometry import RtlError
 from lathe.rtl.manual import register_manual
 from lathe.rtl.registers import ADDRESS_BITS, REGISTERS
-from lathe.rtl.stall import CAUSE_NAMES, Cause
 from lathe.rtl.verilog import TOP, verilog
-from lathe.sim import StallCause
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -71,10 +69,6 @@ def test_a_waveform_of_another_kind_is_refused():
     assert str(caught.value) == (
         "The waveform of Verilator must be a .fst or .vcd file, not '.ghw'. Change the suffix."
     )
-
-
-def test_causes_are_those_of_the_simulator():
-    assert {cause.value: CAUSE_NAMES[cause] for cause in Cause} == {each.value: str(each) for each in StallCause}
 
 
 def test_registers_do_not_overlap():
