@@ -33,6 +33,8 @@ def read_inputs(path: Path) -> dict[str, NDArray[Any]]:
         TypeError,
     ) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no .npz archive"
+        if isinstance(error, ValueError) and zipfile.is_zipfile(path):
+            reason = "one of them holds Python objects, or is damaged"
         raise InputsFileError(
             f"The inputs {str(path)!r} must be an .npz file of arrays, and cannot be read: {reason}. "
             "Make it with numpy.savez."

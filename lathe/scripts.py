@@ -54,8 +54,13 @@ def read_source(path: Path) -> bytes:
 
 
 def functions_of(source: bytes, path: Path) -> set[str]:
-    """The functions that a script defines at its top level."""
-    tree = ast.parse(source, filename=str(path))
+    """The functions that a script defines at its top level. Raises :class:`ScriptError` for text that is not Python."""
+    try:
+        tree = ast.parse(source, filename=str(path))
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}," if isinstance(error, SyntaxError) and error.lineno else ""
+        what = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise ScriptError(f"The script {str(path)!r}{line} must be Python, and is not: {what}. Correct it.") from None
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 

@@ -1,6 +1,6 @@
 """``build``: from a schedule to a program, and ``lower``: the text of any level on the way."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,10 +46,10 @@ def build(
     schedule given is not changed. Raises BuildError for a wrong list of tensors, CapacityError for tiles that do not
     fit, EmitError for chunks that map to no instruction.
     """
+    check_machine(config, "build")
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
-    given = dict(constants or {})
-    _check_constants(schedule, given)
+    given = _checked_constants(schedule, constants or {})
     if check:
         from lathe.scheduler.checking import check_against_reference
 
@@ -87,8 +87,18 @@ def compile_schedule(
 
 def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
     """Raises BuildError unless ``tensors`` are the inputs and outputs of the program."""
-    if isinstance(tensors, Tensor) or not all(isinstance(each, Tensor) for each in tensors):
+    if (
+        isinstance(tensors, Tensor)
+        or not isinstance(tensors, Iterable)
+        or not all(isinstance(each, Tensor) for each in tensors)
+    ):
         raise BuildError(f"tensors of build must be a list of tensors, not {shown(tensors)}.")
+    for tensor in schedule.outputs:
+        if tensor.computation is None:
+            raise BuildError(
+                f"outputs of a program must be computed, not {tensor.name!r}, which is an input. Copy it with compute "
+                "if that is meant."
+            )
     wanted = [*placeholders(schedule.outputs), *schedule.outputs]
     for tensor in wanted:
         if tensor not in tensors:
@@ -105,7 +115,17 @@ def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
             )
 
 
-def _check_constants(schedule: Schedule, constants: Mapping[str, NDArray[Any]]) -> None:
+def check_machine(config: object, where: str) -> None:
+    """Raises BuildError unless ``config`` is a machine."""
+    if not isinstance(config, HardwareConfig):
+        raise BuildError(
+            f"machine of {where} must be a HardwareConfig, not {shown(config)}. Make one with load_config."
+        )
+
+
+def _checked_constants(schedule: Schedule, constants: object) -> dict[str, NDArray[Any]]:
+    if not isinstance(constants, Mapping):
+        raise BuildError(f"constants of build must be arrays by the names of inputs, not {shown(constants)}.")
     inputs = {tensor.name: tensor for tensor in placeholders(schedule.outputs)}
     for name, array in constants.items():
         if name not in inputs:
@@ -117,6 +137,7 @@ def _check_constants(schedule: Schedule, constants: Mapping[str, NDArray[Any]]) 
                 f"constant {name!r} of build must be an array of shape {tensor.shape} and dtype {tensor.dtype}, not of "
                 f"shape {array.shape} and dtype {array.dtype}."
             )
+    return dict(constants)
 
 
 def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str, NDArray[Any]]) -> Program:

@@ -8,7 +8,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.text import format_program
 from lathe.isa import Unit, disassemble, unit_of
 from lathe.scheduler.allocation import largest_size
-from lathe.scheduler.build import build, check_tensors
+from lathe.scheduler.build import build, check_machine, check_tensors
 from lathe.scheduler.completion import complete
 from lathe.scheduler.decided import decide, with_rules
 from lathe.scheduler.errors import BuildError
@@ -40,10 +40,11 @@ def lower(
     its conditions) or "chunks" (the nest partitioned into boxes without conditions, as rules carry them out: where a
     DMA pads, with zeros around what it loads). Order, loops and chunks show a schedule as it was given; data and
     communication, and a tensor program without a schedule, as ``build`` completes it, chunks then with the rules that
-    take them. Raises BuildError for another stage, or a wrong list of tensors.
+    take them. Raises BuildError for another stage, a machine that is none, or a wrong list of tensors.
     """
     if stage not in STAGES:
         raise BuildError(f"stage of lower must be one of {', '.join(STAGES)}, not {stage!r}.")
+    check_machine(config, "lower")
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
     if stage == "algorithm":

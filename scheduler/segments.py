@@ -74,6 +74,12 @@ class DramMap:
         while name in taken:
             count += 1
             name = f"{named.name}.{count}"
+        limit = self.config.uop_element_bytes << 32  # micro-ops and instructions come last
+        if address + layout.nbytes >= limit:
+            raise BuildError(
+                f"tensors of a program must end below byte {limit} of DRAM, {name!r} not at byte "
+                f"{address + layout.nbytes}: instructions cannot name later addresses. Build the program in parts."
+            )
         self.segments.append(Segment(name, role, address, layout.nbytes, layout, named.name))
         self._address += layout.nbytes
         return address

@@ -175,9 +175,7 @@ class _Model:
             block = self.config.batch
         if dim in self.rows_of_weights:
             block = self.config.block_out
-        blocks = ceil(full / block)
-        parts = {ceil(blocks / n) for n in range(1, min(blocks, MOST_PARTS) + 1)} | {1}
-        return sorted((min(size * block, full) for size in parts), reverse=True)
+        return [min(size * block, full) for size in _parts(ceil(full / block))]
 
     def _orders(self) -> list[tuple[int, ...]]:
         plain = tuple(range(len(self.full)))
@@ -197,8 +195,7 @@ class _Model:
                 choices = [{**choice, stage: size} for choice in choices for size in (axis.extent, given)]
                 continue
             block = self._grain(stage, axis)
-            blocks = ceil(axis.extent / block)
-            sizes = sorted({ceil(blocks / n) for n in range(1, min(blocks, MOST_PARTS) + 1)} | {1}, reverse=True)
+            sizes = _parts(ceil(axis.extent / block))
             choices = [{**choice, stage: min(size * block, axis.extent)} for choice in choices for size in sizes]
         return choices
 
@@ -471,6 +468,14 @@ class _Model:
             f"tile of {self.problem.sink.name} on machine {self.config.name!r} must fit its scratchpads, but {detail}. "
             "Use a machine with larger buffers, or split the computation."
         )
+
+
+def _parts(count: int) -> list[int]:
+    """The largest of 1, 2, 3, … nearly equal parts, then of twice as many each time; the largest first."""
+    numbers = list(range(1, min(count, MOST_PARTS) + 1))
+    while 2 * numbers[-1] <= count:
+        numbers.append(2 * numbers[-1])
+    return sorted({ceil(count / n) for n in numbers} | {1}, reverse=True)
 
 
 Terms = tuple[tuple[int, int], ...]

@@ -1,0 +1,90 @@
+"""Arguments of the wrong kind in scripts: one sentence that names the argument, and a file of objects."""
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lathe as lt
+from lathe.command_line import main
+from lathe.configs import LatheError
+
+CONFIG = lt.load_config("vta")
+A = lt.placeholder((4, 16), "int8", name="A")
+B = lt.relu(A, name="B")
+
+
+def big(extent: int) -> lt.Tensor:
+    return lt.relu(lt.placeholder((extent, 16), "int8", name="A"), name="B")
+
+
+MISTAKES = {
+    "the name of a machine": (
+        lambda: lt.build(B, [A, B], "vta"),
+        "machine of build must be a HardwareConfig, not 'vta'. Make one with load_config.",
+    ),
+    "the name of a machine to lower": (
+        lambda: lt.lower(B, [A, B], "vta"),
+        "machine of lower must be a HardwareConfig, not 'vta'. Make one with load_config.",
+    ),
+    "a list of constants": (
+        lambda: lt.build(B, [A, B], CONFIG, constants=[1]),
+        "constants of build must be arrays by the names of inputs, not [1].",
+    ),
+    "no tensors": (
+        lambda: lt.build(B, None, CONFIG),
+        "tensors of build must be a list of tensors, not None.",
+    ),
+    "an output that is an input": (
+        lambda: lt.build(A, [A], CONFIG),
+        "outputs of a program must be computed, not 'A', which is an input. Copy it with compute if that is meant.",
+    ),
+    "no program": (
+        lambda: lt.simulate(B, {"A": np.zeros((4, 16), np.int8)}),
+        "The program to simulate must be a Program, not Tensor(B: int8[4, 16]). It is what build returns.",
+    ),
+    "a list of inputs": (
+        lambda: lt.simulate(lt.build(B, [A, B], CONFIG), [1]),
+        "The inputs of the program must be arrays by their names, not [1].",
+    ),
+    "more than instructions can address": (
+        lambda: lt.build(b := big(1 << 40), [b.computation.reads[0].tensor, b], CONFIG),
+        "tensors of a program must end below byte 17179869184 of DRAM, 'A' not at byte 17592186048512: instructions "
+        "cannot name later addresses. Build the program in parts.",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_message(mistake):
+    make, message = MISTAKES[mistake]
+    with pytest.raises(LatheError) as caught:
+        make()
+    assert str(caught.value) == message
+
+
+def refused(*words: str) -> str:
+    result = CliRunner().invoke(main, list(words))
+    assert result.exit_code == 2, result.output
+    return result.stderr.removeprefix("Error: ").removesuffix("\n")
+
+
+def test_a_script_that_is_not_python(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.py").write_text("import lathe\ndef main(cfg:\n")
+    assert (
+        refused("run", "s.py")
+        == "The script 's.py', line 2, must be Python, and is not: '(' was never closed. Correct it."
+    )
+    (tmp_path / "s.py").write_bytes(b"x = 1\0")
+    assert refused("compile", "s.py", "-o", "p.npz").startswith("The script 's.py'")
+    assert [path.name for path in tmp_path.iterdir()] == ["s.py"]
+
+
+def test_inputs_that_are_python_objects(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lt.build(B, [A, B], CONFIG).save("p.npz")
+    np.savez("in.npz", A=np.array([{}], dtype=object))
+    assert refused("simulate", "p.npz", "in.npz") == (
+        "The inputs 'in.npz' must be an .npz file of arrays, and cannot be read: one of them holds Python objects, or "
+        "is damaged. Make it with numpy.savez."
+    )
