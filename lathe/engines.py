@@ -66,7 +66,7 @@ CYCLE_MODEL = "sim"
 
 ENGINES: Mapping[str, Engine] = {
     CYCLE_MODEL: Engine("the event-driven cycle model", simulate_program, replay_stream),
-    "pysim": _on_rtl("pysim", "the RTL in Amaranth's own simulator", (".vcd",)),
+    "pysim": _on_rtl("pysim", "the RTL in Python", (".vcd",)),
     "verilator": _on_rtl("verilator", "the RTL compiled with Verilator", (".fst", ".vcd")),
 }
 
@@ -89,7 +89,7 @@ def simulate(
     store→compute), the program's own unless given. `wave` is a file for the waveform of the RTL:
     .vcd, or with "verilator" also .fst.
 
-    Engines: "sim", the cycle model; "pysim", the RTL in Amaranth's simulator; "verilator", the RTL as compiled C++,
+    Engines: "sim", the cycle model; "pysim", the RTL in Python; "verilator", the RTL as compiled C++,
     which needs the extra `rtl` and a C++ compiler and builds a machine when it is first used.
 
     Raises :class:`EngineError` for an unknown engine or a waveform that it does not write, FileError for a waveform

@@ -90,7 +90,7 @@ class _Run:
         self.result += [Statement((), f"{name} = next_{name}", set()) for name in self.doubled]
 
     def _next(self) -> Statement:
-        """One whose conditions are open, or else have the fewest that are not, or else those of most statements."""
+        """One whose conditions are open, or else one that others wait for, with the fewest conditions."""
         block = self.open if self.open in self.ready else min(self.ready, key=self._cost)
         waiting = self.ready[block]
         statement = min(waiting, key=lambda each: each.place)
@@ -100,13 +100,14 @@ class _Run:
         self.open = block
         return statement
 
-    def _cost(self, block: Path) -> tuple[int, int, int]:
+    def _cost(self, block: Path) -> tuple[bool, int, int, int]:
         common = 0
         for mine, theirs in zip(self.open, block, strict=False):
             if mine != theirs:
                 break
             common += 1
-        return len(block), -common, -len(self.ready[block])
+        waiting = self.ready[block]
+        return not any(statement.after for statement in waiting), len(block), -common, -len(waiting)
 
     def _take(self, statement: Statement) -> None:
         self.result.append(statement)
