@@ -55,7 +55,8 @@ def build(
 
         check_against_reference(schedule)
     completed = complete(schedule, config)
-    return compile_schedule(completed.schedule, config, given, completed.views)
+    added = {tensor.name: array for tensor, array in completed.constants.items()}
+    return compile_schedule(completed.schedule, config, {**given, **added}, completed.views)
 
 
 def compile_schedule(

@@ -305,8 +305,9 @@ def _split_groups(
                 f"index along the lanes of {name} must stay within the {step} values that adjoin in dram, or start at "
                 f"a multiple of them to run past their end, not move by {coefficient} from {constant % step}"
             )
-            if coefficient > 0 and reach == constant % step and (step - reach) % coefficient == 0:
-                raise Uneven(constraint, loop, (step - reach) // coefficient * scales[loop])
+            start = constant % step
+            if coefficient > 0 and reach - start < coefficient and (step - start) % coefficient == 0:
+                raise Uneven(constraint, loop, (step - start) // coefficient * scales[loop])
             raise RuleMismatch(constraint)
 
 

@@ -9,9 +9,12 @@ are loaded at the loop where they fit and are loaded least often.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lathe.configs import HardwareConfig
-from lathe.frontend import Axis, Computation, Tensor
-from lathe.frontend.expressions import Expr, Read, axes_of
+from lathe.frontend import Axis, Tensor
+from lathe.frontend.expressions import Read, axes_of
 from lathe.scheduler.agreement import agree_on_lanes
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
@@ -22,7 +25,7 @@ from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.products import Product, factors
-from lathe.scheduler.rewrite import copy_of, renamed_axes, transform
+from lathe.scheduler.rewrite import copy_of, reads_redirected, renamed_axes
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, Fuse, LoopAxis, Split, StageState, initial_state
@@ -31,10 +34,11 @@ from lathe.scheduler.tiling import Operand, Tiling, TilingProblem, choose_tiling
 
 @dataclass
 class Completed:
-    """A schedule with nothing left open, and the placeholders that stand for reshaped ones."""
+    """A schedule with nothing left open, the inputs that stand for reshaped ones, and the values of added ones."""
 
     schedule: Schedule
     views: Mapping[Tensor, Tensor]
+    constants: Mapping[Tensor, NDArray[np.int8]]
 
 
 def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
@@ -45,13 +49,13 @@ def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
     """
     copy = copied(schedule)
     views = canonicalise(copy)
-    agree_on_lanes(copy, config)
+    constants = agree_on_lanes(copy, config)
     for group in _groups(copy):
         _complete_group(copy, group, config)
     for stage in list(copy.stages):
         if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
             _load_operands(copy, stage, config)
-    return Completed(copy, views)
+    return Completed(copy, views, constants)
 
 
 def copied(schedule: Schedule) -> Schedule:
@@ -115,6 +119,8 @@ def _groups(schedule: Schedule) -> list[Group]:
         output = stage.tensor in schedule.outputs
         if output or len(readers) != 1 or stage.state.is_touched:
             continue
+        if sum(read.tensor is stage.tensor for read in readers[0].state.computation.reads) > 1:
+            continue  # two operands of one product are loaded to two scratchpads
         if not is_padding(stage, with_zeros=factors(readers[0].state.computation) is not None):
             continue
         if readers[0].state.computation.reduce_axes and readers[0] in open_stages:
@@ -339,18 +345,8 @@ def _operands(
         operands.append(Operand(cached, stage))
         cached_as[key] = instead[read.node] = cached.tensor
     if instead:
-        stage.state = replace(stage.state, computation=_reading(stage.state.computation, instead))
+        stage.state = replace(stage.state, computation=reads_redirected(stage.state.computation, instead))
     return operands
-
-
-def _reading(computation: Computation, instead: Mapping[Read, Tensor]) -> Computation:
-    """The computation with reads, each by itself, redirected to other tensors."""
-
-    def leaf(node: Expr) -> Expr | None:
-        return Read(instead[node], node.indices) if isinstance(node, Read) and node in instead else None
-
-    bodies = tuple(transform(body, leaf) for body in computation.bodies)
-    return Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
 
 
 def _axes_like(tensor: Tensor) -> tuple[Axis, ...]:

@@ -39,16 +39,25 @@ def comes_from_host(schedule: "Schedule", tensor: Tensor) -> bool:
     loaded = False
     while (stage := schedule.maker(tensor)) is not None:
         state = stage.state
-        body = state.computation.bodies[0]
-        if len(state.computation.reads) != 1 or not _only_moves(body):
-            return False
-        if state.scope == DRAM:  # stored, unless it is the padding of the operand that the product alone reads
-            shared = tensor in schedule.outputs or len(schedule.readers(tensor)) != 1
-            if loaded or shared or isinstance(body, Read):
+        if state.scope == DRAM:
+            if loaded or not is_loaded_with_zeros(schedule, tensor):
                 return False
+        elif len(state.computation.reads) != 1 or not _only_moves(state.computation.bodies[0]):
+            return False
         loaded = True
         tensor = state.computation.reads[0].tensor
     return True
+
+
+def is_loaded_with_zeros(schedule: "Schedule", tensor: Tensor) -> bool:
+    """Whether an operand of a product is a padding that nothing else reads: its loads carry it out, none is stored."""
+    stage = schedule.maker(tensor)
+    if stage is None or tensor in schedule.outputs or stage.state.scope != DRAM:
+        return False
+    users = [read for each in schedule.readers(tensor) for read in each.state.computation.reads]
+    body = stage.state.computation.bodies[0]
+    one = len(stage.state.computation.reads) == 1 and sum(read.tensor is tensor for read in users) == 1
+    return one and isinstance(body, Select) and _only_moves(body)
 
 
 def _only_moves(body: Expr) -> bool:

@@ -14,7 +14,7 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, as_affine, walk
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.expressions import Axis, Select, axes_of
-from lathe.scheduler.physical import Lanes
+from lathe.scheduler.physical import Element, Lanes, element_of
 from lathe.scheduler.products import Product, dimension_of, filled, lanes_of_operand, matrix_product, plain_axis
 
 if TYPE_CHECKING:
@@ -158,14 +158,14 @@ class _Planner:
         """How many reads of an element-wise stage do not lead its lanes through."""
         if state.tensor not in known or self.plan.products[state.tensor] is not None:
             return 0
-        return len(obstacles_of(state, known, self.config))
+        return len(obstacles_of(state, known, element_of(self.config, "acc")))
 
 
-def obstacles_of(state: "StageState", known: Mapping[Tensor, Lanes], config: HardwareConfig) -> list[Tensor]:
+def obstacles_of(state: "StageState", known: Mapping[Tensor, Lanes], element: Element) -> list[Tensor]:
     """What an element-wise stage reads without leading its lanes through, a tensor for each obstacle."""
     lanes, computation = known[state.tensor], state.computation
     found: list[Tensor] = []
-    blocks = ((lanes.cols, config.block_out, "cols"), (lanes.rows, config.batch, "rows"))
+    blocks = ((lanes.cols, element.cols, "cols"), (lanes.rows, element.rows, "rows"))
     for access in computation.reads:
         for dim, block, side in blocks:
             if block == 1:

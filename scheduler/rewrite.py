@@ -76,6 +76,16 @@ def redirect_reads(computation: Computation, replacement: Mapping[Tensor, Tensor
     return Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
 
 
+def reads_redirected(computation: Computation, instead: Mapping[Read, Tensor]) -> Computation:
+    """The computation with reads, each by itself, redirected to other tensors of the same shape and dtype."""
+
+    def leaf(node: Expr) -> Expr | None:
+        return Read(instead[node], node.indices) if isinstance(node, Read) and node in instead else None
+
+    bodies = tuple(transform(body, leaf) for body in computation.bodies)
+    return Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
+
+
 def copy_of(tensor: Tensor, name: str, axes: tuple[Axis, ...]) -> Computation:
     """The computation ``name[axes] = tensor[axes]``."""
     return Computation(name, axes, (), (Read(tensor, tuple(AxisRef(axis) for axis in axes)),))

@@ -37,6 +37,8 @@ def dma(chunk: Chunk) -> list[Instruction]:
     """
     if chunk.role != "map":
         raise RuleMismatch(f"statement must be a copy, not a reduction by {chunk.reduction}")
+    if _is_zero(chunk.expression) and chunk.write.scope in ("inp", "wgt"):
+        return _zeros(chunk)
     source = _source(chunk)
     into, out_of = chunk.write, source
     if (into.scope == "dram") == (out_of.scope == "dram"):
@@ -53,6 +55,22 @@ def dma(chunk: Chunk) -> list[Instruction]:
     if out_of.place is not None and out_of.place.storage == "planes":
         return load_planes(chunk, view, view.write, view.reads[0], mask, depends)
     return list(_load(view, view.write, view.reads[0], mask, depends))
+
+
+def _is_zero(expr: Expr) -> bool:
+    expr = _uncast(expr)
+    return isinstance(expr, Const) and expr.value == 0
+
+
+def _zeros(chunk: Chunk) -> list[Instruction]:
+    """What is left of a padded copy where nothing is copied: loads of padding around no data."""
+    view = vectors(chunk, operands=())
+    into = view.write
+    assert into is not None
+    chunk.emitter.check_covers(chunk, into)
+    memory = MemoryType.INP if chunk.write.scope == "inp" else MemoryType.WGT
+    loops = [DmaLoop(view.extents[n], into.strides[n], into.strides[n], None) for n in view.loops]
+    return list(load_rows(memory, loops, into.base, 0, np.zeros((), np.bool_)))
 
 
 def _source(chunk: Chunk) -> Operand:

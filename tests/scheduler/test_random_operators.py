@@ -1,5 +1,7 @@
 """The default schedule takes every program of the operator library, on any machine, and computes what NumPy does."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given, note, settings
@@ -81,3 +83,27 @@ def test_a_border_of_zeros_around_what_was_stored_in_wider_elements():
     W = lt.placeholder((4, 1, 1, 17), "int8", name="W")
     out = lt.conv2d(pooled, W, padding=((1, 0), (0, 0)), name="out")
     check_default_schedule([out, lt.relu(pooled, name="too")], lt.load_config("tiny").with_(block_out=16))
+
+
+def identities(program: lt.Program) -> list[str]:
+    return [segment.name for segment in program.segments if segment.name.startswith("identity")]
+
+
+def test_values_are_moved_from_lane_to_lane_where_that_is_cheaper_than_doing_without_lanes():
+    """A matrix multiplied from the left: its rows are what is summed, and its columns are lanes."""
+    x = lt.placeholder((64, 48), "int8", name="x")
+    q = lt.requantise(lt.dense(x, lt.placeholder((48, 48), "int8", name="W"), name="d"), 8, name="q")
+    q = lt.relu(q, name="r")
+    A = lt.placeholder((33, 64), "int8", name="A")
+    both = [lt.matmul(A, q, name="left"), lt.dense(q, lt.placeholder((17, 48), "int8", name="V"), name="right")]
+    config = lt.load_config("vta")
+    check_default_schedule(both, config)
+    program = build(both, [*placeholders(both), *both], config)
+    assert identities(program) == ["identity48"]
+    assert "identity48" in program.images
+    cycles = lt.simulate(program, timing_only=True).cycles
+    with mock.patch("lathe.scheduler.agreement.LARGEST_IDENTITY", 0):
+        check_default_schedule(both, config)
+        without = build(both, [*placeholders(both), *both], config)
+    assert identities(without) == []
+    assert cycles < lt.simulate(without, timing_only=True).cycles
