@@ -1,0 +1,131 @@
+"""Scratchpads on their own: beats written anywhere, elements and beats read back, against plain bytes."""
+
+import random
+
+import numpy as np
+import pytest
+
+from lathe.configs import load_config
+from lathe.isa import MemoryType
+from lathe.rtl.accumulators import Accumulators
+from lathe.rtl.compute import COMPUTE_MEMORIES
+from lathe.rtl.data_side import BeatWrite
+from lathe.rtl.geometry import Geometry
+from lathe.rtl.load import LOAD_MEMORIES
+from lathe.rtl.scratchpad import Scratchpad
+
+
+def random_write(rng, geometry, memory):
+    """A step of a data side: (zero, address, offset, size) that fits the scratchpad, in whole elements or beats."""
+    bus, size = geometry.bus_bytes, 1 << geometry.shift(memory)
+    depth = geometry.depth(memory)
+    if rng.random() < 0.2:
+        return True, rng.randrange(depth) * size, rng.randrange(0, bus, min(size, bus)), min(size, bus)
+    if size >= bus:
+        return False, rng.randrange(depth * size // bus) * bus, 0, bus
+    offset = rng.randrange(0, bus, size)
+    count = rng.randint(1, (bus - offset) // size)
+    return False, rng.randrange(depth - count + 1) * size, offset, count * size
+
+
+def show(ctx, rng, write, memory, step):
+    """Sets the step's signals, None for none; returns the beat's bytes."""
+    ctx.set(write.en, step is not None)
+    ctx.set(write.memory, memory)
+    content = rng.getrandbits(len(write.data))
+    ctx.set(write.data, content)
+    if step is not None:
+        for signal, value in zip((write.zero, write.address, write.offset, write.size), step, strict=True):
+            ctx.set(signal, value)
+    return np.frombuffer(content.to_bytes(len(write.data) // 8, "little"), np.uint8)
+
+
+def put(pad, step, beat, element_bytes):
+    """The step in plain bytes."""
+    zero, address, offset, size = step
+    if zero:
+        pad[address : address + element_bytes] = 0
+    else:
+        pad[address : address + size] = beat[offset : offset + size]
+
+
+@pytest.mark.parametrize("bus_bits", [8, 32, 64, 256])
+@pytest.mark.parametrize("name", ["inp", "wgt", "uop"])
+def test_a_scratchpad_keeps_what_beats_bring(bench, name, bus_bits):
+    memory = MemoryType[name.upper()]
+    geometry = Geometry(load_config("tiny").with_(**{"memory.bus_bits": bus_bits}))
+    memories = LOAD_MEMORIES if memory in LOAD_MEMORIES else COMPUTE_MEMORIES
+    write, rng = BeatWrite(geometry, memories), random.Random(f"{name} {bus_bits}")
+    scratchpad, size = Scratchpad(geometry, memory, write), 1 << geometry.shift(memory)
+    pad = np.zeros(scratchpad.depth * size, np.uint8)
+    other = next(each for each in memories if each != memory)
+
+    async def steps(ctx):
+        for _ in range(300):
+            step = random_write(rng, geometry, memory) if rng.random() < 0.8 else None
+            meant = rng.random() < 0.9  # else a step of another memory type
+            beat = show(ctx, rng, write, memory if meant else other, step)
+            # An element that is not written in this cycle: nobody reads what is being loaded.
+            index = rng.randrange(scratchpad.depth)
+            expected = pad[index * size : (index + 1) * size].copy()
+            if step is not None and meant:
+                put(pad, step, beat, size)
+            calm = np.array_equal(expected, pad[index * size : (index + 1) * size])
+            ctx.set(scratchpad.r_en, calm)
+            ctx.set(scratchpad.r_index, index)
+            await ctx.tick()
+            if calm:
+                assert ctx.get(scratchpad.r_data).to_bytes(size, "little") == expected.tobytes()
+
+    bench(scratchpad, steps)
+    assert pad.any()
+
+
+@pytest.mark.parametrize("bus_bits", [8, 64, 128])
+@pytest.mark.parametrize("block_out", [2, 4])
+def test_accumulators_are_written_by_loads_and_the_pipeline_and_seen_cut_as_out(bench, block_out, bus_bits):
+    cfg = load_config("tiny").with_(block_out=block_out, **{"memory.bus_bits": bus_bits})
+    geometry = Geometry(cfg)
+    write, rng = BeatWrite(geometry, COMPUTE_MEMORIES), random.Random(f"{block_out} {bus_bits}")
+    unit, bus, values = Accumulators(geometry, write), geometry.bus_bytes, cfg.batch * block_out
+    acc = np.zeros((cfg.acc_depth, values), np.int32)
+
+    async def steps(ctx):
+        for _ in range(300):
+            kind = rng.choice(["acc", "acc8", "pipeline", "none"])
+            memory = MemoryType.ACC8 if kind == "acc8" else MemoryType.ACC
+            step = random_write(rng, geometry, memory) if kind.startswith("acc") else None
+            beat = show(ctx, rng, write, memory, step)
+            if kind == "acc":
+                put(acc.reshape(-1).view(np.uint8), step, beat, values * 4)
+            elif kind == "acc8":
+                before = acc.astype(np.int8).reshape(-1).view(np.uint8)
+                after, told = before.copy(), np.zeros(len(before), bool)
+                put(after, step, beat, values)
+                told[step[1] : step[1] + (values if step[0] else step[3])] = True
+                acc.reshape(-1)[told] = after.view(np.int8)[told]
+            target, content = rng.randrange(cfg.acc_depth), rng.getrandbits(32 * values)
+            ctx.set(unit.w_en, kind == "pipeline")
+            ctx.set(unit.w_index, target)
+            ctx.set(unit.w_data, content)
+            if kind == "pipeline":
+                acc[target] = np.frombuffer(content.to_bytes(4 * values, "little"), np.int32)
+            # The pipeline reads what is written in the same cycle, too.
+            reads = kind in ("pipeline", "none")
+            index = target if rng.random() < 0.3 else rng.randrange(cfg.acc_depth)
+            ctx.set(unit.r_en, reads)
+            ctx.set(unit.r_index, index)
+            stores = kind == "none"
+            _, address, offset, size = random_write(rng, geometry, MemoryType.OUT)
+            ctx.set(unit.out_en, stores)
+            for signal, value in ((unit.out_address, address), (unit.out_offset, offset), (unit.out_size, size)):
+                ctx.set(signal, value)
+            await ctx.tick()
+            if reads:
+                assert ctx.get(unit.r_data).to_bytes(4 * values, "little") == acc[index].tobytes()
+            if stores:
+                out = acc.astype(np.int8).reshape(-1).view(np.uint8)[address : address + size]
+                found = ctx.get(unit.out_data).to_bytes(bus, "little")[offset : offset + size]
+                assert found == out.tobytes()
+
+    bench(unit, steps)

@@ -1,0 +1,153 @@
+"""The decoder and the sequencer on their own, against the instruction set's definitions."""
+
+import random
+
+import numpy as np
+import pytest
+
+from lathe.configs import load_config
+from lathe.isa import Alu, AluOp, FaultCode, Gemm, decode, encode, unit_of
+from lathe.isa.errors import NoInstructionError
+from lathe.isa.table import QUEUE_OF, TOKEN_FIELDS, MemoryType, Opcode
+from lathe.rtl.geometry import Geometry
+from lathe.rtl.instruction import Decoder
+from lathe.rtl.sequencer import OPERANDS, Sequencer
+
+
+def refusal(cfg, word):
+    """The code with which fetch refuses a word, and otherwise its unit."""
+    try:
+        (instruction,) = decode(cfg, np.frombuffer(word, np.uint8).reshape(1, 16))
+    except NoInstructionError as error:
+        return error.code, None
+    moves = getattr(instruction, "x_size", 0) > 0
+    if moves and instruction.opcode == Opcode.LOAD and instruction.memory_type == MemoryType.OUT:
+        return FaultCode.MEMORY_TYPE, None
+    if moves and instruction.opcode == Opcode.STORE:
+        if instruction.memory_type != MemoryType.OUT:
+            return FaultCode.MEMORY_TYPE, None
+        if any(getattr(instruction, pad) for pad in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")):
+            return FaultCode.STORE_PADDING, None
+    unit = unit_of(instruction)
+    if any(getattr(instruction, name) and (unit, name) not in QUEUE_OF for name in TOKEN_FIELDS):
+        return FaultCode.NO_NEIGHBOUR, None
+    return FaultCode.NONE, unit
+
+
+@pytest.mark.parametrize("name", ["tiny", "vta", "batch4"])
+def test_the_decoder_sends_words_to_their_units_and_refuses_the_others(bench, name):
+    cfg, rng = load_config(name), random.Random(name)
+    decoder = Decoder(cfg)
+    seen = set()
+
+    async def steps(ctx):
+        for _ in range(1500):
+            word = rng.getrandbits(128)
+            # Sparse words, too: random ones have pads and tokens nearly always.
+            word &= ~(rng.choice([0, 0b1111 << 3]) | rng.choice([0, 0xFFFF << 112]) | rng.choice([0, 0xFFFF << 80]))
+            content = word.to_bytes(16, "little")
+            ctx.set(decoder.word, word)
+            code, unit = refusal(cfg, content)
+            seen.add(code)
+            assert ctx.get(decoder.fault) == code
+            if unit is not None:
+                assert ctx.get(decoder.unit) == unit
+
+    bench(decoder, steps, clocked=False)
+    assert seen == {
+        *(FaultCode.NONE, FaultCode.OPCODE, FaultCode.MEMORY_TYPE, FaultCode.ALU_OPCODE),
+        *(FaultCode.STORE_PADDING, FaultCode.NO_NEIGHBOUR),
+    }
+
+
+def random_loops(rng):
+    begin = rng.randrange(250)
+    return {
+        "uop_bgn": begin,
+        "uop_end": begin + rng.choice([0, 1, 1, 2, 3]),
+        "iter_out": rng.choice([0, 1, 1, 2, 3]),
+        "iter_in": rng.choice([1, 1, 2, 4]),
+    } | {
+        f"{operand}_factor_{loop}": rng.choice([0, 0, 1, 5, 100, 127]) for operand in ("dst", "src")
+        for loop in ("out", "in")
+    }  # fmt: skip
+
+
+def random_instruction(rng):
+    loops = random_loops(rng)
+    if rng.random() < 0.5:
+        return Gemm(**loops, wgt_factor_out=rng.choice([0, 3, 60]), wgt_factor_in=rng.choice([0, 1, 60]))
+    return Alu(alu_opcode=AluOp.ADD, **loops, use_imm=rng.random() < 0.5, imm=7)
+
+
+def expected_steps(instruction, depth):
+    """The steps of an instruction: (micro-op, offsets of its operands), None for the one step of no iterations."""
+    phases = 2 if isinstance(instruction, Alu) and not instruction.use_imm else 1
+    found = [
+        (
+            uop,
+            tuple(
+                min(
+                    depth[name],
+                    outer * getattr(instruction, f"{name}_factor_out", 0)
+                    + inner * getattr(instruction, f"{name}_factor_in", 0),
+                )
+                for name in OPERANDS
+            ),
+        )
+        for outer in range(instruction.iter_out)
+        for inner in range(instruction.iter_in)
+        for uop in range(instruction.uop_bgn, instruction.uop_end)
+        for _ in range(phases)
+    ]
+    return found or [None]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_sequencer_walks_the_loops_and_stops_when_it_may_not_go(bench, seed):
+    cfg, rng = load_config("tiny"), random.Random(seed)
+    sequencer = Sequencer(Geometry(cfg))
+
+    async def steps(ctx):
+        for _ in range(60):
+            instruction = random_instruction(rng)
+            ctx.set(sequencer.word, int.from_bytes(encode(cfg, [instruction]).tobytes(), "little"))
+            ctx.set(sequencer.start, 1)
+            ctx.set(sequencer.go, 1)
+            await ctx.tick()
+            ctx.set(sequencer.start, 0)
+            found, phase = [], []
+            expected = expected_steps(instruction, sequencer.depth)
+            while ctx.get(sequencer.active):
+                go = rng.random() < 0.7
+                ctx.set(sequencer.go, go)
+                if go:
+                    if ctx.get(sequencer.valid):
+                        offsets = tuple(ctx.get(sequencer.offsets[name]) for name in OPERANDS)
+                        found.append((ctx.get(sequencer.uop), offsets))
+                        phase.append(ctx.get(sequencer.second))
+                    else:
+                        found.append(None)
+                    assert ctx.get(sequencer.last) == (len(found) == len(expected))
+                await ctx.tick()
+            if isinstance(instruction, Alu):  # whatever stands where GEMM has its weights
+                found = [step and (step[0], step[1][:2]) for step in found]
+                expected = [step and (step[0], step[1][:2]) for step in expected]
+            assert found == expected
+            if isinstance(instruction, Alu) and not instruction.use_imm:
+                assert phase == [0, 1] * (len(phase) // 2)
+
+    bench(sequencer, steps)
+
+
+def test_a_range_of_micro_ops_past_the_end_is_seen_unless_nothing_runs(bench):
+    cfg = load_config("tiny")
+    sequencer = Sequencer(Geometry(cfg))
+
+    async def steps(ctx):
+        for begin, end, outer, overruns in ((0, 256, 1, 0), (0, 257, 1, 1), (0, 257, 0, 0), (255, 255, 1, 0)):
+            gemm = Gemm(begin, end, outer, 1, 0, 0, 0, 0, 0, 0)
+            ctx.set(sequencer.word, int.from_bytes(encode(cfg, [gemm]).tobytes(), "little"))
+            assert ctx.get(sequencer.uop_overrun) == overruns
+
+    bench(sequencer, steps, clocked=False)
