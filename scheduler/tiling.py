@@ -2,11 +2,7 @@
 
 Everything is tried within small sets of candidates: for each dimension the sizes that cut it into 1, 2, 3, … equal
 parts (whole blocks along lanes), a few orders of the tile loops, and for each operand the loop at which it fits and is
-loaded least often. What the estimate makes cheapest is then checked exactly by the allocator.
-
-Of a group with a matrix product the estimate knows when the first tile can begin and what the last one stores, what
-hides behind computation where there is room for two slots, the memory's latency for rows that are short, the loads that
-the compute unit does itself, and the turns of storing planes. A byte that hides costs a little, too.
+loaded least often. What the estimate (``estimate.py``) makes cheapest is then checked exactly by the allocator.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,6 +17,7 @@ from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Axis, axes_of
 from lathe.scheduler.allocation import depth_of
 from lathe.scheduler.errors import CapacityError
+from lathe.scheduler.estimate import Loads, Work, cycles_with_product, cycles_without_product, load_cycles
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.linear import LoopVariable
 from lathe.scheduler.loops import stage_loops
@@ -33,12 +30,6 @@ if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
 
 MOST_PARTS = 24
-INSTRUCTION = 12
-"""Cycles that one more part of a reduction costs in every tile, on average: tokens to wait for, micro-ops to load."""
-SHARPNESS = 6
-"""How well transfers hide behind computation: two that take equally long take a little longer together."""
-TRAFFIC = 1 / 32
-"""What a beat counts for, in cycles, when it is hidden behind computation: others wait for the bus meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +122,6 @@ class _Model:
         for stage in problem.computing:  # loops that others are computed in stay as they are
             if problem.schedule.attached(stage):
                 self.reduction.pop(stage, None)
-        self._latency = config.memory.latency + 20
         self._planes = DTYPES[problem.sink.tensor.dtype].bits // 8 if problem.sink.tensor.dtype != "bool" else 1
         self._loads: dict[tuple[Stage, tuple[int, ...]], float] = {}
         self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[Stage, tuple[int, ...]]] = {}
@@ -253,18 +243,13 @@ class _Model:
     def _evaluated(
         self, tile: tuple[int, ...], order: tuple[int, ...], inner: "dict[Stage, int]", acc: int
     ) -> Tiling | None:
-        config = self.config
         trips = [ceil(self.full[dim] / tile[dim]) for dim in order]
         total = prod(trips)
         rounds = {stage: ceil(self.reduction[stage].extent / size) for stage, size in inner.items()}
         room = dict(self._rooms)
         room["acc"] -= acc
         levels: dict[Stage, int] = {}
-        first = rest = 0.0  # beats of the loads that the first tile waits for, and of all others
-        exposed = 0.0  # beats of the loads that wait for the reader of what they replace
-        loading = 0.0  # cycles of loads by the compute unit
-        once = often = 0.0  # cycles of loads before the first tile, and of those for every tile
-        overlap = acc * 2 <= self._room("acc")
+        found: list[Loads] = []
         by_level = [self.boxes(self._tile_at(tile, order, level), {}) for level in range(len(order) + 1)]
         innermost = self.boxes(tile, inner)
         for operand in self.problem.operands:
@@ -288,70 +273,33 @@ class _Model:
             room[scope] -= count * (2 if doubled and level else 1)
             levels[stage] = level
             box = innermost[stage] if split and level == len(order) else by_level[level][stage]
-            beats = self._beats(stage, tuple(box), count)
-            times = loads / max(count, 1)
-            overlap = overlap and bool(doubled)
-            if loads > count:
-                often += times * (beats + self._latency / 4)
-            else:
-                once += beats + self._latency / 4
-            if scope == "acc":  # the compute unit loads these itself, when it is drained
-                loading += times * (beats + self._latency)
-                continue
-            first += beats
-            again = (times - 1) * (beats + self._latency / 4)
-            rest += again
-            if not doubled:
-                exposed += again
-        compute = loading + total * sum(self._steps(stage, by_level[-1][stage]) for stage in self.problem.computing)
-        compute += total * (max(rounds.values(), default=1) * INSTRUCTION + 2 * self._latency)
-        stored = self._count(self.problem.computing[-1], by_level[-1][self.problem.computing[-1]])
-        last = stored * config.out_element_bytes * self._planes / config.bus_bytes
-        store = total * last
-        if self._planes > 1:  # each plane is shifted down while half of the one before it is stored
-            planes = self._planes
-            shifts = total * stored * (planes - 1)
-            compute += shifts
-            exposed += max(store * (planes - 1) / planes - shifts, 0) + total * planes * self._latency
-        if acc > room["acc"]:  # the next tile waits for the store of this one
-            exposed += (store - last) / self._planes + total * 2 * self._latency
-        traffic = first + rest + loading + store
-        busy = (compute + exposed) ** SHARPNESS + (rest + store) ** SHARPNESS
-        cost = first + busy ** (1 / SHARPNESS) + last + traffic * TRAFFIC
-        if not self.gemms:
-            work = total * sum(self._steps(stage, by_level[-1][stage]) for stage in self.problem.computing)
-            bytewise, tiles = store / self._planes, total * max(rounds.values(), default=1)
-            if overlap:
-                cost = once + often / tiles + max(work, often + bytewise) + bytewise / total
-            else:
-                cost = once + often + work + bytewise
-            cost += total * 2 * self._latency
+            found.append(
+                Loads(scope, self._load_cycles(stage, tuple(box), count), loads / max(count, 1), bool(doubled))
+            )
+        boxes = by_level[-1]
+        work = Work(
+            tiles=total,
+            parts=max(rounds.values(), default=1),
+            steps=sum(self._steps(stage, boxes[stage]) for stage in self.problem.computing),
+            stored=self._count(self.problem.computing[-1], boxes[self.problem.computing[-1]]),
+            planes=self._planes,
+            alone=acc > room["acc"] if self.gemms else acc * 2 > self._room("acc"),
+        )
+        cost = (cycles_with_product if self.gemms else cycles_without_product)(self.config, found, work)
         reduce_axis = {stage: self._root(stage) for stage in inner if rounds[stage] > 1}
         reduce_tile = {stage: size for stage, size in inner.items() if rounds[stage] > 1}
         return Tiling(tile, order, len(order), levels, reduce_axis, reduce_tile, cost)
 
-    def _beats(self, stage: "Stage", box: tuple[int, ...], count: int) -> float:
-        """Cycles that a load of ``count`` elements takes the bus, or, where its rows are short, waits for memory."""
+    def _load_cycles(self, stage: "Stage", box: tuple[int, ...], count: int) -> float:
         known = self._loads.get((stage, box))
-        if known is not None:
-            return known
-        config, physical, memory = self.config, self.physical[stage], self.config.memory
-        size = {"inp": config.inp_element_bytes, "wgt": config.wgt_element_bytes}.get(
-            stage.state.scope, config.acc8_element_bytes if stage.tensor.dtype == "int8" else config.acc_element_bytes
-        )
-        row = 1  # elements that adjoin in DRAM
-        for dim in reversed(physical.order):
-            blocks = physical.blocks(dim, 0, box[dim])
-            row *= blocks
-            if blocks < physical.blocks(dim, 0, physical.view[dim]):
-                break
-        beats = ceil(row * size / config.bus_bytes)
-        burst = min(beats, memory.burst_beats)
-        rows = count / row
-        waiting = rows * ceil(beats / burst) * (memory.latency + 4 + burst * memory.cycles_per_beat)
-        time = max(rows * beats * memory.cycles_per_beat, waiting / memory.outstanding_reads)
-        self._loads[stage, box] = time
-        return time
+        if known is None:
+            config = self.config
+            size = {"inp": config.inp_element_bytes, "wgt": config.wgt_element_bytes}.get(
+                stage.state.scope,
+                config.acc8_element_bytes if stage.tensor.dtype == "int8" else config.acc_element_bytes,
+            )
+            known = self._loads[stage, box] = load_cycles(config, self.physical[stage], size, box, count)
+        return known
 
     def _steps(self, stage: "Stage", box: Sequence[int]) -> int:
         """Cycles of the compute unit for one box of a stage."""
