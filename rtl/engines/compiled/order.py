@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from lathe.rtl.engines.compiled.sources import Path, excludes
 
@@ -74,13 +75,13 @@ class _Run:
     ) -> None:
         self.registers, self.held = registers, held
         self.result: list[Statement] = []
-        self.ready: dict[Path, list[Statement]] = defaultdict(list)
+        self.ready: dict[Path, list[tuple[int, Statement]]] = defaultdict(list)  # heaps by place
         self.done: set[Statement] = set()
         self.doubled: list[str] = []
         self.open: Path = ()
         for statement in statements:
             if not statement.left:
-                self.ready[statement.block].append(statement)
+                self._free(statement)
         left = len(statements)
         while left:
             if not self.ready:
@@ -93,8 +94,7 @@ class _Run:
         """One whose conditions are open, or else one that others wait for, with the fewest conditions."""
         block = self.open if self.open in self.ready else min(self.ready, key=self._cost)
         waiting = self.ready[block]
-        statement = min(waiting, key=lambda each: each.place)
-        waiting.remove(statement)
+        _, statement = heappop(waiting)
         if not waiting:
             del self.ready[block]
         self.open = block
@@ -107,7 +107,7 @@ class _Run:
                 break
             common += 1
         waiting = self.ready[block]
-        return not any(statement.after for statement in waiting), len(block), -common, -len(waiting)
+        return not any(statement.after for _, statement in waiting), len(block), -common, -len(waiting)
 
     def _take(self, statement: Statement) -> None:
         self.result.append(statement)
@@ -115,7 +115,10 @@ class _Run:
         for later in statement.after:
             later.left -= 1
             if not later.left:
-                self.ready[later.block].append(later)
+                self._free(later)
+
+    def _free(self, statement: Statement) -> None:
+        heappush(self.ready[statement.block], (statement.place, statement))
 
     def _double(self, statements: list[Statement]) -> None:
         """Let a register's new value wait in a second variable, so that what reads the old one need not come first."""
@@ -140,7 +143,7 @@ class _Run:
                 reader.after.remove(writer)
                 writer.left -= 1
                 if not writer.left:
-                    self.ready[writer.block].append(writer)
+                    self._free(writer)
         self.doubled.append(name)
 
 
