@@ -74,18 +74,18 @@ class Tiling:
 
 def choose_tiling(problem: TilingProblem) -> Tiling:
     """The cheapest tiling found. Raises CapacityError if not even the smallest tiles fit."""
-    model = _Model(problem)
-    best: Tiling | None = None
-    for tiling in model.candidates():
-        if best is None or tiling.cost < best.cost:
-            best = tiling
-    if best is None:
-        raise CapacityError(model.refusal())
-    return best
+    for longest in (False, True):
+        model = _Model(problem, longest)
+        best = min(model.candidates(), key=lambda tiling: tiling.cost, default=None)
+        if best is not None:
+            return best
+    raise CapacityError(model.refusal())
 
 
 class _Model:
-    def __init__(self, problem: TilingProblem) -> None:
+    """What is tried. Parts of a reduction are cut along its channels, or, if need be, along its ``longest`` axis."""
+
+    def __init__(self, problem: TilingProblem, longest: bool = False) -> None:
         self.problem = problem
         config = self.config = problem.config
         plan = plan_lanes(problem.schedule, config)
@@ -115,10 +115,11 @@ class _Model:
         for stage in problem.computing:
             axes = stage.state.computation.reduce_axes
             inner = self.inner.get(stage)
-            if inner is not None and inner.extent > config.block_in:
+            if inner is not None and inner.extent > config.block_in and not longest:
                 self.reduction[stage] = inner
             elif axes:  # what runs along lanes is in one piece already
-                self.reduction[stage] = max(axes, key=lambda axis: axis.extent if axis is not inner else 1)
+                blocks = ceil(inner.extent / config.block_in) if inner is not None else 1
+                self.reduction[stage] = max(axes, key=lambda axis: axis.extent if axis is not inner else blocks)
         for stage in problem.computing:  # loops that others are computed in stay as they are
             if problem.schedule.attached(stage):
                 self.reduction.pop(stage, None)
