@@ -39,6 +39,8 @@ def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
         axis = tiling.reduce_axis.get(stage)
         if axis is not None:
             reducing[stage] = _split_reduction(stage, axis, tiling.reduce_tile[stage])
+            for other, size in tiling.single.get(stage, ()):
+                _split_reduction(stage, other, size)
     for operand in problem.operands:
         level = tiling.level[operand.stage]
         attachment: Attachment | None
