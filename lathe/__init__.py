@@ -83,6 +83,7 @@ from lathe.isa import (
 )
 from lathe.rtl.geometry import RtlError
 from lathe.scheduler import (
+    AXIS_SEPARATOR,
     BuildError,
     CapacityError,
     Chunk,
@@ -92,6 +93,7 @@ from lathe.scheduler import (
     Schedule,
     ScheduleError,
     Stage,
+    TensorLayout,
     Witness,
     build,
     create_schedule,
@@ -105,6 +107,7 @@ from lathe.sim import InputError, ReplayResult, Result, StreamError, TraceError
 __version__ = "0.1.0"
 
 __all__ = [
+    "AXIS_SEPARATOR",
     "Alu",
     "AluOp",
     "AssemblyError",
@@ -154,6 +157,7 @@ __all__ = [
     "StreamError",
     "Tensor",
     "TensorError",
+    "TensorLayout",
     "TimingConfig",
     "TraceError",
     "VerificationError",
