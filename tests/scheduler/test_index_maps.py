@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_layouts import random_bijection
 from random_programs import Choice
 
 from lathe.frontend import Axis, evaluate
@@ -16,35 +17,6 @@ from lathe.scheduler.index_maps import index_map
 
 def random_axes(choice: Choice) -> list[Axis]:
     return [Axis(name, choice.pick([1, 2, 3, 4, 6, 8, 12])) for name in "ijk"[: choice.number(1, 3)]]
-
-
-def digits_of(choice: Choice, axis: Axis) -> list[tuple[Expr, int]]:
-    """An axis as one digit, or as two or three."""
-    value, extent, found = AxisRef(axis), axis.extent, []
-    weight = 1
-    while extent > 1 and choice.number(0, 2):
-        factor = choice.pick([f for f in range(2, extent + 1) if extent % f == 0])
-        high = value if weight == 1 else Binary("floordiv", value, Const(weight, "index"))
-        found.append((Binary("mod", high, Const(factor, "index")), factor))
-        weight, extent = weight * factor, extent // factor
-    found.append((value if weight == 1 else Binary("floordiv", value, Const(weight, "index")), extent))
-    return found
-
-
-def random_bijection(choice: Choice, axes: list[Axis]) -> list[Expr]:
-    """Indices made of all digits, each used once."""
-    digits = choice.shuffled([digit for axis in axes for digit in digits_of(choice, axis)])
-    indices: list[Expr] = []
-    while digits:
-        count = choice.number(1, 2)
-        total: Expr | None = None
-        for value, extent in digits[:count]:
-            scaled = value if total is None else Binary("mul", total, Const(extent, "index"))
-            total = value if total is None else Binary("add", scaled, value)
-        assert total is not None
-        indices.append(total)
-        digits = digits[count:]
-    return indices
 
 
 def random_indices(choice: Choice, axes: list[Axis]) -> list[Expr]:
@@ -76,7 +48,7 @@ def cells(axes: list[Axis], indices: list[Expr]) -> dict[tuple[int, ...], tuple[
 def test_digits_in_any_order_are_taken_and_lead_back(seed):
     choice = Choice(seed)
     axes = random_axes(choice)
-    indices = random_bijection(choice, axes)
+    indices = random_bijection(choice, [AxisRef(axis) for axis in axes])
     found = index_map(axes, indices, (), "T")
     hit = cells(axes, indices)
     assert found.shape == tuple(max(column) + 1 for column in zip(*hit.values(), strict=True))
