@@ -62,7 +62,7 @@ class Schedule:
     def current(self, tensor: object) -> object:
         """The tensor that stands for the given one (or its computation) since its layout has been transformed."""
         for seen, layout in self.layouts.items():
-            if tensor is not None and any(tensor in (each, each.computation) for each in layout.earlier):
+            if tensor is not None and any(tensor is each or tensor is each.computation for each in layout.earlier):
                 return seen
         return tensor
 

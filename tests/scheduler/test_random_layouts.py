@@ -5,7 +5,7 @@ import pytest
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 from random_layouts import layouts
-from random_networks import machines, networks
+from random_networks import loops, machines, networks
 from random_programs import Choice, commands, programs, random_inputs
 
 from lathe.frontend import format_program, placeholders, reference
@@ -60,6 +60,8 @@ def check_machine(seed: int, most_layers: int) -> None:
             note(command.text)
         except ScheduleError as error:
             note(f"refused: {command.text}: {error}")
+    if choice.number(0, 1):
+        note(str(loops(choice, schedule, 2)))
     inputs = random_inputs(outputs, seed=1)
     check_values(interpret(schedule, inputs), outputs, inputs)
     try:
