@@ -8,7 +8,7 @@ from lathe.isa.errors import AssemblyError, EncodingError, LayoutError, MachineF
 from lathe.isa.fault import BusError, FaultCode
 from lathe.isa.findings import Finding, FindingKind, VerificationError
 from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Store, unit_of
-from lathe.isa.layout import Layout, PhysicalAxis
+from lathe.isa.layout import Layout, PhysicalAxis, Reordering
 from lathe.isa.microops import decode_uops, encode_uops
 from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.program import Program, Segment
@@ -40,6 +40,7 @@ __all__ = [
     "PhysicalAxis",
     "Program",
     "ProgramError",
+    "Reordering",
     "Segment",
     "StallCause",
     "Store",

@@ -31,6 +31,24 @@ class PhysicalAxis:
     extent: int
 
 
+@dataclass(frozen=True, slots=True)
+class Reordering:
+    """The elements in another order: seen as ``view``, its dimensions taken in ``order``, the result as ``shape``."""
+
+    view: tuple[int, ...]
+    order: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def apply(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array in the new order; a view of it where NumPy can make one."""
+        return array.reshape(self.view).transpose(self.order).reshape(self.shape)
+
+    def undo(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array of shape ``view`` that ``apply`` turns into this one."""
+        turned = array.reshape([self.view[place] for place in self.order])
+        return turned.transpose(np.argsort(self.order)).reshape(self.view)
+
+
 @dataclass(frozen=True)
 class Layout:
     """A logical ``shape`` and ``dtype`` in row-major physical ``axes``; cells of no logical index hold ``pad_value``.
@@ -39,6 +57,9 @@ class Layout:
     view: a flattened tensor is laid out by the axes that it had. ``storage`` is the dtype in DRAM: that of the tensor
     (""), a wider one ("int32"), or "planes": bytes, the least significant of every element first, then the next, as a
     leading physical axis; an accelerator that stores bytes writes a 32-bit result as four planes.
+
+    ``reorderings``, if given, come first, one after the other: ``view`` and axes are those of the reordered elements,
+    as a schedule that transforms the layout of a tensor needs them.
 
     For each logical axis the physical ones are the digits of a mixed-radix number, in any order: the least has divisor
     1, each next one the divisor times the extent of the one before, and together they reach the axis's extent. Raises
@@ -51,12 +72,21 @@ class Layout:
     pad_value: int = 0
     view: tuple[int, ...] = ()
     storage: str = ""
+    reorderings: tuple[Reordering, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(extent) for extent in self.shape))
         object.__setattr__(self, "axes", tuple(self.axes))
         object.__setattr__(self, "dtype", np.dtype(self.dtype).name)
-        object.__setattr__(self, "view", tuple(int(extent) for extent in self.view) or self.shape)
+        for step in self.reorderings:
+            turned = sorted(step.order) == list(range(len(step.view)))
+            if not turned or not prod(step.view) == prod(step.shape) == prod(self.shape):
+                raise LayoutError(
+                    f"A reordering of a layout of {self.shape} must be a permutation of the dimensions of a shape of "
+                    f"{prod(self.shape)} elements, not {step!r}. Correct its shapes and its order."
+                )
+        seen = self.reorderings[-1].shape if self.reorderings else self.shape
+        object.__setattr__(self, "view", tuple(int(extent) for extent in self.view) or seen)
         if prod(self.view) != prod(self.shape):
             raise LayoutError(
                 f"The view of a layout of {self.shape} must have {prod(self.shape)} elements, not {self.view!r}. "
@@ -144,6 +174,8 @@ class Layout:
         """
         array = np.asarray(logical)
         self._require(array, self.shape, self.dtype, "logical")
+        for step in self.reorderings:
+            array = step.apply(array)
         array = array.reshape(self.view)
         padded, cut, order, final = self._plan
         if padded != self.view:
@@ -174,7 +206,9 @@ class Layout:
         inverse = np.argsort(order)
         whole = data.transpose(inverse).reshape(padded)
         inside = np.array(whole[tuple(slice(extent) for extent in self.view)], order="C")
-        return inside.reshape(self.shape).astype(self.dtype, copy=False)
+        for step in reversed(self.reorderings):
+            inside = step.undo(inside)
+        return np.ascontiguousarray(inside.reshape(self.shape)).astype(self.dtype, copy=False)
 
     def _require(self, array: NDArray[Any], shape: tuple[int, ...], dtype: str, what: str) -> None:
         if array.shape != shape or array.dtype != np.dtype(dtype):
@@ -192,6 +226,7 @@ class Layout:
             "pad_value": self.pad_value,
             "view": list(self.view),
             "storage": self.storage,
+            "reorderings": [[list(step.view), list(step.order), list(step.shape)] for step in self.reorderings],
         }
 
     @classmethod
@@ -199,4 +234,5 @@ class Layout:
         """The layout that ``to_dict`` wrote."""
         axes = tuple(PhysicalAxis(*axis) for axis in values["axes"])
         shape, view = tuple(values["shape"]), tuple(values["view"])
-        return cls(shape, values["dtype"], axes, values["pad_value"], view, values["storage"])
+        steps = (Reordering(*(tuple(part) for part in step)) for step in values.get("reorderings", []))
+        return cls(shape, values["dtype"], axes, values["pad_value"], view, values["storage"], tuple(steps))

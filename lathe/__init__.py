@@ -74,6 +74,7 @@ from lathe.isa import (
     PhysicalAxis,
     Program,
     ProgramError,
+    Reordering,
     Segment,
     Store,
     VerificationError,
@@ -83,6 +84,7 @@ from lathe.isa import (
 )
 from lathe.rtl.geometry import RtlError
 from lathe.scheduler import (
+    AXIS_SEPARATOR,
     BuildError,
     CapacityError,
     Chunk,
@@ -92,6 +94,7 @@ from lathe.scheduler import (
     Schedule,
     ScheduleError,
     Stage,
+    TensorLayout,
     Witness,
     build,
     create_schedule,
@@ -105,6 +108,7 @@ from lathe.sim import InputError, ReplayResult, Result, StreamError, TraceError
 __version__ = "0.1.0"
 
 __all__ = [
+    "AXIS_SEPARATOR",
     "Alu",
     "AluOp",
     "AssemblyError",
@@ -141,6 +145,7 @@ __all__ = [
     "PhysicalAxis",
     "Program",
     "ProgramError",
+    "Reordering",
     "ReplayResult",
     "Result",
     "RtlError",
@@ -154,6 +159,7 @@ __all__ = [
     "StreamError",
     "Tensor",
     "TensorError",
+    "TensorLayout",
     "TimingConfig",
     "TraceError",
     "VerificationError",

@@ -3,6 +3,7 @@
 from lathe.scheduler import rules as _rules  # noqa: F401 - registers the built-in emission rules
 from lathe.scheduler.build import build
 from lathe.scheduler.chunk import Chunk, ChunkLoop, Index, Operand, Place, RuleMismatch
+from lathe.scheduler.commands.transform_layout import AXIS_SEPARATOR
 from lathe.scheduler.errors import (
     BuildError,
     CapacityError,
@@ -16,8 +17,10 @@ from lathe.scheduler.lower import lower
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.stage import Stage
+from lathe.scheduler.tensor_layouts import TensorLayout
 
 __all__ = [
+    "AXIS_SEPARATOR",
     "BuildError",
     "CapacityError",
     "Chunk",
@@ -31,6 +34,7 @@ __all__ = [
     "Schedule",
     "ScheduleError",
     "Stage",
+    "TensorLayout",
     "Witness",
     "build",
     "create_schedule",

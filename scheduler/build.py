@@ -94,16 +94,16 @@ def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
         or not all(isinstance(each, Tensor) for each in tensors)
     ):
         raise BuildError(f"tensors of build must be a list of tensors, not {shown(tensors)}.")
-    for tensor in schedule.outputs:
+    for tensor in schedule.program:
         if tensor.computation is None:
             raise BuildError(
                 f"outputs of a program must be computed, not {tensor.name!r}, which is an input. Copy it with compute "
                 "if that is meant."
             )
-    wanted = [*placeholders(schedule.outputs), *schedule.outputs]
+    wanted = [*placeholders(schedule.program), *schedule.program]
     for tensor in wanted:
         if tensor not in tensors:
-            kind = "output" if tensor in schedule.outputs else "input"
+            kind = "output" if tensor in schedule.program else "input"
             raise BuildError(
                 f"tensors of build must list every input and output of the program, not leave out {kind} "
                 f"{tensor.name!r}. Add it to the list."
@@ -127,7 +127,7 @@ def check_machine(config: object, where: str) -> None:
 def _checked_constants(schedule: Schedule, constants: object) -> dict[str, NDArray[Any]]:
     if not isinstance(constants, Mapping):
         raise BuildError(f"constants of build must be arrays by the names of inputs, not {shown(constants)}.")
-    inputs = {tensor.name: tensor for tensor in placeholders(schedule.outputs)}
+    inputs = {tensor.name: tensor for tensor in placeholders(schedule.program)}
     for name, array in constants.items():
         if name not in inputs:
             raise BuildError(f"constants of build must be inputs of the program ({', '.join(inputs)}), not {name!r}.")

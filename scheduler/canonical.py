@@ -159,13 +159,13 @@ class _Canonical:
         return radices[::-1] if step == size else []
 
     def _can_split(self, stage: Stage, axis: Axis) -> bool:
-        if not is_open(stage):
+        if not _is_at_most_reordered(stage):
             return False
         return axis.kind == "reduce" or all(self._can_split_dimension(tensor) for tensor in stage.state.tensors)
 
     def _can_split_dimension(self, tensor: Tensor) -> bool:
-        return all(is_open(reader) for reader in self.schedule.readers(tensor)) and all(
-            is_open(stage) for stage in self.schedule.stages if tensor in stage.state.tensors
+        return all(_is_at_most_reordered(reader) for reader in self.schedule.readers(tensor)) and all(
+            _is_at_most_reordered(stage) for stage in self.schedule.stages if tensor in stage.state.tensors
         )
 
     def _split_axis(self, stage: Stage, axis: Axis, radices: list[int]) -> None:
@@ -181,14 +181,14 @@ class _Canonical:
                 Reduce(body.kind, body.body, reduce_axes) if isinstance(body, Reduce) else body for body in bodies
             )
             new = Computation(computation.name, computation.axes, reduce_axes, bodies, computation.attrs)
-            stage.state = _restated(new, stage.state.tensors)
+            stage.state = _in_order(stage.state, new, stage.state.tensors, axis, parts)
             return
         dim = computation.axes.index(axis)
         axes = (*computation.axes[:dim], *parts, *computation.axes[dim + 1 :])
         new = Computation(computation.name, axes, computation.reduce_axes, bodies, computation.attrs)
         tensors = tuple(self._finer(tensor, dim, radices) for tensor in stage.state.tensors)
         old = stage.state.tensors
-        stage.state = _restated(new, tensors)
+        stage.state = _in_order(stage.state, new, tensors, axis, parts)
         for before, after in zip(old, tensors, strict=True):
             self._redirect(before, after, dim, radices)
 
@@ -211,7 +211,7 @@ class _Canonical:
             computation = reader.state.computation
             bodies = tuple(_simplified(_with_digits(body, tensor, finer, dim, radices)) for body in computation.bodies)
             new = Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
-            reader.state = _restated(new, reader.state.tensors)
+            reader.state = _in_order(reader.state, new, reader.state.tensors)
 
     def skip_copies(self) -> None:
         """Let readers of plain copies read the original, and drop the copies."""
@@ -237,6 +237,34 @@ class _Canonical:
 
 def _restated(computation: Computation, tensors: tuple[Tensor, ...]) -> StageState:
     return replace(initial_state(computation), tensors=tensors)
+
+
+def _is_at_most_reordered(stage: Stage) -> bool:
+    """Whether the parts of each axis of a stage may stand where the axis stands: nobody has placed it or cut its loops.
+
+    In a schedule with transformed layouts, loops may be in another order: layouts join axes that only their parts lead
+    through, and programs reorder what ``transform_layout`` returns.
+    """
+    state = stage.state
+    if not stage.schedule.layouts:
+        return is_open(stage)
+    free = state.scope == DRAM and not state.relations and state.pragma is None and state.attachment is None
+    return free and not stage.schedule.attached(stage) and not state.copies
+
+
+def _in_order(
+    state: StageState,
+    computation: Computation,
+    tensors: tuple[Tensor, ...],
+    whole: Axis | None = None,
+    parts: tuple[Axis, ...] = (),
+) -> StageState:
+    """A computation in loops that stand as those of ``state`` do, and the ``parts`` of an axis where the axis stood."""
+    fresh = _restated(computation, tensors)
+    loops = {root.source: root for root in fresh.roots}
+    of = {leaf: [loops[axis] for axis in (parts if leaf.source is whole else (leaf.source,))] for leaf in state.leaves}
+    leaves = tuple(loop for leaf in state.leaves for loop in of[leaf])
+    return replace(fresh, leaves=leaves, unrolled=frozenset(loop for leaf in state.unrolled for loop in of[leaf]))
 
 
 def _joined(digits: Sequence[Expr], radices: Sequence[int]) -> Expr:

@@ -61,7 +61,7 @@ def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
 def copied(schedule: Schedule) -> Schedule:
     """The same schedule with stages of its own."""
     copy = Schedule.__new__(Schedule)
-    copy.outputs = schedule.outputs
+    copy.program, copy.outputs, copy.layouts = schedule.program, schedule.outputs, schedule.layouts
     twins = {stage: Stage(copy, stage.state) for stage in schedule.stages}
     copy.stages = list(twins.values())
     for twin in copy.stages:

@@ -63,9 +63,10 @@ def interpret_nest(schedule: "Schedule", nodes: list[Node], inputs: Mapping[str,
             memory.spoil(tensor)
         for read in stage.state.computation.reads:
             if read.tensor.computation is None:
-                memory.values[read.tensor] = np.asarray(inputs[read.tensor.name], read.tensor.dtype)
+                given = np.asarray(inputs[read.tensor.name], read.tensor.dtype)
+                memory.values[read.tensor] = schedule.layout(read.tensor).pack(given)
     _run(nodes, {}, memory)
-    return {tensor.name: memory.values[tensor] for tensor in schedule.outputs}
+    return {tensor.name: schedule.layout(tensor).unpack(memory.values[tensor]) for tensor in schedule.outputs}
 
 
 def _run(nodes: list[Node], environment: dict[LoopVariable, int], memory: _Memory) -> None:

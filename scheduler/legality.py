@@ -17,6 +17,7 @@ from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.placement import Placement, place_stages
 from lathe.scheduler.polyhedra import cells_made, cells_read, instances
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.tensor_layouts import check_dimensions
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -33,6 +34,8 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]") ->
     """
     for stage in schedule.stages:
         _check_structure(schedule, stage, command)
+    for tensor, layout in schedule.layouts.items():
+        check_dimensions(layout, schedule.scope_of(tensor))
     attached = [stage for stage in schedule.stages if stage.state.attachment is not None]
     affected = [stage for stage in attached if _depends_on(schedule, stage) & changed]
     if not affected:

@@ -48,7 +48,7 @@ def lower(
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
     if stage == "algorithm":
-        return format_program(schedule.outputs)
+        return format_program(schedule.program)
     if stage == "communication":
         return _communication(build(schedule, tensors, config))
     if stage == "data" or not isinstance(program, Schedule):

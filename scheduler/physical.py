@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.isa import Layout, PhysicalAxis
-from lathe.isa.layout import BROADCAST, PADDING
+from lathe.isa.layout import BROADCAST, PADDING, Reordering
 from lathe.scheduler.state import DRAM
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ class Physical:
         """Strides and number of elements of the whole tensor."""
         return self.strides((0,) * len(self.view), self.view)
 
-    def layout(self, tensor: Tensor, storage: str) -> Layout:
-        """The same for the host, which packs inputs and unpacks outputs."""
+    def layout(self, tensor: Tensor, storage: str, reorderings: tuple[Reordering, ...] = ()) -> Layout:
+        """The same for the host, which packs inputs and unpacks outputs, after reorderings of the user's."""
         axes = [PhysicalAxis(dim, self.step(dim), -(-self.view[dim] // self.step(dim))) for dim in self.order]
         if self.group > 1:
             cols = self.lanes.cols
@@ -121,7 +121,7 @@ class Physical:
             (self.lanes.cols, self.element.cols, self.element.spread_cols),
         ):
             axes.append(PhysicalAxis((BROADCAST if spread else PADDING) if dim is None else dim, 1, size))
-        return Layout(tensor.shape, tensor.dtype, tuple(axes), view=self.view, storage=storage)
+        return Layout(tensor.shape, tensor.dtype, tuple(axes), view=self.view, storage=storage, reorderings=reorderings)
 
     @property
     def count(self) -> int:

@@ -1,13 +1,18 @@
 """A schedule: the stages of a program, in which order, nesting and memory they are computed."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar, overload
 
 from lathe.frontend import Computation, Tensor, topological
 from lathe.frontend.programs import as_outputs
 from lathe.scheduler.commands.cache import cache_read, cache_write
+from lathe.scheduler.commands.transform_layout import transform_layout
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state, replace
+from lathe.scheduler.tensor_layouts import TensorLayout
+
+T = TypeVar("T")
 
 
 class Schedule:
@@ -18,11 +23,14 @@ class Schedule:
     """
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:
-        self.outputs = tuple(outputs)
+        self.program = tuple(outputs)  # as the user names them; a transformed layout puts others into ``outputs``
+        self.outputs = self.program
+        self.layouts: dict[Tensor, TensorLayout] = {}  # by the tensor that stands for one of another layout
         self.stages: list[Stage] = [Stage(self, initial_state(each)) for each in topological(self.outputs)]
 
     def __getitem__(self, tensor: Tensor | Computation | Stage) -> Stage:
         """The stage of a tensor or computation. Raises ScheduleError if the schedule has none."""
+        tensor = self.current(tensor)
         for stage in self.stages:
             state = stage.state
             if stage is tensor or tensor in state.tensors or state.computation is tensor:
@@ -43,6 +51,28 @@ class Schedule:
 
     cache_read = cache_read
     cache_write = cache_write
+    transform_layout = transform_layout
+
+    @overload
+    def current(self, tensor: Tensor) -> Tensor: ...
+
+    @overload
+    def current(self, tensor: T) -> T | Tensor: ...
+
+    def current(self, tensor: object) -> object:
+        """The tensor that stands for the given one (or its computation) since its layout has been transformed."""
+        for seen, layout in self.layouts.items():
+            if tensor is not None and any(tensor is each or tensor is each.computation for each in layout.earlier):
+                return seen
+        return tensor
+
+    def layout(self, tensor: Tensor) -> TensorLayout:
+        """How the elements of a tensor are laid out: row-major, unless ``transform_layout`` says otherwise."""
+        seen = self.current(tensor)
+        if not isinstance(seen, Tensor) or (self.maker(seen) is None and not self.readers(seen)):
+            name = getattr(tensor, "name", tensor)
+            raise ScheduleError(f"tensor of layout must be one that the program reads or computes, not {name!r}.")
+        return self.layouts.get(seen, TensorLayout(seen))
 
     def readers(self, tensor: Tensor) -> list[Stage]:
         """The stages that read the tensor, in order."""

@@ -21,6 +21,7 @@ from lathe.scheduler.lanes import LanePlan, lanes_through
 from lathe.scheduler.physical import Lanes, Physical, element_of
 from lathe.scheduler.products import lanes_of_operand
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.tensor_layouts import TensorLayout
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -65,8 +66,10 @@ class DramMap:
 
     def _segment(self, tensor: Tensor, role: str, form: Physical, storage: str) -> int:
         """Add a segment; its address."""
-        named = self.views.get(tensor, tensor)
-        layout = form.layout(named, storage)
+        seen = self.views.get(tensor, tensor)
+        transformed = self.schedule.layouts.get(seen, TensorLayout(seen))
+        named = transformed.tensor
+        layout = form.layout(named, storage, transformed.reorderings)
         grain = max(PAGE, self.config.wgt_element_bytes, self.config.acc_element_bytes)
         address = self._address = -(-self._address // grain) * grain
         taken = {segment.name for segment in self.segments}

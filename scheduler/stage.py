@@ -10,6 +10,7 @@ from lathe.scheduler.commands.reorder import reorder
 from lathe.scheduler.commands.set_scope import set_scope
 from lathe.scheduler.commands.split import split
 from lathe.scheduler.commands.tile import tile
+from lathe.scheduler.commands.transform_layout import transform_layout_of
 from lathe.scheduler.commands.unroll import unroll
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import LoopAxis, Split, StageState
@@ -105,6 +106,7 @@ class Stage:
     compute_at = compute_at
     compute_root = compute_root
     set_scope = set_scope
+    transform_layout = transform_layout_of
     emit_insn = emit_insn
 
     def __repr__(self) -> str:

@@ -39,6 +39,7 @@ def cache_read(
     """
     from lathe.scheduler.schedule import stages_of
 
+    tensor = schedule.current(tensor)
     where = f"cache_read of {getattr(tensor, 'name', tensor)}"
     name = checked_scope(scope, where)
     if not isinstance(tensor, Tensor) or not schedule.readers(tensor):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lathe.isa import Layout, LayoutError, PhysicalAxis
+from lathe.isa import Layout, LayoutError, PhysicalAxis, Reordering
 from lathe.isa.layout import BROADCAST
 
 
@@ -76,4 +76,30 @@ def test_the_storage_must_be_one_that_the_machine_has() -> None:
         Layout((2,), "int8", (PhysicalAxis(0, 1, 2),), storage="int64")
     assert str(caught.value) == (
         "The storage of a layout must be one of '', 'int32', 'planes', not 'int64'. Correct the name."
+    )
+
+
+def test_reorderings_come_before_the_view_and_the_axes() -> None:
+    """64 channels as 4 blocks before rows and columns, and then every second row in an element."""
+    array = np.arange(6 * 5 * 64).astype(np.int8).reshape(6, 5, 64)
+    blocks = Reordering((6, 5, 4, 16), (2, 0, 1, 3), (4, 6, 80))
+    rows = Reordering((4, 3, 2, 80), (0, 1, 3, 2), (12, 160))
+    layout = Layout((6, 5, 64), "int8", (PhysicalAxis(1, 1, 160), PhysicalAxis(0, 1, 16)), reorderings=(blocks, rows))
+    seen = array.reshape(6, 5, 4, 16).transpose(2, 0, 1, 3).reshape(4, 3, 2, 80).transpose(0, 1, 3, 2).reshape(12, 160)
+    packed = layout.pack(array)
+    assert packed[:, :12].tolist() == seen.T.tolist()
+    assert not packed[:, 12:].any()
+    assert layout.unpack(packed).tolist() == array.tolist()
+    assert Layout.from_dict(layout.to_dict()) == layout
+
+
+@pytest.mark.parametrize(
+    "step", [Reordering((2, 3), (0, 0), (6,)), Reordering((2, 4), (1, 0), (8,)), Reordering((2, 3), (1, 0), (2, 2))]
+)
+def test_a_reordering_that_loses_elements_is_refused(step: Reordering) -> None:
+    with pytest.raises(LayoutError) as caught:
+        Layout((6,), "int8", (PhysicalAxis(0, 1, 6),), reorderings=(step,))
+    assert str(caught.value) == (
+        "A reordering of a layout of (6,) must be a permutation of the dimensions of a shape of 6 elements, "
+        f"not {step!r}. Correct its shapes and its order."
     )

@@ -19,11 +19,11 @@ PAGE = 4096
 
 def run(schedule: Schedule, config: HardwareConfig, inputs: Mapping[str, Any]) -> Program:
     """Compile and simulate a schedule; fail unless its outputs are those of NumPy. Returns the program."""
-    program = build(schedule, [*placeholders(schedule.outputs), *schedule.outputs], config)
+    program = build(schedule, [*placeholders(schedule.program), *schedule.program], config)
     assert verify(program) == []
     found = simulate_program(program, inputs).outputs
-    expected = reference(list(schedule.outputs), inputs)
-    for tensor in schedule.outputs:
+    expected = reference(list(schedule.program), inputs)
+    for tensor in schedule.program:
         wanted = expected[tensor.name] if isinstance(expected, dict) else expected
         np.testing.assert_array_equal(found[tensor.name], wanted)
     return program

@@ -12,7 +12,7 @@ CONFIG = load_config("vta")
 
 def text(schedule: Schedule, *stages: str) -> str:
     """The levels of a schedule, one after the other; "loops" if none is named."""
-    tensors = [*placeholders(schedule.outputs), *schedule.outputs]
+    tensors = [*placeholders(schedule.program), *schedule.program]
     return "".join(lower(schedule, tensors, CONFIG, stage) for stage in stages or ("loops",))
 
 
@@ -23,10 +23,10 @@ def levels(schedule: Schedule) -> str:
 
 def check(schedule: Schedule) -> None:
     """Execute the partitioned nest on random inputs; fail where it differs from NumPy."""
-    inputs = random_inputs(list(schedule.outputs), seed=0)
-    expected = reference(list(schedule.outputs), inputs)
+    inputs = random_inputs(list(schedule.program), seed=0)
+    expected = reference(list(schedule.program), inputs)
     found = interpret(schedule, inputs)
-    assert list(found) == [tensor.name for tensor in schedule.outputs]
+    assert list(found) == [tensor.name for tensor in schedule.program]
     for name, values in found.items():
         wanted = expected[name] if isinstance(expected, dict) else expected
         np.testing.assert_array_equal(values, wanted, f"{name} differs from its NumPy meaning")

@@ -1,0 +1,246 @@
+"""Every refusal of ``transform_layout``: the whole message, and the schedule as it was before."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+from lathe.configs import load_config
+from lathe.frontend import Axis, Tensor, compute, placeholder, placeholders
+from lathe.frontend.polyhedra import limited_operations
+from lathe.scheduler import AXIS_SEPARATOR, Schedule, ScheduleError, create_schedule, lower
+
+CONFIG = load_config("vta")
+
+A = placeholder((8, 12), "int8", "A")
+B = compute(A.shape, lambda i, j: A[i, j] + 1, "B")
+C = compute(A.shape, lambda i, j: B[i, j] * 2, "C")
+low, high = compute(A.shape, lambda i, j: (A[i, j] + 1, A[i, j] - 1), "pair")
+ELSEWHERE = placeholder((8, 12), "int8", "elsewhere")
+OTHER = Axis("other", 4)
+INDEX = "index in the list that the function of transform_layout of B returns must be an expression of its parameters, "
+
+
+def transform(function: Any, tensor: Tensor = B) -> Callable[[Schedule], object]:
+    return lambda s: s.transform_layout(tensor, function)
+
+
+@dataclass
+class Case:
+    """A command that is refused on a schedule of ``output`` that ``prepared`` has made ready."""
+
+    name: str
+    mistake: Callable[[Schedule], object]
+    message: str
+    prepared: Callable[[Schedule], object] = lambda _: None
+    output: Tensor | tuple[Tensor, ...] = C
+
+
+CASES = [
+    Case(
+        "a_tensor_of_another_program",
+        transform(lambda i, j: [j, i], ELSEWHERE),
+        "tensor of transform_layout must be one that the program reads or computes, not 'elsewhere'.",
+    ),
+    Case(
+        "no_tensor",
+        transform(lambda i, j: [j, i], "B"),  # type: ignore[arg-type]
+        "tensor of transform_layout must be one that the program reads or computes, not 'B'.",
+    ),
+    Case(
+        "no_function",
+        transform([1, 0]),
+        "function of transform_layout of B must take an index and return the new one, not be [1, 0]. Pass it as in "
+        "lambda i, j: [j, i].",
+    ),
+    Case(
+        "too_few_parameters",
+        transform(lambda i: [i]),
+        "parameters of the function of transform_layout of B must be 2, one per axis of its present layout (8, 12), "
+        "not 1. Write lambda *indices to take any number.",
+    ),
+    Case(
+        "as_many_parameters_as_the_tensor_had_axes_before_the_first_map",
+        transform(lambda i, j: [j, i]),
+        "parameters of the function of transform_layout of B must be 3, one per axis of its present layout (8, 3, 4), "
+        "not 2. Write lambda *indices to take any number.",
+        transform(lambda i, j: [i, j // 4, j % 4]),
+    ),
+    Case(
+        "something_else_than_a_list",
+        transform(lambda i, j: i * 12 + j),
+        "function of transform_layout of B must return a list of index expressions, not i * 12 + j. Return the new "
+        "index, as in [i // 4, i % 4].",
+    ),
+    Case(
+        "nothing",
+        transform(lambda *_: []),
+        "function of transform_layout of B must return a list of index expressions, not []. Return the new index, as "
+        "in [i // 4, i % 4].",
+    ),
+    Case("a_string", transform(lambda i, j: [i + j, "j"]), INDEX + "not 'j'."),
+    Case("a_fraction", transform(lambda i, j: [i + j, 0.5]), INDEX + "not 0.5."),
+    Case("a_condition", transform(lambda i, j: [i, j < 4]), INDEX + "not j < 4."),
+    Case("an_element", transform(lambda i, j: [i, A[i, j]]), INDEX + "not A[i, j]."),
+    Case(
+        "another_axis",
+        transform(lambda i, j: [i, j + OTHER]),
+        INDEX + "not of axis 'other', which is none of them.",
+    ),
+    Case(
+        "a_mistake_in_the_function",
+        transform(lambda i, j: [i, j / 4]),
+        "function of transform_layout of B must return index expressions, which failed: division of expressions must "
+        "be written //, which rounds down, not /.",
+    ),
+    Case(
+        "a_separator_at_the_end",
+        transform(lambda i, j: [i, j, AXIS_SEPARATOR]),
+        "AXIS_SEPARATOR of transform_layout of B must stand between two indices, not at an end or beside another one. "
+        "Leave it out.",
+    ),
+    Case(
+        "two_separators_in_a_row",
+        transform(lambda i, j: [i, AXIS_SEPARATOR, AXIS_SEPARATOR, j]),
+        "AXIS_SEPARATOR of transform_layout of B must stand between two indices, not at an end or beside another one. "
+        "Leave it out.",
+    ),
+    Case(
+        "only_a_separator",
+        transform(lambda *_: [AXIS_SEPARATOR]),
+        "AXIS_SEPARATOR of transform_layout of B must stand between two indices, not at an end or beside another one. "
+        "Leave it out.",
+    ),
+    Case(
+        "two_indices_of_one_cell",
+        transform(lambda i, j: [i, j // 4]),
+        "index map of transform_layout of B must send different indices to different cells, not (0, 0) and (0, 1) both "
+        "to (0, 0). Keep what tells them apart in an index of its own.",
+    ),
+    Case(
+        "digits_that_overlap",
+        transform(lambda i, j: [i, j // 6, j % 4]),
+        "index map of transform_layout of B must send different indices to different cells, not (0, 0) and (0, 4) both "
+        "to (0, 0, 0). Keep what tells them apart in an index of its own.",
+    ),
+    Case(
+        "rows_that_overlap",
+        transform(lambda i, j: [i * 11 + j]),
+        "index map of transform_layout of B must send different indices to different cells, not (0, 11) and (1, 0) "
+        "both to (11,). Keep what tells them apart in an index of its own.",
+    ),
+    Case(
+        "cells_of_no_index",
+        transform(lambda i, j: [i, j // 8, j % 8]),
+        "index map of transform_layout of B must fill the whole of (8, 2, 8), not leave out cell (0, 1, 4), which is "
+        "that of no index. Let divisors divide the extents.",
+    ),
+    Case(
+        "an_offset",
+        transform(lambda i, j: [i + 2, j]),
+        "index map of transform_layout of B must fill the whole of (10, 12), not leave out cell (0, 0), which is that "
+        "of no index. Let divisors divide the extents.",
+    ),
+    Case(
+        "a_negative_index",
+        transform(lambda i, j: [i, j - 3]),
+        "index map of transform_layout of B must give indices from 0 on, not -3 as index 1. Add 3 to it.",
+    ),
+    Case(
+        "a_product_of_axes",
+        transform(lambda i, j: [i * j, j]),
+        "index map of transform_layout of B must be made of sums, floor divisions and remainders of its axes by "
+        "constants, not i * j.",
+    ),
+    Case(
+        "a_reversed_axis",
+        transform(lambda i, j: [7 - i, j]),
+        "index map of transform_layout of B must write each index as a number whose digits are axes or digits of axes, "
+        "not [7 - i, j], although it gives each element a cell of its own. Reversed and skewed axes are beyond what "
+        "the host packs.",
+    ),
+    Case(
+        "three_dimensions_in_dram",
+        transform(lambda i, j: [i, AXIS_SEPARATOR, j // 4, AXIS_SEPARATOR, j % 4]),
+        "physical buffer of B in dram must have at most 2 dimensions, not 3 as (8, 3, 4) has. Leave out an "
+        "AXIS_SEPARATOR of its layout.",
+    ),
+    Case(
+        "two_dimensions_in_a_scratchpad",
+        transform(lambda i, j: [i, AXIS_SEPARATOR, j]),
+        "physical buffer of B in acc must have at most 1 dimension, not 2 as (8, 12) has. Leave out an AXIS_SEPARATOR "
+        "of its layout.",
+        lambda s: s[B].set_scope("acc"),
+    ),
+    Case(
+        "a_scratchpad_for_two_dimensions",
+        lambda s: s[B].set_scope("acc"),
+        "physical buffer of B in acc must have at most 1 dimension, not 2 as (8, 12) has. Leave out an AXIS_SEPARATOR "
+        "of its layout.",
+        transform(lambda i, j: [i, AXIS_SEPARATOR, j]),
+    ),
+    Case(
+        "loops_that_were_changed",
+        transform(lambda i, j: [j, i]),
+        "stage of transform_layout must have its loops as they were made, not changed ones: B has been split, "
+        "reordered, tagged, or has stages computed inside it. Call transform_layout before other commands.",
+        lambda s: s[B].split("i", factor=4),
+    ),
+    Case(
+        "one_of_several_outputs",
+        transform(lambda i, j: [j, i], low),
+        "tensor of transform_layout must be the only output of its computation, not one of 2 of pair. Give each output "
+        "a computation of its own.",
+        output=(low, high),
+    ),
+]
+
+
+def text_of(s: Schedule) -> str:
+    tensors = [*placeholders(s.program), *s.program]
+    return "".join(lower(s, tensors, CONFIG, stage) for stage in ("order", "loops", "chunks"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_message_and_schedule_unchanged(case):
+    s = create_schedule(case.output)
+    case.prepared(s)
+    before, states, layouts, outputs = text_of(s), [stage.state for stage in s.stages], dict(s.layouts), s.outputs
+    with pytest.raises(ScheduleError) as caught:
+        case.mistake(s)
+    assert str(caught.value) == case.message
+    assert text_of(s) == before
+    assert [stage.state for stage in s.stages] == states
+    assert (s.layouts, s.outputs) == (layouts, outputs)
+
+
+def test_the_layout_of_what_is_no_tensor_of_the_program():
+    s = create_schedule(C)
+    s.transform_layout(A, lambda i, j: [j, i])
+    for stranger, name in ((ELSEWHERE, "elsewhere"), (None, None)):
+        with pytest.raises(ScheduleError) as caught:
+            s.layout(stranger)
+        assert str(caught.value) == f"tensor of layout must be one that the program reads or computes, not {name!r}."
+
+
+def test_an_index_outside_the_tensor():
+    s = create_schedule(C)
+    for index in ((8, 0), (0, -1), (0,), (0, 1.0)):
+        with pytest.raises(ScheduleError) as caught:
+            s.layout(A).physical_index(*index)
+        assert str(caught.value) == (
+            f"index of the layout of A must be one of an element of shape (8, 12), not {index}."
+        )
+
+
+def test_a_map_too_hard_is_refused_with_the_limit(monkeypatch):
+    monkeypatch.setattr("lathe.scheduler.index_maps.limited_operations", partial(limited_operations, 10))
+    s = create_schedule(C)
+    with pytest.raises(ScheduleError) as caught:
+        s.transform_layout(B, lambda i, j: [7 - i, j])
+    assert str(caught.value) == (
+        "index map of transform_layout of B must be one that can be checked within 2000000 isl operations, not "
+        "[7 - i, j]. Transform the layout in several steps."
+    )

@@ -1,0 +1,49 @@
+"""Random layouts: the digits of a tensor's axes in any order, some of them joined."""
+
+from collections.abc import Sequence
+
+from random_programs import Choice, Command
+
+from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
+from lathe.scheduler import Schedule
+
+
+def digits_of(choice: Choice, axis: AxisRef) -> list[tuple[Expr, int]]:
+    """An axis as one digit, or as two or three."""
+    value, extent, found = axis, axis.axis.extent, []
+    weight = 1
+    while extent > 1 and choice.number(0, 2):
+        factor = choice.pick([f for f in range(2, extent + 1) if extent % f == 0])
+        high = value if weight == 1 else Binary("floordiv", value, Const(weight, "index"))
+        found.append((Binary("mod", high, Const(factor, "index")), factor))
+        weight, extent = weight * factor, extent // factor
+    found.append((value if weight == 1 else Binary("floordiv", value, Const(weight, "index")), extent))
+    return found
+
+
+def random_bijection(choice: Choice, axes: Sequence[AxisRef]) -> list[Expr]:
+    """Indices made of all digits, each used once."""
+    digits = choice.shuffled([digit for axis in axes for digit in digits_of(choice, axis)])
+    indices: list[Expr] = []
+    while digits:
+        count = choice.number(1, 2)
+        total: Expr | None = None
+        for value, extent in digits[:count]:
+            scaled = value if total is None else Binary("mul", total, Const(extent, "index"))
+            total = value if total is None else Binary("add", scaled, value)
+        assert total is not None
+        indices.append(total)
+        digits = digits[count:]
+    return indices
+
+
+def layouts(choice: Choice, schedule: Schedule) -> Command:
+    """A random layout of a random tensor of the schedule; it may be refused."""
+    tensors = [tensor for stage in schedule.stages for tensor in stage.state.tensors]
+    tensors += [read.tensor for stage in schedule.stages for read in stage.op.reads]
+    tensor = choice.pick(list(dict.fromkeys(tensors)))
+    seed = choice.number(0, 10**9)
+    return Command(
+        f"transform_layout({tensor.name}, seed {seed})",
+        lambda s: s.transform_layout(tensor, lambda *indices: random_bijection(Choice(seed), indices)),
+    )

@@ -1,0 +1,107 @@
+"""Index maps against brute force: what is taken is a bijection, what is refused is none, or is no matter of digits."""
+
+import re
+from itertools import product
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_layouts import random_bijection
+from random_programs import Choice
+
+from lathe.frontend import Axis, evaluate
+from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
+from lathe.scheduler import ScheduleError
+from lathe.scheduler.index_maps import index_map
+
+
+def random_axes(choice: Choice) -> list[Axis]:
+    return [Axis(name, choice.pick([1, 2, 3, 4, 6, 8, 12])) for name in "ijk"[: choice.number(1, 3)]]
+
+
+def random_indices(choice: Choice, axes: list[Axis]) -> list[Expr]:
+    """Indices that may be anything."""
+
+    def one() -> Expr:
+        value: Expr = AxisRef(choice.pick(axes))
+        for _ in range(choice.number(0, 2)):
+            op = choice.pick(["add", "sub", "mul", "floordiv", "mod", "sum"])
+            if op == "sum":
+                value = Binary("add", value, AxisRef(choice.pick(axes)))
+            else:
+                value = Binary(op, value, Const(choice.number(1, 6), "index"))
+        return value
+
+    return [one() for _ in range(choice.number(1, 3))]
+
+
+def cells(axes: list[Axis], indices: list[Expr]) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """The cell of each index."""
+    points = product(*(range(axis.extent) for axis in axes))
+    return {
+        point: tuple(int(evaluate(index, dict(zip(axes, point, strict=True)))) for index in indices) for point in points
+    }
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=300, deadline=None)
+def test_digits_in_any_order_are_taken_and_lead_back(seed):
+    choice = Choice(seed)
+    axes = random_axes(choice)
+    indices = random_bijection(choice, [AxisRef(axis) for axis in axes])
+    found = index_map(axes, indices, (), "T")
+    hit = cells(axes, indices)
+    assert found.shape == tuple(max(column) + 1 for column in zip(*hit.values(), strict=True))
+    new = [Axis(name, extent) for name, extent in zip(found.names(()), found.shape, strict=True)]
+    assert len({axis.name for axis in new}) == len(new)
+    back = found.inverse(new)
+    array = np.arange(len(hit)).reshape([axis.extent for axis in axes])
+    turned = found.reordering.apply(array)
+    assert (found.reordering.undo(turned).reshape(array.shape) == array).all()
+    for point, cell in hit.items():
+        assert turned[cell] == array[point]
+        bound = dict(zip(new, cell, strict=True))
+        assert tuple(int(evaluate(back[axis], bound)) for axis in axes) == point
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=400, deadline=None)
+def test_what_is_refused_has_the_fault_that_the_message_names(seed):
+    choice = Choice(seed)
+    axes = random_axes(choice)
+    indices = random_indices(choice, axes)
+    hit = cells(axes, indices)
+    image = set(hit.values())
+    highest = [max(column) + 1 for column in zip(*image, strict=True)]
+    injective = len(image) == len(hit)
+    negative = min(min(cell) for cell in image) < 0
+    full = not negative and len(image) == np.prod(highest)
+    try:
+        found = index_map(axes, indices, (), "T")
+    except ScheduleError as error:
+        message = str(error)
+        tuples = [
+            tuple(int(number) for number in each.split(",") if number.strip())
+            for each in re.findall(r"\((-?\d+,(?: ?-?\d+,?)*)\)", message)
+        ]
+        if "different cells" in message:
+            first, second, cell = tuples
+            assert first != second
+            assert hit[first] == hit[second] == cell
+        elif "from 0 on" in message:
+            assert injective
+            assert negative
+        elif "leave out" in message:
+            assert injective
+            shape, cell = tuples
+            assert shape == tuple(highest)
+            assert cell not in image
+            assert all(0 <= value < extent for value, extent in zip(cell, shape, strict=True))
+        else:
+            assert "digits" in message
+            assert injective
+            assert full
+    else:
+        assert injective
+        assert full
+        assert found.shape == tuple(highest)
