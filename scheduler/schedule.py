@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from lathe.frontend import Computation, Tensor, topological
 from lathe.frontend.programs import as_outputs
 from lathe.scheduler.commands.cache import cache_read, cache_write
+from lathe.scheduler.commands.reuse_at import reuse_at
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state, replace
@@ -43,6 +44,7 @@ class Schedule:
 
     cache_read = cache_read
     cache_write = cache_write
+    reuse_at = reuse_at
 
     def readers(self, tensor: Tensor) -> list[Stage]:
         """The stages that read the tensor, in order."""

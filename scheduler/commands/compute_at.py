@@ -52,9 +52,9 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike") -> None:
                 f"{consumer.name!r}, which is computed inside {stage.name}."
             )
         above = above.state.attachment.stage if above.state.attachment else None
-    stage.update(replace(stage.state, attachment=Attachment(consumer, target)), "compute_at")
+    stage.update(replace(stage.state, attachment=Attachment(consumer, target), reuse=None), "compute_at")
 
 
 def compute_root(stage: "Stage") -> None:
     """Compute this stage whole, before the loops of its consumers: undoes ``compute_at``."""
-    stage.update(replace(stage.state, attachment=None), "compute_root")
+    stage.update(replace(stage.state, attachment=None, reuse=None), "compute_root")

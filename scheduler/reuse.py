@@ -1,0 +1,89 @@
+"""Reuse buffers: windows that stay from one iteration of a loop to the next, so that only what is new is fetched.
+
+In each iteration a reader needs a box. Where the box moves along one dimension as the loop goes on, an iteration lacks
+only a slab at its front: from where the box of the iteration before ended, or all of the box in the first iteration.
+With ``v`` the loop, counted from 0, and ``M`` at least as large as the box, that slab begins at
+
+    max(low(v), min(high(v - 1) + 1, low(v) + M * v))
+
+which is one bound like those of any other box, so that partitioning, legality and regions need no other case. The idea
+of reuse buffers, and the inference of their shapes, is HeteroCL's.
+"""
+
+from dataclasses import dataclass
+
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.linear import (
+    Bound,
+    Box,
+    Linear,
+    LoopVariable,
+    add,
+    at_most,
+    bound_range,
+    bound_substitute,
+    bound_variables,
+    extremum,
+    scale,
+)
+from lathe.scheduler.regions import Interval, extent_of
+
+FORMS = ("ring", "shift")
+
+
+@dataclass
+class Window:
+    """The box that a reuse buffer holds, as bounds; it moves along ``dimension``; ``shape`` is its largest extent."""
+
+    low: list[Bound]
+    extent: list[Bound]
+    dimension: int
+    shape: tuple[int, ...]
+    advance: int  # by how much it moves at most
+
+
+def kept_window(name: str, needed: list[Interval], loop: LoopVariable, box: Box) -> tuple[list[Interval], Window]:
+    """What a reuse buffer lacks in an iteration of its loop, and what it holds then.
+
+    Raises ScheduleError if the needed box does not move along one dimension, in one direction.
+    """
+    extents = [extent_of(interval, box) for interval in needed]
+    shape = tuple(max(bound_range(extent, box)[1], 1) for extent in extents)
+    lows = [low for low, _ in needed]
+    moving = [d for d, ends in enumerate(needed) if any(loop in bound_variables(end) for end in ends)]
+    if len(moving) > 1:
+        raise ScheduleError(
+            f"window of reuse buffer {name} must move along one dimension from one iteration of loop {loop.name} to "
+            f"the next, not along dimensions {', '.join(map(str, moving))}. Reuse at a loop that moves one of them."
+        )
+    d = moving[0] if moving else 0
+    low, high = needed[d]
+    far = Linear.of(loop, shape[d])
+    new = list(needed)
+    if not moving:  # the same cells in every iteration, as in a loop of one
+        new[d] = (add(low, far), high)
+        return new, Window(lows, extents, d, shape, 1)
+
+    def before(bound: Bound) -> Bound:
+        return bound_substitute(bound, lambda v: Linear.of(v) - 1 if v is loop else None)
+
+    later = {**box, loop: (1, max(loop.extent - 1, 1))}
+    if at_most(before(low), low, later) and at_most(before(high), high, later):
+        begin = extremum("min", [add(before(high), Linear(1)), add(low, far)], box)
+        new[d] = (extremum("max", [low, begin], box), high)
+        step = add(high, scale(before(high), -1))
+    elif at_most(low, before(low), later) and at_most(high, before(high), later):
+        end = extremum("max", [add(before(low), Linear(-1)), add(high, far * -1)], box)
+        new[d] = (low, extremum("min", [high, end], box))
+        step = add(before(low), scale(low, -1))
+    else:
+        raise ScheduleError(
+            f"window of reuse buffer {name} must move in one direction from one iteration of loop {loop.name} to the "
+            f"next, not from {low} to {high} along dimension {d}. Reuse at another loop."
+        )
+    return new, Window(lows, extents, d, shape, max(min(bound_range(step, later)[1], shape[d]), 1))
+
+
+def buffer_shape(extents: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a reuse buffer: the window's, without the dimensions of extent 1 unless it has no other."""
+    return tuple(extent for extent in extents if extent > 1) or (1,)
