@@ -5,13 +5,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lathe.frontend import Tensor
-from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.errors import shown
 from lathe.scheduler.commands.cache import axes_of_copy, fresh_name
 from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.linear import Bound, Linear
-from lathe.scheduler.placement import Placement, place_stages
+from lathe.scheduler.placement import place_stages
 from lathe.scheduler.regions import eliminate, interval_of
 from lathe.scheduler.reuse import FORMS
 from lathe.scheduler.rewrite import copy_of, redirect_reads
@@ -67,20 +66,24 @@ def reuse_at(
     """
     where = f"reuse_at of {getattr(tensor, 'name', tensor)}"
     _check_consumer(schedule, consumer, where)
-    if not isinstance(tensor, Tensor) or consumer not in schedule.readers(tensor):
-        names = ", ".join(dict.fromkeys(read.tensor.name for read in consumer.state.computation.reads))
+    loop = consumer.find(axis, "reuse_at")
+    inside = _stages_in(consumer, loop)
+    readers = [stage for stage in inside if stage in schedule.readers(tensor)] if isinstance(tensor, Tensor) else []
+    if not readers:
+        reads = (read.tensor.name for stage in inside for read in stage.state.computation.reads)
         raise ScheduleError(
-            f"tensor of reuse_at must be one that stage {consumer.name} reads ({names}), not "
-            f"{getattr(tensor, 'name', tensor)!r}."
+            f"tensor of reuse_at must be one that is read in loop {loop.name} of stage {consumer.name} "
+            f"({', '.join(dict.fromkeys(reads))}), not {getattr(tensor, 'name', tensor)!r}."
         )
     computation = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.reuse"), axes_of_copy(tensor))
     from lathe.scheduler.stage import Stage
 
     buffer = Stage(schedule, initial_state(computation, checked_scope(scope, where), copies=tensor))
-    changes = _kept(buffer, consumer, axis, form, prologue, tensor)
-    redirected = redirect_reads(consumer.state.computation, {tensor: buffer.tensor})
-    changes[consumer] = replace(changes[consumer], computation=redirected)
-    position = schedule.stages.index(consumer)
+    changes = _kept(buffer, consumer, loop, form, prologue, tensor)
+    for reader in readers:
+        redirected = redirect_reads(reader.state.computation, {tensor: buffer.tensor})
+        changes[reader] = replace(changes.get(reader, reader.state), computation=redirected)
+    position = min(schedule.stages.index(reader) for reader in readers)
     stages = [*schedule.stages[:position], buffer, *schedule.stages[position:]]
     schedule.commit(changes, "reuse_at", stages=stages)
     return buffer.tensor
@@ -112,14 +115,17 @@ def keep_at(
     """
     where = f"reuse_at of stage {stage.name}"
     _check_consumer(stage.schedule, consumer, where)
-    if consumer is stage or stage.tensor not in {read.tensor for read in consumer.state.computation.reads}:
-        raise ScheduleError(f"consumer of {where} must be a stage that reads its values, not {consumer.name!r}.")
+    loop = consumer.find(axis, "reuse_at")
+    if consumer is stage or not set(_stages_in(consumer, loop)) & set(stage.schedule.readers(stage.tensor)):
+        raise ScheduleError(
+            f"loop of {where} must be one in which its values are read, not loop {loop.name} of {consumer.name!r}."
+        )
     if stage.state.scope == DRAM:
         raise ScheduleError(
             f"scope of stage {stage.name} must be a scratchpad for {where}, not dram, which keeps all values anyway. "
             "Use set_scope first."
         )
-    stage.schedule.commit(_kept(stage, consumer, axis, form, prologue, stage.tensor), "reuse_at")
+    stage.schedule.commit(_kept(stage, consumer, loop, form, prologue, stage.tensor), "reuse_at")
 
 
 def _check_consumer(schedule: "Schedule", consumer: object, where: str) -> None:
@@ -132,7 +138,7 @@ def _check_consumer(schedule: "Schedule", consumer: object, where: str) -> None:
 
 
 def _kept(
-    stage: "Stage", consumer: "Stage", axis: "AxisLike", form: str, prologue: str, tensor: Tensor
+    stage: "Stage", consumer: "Stage", loop: LoopAxis, form: str, prologue: str, tensor: Tensor
 ) -> "dict[Stage, StageState]":
     """The states of a stage whose values stay along a loop of its consumer, and of the consumer.
 
@@ -141,35 +147,56 @@ def _kept(
     for name, value, known in (("form", form, FORMS), ("prologue", prologue, PROLOGUES)):
         if value not in known:
             raise ScheduleError(f"{name} of reuse_at of {tensor.name} must be one of {', '.join(known)}, not {value!r}.")
-    loop = consumer.find(axis, "reuse_at")
-    reads = [read for read in consumer.state.computation.reads if read.tensor is tensor]
-    early = _fill(place_stages(consumer.schedule)[consumer], loop, reads)
+    early = _fill(consumer, loop, tensor)
     host = consumer.state
     if prologue == "loop" and early and not _in_fused(host, loop):
         host = replace(host, lead=MappingProxyType({**host.lead, loop: max(early, host.lead.get(loop, 0))}))
     return {stage: replace(stage.state, attachment=Attachment(consumer, loop), reuse=form), consumer: host}
 
 
-def _fill(there: Placement, loop: LoopAxis, reads: list[ReadAccess]) -> int:
-    """How many iterations fill the window but for what its first use fetches; refuses reads that share no values."""
-    own = there.loops.variables
-    level = max(own.index(variable) for variable in there.loops.of_leaf[loop])
-    variable = own[level]
-    visible = {*there.prefix, *own[: level + 1]}
-    axes = {axis: (_main(value), _main(value)) for axis, value in there.roots().items()}
-    name, stage, tensor = variable.name, there.stage.name, reads[0].tensor.name
+def _stages_in(host: "Stage", loop: LoopAxis) -> "list[Stage]":
+    """The stage, and those that are computed in one of its loops, or in theirs, from the given one inwards."""
+    leaves = host.state.leaves
+    found = [host]
+    for stage in reversed(host.schedule.stages):
+        place = stage.state.attachment
+        if place is None or place.stage not in found:
+            continue
+        if place.stage is not host or leaves.index(place.axis) >= leaves.index(loop):
+            found.append(stage)
+    return found
+
+
+def _fill(host: "Stage", loop: LoopAxis, tensor: Tensor) -> int:
+    """How many iterations fill the window but for what its first use fetches.
+
+    Raises ScheduleError where an iteration shares no values with the next.
+    """
+    placed = place_stages(host.schedule)
+    own = placed[host].loops.variables
+    level = max(own.index(variable) for variable in placed[host].loops.of_leaf[loop])
+    around = [*placed[host].prefix, *own[: level + 1]]
+    visible, name = set(around), loop.name
+    boxes = [
+        (reader, read, placed[reader])
+        for reader in host.schedule.readers(tensor)
+        if [*placed[reader].prefix, *placed[reader].loops.variables][: len(around)] == around
+        for read in reader.state.computation.reads
+        if read.tensor is tensor
+    ]
     advances: dict[int, int] = {}
     sizes: dict[int, int] = {}
-    for d in range(len(reads[0].indices)):
+    for d in range(tensor.ndim):
         lows: list[Linear] = []
         highs: list[Linear] = []
-        for read in reads:
+        for reader, read, there in boxes:
+            axes = {axis: (_main(value), _main(value)) for axis, value in there.roots().items()}
             interval = interval_of(read.indices[d], axes)
             if interval is None:
                 raise ScheduleError(
-                    f"indices of {tensor} in stage {stage} must be affine in the loops for reuse_at, not "
-                    f"{read.indices[d]}: what an iteration reads would not move as a window. Read {tensor} as it is, or "
-                    "copy it with cache_read."
+                    f"indices of {tensor.name} in stage {reader.name} must be affine in the loops for reuse_at, not "
+                    f"{read.indices[d]}: what an iteration reads would not move as a window. Read {tensor.name} as it "
+                    "is, or copy it with cache_read."
                 )
             lows.append(_main(eliminate(interval[0], visible, there.box, "low")))
             highs.append(_main(eliminate(interval[1], visible, there.box, "high")))
@@ -177,23 +204,24 @@ def _fill(there: Placement, loop: LoopAxis, reads: list[ReadAccess]) -> int:
         changing = next((span for span in spans if not span.is_constant), None)
         if changing is not None:
             raise ScheduleError(
-                f"size of the reuse buffer of {tensor} in stage {stage} must be constant, not {changing} along dimension "
-                f"{d} at loop {name}. Use cache_read and compute_at, or reuse at another loop."
+                f"size of the reuse buffer of {tensor.name} in loop {name} of stage {host.name} must be constant, not "
+                f"{changing} along dimension {d}. Use cache_read and compute_at, or reuse at another loop."
             )
         sizes[d] = max(span.constant for span in spans)
+        variable = around[-1]
         if any(variable in low.variables() for low in lows):
             advances[d] = abs(lows[0].terms.get(variable, 0))
     if not advances:
         raise ScheduleError(
-            f"reads of {tensor} by stage {stage} must move with loop {name} for reuse_at, not be the same in all of its "
+            f"reads of {tensor.name} in loop {name} of stage {host.name} must move for reuse_at, not be the same in all "
             "iterations. Use cache_read, and compute_at at a loop outside."
         )
     apart = next((d for d, advance in advances.items() if advance >= sizes[d]), None)
     if apart is not None:
         raise ScheduleError(
-            f"reads of {tensor} by stage {stage} in neighbouring iterations of loop {name} must overlap for reuse_at, not "
-            f"be {sizes[apart]} wide along dimension {apart} and move by {advances[apart]}. Reuse at a loop along which "
-            "windows overlap."
+            f"reads of {tensor.name} in neighbouring iterations of loop {name} of stage {host.name} must overlap for "
+            f"reuse_at, not be {sizes[apart]} wide along dimension {apart} and move by {advances[apart]}. Reuse at a "
+            "loop along which windows overlap."
         )
     return max(-(-(sizes[d] - advance) // advance) if advance else 0 for d, advance in advances.items())
 
