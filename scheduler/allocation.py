@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.scheduler.errors import CapacityError
-from lathe.scheduler.linear import Linear, LoopVariable, bound_range
+from lathe.scheduler.linear import Linear, bound_range
 from lathe.scheduler.nest import Acquire, Block, Guard, Loop, Node, Release, Slide
 from lathe.scheduler.physical import Physical
 from lathe.scheduler.placement import Placement
@@ -66,10 +66,9 @@ def depth_of(config: HardwareConfig, scope: str) -> int:
 def largest_size(placement: Placement, physical: Physical) -> int:
     """Elements that the largest box of a stage takes, wherever its blocks begin."""
     total = 1
-    box: dict[LoopVariable, tuple[int, int]] = {v: (0, v.extent - 1) for v in placement.prefix}
     held = placement if placement.window is None else placement.window
     for dim, (low, extent) in enumerate(zip(held.low, held.extent, strict=True)):
-        size = bound_range(extent, box)[1]
+        size = bound_range(extent, placement.box)[1]
         block = physical.block(dim)
         aligned = isinstance(low, Linear) and all(value % block == 0 for value in (low.constant, *low.terms.values()))
         start = 0 if aligned else block - 1
@@ -217,7 +216,6 @@ def _box_of(buffer: Buffer) -> list[int]:
     from lathe.scheduler.placement import place_stages
 
     placement = place_stages(buffer.stage.schedule)[buffer.stage]
-    box = {v: (0, v.extent - 1) for v in placement.prefix}
     if placement.window is not None:
         return list(placement.window.shape)
-    return [bound_range(extent, box)[1] for extent in placement.extent]
+    return [bound_range(extent, placement.box)[1] for extent in placement.extent]

@@ -8,7 +8,7 @@ boxes like any other condition.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.state import Fuse, LoopAxis, Split, StageState
@@ -16,12 +16,16 @@ from lathe.scheduler.state import Fuse, LoopAxis, Split, StageState
 
 @dataclass
 class StageLoops:
-    """``variables`` outermost first; ``local`` gives each root axis counted from 0; every constraint must be >= 0."""
+    """``variables`` outermost first; ``local`` gives each root axis counted from 0; every constraint must be >= 0.
+
+    ``first`` is the iteration from which on loops do more than fill reuse buffers, where that is not the first.
+    """
 
     variables: list[LoopVariable]
     of_leaf: dict[LoopAxis, tuple[LoopVariable, ...]]
     local: dict[LoopAxis, Linear]
     constraints: list[Linear]
+    first: dict[LoopVariable, int] = field(default_factory=dict)
 
 
 def stage_loops(state: StageState, extents: Mapping[LoopAxis, int]) -> StageLoops:
@@ -74,7 +78,8 @@ def stage_loops(state: StageState, extents: Mapping[LoopAxis, int]) -> StageLoop
         _unfuse(relation, extent, value, constraints, slots, replace_slot)
     constraints += [begun(axis) for axis in state.lead if axis in value]
     local = {root: begun(root) for root in state.roots if root in value}
-    return StageLoops(slots, of_leaf, local, constraints)
+    first = {of_leaf[leaf][0]: early for leaf, early in state.lead.items() if len(of_leaf.get(leaf, ())) == 1}
+    return StageLoops(slots, of_leaf, local, constraints, first)
 
 
 def _unfuse(

@@ -65,7 +65,8 @@ def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) 
             fixed = {v: Linear(first) for v, (first, last) in box.items() if first == last}
             extent = [resolved(each, box).substitute(fixed.get) for each in node.extent]
             extent = [Linear(0) if each.range(box)[1] <= 0 else each for each in extent]  # nothing is needed here
-            result.append(type(node)(node.placement, list(low), list(extent)))
+            kind = Slide if isinstance(node, Slide) else Acquire
+            result.append(kind(node.placement, list(low), list(extent)))
         else:
             result.append(node)
     return result

@@ -102,10 +102,14 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
             own = host.loops.variables
             level = max(own.index(variable) for variable in host.loops.of_leaf[attachment.axis])
             prefix = [*host.prefix, *own[: level + 1]]
-            box = {variable: (0, variable.extent - 1) for variable in prefix}
-            needed, around = _needed(schedule, stage, placed, prefix)
+            box = {**host.box, **{v: (first, v.extent - 1) for v, first in host.loops.first.items()}}
+            box = {variable: box[variable] for variable in prefix}
             if state.reuse is not None:
-                needed, window = kept_window(stage.name, needed, prefix[-1], around)
+                box[prefix[-1]] = (0, prefix[-1].extent - 1)
+            needed, around = _needed(schedule, stage, placed, box)
+            if state.reuse is not None:
+                first = host.loops.first.get(prefix[-1], 0)
+                needed, window = kept_window(stage.name, needed, prefix[-1], around, first)
             low, extent = [first for first, _ in needed], [extent_of(interval, around) for interval in needed]
         nominal: dict[LoopAxis, int] = {}
         extents = iter(extent)
@@ -120,12 +124,15 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
 
 
 def _needed(
-    schedule: "Schedule", stage: "Stage", placed: dict["Stage", Placement], prefix: list[LoopVariable]
+    schedule: "Schedule",
+    stage: "Stage",
+    placed: dict["Stage", Placement],
+    prefix: dict[LoopVariable, tuple[int, int]],
 ) -> tuple[list[Interval], dict[LoopVariable, tuple[int, int]]]:
     """The box that the readers in the same loops need (all readers, if none is there); ranges of all variables."""
     boxes: list[list[Interval]] = []
     elsewhere: list[list[Interval]] = []
-    visible = set(prefix)
+    around, visible = list(prefix), set(prefix)
     merged: dict[LoopVariable, tuple[int, int]] = {}
     for reader in schedule.stages:
         reads = [read for read in reader.state.computation.reads if read.tensor in stage.state.tensors]
@@ -134,8 +141,8 @@ def _needed(
         placement = placed[reader]
         merged.update(placement.box)
         axes = placement.intervals()
-        around = [*placement.prefix, *placement.loops.variables]
-        found = boxes if around[: len(prefix)] == prefix else elsewhere
-        found.extend(read_box(read, axes, visible, placement.box) for read in reads)
-    merged.update({variable: (0, variable.extent - 1) for variable in prefix})
+        variables = [*placement.prefix, *placement.loops.variables]
+        found = boxes if variables[: len(around)] == around else elsewhere
+        found.extend(read_box(read, axes, visible, {**placement.box, **prefix}) for read in reads)
+    merged.update(prefix)
     return hull(boxes or elsewhere, merged), merged

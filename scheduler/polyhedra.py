@@ -4,7 +4,7 @@ import islpy as isl
 
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import access_of, shape_of
-from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add
+from lathe.scheduler.linear import Bound, Box, Extremum, Linear, LoopVariable, add
 from lathe.scheduler.placement import Placement
 
 SET = isl.dim_type.set
@@ -54,11 +54,12 @@ class InstanceSpace:
             return points.add_constraint(constraint)
         return points.intersect(self.bound(bound).ge_set(self.bound(Linear(0))))
 
-    def box(self) -> isl.Set:
+    def box(self, ranges: Box) -> isl.Set:
         points = isl.Set.universe(self.space)
         for position, variable in enumerate(self.variables):
-            points = points.lower_bound_val(SET, position, isl.Val(0))
-            points = points.upper_bound_val(SET, position, isl.Val(variable.extent - 1))
+            first, last = ranges[variable]
+            points = points.lower_bound_val(SET, position, isl.Val(first))
+            points = points.upper_bound_val(SET, position, isl.Val(last))
         return points
 
 
@@ -66,7 +67,7 @@ def instances(placement: Placement) -> isl.Map:
     """From each executed instance (prefix and own loops) to the point of the computation's domain that it computes."""
     variables = [*placement.prefix, *placement.loops.variables]
     space = InstanceSpace(variables, "instance")
-    points = space.box()
+    points = space.box(placement.box)
     for constraint in placement.constraints():
         points = space.not_negative(constraint, points)
     computation = placement.state.computation
@@ -119,7 +120,7 @@ def _box_around(placement: Placement, tensor_name: str, lows: list[Bound], exten
     """From the loops around a stage to the cells of a box."""
     space = InstanceSpace(placement.prefix, "instance")
     shape = shape_of(placement.state.tensors[0]).set_tuple_name(tensor_name)
-    relation = isl.Map.from_domain_and_range(space.box(), shape)
+    relation = isl.Map.from_domain_and_range(space.box(placement.box), shape)
     rank = len(lows)
     for position, (low, extent) in enumerate(zip(lows, extents, strict=True)):
         high = add(add(low, extent), Linear(-1))

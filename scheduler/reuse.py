@@ -42,14 +42,15 @@ class Window:
     advance: int  # by how much it moves at most
 
 
-def kept_window(name: str, needed: list[Interval], loop: LoopVariable, box: Box) -> tuple[list[Interval], Window]:
+def kept_window(
+    name: str, needed: list[Interval], loop: LoopVariable, box: Box, first: int
+) -> tuple[list[Interval], Window]:
     """What a reuse buffer lacks in an iteration of its loop, and what it holds then.
+
+    From iteration ``first`` on it is read. Before, it holds what the window then has in common with the one there.
 
     Raises ScheduleError if the needed box does not move along one dimension, in one direction.
     """
-    extents = [extent_of(interval, box) for interval in needed]
-    shape = tuple(max(bound_range(extent, box)[1], 1) for extent in extents)
-    lows = [low for low, _ in needed]
     moving = [d for d, ends in enumerate(needed) if any(loop in bound_variables(end) for end in ends)]
     if len(moving) > 1:
         raise ScheduleError(
@@ -57,31 +58,41 @@ def kept_window(name: str, needed: list[Interval], loop: LoopVariable, box: Box)
             f"the next, not along dimensions {', '.join(map(str, moving))}. Reuse at a loop that moves one of them."
         )
     d = moving[0] if moving else 0
+
+    def at(bound: Bound, iteration: Linear) -> Bound:
+        return bound_substitute(bound, lambda v: iteration if v is loop else None)
+
     low, high = needed[d]
+    before, later = Linear.of(loop) - 1, {**box, loop: (1, max(loop.extent - 1, 1))}
+    upwards = at_most(at(low, before), low, later) and at_most(at(high, before), high, later)
+    downwards = at_most(low, at(low, before), later) and at_most(high, at(high, before), later)
+    if upwards and first:
+        low = extremum("max", [low, at(low, Linear(first))], box)
+    elif downwards and first:
+        high = extremum("min", [high, at(high, Linear(first))], box)
+    held = [*needed[:d], (low, high), *needed[d + 1 :]]
+    extents = [extent_of(interval, box) for interval in held]
+    shape = tuple(max(bound_range(extent, box)[1], 1) for extent in extents)
     far = Linear.of(loop, shape[d])
-    new = list(needed)
+    new = list(held)
     if not moving:  # the same cells in every iteration, as in a loop of one
         new[d] = (add(low, far), high)
-        return new, Window(lows, extents, d, shape, 1)
-
-    def before(bound: Bound) -> Bound:
-        return bound_substitute(bound, lambda v: Linear.of(v) - 1 if v is loop else None)
-
-    later = {**box, loop: (1, max(loop.extent - 1, 1))}
-    if at_most(before(low), low, later) and at_most(before(high), high, later):
-        begin = extremum("min", [add(before(high), Linear(1)), add(low, far)], box)
+        step: Bound = Linear(0)
+    elif upwards:
+        begin = extremum("min", [add(at(high, before), Linear(1)), add(low, far)], box)
         new[d] = (extremum("max", [low, begin], box), high)
-        step = add(high, scale(before(high), -1))
-    elif at_most(low, before(low), later) and at_most(high, before(high), later):
-        end = extremum("max", [add(before(low), Linear(-1)), add(high, far * -1)], box)
+        step = add(high, scale(at(high, before), -1))
+    elif downwards:
+        end = extremum("max", [add(at(low, before), Linear(-1)), add(high, far * -1)], box)
         new[d] = (low, extremum("min", [high, end], box))
-        step = add(before(low), scale(low, -1))
+        step = add(at(low, before), scale(low, -1))
     else:
         raise ScheduleError(
             f"window of reuse buffer {name} must move in one direction from one iteration of loop {loop.name} to the "
             f"next, not from {low} to {high} along dimension {d}. Reuse at another loop."
         )
-    return new, Window(lows, extents, d, shape, max(min(bound_range(step, later)[1], shape[d]), 1))
+    advance = max(min(bound_range(step, later)[1], shape[d]), 1)
+    return new, Window([each for each, _ in held], extents, d, shape, advance)
 
 
 def buffer_shape(extents: tuple[int, ...]) -> tuple[int, ...]:

@@ -89,9 +89,7 @@ def reuse_at(
     return buffer.tensor
 
 
-def keep_at(
-    stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = "ring", prologue: str = "loop"
-) -> None:
+def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = "ring", prologue: str = "loop") -> None:
     """Compute, in each iteration of a consumer's loop, only those of this stage's values that the last one lacked.
 
     As ``compute_at``, but values stay while the window of the loop holds them. Before::
@@ -146,7 +144,9 @@ def _kept(
     """
     for name, value, known in (("form", form, FORMS), ("prologue", prologue, PROLOGUES)):
         if value not in known:
-            raise ScheduleError(f"{name} of reuse_at of {tensor.name} must be one of {', '.join(known)}, not {value!r}.")
+            raise ScheduleError(
+                f"{name} of reuse_at of {tensor.name} must be one of {', '.join(known)}, not {value!r}."
+            )
     early = _fill(consumer, loop, tensor)
     host = consumer.state
     if prologue == "loop" and early and not _in_fused(host, loop):
