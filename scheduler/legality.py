@@ -2,8 +2,9 @@
 
 A stage computed at the root is whole before its readers begin. A stage computed in a loop is made anew in each
 iteration, as far as that iteration needs; its values in a scratchpad are gone when the iteration ends, those in DRAM
-stay. A reuse buffer keeps its window from one iteration to the next. So a read is legal iff every cell that it touches has been made in the same iteration of the loops around both,
-or, in DRAM, in an earlier one. That is an exact set difference in isl, and a point of the difference is the witness.
+stay, and a reuse buffer keeps its window from one iteration to the next. So a read is legal iff every cell that it
+touches has been made in the same iteration of the loops around both, or, in DRAM, in an earlier one, or, in a window,
+since its loop began. That is an exact set difference in isl, and a point of the difference is the witness.
 Updates of one reduction commute, so orders among them do not matter.
 """
 

@@ -1,10 +1,10 @@
 """The loops of one stage as variables with ranges: what split and fuse mean in linear arithmetic.
 
-Split is linear already: ``parent = outer * factor + inner``. A fused loop is replaced by the two loops it was made of,
-in its place, which keeps the order. A loop with a lead begins that many iterations earlier, in which its axis is
-negative: a constraint keeps them out of the stage itself. A fused loop that was split again keeps its outer loops and gets the two loops
-back in the place of the innermost part, with the inequalities that tie them together; partitioning turns these into
-boxes like any other condition.
+Split is linear already: ``parent = outer * factor + inner``. A loop with a lead begins that many iterations earlier, in
+which its axis is negative; a constraint keeps them out of the stage itself. A fused loop is replaced by the two loops
+it was made of, in its place, which keeps the order. A fused loop that was split again keeps its outer loops and gets
+the two loops back in the place of the innermost part, with the inequalities that tie them together; partitioning turns
+these into boxes like any other condition.
 """
 
 from collections.abc import Mapping

@@ -86,8 +86,8 @@ def same(left: list[Node], right: list[Node]) -> bool:
             case Loop(), Loop():
                 if (a.variable, a.first, a.last) != (b.variable, b.first, b.last) or not same(a.body, b.body):
                     return False
-            case (Acquire(), Acquire()) | (Slide(), Slide()):
-                if a.placement is not b.placement or a.low != b.low or a.extent != b.extent:
+            case Acquire() | Slide(), Acquire() | Slide():
+                if type(a) is not type(b) or a.placement is not b.placement or (a.low, a.extent) != (b.low, b.extent):
                     return False
             case ChunkNode(), ChunkNode():
                 if a.placement is not b.placement or (a.role, a.loops, a.roots) != (b.role, b.loops, b.roots):

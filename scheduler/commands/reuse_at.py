@@ -57,12 +57,12 @@ def reuse_at(
     (``form="shift"``) to begin with the window. The loop begins as many iterations earlier as it takes to fill the
     buffer (``prologue="loop"``), in which nothing else happens; or else its first iteration fetches a whole window
     (``prologue="first"``). ``tensor`` may itself be a reuse buffer, and ``consumer`` one of several outputs, with
-    reductions, selects, splits, and a place in another stage's loops. ``s[P].reuse_at(consumer, axis)`` does the same for
-    the values that stage P computes, without a copy.
+    reductions, selects, splits, and a place in another stage's loops. All stages in the loop that read ``tensor`` read
+    the buffer. ``s[P].reuse_at(consumer, axis)`` does the same for the values that stage P computes, without a copy.
 
     Returns the buffer's tensor. Raises ScheduleError for arguments of the wrong kind, for indices that are not affine,
-    for reads that do not overlap in neighbouring iterations or move in several dimensions, and for windows whose size is
-    not constant. From HeteroCL.
+    for reads that do not overlap in neighbouring iterations or move in several dimensions, and for windows whose size
+    is not constant. From HeteroCL.
     """
     where = f"reuse_at of {getattr(tensor, 'name', tensor)}"
     _check_consumer(schedule, consumer, where)
@@ -109,7 +109,8 @@ def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = 
             C[i - 2] = B[i - 2] + B[i - 2 + 2]
         free B
 
-    Raises ScheduleError as ``Schedule.reuse_at`` does, and for a stage in DRAM. Halide's ``store_at`` with sliding windows.
+    Raises ScheduleError as ``Schedule.reuse_at`` does, and for a stage in DRAM. In the manner of Halide's sliding
+    windows.
     """
     where = f"reuse_at of stage {stage.name}"
     _check_consumer(stage.schedule, consumer, where)
@@ -213,8 +214,8 @@ def _fill(host: "Stage", loop: LoopAxis, tensor: Tensor) -> int:
             advances[d] = abs(lows[0].terms.get(variable, 0))
     if not advances:
         raise ScheduleError(
-            f"reads of {tensor.name} in loop {name} of stage {host.name} must move for reuse_at, not be the same in all "
-            "iterations. Use cache_read, and compute_at at a loop outside."
+            f"reads of {tensor.name} in loop {name} of stage {host.name} must move for reuse_at, not be the same in "
+            "all iterations. Use cache_read, and compute_at at a loop outside."
         )
     apart = next((d for d, advance in advances.items() if advance >= sizes[d]), None)
     if apart is not None:
