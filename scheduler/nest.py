@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lathe.frontend.expressions import Axis, Expr
 from lathe.scheduler.linear import Bound, Linear, LoopVariable, bound_variables
-from lathe.scheduler.placement import Placement, place_stages
+from lathe.scheduler.placement import Placement, fills, place_stages
 from lathe.scheduler.state import DRAM
 
 if TYPE_CHECKING:
@@ -186,12 +186,13 @@ class _Builder:
             decided = [each for each in decided if not bound_variables(each) & deeper]
             hosted = self.hosted.get(variable, [])
             kept = [each for each in hosted if each.state.reuse]
+            early = [each for each in hosted if kept and fills(each.schedule, each)]
             guards = [each for each in decided if kept and may_grow(each, variable)]
             if guards:  # iterations that fill reuse buffers and do nothing else
                 decided = [each for each in decided if each not in guards]
                 constraints[:] = [each for each in constraints if each not in guards]
-                rest = self.sequence([each for each in hosted if each not in kept], level_nodes(level + 1))
-                body = self.sequence(kept, [Guard(rest, guards)])
+                rest = self.sequence([each for each in hosted if each not in early], level_nodes(level + 1))
+                body = self.sequence(early, [Guard(rest, guards)])
             else:
                 body = self.sequence(hosted, level_nodes(level + 1))
             around = [self.placed[each] for each in kept]

@@ -104,11 +104,12 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
             prefix = [*host.prefix, *own[: level + 1]]
             box = {**host.box, **{v: (first, v.extent - 1) for v, first in host.loops.first.items()}}
             box = {variable: box[variable] for variable in prefix}
-            if state.reuse is not None:
+            if fills(schedule, stage):
                 box[prefix[-1]] = (0, prefix[-1].extent - 1)
             needed, around = _needed(schedule, stage, placed, box)
             if state.reuse is not None:
-                first = host.loops.first.get(prefix[-1], 0)
+                filling = any(fills(schedule, each) for each in readers_beside(schedule, stage))
+                first = 0 if filling else host.loops.first.get(prefix[-1], 0)
                 needed, window = kept_window(stage.name, needed, prefix[-1], around, first)
             low, extent = [first for first, _ in needed], [extent_of(interval, around) for interval in needed]
         nominal: dict[LoopAxis, int] = {}
@@ -121,6 +122,24 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
         whole = {**box, **{variable: (0, variable.extent - 1) for variable in loops.variables}}
         placed[stage] = Placement(stage, prefix, low, extent, loops, whole, window)
     return placed
+
+
+def fills(schedule: "Schedule", stage: "Stage") -> bool:
+    """Whether a stage is computed in the iterations that fill reuse buffers, too: it is one, or one reads it."""
+    return stage.state.reuse is not None or any(fills(schedule, each) for each in readers_beside(schedule, stage))
+
+
+def readers_beside(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
+    """The stages at the same loop as a stage that read it, or in whose loops one is that does."""
+    found: list[Stage] = []
+    for tensor in stage.state.tensors:
+        for reader in schedule.readers(tensor):
+            beside: Stage | None = reader
+            while beside is not None and beside.state.attachment != stage.state.attachment:
+                beside = beside.state.attachment.stage if beside.state.attachment else None
+            if beside is not None and beside is not stage:
+                found.append(beside)
+    return found
 
 
 def _needed(
