@@ -157,7 +157,7 @@ class Emitter:
         if stage.state.reuse != "ring":
             raise EmitError(
                 f"form of reuse buffer {stage.name} must be 'ring' for the machine, not {stage.state.reuse!r}: no "
-                f"instruction moves elements within {stage.state.scope}."
+                f"instruction moves elements within {stage.state.scope}. Call reuse_at with form='ring'."
             )
         dimension, size = self.rings[stage.tensor]
         if self.physical[stage].step(dimension) > 1:

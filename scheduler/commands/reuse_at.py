@@ -4,7 +4,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from lathe.frontend import Tensor
+from lathe.frontend import Binary, Tensor, walk
 from lathe.frontend.errors import shown
 from lathe.scheduler.commands.cache import axes_of_copy, fresh_name
 from lathe.scheduler.commands.set_scope import checked_scope
@@ -47,7 +47,9 @@ def reuse_at(
           buffer A.reuse in acc: [3], ring along i1
           for x in 0..10:
             keep A.reuse: [y + 1, max(x - 2, 0) + min(3, x + 1)]
-            A.reuse[y, x] = A[y, x]
+            for i0 in 0..1:
+              for i1 in 0..1:
+                A.reuse[y + i0, x + i1] = A[y + i0, x + i1]
             if x >= 2:
               B[y, x - 2] = A.reuse[y, x - 2] + A.reuse[y, x - 2 + 1] + A.reuse[y, x - 2 + 2]
           free A.reuse
@@ -78,7 +80,12 @@ def reuse_at(
     computation = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.reuse"), axes_of_copy(tensor))
     from lathe.scheduler.stage import Stage
 
-    buffer = Stage(schedule, initial_state(computation, checked_scope(scope, where), copies=tensor))
+    name = checked_scope(scope, where)
+    if name == DRAM:
+        raise ScheduleError(
+            f"scope of {where} must be a scratchpad, not dram, from where values would be fetched again."
+        )
+    buffer = Stage(schedule, initial_state(computation, name, copies=tensor))
     changes = _kept(buffer, consumer, loop, form, prologue, tensor)
     for reader in readers:
         redirected = redirect_reads(reader.state.computation, {tensor: buffer.tensor})
@@ -104,7 +111,8 @@ def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = 
         buffer B in acc: [3], ring along i
         for i in 0..12:
           keep B: [max(i - 2, 0) + min(3, i + 1)]
-          B[i] = A[i] * 3
+          for i' in 0..1:
+            B[i + i'] = A[i + i'] * 3
           if i >= 2:
             C[i - 2] = B[i - 2] + B[i - 2 + 2]
         free B
@@ -192,11 +200,12 @@ def _fill(host: "Stage", loop: LoopAxis, tensor: Tensor) -> int:
         highs: list[Linear] = []
         for reader, read, there in boxes:
             axes = {axis: (_main(value), _main(value)) for axis, value in there.roots().items()}
-            interval = interval_of(read.indices[d], axes)
-            if interval is None:
+            index = read.indices[d]
+            interval = interval_of(index, axes)
+            if interval is None or any(isinstance(node, Binary) and node.op == "mod" for node in walk(index)):
                 raise ScheduleError(
                     f"indices of {tensor.name} in stage {reader.name} must be affine in the loops for reuse_at, not "
-                    f"{read.indices[d]}: what an iteration reads would not move as a window. Read {tensor.name} as it "
+                    f"{index}: what an iteration reads would not move as a window. Read {tensor.name} as it "
                     "is, or copy it with cache_read."
                 )
             lows.append(_main(eliminate(interval[0], visible, there.box, "low")))
