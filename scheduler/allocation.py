@@ -15,7 +15,7 @@ from lathe.scheduler.linear import Linear, bound_range
 from lathe.scheduler.nest import Acquire, Block, Guard, Loop, Node, Release, Slide
 from lathe.scheduler.physical import Physical
 from lathe.scheduler.placement import Placement
-from lathe.scheduler.reuse import Window
+from lathe.scheduler.reuse import Ring
 from lathe.scheduler.state import SCRATCHPADS
 
 if TYPE_CHECKING:
@@ -40,22 +40,13 @@ class Buffer:
     base: int = 0
     slots: int = 1
     temporary: bool = False
-    window: Window | None = None
+    ring: Ring | None = None
 
     @property
     def total(self) -> int:
-        if self.window is None:
+        if self.ring is None:
             return self.size * self.slots
-        rows = self.window.shape[self.window.dimension]
-        return self.size // rows * (rows + (self.slots - 1) * self.window.advance)
-
-    @property
-    def ring(self) -> tuple[int, int] | None:
-        """The dimension along which a reuse buffer is counted around, and how many cells it has there."""
-        if self.window is None:
-            return None
-        rows = self.window.shape[self.window.dimension]
-        return self.window.dimension, rows + (self.slots - 1) * self.window.advance
+        return self.size * self.ring.cells(self.slots) // self.ring.cells(1)
 
 
 def depth_of(config: HardwareConfig, scope: str) -> int:
@@ -66,8 +57,12 @@ def depth_of(config: HardwareConfig, scope: str) -> int:
 def largest_size(placement: Placement, physical: Physical) -> int:
     """Elements that the largest box of a stage takes, wherever its blocks begin."""
     total = 1
+    ring = ring_of(placement, physical)
     held = placement if placement.window is None else placement.window
     for dim, (low, extent) in enumerate(zip(held.low, held.extent, strict=True)):
+        if ring is not None and dim == ring.dimension:
+            total *= ring.cells(1) // ring.block
+            continue
         size = bound_range(extent, placement.box)[1]
         block = physical.block(dim)
         aligned = isinstance(low, Linear) and all(value % block == 0 for value in (low.constant, *low.terms.values()))
@@ -75,6 +70,15 @@ def largest_size(placement: Placement, physical: Physical) -> int:
         most = -(-physical.view[dim] // block)
         total *= min((start + size - 1) // block + 1, most)
     return total
+
+
+def ring_of(placement: Placement, physical: Physical) -> Ring | None:
+    """How a reuse buffer is counted around."""
+    window = placement.window
+    if window is None:
+        return None
+    d = window.dimension
+    return Ring(d, window.shape[d], window.advance, physical.block(d))
 
 
 def lifetimes(
@@ -111,11 +115,9 @@ def lifetimes(
                 size = largest_size(node.placement, physical[stage])
                 if owner(stage) is stage:
                     loaded = stage.state.scope != "acc" or not stage.state.computation.reduce_axes
-                    window = node.placement.window
-                    in_loop = depth > 0 or window is not None
-                    buffers[stage] = Buffer(
-                        stage, stage.state.scope, size, clock, clock, in_loop, loaded, window=window
-                    )
+                    ring = ring_of(node.placement, physical[stage])
+                    in_loop = depth > 0 or ring is not None
+                    buffers[stage] = Buffer(stage, stage.state.scope, size, clock, clock, in_loop, loaded, ring=ring)
             elif isinstance(node, Release):
                 buffer = buffers[owner(node.placement.stage)]
                 buffer.last = max(buffer.last, clock)

@@ -71,7 +71,11 @@ class Emitter:
         self.labels: list[str] = []
         self.chunk_count: dict[tuple[str, str, tuple[int, ...]], int] = {}
         self._turn: dict[Stage, int] = {}
-        self.rings = {b.stage.tensor: b.ring for b in self.buffers.values() if b.ring is not None}
+        self.rings = {
+            buffer.stage.tensor: (buffer.ring.dimension, buffer.ring.cells(buffer.slots))
+            for buffer in self.buffers.values()
+            if buffer.ring is not None
+        }
         self._used = 0
         self._prepared: dict[int, _Prepared] = {}
 
@@ -138,6 +142,8 @@ class Emitter:
         owner = self.aliases.get(stage)
         if stage.state.reuse is not None:
             base, extent = self.buffers[stage].base, self._ring_box(stage, extent)
+            size = self.physical[stage].strides(low, extent)[1]
+            assert size <= self.buffers[stage].total, f"ring of {stage.name} takes {size} elements"
         elif owner is not None:
             base = self.places[owner.tensor].base
         else:
@@ -160,11 +166,6 @@ class Emitter:
                 f"instruction moves elements within {stage.state.scope}. Call reuse_at with form='ring'."
             )
         dimension, size = self.rings[stage.tensor]
-        if self.physical[stage].step(dimension) > 1:
-            raise EmitError(
-                f"reuse buffer {stage.name} must move along a dimension of whole elements, not along dimension "
-                f"{dimension}, whose values are lanes of elements of {stage.state.scope}. Reuse at another loop."
-            )
         return (*extent[:dimension], size, *extent[dimension + 1 :])
 
     def folded(self, tensor: Tensor, index: list[Linear]) -> list[Linear]:

@@ -42,6 +42,25 @@ class Window:
     advance: int  # by how much it moves at most
 
 
+@dataclass(frozen=True)
+class Ring:
+    """How a window lies in a scratchpad: along ``dimension``, cell ``c`` is in place ``c`` modulo the number of cells.
+
+    ``shape`` and ``advance`` are the window's along that dimension. Elements hold ``block`` of its cells; one that is
+    overwritten must not hold any that are still in the window.
+    """
+
+    dimension: int
+    shape: int
+    advance: int
+    block: int
+
+    def cells(self, slots: int) -> int:
+        """A multiple of the block, with room for what comes next in each slot but the first."""
+        wanted = self.shape + (slots - 1) * self.advance + self.block - 1
+        return -(-wanted // self.block) * self.block
+
+
 def kept_window(
     name: str, needed: list[Interval], loop: LoopVariable, box: Box, first: int
 ) -> tuple[list[Interval], Window]:

@@ -1,18 +1,14 @@
 """``reuse_at``: buffers that keep what neighbouring iterations share."""
 
-from math import prod
-
 import numpy as np
 import pytest
 from documented import before_and_after
-from executions import Gone, Instance, cell_of, execution
 from nests import CONFIG, check, levels, text
-from random_programs import random_inputs
+from rings import reads_of
 
-from lathe.frontend import Tensor, compute, placeholder, reduce_axis, reference, select, sum
-from lathe.scheduler import Schedule, create_schedule, interpret
+from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
+from lathe.scheduler import create_schedule
 from lathe.scheduler.commands.reuse_at import keep_at, reuse_at
-from lathe.scheduler.placement import place_stages
 
 
 def image(height: int = 10, width: int = 10) -> Tensor:
@@ -31,51 +27,6 @@ def window(A: Tensor, size: int = 3, stride: int = 1) -> Tensor:
     r, c = reduce_axis(size, "r"), reduce_axis(size, "c")
     height, width = ((extent - size) // stride + 1 for extent in A.shape)
     return compute((height, width), lambda y, x: sum(A[stride * y + r, stride * x + c], axis=[r, c]), "B")
-
-
-def reads_of(s: Schedule) -> dict[str, int]:
-    """How often each tensor is read; fails where the schedule differs from NumPy, or a ring from its values."""
-    inputs = random_inputs(list(s.outputs), seed=1)
-    reads: dict[str, int] = {}
-    found = interpret(s, inputs, reads=reads)
-    expected = reference(list(s.outputs), inputs)
-    for name, values in found.items():
-        np.testing.assert_array_equal(values, expected[name] if isinstance(expected, dict) else expected)
-    check_rings(s)
-    return reads
-
-
-def check_rings(s: Schedule) -> None:
-    """Execute instance by instance with rings of the inferred size; fail where a read finds another cell's value."""
-    placed = place_stages(s)
-    windows = {stage.tensor: placed[stage].window for stage in s.stages if stage.state.reuse}
-    rings: dict[Tensor, dict[tuple[int, ...], tuple[int, ...]]] = {tensor: {} for tensor in windows}
-
-    def place(tensor: Tensor, cell: tuple[int, ...]) -> tuple[int, ...]:
-        window = windows[tensor]
-        assert window is not None
-        d = window.dimension
-        return (*cell[:d], cell[d] % window.shape[d], *cell[d + 1 :])
-
-    for event in execution(s):
-        if isinstance(event, Gone):
-            for tensor in event.tensors:
-                rings.get(tensor, {}).clear()
-            continue
-        assert isinstance(event, Instance)
-        state = event.node.placement.state
-        if event.node.role != "init":
-            for read in state.computation.reads:
-                cell = cell_of(read, event.point)
-                if read.tensor in rings and cell is not None:
-                    found = rings[read.tensor].get(place(read.tensor, cell))
-                    assert found == cell, f"{state.computation.name} finds {found} at {event.point}, not {cell}"
-        if state.tensor in rings:
-            cell = tuple(event.point[axis] for axis in state.computation.axes)
-            rings[state.tensor][place(state.tensor, cell)] = cell
-            window = windows[state.tensor]
-            assert window is not None
-            assert len(rings[state.tensor]) <= prod(window.shape)
 
 
 def test_documentation_shows_before_and_after():
