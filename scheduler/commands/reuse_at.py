@@ -135,6 +135,18 @@ def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = 
     stage.schedule.commit(_kept(stage, consumer, loop, form, prologue, stage.tensor), "reuse_at")
 
 
+def host_without(stage: "Stage") -> "dict[Stage, StageState]":
+    """The state of the stage in whose loop a reuse buffer is filled, as it is without the buffer; empty if the same."""
+    place = stage.state.attachment
+    if place is None or stage.state.reuse is None or place.axis not in place.stage.state.lead:
+        return {}
+    beside = [each for each in stage.schedule.attached(place.stage) if each.state.reuse and each is not stage]
+    if any(each.state.attachment == place for each in beside):
+        return {}
+    lead = {axis: early for axis, early in place.stage.state.lead.items() if axis is not place.axis}
+    return {place.stage: replace(place.stage.state, lead=MappingProxyType(lead))}
+
+
 def _check_consumer(schedule: "Schedule", consumer: object, where: str) -> None:
     from lathe.scheduler.stage import Stage
 

@@ -306,14 +306,29 @@ def test_two_buffers_at_one_loop():
     assert (reads["A"], reads["D"]) == (100, 120)
 
 
-def test_compute_root_undoes_it_but_for_the_loop():
+def test_compute_root_undoes_it():
     A = image()
     B = along_y(A)
     s = create_schedule(B)
     buffer = s.reuse_at(A, s[B], "y")
     s[buffer].compute_root()
     assert s[buffer].buffer_shape == (10, 10)
+    assert "  for y in 0..8:" not in text(s)
+    assert "for y in 0..8:" in text(s)
     check(s)
+
+
+def test_compute_at_undoes_it_where_no_other_buffer_is():
+    A, D = image(), placeholder((10, 10), "int32", "D")
+    B = compute((8, 10), lambda y, x: A[y, x] + A[y + 2, x] + D[y, x] * D[y + 2, x], "B")
+    s = create_schedule(B)
+    first, second = s.reuse_at(A, s[B], "y"), s.reuse_at(D, s[B], "y")
+    s[first].compute_at(s[B], "y")
+    assert "for y in 0..10:" in text(s)
+    reads_of(s)
+    s[second].compute_at(s[B], "y")
+    assert "for y in 0..8:" in text(s)
+    reads_of(s)
 
 
 def test_the_order_shows_the_form():
