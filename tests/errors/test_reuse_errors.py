@@ -188,3 +188,16 @@ def test_values_that_are_read_after_the_loop_are_refused_with_a_witness():
     )
     assert caught.value.witness is not None
     assert text_of(s) == before
+
+
+def test_a_reuse_buffer_cannot_be_moved_to_dram():
+    s = create_schedule(along_x)
+    buffer = s.reuse_at(A, s[along_x], "x")
+    before = text_of(s)
+    with pytest.raises(ScheduleError) as caught:
+        s[buffer].set_scope("dram")
+    assert str(caught.value) == (
+        "scope of stage A.reuse must be a scratchpad, not 'dram', because it is a reuse buffer. Undo that with "
+        "compute_root or compute_at first."
+    )
+    assert text_of(s) == before
