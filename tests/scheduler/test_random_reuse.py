@@ -3,11 +3,14 @@
 from random import Random
 
 import pytest
+from machine import run
 from nests import text
+from random_programs import random_inputs
 from rings import reads_of
 
+from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
-from lathe.scheduler import Schedule, ScheduleError, create_schedule
+from lathe.scheduler import BuildError, CapacityError, EmitError, Schedule, ScheduleError, create_schedule
 
 
 def total(values: list) -> Tensor:
@@ -65,7 +68,7 @@ def command(random: Random, s: Schedule, tensors: list[Tensor]) -> None:
         case "fuse":
             stage.fuse(loop, loops[min(loops.index(loop) + 1, len(loops) - 1)])
         case "reuse":
-            form, prologue = random.choice(["ring", "shift"]), random.choice(["loop", "first"])
+            form, prologue = random.choice(["ring", "ring", "ring", "shift"]), random.choice(["loop", "first"])
             tensors.append(s.reuse_at(random.choice(tensors), stage, loop, form=form, prologue=prologue))
         case "keep":
             producer = random.choice(s.stages)
@@ -104,3 +107,50 @@ def test_what_is_accepted_is_right(first):
 @pytest.mark.parametrize("first", range(200, 2000, 200))
 def test_what_is_accepted_is_right_more_often(first):
     assert made(range(first, first + 200)) >= 30
+
+
+def channels(random: Random) -> tuple[list[Tensor], Tensor]:
+    """The same kind of program over images with channels, which lie in the lanes of the machine."""
+    size, depth, k = random.randint(5, 9), random.choice([4, 16, 20]), random.randint(2, 3)
+    A = placeholder((size, size, depth), random.choice(["int8", "int32"]), "A")
+    P = compute(A.shape, lambda y, x, c: A[y, x, c].astype("int32") * 3, "P") if random.random() < 0.4 else A
+    stride, extent = random.choice([1, 1, 2]), size - k + 1
+    shape = (-(-extent // stride), extent, depth)
+    taps = [(random.randrange(k), random.randrange(k)) for _ in range(3)]
+    if random.random() < 0.5:
+        r, q = reduce_axis(k, "r"), reduce_axis(k, "q")
+        body = lambda y, x, c: sum(P[stride * y + r, x + q, c].astype("int32"), axis=[r, q])  # noqa: E731
+        return [A, P], compute(shape, body, "B")
+    return [A, P], compute(
+        shape, lambda y, x, c: total([P[stride * y + a, x + b, c].astype("int32") for a, b in taps]), "B"
+    )
+
+
+def check_on_machine(seed: int) -> bool:
+    """Whether a reuse buffer ran on the simulator; fails where it computes anything but what NumPy does."""
+    random = Random(seed)
+    config = load_config(random.choice(["vta", "tiny", "batch4"]))
+    tensors, output = channels(random)
+    s = create_schedule(output)
+    made = s.cache_write(output, "acc")
+    s[made].compute_at(s[output], random.choice(s[output].leaf_axis[:2]))
+    for _ in range(random.randint(2, 5)):
+        try:
+            command(random, s, tensors)
+        except ScheduleError:
+            continue
+    try:
+        run(s, config, random_inputs([output], seed))
+    except (BuildError, CapacityError, EmitError):
+        return False
+    return any(stage.state.reuse for stage in s.stages)
+
+
+def test_what_the_machine_takes_is_right():
+    assert len([seed for seed in range(60) if check_on_machine(seed)]) >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(100, 1000, 300))
+def test_what_the_machine_takes_is_right_more_often(first):
+    assert len([seed for seed in range(first, first + 300) if check_on_machine(seed)]) >= 25
