@@ -21,11 +21,13 @@ def find_aliases(schedule: "Schedule") -> "dict[Stage, Stage]":
     aliases: dict[Stage, Stage] = {}
     for stage in schedule.stages:
         state = stage.state
-        if state.scope != "acc" or state.computation.reduce_axes or (state.pragma not in (None, "alu")):
+        if state.scope != "acc" or state.computation.reduce_axes or (state.pragma not in (None, "alu")) or state.reuse:
             continue
         for producer in schedule.stages:
             if producer is stage or producer.state.scope != "acc" or schedule.readers(producer.tensor) != [stage]:
                 continue
+            if producer.state.reuse:
+                continue  # its values are wanted again
             if producer.tensor.dtype not in ("int8", "int16", "int32") or not _same_place(stage, producer):
                 continue
             here, there = placed[stage], placed[producer]

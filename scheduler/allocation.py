@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.scheduler.errors import CapacityError
-from lathe.scheduler.linear import Linear, LoopVariable, bound_range
-from lathe.scheduler.nest import Acquire, Block, Loop, Node, Release
+from lathe.scheduler.linear import Linear, bound_range
+from lathe.scheduler.nest import Acquire, Block, Guard, Loop, Node, Release, Slide
 from lathe.scheduler.physical import Physical
 from lathe.scheduler.placement import Placement
+from lathe.scheduler.reuse import Ring
 from lathe.scheduler.state import SCRATCHPADS
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class Buffer:
     """One scratchpad buffer: ``size`` elements in each of ``slots`` slots from ``base`` on.
 
-    ``temporary``: what the stage needs while it computes, not what it makes.
+    In a reuse buffer, each slot but the first has room for what is new in an iteration. ``temporary``: what the stage
+    needs while it computes, not what it makes.
     """
 
     stage: "Stage"
@@ -38,6 +40,13 @@ class Buffer:
     base: int = 0
     slots: int = 1
     temporary: bool = False
+    ring: Ring | None = None
+
+    @property
+    def total(self) -> int:
+        if self.ring is None:
+            return self.size * self.slots
+        return self.size * self.ring.cells(self.slots) // self.ring.cells(1)
 
 
 def depth_of(config: HardwareConfig, scope: str) -> int:
@@ -48,15 +57,28 @@ def depth_of(config: HardwareConfig, scope: str) -> int:
 def largest_size(placement: Placement, physical: Physical) -> int:
     """Elements that the largest box of a stage takes, wherever its blocks begin."""
     total = 1
-    box: dict[LoopVariable, tuple[int, int]] = {v: (0, v.extent - 1) for v in placement.prefix}
-    for dim, (low, extent) in enumerate(zip(placement.low, placement.extent, strict=True)):
-        size = bound_range(extent, box)[1]
+    ring = ring_of(placement, physical)
+    held = placement if placement.window is None else placement.window
+    for dim, (low, extent) in enumerate(zip(held.low, held.extent, strict=True)):
+        if ring is not None and dim == ring.dimension:
+            total *= ring.cells(1) // ring.block
+            continue
+        size = bound_range(extent, placement.box)[1]
         block = physical.block(dim)
         aligned = isinstance(low, Linear) and all(value % block == 0 for value in (low.constant, *low.terms.values()))
         start = 0 if aligned else block - 1
         most = -(-physical.view[dim] // block)
         total *= min((start + size - 1) // block + 1, most)
     return total
+
+
+def ring_of(placement: Placement, physical: Physical) -> Ring | None:
+    """How a reuse buffer is counted around."""
+    window = placement.window
+    if window is None:
+        return None
+    d = window.dimension
+    return Ring(d, window.shape[d], window.advance, physical.block(d))
 
 
 def lifetimes(
@@ -84,12 +106,18 @@ def lifetimes(
             clock += 1
             if isinstance(node, Loop):
                 visit(node.body, depth + 1)
+            elif isinstance(node, Guard):
+                visit(node.body, depth)
+            elif isinstance(node, Slide):
+                continue
             elif isinstance(node, Acquire):
                 stage = node.placement.stage
                 size = largest_size(node.placement, physical[stage])
                 if owner(stage) is stage:
                     loaded = stage.state.scope != "acc" or not stage.state.computation.reduce_axes
-                    buffers[stage] = Buffer(stage, stage.state.scope, size, clock, clock, depth > 0, loaded)
+                    ring = ring_of(node.placement, physical[stage])
+                    in_loop = depth > 0 or ring is not None
+                    buffers[stage] = Buffer(stage, stage.state.scope, size, clock, clock, in_loop, loaded, ring=ring)
             elif isinstance(node, Release):
                 buffer = buffers[owner(node.placement.stage)]
                 buffer.last = max(buffer.last, clock)
@@ -129,8 +157,8 @@ def _fit(buffers: list[Buffer], room: int) -> bool:
     return any(
         _first_fit(sorted(buffers, key=order), room)
         for order in (
-            lambda b: (-b.size * b.slots, b.first),
-            lambda b: (b.first - b.last, -b.size * b.slots),
+            lambda b: (-b.total, b.first),
+            lambda b: (b.first - b.last, -b.total),
             lambda b: (b.first, -b.last),
         )
     )
@@ -141,16 +169,16 @@ def _first_fit(buffers: list[Buffer], room: int) -> bool:
     placed: list[Buffer] = []
     for buffer in buffers:
         taken = sorted(
-            (other.base, other.base + other.size * other.slots)
+            (other.base, other.base + other.total)
             for other in placed
             if other.first <= buffer.last and buffer.first <= other.last
         )
         base = 0
         for start, end in taken:
-            if start - base >= buffer.size * buffer.slots:
+            if start - base >= buffer.total:
                 break
             base = max(base, end)
-        if base + buffer.size * buffer.slots > room:
+        if base + buffer.total > room:
             return False
         buffer.base = base
         placed.append(buffer)
@@ -190,5 +218,6 @@ def _box_of(buffer: Buffer) -> list[int]:
     from lathe.scheduler.placement import place_stages
 
     placement = place_stages(buffer.stage.schedule)[buffer.stage]
-    box = {v: (0, v.extent - 1) for v in placement.prefix}
-    return [bound_range(extent, box)[1] for extent in placement.extent]
+    if placement.window is not None:
+        return list(placement.window.shape)
+    return [bound_range(extent, placement.box)[1] for extent in placement.extent]

@@ -28,9 +28,9 @@ from lathe.scheduler.chunk_indices import Bend, index_in_loops, linear_index
 from lathe.scheduler.chunk_parts import halves, parted
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.guards import has_conditions, peeled
-from lathe.scheduler.linear import Linear, LoopVariable
+from lathe.scheduler.linear import Linear, LoopVariable, floor_divide
 from lathe.scheduler.microops import MicroOpPool
-from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release
+from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, Slide
 from lathe.scheduler.physical import Physical
 from lathe.scheduler.products import bare
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
@@ -62,7 +62,7 @@ class Emitter:
         self.physical = physical
         self.buffers = {buffer.stage: buffer for buffer in buffers if not buffer.temporary}
         self.aliases = aliases
-        top = max((b.base + b.size * b.slots for b in buffers if b.scope == "acc"), default=0)
+        top = max((b.base + b.total for b in buffers if b.scope == "acc"), default=0)
         self._unused = (top, config.acc_depth - top)
         self._working = {buffer.stage: (buffer.base, buffer.size) for buffer in buffers if buffer.temporary}
         self.temporaries = self._unused
@@ -71,6 +71,11 @@ class Emitter:
         self.labels: list[str] = []
         self.chunk_count: dict[tuple[str, str, tuple[int, ...]], int] = {}
         self._turn: dict[Stage, int] = {}
+        self.rings = {
+            buffer.stage.tensor: (buffer.ring.dimension, buffer.ring.cells(buffer.slots))
+            for buffer in self.buffers.values()
+            if buffer.ring is not None
+        }
         self._used = 0
         self._prepared: dict[int, _Prepared] = {}
 
@@ -128,14 +133,18 @@ class Emitter:
             elif isinstance(node, ChunkNode):
                 self._chunk(node, environment)
             else:
-                assert isinstance(node, Release), f"{type(node).__name__} in a partitioned nest"
+                assert isinstance(node, Release | Slide), f"{type(node).__name__} in a partitioned nest"
 
     def _acquire(self, node: Acquire, environment: Mapping[LoopVariable, int]) -> None:
         stage = node.placement.stage
         low = tuple(each.value(environment) for each in node.low if isinstance(each, Linear))
         extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
         owner = self.aliases.get(stage)
-        if owner is not None:
+        if stage.state.reuse is not None:
+            base, extent = self.buffers[stage].base, self._ring_box(stage, extent)
+            size = self.physical[stage].strides(low, extent)[1]
+            assert size <= self.buffers[stage].total, f"ring of {stage.name} takes {size} elements"
+        elif owner is not None:
             base = self.places[owner.tensor].base
         else:
             buffer = self.buffers[stage]
@@ -145,6 +154,27 @@ class Emitter:
         sources = [self.place(read.tensor, stage) for read in stage.state.computation.reads]
         zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
         self.places[stage.tensor] = Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
+
+    def _ring_box(self, stage: "Stage", extent: tuple[int, ...]) -> tuple[int, ...]:
+        """The extents of a ring, with the room that allocation has given it along the dimension that moves.
+
+        Raises EmitError for a reuse buffer that the machine cannot have.
+        """
+        if stage.state.reuse != "ring":
+            raise EmitError(
+                f"form of reuse buffer {stage.name} must be 'ring' for the machine, not {stage.state.reuse!r}: no "
+                f"instruction moves elements within {stage.state.scope}. Call reuse_at with form='ring'."
+            )
+        dimension, size = self.rings[stage.tensor]
+        return (*extent[:dimension], size, *extent[dimension + 1 :])
+
+    def folded(self, tensor: Tensor, index: list[Linear]) -> list[Linear]:
+        """An index of a tensor as its place has it: in a ring, counted around."""
+        if tensor not in self.rings:
+            return index
+        dimension, size = self.rings[tensor]
+        place = index[dimension] - floor_divide(index[dimension], size) * size
+        return [*index[:dimension], place, *index[dimension + 1 :]]
 
     def _chunk(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
         state = node.placement.state
@@ -159,7 +189,7 @@ class Emitter:
                 role = "reduce"
         prepared = self._prepared.get(id(node))
         if prepared is None:
-            prepared = self._prepared[id(node)] = _Prepared(node)
+            prepared = self._prepared[id(node)] = _Prepared(node, self)
         own = self._working.get(node.placement.stage, (0, 0))
         self.temporaries = max(own, self._unused, key=lambda each: each[1])
         label = self._label(node)
@@ -275,7 +305,7 @@ def _scope_of(node: ChunkNode, tensor: Tensor) -> str:
 class _Prepared:
     """What of a chunk does not depend on the outer loops' values: done once per chunk of the nest."""
 
-    def __init__(self, node: ChunkNode) -> None:
+    def __init__(self, node: ChunkNode, emitter: Emitter) -> None:
         computation = node.placement.state.computation
         if len(computation.bodies) > 1:
             raise EmitError(
@@ -298,7 +328,9 @@ class _Prepared:
                             f"not {index}: no instruction has such addresses."
                         )
                     indices.append(linear)
-                self.accesses.append((access, indices))
+                self.accesses.append((access, emitter.folded(access.tensor, indices)))
+        target = [node.roots[axis] for axis in computation.axes]
+        self.target = emitter.folded(node.placement.state.tensor, target)
         self.ranges = tuple(range(extent) for _, extent in node.loops)
         unrolled = {v for leaf in node.placement.state.unrolled for v in node.placement.loops.of_leaf.get(leaf, ())}
         self.unrolled = frozenset(n for n, (v, _) in enumerate(node.loops) if v in unrolled)
@@ -338,7 +370,7 @@ class _Prepared:
             return index_in_loops(linear, loops, environment)
 
         axes: dict[Axis, Index] = {axis: at(value) for axis, value in node.roots.items()}
-        target = tuple(axes[axis] for axis in state.computation.axes)
+        target = tuple(at(value) for value in self.target)
         stage = node.placement.stage
         write = Operand(state.tensor, target, emitter.place(state.tensor, stage))
         reads = tuple(

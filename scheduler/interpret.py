@@ -14,8 +14,8 @@ import numpy as np
 from lathe.frontend import Tensor, evaluate
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Reduce
-from lathe.scheduler.linear import Linear, LoopVariable
-from lathe.scheduler.nest import Acquire, ChunkNode, DecidedChunk, Loop, Node, Release, build_nest
+from lathe.scheduler.linear import Linear, LoopVariable, bound_value
+from lathe.scheduler.nest import Acquire, ChunkNode, DecidedChunk, Loop, Node, Release, Slide, build_nest
 from lathe.scheduler.partition import partition
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class _Memory:
     """Values by tensor; whole tensors, so that indices stay those of the program."""
 
     values: dict[Tensor, Array] = field(default_factory=dict)
+    reads: dict[str, int] | None = None
 
     def spoil(self, tensor: Tensor) -> None:
         """Forget what the tensor holds: cells that are not written again are wrong, and differently so each time."""
@@ -47,17 +48,28 @@ class _Memory:
         garbage = (np.arange(count, dtype=np.int64) * 2654435761 + GARBAGE).astype(tensor.dtype)
         self.values[tensor] = garbage.reshape(tensor.shape)
 
+    def keep(self, tensor: Tensor, box: tuple[slice, ...]) -> None:
+        """Forget what the tensor holds outside a box."""
+        kept = self.values[tensor][box].copy()
+        self.spoil(tensor)
+        self.values[tensor][box] = kept
 
-def interpret(schedule: "Schedule", inputs: Mapping[str, Array]) -> dict[str, Array]:
+
+def interpret(
+    schedule: "Schedule", inputs: Mapping[str, Array], *, reads: dict[str, int] | None = None
+) -> dict[str, Array]:
     """Execute a schedule's partitioned loop nest; returns the outputs by name.
 
-    ``inputs`` are arrays by placeholder name. The counterpart of ``reference`` for everything up to instructions.
+    ``inputs`` are arrays by placeholder name. ``reads``, if given, gets the number of values read from each tensor, by
+    name. The counterpart of ``reference`` for everything up to instructions.
     """
-    return interpret_nest(schedule, partition(build_nest(schedule, largest_blocks=True)), inputs)
+    return interpret_nest(schedule, partition(build_nest(schedule, largest_blocks=True)), inputs, reads)
 
 
-def interpret_nest(schedule: "Schedule", nodes: list[Node], inputs: Mapping[str, Array]) -> dict[str, Array]:
-    memory = _Memory()
+def interpret_nest(
+    schedule: "Schedule", nodes: list[Node], inputs: Mapping[str, Array], reads: dict[str, int] | None = None
+) -> dict[str, Array]:
+    memory = _Memory(reads=reads)
     for stage in schedule.stages:
         for tensor in stage.state.tensors:
             memory.spoil(tensor)
@@ -81,6 +93,13 @@ def _run(nodes: list[Node], environment: dict[LoopVariable, int], memory: _Memor
         elif isinstance(node, Acquire | Release):
             for tensor in node.placement.state.tensors:
                 memory.spoil(tensor)
+        elif isinstance(node, Slide):
+            box = tuple(
+                slice(first, first + max(bound_value(extent, environment), 0))
+                for first, extent in zip((bound_value(low, environment) for low in node.low), node.extent, strict=True)
+            )
+            for tensor in node.placement.state.tensors:
+                memory.keep(tensor, box)
 
 
 def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory: _Memory) -> None:
@@ -93,6 +112,13 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
     shape = tuple(extent for _, extent in chunk.loops)
     cells = tuple(np.broadcast_to(axes[axis], shape) for axis in computation.axes)
     bound: dict[Any, Array] = {**axes, **memory.values}
+    if memory.reads is not None and chunk.role != "init":
+        for access in computation.reads:
+            happens = np.ones((), np.bool_)
+            for guard, holds in access.guards:
+                happens = happens & (evaluate(guard, bound) == holds)
+            count = int(np.broadcast_to(happens, shape).sum())
+            memory.reads[access.tensor.name] = memory.reads.get(access.tensor.name, 0) + count
     bodies = chunk.values if isinstance(chunk, DecidedChunk) else computation.bodies
     for tensor, body in zip(chunk.placement.state.tensors, bodies, strict=True):
         values = memory.values[tensor]

@@ -2,8 +2,9 @@
 
 A stage computed at the root is whole before its readers begin. A stage computed in a loop is made anew in each
 iteration, as far as that iteration needs; its values in a scratchpad are gone when the iteration ends, those in DRAM
-stay. So a read is legal iff every cell that it touches has been made in the same iteration of the loops around both,
-or, in DRAM, in an earlier one. That is an exact set difference in isl, and a point of the difference is the witness.
+stay, and a reuse buffer keeps its window from one iteration to the next. So a read is legal iff every cell that it
+touches has been made in the same iteration of the loops around both, or, in DRAM, in an earlier one, or, in a window,
+since its loop began. That is an exact set difference in isl, and a point of the difference is the witness.
 Updates of one reduction commute, so orders among them do not matter.
 """
 
@@ -15,7 +16,7 @@ from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.placement import Placement, place_stages
-from lathe.scheduler.polyhedra import cells_made, cells_read, instances
+from lathe.scheduler.polyhedra import cells_kept, cells_made, cells_read, instances
 from lathe.scheduler.state import DRAM
 from lathe.scheduler.tensor_layouts import check_dimensions
 
@@ -118,6 +119,8 @@ def _check_read(
     needed = cells_read(there, read, depth).set_tuple_name(isl.dim_type.in_, "loops")
     made = cells_made(here, read.tensor.name, depth).set_tuple_name(isl.dim_type.in_, "loops")
     if depth == len(here.prefix):
+        if here.window is not None:
+            made = cells_kept(here, read.tensor.name).set_tuple_name(isl.dim_type.in_, "loops")
         missing = needed.subtract(made)
         assert missing.is_empty(), (
             f"{command}: {reader.name} needs cells of {stage.name} that its region lacks: {missing.sample()}"

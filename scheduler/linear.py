@@ -207,6 +207,13 @@ def bound_value(bound: Bound, environment: Mapping[LoopVariable, int]) -> int:
     return pick(bound_value(inner, environment) for inner in bound.bounds)
 
 
+def bound_substitute(bound: Bound, replacement: Callable[[LoopVariable], Linear | None]) -> Bound:
+    """Replace variables by linear expressions; a variable for which the callable says None stays."""
+    if isinstance(bound, Linear):
+        return bound.substitute(replacement)
+    return Extremum(bound.kind, tuple(bound_substitute(inner, replacement) for inner in bound.bounds))
+
+
 def bound_variables(bound: Bound) -> set[LoopVariable]:
     if isinstance(bound, Linear):
         return bound.variables()

@@ -73,7 +73,7 @@ def _order(schedule: Schedule) -> str:
         state = stage.state
         indent = "  " * depth
         times = []
-        lines.append(f"{indent}{stage.name}:")
+        lines.append(f"{indent}{stage.name}:{f' @reuse {state.reuse}' if state.reuse else ''}")
         for level, leaf in enumerate(state.leaves):
             tags = []
             if leaf is state.pragma_axis:

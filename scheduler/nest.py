@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lathe.frontend.expressions import Axis, Expr
 from lathe.scheduler.linear import Bound, Linear, LoopVariable, bound_variables
-from lathe.scheduler.placement import Placement, place_stages
+from lathe.scheduler.placement import Placement, fills, place_stages
 from lathe.scheduler.state import DRAM
 
 if TYPE_CHECKING:
@@ -60,6 +60,23 @@ class Release:
 
 
 @dataclass
+class Slide:
+    """The window of a reuse buffer moves to the box that starts at ``low``: cells outside it are gone."""
+
+    placement: Placement
+    low: list[Bound]
+    extent: list[Bound]
+
+
+@dataclass
+class Guard:
+    """What happens only where every one of ``constraints`` is >= 0; partitioning removes it."""
+
+    body: "list[Node]"
+    constraints: list[Bound]
+
+
+@dataclass
 class ChunkNode:
     """A block with constant extents and no condition. ``roots`` is linear in outer and own loops (from 0)."""
 
@@ -87,7 +104,7 @@ class DecidedChunk(ChunkNode):
     rule: str = ""
 
 
-Node = Loop | Block | Acquire | Release | ChunkNode
+Node = Loop | Block | Acquire | Release | Slide | Guard | ChunkNode
 
 
 def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[Node]:
@@ -124,16 +141,22 @@ class _Builder:
             last_use[stage] = max(reading, default=len(groups) - 1)
         result: list[Node] = []
         for index, (producer, nodes) in enumerate(groups):
-            if producer is not None and producer.state.scope != DRAM:
+            if producer is not None and producer.state.scope != DRAM and not producer.state.reuse:
                 placement = self.placed[producer]
                 result.append(Acquire(placement, placement.low, placement.extent))
             result.extend(nodes)
             for stage in stages:
-                if last_use[stage] == index and stage.state.scope != DRAM:
+                if last_use[stage] == index and stage.state.scope != DRAM and not stage.state.reuse:
                     result.append(Release(self.placed[stage]))
         return result
 
     def stage_nodes(self, stage: "Stage") -> list[Node]:
+        placement = self.placed[stage]
+        window = placement.window
+        slides: list[Node] = [] if window is None else [Slide(placement, window.low, window.extent)]
+        return slides + self.own_nodes(stage)
+
+    def own_nodes(self, stage: "Stage") -> list[Node]:
         placement = self.placed[stage]
         state, variables = placement.state, placement.loops.variables
         roots, constraints = placement.roots(), placement.constraints()
@@ -158,11 +181,24 @@ class _Builder:
                 nodes.append(block("update" if reducing else "map", variables[level:]))
                 return nodes
             variable = variables[level]
-            body = self.sequence(self.hosted.get(variable, []), level_nodes(level + 1))
             deeper = set(variables[level + 1 :])
             decided = [each for each in constraints if variable in bound_variables(each)]
             decided = [each for each in decided if not bound_variables(each) & deeper]
+            hosted = self.hosted.get(variable, [])
+            kept = [each for each in hosted if each.state.reuse]
+            early = [each for each in hosted if kept and fills(each.schedule, each)]
+            guards = [each for each in decided if kept and may_grow(each, variable)]
+            if guards:  # iterations that fill reuse buffers and do nothing else
+                decided = [each for each in decided if each not in guards]
+                constraints[:] = [each for each in constraints if each not in guards]
+                rest = self.sequence([each for each in hosted if each not in early], level_nodes(level + 1))
+                body = self.sequence(early, [Guard(rest, guards)])
+            else:
+                body = self.sequence(hosted, level_nodes(level + 1))
+            around = [self.placed[each] for each in kept]
+            nodes += [Acquire(each, *buffer_box(each)) for each in around]
             nodes.append(Loop(variable, 0, variable.extent - 1, body, decided))
+            nodes += [Release(each) for each in around]
             return nodes
 
         return level_nodes(0)
@@ -179,8 +215,24 @@ class _Builder:
 
 
 def _reads(node: Node, stage: "Stage") -> bool:
-    if isinstance(node, Loop):
+    if isinstance(node, Loop | Guard):
         return any(_reads(inner, stage) for inner in node.body)
     if isinstance(node, Block):
         return any(read.tensor in stage.state.tensors for read in node.placement.state.computation.reads)
     return False
+
+
+def may_grow(bound: Bound, variable: LoopVariable) -> bool:
+    """Whether a bound may be negative in early iterations of a loop and not in later ones."""
+    if isinstance(bound, Linear):
+        return bound.terms.get(variable, 0) > 0
+    return any(may_grow(inner, variable) for inner in bound.bounds)
+
+
+def buffer_box(placement: Placement) -> tuple[list[Bound], list[Bound]]:
+    """The box of cells that a reuse buffer has: its window, but counted around along the dimension that moves."""
+    window = placement.window
+    assert window is not None, f"{placement.stage.name} is no reuse buffer"
+    low, extent = list(window.low), list(window.extent)
+    low[window.dimension], extent[window.dimension] = Linear(0), Linear(window.shape[window.dimension])
+    return low, extent

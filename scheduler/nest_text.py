@@ -5,7 +5,8 @@ import re
 from lathe.frontend.expressions import Axis, AxisRef, Expr, Reduce
 from lathe.frontend.text import format_expr
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable
-from lathe.scheduler.nest import Acquire, Block, ChunkNode, DecidedChunk, Loop, Node, Release
+from lathe.scheduler.nest import Acquire, Block, ChunkNode, DecidedChunk, Guard, Loop, Node, Release, Slide
+from lathe.scheduler.reuse import buffer_shape
 from lathe.scheduler.rewrite import rewrite
 
 
@@ -28,12 +29,23 @@ class _Formatter:
                 result.append(f"{indent}for {name} in {node.first}..{node.last + 1}:")
                 result += self.lines(node.body, depth + 1)
                 del self.names[node.variable]
-            elif isinstance(node, Acquire):
+            elif isinstance(node, Guard):
+                result.append(f"{indent}if {' and '.join(self.condition(each) for each in node.constraints)}:")
+                result += self.lines(node.body, depth + 1)
+            elif isinstance(node, Acquire) and node.placement.window is not None:
+                window, state = node.placement.window, node.placement.state
+                form = f"{state.reuse} along {state.computation.axes[window.dimension].name}"
+                shape = list(buffer_shape(window.shape))
+                result.append(f"{indent}buffer {state.tensor.name} in {state.scope}: {shape}, {form}")
+            elif isinstance(node, Acquire | Slide):
+                shifts = node.placement.state.reuse == "shift"
+                verb = "buffer" if isinstance(node, Acquire) else "shift" if shifts else "keep"
                 box = ", ".join(
                     f"{self.text(low)} + {self.text(extent)}" for low, extent in zip(node.low, node.extent, strict=True)
                 )
                 state = node.placement.state
-                result.append(f"{indent}buffer {state.tensor.name} in {state.scope}: [{box}]")
+                where = f" in {state.scope}" if isinstance(node, Acquire) else ""
+                result.append(f"{indent}{verb} {state.tensor.name}{where}: [{box}]")
             elif isinstance(node, Release):
                 result.append(f"{indent}free {node.placement.state.tensor.name}")
             else:

@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 from lathe.frontend.expressions import Axis
 from lathe.scheduler.linear import Bound, Box, Extremum, FloorDivision, Linear, LoopVariable, bound_range, extremum
-from lathe.scheduler.nest import Acquire, Block, ChunkNode, Loop, Node, Release
+from lathe.scheduler.nest import Acquire, Block, ChunkNode, Guard, Loop, Node, Release, Slide
 
 Range = tuple[int, int]
 Sign = tuple[Linear, bool]
@@ -31,6 +31,8 @@ def partition(nodes: list[Node], box: Box | None = None) -> list[Node]:
 def _variables(node: Node) -> list[LoopVariable]:
     if isinstance(node, Loop):
         return [node.variable, *(v for inner in node.body for v in _variables(inner))]
+    if isinstance(node, Guard):
+        return [v for inner in node.body for v in _variables(inner)]
     return node.variables if isinstance(node, Block) else []
 
 
@@ -44,7 +46,7 @@ def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) 
                 if any(bound_range(constraint, inside)[1] < 0 for constraint in node.constraints):
                     continue
                 body = _partition(node.body, inside, known)
-                if all(isinstance(inner, Acquire | Release) for inner in body):
+                if all(isinstance(inner, Acquire | Release | Slide) for inner in body):
                     continue
                 before = result[-1] if result else None
                 if continues(before, node.variable, segment[0]) and same(before.body, body):
@@ -53,12 +55,18 @@ def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) 
                 result.append(Loop(node.variable, *segment, body))
         elif isinstance(node, Block):
             result.extend(_chunks(node, box, known))
-        elif isinstance(node, Acquire):
+        elif isinstance(node, Guard):
+            if all(bound_range(constraint, box)[0] >= 0 for constraint in node.constraints):
+                result.extend(_partition(node.body, box, known))
+            else:
+                assert any(bound_range(each, box)[1] < 0 for each in node.constraints), f"{node} is undecided"
+        elif isinstance(node, Acquire | Slide):
             low = [resolved(each, box) for each in node.low]
             fixed = {v: Linear(first) for v, (first, last) in box.items() if first == last}
             extent = [resolved(each, box).substitute(fixed.get) for each in node.extent]
             extent = [Linear(0) if each.range(box)[1] <= 0 else each for each in extent]  # nothing is needed here
-            result.append(Acquire(node.placement, list(low), list(extent)))
+            kind = Slide if isinstance(node, Slide) else Acquire
+            result.append(kind(node.placement, list(low), list(extent)))
         else:
             result.append(node)
     return result
@@ -78,8 +86,8 @@ def same(left: list[Node], right: list[Node]) -> bool:
             case Loop(), Loop():
                 if (a.variable, a.first, a.last) != (b.variable, b.first, b.last) or not same(a.body, b.body):
                     return False
-            case Acquire(), Acquire():
-                if a.placement is not b.placement or a.low != b.low or a.extent != b.extent:
+            case Acquire() | Slide(), Acquire() | Slide():
+                if type(a) is not type(b) or a.placement is not b.placement or (a.low, a.extent) != (b.low, b.extent):
                     return False
             case ChunkNode(), ChunkNode():
                 if a.placement is not b.placement or (a.role, a.loops, a.roots) != (b.role, b.loops, b.roots):
@@ -192,16 +200,16 @@ def _signs(node: Node, known: Signs) -> list[Sign]:
     found = known.get(id(node))
     if found is None:
         signs: dict[Sign, None] = {}
-        if isinstance(node, Loop):
+        if isinstance(node, Loop | Guard):
             for inner in node.body:
                 signs.update(dict.fromkeys(_signs(inner, known)))
-        if isinstance(node, Loop | Block):
+        if isinstance(node, Loop | Block | Guard):
             for constraint in node.constraints:
                 signs.update(dict.fromkeys((leaf, False) for leaf in _leaves(constraint)))
         if isinstance(node, Block):
             for value in node.roots.values():
                 signs.update(dict.fromkeys(_choices(value)))
-        elif isinstance(node, Acquire):
+        elif isinstance(node, Acquire | Slide):
             for value in (*node.low, *node.extent):
                 signs.update(dict.fromkeys(_choices(value)))
         found = known[id(node)] = list(signs)

@@ -7,6 +7,7 @@ from lathe.frontend.expressions import Axis
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add, bound_range, scale
 from lathe.scheduler.loops import StageLoops, stage_loops
 from lathe.scheduler.regions import Interval, extent_of, hull, read_box
+from lathe.scheduler.reuse import Window, buffer_shape, kept_window
 from lathe.scheduler.state import LoopAxis, StageState
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ class Placement:
 
     ``prefix`` are the loops of other stages around it, outermost first; ``low`` and ``extent`` the box of data axes
     that it computes there, as bounds over the prefix; ``box`` the range of every variable of prefix and own loops.
+    ``window`` is what a reuse buffer holds there: the box is what the window lacks.
     """
 
     stage: "Stage"
@@ -28,6 +30,13 @@ class Placement:
     extent: list[Bound]
     loops: StageLoops
     box: dict[LoopVariable, tuple[int, int]]
+    window: Window | None = None
+
+    @property
+    def buffer_shape(self) -> tuple[int, ...]:
+        """The largest box that the stage has at a time, without dimensions of extent 1 unless it has no other."""
+        extents = tuple(bound_range(extent, self.box)[1] for extent in self.extent)
+        return buffer_shape(self.window.shape if self.window is not None else extents)
 
     @property
     def state(self) -> StageState:
@@ -66,10 +75,13 @@ class Placement:
                 last = add(add(next(lows), next(extents)), Linear(-1))
             else:
                 last = Linear(root.source.stop - 1)
+            low: Bound = value
             high: Bound = value
+            if bound_range(self.loops.local[root], self.box)[0] < 0:  # in the lead of a loop
+                low = Extremum("max", (value, Linear(root.source.start)))
             if bound_range(add(last, scale(value, -1)), self.box)[0] < 0:
                 high = Extremum("min", (value, last))
-            result[root.source] = (value, high)
+            result[root.source] = (low, high)
         return result
 
 
@@ -79,6 +91,7 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
     for stage in reversed(schedule.stages):
         state = stage.state
         attachment = state.attachment
+        window: Window | None = None
         if attachment is None:
             prefix: list[LoopVariable] = []
             box: dict[LoopVariable, tuple[int, int]] = {}
@@ -89,8 +102,16 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
             own = host.loops.variables
             level = max(own.index(variable) for variable in host.loops.of_leaf[attachment.axis])
             prefix = [*host.prefix, *own[: level + 1]]
-            box = {variable: (0, variable.extent - 1) for variable in prefix}
-            low, extent = _needed(schedule, stage, placed, prefix)
+            box = {**host.box, **{v: (first, v.extent - 1) for v, first in host.loops.first.items()}}
+            box = {variable: box[variable] for variable in prefix}
+            if fills(schedule, stage):
+                box[prefix[-1]] = (0, prefix[-1].extent - 1)
+            needed, around = _needed(schedule, stage, placed, box)
+            if state.reuse is not None:
+                filling = any(fills(schedule, each) for each in readers_beside(schedule, stage))
+                first = 0 if filling else host.loops.first.get(prefix[-1], 0)
+                needed, window = kept_window(stage.name, needed, prefix[-1], around, first)
+            low, extent = [first for first, _ in needed], [extent_of(interval, around) for interval in needed]
         nominal: dict[LoopAxis, int] = {}
         extents = iter(extent)
         for root in state.roots:
@@ -99,17 +120,38 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
             nominal[root] = max(size, 1)  # nothing may be needed at all: a loop that its condition keeps empty
         loops = stage_loops(state, nominal)
         whole = {**box, **{variable: (0, variable.extent - 1) for variable in loops.variables}}
-        placed[stage] = Placement(stage, prefix, low, extent, loops, whole)
+        placed[stage] = Placement(stage, prefix, low, extent, loops, whole, window)
     return placed
 
 
+def fills(schedule: "Schedule", stage: "Stage") -> bool:
+    """Whether a stage is computed in the iterations that fill reuse buffers, too: it is one, or one reads it."""
+    return stage.state.reuse is not None or any(fills(schedule, each) for each in readers_beside(schedule, stage))
+
+
+def readers_beside(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
+    """The stages at the same loop as a stage that read it, or in whose loops one is that does."""
+    found: list[Stage] = []
+    for tensor in stage.state.tensors:
+        for reader in schedule.readers(tensor):
+            beside: Stage | None = reader
+            while beside is not None and beside.state.attachment != stage.state.attachment:
+                beside = beside.state.attachment.stage if beside.state.attachment else None
+            if beside is not None and beside is not stage:
+                found.append(beside)
+    return found
+
+
 def _needed(
-    schedule: "Schedule", stage: "Stage", placed: dict["Stage", Placement], prefix: list[LoopVariable]
-) -> tuple[list[Bound], list[Bound]]:
-    """Low ends and extents of the box that the readers in the same loops need; all readers, if none is there."""
+    schedule: "Schedule",
+    stage: "Stage",
+    placed: dict["Stage", Placement],
+    prefix: dict[LoopVariable, tuple[int, int]],
+) -> tuple[list[Interval], dict[LoopVariable, tuple[int, int]]]:
+    """The box that the readers in the same loops need (all readers, if none is there); ranges of all variables."""
     boxes: list[list[Interval]] = []
     elsewhere: list[list[Interval]] = []
-    visible = set(prefix)
+    around, visible = list(prefix), set(prefix)
     merged: dict[LoopVariable, tuple[int, int]] = {}
     for reader in schedule.stages:
         reads = [read for read in reader.state.computation.reads if read.tensor in stage.state.tensors]
@@ -118,9 +160,8 @@ def _needed(
         placement = placed[reader]
         merged.update(placement.box)
         axes = placement.intervals()
-        around = [*placement.prefix, *placement.loops.variables]
-        found = boxes if around[: len(prefix)] == prefix else elsewhere
-        found.extend(read_box(read, axes, visible, placement.box) for read in reads)
-    merged.update({variable: (0, variable.extent - 1) for variable in prefix})
-    intervals = hull(boxes or elsewhere, merged)
-    return [low for low, _ in intervals], [extent_of(interval, merged) for interval in intervals]
+        variables = [*placement.prefix, *placement.loops.variables]
+        found = boxes if variables[: len(around)] == around else elsewhere
+        found.extend(read_box(read, axes, visible, {**placement.box, **prefix}) for read in reads)
+    merged.update(prefix)
+    return hull(boxes or elsewhere, merged), merged

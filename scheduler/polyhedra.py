@@ -4,7 +4,7 @@ import islpy as isl
 
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import access_of, shape_of
-from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add
+from lathe.scheduler.linear import Bound, Box, Extremum, Linear, LoopVariable, add
 from lathe.scheduler.placement import Placement
 
 SET = isl.dim_type.set
@@ -54,11 +54,12 @@ class InstanceSpace:
             return points.add_constraint(constraint)
         return points.intersect(self.bound(bound).ge_set(self.bound(Linear(0))))
 
-    def box(self) -> isl.Set:
+    def box(self, ranges: Box) -> isl.Set:
         points = isl.Set.universe(self.space)
         for position, variable in enumerate(self.variables):
-            points = points.lower_bound_val(SET, position, isl.Val(0))
-            points = points.upper_bound_val(SET, position, isl.Val(variable.extent - 1))
+            first, last = ranges[variable]
+            points = points.lower_bound_val(SET, position, isl.Val(first))
+            points = points.upper_bound_val(SET, position, isl.Val(last))
         return points
 
 
@@ -66,7 +67,7 @@ def instances(placement: Placement) -> isl.Map:
     """From each executed instance (prefix and own loops) to the point of the computation's domain that it computes."""
     variables = [*placement.prefix, *placement.loops.variables]
     space = InstanceSpace(variables, "instance")
-    points = space.box()
+    points = space.box(placement.box)
     for constraint in placement.constraints():
         points = space.not_negative(constraint, points)
     computation = placement.state.computation
@@ -94,11 +95,34 @@ def cells_read(placement: Placement, read: ReadAccess, depth: int) -> isl.Map:
 
 def cells_made(placement: Placement, tensor_name: str, depth: int) -> isl.Map:
     """From the first ``depth`` loops around a stage to the cells that it computes within them."""
+    relation = _box_around(placement, tensor_name, placement.low, placement.extent)
+    return relation.project_out(isl.dim_type.in_, depth, len(placement.prefix) - depth)
+
+
+def cells_kept(placement: Placement, tensor_name: str) -> isl.Map:
+    """From the loops around a reuse buffer to the cells that it has by the end of their iteration.
+
+    Those are the cells of its window that it has fetched in this iteration of the innermost loop or in an earlier one.
+    """
+    window, depth = placement.window, len(placement.prefix)
+    assert window is not None, f"{placement.stage.name} is no reuse buffer"
+    made = _box_around(placement, tensor_name, placement.low, placement.extent)
+    loops = made.domain().get_space()
+    order = isl.Map.universe(loops.map_from_domain_and_range(loops))
+    for level in range(depth - 1):
+        order = order.equate(isl.dim_type.in_, level, isl.dim_type.out, level)
+    order = order.order_ge(isl.dim_type.in_, depth - 1, isl.dim_type.out, depth - 1)
+    held = _box_around(placement, tensor_name, window.low, window.extent)
+    return order.apply_range(made).intersect(held)
+
+
+def _box_around(placement: Placement, tensor_name: str, lows: list[Bound], extents: list[Bound]) -> isl.Map:
+    """From the loops around a stage to the cells of a box."""
     space = InstanceSpace(placement.prefix, "instance")
     shape = shape_of(placement.state.tensors[0]).set_tuple_name(tensor_name)
-    relation = isl.Map.from_domain_and_range(space.box(), shape)
-    rank = len(placement.low)
-    for position, (low, extent) in enumerate(zip(placement.low, placement.extent, strict=True)):
+    relation = isl.Map.from_domain_and_range(space.box(placement.box), shape)
+    rank = len(lows)
+    for position, (low, extent) in enumerate(zip(lows, extents, strict=True)):
         high = add(add(low, extent), Linear(-1))
         for bound, at_least in ((low, True), (high, False)):
             edge = isl.Map.from_pw_aff(space.bound(bound))
@@ -106,7 +130,7 @@ def cells_made(placement: Placement, tensor_name: str, depth: int) -> isl.Map:
             edge = edge.insert_dims(isl.dim_type.out, position + 1, rank - position - 1)
             edge = edge.set_tuple_name(isl.dim_type.out, tensor_name)
             relation = relation.intersect(_halfspace(edge, position, at_least))
-    return relation.project_out(isl.dim_type.in_, depth, len(placement.prefix) - depth)
+    return relation
 
 
 def _halfspace(edge: isl.Map, position: int, at_least: bool) -> isl.Map:

@@ -6,6 +6,7 @@ from typing import TypeVar, overload
 from lathe.frontend import Computation, Tensor, topological
 from lathe.frontend.programs import as_outputs
 from lathe.scheduler.commands.cache import cache_read, cache_write
+from lathe.scheduler.commands.reuse_at import reuse_at
 from lathe.scheduler.commands.transform_layout import transform_layout
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.stage import Stage
@@ -73,6 +74,8 @@ class Schedule:
             name = getattr(tensor, "name", tensor)
             raise ScheduleError(f"tensor of layout must be one that the program reads or computes, not {name!r}.")
         return self.layouts.get(seen, TensorLayout(seen))
+
+    reuse_at = reuse_at
 
     def readers(self, tensor: Tensor) -> list[Stage]:
         """The stages that read the tensor, in order."""

@@ -7,6 +7,7 @@ from lathe.scheduler.commands.compute_at import compute_at, compute_root
 from lathe.scheduler.commands.emit_insn import emit_insn
 from lathe.scheduler.commands.fuse import fuse
 from lathe.scheduler.commands.reorder import reorder
+from lathe.scheduler.commands.reuse_at import keep_at
 from lathe.scheduler.commands.set_scope import set_scope
 from lathe.scheduler.commands.split import split
 from lathe.scheduler.commands.tile import tile
@@ -55,6 +56,16 @@ class Stage:
     def leaf_axis(self) -> tuple[LoopAxis, ...]:
         """The loops as they stand now, outermost first."""
         return self.state.leaves
+
+    @property
+    def buffer_shape(self) -> tuple[int, ...]:
+        """The largest box of values that this stage has at a time, without dimensions of extent 1.
+
+        For a reuse buffer that is the shape inferred for it.
+        """
+        from lathe.scheduler.placement import place_stages
+
+        return place_stages(self.schedule)[self].buffer_shape
 
     def find(self, axis: AxisLike, command: str) -> LoopAxis:
         """The present loop that ``axis`` names.
@@ -107,6 +118,7 @@ class Stage:
     compute_root = compute_root
     set_scope = set_scope
     transform_layout = transform_layout_of
+    reuse_at = keep_at
     emit_insn = emit_insn
 
     def __repr__(self) -> str:

@@ -55,10 +55,7 @@ def cache_read(
         chosen = schedule.readers(tensor)
     if not chosen:
         raise ScheduleError(f"readers of {where} must be one stage or more, not none. Leave them out to mean all.")
-    axes = tuple(Axis(f"i{d}", extent) for d, extent in enumerate(tensor.shape))
-    if tensor.computation is not None:
-        axes = tuple(Axis(axis.name, axis.extent) for axis in tensor.computation.axes)
-    computation = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{name}"), axes)
+    computation = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{name}"), axes_of_copy(tensor))
     from lathe.scheduler.stage import Stage
 
     cached = Stage(schedule, initial_state(computation, name, copies=tensor))
@@ -117,6 +114,13 @@ def cache_write(schedule: "Schedule", tensor: Tensor, scope: str) -> Tensor:
     stages = [*schedule.stages[:position], writer, *schedule.stages[position:]]
     schedule.commit({writer: writer.state, stage: copier}, "cache_write", stages=stages)
     return writer.tensor
+
+
+def axes_of_copy(tensor: Tensor) -> tuple[Axis, ...]:
+    """Axes for a stage that copies the tensor, named as those of its computation."""
+    if tensor.computation is not None:
+        return tuple(Axis(axis.name, axis.extent) for axis in tensor.computation.axes)
+    return tuple(Axis(f"i{d}", extent) for d, extent in enumerate(tensor.shape))
 
 
 def fresh_name(schedule: "Schedule", wanted: str) -> str:

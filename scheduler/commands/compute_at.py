@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lathe.scheduler.commands.reuse_at import host_without
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import Attachment
 
@@ -52,9 +53,11 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike") -> None:
                 f"{consumer.name!r}, which is computed inside {stage.name}."
             )
         above = above.state.attachment.stage if above.state.attachment else None
-    stage.update(replace(stage.state, attachment=Attachment(consumer, target)), "compute_at")
+    new = replace(stage.state, attachment=Attachment(consumer, target), reuse=None)
+    stage.schedule.commit({**host_without(stage), stage: new}, "compute_at")
 
 
 def compute_root(stage: "Stage") -> None:
-    """Compute this stage whole, before the loops of its consumers: undoes ``compute_at``."""
-    stage.update(replace(stage.state, attachment=None), "compute_root")
+    """Compute this stage whole, before the loops of its consumers: undoes ``compute_at`` and ``reuse_at``."""
+    new = replace(stage.state, attachment=None, reuse=None)
+    stage.schedule.commit({**host_without(stage), stage: new}, "compute_root")

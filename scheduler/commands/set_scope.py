@@ -37,7 +37,8 @@ def set_scope(stage: "Stage", scope: str) -> None:
           C[i] = B[i] * 2
         free B
 
-    Raises ScheduleError for an unknown scope, or if the stage is an output of the program, which lives in DRAM.
+    Raises ScheduleError for an unknown scope, if the stage is an output of the program, which lives in DRAM, or for a
+    reuse buffer in DRAM.
     """
     name = checked_scope(scope, f"stage {stage.name}")
     output = next((tensor for tensor in stage.state.tensors if tensor in stage.schedule.outputs), None)
@@ -48,5 +49,10 @@ def set_scope(stage: "Stage", scope: str) -> None:
         raise ScheduleError(
             f"scope of stage {stage.name} must be dram, not {scope!r}, because {output.name} is an output of the "
             f"program. {remedy}"
+        )
+    if name == DRAM and stage.state.reuse is not None:
+        raise ScheduleError(
+            f"scope of stage {stage.name} must be a scratchpad, not {scope!r}, because it is a reuse buffer. Undo that "
+            "with compute_root or compute_at first."
         )
     stage.update(replace(stage.state, scope=name), "set_scope")

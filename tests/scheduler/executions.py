@@ -9,7 +9,7 @@ import numpy as np
 from lathe.frontend import Axis, Tensor, evaluate, reads_data
 from lathe.frontend.accesses import ReadAccess
 from lathe.scheduler import Schedule, Witness
-from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, build_nest
+from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, Slide, build_nest
 from lathe.scheduler.partition import partition
 
 
@@ -37,6 +37,8 @@ def events(nodes: list[Node], environment: dict[object, int] | None = None) -> I
                 yield from events(node.body, environment | {node.variable: value})
         elif isinstance(node, Acquire | Release):
             yield Gone(node.placement.state.tensors)
+        elif isinstance(node, Slide):
+            continue  # what the window leaves behind is overwritten by what comes, cell by cell
         else:
             assert isinstance(node, ChunkNode), f"{type(node).__name__} in a partitioned nest"
             for values in product(*(range(extent) for _, extent in node.loops)):

@@ -323,6 +323,15 @@ def commands(choice: Choice, schedule: Schedule, kinds: tuple[str, ...]) -> Comm
     if kind == "emit_insn":
         axis = choice.pick(loops)
         return Command(f"{stage.name}.emit_insn({axis.name})", lambda s: of(s).emit_insn(axis, "alu"))
+    if kind == "reuse_at":
+        axis = choice.pick(loops)
+        tensor = choice.pick([read.tensor for read in stage.op.reads])
+        options = {"form": choice.pick(["ring", "shift"]), "prologue": choice.pick(["loop", "first"])}
+        if tensor.computation is not None and choice.number(0, 1):
+            text = f"{tensor.name}.reuse_at({stage.name}, {axis.name}, {options})"
+            return Command(text, lambda s: s[tensor].reuse_at(of(s), axis, **options))
+        text = f"reuse_at({tensor.name}, {stage.name}, {axis.name}, {options})"
+        return Command(text, lambda s: s.reuse_at(tensor, of(s), axis, **options))
     scope = choice.pick(SCOPES)
     if kind == "set_scope":
         return Command(f"{stage.name}.set_scope({scope})", lambda s: of(s).set_scope(scope))

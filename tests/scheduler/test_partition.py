@@ -18,7 +18,7 @@ from lathe.frontend import compute, placeholder, reduce_axis, sum
 from lathe.frontend.operators import conv2d, max_pool2d
 from lathe.scheduler import Schedule, ScheduleError, Stage, create_schedule
 from lathe.scheduler.linear import Linear, LoopVariable, bound_value
-from lathe.scheduler.nest import Acquire, Block, ChunkNode, Loop, Node, build_nest
+from lathe.scheduler.nest import Acquire, Block, ChunkNode, Guard, Loop, Node, build_nest
 from lathe.scheduler.partition import cut, partition
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.polyhedra import instances
@@ -35,6 +35,9 @@ def statements_of_conditions(nodes: list[Node], environment: Environment) -> Ite
                 here = environment | {node.variable: value}
                 if all(bound_value(each, here) >= 0 for each in node.constraints):
                     yield from statements_of_conditions(node.body, here)
+        elif isinstance(node, Guard):
+            if all(bound_value(each, environment) >= 0 for each in node.constraints):
+                yield from statements_of_conditions(node.body, environment)
         elif isinstance(node, Block):
             for values in product(*(range(variable.extent) for variable in node.variables)):
                 here = environment | dict(zip(node.variables, values, strict=True))
@@ -252,6 +255,7 @@ LOOPS = (
     "fuse",
     "compute_at",
     "compute_at",
+    "reuse_at",
     "set_scope",
     "cache_read",
     "emit_insn",

@@ -40,6 +40,8 @@ ALL = (
     "compute_at",
     "compute_at",
     "compute_root",
+    "reuse_at",
+    "reuse_at",
     "emit_insn",
     "set_scope",
     "cache_write",
