@@ -28,7 +28,17 @@ from lathe.scheduler.products import Product, factors
 from lathe.scheduler.rewrite import copy_of, reads_redirected, renamed_axes
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, Attachment, Fuse, LoopAxis, Split, StageState, initial_state
+from lathe.scheduler.state import (
+    DRAM,
+    Attachment,
+    Fuse,
+    LoopAxis,
+    Relation,
+    Split,
+    StageState,
+    initial_state,
+    made_by,
+)
 from lathe.scheduler.tiling import Operand, Tiling, TilingProblem, choose_tiling
 
 
@@ -67,7 +77,7 @@ def copied(schedule: Schedule) -> Schedule:
     for twin in copy.stages:
         attachment = twin.state.attachment
         if attachment is not None:
-            twin.state = replace(twin.state, attachment=Attachment(twins[attachment.stage], attachment.axis))
+            twin.state = replace(twin.state, attachment=replace(attachment, stage=twins[attachment.stage]))
     return copy
 
 
@@ -286,8 +296,8 @@ def _write_through_acc(schedule: Schedule, stage: Stage) -> tuple[Stage, Stage]:
     return stage, writer
 
 
-def _kind(relation: Split | Fuse) -> str:
-    return relation.parent.kind if isinstance(relation, Split) else relation.fused.kind
+def _kind(relation: Relation) -> str:
+    return made_by(relation)[0].kind
 
 
 def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> None:
@@ -414,8 +424,10 @@ def _rejoined(state: StageState, depth: int) -> StageState:
         for relation in reversed(relations):
             if isinstance(relation, Split):
                 parts, whole = [relation.outer, relation.inner], [relation.parent]
-            else:
+            elif isinstance(relation, Fuse):
                 parts, whole = [relation.fused], [relation.outer, relation.inner]
+            else:
+                continue
             if all(part in leaves and part not in outside for part in parts):
                 place = min(leaves.index(part) for part in parts)
                 leaves[place:place] = whole

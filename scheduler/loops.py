@@ -1,16 +1,16 @@
-"""The loops of one stage as variables with ranges: what split and fuse mean in linear arithmetic.
+"""The loops of one stage as variables with ranges: what split, fuse and affine maps mean in linear arithmetic.
 
-Split is linear already: ``parent = outer * factor + inner``. A fused loop is replaced by the two loops it was made of,
-in its place, which keeps the order. A fused loop that was split again keeps its outer loops and gets the two loops
-back in the place of the innermost part, with the inequalities that tie them together; partitioning turns these into
-boxes like any other condition.
+Split is linear already: ``parent = outer * factor + inner``; so is an affine map, by its inverse. A fused loop is
+replaced by the two loops it was made of, in its place, which keeps the order. A fused loop that was split again keeps
+its outer loops and gets the two loops back in the place of the innermost part, with the inequalities that tie them
+together; partitioning turns these into boxes like any other condition.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lathe.scheduler.linear import Linear, LoopVariable
-from lathe.scheduler.state import Fuse, LoopAxis, Split, StageState
+from lathe.scheduler.state import Affine, Fuse, LoopAxis, Split, StageState
 
 
 @dataclass
@@ -23,29 +23,71 @@ class StageLoops:
     constraints: list[Linear]
 
 
-def stage_loops(state: StageState, extents: Mapping[LoopAxis, int]) -> StageLoops:
-    """The loops of a stage whose root axes have the given largest extents."""
-    extent = dict(extents)
-    factor: dict[Split, int] = {}
+@dataclass
+class _Sizes:
+    """The extent of every loop that is or was, the step of each split, and the least values of affine maps."""
+
+    extent: dict[LoopAxis, int]
+    factor: dict[Split, int]
+    least: dict[Affine, list[int]]
+
+
+def _sizes(state: StageState, extents: Mapping[LoopAxis, int]) -> _Sizes:
+    found = _Sizes(dict(extents), {}, {})
+    extent = found.extent
     for relation in state.relations:
         if isinstance(relation, Split):
             size = extent[relation.parent]
             step = relation.factor if relation.factor is not None else -(-size // (relation.parts or 1))
-            factor[relation] = step
+            found.factor[relation] = step
             extent[relation.outer] = relation.parts if relation.parts is not None else -(-size // step)
             extent[relation.inner] = min(step, size)
-        else:
+        elif isinstance(relation, Fuse):
             extent[relation.fused] = extent[relation.outer] * extent[relation.inner]
+        else:
+            last = [extent[parent] - 1 for parent in relation.parents]
+            found.least[relation] = []
+            for child, row, shift in zip(relation.children, relation.forward, relation.shift, strict=True):
+                least = sum(c * end for c, end in zip(row, last, strict=True) if c < 0)
+                most = sum(c * end for c, end in zip(row, last, strict=True) if c > 0)
+                found.least[relation].append(least)
+                extent[child] = most - least + 1 + shift
+    return found
 
+
+def leaf_extents(state: StageState, extents: Mapping[LoopAxis, int]) -> dict[LoopAxis, int]:
+    """The number of iterations of each present loop of a stage whose root axes have the given extents."""
+    extent = _sizes(state, extents).extent
+    return {leaf: extent[leaf] for leaf in state.leaves}
+
+
+def stage_loops(
+    state: StageState,
+    extents: Mapping[LoopAxis, int],
+    shared: Sequence[LoopVariable] = (),
+    longer: Mapping[LoopAxis, int] | None = None,
+) -> StageLoops:
+    """The loops of a stage whose root axes have the given largest extents.
+
+    ``shared`` are variables of another stage that stand for the outermost loops of this one; ``longer`` gives loops
+    that run on for stages that run together with this one.
+    """
+    sizes = _sizes(state, extents)
+    extent, factor = sizes.extent, sizes.factor
     slots: list[LoopVariable] = []
     value: dict[LoopAxis, Linear] = {}
     of_leaf: dict[LoopAxis, tuple[LoopVariable, ...]] = {}
-    for leaf in state.leaves:
-        variable = LoopVariable(leaf.name, extent[leaf], leaf.kind)
-        slots.append(variable)
+    constraints: list[Linear] = []
+    for position, leaf in enumerate(state.leaves):
+        if position < len(shared):
+            variable = shared[position]
+        else:
+            variable = LoopVariable(leaf.name, max(extent[leaf], (longer or {}).get(leaf, 0)), leaf.kind)
+            slots.append(variable)
+        if variable.extent > extent[leaf]:
+            constraints.append(Linear.of(variable, -1) + (extent[leaf] - 1))
         value[leaf] = Linear.of(variable)
         of_leaf[leaf] = (variable,)
-    constraints: list[Linear] = []
 
     def replace_slot(old: LoopVariable, new: tuple[LoopVariable, ...]) -> None:
         position = slots.index(old)
@@ -61,8 +103,19 @@ def stage_loops(state: StageState, extents: Mapping[LoopAxis, int]) -> StageLoop
             value[relation.parent] = parent
             if extent[relation.parent] != extent[relation.outer] * factor[relation]:
                 constraints.append((parent * -1) + (extent[relation.parent] - 1))
-            continue
-        _unfuse(relation, extent, value, constraints, slots, replace_slot)
+        elif isinstance(relation, Fuse):
+            _unfuse(relation, extent, value, constraints, slots, replace_slot)
+        else:
+            moved = [
+                value[child] + (least - shift)
+                for child, least, shift in zip(relation.children, sizes.least[relation], relation.shift, strict=True)
+            ]
+            for original, row in zip(relation.parents, relation.inverse, strict=True):
+                parent = Linear()
+                for coefficient, each in zip(row, moved, strict=True):
+                    parent += each * coefficient
+                value[original] = parent
+                constraints += [parent, (parent * -1) + (extent[original] - 1)]
     local = {root: value[root] for root in state.roots if root in value}
     return StageLoops(slots, of_leaf, local, constraints)
 

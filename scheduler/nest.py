@@ -98,6 +98,7 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
     """
     placed = place_stages(schedule)
     hosted: dict[LoopVariable, list[Stage]] = {}
+    together: set[LoopVariable] = set()
     roots: list[Stage] = []
     for stage in schedule.stages:
         attachment = stage.state.attachment
@@ -105,13 +106,16 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
             roots.append(stage)
         else:
             hosted.setdefault(placed[stage].prefix[-1], []).append(stage)
-    return _Builder(placed, hosted, largest_blocks).sequence(roots, [])
+            if attachment.loops:
+                together.add(placed[stage].prefix[-1])
+    return _Builder(placed, hosted, together, largest_blocks).sequence(roots, [])
 
 
 @dataclass
 class _Builder:
     placed: "dict[Stage, Placement]"
     hosted: "dict[LoopVariable, list[Stage]]"
+    together: "set[LoopVariable]"  # innermost loops that stages run together
     largest_blocks: bool
 
     def sequence(self, stages: "list[Stage]", rest: list[Node]) -> list[Node]:
@@ -162,6 +166,8 @@ class _Builder:
             deeper = set(variables[level + 1 :])
             decided = [each for each in constraints if variable in bound_variables(each)]
             decided = [each for each in decided if not bound_variables(each) & deeper]
+            if set(variables[level:]) & self.together:
+                decided = []  # where this stage has come to its end, others in the loop may not
             nodes.append(Loop(variable, 0, variable.extent - 1, body, decided))
             return nodes
 

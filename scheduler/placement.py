@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from lathe.frontend.expressions import Axis
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add, bound_range, scale
-from lathe.scheduler.loops import StageLoops, stage_loops
+from lathe.scheduler.loops import StageLoops, leaf_extents, stage_loops
 from lathe.scheduler.regions import Interval, extent_of, hull, read_box
 from lathe.scheduler.state import LoopAxis, StageState
 
@@ -62,34 +62,36 @@ class Placement:
         for root in self.state.roots:
             assert root.source is not None
             value = values[root.source]
-            if root.kind == "data":
-                last = add(add(next(lows), next(extents)), Linear(-1))
-            else:
-                last = Linear(root.source.stop - 1)
+            first: Bound = next(lows) if root.kind == "data" else Linear(root.source.start)
+            last = add(add(first, next(extents) if root.kind == "data" else Linear(root.source.extent)), Linear(-1))
+            low: Bound = value
             high: Bound = value
+            if self.loops.local[root].range(self.box)[0] < 0:
+                low = Extremum("max", (value, first))
             if bound_range(add(last, scale(value, -1)), self.box)[0] < 0:
                 high = Extremum("min", (value, last))
-            result[root.source] = (value, high)
+            result[root.source] = (low, high)
         return result
 
 
 def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
     """The placement of every stage, consumers first (a stage's box follows from the boxes of its consumers)."""
     placed: dict[Stage, Placement] = {}
+    longer = longest_together(schedule)
     for stage in reversed(schedule.stages):
         state = stage.state
         attachment = state.attachment
-        if attachment is None:
-            prefix: list[LoopVariable] = []
-            box: dict[LoopVariable, tuple[int, int]] = {}
+        prefix: list[LoopVariable] = []
+        if attachment is not None:
+            host = placed[attachment.stage]
+            around = [*host.prefix, *host.loops.variables]
+            level = max(around.index(variable) for variable in host.loops.of_leaf[attachment.axis])
+            prefix = around[: level + 1]
+        box = {variable: (0, variable.extent - 1) for variable in prefix}
+        if attachment is None or attachment.loops:
             low: list[Bound] = [Linear(0) for _ in state.computation.axes]
             extent: list[Bound] = [Linear(axis.extent) for axis in state.computation.axes]
         else:
-            host = placed[attachment.stage]
-            own = host.loops.variables
-            level = max(own.index(variable) for variable in host.loops.of_leaf[attachment.axis])
-            prefix = [*host.prefix, *own[: level + 1]]
-            box = {variable: (0, variable.extent - 1) for variable in prefix}
             low, extent = _needed(schedule, stage, placed, prefix)
         nominal: dict[LoopAxis, int] = {}
         extents = iter(extent)
@@ -97,10 +99,28 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
             assert root.source is not None
             size = bound_range(next(extents), box)[1] if root.kind == "data" else root.source.extent
             nominal[root] = max(size, 1)  # nothing may be needed at all: a loop that its condition keeps empty
-        loops = stage_loops(state, nominal)
+        shared = prefix if attachment is not None and attachment.loops else ()
+        loops = stage_loops(state, nominal, shared, longer.get(stage))
         whole = {**box, **{variable: (0, variable.extent - 1) for variable in loops.variables}}
         placed[stage] = Placement(stage, prefix, low, extent, loops, whole)
     return placed
+
+
+def longest_together(schedule: "Schedule") -> "dict[Stage, dict[LoopAxis, int]]":
+    """For each stage whose loops others run together with, the iterations of the longest of them."""
+    found: dict[Stage, dict[LoopAxis, int]] = {}
+    for stage in schedule.stages:  # a stage comes before the one whose loops it shares
+        attachment = stage.state.attachment
+        if attachment is None or not attachment.loops:
+            continue
+        roots = {root: root.source.extent for root in stage.state.roots if root.source is not None}
+        own = {**leaf_extents(stage.state, roots)}
+        for loop, extent in found.get(stage, {}).items():
+            own[loop] = max(own[loop], extent)
+        host = found.setdefault(attachment.stage, {})
+        for loop, mine in zip(attachment.stage.state.leaves, attachment.loops, strict=False):
+            host[loop] = max(host.get(loop, 0), own[mine])
+    return found
 
 
 def _needed(

@@ -92,6 +92,16 @@ def cells_read(placement: Placement, read: ReadAccess, depth: int) -> isl.Map:
     return relation.project_out(isl.dim_type.in_, depth, count - depth)
 
 
+def cells_written(placement: Placement, tensor_name: str, depth: int) -> isl.Map:
+    """From the first ``depth`` loops around a stage to the cells of the instances executed within them, one by one."""
+    computation = placement.state.computation
+    relation = instances(placement)
+    relation = relation.project_out(isl.dim_type.out, len(computation.axes), len(computation.reduce_axes))
+    count = len(placement.prefix) + len(placement.loops.variables)
+    relation = relation.project_out(isl.dim_type.in_, depth, count - depth)
+    return relation.set_tuple_name(isl.dim_type.out, tensor_name)
+
+
 def cells_made(placement: Placement, tensor_name: str, depth: int) -> isl.Map:
     """From the first ``depth`` loops around a stage to the cells that it computes within them."""
     space = InstanceSpace(placement.prefix, "instance")

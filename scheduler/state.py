@@ -58,15 +58,56 @@ class Fuse:
     fused: LoopAxis
 
 
-Relation = Split | Fuse
+@dataclass(frozen=True)
+class Affine:
+    """``children = forward * parents + shift``, each child counted from its smallest value without the shift.
+
+    ``forward`` is a square integer matrix with determinant 1 or -1, and ``inverse`` its inverse: both have a row for
+    each result, so that every value of the parents is met exactly once. ``command`` made it.
+    """
+
+    command: str
+    parents: tuple[LoopAxis, ...]
+    children: tuple[LoopAxis, ...]
+    forward: tuple[tuple[int, ...], ...]
+    inverse: tuple[tuple[int, ...], ...]
+    shift: tuple[int, ...]
+
+
+Relation = Split | Fuse | Affine
+
+
+def replaced_by(relation: Relation) -> tuple[LoopAxis, ...]:
+    """The loops that are no more."""
+    match relation:
+        case Split(parent=parent):
+            return (parent,)
+        case Fuse(outer=outer, inner=inner):
+            return (outer, inner)
+    return relation.parents
+
+
+def made_by(relation: Relation) -> tuple[LoopAxis, ...]:
+    """The loops that stand in their place."""
+    match relation:
+        case Split(outer=outer, inner=inner):
+            return (outer, inner)
+        case Fuse(fused=fused):
+            return (fused,)
+    return relation.children
 
 
 @dataclass(frozen=True)
 class Attachment:
-    """Where a stage is computed: in each iteration of loop ``axis`` of ``stage``."""
+    """Where a stage is computed: in each iteration of loop ``axis`` of ``stage``.
+
+    Without ``loops``, the part that the iteration needs. With them, these outermost loops of the stage itself run
+    together with the host's, one by one, down to ``axis``, and each iteration computes what it would alone.
+    """
 
     stage: "Stage"
     axis: LoopAxis
+    loops: tuple[LoopAxis, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,6 +121,7 @@ class StageState:
     leaves: tuple[LoopAxis, ...]
     relations: tuple[Relation, ...] = ()
     unrolled: frozenset[LoopAxis] = frozenset()
+    marks: Mapping[LoopAxis, str] = field(default_factory=lambda: MappingProxyType({}))  # "vectorize", ...
     pragma: str | None = None
     pragma_axis: LoopAxis | None = None
     attachment: Attachment | None = None
@@ -102,6 +144,11 @@ class StageState:
         """Whether a command has changed the loops."""
         return self.leaves != self.roots or bool(self.relations) or self.pragma is not None
 
+    @property
+    def own_leaves(self) -> tuple[LoopAxis, ...]:
+        """The loops that the stage does not run together with those of another."""
+        return self.leaves[len(self.attachment.loops) :] if self.attachment else self.leaves
+
     def emitted_leaves(self) -> tuple[LoopAxis, ...]:
         """The loops that belong to the emission rule: ``pragma_axis`` and everything inside it."""
         if self.pragma_axis is None:
@@ -118,6 +165,7 @@ __all__ = [
     "DRAM",
     "SCOPES",
     "SCRATCHPADS",
+    "Affine",
     "Attachment",
     "Fuse",
     "LoopAxis",
@@ -125,5 +173,7 @@ __all__ = [
     "Split",
     "StageState",
     "initial_state",
+    "made_by",
     "replace",
+    "replaced_by",
 ]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage
 
 
-def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike") -> None:
+def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None) -> None:
     """Compute, in each iteration of a consumer's loop, the part of this stage that the iteration reads.
 
     The part is the smallest box of this stage's domain that holds every cell read there. Before::
@@ -29,6 +29,7 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike") -> None:
           for ii in 0..16:
             C[16*io + ii] = B[16*io + ii] * 2 while 16*io + ii < 60
 
+    Without an axis, or with ``"root"``, it is computed whole before the loops of its consumers: ``compute_root``.
     Raises LegalityError, with a witness, if a stage outside the loop reads this one: it would find the values gone
     or not yet made. Raises ScheduleError if ``axis`` is not a loop of ``consumer``, if the consumer is computed inside
     this stage, if this stage is an output, or if the loop belongs to an ``emit_insn`` nest.
@@ -43,6 +44,9 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike") -> None:
             f"consumer of compute_at of stage {stage.name} must be a stage that reads its values, not {stage.name!r} "
             "itself."
         )
+    if axis is None or axis == "root":
+        compute_root(stage)
+        return
     target = consumer.find(axis, "compute_at")
     above: Stage | None = consumer
     while above is not None:
