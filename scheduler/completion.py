@@ -27,6 +27,7 @@ from lathe.scheduler.physical import physical_of
 from lathe.scheduler.products import Product, factors
 from lathe.scheduler.rewrite import copy_of, reads_redirected, renamed_axes
 from lathe.scheduler.schedule import Schedule
+from lathe.scheduler.settling import settle
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import (
     DRAM,
@@ -58,6 +59,7 @@ def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
     whose loops are given does not fit, however far inside its operands are loaded.
     """
     copy = copied(schedule)
+    settle(copy, config)
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)
     for group in _groups(copy):
