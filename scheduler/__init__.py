@@ -8,6 +8,7 @@ from lathe.scheduler.errors import (
     CapacityError,
     EmitError,
     LegalityError,
+    ParallelismError,
     ScheduleError,
     Witness,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "EmitError",
     "Index",
     "LegalityError",
+    "ParallelismError",
     "Operand",
     "Place",
     "RuleMismatch",

@@ -17,7 +17,7 @@ from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.parallelism import check_marked_loops, check_marks
 from lathe.scheduler.placement import Placement, place_stages
 from lathe.scheduler.polyhedra import cells_made, cells_read, cells_written, instances
-from lathe.scheduler.state import DRAM
+from lathe.scheduler.state import DRAM, Mapped
 from lathe.scheduler.together import check_together
 
 if TYPE_CHECKING:
@@ -85,6 +85,11 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
     host = attachment.stage
     if attachment.loops:
         check_together(stage, command)
+    elif any(isinstance(relation, Mapped) for relation in stage.state.relations):
+        raise ScheduleError(
+            f"stage of compute_at must be one whose loops are for any part of it, not {stage.name!r}, whose loops "
+            f"set_schedule gives for the whole ({command}). Let it share loops with after instead."
+        )
     elif any(tensor in schedule.outputs for tensor in stage.state.tensors):
         raise ScheduleError(
             f"stage of compute_at must be one whose values only other stages read, not {stage.name!r}, an output of "

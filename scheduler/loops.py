@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lathe.scheduler.linear import Linear, LoopVariable
-from lathe.scheduler.state import Affine, Fuse, LoopAxis, Split, StageState
+from lathe.scheduler.state import Affine, Fuse, LoopAxis, Mapped, Split, StageState
 
 
 @dataclass
@@ -44,6 +44,8 @@ def _sizes(state: StageState, extents: Mapping[LoopAxis, int]) -> _Sizes:
             extent[relation.inner] = min(step, size)
         elif isinstance(relation, Fuse):
             extent[relation.fused] = extent[relation.outer] * extent[relation.inner]
+        elif isinstance(relation, Mapped):
+            extent.update(zip(relation.children, (each.extent for each in relation.variables), strict=True))
         else:
             last = [extent[parent] - 1 for parent in relation.parents]
             found.least[relation] = []
@@ -105,6 +107,13 @@ def stage_loops(
                 constraints.append((parent * -1) + (extent[relation.parent] - 1))
         elif isinstance(relation, Fuse):
             _unfuse(relation, extent, value, constraints, slots, replace_slot)
+        elif isinstance(relation, Mapped):
+            times = {
+                variable: value[child] + first
+                for variable, child, first in zip(relation.variables, relation.children, relation.first, strict=True)
+            }
+            value.update(zip(relation.parents, (each.substitute(times.get) for each in relation.values), strict=True))
+            constraints += [each.substitute(times.get) for each in relation.constraints]
         else:
             moved = [
                 value[child] + (least - shift)
@@ -141,8 +150,10 @@ def _unfuse(
         if not rest.is_constant:
             constraints.append(joined - rest)
             constraints.append(rest - joined + (last.extent - 1))
-        # constraints of what was made of the fused loop speak of the loop that is gone
+        # constraints and values of what was made of the fused loop speak of the loop that is gone
         constraints[:] = [each.substitute(lambda v: joined - rest if v is last else None) for each in constraints]
+        for loop, each in value.items():
+            value[loop] = each.substitute(lambda v: joined - rest if v is last else None)
         return
     replace_slot(last, (last, outer, inner))
     constraints.append(joined - fused)

@@ -11,7 +11,7 @@ import islpy as isl
 
 from lathe.frontend.polyhedra import limited_operations
 from lathe.scheduler.answers import Answer
-from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
+from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
 from lathe.scheduler.placement import Placement, place_stages
 from lathe.scheduler.polyhedra import cells_made, cells_read, cells_written, instances
 from lathe.scheduler.state import DRAM, LoopAxis
@@ -34,7 +34,7 @@ def check_marks(stage: "Stage", command: str) -> None:
 
 
 def check_marked_loops(schedule: "Schedule", command: str) -> None:
-    """Raises LegalityError, with a witness, if a marked loop is parallel no more."""
+    """Raises ParallelismError, with a witness, if a marked loop is parallel no more."""
     marked = [(stage, loop, mark) for stage in schedule.stages for loop, mark in stage.state.marks.items()]
     if not marked:
         return
@@ -47,7 +47,7 @@ def check_marked_loops(schedule: "Schedule", command: str) -> None:
                 f"{answer.reason}."
             )
             if answer.witness is not None:
-                raise LegalityError(message, answer.witness)
+                raise ParallelismError(message, answer.witness)
             raise ScheduleError(message)
 
 

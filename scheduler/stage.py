@@ -13,6 +13,7 @@ from lathe.scheduler.commands.marks import distribute, parallelize, vectorize
 from lathe.scheduler.commands.reorder import reorder
 from lathe.scheduler.commands.reverse import reverse
 from lathe.scheduler.commands.separate import separate
+from lathe.scheduler.commands.set_schedule import set_schedule
 from lathe.scheduler.commands.set_scope import set_scope
 from lathe.scheduler.commands.shift import shift
 from lathe.scheduler.commands.skew import skew
@@ -20,7 +21,7 @@ from lathe.scheduler.commands.split import split
 from lathe.scheduler.commands.tile import tile
 from lathe.scheduler.commands.unroll import unroll
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import Affine, LoopAxis, StageState, made_by, replaced_by
+from lathe.scheduler.state import Affine, LoopAxis, Mapped, StageState, made_by, replaced_by
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -78,7 +79,9 @@ class Stage:
             raise ScheduleError(f"{wanted} {axis!r}, which names {len(present)} of them. Pass the axis itself.")
         if found:
             made = [each for each in self.state.relations if found[0] in replaced_by(each)]
-            earlier = made[0].command if made and isinstance(made[0], Affine) else "split or fuse"
+            earlier = "split or fuse"
+            if made and isinstance(made[0], Affine | Mapped):
+                earlier = made[0].command if isinstance(made[0], Affine) else "set_schedule"
             raise ScheduleError(
                 f"{wanted} {found[0].name!r}, which an earlier {earlier} has replaced. Use the axes that the command "
                 "returned."
@@ -113,6 +116,7 @@ class Stage:
     shift = shift
     skew = skew
     separate = separate
+    set_schedule = set_schedule
     unroll = unroll
     vectorize = vectorize
     parallelize = parallelize

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lathe.frontend import Axis, Computation, Tensor
+from lathe.scheduler.linear import Linear, LoopVariable
 
 if TYPE_CHECKING:
     from lathe.scheduler.physical import Lanes
@@ -74,7 +75,22 @@ class Affine:
     shift: tuple[int, ...]
 
 
-Relation = Split | Fuse | Affine
+@dataclass(frozen=True, eq=False)
+class Mapped:
+    """Loops that an isl map of the user's gives: each parent as a formula of ``variables``, one per child.
+
+    A child counts from 0 where its variable is ``first``; ``constraints`` must be >= 0 at the points that there are.
+    """
+
+    parents: tuple[LoopAxis, ...]
+    children: tuple[LoopAxis, ...]
+    variables: tuple[LoopVariable, ...]
+    first: tuple[int, ...]
+    values: tuple[Linear, ...]
+    constraints: tuple[Linear, ...]
+
+
+Relation = Split | Fuse | Affine | Mapped
 
 
 def replaced_by(relation: Relation) -> tuple[LoopAxis, ...]:
@@ -169,6 +185,7 @@ __all__ = [
     "Attachment",
     "Fuse",
     "LoopAxis",
+    "Mapped",
     "Relation",
     "Split",
     "StageState",
