@@ -83,9 +83,12 @@ from lathe.isa import (
 )
 from lathe.rtl.geometry import RtlError
 from lathe.scheduler import (
+    Answer,
     BuildError,
     CapacityError,
     Chunk,
+    Counts,
+    Dependence,
     EmitError,
     LegalityError,
     ParallelismError,
@@ -108,6 +111,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Alu",
     "AluOp",
+    "Answer",
     "AssemblyError",
     "Axis",
     "BuildError",
@@ -118,6 +122,8 @@ __all__ = [
     "ConfigError",
     "Cosimulation",
     "CosimulationError",
+    "Counts",
+    "Dependence",
     "DomainError",
     "EmitError",
     "EncodingError",

@@ -1,8 +1,11 @@
 """From tensor programs to instructions: four layers, schedule commands, partitioning and emission."""
 
 from lathe.scheduler import rules as _rules  # noqa: F401 - registers the built-in emission rules
+from lathe.scheduler.answers import Answer
 from lathe.scheduler.build import build
 from lathe.scheduler.chunk import Chunk, ChunkLoop, Index, Operand, Place, RuleMismatch
+from lathe.scheduler.counting import Counts, StageCount
+from lathe.scheduler.dependences import Dependence
 from lathe.scheduler.errors import (
     BuildError,
     CapacityError,
@@ -19,20 +22,24 @@ from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.stage import Stage
 
 __all__ = [
+    "Answer",
     "BuildError",
     "CapacityError",
     "Chunk",
     "ChunkLoop",
+    "Counts",
+    "Dependence",
     "EmitError",
     "Index",
     "LegalityError",
-    "ParallelismError",
     "Operand",
+    "ParallelismError",
     "Place",
     "RuleMismatch",
     "Schedule",
     "ScheduleError",
     "Stage",
+    "StageCount",
     "Witness",
     "build",
     "create_schedule",

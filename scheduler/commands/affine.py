@@ -1,6 +1,7 @@
 """What reverse, shift and skew share: loops replaced by an affine map of themselves."""
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lathe.scheduler.errors import ScheduleError
@@ -42,6 +43,7 @@ def replace_loops(
             leaves=tuple(instead.get(leaf, leaf) for leaf in state.leaves),
             relations=(*state.relations, Affine(command, loops, children, forward, inverse, shift)),
             pragma_axis=instead.get(state.pragma_axis, state.pragma_axis) if state.pragma_axis else None,
+            marks=MappingProxyType({instead.get(loop, loop): mark for loop, mark in state.marks.items()}),
             unrolled=frozenset(instead.get(loop, loop) for loop in state.unrolled),
         )
         renamed.update(instead)
