@@ -54,9 +54,7 @@ def text_of(schedule: Schedule) -> str:
     return "".join(lower(schedule, tensors, CONFIG, stage) for stage in ("order", "loops"))
 
 
-def check_random_schedule(
-    seed: int, most_computations: int, most_commands: int, kinds: tuple[str, ...] = ALL
-) -> None:
+def check_random_schedule(seed: int, most_computations: int, most_commands: int, kinds: tuple[str, ...] = ALL) -> None:
     choice = Choice(seed)
     outputs = programs(choice, choice.number(1, most_computations))
     schedule = create_schedule(outputs)
