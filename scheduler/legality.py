@@ -128,7 +128,8 @@ def _check_read(
             break
         depth += 1
     needed = cells_read(there, read, depth).set_tuple_name(isl.dim_type.in_, "loops")
-    together = stage.state.attachment is not None and bool(stage.state.attachment.loops)
+    place = stage.state.attachment
+    together = place is not None and (bool(place.loops) or place.region != "box")
     cells = cells_written(here, read.tensor.name, depth) if together else cells_made(here, read.tensor.name, depth)
     made = cells.set_tuple_name(isl.dim_type.in_, "loops")
     if depth == len(here.prefix) and not together:

@@ -15,12 +15,16 @@ from lathe.scheduler.state import Affine, Fuse, LoopAxis, Mapped, Split, StageSt
 
 @dataclass
 class StageLoops:
-    """``variables`` outermost first; ``local`` gives each root axis counted from 0; every constraint must be >= 0."""
+    """``variables`` outermost first; ``local`` gives each root axis counted from 0; every constraint must be >= 0.
+
+    ``extents`` are the iterations of each present loop, fused ones as one.
+    """
 
     variables: list[LoopVariable]
     of_leaf: dict[LoopAxis, tuple[LoopVariable, ...]]
     local: dict[LoopAxis, Linear]
     constraints: list[Linear]
+    extents: dict[LoopAxis, int]
 
 
 @dataclass
@@ -126,7 +130,7 @@ def stage_loops(
                 value[original] = parent
                 constraints += [parent, (parent * -1) + (extent[original] - 1)]
     local = {root: value[root] for root in state.roots if root in value}
-    return StageLoops(slots, of_leaf, local, constraints)
+    return StageLoops(slots, of_leaf, local, constraints, {leaf: extent[leaf] for leaf in state.leaves})
 
 
 def _unfuse(

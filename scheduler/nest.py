@@ -138,9 +138,15 @@ class _Builder:
         return result
 
     def stage_nodes(self, stage: "Stage") -> list[Node]:
+        pieces = self.placed[stage].pieces
+        if pieces is None:
+            return self.piece_nodes(stage, [])
+        return [node for piece in pieces for node in self.piece_nodes(stage, piece)]
+
+    def piece_nodes(self, stage: "Stage", conditions: list[Linear]) -> list[Node]:
         placement = self.placed[stage]
         state, variables = placement.state, placement.loops.variables
-        roots, constraints = placement.roots(), placement.constraints()
+        roots, constraints = placement.roots(), [*placement.constraints(), *conditions]
         block_level = self.block_level(placement)
         reducing = bool(state.computation.reduce_axes)
         reductions = {v for v in variables if v.kind == "reduce"}  # its own, not those of the loops around
@@ -148,11 +154,11 @@ class _Builder:
         init_level = min(first_reduction, block_level)
 
         def block(role: Role, inside: list[LoopVariable]) -> Block:
-            wanted, conditions = roots, constraints
+            wanted, remaining = roots, constraints
             if role == "init":
                 wanted = {axis: value for axis, value in roots.items() if axis.kind == "data"}
-                conditions = [each for each in constraints if not bound_variables(each) & reductions]
-            return Block(placement, role, inside, wanted, conditions, reducing and init_level == block_level)
+                remaining = [each for each in constraints if not bound_variables(each) & reductions]
+            return Block(placement, role, inside, wanted, remaining, reducing and init_level == block_level)
 
         def level_nodes(level: int) -> list[Node]:
             nodes: list[Node] = []

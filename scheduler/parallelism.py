@@ -88,7 +88,7 @@ def _around(placement: Placement) -> list[object]:
 
 def _made(placement: Placement, name: str, depth: int) -> isl.Map:
     attachment = placement.state.attachment
-    if attachment is not None and not attachment.loops and depth <= len(placement.prefix):
+    if attachment and not attachment.loops and attachment.region == "box" and depth <= len(placement.prefix):
         return cells_made(placement, name, depth)
     return cells_written(placement, name, depth)
 

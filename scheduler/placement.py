@@ -28,6 +28,8 @@ class Placement:
     extent: list[Bound]
     loops: StageLoops
     box: dict[LoopVariable, tuple[int, int]]
+    pieces: "list[list[Linear]] | None" = None
+    """Conditions (each must be >= 0) of which one group must hold in addition; None for none at all."""
 
     @property
     def state(self) -> StageState:
@@ -93,6 +95,14 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
             extent: list[Bound] = [Linear(axis.extent) for axis in state.computation.axes]
         else:
             low, extent = _needed(schedule, stage, placed, prefix)
+            if attachment.region != "box":  # the pieces say what of a box without choices
+                sizes = [axis.extent for axis in state.computation.axes]
+                plain = [isinstance(each, Linear) for each in low]
+                extent = [
+                    Linear(bound_range(each, box)[1] if linear else size)
+                    for each, linear, size in zip(extent, plain, sizes, strict=True)
+                ]
+                low = [each if linear else Linear(0) for each, linear in zip(low, plain, strict=True)]
         nominal: dict[LoopAxis, int] = {}
         extents = iter(extent)
         for root in state.roots:
@@ -103,6 +113,10 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
         loops = stage_loops(state, nominal, shared, longer.get(stage))
         whole = {**box, **{variable: (0, variable.extent - 1) for variable in loops.variables}}
         placed[stage] = Placement(stage, prefix, low, extent, loops, whole)
+        if attachment is not None and attachment.region != "box":
+            from lathe.scheduler.exact_regions import pieces_of
+
+            placed[stage].pieces = pieces_of(placed[stage], placed)
     return placed
 
 

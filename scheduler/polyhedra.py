@@ -69,6 +69,14 @@ def instances(placement: Placement) -> isl.Map:
     points = space.box()
     for constraint in placement.constraints():
         points = space.not_negative(constraint, points)
+    if placement.pieces is not None:
+        one_of = isl.Set.empty(space.space)
+        for piece in placement.pieces:
+            part = points
+            for condition in piece:
+                part = space.not_negative(condition, part)
+            one_of = one_of.union(part)
+        points = one_of
     computation = placement.state.computation
     roots = placement.roots()
     axes = (*computation.axes, *computation.reduce_axes)

@@ -10,7 +10,7 @@ from lathe.scheduler.dependences import dependences
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.questions import is_legal, is_parallel, parallel_skew, smallest_shift
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state, replace
+from lathe.scheduler.state import DRAM, LoopAxis, StageState, initial_state, replace
 
 
 class Schedule:
@@ -96,7 +96,7 @@ class Schedule:
                 if renamed and attachment and renamed.keys() & {attachment.axis, *attachment.loops}:
                     loops = tuple(renamed.get(loop, loop) for loop in attachment.loops)
                     axis = renamed.get(attachment.axis, attachment.axis)
-                    moved = Attachment(attachment.stage, axis, loops)
+                    moved = replace(attachment, axis=axis, loops=loops)
                     stage.state = replace(stage.state, attachment=moved)
             check_schedule(self, command, set(changes))
         except BaseException:

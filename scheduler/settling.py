@@ -48,7 +48,7 @@ def _place(stage: "Stage") -> Attachment:
         above = host.state.attachment
         axis = above.stage.state.leaves[above.loops.index(axis)]
         host = above.stage
-    return Attachment(host, axis)
+    return Attachment(host, axis, region=attachment.region)
 
 
 def _alone(state: StageState, shared: tuple[LoopAxis, ...]) -> StageState:

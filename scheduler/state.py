@@ -7,7 +7,7 @@ whole and then keeps it or refuses it, so a refused command leaves no trace.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lathe.frontend import Axis, Computation, Tensor
 from lathe.scheduler.linear import Linear, LoopVariable
@@ -113,9 +113,13 @@ def made_by(relation: Relation) -> tuple[LoopAxis, ...]:
     return relation.children
 
 
+Region = Literal["box", "exact", "missing"]
+"""A box around what an iteration reads; exactly that; or what of it no earlier iteration has made."""
+
+
 @dataclass(frozen=True)
 class Attachment:
-    """Where a stage is computed: in each iteration of loop ``axis`` of ``stage``.
+    """Where a stage is computed: in each iteration of loop ``axis`` of ``stage``, and there which ``region`` of it.
 
     Without ``loops``, the part that the iteration needs. With them, these outermost loops of the stage itself run
     together with the host's, one by one, down to ``axis``, and each iteration computes what it would alone.
@@ -124,6 +128,7 @@ class Attachment:
     stage: "Stage"
     axis: LoopAxis
     loops: tuple[LoopAxis, ...] = ()
+    region: Region = "box"
 
 
 @dataclass(frozen=True)

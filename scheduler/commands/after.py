@@ -164,10 +164,9 @@ def _moved(first: "Stage", second: "Stage", command: str) -> "list[Stage]":
     stages = list(schedule.stages)
     if stages.index(first) < stages.index(second):
         return stages
-    moved = [each for each in stages if each is first or _reads_from(first, each)]
-    rest = [each for each in stages if each not in moved]
-    place = rest.index(second) if second in rest else 0
-    return [*rest[:place], *moved, *rest[place:]]
+    place = stages.index(second)
+    moved = [each for each in stages[place:] if each is first or _reads_from(first, each)]
+    return [*stages[:place], *moved, *(each for each in stages[place:] if each not in moved)]
 
 
 def _order(first: "Stage", second: "Stage", command: str) -> None:

@@ -1,16 +1,16 @@
 """``compute_at``: a stage moves into a loop of its consumer."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import Attachment
+from lathe.scheduler.state import Attachment, Region
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage
 
 
-def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None) -> None:
+def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None, region: str = "box") -> None:
     """Compute, in each iteration of a consumer's loop, the part of this stage that the iteration reads.
 
     The part is the smallest box of this stage's domain that holds every cell read there. Before::
@@ -29,6 +29,8 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None
           for ii in 0..16:
             C[16*io + ii] = B[16*io + ii] * 2 while 16*io + ii < 60
 
+    With ``region="exact"`` it is only the cells that are read, where these leave gaps; with ``"missing"`` only those of
+    them that no earlier iteration has made, so that nothing is computed again: the values must stay, in DRAM.
     Without an axis, or with ``"root"``, it is computed whole before the loops of its consumers: ``compute_root``.
     Raises LegalityError, with a witness, if a stage outside the loop reads this one: it would find the values gone
     or not yet made. Raises ScheduleError if ``axis`` is not a loop of ``consumer``, if the consumer is computed inside
@@ -47,6 +49,10 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None
     if axis is None or axis == "root":
         compute_root(stage)
         return
+    if region not in ("box", "exact", "missing"):
+        raise ScheduleError(
+            f"region of compute_at of stage {stage.name} must be 'box', 'exact' or 'missing', not {region!r}."
+        )
     target = consumer.find(axis, "compute_at")
     above: Stage | None = consumer
     while above is not None:
@@ -56,7 +62,8 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None
                 f"{consumer.name!r}, which is computed inside {stage.name}."
             )
         above = above.state.attachment.stage if above.state.attachment else None
-    stage.update(replace(stage.state, attachment=Attachment(consumer, target)), "compute_at")
+    attachment = Attachment(consumer, target, region=cast(Region, region))
+    stage.update(replace(stage.state, attachment=attachment), "compute_at")
 
 
 def compute_root(stage: "Stage") -> None:

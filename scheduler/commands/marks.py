@@ -107,10 +107,7 @@ def loop_extent(stage: "Stage", loop: LoopAxis) -> int:
     """The number of iterations of a present loop."""
     from lathe.scheduler.placement import place_stages
 
-    extent = 1
-    for variable in place_stages(stage.schedule)[stage].loops.of_leaf[loop]:
-        extent *= variable.extent
-    return extent
+    return place_stages(stage.schedule)[stage].loops.extents[loop]
 
 
 def _mark(stage: "Stage", loop: LoopAxis, mark: str) -> None:

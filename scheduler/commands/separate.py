@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lathe.scheduler.commands.affine import checked_integer
+from lathe.scheduler.commands.marks import loop_extent
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import LoopAxis, Split
 
@@ -35,14 +36,9 @@ def separate(stage: "Stage", axis: "AxisLike", factor: int) -> tuple[LoopAxis, L
     Returns the loop of parts and the loop inside. Raises ScheduleError if the axis is not a present loop of this stage,
     the factor is not a positive integer, or it is larger than the extent. Tiramisu's separate.
     """
-    from lathe.scheduler.placement import place_stages
-
     target = stage.find(axis, "separate")
     factor = checked_integer(factor, f"factor of axis {target.name}", "separate", stage, 1)
-    variables = place_stages(stage.schedule)[stage].loops.of_leaf[target]
-    extent = 1
-    for variable in variables:
-        extent *= variable.extent
+    extent = loop_extent(stage, target)
     if factor > extent:
         raise ScheduleError(
             f"factor of axis {target.name} of separate on stage {stage.name} must be at most its extent {extent}, not "

@@ -8,8 +8,9 @@ import islpy as isl
 
 from lathe.frontend.polyhedra import domain_of, limited_operations
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.linear import Linear, LoopVariable, floor_divide
+from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.parallelism import values_of
+from lathe.scheduler.quasi_affine import linear_of
 from lathe.scheduler.state import LoopAxis, Mapped
 
 if TYPE_CHECKING:
@@ -82,12 +83,12 @@ def set_schedule(stage: "Stage", schedule: "str | isl.Map") -> tuple[LoopAxis, .
         variables.append(LoopVariable(name, highs[n] - lows[n] + 1, leaves[-1].kind))
     known = dict(zip(times, variables, strict=True))
     inputs = [Linear.of(known[n]) if n in known else Linear(lows[n]) for n in range(forward.dim(OUT))]
-    points = [_linear(inverse.get_at(d), inputs) for d in range(len(axes))]
+    points = [linear_of(inverse.get_at(d), inputs) for d in range(len(axes))]
     constraints: list[Linear] = []
     for axis, value in zip(axes, points, strict=True):
         constraints += [value - axis.start, (value * -1) + (axis.stop - 1)]
     for n in times:
-        gap = _linear(forward.get_at(n), points) - inputs[n]
+        gap = linear_of(forward.get_at(n), points) - inputs[n]
         constraints += [] if gap == Linear() else [gap, gap * -1]
     local = tuple(value - axis.start for axis, value in zip(axes, points, strict=True))
     first = tuple(lows[n] for n in times)
@@ -158,22 +159,3 @@ def _formula(relation: isl.Map) -> isl.MultiAff | None:
     function = isl.PwMultiAff.from_map(relation).coalesce().gist(relation.domain())
     function.foreach_piece(lambda _, formula: pieces.append(formula))
     return pieces[0] if len(pieces) == 1 else None
-
-
-def _linear(aff: isl.Aff, inputs: list[Linear]) -> Linear:
-    """A quasi-affine expression of the given values; it is an integer wherever it is asked for."""
-    scale = int(aff.get_denominator_val().to_python())
-    whole = aff.scale_val(isl.Val(scale))
-    result = Linear(int(whole.get_constant_val().to_python()))
-    for n, value in enumerate(inputs):
-        result += value * int(whole.get_coefficient_val(IN, n).to_python())
-    for n in range(whole.dim(isl.dim_type.div)):
-        coefficient = int(whole.get_coefficient_val(isl.dim_type.div, n).to_python())
-        if coefficient:
-            result += _floor(whole.get_div(n), inputs) * coefficient
-    return floor_divide(result, scale) if scale > 1 else result
-
-
-def _floor(division: isl.Aff, inputs: list[Linear]) -> Linear:
-    """The largest integer that is not above a rational quasi-affine expression."""
-    return _linear(division, inputs)

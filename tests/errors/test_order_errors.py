@@ -24,6 +24,7 @@ E = compute(60, lambda i: half[i // 2] + B[i], "E")
 N = compute((8, 6), lambda i, io: X[i, io] + 1, "N")
 ELSEWHERE = create_schedule(D)
 E1 = compute(59, lambda i: B[i + 1] * 2, "E1")
+W = compute(59, lambda i: B[i] + B[i + 1], "W")
 F2 = compute(60, lambda i: C[i] + 1, "F2")
 M2 = compute((8, 4), lambda i, j: M[i, j] * 2, "M2")
 P2 = compute(60, lambda i: low[i] + high[i], "P2")
@@ -435,6 +436,20 @@ CASES = [
             "set_schedule gives for the whole (compute_at). Let it share loops with after instead."
         ),
         lambda s: s[B].set_schedule("{ [i] -> [59 - i] }"),
+    ),
+    Case(
+        "compute_at_of_an_unknown_region",
+        D,
+        lambda s: s[B].compute_at(s[C], "i", "all"),
+        ("region of compute_at of stage B must be 'box', 'exact' or 'missing', not 'all'."),
+    ),
+    Case(
+        "compute_at_of_what_is_missing_in_a_scratchpad",
+        W,
+        lambda s: s[B].compute_at(s[W], "i", "missing"),
+        (""),
+        lambda s: s[B].set_scope("acc"),
+        error=LegalityError,
     ),
     Case(
         "set_schedule_of_a_stage_computed_elsewhere",

@@ -350,6 +350,8 @@ ORDER = (
     "set_schedule",
     "vectorize",
     "tile3",
+    "compute_at_exactly",
+    "compute_at_exactly",
 )
 
 
@@ -391,6 +393,12 @@ def _order(choice: Choice, schedule: Schedule, position: int, kind: str) -> Comm
             times[:1] = [f"floor(({times[0]})/{number})", times[0]]
         text = f"{{ [{', '.join(names)}] -> [{', '.join(times)}] }}"
         return Command(f"{stage.name}.set_schedule({text})", lambda s: of(s).set_schedule(text))
+    if kind == "compute_at_exactly":
+        readers = [n for n, s in enumerate(schedule.stages) if any(t in _read(s) for t in stage.state.tensors)]
+        host = choice.pick(readers or [position])
+        axis, region = choice.pick(schedule.stages[host].leaf_axis), choice.pick(["exact", "missing"])
+        text = f"{stage.name}.compute_at({schedule.stages[host].name}, {axis.name}, {region})"
+        return Command(text, lambda s: of(s).compute_at(s.stages[host], axis, region))
     assert kind == "after"
     other = choice.number(0, len(schedule.stages) - 1)
     at = x if choice.number(0, 5) else None

@@ -132,6 +132,18 @@ def test_a_reduction_runs_inside_loops_that_it_shares():
     check(s)
 
 
+def test_what_others_read_stays_before_them_when_stages_move():
+    A = placeholder(6, "int32", "A")
+    B = compute(6, lambda i: A[i] + 1, "B")
+    C = compute(6, lambda i: B[i] * 2, "C")
+    D = compute(6, lambda i: C[i] * 3, "D")
+    E = compute(6, lambda i: B[i] * 5, "E")
+    s = create_schedule([D, E])
+    s[D].after(s[E])
+    assert [stage.name for stage in s.stages] == ["B", "C", "E", "D"]
+    check(s)
+
+
 def test_after_at_the_root_undoes_shared_loops_and_orders_independent_stages():
     A = placeholder(6, "int32", "A")
     B = compute(6, lambda i: A[i] + 1, "B")
