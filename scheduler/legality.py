@@ -154,6 +154,13 @@ def _check_read(
     attachment = stage.state.attachment
     assert attachment is not None
     witness = _witness(stage, reader, read, there, missing, depth)
+    if attachment.region != "box":
+        raise LegalityError(
+            f"region {attachment.region!r} of stage {stage.name} must make what its readers have not got, not leave "
+            f"it to values that are gone or yet to come ({command}, loop {attachment.axis.name} of "
+            f"{attachment.stage.name}): stage {reader.name} {why}. For example, {witness}.",
+            witness,
+        )
     if together:
         raise LegalityError(
             f"{command} must leave {stage.name} ahead of what {reader.name} reads of it, not in loop "

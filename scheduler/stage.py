@@ -3,13 +3,16 @@
 from typing import TYPE_CHECKING
 
 from lathe.frontend import Axis, Computation, Tensor
-from lathe.scheduler.commands.after import after, before, between, then
+from lathe.scheduler.commands.after import after
+from lathe.scheduler.commands.before import before
+from lathe.scheduler.commands.between import between
 from lathe.scheduler.commands.compute_at import compute_at, compute_root
+from lathe.scheduler.commands.distribute import distribute
 from lathe.scheduler.commands.emit_insn import emit_insn
 from lathe.scheduler.commands.fuse import fuse
 from lathe.scheduler.commands.inline import inline
 from lathe.scheduler.commands.interchange import interchange
-from lathe.scheduler.commands.marks import distribute, parallelize, vectorize
+from lathe.scheduler.commands.parallelize import parallelize
 from lathe.scheduler.commands.reorder import reorder
 from lathe.scheduler.commands.reverse import reverse
 from lathe.scheduler.commands.separate import separate
@@ -18,8 +21,10 @@ from lathe.scheduler.commands.set_scope import set_scope
 from lathe.scheduler.commands.shift import shift
 from lathe.scheduler.commands.skew import skew
 from lathe.scheduler.commands.split import split
+from lathe.scheduler.commands.then import then
 from lathe.scheduler.commands.tile import tile
 from lathe.scheduler.commands.unroll import unroll
+from lathe.scheduler.commands.vectorize import vectorize
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import Affine, LoopAxis, Mapped, StageState, made_by, replaced_by
 

@@ -1,4 +1,4 @@
-"""``after``, ``before``, ``then`` and ``between``: the order of stages, at the root or in the same loops."""
+"""``after``: a stage runs after another, at the root or in the same loops."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ def after(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> Non
     ``s.smallest_shift``); ScheduleError if a stage is of another schedule, the other reads this one, or the loops
     cannot be run together. Tiramisu's after.
     """
-    _check_pair(stage, other, "after")
+    check_pair(stage, other, "after")
     if axis is None or axis == "root":
         _order(other, stage, "after")
         return
@@ -48,87 +48,7 @@ def after(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> Non
     schedule.commit({other: replace(other.state, attachment=attachment)}, "after", stages=stages)
 
 
-def before(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> None:
-    """Run this stage before another, in the same loops down to ``axis`` of the other.
-
-    Before::
-
-        for i in 0..60:
-          B[i] = A[i] + 1
-        for i in 0..60:
-          C[i] = B[i] * 2
-
-    After ``s[B].before(s[C], i)``::
-
-        for i in 0..60:
-          B[i] = A[i] + 1
-          C[i] = B[i] * 2
-
-    The same as ``other.after(stage, axis)``, with the same errors. Tiramisu's before.
-    """
-    _check_pair(stage, other, "before")
-    after(other, stage, axis)
-
-
-def then(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> "Stage":
-    """Run another stage after this one, in the same loops down to ``axis`` of the other.
-
-    Before::
-
-        for i in 0..60:
-          B[i] = A[i] + 1
-        for i in 0..60:
-          C[i] = B[i] * 2
-
-    After ``s[B].then(s[C], i)``::
-
-        for i in 0..60:
-          B[i] = A[i] + 1
-          C[i] = B[i] * 2
-
-    Returns the other stage, so that a whole order is one line: ``s[A].then(s[B], i).then(s[C], j)``. Errors as
-    ``after``. Tiramisu's then.
-    """
-    before(stage, other, axis)
-    return other
-
-
-def between(
-    stage: "Stage", first: "Stage", axis: "AxisLike | None", last: "Stage", last_axis: "AxisLike | None"
-) -> None:
-    """Run this stage after ``first``, sharing loops down to ``axis`` of its own, and before ``last``, down to its axis.
-
-    Before::
-
-        for i in 0..60:
-          B[i] = A[i] + 1
-        for i in 0..60:
-          C[i] = B[i] * 2
-        for i in 0..60:
-          D[i] = C[i] + B[i]
-
-    After ``s[C].between(s[B], "i", s[D], "i")``::
-
-        for i in 0..60:
-          B[i] = A[i] + 1
-          C[i] = B[i] * 2
-          D[i] = C[i] + B[i]
-
-    Errors as ``after``; either both orders hold afterwards or nothing has changed. Tiramisu's between.
-    """
-    schedule = stage.schedule
-    states, stages = {each: each.state for each in schedule.stages}, schedule.stages
-    try:
-        before(stage, last, last_axis)
-        after(stage, first, axis)
-    except Exception:
-        schedule.stages = stages
-        for each, state in states.items():
-            each.state = state
-        raise
-
-
-def _check_pair(stage: "Stage", other: object, command: str) -> None:
+def check_pair(stage: "Stage", other: object, command: str) -> None:
     from lathe.scheduler.stage import Stage
 
     if not isinstance(other, Stage):

@@ -447,7 +447,11 @@ CASES = [
         "compute_at_of_what_is_missing_in_a_scratchpad",
         W,
         lambda s: s[B].compute_at(s[W], "i", "missing"),
-        (""),
+        (
+            "region 'missing' of stage B must make what its readers have not got, not leave it to values that are gone "
+            "or yet to come (compute_at, loop i of W): stage W reads the values after the loop iteration that makes "
+            "them has ended. For example, W(i=1) reads B[1] that B(i=1) writes."
+        ),
         lambda s: s[B].set_scope("acc"),
         error=LegalityError,
     ),

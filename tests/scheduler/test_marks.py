@@ -10,7 +10,9 @@ from random_programs import ORDER, Choice, commands, programs
 
 from lathe.frontend import Tensor, compute, placeholder
 from lathe.scheduler import Schedule, ScheduleError, Stage, create_schedule
-from lathe.scheduler.commands.marks import distribute, parallelize, vectorize
+from lathe.scheduler.commands.distribute import distribute
+from lathe.scheduler.commands.parallelize import parallelize
+from lathe.scheduler.commands.vectorize import vectorize
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, build_nest
 from lathe.scheduler.partition import partition
 from lathe.scheduler.state import DRAM, LoopAxis

@@ -10,7 +10,10 @@ from nests import blur, check, text, two_stages
 
 from lathe.frontend import compute, placeholder, reduce_axis, sum
 from lathe.scheduler import LegalityError, create_schedule
-from lathe.scheduler.commands import after as commands
+from lathe.scheduler.commands.after import after
+from lathe.scheduler.commands.before import before
+from lathe.scheduler.commands.between import between
+from lathe.scheduler.commands.then import then
 
 
 def three_stages():
@@ -23,33 +26,33 @@ def three_stages():
 def test_documentation_of_after():
     _, B, C = two_stages()
     s = create_schedule(C)
-    before = text(s)
+    kept = text(s)
     s[C].after(s[B], "i")
-    assert (before, text(s)) == before_and_after(commands.after)
+    assert (kept, text(s)) == before_and_after(after)
 
 
 def test_documentation_of_before():
     _, B, C = two_stages()
     s = create_schedule(C)
-    before = text(s)
+    kept = text(s)
     s[B].before(s[C], "i")
-    assert (before, text(s)) == before_and_after(commands.before)
+    assert (kept, text(s)) == before_and_after(before)
 
 
 def test_documentation_of_then():
     _, B, C = two_stages()
     s = create_schedule(C)
-    before = text(s)
+    kept = text(s)
     assert s[B].then(s[C], "i") is s[C]
-    assert (before, text(s)) == before_and_after(commands.then)
+    assert (kept, text(s)) == before_and_after(then)
 
 
 def test_documentation_of_between():
     B, C, D = three_stages()
     s = create_schedule(D)
-    before = text(s)
+    kept = text(s)
     s[C].between(s[B], "i", s[D], "i")
-    assert (before, text(s)) == before_and_after(commands.between)
+    assert (kept, text(s)) == before_and_after(between)
     check(s)
 
 
@@ -84,10 +87,10 @@ def test_a_stage_too_close_behind_is_refused_with_a_witness(amount):
     _, B, C = blur(6, 5)
     s = create_schedule(C)
     s[C].shift("y", amount)
-    before = text(s)
+    kept = text(s)
     with pytest.raises(LegalityError) as refusal:
         s[C].after(s[B], "y")
-    assert text(s) == before
+    assert text(s) == kept
     with mock.patch("lathe.scheduler.legality.check_schedule"):
         s[C].after(s[B], "y")
     confirm(refusal.value.witness, s)
@@ -149,13 +152,13 @@ def test_after_at_the_root_undoes_shared_loops_and_orders_independent_stages():
     B = compute(6, lambda i: A[i] + 1, "B")
     C = compute(6, lambda i: A[i] * 2, "C")
     s = create_schedule([B, C])
-    before = text(s)
+    kept = text(s)
     s[B].after(s[C])
     assert [stage.name for stage in s.stages] == ["C", "B"]
     s[C].after(s[B], "i")
     check(s)
     s[C].after(s[B], "root")
-    assert text(s) == before
+    assert text(s) == kept
 
 
 @pytest.mark.parametrize(("shift_y", "shift_x", "level"), list(product(range(4), range(4), "yx")))
