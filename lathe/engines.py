@@ -96,11 +96,11 @@ def simulate(
     that cannot be written, InputError for inputs that do not fit, MachineFault for a program that the machine does not
     carry out, and RtlError for a machine that cannot be built, or not here.
     """
+    chosen, options = engine_named(engine), {"timing_only": timing_only, "trace": trace, "tokens": tokens}
     if not isinstance(program, Program):
         raise InputError(f"The program to simulate must be a Program, not {shown(program)}. It is what build returns.")
     if inputs is not None and not isinstance(inputs, Mapping):
         raise InputError(f"The inputs of the program must be arrays by their names, not {shown(inputs)}.")
-    chosen, options = engine_named(engine), {"timing_only": timing_only, "trace": trace, "tokens": tokens}
     if wave is None:
         return chosen.simulate(program, inputs, **options)
     check_wave(engine, wave)

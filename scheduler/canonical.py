@@ -22,7 +22,7 @@ from lathe.scheduler.reshapes import Reshapes, is_open, merge_output_copies
 from lathe.scheduler.rewrite import redirect_reads, renamed_axes, rewrite, rewrite_indices, rewrite_reads
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import StageState, initial_state
+from lathe.scheduler.state import DRAM, LoopAxis, StageState, initial_state, with_loops
 
 
 def canonicalise(schedule: Schedule) -> dict[Tensor, Tensor]:
@@ -59,6 +59,19 @@ def radices_of(expressions: Sequence[Expr], axis: Axis) -> list[int]:
     return [b // a for a, b in pairwise(ordered)][::-1]
 
 
+def _with_loops_of(state: StageState, computation: Computation, tensor: Tensor) -> StageState:
+    """A computation over the same axes, by other names, in loops of its own that are made as those of a stage are."""
+    fresh = _restated(computation, (tensor,))
+    loops = dict(zip(state.roots, fresh.roots, strict=True))
+
+    def loop(old: LoopAxis) -> LoopAxis:
+        return loops.setdefault(old, LoopAxis(old.name, old.kind))
+
+    relations = tuple(with_loops(each, loop) for each in state.relations)
+    leaves = tuple(loop(leaf) for leaf in state.leaves)
+    return replace(fresh, leaves=leaves, relations=relations, unrolled=frozenset(map(loop, state.unrolled)))
+
+
 class _Canonical:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -66,13 +79,19 @@ class _Canonical:
         self.made: set[Axis] = set()
 
     def separate_outputs(self) -> None:
-        """A computation of several outputs becomes one computation per output, over the same points."""
-        for stage in [each for each in self.schedule.stages if is_open(each) and len(each.state.tensors) > 1]:
-            old = stage.state.computation
+        """A computation of several outputs becomes one computation per output, over the same points in the same order.
+
+        Outputs do not read each other, so all of one may be computed before the next. One in whose loops another stage
+        is computed stays, since that stage would have to be computed in the loops of each.
+        """
+        for stage in [each for each in self.schedule.stages if len(each.state.tensors) > 1]:
+            state, old = stage.state, stage.state.computation
+            if state.scope != DRAM or state.pragma is not None or state.attachment or self.schedule.attached(stage):
+                continue
             parts = []
-            for tensor, body in zip(stage.state.tensors, old.bodies, strict=True):
-                one = Computation(tensor.name, old.axes, old.reduce_axes, (body,), old.attrs)
-                parts.append(Stage(self.schedule, _restated(renamed_axes(one, tensor.name), (tensor,))))
+            for tensor, body in zip(state.tensors, old.bodies, strict=True):
+                one = renamed_axes(Computation(tensor.name, old.axes, old.reduce_axes, (body,), old.attrs), tensor.name)
+                parts.append(Stage(self.schedule, _with_loops_of(state, one, tensor)))
             position = self.schedule.stages.index(stage)
             self.schedule.stages[position : position + 1] = parts
 

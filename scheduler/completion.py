@@ -1,9 +1,7 @@
 """What a schedule leaves open, filled in: the default schedule.
 
-Stages that no command has touched are grouped: a group ends in a stage that is stored to DRAM (an output, or what a
-reduction, padding or several stages read) and holds the element-wise stages and the reduction before it, which stay in
-the accumulators. Within a group the stored stage is tiled, everything else is computed in its tile loops, and operands
-are loaded at the loop where they fit and are loaded least often.
+Stages that no command has touched are grouped (``groups``). Within a group the stored stage is tiled, everything else
+is computed in its tile loops, and operands are loaded at the loop where they fit and are loaded least often.
 """
 
 from collections.abc import Mapping
@@ -21,26 +19,18 @@ from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.canonical import canonicalise
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError, CapacityError
+from lathe.scheduler.groups import Group, groups_of, is_copy
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
-from lathe.scheduler.products import Product, factors
+from lathe.scheduler.products import Product
 from lathe.scheduler.rewrite import copy_of, reads_redirected, renamed_axes
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.settling import settle
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import (
-    DRAM,
-    Attachment,
-    Fuse,
-    LoopAxis,
-    Relation,
-    Split,
-    StageState,
-    initial_state,
-    made_by,
-)
-from lathe.scheduler.tiling import Operand, Tiling, TilingProblem, choose_tiling
+from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Relation, StageState, initial_state, made_by
+from lathe.scheduler.tiles import apply_tiling
+from lathe.scheduler.tiling import Operand, TilingProblem, choose_tiling
 
 
 @dataclass
@@ -62,7 +52,7 @@ def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
     settle(copy, config)
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)
-    for group in _groups(copy):
+    for group in groups_of(copy):
         _complete_group(copy, group, config)
     for stage in list(copy.stages):
         if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
@@ -81,107 +71,6 @@ def copied(schedule: Schedule) -> Schedule:
         if attachment is not None:
             twin.state = replace(twin.state, attachment=replace(attachment, stage=twins[attachment.stage]))
     return copy
-
-
-def is_open(stage: Stage) -> bool:
-    """Whether a stage waits for completion: in DRAM, at the root, without a pragma."""
-    state = stage.state
-    return state.scope == DRAM and state.pragma is None and state.attachment is None
-
-
-@dataclass
-class Group:
-    """Stages computed together: ``sink`` is stored, ``inner`` stay in acc, ``pads`` are loaded with padding."""
-
-    sink: Stage
-    inner: list[Stage]
-    pads: list[Stage]
-
-
-def is_padding(stage: Stage, with_zeros: bool = True) -> bool:
-    """Whether a stage only moves data, some of it under conditions: what a DMA with padding does.
-
-    Unless ``with_zeros``, what stands elsewhere may be any constant: copies and constants together make it in acc.
-    """
-    from lathe.frontend.expressions import Cast, Const, Select
-
-    if len(stage.state.computation.bodies) != 1:
-        return False
-    body = stage.state.computation.bodies[0]
-    found = False
-    while isinstance(body, Select | Cast):
-        if isinstance(body, Cast):
-            body = body.operand
-            continue
-        found = True
-        plain = body.otherwise
-        while isinstance(plain, Cast):
-            plain = plain.operand
-        if not isinstance(plain, Const) or (with_zeros and plain.value != 0):
-            return False
-        body = body.then
-    return found and isinstance(body, Read)
-
-
-def _groups(schedule: Schedule) -> list[Group]:
-    open_stages = [stage for stage in schedule.stages if is_open(stage) and not _is_store(schedule, stage)]
-    pads: dict[Stage, Stage] = {}
-    for stage in open_stages:
-        readers = schedule.readers(stage.tensor)
-        output = stage.tensor in schedule.outputs
-        if output or len(readers) != 1 or stage.state.is_touched:
-            continue
-        if sum(read.tensor is stage.tensor for read in readers[0].state.computation.reads) > 1:
-            continue  # two operands of one product are loaded to two scratchpads
-        if not is_padding(stage, with_zeros=factors(readers[0].state.computation) is not None):
-            continue
-        if readers[0].state.computation.reduce_axes and readers[0] in open_stages:
-            pads[stage] = readers[0]
-    computing = [stage for stage in open_stages if stage not in pads]
-    sink_of: dict[Stage, Stage] = {}
-    groups: dict[Stage, Group] = {}
-    for stage in reversed(computing):
-        readers = schedule.readers(stage.tensor)
-        follows = readers[0] if len(readers) == 1 else None
-        fused = (
-            follows is not None
-            and follows in sink_of
-            and not any(tensor in schedule.outputs for tensor in stage.state.tensors)
-            and not follows.state.computation.reduce_axes
-            and not is_padding(follows)
-            and not stage.state.is_touched
-            and len(stage.state.tensors) == 1
-            and _reads_elementwise(follows, stage)
-        )
-        if fused:
-            assert follows is not None
-            sink_of[stage] = sink_of[follows]
-            groups[sink_of[stage]].inner.insert(0, stage)
-        else:
-            sink_of[stage] = stage
-            groups[stage] = Group(stage, [], [])
-    for pad, reader in pads.items():
-        groups[sink_of[reader]].pads.append(pad)
-    return [groups[stage] for stage in computing if stage in groups]
-
-
-def _is_store(schedule: Schedule, stage: Stage) -> bool:
-    """Whether a stage is already a copy out of a scratchpad, or a copy into one that somebody placed."""
-    reads = stage.state.computation.reads
-    return len(reads) == 1 and is_copy(stage) and schedule.scope_of(reads[0].tensor) != DRAM
-
-
-def _reads_elementwise(reader: Stage, stage: Stage) -> bool:
-    """Whether a reader needs, for each of its points, one cell that moves with them, so that fusing repeats nothing."""
-    from lathe.scheduler.products import plain_axis
-
-    axes = reader.state.computation.axes
-    for read in reader.state.computation.reads:
-        if read.tensor in stage.state.tensors:
-            named = [plain_axis(index) for index in read.indices]
-            if len(named) != len(axes) or any(a is not b for a, b in zip(named, axes, strict=False)):
-                return False
-    return True
 
 
 def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) -> None:
@@ -315,16 +204,6 @@ def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> 
         operand.stage.state = replace(operand.stage.state, attachment=place)
 
 
-def is_copy(stage: Stage) -> bool:
-    """Whether a stage only moves data, so that a DMA into the scratchpad is all it needs."""
-    from lathe.frontend.expressions import Cast
-
-    body = stage.state.computation.bodies[0]
-    while isinstance(body, Cast):
-        body = body.operand
-    return isinstance(body, Read) or is_padding(stage, with_zeros=False)
-
-
 def _operands(
     schedule: Schedule, stage: Stage, product: Product | None, group: Group, computing: list[Stage]
 ) -> list[Operand]:
@@ -366,97 +245,3 @@ def _axes_like(tensor: Tensor) -> tuple[Axis, ...]:
     if computation is not None and computation.shape == tensor.shape:  # or else it has been given a finer shape
         return computation.axes
     return tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(tensor.shape))
-
-
-def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
-    """Split the sink's loops, put the computing stages into its tiles and the operands where the tiling says."""
-    sink = problem.sink
-    if not problem.given:
-        state = sink.state
-        outer: list[LoopAxis] = []
-        inner: list[LoopAxis] = []
-        relations = list(state.relations)
-        pairs = {}
-        for root, size in zip(state.roots, tiling.tile, strict=True):
-            first, second = LoopAxis(f"{root.name}o", "data"), LoopAxis(f"{root.name}i", "data")
-            relations.append(Split(root, first, second, size))
-            pairs[root] = (first, second)
-        outer = [pairs[state.roots[dim]][0] for dim in tiling.order]
-        inner = [pairs[root][1] for root in state.roots]
-        sink.state = replace(state, leaves=(*outer, *inner), relations=tuple(relations))
-        levels = outer
-    else:
-        if tiling.cut is not None:
-            leaf, size = tiling.cut
-            first, second = LoopAxis(f"{leaf.name}o", "data"), LoopAxis(f"{leaf.name}i", "data")
-            place = sink.state.leaves.index(leaf)
-            leaves = (*sink.state.leaves[:place], first, second, *sink.state.leaves[place + 1 :])
-            relations_cut = (*sink.state.relations, Split(leaf, first, second, size))
-            sink.state = replace(sink.state, leaves=leaves, relations=relations_cut)
-        levels = list(sink.state.leaves[: tiling.depth])
-        sink.state = _rejoined(sink.state, tiling.depth)
-    attached_at = Attachment(sink, levels[-1]) if levels else None
-    reducing: dict[Stage, LoopAxis] = {}
-    for stage in problem.computing:
-        stage.state = replace(stage.state, attachment=attached_at)
-        axis = tiling.reduce_axis.get(stage)
-        if axis is not None:
-            reducing[stage] = _split_reduction(stage, axis, tiling.reduce_tile[stage])
-    for operand in problem.operands:
-        level = tiling.level[operand.stage]
-        attachment: Attachment | None
-        if level == len(levels) and operand.reader in reducing:
-            attachment = Attachment(operand.reader, reducing[operand.reader])
-        elif level == 0 or not levels:
-            attachment = None
-        else:
-            attachment = Attachment(sink, levels[min(level, len(levels)) - 1])
-        operand.stage.state = replace(operand.stage.state, attachment=attachment)
-    _in_order(problem)
-
-
-def _rejoined(state: StageState, depth: int) -> StageState:
-    """The loops inside the tile, which only store it, put back together where no part of an axis is outside."""
-    outside = set(state.leaves[:depth])
-    relations = list(state.relations)
-    leaves = list(state.leaves)
-    joined = True
-    while joined:
-        joined = False
-        for relation in reversed(relations):
-            if isinstance(relation, Split):
-                parts, whole = [relation.outer, relation.inner], [relation.parent]
-            elif isinstance(relation, Fuse):
-                parts, whole = [relation.fused], [relation.outer, relation.inner]
-            else:
-                continue
-            if all(part in leaves and part not in outside for part in parts):
-                place = min(leaves.index(part) for part in parts)
-                leaves[place:place] = whole
-                leaves = [leaf for leaf in leaves if leaf not in parts]
-                relations.remove(relation)
-                joined = True
-                break
-    return replace(state, leaves=tuple(leaves), relations=tuple(relations))
-
-
-def _split_reduction(stage: Stage, root: LoopAxis, tile: int) -> LoopAxis:
-    state: StageState = stage.state
-    if root not in state.leaves:  # the user has split the reduction: the loop given first comes outermost
-        first = state.reduce_leaves[0]
-        stage.state = replace(state, leaves=(first, *(leaf for leaf in state.leaves if leaf is not first)))
-        return first
-    outer, inner = LoopAxis(f"{root.name}o", "reduce"), LoopAxis(f"{root.name}i", "reduce")
-    leaves = (outer, *(inner if leaf is root else leaf for leaf in state.leaves))
-    stage.state = replace(state, leaves=leaves, relations=(*state.relations, Split(root, outer, inner, tile)))
-    return outer
-
-
-def _in_order(problem: TilingProblem) -> None:
-    """Operands and computing stages directly before the sink, in the order in which they read each other."""
-    schedule = problem.schedule
-    moved = [*(operand.stage for operand in problem.operands), *problem.computing]
-    ordered = [stage for stage in schedule.stages if stage in moved]
-    rest = [stage for stage in schedule.stages if stage not in moved]
-    position = rest.index(problem.sink)
-    schedule.stages = [*rest[:position], *ordered, *rest[position:]]

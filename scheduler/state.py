@@ -4,7 +4,7 @@ Everything here is immutable. A command builds a new ``StageState`` and hands it
 whole and then keeps it or refuses it, so a refused command leaves no trace.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -113,6 +113,17 @@ def made_by(relation: Relation) -> tuple[LoopAxis, ...]:
     return relation.children
 
 
+def with_loops(relation: Relation, loop: Callable[[LoopAxis], LoopAxis]) -> Relation:
+    """The same relation between other loops."""
+    match relation:
+        case Split(parent=parent, outer=outer, inner=inner):
+            return replace(relation, parent=loop(parent), outer=loop(outer), inner=loop(inner))
+        case Fuse(outer=outer, inner=inner, fused=fused):
+            return replace(relation, outer=loop(outer), inner=loop(inner), fused=loop(fused))
+    parents, children = tuple(map(loop, relation.parents)), tuple(map(loop, relation.children))
+    return replace(relation, parents=parents, children=children)
+
+
 Region = Literal["box", "exact", "missing"]
 """A box around what an iteration reads; exactly that; or what of it no earlier iteration has made."""
 
@@ -198,4 +209,5 @@ __all__ = [
     "made_by",
     "replace",
     "replaced_by",
+    "with_loops",
 ]

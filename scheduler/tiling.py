@@ -60,7 +60,11 @@ class TilingProblem:
 
 @dataclass
 class Tiling:
-    """``tile`` per data axis of the sink, ``order`` of the tile loops, the loop count (``level``) outside each load."""
+    """``tile`` per data axis of the sink, ``order`` of the tile loops, the loop count (``level``) outside each load.
+
+    ``reduce_axis`` and ``reduce_tile`` say how a reduction is cut, ``single`` which of its other loops come outside as
+    well, with the steps that stay together.
+    """
 
     tile: tuple[int, ...]
     order: tuple[int, ...]
@@ -68,24 +72,29 @@ class Tiling:
     level: "dict[Stage, int]"
     reduce_axis: "dict[Stage, LoopAxis]" = field(default_factory=dict)
     reduce_tile: "dict[Stage, int]" = field(default_factory=dict)
+    single: "dict[Stage, list[tuple[LoopAxis, int]]]" = field(default_factory=dict)
     cost: float = 0.0
     cut: tuple[LoopAxis, int] | None = None  # a loop of the user's that is split further, and the factor
 
 
 def choose_tiling(problem: TilingProblem) -> Tiling:
     """The cheapest tiling found. Raises CapacityError if not even the smallest tiles fit."""
-    model = _Model(problem)
-    best: Tiling | None = None
-    for tiling in model.candidates():
-        if best is None or tiling.cost < best.cost:
-            best = tiling
-    if best is None:
-        raise CapacityError(model.refusal())
-    return best
+    for cut in CUTS:
+        model = _Model(problem, cut)
+        best = min(model.candidates(), key=lambda tiling: tiling.cost, default=None)
+        if best is not None:
+            return best
+    raise CapacityError(model.refusal())
+
+
+CUTS = ("channels", "longest", "every")
+"""How reductions are cut in parts: along the channels; if need be along the longest axis, or step by step along all."""
 
 
 class _Model:
-    def __init__(self, problem: TilingProblem) -> None:
+    """What is tried, with reductions cut in one of the ways of ``CUTS``."""
+
+    def __init__(self, problem: TilingProblem, cut: str) -> None:
         self.problem = problem
         config = self.config = problem.config
         plan = plan_lanes(problem.schedule, config)
@@ -115,13 +124,19 @@ class _Model:
         for stage in problem.computing:
             axes = stage.state.computation.reduce_axes
             inner = self.inner.get(stage)
-            if inner is not None and inner.extent > config.block_in:
+            if inner is not None and inner.extent > config.block_in and cut == "channels":
                 self.reduction[stage] = inner
             elif axes:  # what runs along lanes is in one piece already
-                self.reduction[stage] = max(axes, key=lambda axis: axis.extent if axis is not inner else 1)
+                blocks = ceil(inner.extent / config.block_in) if inner is not None else 1
+                self.reduction[stage] = max(axes, key=lambda axis: axis.extent if axis is not inner else blocks)
         for stage in problem.computing:  # loops that others are computed in stay as they are
             if problem.schedule.attached(stage):
                 self.reduction.pop(stage, None)
+        self.single: dict[Stage, list[Axis]] = {}  # axes that each part of a reduction takes one step of
+        for stage, chosen in self.reduction.items() if cut == "every" and not problem.given else ():
+            state = stage.state
+            untouched = {root.source for root in state.roots if root in state.leaves}
+            self.single[stage] = [a for a in state.computation.reduce_axes if a is not chosen and a in untouched]
         self._planes = DTYPES[problem.sink.tensor.dtype].bits // 8 if problem.sink.tensor.dtype != "bool" else 1
         self._loads: dict[tuple[Stage, tuple[int, ...]], float] = {}
         self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[Stage, tuple[int, ...]]] = {}
@@ -215,7 +230,10 @@ class _Model:
             size = list(extents)
             for axis in axes[len(extents) :]:
                 reduced = axis is self.reduction.get(stage)
-                size.append(reduce_tile.get(stage, axis.extent) if reduced else axis.extent)
+                if reduce_tile and axis in self.single.get(stage, ()):
+                    size.append(min(self._grain(stage, axis), axis.extent))
+                else:
+                    size.append(reduce_tile.get(stage, axis.extent) if reduced else axis.extent)
             for tensor, shape, indices in reads:
                 box = [
                     min(1 + sum(factor * (size[n] - 1) for n, factor in terms), extent)
@@ -246,6 +264,8 @@ class _Model:
         trips = [ceil(self.full[dim] / tile[dim]) for dim in order]
         total = prod(trips)
         rounds = {stage: ceil(self.reduction[stage].extent / size) for stage, size in inner.items()}
+        for stage, axes in self.single.items():
+            rounds[stage] *= prod(ceil(axis.extent / self._grain(stage, axis)) for axis in axes)
         room = dict(self._rooms)
         room["acc"] -= acc
         levels: dict[Stage, int] = {}
@@ -288,7 +308,11 @@ class _Model:
         cost = (cycles_with_product if self.gemms else cycles_without_product)(self.config, found, work)
         reduce_axis = {stage: self._root(stage) for stage in inner if rounds[stage] > 1}
         reduce_tile = {stage: size for stage, size in inner.items() if rounds[stage] > 1}
-        return Tiling(tile, order, len(order), levels, reduce_axis, reduce_tile, cost)
+        single = {
+            stage: [(self._root(stage, axis), self._grain(stage, axis)) for axis in axes]
+            for stage, axes in self.single.items()
+        }
+        return Tiling(tile, order, len(order), levels, reduce_axis, reduce_tile, single, cost)
 
     def _load_cycles(self, stage: "Stage", box: tuple[int, ...], count: int) -> float:
         known = self._loads.get((stage, box))
@@ -312,8 +336,8 @@ class _Model:
             depth = depth // axis.extent * ceil(axis.extent / self.config.block_in)
         return count * (depth + 1)
 
-    def _root(self, stage: "Stage") -> LoopAxis:
-        axis = self.reduction[stage]
+    def _root(self, stage: "Stage", axis: Axis | None = None) -> LoopAxis:
+        axis = self.reduction[stage] if axis is None else axis
         return next(root for root in stage.state.roots if root.source is axis)
 
     def _tile_at(self, tile: Sequence[int], order: Sequence[int], level: int) -> tuple[int, ...]:

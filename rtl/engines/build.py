@@ -58,7 +58,10 @@ def library(config: HardwareConfig, wave: str | None = None) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     with _lock(found.with_suffix(".lock")):
         if not found.exists():
-            with tempfile.TemporaryDirectory(dir=cache, prefix="build-") as folder:
+            unfinished = f"build-{found.stem}-"
+            for left in cache.glob(f"{unfinished}*"):  # by a process that was killed, since this one has the lock
+                shutil.rmtree(left, ignore_errors=True)
+            with tempfile.TemporaryDirectory(dir=cache, prefix=unfinished) as folder:
                 built = _build(config, Path(folder), root, compiler, wave)
                 os.replace(built, found)  # whole or not there
     return found

@@ -72,6 +72,7 @@ def test_a_build_that_was_killed_is_made_again(cache, tmp_path):
     assert waiting.communicate()[0].split()[1] == "whole"
     assert log.read_text() == "began\nbegan\n"
     assert len(list(cache.glob("*.so"))) == 1
+    assert not list(cache.glob("build-*"))
 
 
 @pytest.mark.slow

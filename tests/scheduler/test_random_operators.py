@@ -107,3 +107,11 @@ def test_values_are_moved_from_lane_to_lane_where_that_is_cheaper_than_doing_wit
         without = build(both, [*placeholders(both), *both], config)
     assert identities(without) == []
     assert cycles < lt.simulate(without, timing_only=True).cycles
+
+
+def test_a_kernel_that_no_scratchpad_holds_is_taken_step_by_step():
+    """13 × 13 taps of two blocks of channels are more weights than `tiny` has room for, however they are cut once."""
+    x = lt.placeholder((1, 15, 14, 9), "int8", name="x")
+    out = lt.conv2d(x, lt.placeholder((5, 13, 13, 9), "int8", name="W"), padding=1, name="out")
+    config = lt.load_config("tiny")
+    check_default_schedule([out], config.with_(wgt_buffer_bytes=64, inp_buffer_bytes=64))

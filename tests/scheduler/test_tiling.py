@@ -1,10 +1,15 @@
 """What the default schedule chooses."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
+from random_programs import random_inputs
 
 from lathe.configs import load_config
-from lathe.frontend import placeholder
-from lathe.frontend.operators import matmul, relu, requantise
+from lathe.frontend import placeholder, reference
+from lathe.frontend.operators import flatten, matmul, pad2d, relu, requantise
+from lathe.isa import verify
 from lathe.scheduler import build
 from lathe.scheduler.tiling import _parts
 from lathe.sim import simulate_program
@@ -34,3 +39,14 @@ def test_the_next_tile_is_computed_while_one_is_stored():
     counters = simulate_program(build(D, [A, B, D], load_config("vta")), {}, timing_only=True).counters
     busy = counters.gemm_operations + counters.reset_operations + counters.alu_operations
     assert counters.cycles < 1.05 * busy
+
+
+def test_where_channels_are_not_enough_the_longest_axis_of_a_reduction_is_cut():
+    """Found at random: 11 × 15 × 3 blocks of weights, of which 128 fit."""
+    config = replace(load_config("batch4"), wgt_buffer_bytes=8192)
+    image, weights = placeholder((1, 7, 11, 17), "int8", "image"), placeholder((2805, 5), "int8", "weights")
+    output = matmul(flatten(pad2d(image, 2, name="padded"), name="flat"), weights, name="output")
+    inputs = random_inputs([output], seed=0)
+    program = build(output, [image, weights, output], config)
+    assert verify(program) == []
+    np.testing.assert_array_equal(simulate_program(program, inputs).outputs["output"], reference(output, inputs))
