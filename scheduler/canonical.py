@@ -69,7 +69,8 @@ def _with_loops_of(state: StageState, computation: Computation, tensor: Tensor) 
 
     relations = tuple(with_loops(each, loop) for each in state.relations)
     leaves = tuple(loop(leaf) for leaf in state.leaves)
-    return replace(fresh, leaves=leaves, relations=relations, unrolled=frozenset(map(loop, state.unrolled)))
+    unrolled = frozenset(map(loop, state.unrolled))
+    return replace(fresh, leaves=leaves, relations=relations, unrolled=unrolled, lanes=state.lanes)
 
 
 class _Canonical:

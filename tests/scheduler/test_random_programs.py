@@ -9,7 +9,7 @@ from executions import confirm
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 from random_hand_schedules import hand_schedules
-from random_networks import loops, machines, networks
+from random_networks import loops, machines, networks, orders
 from random_programs import ORDER, Choice, commands, programs, random_inputs
 
 from lathe.configs import HardwareConfig, LatheError, load_config
@@ -161,6 +161,30 @@ def test_numpy_the_nest_and_the_machine_agree(seed):
 @given(seed=SEEDS)
 def test_numpy_the_nest_and_the_machine_agree_on_many_more(seed):
     check_random_build(seed, 4, 8)
+
+
+def check_random_order(seed: int, most_layers: int) -> None:
+    """A program of operators on a random machine, its stored stage in another order, down to the simulator."""
+    choice = Choice(seed)
+    config = machines(choice)
+    outputs = networks(choice, choice.number(1, most_layers))
+    schedule = create_schedule(outputs)
+    note(f"{config}\n{format_program(outputs)}")
+    note(str(orders(choice, schedule, 3)))
+    check_machine(schedule, config)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_other_orders_reach_the_machine_too(seed):
+    check_random_order(seed, 1)
+
+
+@pytest.mark.nightly
+@settings(max_examples=2000, deadline=None, print_blob=True)
+@given(seed=SEEDS)
+def test_many_more_orders_reach_the_machine(seed):
+    check_random_order(seed, 3)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
