@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Literal
 
 import islpy as isl
 
-from lathe.frontend.polyhedra import access_of, domain_of, is_exact, limited_operations
+from lathe.frontend.polyhedra import access_of, domain_of, is_exact
+from lathe.scheduler.answers import answerable
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -51,7 +52,7 @@ def dependences(schedule: "Schedule") -> tuple[Dependence, ...]:
             maker = schedule.maker(read.tensor)
             if maker is None:
                 continue
-            with limited_operations():
+            with answerable(f"how {stage.name} depends on {maker.name}"):
                 relation = access_of(computation, read).reverse().set_tuple_name(IN, maker.name).coalesce()
                 distance = _distance(relation, len(computation.axes))
             found.append(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import islpy as isl
 
+from lathe.scheduler.answers import answerable
 from lathe.scheduler.linear import Bound, Linear
 from lathe.scheduler.placement import Placement
 from lathe.scheduler.polyhedra import cells_read
@@ -22,6 +23,11 @@ SET = isl.dim_type.set
 
 def pieces_of(placement: Placement, placed: "dict[Stage, Placement]") -> list[list[Linear]]:
     """The groups of conditions on loops, no two of which hold at once, under which an instance is computed."""
+    with answerable(f"which part of {placement.stage.name} an iteration needs"):
+        return _pieces(placement, placed)
+
+
+def _pieces(placement: Placement, placed: "dict[Stage, Placement]") -> list[list[Linear]]:
     stage, depth = placement.stage, len(placement.prefix)
     needed: isl.Map | None = None
     for reader, there in placed.items():

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import islpy as isl
 
-from lathe.frontend.polyhedra import limited_operations
-from lathe.scheduler.answers import Answer
+from lathe.scheduler.answers import Answer, answerable
 from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
 from lathe.scheduler.placement import Placement, place_stages
 from lathe.scheduler.polyhedra import cells_made, cells_read, cells_written, instances
@@ -66,7 +65,7 @@ def parallel_loop(schedule: "Schedule", stage: "Stage", loop: LoopAxis, placed: 
             producer = schedule.maker(read.tensor)
             if producer not in inside or producer is None or producer.state.scope != DRAM:
                 continue
-            with limited_operations():
+            with answerable(f"whether loop {loop.name} of stage {stage.name} is parallel"):
                 needed = cells_read(placed[reader], read, depth).set_tuple_name(IN, "loops")
                 made = _made(placed[producer], read.tensor.name, depth).set_tuple_name(IN, "loops")
                 missing = needed.subtract(made)

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, placeholders
 from lathe.frontend.operators import matmul
+from lathe.frontend.polyhedra import limited_operations
 from lathe.scheduler import LegalityError, ParallelismError, Schedule, ScheduleError, create_schedule, lower
 
 CONFIG = load_config("vta")
@@ -600,3 +602,14 @@ def test_message_and_schedule_unchanged(case):
     assert str(caught.value) == case.message
     assert text_of(s) == before
     assert [(stage, stage.state) for stage in s.stages] == states
+
+
+def test_a_question_that_takes_too_long_is_refused_with_the_limit(monkeypatch):
+    monkeypatch.setattr("lathe.scheduler.answers.limited_operations", partial(limited_operations, 10))
+    s = create_schedule(D)
+    with pytest.raises(ScheduleError) as caught:
+        s.dependences()
+    assert str(caught.value) == (
+        "how C depends on B must be decided within 2000000 isl operations, and takes more. Use fewer splits and fused "
+        "loops around it."
+    )
