@@ -131,8 +131,9 @@ def smallest_shift(
     One number for each loop of ``stage`` down to ``axis``, outermost first: the lexicographically smallest with which
     ``s[stage].after(s[other], axis)`` is legal, zero wherever that is enough, so that values wait as short as possible.
     Nothing is changed; carry it out with ``shift`` and ``after``. None where a shift of 16 iterations along each loop
-    does not help, or takes the stage past readers of its own in these loops. Raises ScheduleError where ``after`` does for another reason. Distances of uniform dependences
-    say where to look; whether a shift is legal is decided by the same check as the commands.
+    does not help, or takes the stage past readers of its own in these loops. Raises ScheduleError where ``after`` does
+    for another reason. Distances of uniform dependences say where to look; whether a shift is legal is decided by the
+    same check as the commands.
     """
     from lathe.scheduler.completion import copied
 
