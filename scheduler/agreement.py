@@ -90,7 +90,8 @@ class _Agreement:
     def _is_free(self, stage: "Stage") -> bool:
         """Whether a stage may get other lanes: nobody has placed it, and it has not been left without any."""
         state = stage.state
-        return state.scope == DRAM and state.pragma is None and state.lanes != Lanes(None, None)
+        bare = state.lanes == Lanes(None, None) and (state.on_alu or factors(state.computation) is None)
+        return state.scope == DRAM and state.pragma is None and not bare
 
     def _judged(self) -> tuple[LanePlan, list[_Disagreement]]:
         """The plan as decided until now, and what disagrees."""
@@ -124,13 +125,14 @@ class _Agreement:
                 continue
             have, wanted = plan.known[tensor], lanes_of_operand(product, which, config)
             if which == "weight":
-                loaded = is_loaded_with_zeros(self.schedule, tensor)
-                fits = not loaded or not obstacles_of(maker.state, {tensor: wanted}, element_of(config, "wgt"))
-                fits = fits and (not stored[which] or stores_make_weights(config, have, wanted))
+                fits = not stored[which] or stores_make_weights(config, have, wanted)
             else:
                 fits = have.cols == wanted.cols and (config.batch == 1 or have.rows == wanted.rows)
                 mixed = config.batch > 1 and config.block_in != config.block_out
                 fits = fits and not (stored[which] and mixed and have != Lanes(None, None))
+            if is_loaded_with_zeros(self.schedule, tensor):
+                element = element_of(config, "wgt" if which == "weight" else "inp")
+                fits = fits and not obstacles_of(maker.state, {tensor: wanted}, element)
             found += [read] * (not fits)
         if not found and all(stored.values()) and not self._covers(product, zeros):
             found.append(product.weight)

@@ -18,6 +18,7 @@ from lathe.frontend.expressions import Axis, axes_of
 from lathe.scheduler.allocation import depth_of
 from lathe.scheduler.errors import CapacityError
 from lathe.scheduler.estimate import Loads, Work, cycles_with_product, cycles_without_product, load_cycles
+from lathe.scheduler.groups import is_padding
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.linear import LoopVariable
 from lathe.scheduler.loops import stage_loops
@@ -97,7 +98,7 @@ class _Model:
     def __init__(self, problem: TilingProblem, cut: str) -> None:
         self.problem = problem
         config = self.config = problem.config
-        plan = plan_lanes(problem.schedule, config)
+        plan = self.plan = plan_lanes(problem.schedule, config)
         lanes = plan.known
         self.physical: dict[Stage, Physical] = {}
         for stage in (*problem.computing, *(operand.stage for operand in problem.operands)):
@@ -174,13 +175,23 @@ class _Model:
         block = 1
         if dim == self.lanes_of_sink.cols:
             block = self.config.block_out
-            if self.problem.schedule.readers(self.problem.sink.tensor):  # it may be loaded as wider elements
+            if self._is_data(self.problem.sink.tensor):  # it is loaded as wider elements
                 block = max(block, self.config.block_in)
         elif dim == self.lanes_of_sink.rows:
             block = self.config.batch
         if dim in self.rows_of_weights:
             block = self.config.block_out
         return [min(size * block, full) for size in _parts(ceil(full / block))]
+
+    def _is_data(self, tensor: Tensor) -> bool:
+        """Whether a matrix product takes a tensor for data, perhaps with a border around it."""
+        for reader in self.problem.schedule.readers(tensor):
+            product = self.plan.products[reader.tensor]
+            if product is not None and product.data.tensor is tensor:
+                return True
+            if product is None and is_padding(reader) and self._is_data(reader.tensor):
+                return True
+        return False
 
     def _orders(self) -> list[tuple[int, ...]]:
         plain = tuple(range(len(self.full)))
@@ -276,7 +287,7 @@ class _Model:
             stage = operand.stage
             options: list[tuple[float, int, int, int]] = []
             for level in range(len(order) + 1):
-                box = by_level[level][stage]
+                box = by_level[level][stage] if level else stage.tensor.shape  # at the root all of it is loaded
                 count = self._count(stage, box)
                 options.append((prod(trips[:level]) * count, -level, count, level))
             split = rounds.get(operand.reader, 1) > 1
@@ -292,7 +303,9 @@ class _Model:
             loads, _, count, level = min(doubled or fitting)
             room[scope] -= count * (2 if doubled and level else 1)
             levels[stage] = level
-            box = innermost[stage] if split and level == len(order) else by_level[level][stage]
+            box = by_level[level][stage] if level else stage.tensor.shape
+            if split and level == len(order):
+                box = innermost[stage]
             found.append(
                 Loads(scope, self._load_cycles(stage, tuple(box), count), loads / max(count, 1), bool(doubled))
             )

@@ -60,6 +60,8 @@ def simulate(
             "for -o, not several of these. Choose one."
         )
     loaded = Program.load(program)
+    if seed is not None and seed < 0:
+        raise InputsFileError(f"The seed of --random must be an integer of at least 0, not {seed}.")
     values = read_inputs(inputs) if inputs is not None else {} if seed is None else random_inputs(loaded, seed)
     names = engines_of(engine)
     prepare(names, loaded.config, wave_path)

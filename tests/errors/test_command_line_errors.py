@@ -171,3 +171,9 @@ def test_an_output_folder_that_does_not_exist():
         "The output file 'missing/p.npz' must be in a directory that exists and may be written to, not one that "
         "answers 'No such file or directory'. Nothing was written; choose another path."
     )
+
+
+def test_a_seed_that_is_negative(program):
+    assert refused("simulate", program, "--random", "-1") == (
+        "The seed of --random must be an integer of at least 0, not -1."
+    )

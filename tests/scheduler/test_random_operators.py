@@ -115,3 +115,51 @@ def test_a_kernel_that_no_scratchpad_holds_is_taken_step_by_step():
     out = lt.conv2d(x, lt.placeholder((5, 13, 13, 9), "int8", name="W"), padding=1, name="out")
     config = lt.load_config("tiny")
     check_default_schedule([out], config.with_(wgt_buffer_bytes=64, inp_buffer_bytes=64))
+
+
+def small_machine(
+    batch: int, block_in: int, block_out: int, inp: int, wgt: int, acc: int, uop: int
+) -> lt.HardwareConfig:
+    return lt.HardwareConfig(
+        name="small",
+        batch=batch,
+        block_in=block_in,
+        block_out=block_out,
+        inp_buffer_bytes=inp,
+        wgt_buffer_bytes=wgt,
+        acc_buffer_bytes=acc,
+        uop_buffer_bytes=uop,
+    )
+
+
+@pytest.mark.parametrize("name", lt.shipped_configs())
+def test_stages_without_lanes_before_products_of_products(name):
+    """What is left without lanes may still have to be given to the ALU."""
+    x = lt.placeholder((5, 64), "int8", name="x")
+    r = lt.relu(x, name="r")
+    c = lt.matmul(r, r, transpose_b=True, name="c")
+    check_default_schedule([lt.matmul(lt.add(c, c, name="s"), c, name="d")], lt.load_config(name))
+
+
+def test_a_border_along_the_columns_of_inputs():
+    """They are wider than those of accumulators, of one column each, which the border does not disturb."""
+    data, weight = lt.placeholder((2, 9, 4, 1), "int8", name="data"), lt.placeholder((33, 1, 3, 1), "int8", name="W")
+    out = lt.conv2d(data, weight, stride=(2, 3), padding=((2, 0), (1, 0)), name="out")
+    check_default_schedule([out], small_machine(2, 32, 1, 512, 2048, 1024, 2048))
+
+
+def test_what_is_loaded_before_all_loops_is_loaded_whole():
+    """Strides leave out some of it, which takes room all the same."""
+    data, weight = lt.placeholder((2, 3, 9, 2), "int8", name="data"), lt.placeholder((1, 3, 2, 1), "int8", name="W")
+    out = lt.conv2d(data, weight, kernel_layout="HWIO", stride=3, dilation=(1, 2), name="out")
+    check_default_schedule([out], small_machine(8, 32, 8, 2048, 1024, 32768, 32))
+    image = lt.placeholder((3, 7, 3, 1), "int8", name="image")
+    pooled = lt.max_pool2d(image, (2, 1), stride=(1, 3), padding=((1, 0), (0, 0)), name="pooled")
+    check_default_schedule([pooled], small_machine(8, 4, 1, 1024, 32, 512, 32))
+
+
+def test_only_data_of_products_is_tiled_in_wider_columns():
+    data, bias = lt.placeholder((2, 17), "int32", name="data"), lt.placeholder((2,), "int32", name="bias")
+    biased = lt.bias_add(data, bias, axis=0, name="biased")
+    narrow = lt.requantise(biased, 1, name="narrow")
+    check_default_schedule([biased, narrow], small_machine(2, 16, 1, 8192, 1024, 128, 64))
