@@ -1,14 +1,18 @@
 """From tensor programs to instructions: four layers, schedule commands, partitioning and emission."""
 
 from lathe.scheduler import rules as _rules  # noqa: F401 - registers the built-in emission rules
+from lathe.scheduler.answers import Answer
 from lathe.scheduler.build import build
 from lathe.scheduler.chunk import Chunk, ChunkLoop, Index, Operand, Place, RuleMismatch
 from lathe.scheduler.commands.transform_layout import AXIS_SEPARATOR
+from lathe.scheduler.counting import Counts, StageCount
+from lathe.scheduler.dependences import Dependence
 from lathe.scheduler.errors import (
     BuildError,
     CapacityError,
     EmitError,
     LegalityError,
+    ParallelismError,
     ScheduleError,
     Witness,
 )
@@ -21,19 +25,24 @@ from lathe.scheduler.tensor_layouts import TensorLayout
 
 __all__ = [
     "AXIS_SEPARATOR",
+    "Answer",
     "BuildError",
     "CapacityError",
     "Chunk",
     "ChunkLoop",
+    "Counts",
+    "Dependence",
     "EmitError",
     "Index",
     "LegalityError",
     "Operand",
+    "ParallelismError",
     "Place",
     "RuleMismatch",
     "Schedule",
     "ScheduleError",
     "Stage",
+    "StageCount",
     "TensorLayout",
     "Witness",
     "build",

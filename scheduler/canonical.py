@@ -22,7 +22,7 @@ from lathe.scheduler.reshapes import Reshapes, is_open, merge_output_copies
 from lathe.scheduler.rewrite import redirect_reads, renamed_axes, rewrite, rewrite_indices, rewrite_reads
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, Fuse, LoopAxis, Split, StageState, initial_state
+from lathe.scheduler.state import DRAM, LoopAxis, StageState, initial_state, with_loops
 
 
 def canonicalise(schedule: Schedule) -> dict[Tensor, Tensor]:
@@ -67,14 +67,10 @@ def _with_loops_of(state: StageState, computation: Computation, tensor: Tensor) 
     def loop(old: LoopAxis) -> LoopAxis:
         return loops.setdefault(old, LoopAxis(old.name, old.kind))
 
-    relations = tuple(
-        Split(loop(each.parent), loop(each.outer), loop(each.inner), each.factor, each.parts)
-        if isinstance(each, Split)
-        else Fuse(loop(each.outer), loop(each.inner), loop(each.fused))
-        for each in state.relations
-    )
+    relations = tuple(with_loops(each, loop) for each in state.relations)
     leaves = tuple(loop(leaf) for leaf in state.leaves)
-    return replace(fresh, leaves=leaves, relations=relations, unrolled=frozenset(map(loop, state.unrolled)))
+    unrolled = frozenset(map(loop, state.unrolled))
+    return replace(fresh, leaves=leaves, relations=relations, unrolled=unrolled, lanes=state.lanes)
 
 
 class _Canonical:

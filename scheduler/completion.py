@@ -26,8 +26,9 @@ from lathe.scheduler.physical import physical_of
 from lathe.scheduler.products import Product
 from lathe.scheduler.rewrite import copy_of, reads_redirected, renamed_axes
 from lathe.scheduler.schedule import Schedule
+from lathe.scheduler.settling import settle
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, Attachment, Fuse, LoopAxis, Split, StageState, initial_state
+from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Relation, StageState, initial_state, made_by
 from lathe.scheduler.tiles import apply_tiling
 from lathe.scheduler.tiling import Operand, TilingProblem, choose_tiling
 
@@ -48,6 +49,7 @@ def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
     whose loops are given does not fit, however far inside its operands are loaded.
     """
     copy = copied(schedule)
+    settle(copy, config)
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)
     for group in groups_of(copy):
@@ -67,7 +69,7 @@ def copied(schedule: Schedule) -> Schedule:
     for twin in copy.stages:
         attachment = twin.state.attachment
         if attachment is not None:
-            twin.state = replace(twin.state, attachment=Attachment(twins[attachment.stage], attachment.axis))
+            twin.state = replace(twin.state, attachment=replace(attachment, stage=twins[attachment.stage]))
     return copy
 
 
@@ -185,8 +187,8 @@ def _write_through_acc(schedule: Schedule, stage: Stage) -> tuple[Stage, Stage]:
     return stage, writer
 
 
-def _kind(relation: Split | Fuse) -> str:
-    return relation.parent.kind if isinstance(relation, Split) else relation.fused.kind
+def _kind(relation: Relation) -> str:
+    return made_by(relation)[0].kind
 
 
 def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> None:

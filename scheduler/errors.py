@@ -43,6 +43,10 @@ class LegalityError(ScheduleError):
         self.witness = witness
 
 
+class ParallelismError(LegalityError):
+    """A marked loop would not be parallel: its ``witness`` shows what one iteration reads and another makes."""
+
+
 class EmitError(LatheError):
     """A chunk does not map to instructions: names the chunk, the rule and the constraint that failed."""
 

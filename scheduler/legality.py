@@ -15,10 +15,12 @@ import islpy as isl
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
+from lathe.scheduler.parallelism import check_marked_loops, check_marks
 from lathe.scheduler.placement import Placement, place_stages
-from lathe.scheduler.polyhedra import cells_kept, cells_made, cells_read, instances
-from lathe.scheduler.state import DRAM
+from lathe.scheduler.polyhedra import cells_kept, cells_made, cells_read, cells_written, instances
+from lathe.scheduler.state import DRAM, Mapped
 from lathe.scheduler.tensor_layouts import check_dimensions
+from lathe.scheduler.together import check_together
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -35,8 +37,14 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]") ->
     """
     for stage in schedule.stages:
         _check_structure(schedule, stage, command)
+        check_marks(stage, command)
     for tensor, layout in schedule.layouts.items():
         check_dimensions(layout, schedule.scope_of(tensor))
+    _check_reads(schedule, command, changed)
+    check_marked_loops(schedule, command)
+
+
+def _check_reads(schedule: "Schedule", command: str, changed: "set[Stage]") -> None:
     attached = [stage for stage in schedule.stages if stage.state.attachment is not None]
     affected = [stage for stage in attached if _depends_on(schedule, stage) & changed]
     if not affected:
@@ -79,7 +87,14 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
     if attachment is None:
         return
     host = attachment.stage
-    if any(tensor in schedule.outputs for tensor in stage.state.tensors):
+    if attachment.loops:
+        check_together(stage, command)
+    elif any(isinstance(relation, Mapped) for relation in stage.state.relations):
+        raise ScheduleError(
+            f"stage of compute_at must be one whose loops are for any part of it, not {stage.name!r}, whose loops "
+            f"set_schedule gives for the whole ({command}). Let it share loops with after instead."
+        )
+    elif any(tensor in schedule.outputs for tensor in stage.state.tensors):
         raise ScheduleError(
             f"stage of compute_at must be one whose values only other stages read, not {stage.name!r}, an output of "
             f"the program. Copy it with s.cache_write({stage.name}, ...) and move the copy."
@@ -93,6 +108,12 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
     assert attachment.axis in host.state.leaves, (
         f"{command}: {stage.name} is computed at {attachment.axis.name}, which {host.name} has no more"
     )
+    if stage.state.reuse and host.state.attachment is not None and host.state.attachment.region != "box":
+        raise ScheduleError(
+            f"consumer of reuse buffer {stage.name} must be a stage of which a box is computed at a time, not "
+            f"{host.name!r}, of which region {host.state.attachment.region!r} is ({command}): its loops leave out "
+            "iterations in which the window would move. Place it with region='box'."
+        )
     if attachment.axis in host.state.emitted_leaves():
         raise ScheduleError(
             f"loop {attachment.axis.name} of stage {host.name} must be outside the nest that emit_insn gives to rule "
@@ -117,10 +138,13 @@ def _check_read(
             break
         depth += 1
     needed = cells_read(there, read, depth).set_tuple_name(isl.dim_type.in_, "loops")
-    made = cells_made(here, read.tensor.name, depth).set_tuple_name(isl.dim_type.in_, "loops")
-    if depth == len(here.prefix):
-        if here.window is not None:
-            made = cells_kept(here, read.tensor.name).set_tuple_name(isl.dim_type.in_, "loops")
+    place = stage.state.attachment
+    together = place is not None and (bool(place.loops) or place.region != "box")
+    cells = cells_written(here, read.tensor.name, depth) if together else cells_made(here, read.tensor.name, depth)
+    if depth == len(here.prefix) and here.window is not None:
+        cells = cells_kept(here, read.tensor.name)
+    made = cells.set_tuple_name(isl.dim_type.in_, "loops")
+    if depth == len(here.prefix) and not together:
         missing = needed.subtract(made)
         assert missing.is_empty(), (
             f"{command}: {reader.name} needs cells of {stage.name} that its region lacks: {missing.sample()}"
@@ -136,12 +160,26 @@ def _check_read(
         why = "reads the values after the loop iteration that makes them has ended"
         if not first:
             why = "runs before the loop that makes the values"
-        missing = needed
+        missing = needed.subtract(made) if first and depth == len(here.prefix) else needed
     if missing.is_empty():
         return
     attachment = stage.state.attachment
     assert attachment is not None
     witness = _witness(stage, reader, read, there, missing, depth)
+    if attachment.region != "box":
+        raise LegalityError(
+            f"region {attachment.region!r} of stage {stage.name} must make what its readers have not got, not leave "
+            f"it to values that are gone or yet to come ({command}, loop {attachment.axis.name} of "
+            f"{attachment.stage.name}): stage {reader.name} {why}. For example, {witness}.",
+            witness,
+        )
+    if together:
+        raise LegalityError(
+            f"{command} must leave {stage.name} ahead of what {reader.name} reads of it, not in loop "
+            f"{attachment.axis.name} of {attachment.stage.name} as it stands: {reader.name} {why}. For example, "
+            f"{witness}.",
+            witness,
+        )
     raise LegalityError(
         f"place of stage {stage.name} must be a loop that all its readers are in, not loop {attachment.axis.name} of "
         f"{attachment.stage.name} ({command}): stage {reader.name} {why}. For example, {witness}.",

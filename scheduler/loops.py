@@ -1,59 +1,105 @@
-"""The loops of one stage as variables with ranges: what split and fuse mean in linear arithmetic.
+"""The loops of one stage as variables with ranges: what split, fuse and affine maps mean in linear arithmetic.
 
-Split is linear already: ``parent = outer * factor + inner``. A loop with a lead begins that many iterations earlier, in
-which its axis is negative; a constraint keeps them out of the stage itself. A fused loop is replaced by the two loops
-it was made of, in its place, which keeps the order. A fused loop that was split again keeps its outer loops and gets
-the two loops back in the place of the innermost part, with the inequalities that tie them together; partitioning turns
-these into boxes like any other condition.
+Split is linear already: ``parent = outer * factor + inner``; so is an affine map, by its inverse. A loop with a lead
+begins that many iterations earlier, in which its axis is negative; a constraint keeps them out of the stage itself. A
+fused loop is replaced by the two loops it was made of, in its place, which keeps the order. A fused loop that was split
+again keeps its outer loops and gets the two loops back in the place of the innermost part, with the inequalities that
+tie them together; partitioning turns these into boxes like any other condition.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lathe.scheduler.linear import Linear, LoopVariable
-from lathe.scheduler.state import Fuse, LoopAxis, Split, StageState
+from lathe.scheduler.state import Affine, Fuse, LoopAxis, Mapped, Split, StageState, made_by
 
 
 @dataclass
 class StageLoops:
     """``variables`` outermost first; ``local`` gives each root axis counted from 0; every constraint must be >= 0.
 
-    ``first`` is the iteration from which on loops do more than fill reuse buffers, where that is not the first.
+    ``extents`` are the iterations of each present loop, fused ones as one; ``first`` is the iteration from which on
+    loops do more than fill reuse buffers, where that is not the first.
     """
 
     variables: list[LoopVariable]
     of_leaf: dict[LoopAxis, tuple[LoopVariable, ...]]
     local: dict[LoopAxis, Linear]
     constraints: list[Linear]
+    extents: dict[LoopAxis, int]
     first: dict[LoopVariable, int] = field(default_factory=dict)
 
 
-def stage_loops(state: StageState, extents: Mapping[LoopAxis, int]) -> StageLoops:
-    """The loops of a stage whose root axes have the given largest extents."""
-    extent = {axis: size + state.lead.get(axis, 0) for axis, size in extents.items()}
-    factor: dict[Split, int] = {}
+@dataclass
+class _Sizes:
+    """The extent of every loop that is or was, the step of each split, and the least values of affine maps."""
+
+    extent: dict[LoopAxis, int]
+    factor: dict[Split, int]
+    least: dict[Affine, list[int]]
+
+
+def _sizes(state: StageState, extents: Mapping[LoopAxis, int]) -> _Sizes:
+    found = _Sizes({axis: size + state.lead.get(axis, 0) for axis, size in extents.items()}, {}, {})
+    extent = found.extent
     for relation in state.relations:
         if isinstance(relation, Split):
             size = extent[relation.parent]
             step = relation.factor if relation.factor is not None else -(-size // (relation.parts or 1))
-            factor[relation] = step
+            found.factor[relation] = step
             extent[relation.outer] = relation.parts if relation.parts is not None else -(-size // step)
             extent[relation.inner] = min(step, size)
-            for part in (relation.outer, relation.inner):
-                extent[part] += state.lead.get(part, 0)
-        else:
+        elif isinstance(relation, Fuse):
             extent[relation.fused] = extent[relation.outer] * extent[relation.inner]
-            assert relation.fused not in state.lead, f"fused loop {relation.fused.name} begins early"
+        elif isinstance(relation, Mapped):
+            extent.update(zip(relation.children, (each.extent for each in relation.variables), strict=True))
+        else:
+            last = [extent[parent] - 1 for parent in relation.parents]
+            found.least[relation] = []
+            for child, row, shift in zip(relation.children, relation.forward, relation.shift, strict=True):
+                least = sum(c * end for c, end in zip(row, last, strict=True) if c < 0)
+                most = sum(c * end for c, end in zip(row, last, strict=True) if c > 0)
+                found.least[relation].append(least)
+                extent[child] = most - least + 1 + shift
+        for part in made_by(relation):
+            extent[part] += state.lead.get(part, 0)
+            assert isinstance(relation, Split) or part not in state.lead, f"loop {part.name} of no split begins early"
+    return found
 
+
+def leaf_extents(state: StageState, extents: Mapping[LoopAxis, int]) -> dict[LoopAxis, int]:
+    """The number of iterations of each present loop of a stage whose root axes have the given extents."""
+    extent = _sizes(state, extents).extent
+    return {leaf: extent[leaf] for leaf in state.leaves}
+
+
+def stage_loops(
+    state: StageState,
+    extents: Mapping[LoopAxis, int],
+    shared: Sequence[LoopVariable] = (),
+    longer: Mapping[LoopAxis, int] | None = None,
+) -> StageLoops:
+    """The loops of a stage whose root axes have the given largest extents.
+
+    ``shared`` are variables of another stage that stand for the outermost loops of this one; ``longer`` gives loops
+    that run on for stages that run together with this one.
+    """
+    sizes = _sizes(state, extents)
+    extent, factor = sizes.extent, sizes.factor
     slots: list[LoopVariable] = []
     value: dict[LoopAxis, Linear] = {}
     of_leaf: dict[LoopAxis, tuple[LoopVariable, ...]] = {}
-    for leaf in state.leaves:
-        variable = LoopVariable(leaf.name, extent[leaf], leaf.kind)
-        slots.append(variable)
+    constraints: list[Linear] = []
+    for position, leaf in enumerate(state.leaves):
+        if position < len(shared):
+            variable = shared[position]
+        else:
+            variable = LoopVariable(leaf.name, max(extent[leaf], (longer or {}).get(leaf, 0)), leaf.kind)
+            slots.append(variable)
+        if variable.extent > extent[leaf]:
+            constraints.append(Linear.of(variable, -1) + (extent[leaf] - 1))
         value[leaf] = Linear.of(variable)
         of_leaf[leaf] = (variable,)
-    constraints: list[Linear] = []
 
     def replace_slot(old: LoopVariable, new: tuple[LoopVariable, ...]) -> None:
         position = slots.index(old)
@@ -74,12 +120,31 @@ def stage_loops(state: StageState, extents: Mapping[LoopAxis, int]) -> StageLoop
             whole = extent[relation.outer] - state.lead.get(relation.outer, 0)
             if extent[relation.parent] != whole * factor[relation]:
                 constraints.append((parent * -1) + (extent[relation.parent] - 1))
-            continue
-        _unfuse(relation, extent, value, constraints, slots, replace_slot)
+        elif isinstance(relation, Fuse):
+            _unfuse(relation, extent, value, constraints, slots, replace_slot)
+        elif isinstance(relation, Mapped):
+            times = {
+                variable: begun(child) + least
+                for variable, child, least in zip(relation.variables, relation.children, relation.first, strict=True)
+            }
+            value.update(zip(relation.parents, (each.substitute(times.get) for each in relation.values), strict=True))
+            constraints += [each.substitute(times.get) for each in relation.constraints]
+        else:
+            moved = [
+                begun(child) + (least - shift)
+                for child, least, shift in zip(relation.children, sizes.least[relation], relation.shift, strict=True)
+            ]
+            for original, row in zip(relation.parents, relation.inverse, strict=True):
+                parent = Linear()
+                for coefficient, each in zip(row, moved, strict=True):
+                    parent += each * coefficient
+                value[original] = parent
+                constraints += [parent, (parent * -1) + (extent[original] - 1)]
     constraints += [begun(axis) for axis in state.lead if axis in value]
     local = {root: begun(root) for root in state.roots if root in value}
-    first = {of_leaf[leaf][0]: early for leaf, early in state.lead.items() if len(of_leaf.get(leaf, ())) == 1}
-    return StageLoops(slots, of_leaf, local, constraints, first)
+    alone = [leaf for leaf in state.leaves[len(shared) :] if leaf not in (longer or {})]  # what others share, they use
+    first = {of_leaf[leaf][0]: state.lead[leaf] for leaf in alone if leaf in state.lead and len(of_leaf[leaf]) == 1}
+    return StageLoops(slots, of_leaf, local, constraints, {leaf: extent[leaf] for leaf in state.leaves}, first)
 
 
 def _unfuse(
@@ -103,8 +168,10 @@ def _unfuse(
         if not rest.is_constant:
             constraints.append(joined - rest)
             constraints.append(rest - joined + (last.extent - 1))
-        # constraints of what was made of the fused loop speak of the loop that is gone
+        # constraints and values of what was made of the fused loop speak of the loop that is gone
         constraints[:] = [each.substitute(lambda v: joined - rest if v is last else None) for each in constraints]
+        for loop, each in value.items():
+            value[loop] = each.substitute(lambda v: joined - rest if v is last else None)
         return
     replace_slot(last, (last, outer, inner))
     constraints.append(joined - fused)

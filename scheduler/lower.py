@@ -19,7 +19,7 @@ from lathe.scheduler.partition import partition
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.schedule import Schedule, create_schedule
-from lathe.scheduler.state import DRAM
+from lathe.scheduler.state import DRAM, same_place
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
@@ -74,12 +74,14 @@ def _order(schedule: Schedule) -> str:
         indent = "  " * depth
         times = []
         lines.append(f"{indent}{stage.name}:{f' @reuse {state.reuse}' if state.reuse else ''}")
-        for level, leaf in enumerate(state.leaves):
+        for level, leaf in enumerate(state.own_leaves):
             tags = []
             if leaf is state.pragma_axis:
                 tags.append(f"emit_insn {state.pragma}")
             if leaf in state.unrolled:
                 tags.append("unroll")
+            if leaf in state.marks:
+                tags.append(state.marks[leaf])
             if leaf.kind == "reduce":
                 tags.append("reduce")
             extents = "×".join(str(v.extent) for v in placed[stage].loops.of_leaf[leaf])
@@ -104,18 +106,17 @@ def time_of(schedule: Schedule, stage: "Stage") -> str:
         siblings = [each for each in schedule.stages if each.state.attachment is None]
         outer = ""
     else:
-        siblings = [each for each in schedule.stages if each.state.attachment == attachment]
+        siblings = [each for each in schedule.stages if same_place(each.state.attachment, attachment)]
         host = attachment.stage
-        leaves = host.state.leaves[: host.state.leaves.index(attachment.axis) + 1]
+        inside = len(host.state.leaves) - host.state.leaves.index(attachment.axis) - 1
         own = time_of(schedule, host)[1:-1].split(", ")
-        names = [leaf.name for leaf in leaves]
-        kept = len(own) - 2 * (len(host.state.leaves) - len(names)) - 1
+        kept = len(own) - 2 * inside - 1
         outer = ", ".join(own[:kept]) + ", "
     position = siblings.index(stage)
     parts = [str(position)]
-    for level, leaf in enumerate(stage.state.leaves):
+    for leaf in stage.state.own_leaves:
         hosted = [each for each in schedule.attached(stage) if _hosted_at(each, leaf)]
-        parts += [leaf.name, str(len(hosted)) if level + 1 <= len(stage.state.leaves) else "0"]
+        parts += [leaf.name, str(len(hosted))]
     return f"[{outer}{', '.join(parts)}]"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lathe.frontend.expressions import Axis, Expr
-from lathe.scheduler.linear import Bound, Linear, LoopVariable, bound_variables
+from lathe.scheduler.linear import Bound, FloorDivision, Linear, LoopVariable, bound_variables
 from lathe.scheduler.placement import Placement, fills, place_stages
 from lathe.scheduler.state import DRAM
 
@@ -115,6 +115,7 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
     """
     placed = place_stages(schedule)
     hosted: dict[LoopVariable, list[Stage]] = {}
+    together: set[LoopVariable] = set()
     roots: list[Stage] = []
     for stage in schedule.stages:
         attachment = stage.state.attachment
@@ -122,13 +123,16 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
             roots.append(stage)
         else:
             hosted.setdefault(placed[stage].prefix[-1], []).append(stage)
-    return _Builder(placed, hosted, largest_blocks).sequence(roots, [])
+            if attachment.loops:
+                together.add(placed[stage].prefix[-1])
+    return _Builder(placed, hosted, together, largest_blocks).sequence(roots, [])
 
 
 @dataclass
 class _Builder:
     placed: "dict[Stage, Placement]"
     hosted: "dict[LoopVariable, list[Stage]]"
+    together: "set[LoopVariable]"  # innermost loops that stages run together
     largest_blocks: bool
 
     def sequence(self, stages: "list[Stage]", rest: list[Node]) -> list[Node]:
@@ -151,15 +155,21 @@ class _Builder:
         return result
 
     def stage_nodes(self, stage: "Stage") -> list[Node]:
+        pieces = self.placed[stage].pieces
+        if pieces is None:
+            return self.piece_nodes(stage, [])
+        return [node for piece in pieces for node in self.piece_nodes(stage, piece)]
+
+    def piece_nodes(self, stage: "Stage", conditions: list[Linear]) -> list[Node]:
         placement = self.placed[stage]
         window = placement.window
         slides: list[Node] = [] if window is None else [Slide(placement, window.low, window.extent)]
-        return slides + self.own_nodes(stage)
+        return slides + self.own_nodes(stage, conditions)
 
-    def own_nodes(self, stage: "Stage") -> list[Node]:
+    def own_nodes(self, stage: "Stage", conditions: list[Linear]) -> list[Node]:
         placement = self.placed[stage]
         state, variables = placement.state, placement.loops.variables
-        roots, constraints = placement.roots(), placement.constraints()
+        roots, constraints = placement.roots(), [*placement.constraints(), *conditions]
         block_level = self.block_level(placement)
         reducing = bool(state.computation.reduce_axes)
         reductions = {v for v in variables if v.kind == "reduce"}  # its own, not those of the loops around
@@ -167,11 +177,11 @@ class _Builder:
         init_level = min(first_reduction, block_level)
 
         def block(role: Role, inside: list[LoopVariable]) -> Block:
-            wanted, conditions = roots, constraints
+            wanted, remaining = roots, constraints
             if role == "init":
                 wanted = {axis: value for axis, value in roots.items() if axis.kind == "data"}
-                conditions = [each for each in constraints if not bound_variables(each) & reductions]
-            return Block(placement, role, inside, wanted, conditions, reducing and init_level == block_level)
+                remaining = [each for each in constraints if not bound_variables(each) & reductions]
+            return Block(placement, role, inside, wanted, remaining, reducing and init_level == block_level)
 
         def level_nodes(level: int) -> list[Node]:
             nodes: list[Node] = []
@@ -187,6 +197,8 @@ class _Builder:
             hosted = self.hosted.get(variable, [])
             kept = [each for each in hosted if each.state.reuse]
             early = [each for each in hosted if kept and fills(each.schedule, each)]
+            if set(variables[level:]) & self.together:
+                decided = []  # where this stage has come to its end, others in the loop may not
             guards = [each for each in decided if kept and may_grow(each, variable)]
             if guards:  # iterations that fill reuse buffers and do nothing else
                 decided = [each for each in decided if each not in guards]
@@ -225,7 +237,8 @@ def _reads(node: Node, stage: "Stage") -> bool:
 def may_grow(bound: Bound, variable: LoopVariable) -> bool:
     """Whether a bound may be negative in early iterations of a loop and not in later ones."""
     if isinstance(bound, Linear):
-        return bound.terms.get(variable, 0) > 0
+        divided = [atom for atom in bound.terms if isinstance(atom, FloorDivision)]
+        return bound.terms.get(variable, 0) > 0 or any(variable in atom.numerator.variables() for atom in divided)
     return any(may_grow(inner, variable) for inner in bound.bounds)
 
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from lathe.frontend.expressions import Axis
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add, bound_range, scale
-from lathe.scheduler.loops import StageLoops, stage_loops
+from lathe.scheduler.loops import StageLoops, leaf_extents, stage_loops
 from lathe.scheduler.regions import Interval, extent_of, hull, read_box
 from lathe.scheduler.reuse import Window, buffer_shape, kept_window
-from lathe.scheduler.state import LoopAxis, StageState
+from lathe.scheduler.state import LoopAxis, StageState, same_place
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -31,6 +31,8 @@ class Placement:
     loops: StageLoops
     box: dict[LoopVariable, tuple[int, int]]
     window: Window | None = None
+    pieces: "list[list[Linear]] | None" = None
+    """Conditions (each must be >= 0) of which one group must hold in addition; None for none at all."""
 
     @property
     def buffer_shape(self) -> tuple[int, ...]:
@@ -71,14 +73,12 @@ class Placement:
         for root in self.state.roots:
             assert root.source is not None
             value = values[root.source]
-            if root.kind == "data":
-                last = add(add(next(lows), next(extents)), Linear(-1))
-            else:
-                last = Linear(root.source.stop - 1)
+            first: Bound = next(lows) if root.kind == "data" else Linear(root.source.start)
+            last = add(add(first, next(extents) if root.kind == "data" else Linear(root.source.extent)), Linear(-1))
             low: Bound = value
             high: Bound = value
-            if bound_range(self.loops.local[root], self.box)[0] < 0:  # in the lead of a loop
-                low = Extremum("max", (value, Linear(root.source.start)))
+            if self.loops.local[root].range(self.box)[0] < 0:  # in the lead of a loop, or where another loop goes on
+                low = Extremum("max", (value, first))
             if bound_range(add(last, scale(value, -1)), self.box)[0] < 0:
                 high = Extremum("min", (value, last))
             result[root.source] = (low, high)
@@ -88,39 +88,54 @@ class Placement:
 def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
     """The placement of every stage, consumers first (a stage's box follows from the boxes of its consumers)."""
     placed: dict[Stage, Placement] = {}
+    longer = longest_together(schedule)
     for stage in reversed(schedule.stages):
         state = stage.state
         attachment = state.attachment
         window: Window | None = None
-        if attachment is None:
-            prefix: list[LoopVariable] = []
-            box: dict[LoopVariable, tuple[int, int]] = {}
+        prefix: list[LoopVariable] = []
+        box: dict[LoopVariable, tuple[int, int]] = {}
+        if attachment is not None:
+            host = placed[attachment.stage]
+            around = [*host.prefix, *host.loops.variables]
+            level = max(around.index(variable) for variable in host.loops.of_leaf[attachment.axis])
+            prefix = around[: level + 1]
+            begun = {**host.box, **{v: (first, v.extent - 1) for v, first in host.loops.first.items()}}
+            box = {variable: begun[variable] for variable in prefix}
+            if fills(schedule, stage):
+                box[prefix[-1]] = (0, prefix[-1].extent - 1)
+        if attachment is None or attachment.loops:
             low: list[Bound] = [Linear(0) for _ in state.computation.axes]
             extent: list[Bound] = [Linear(axis.extent) for axis in state.computation.axes]
         else:
-            host = placed[attachment.stage]
-            own = host.loops.variables
-            level = max(own.index(variable) for variable in host.loops.of_leaf[attachment.axis])
-            prefix = [*host.prefix, *own[: level + 1]]
-            box = {**host.box, **{v: (first, v.extent - 1) for v, first in host.loops.first.items()}}
-            box = {variable: box[variable] for variable in prefix}
-            if fills(schedule, stage):
-                box[prefix[-1]] = (0, prefix[-1].extent - 1)
-            needed, around = _needed(schedule, stage, placed, box)
+            needed, ranges = _needed(schedule, stage, placed, box)
             if state.reuse is not None:
                 filling = any(fills(schedule, each) for each in readers_beside(schedule, stage))
-                first = 0 if filling else host.loops.first.get(prefix[-1], 0)
-                needed, window = kept_window(stage.name, needed, prefix[-1], around, first)
-            low, extent = [first for first, _ in needed], [extent_of(interval, around) for interval in needed]
+                first = 0 if filling else placed[attachment.stage].loops.first.get(prefix[-1], 0)
+                needed, window = kept_window(stage.name, needed, prefix[-1], ranges, first)
+            low, extent = [start for start, _ in needed], [extent_of(interval, ranges) for interval in needed]
+            if attachment.region != "box":  # the pieces say what of a box without choices
+                sizes = [axis.extent for axis in state.computation.axes]
+                plain = [isinstance(each, Linear) for each in low]
+                extent = [
+                    Linear(bound_range(each, box)[1] if linear else size)
+                    for each, linear, size in zip(extent, plain, sizes, strict=True)
+                ]
+                low = [each if linear else Linear(0) for each, linear in zip(low, plain, strict=True)]
         nominal: dict[LoopAxis, int] = {}
         extents = iter(extent)
         for root in state.roots:
             assert root.source is not None
             size = bound_range(next(extents), box)[1] if root.kind == "data" else root.source.extent
             nominal[root] = max(size, 1)  # nothing may be needed at all: a loop that its condition keeps empty
-        loops = stage_loops(state, nominal)
+        shared = prefix if attachment is not None and attachment.loops else ()
+        loops = stage_loops(state, nominal, shared, longer.get(stage))
         whole = {**box, **{variable: (0, variable.extent - 1) for variable in loops.variables}}
         placed[stage] = Placement(stage, prefix, low, extent, loops, whole, window)
+        if attachment is not None and attachment.region != "box":
+            from lathe.scheduler.exact_regions import pieces_of
+
+            placed[stage].pieces = pieces_of(placed[stage], placed)
     return placed
 
 
@@ -135,10 +150,27 @@ def readers_beside(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
     for tensor in stage.state.tensors:
         for reader in schedule.readers(tensor):
             beside: Stage | None = reader
-            while beside is not None and beside.state.attachment != stage.state.attachment:
+            while beside is not None and not same_place(beside.state.attachment, stage.state.attachment):
                 beside = beside.state.attachment.stage if beside.state.attachment else None
             if beside is not None and beside is not stage:
                 found.append(beside)
+    return found
+
+
+def longest_together(schedule: "Schedule") -> "dict[Stage, dict[LoopAxis, int]]":
+    """For each stage whose loops others run together with, the iterations of the longest of them."""
+    found: dict[Stage, dict[LoopAxis, int]] = {}
+    for stage in schedule.stages:  # a stage comes before the one whose loops it shares
+        attachment = stage.state.attachment
+        if attachment is None or not attachment.loops:
+            continue
+        roots = {root: root.source.extent for root in stage.state.roots if root.source is not None}
+        own = {**leaf_extents(stage.state, roots)}
+        for loop, extent in found.get(stage, {}).items():
+            own[loop] = max(own[loop], extent)
+        host = found.setdefault(attachment.stage, {})
+        for loop, mine in zip(attachment.stage.state.leaves, attachment.loops, strict=False):
+            host[loop] = max(host.get(loop, 0), own[mine])
     return found
 
 

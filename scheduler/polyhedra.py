@@ -70,6 +70,14 @@ def instances(placement: Placement) -> isl.Map:
     points = space.box(placement.box)
     for constraint in placement.constraints():
         points = space.not_negative(constraint, points)
+    if placement.pieces is not None:
+        one_of = isl.Set.empty(space.space)
+        for piece in placement.pieces:
+            part = points
+            for condition in piece:
+                part = space.not_negative(condition, part)
+            one_of = one_of.union(part)
+        points = one_of
     computation = placement.state.computation
     roots = placement.roots()
     axes = (*computation.axes, *computation.reduce_axes)
@@ -91,6 +99,16 @@ def cells_read(placement: Placement, read: ReadAccess, depth: int) -> isl.Map:
     relation = instances(placement).apply_range(access_of(computation, read))
     count = len(placement.prefix) + len(placement.loops.variables)
     return relation.project_out(isl.dim_type.in_, depth, count - depth)
+
+
+def cells_written(placement: Placement, tensor_name: str, depth: int) -> isl.Map:
+    """From the first ``depth`` loops around a stage to the cells of the instances executed within them, one by one."""
+    computation = placement.state.computation
+    relation = instances(placement)
+    relation = relation.project_out(isl.dim_type.out, len(computation.axes), len(computation.reduce_axes))
+    count = len(placement.prefix) + len(placement.loops.variables)
+    relation = relation.project_out(isl.dim_type.in_, depth, count - depth)
+    return relation.set_tuple_name(isl.dim_type.out, tensor_name)
 
 
 def cells_made(placement: Placement, tensor_name: str, depth: int) -> isl.Map:

@@ -8,9 +8,12 @@ from lathe.frontend.programs import as_outputs
 from lathe.scheduler.commands.cache import cache_read, cache_write
 from lathe.scheduler.commands.reuse_at import reuse_at
 from lathe.scheduler.commands.transform_layout import transform_layout
+from lathe.scheduler.counting import count
+from lathe.scheduler.dependences import dependences
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.questions import is_legal, is_parallel, parallel_skew, smallest_shift
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state, replace
+from lathe.scheduler.state import DRAM, LoopAxis, StageState, initial_state, replace
 from lathe.scheduler.tensor_layouts import TensorLayout
 
 T = TypeVar("T")
@@ -76,6 +79,12 @@ class Schedule:
         return self.layouts.get(seen, TensorLayout(seen))
 
     reuse_at = reuse_at
+    dependences = dependences
+    is_parallel = is_parallel
+    is_legal = is_legal
+    count = count
+    smallest_shift = smallest_shift
+    parallel_skew = parallel_skew
 
     def readers(self, tensor: Tensor) -> list[Stage]:
         """The stages that read the tensor, in order."""
@@ -117,8 +126,10 @@ class Schedule:
                 stage.state = state
             for stage in self.stages:
                 attachment = stage.state.attachment
-                if renamed and attachment and attachment.axis in renamed:
-                    moved = Attachment(attachment.stage, renamed[attachment.axis])
+                if renamed and attachment and renamed.keys() & {attachment.axis, *attachment.loops}:
+                    loops = tuple(renamed.get(loop, loop) for loop in attachment.loops)
+                    axis = renamed.get(attachment.axis, attachment.axis)
+                    moved = replace(attachment, axis=axis, loops=loops)
                     stage.state = replace(stage.state, attachment=moved)
             check_schedule(self, command, set(changes))
         except BaseException:

@@ -3,18 +3,32 @@
 from typing import TYPE_CHECKING
 
 from lathe.frontend import Axis, Computation, Tensor
+from lathe.scheduler.commands.after import after
+from lathe.scheduler.commands.before import before
+from lathe.scheduler.commands.between import between
 from lathe.scheduler.commands.compute_at import compute_at, compute_root
+from lathe.scheduler.commands.distribute import distribute
 from lathe.scheduler.commands.emit_insn import emit_insn
 from lathe.scheduler.commands.fuse import fuse
+from lathe.scheduler.commands.inline import inline
+from lathe.scheduler.commands.interchange import interchange
+from lathe.scheduler.commands.parallelize import parallelize
 from lathe.scheduler.commands.reorder import reorder
 from lathe.scheduler.commands.reuse_at import keep_at
+from lathe.scheduler.commands.reverse import reverse
+from lathe.scheduler.commands.separate import separate
+from lathe.scheduler.commands.set_schedule import set_schedule
 from lathe.scheduler.commands.set_scope import set_scope
+from lathe.scheduler.commands.shift import shift
+from lathe.scheduler.commands.skew import skew
 from lathe.scheduler.commands.split import split
+from lathe.scheduler.commands.then import then
 from lathe.scheduler.commands.tile import tile
 from lathe.scheduler.commands.transform_layout import transform_layout_of
 from lathe.scheduler.commands.unroll import unroll
+from lathe.scheduler.commands.vectorize import vectorize
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import LoopAxis, Split, StageState
+from lathe.scheduler.state import Affine, LoopAxis, Mapped, StageState, made_by, replaced_by
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -81,9 +95,13 @@ class Stage:
         if present:
             raise ScheduleError(f"{wanted} {axis!r}, which names {len(present)} of them. Pass the axis itself.")
         if found:
+            made = [each for each in self.state.relations if found[0] in replaced_by(each)]
+            earlier = "split or fuse"
+            if made and isinstance(made[0], Affine | Mapped):
+                earlier = made[0].command if isinstance(made[0], Affine) else "set_schedule"
             raise ScheduleError(
-                f"{wanted} {found[0].name!r}, which an earlier split or fuse has replaced. Use the axes that the "
-                "command returned."
+                f"{wanted} {found[0].name!r}, which an earlier {earlier} has replaced. Use the axes that the command "
+                "returned."
             )
         name = repr(axis if isinstance(axis, str) else getattr(axis, "name", axis))
         if isinstance(axis, LoopAxis | Axis):
@@ -97,10 +115,7 @@ class Stage:
         """The loops, present or replaced, that an axis or a name may mean."""
         known: dict[LoopAxis, None] = dict.fromkeys((*self.state.roots, *self.state.leaves))
         for relation in self.state.relations:
-            if isinstance(relation, Split):
-                known.update(dict.fromkeys((relation.parent, relation.outer, relation.inner)))
-            else:
-                known.update(dict.fromkeys((relation.outer, relation.inner, relation.fused)))
+            known.update(dict.fromkeys((*replaced_by(relation), *made_by(relation))))
         if isinstance(axis, str):
             return [each for each in known if each.name == axis]
         return [each for each in known if each is axis or (each.source is not None and each.source is axis)]
@@ -113,7 +128,21 @@ class Stage:
     tile = tile
     reorder = reorder
     fuse = fuse
+    interchange = interchange
+    reverse = reverse
+    shift = shift
+    skew = skew
+    separate = separate
+    set_schedule = set_schedule
     unroll = unroll
+    vectorize = vectorize
+    parallelize = parallelize
+    distribute = distribute
+    inline = inline
+    after = after
+    before = before
+    then = then
+    between = between
     compute_at = compute_at
     compute_root = compute_root
     set_scope = set_scope

@@ -4,12 +4,13 @@ Everything here is immutable. A command builds a new ``StageState`` and hands it
 whole and then keeps it or refuses it, so a refused command leaves no trace.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lathe.frontend import Axis, Computation, Tensor
+from lathe.scheduler.linear import Linear, LoopVariable
 
 if TYPE_CHECKING:
     from lathe.scheduler.physical import Lanes
@@ -58,15 +59,94 @@ class Fuse:
     fused: LoopAxis
 
 
-Relation = Split | Fuse
+@dataclass(frozen=True)
+class Affine:
+    """``children = forward * parents + shift``, each child counted from its smallest value without the shift.
+
+    ``forward`` is a square integer matrix with determinant 1 or -1, and ``inverse`` its inverse: both have a row for
+    each result, so that every value of the parents is met exactly once. ``command`` made it.
+    """
+
+    command: str
+    parents: tuple[LoopAxis, ...]
+    children: tuple[LoopAxis, ...]
+    forward: tuple[tuple[int, ...], ...]
+    inverse: tuple[tuple[int, ...], ...]
+    shift: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Mapped:
+    """Loops that an isl map of the user's gives: each parent as a formula of ``variables``, one per child.
+
+    A child counts from 0 where its variable is ``first``; ``constraints`` must be >= 0 at the points that there are.
+    """
+
+    parents: tuple[LoopAxis, ...]
+    children: tuple[LoopAxis, ...]
+    variables: tuple[LoopVariable, ...]
+    first: tuple[int, ...]
+    values: tuple[Linear, ...]
+    constraints: tuple[Linear, ...]
+
+
+Relation = Split | Fuse | Affine | Mapped
+
+
+def replaced_by(relation: Relation) -> tuple[LoopAxis, ...]:
+    """The loops that are no more."""
+    match relation:
+        case Split(parent=parent):
+            return (parent,)
+        case Fuse(outer=outer, inner=inner):
+            return (outer, inner)
+    return relation.parents
+
+
+def made_by(relation: Relation) -> tuple[LoopAxis, ...]:
+    """The loops that stand in their place."""
+    match relation:
+        case Split(outer=outer, inner=inner):
+            return (outer, inner)
+        case Fuse(fused=fused):
+            return (fused,)
+    return relation.children
+
+
+def with_loops(relation: Relation, loop: Callable[[LoopAxis], LoopAxis]) -> Relation:
+    """The same relation between other loops."""
+    match relation:
+        case Split(parent=parent, outer=outer, inner=inner):
+            return replace(relation, parent=loop(parent), outer=loop(outer), inner=loop(inner))
+        case Fuse(outer=outer, inner=inner, fused=fused):
+            return replace(relation, outer=loop(outer), inner=loop(inner), fused=loop(fused))
+    parents, children = tuple(map(loop, relation.parents)), tuple(map(loop, relation.children))
+    return replace(relation, parents=parents, children=children)
+
+
+Region = Literal["box", "exact", "missing"]
+"""A box around what an iteration reads; exactly that; or what of it no earlier iteration has made."""
 
 
 @dataclass(frozen=True)
 class Attachment:
-    """Where a stage is computed: in each iteration of loop ``axis`` of ``stage``."""
+    """Where a stage is computed: in each iteration of loop ``axis`` of ``stage``, and there which ``region`` of it.
+
+    Without ``loops``, the part that the iteration needs. With them, these outermost loops of the stage itself run
+    together with the host's, one by one, down to ``axis``, and each iteration computes what it would alone.
+    """
 
     stage: "Stage"
     axis: LoopAxis
+    loops: tuple[LoopAxis, ...] = ()
+    region: Region = "box"
+
+
+def same_place(one: Attachment | None, other: Attachment | None) -> bool:
+    """Whether two stages are computed at the same loop, whatever of them."""
+    if one is None or other is None:
+        return one is other
+    return one.stage is other.stage and one.axis is other.axis
 
 
 @dataclass(frozen=True)
@@ -80,6 +160,7 @@ class StageState:
     leaves: tuple[LoopAxis, ...]
     relations: tuple[Relation, ...] = ()
     unrolled: frozenset[LoopAxis] = frozenset()
+    marks: Mapping[LoopAxis, str] = field(default_factory=lambda: MappingProxyType({}))  # "vectorize", ...
     pragma: str | None = None
     pragma_axis: LoopAxis | None = None
     attachment: Attachment | None = None
@@ -105,6 +186,11 @@ class StageState:
         """Whether a command has changed the loops."""
         return self.leaves != self.roots or bool(self.relations) or self.pragma is not None
 
+    @property
+    def own_leaves(self) -> tuple[LoopAxis, ...]:
+        """The loops that the stage does not run together with those of another."""
+        return self.leaves[len(self.attachment.loops) :] if self.attachment else self.leaves
+
     def emitted_leaves(self) -> tuple[LoopAxis, ...]:
         """The loops that belong to the emission rule: ``pragma_axis`` and everything inside it."""
         if self.pragma_axis is None:
@@ -121,12 +207,18 @@ __all__ = [
     "DRAM",
     "SCOPES",
     "SCRATCHPADS",
+    "Affine",
     "Attachment",
     "Fuse",
     "LoopAxis",
+    "Mapped",
     "Relation",
     "Split",
     "StageState",
     "initial_state",
+    "made_by",
     "replace",
+    "replaced_by",
+    "same_place",
+    "with_loops",
 ]

@@ -1,7 +1,7 @@
 """A tiling applied to a group: the sink's loops split, everything else placed in its tiles."""
 
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import Attachment, LoopAxis, Split, StageState, replace
+from lathe.scheduler.state import Attachment, Fuse, LoopAxis, Split, StageState, replace
 from lathe.scheduler.tiling import Tiling, TilingProblem
 
 
@@ -65,8 +65,10 @@ def _rejoined(state: StageState, depth: int) -> StageState:
         for relation in reversed(relations):
             if isinstance(relation, Split):
                 parts, whole = [relation.outer, relation.inner], [relation.parent]
-            else:
+            elif isinstance(relation, Fuse):
                 parts, whole = [relation.fused], [relation.outer, relation.inner]
+            else:
+                continue  # what runs backwards or along diagonals stays so
             if all(part in leaves and part not in outside for part in parts):
                 place = min(leaves.index(part) for part in parts)
                 leaves[place:place] = whole

@@ -1,17 +1,17 @@
 """``compute_at``: a stage moves into a loop of its consumer."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lathe.scheduler.commands.reuse_at import host_without
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import Attachment
+from lathe.scheduler.state import Attachment, Region
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage
 
 
-def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike") -> None:
+def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None, region: str = "box") -> None:
     """Compute, in each iteration of a consumer's loop, the part of this stage that the iteration reads.
 
     The part is the smallest box of this stage's domain that holds every cell read there. Before::
@@ -30,6 +30,9 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike") -> None:
           for ii in 0..16:
             C[16*io + ii] = B[16*io + ii] * 2 while 16*io + ii < 60
 
+    With ``region="exact"`` it is only the cells that are read, where these leave gaps; with ``"missing"`` only those of
+    them that no earlier iteration has made, so that nothing is computed again: the values must stay, in DRAM.
+    Without an axis, or with ``"root"``, it is computed whole before the loops of its consumers: ``compute_root``.
     Raises LegalityError, with a witness, if a stage outside the loop reads this one: it would find the values gone
     or not yet made. Raises ScheduleError if ``axis`` is not a loop of ``consumer``, if the consumer is computed inside
     this stage, if this stage is an output, or if the loop belongs to an ``emit_insn`` nest.
@@ -44,6 +47,13 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike") -> None:
             f"consumer of compute_at of stage {stage.name} must be a stage that reads its values, not {stage.name!r} "
             "itself."
         )
+    if axis is None or axis == "root":
+        compute_root(stage)
+        return
+    if region not in ("box", "exact", "missing"):
+        raise ScheduleError(
+            f"region of compute_at of stage {stage.name} must be 'box', 'exact' or 'missing', not {region!r}."
+        )
     target = consumer.find(axis, "compute_at")
     above: Stage | None = consumer
     while above is not None:
@@ -53,7 +63,8 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike") -> None:
                 f"{consumer.name!r}, which is computed inside {stage.name}."
             )
         above = above.state.attachment.stage if above.state.attachment else None
-    new = replace(stage.state, attachment=Attachment(consumer, target), reuse=None)
+    attachment = Attachment(consumer, target, region=cast(Region, region))
+    new = replace(stage.state, attachment=attachment, reuse=None)
     stage.schedule.commit({**host_without(stage), stage: new}, "compute_at")
 
 

@@ -4,6 +4,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state import Attachment, StageState
+from lathe.scheduler.together import sharing
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage
@@ -29,8 +31,8 @@ def reorder(stage: "Stage", *axes: "AxisLike") -> None:
               C[i, j] += A[i, k] * B[j, k]
 
     Updates of one reduction over wrap-around integers, minimum or maximum commute, so reduction loops may move freely.
-    Raises ScheduleError for an axis that is not a present loop of this stage, or one given twice. TVM's reorder,
-    Tiramisu's interchange.
+    Stages that run all the given loops together with this one are reordered alike. Raises ScheduleError for an axis
+    that is not a present loop of this stage, or one given twice. TVM's reorder, Tiramisu's interchange.
     """
     found = [stage.find(axis, "reorder") for axis in axes]
     for position, axis in enumerate(found):
@@ -38,7 +40,15 @@ def reorder(stage: "Stage", *axes: "AxisLike") -> None:
             raise ScheduleError(
                 f"axes of reorder on stage {stage.name} must be different loops, not {axis.name!r} twice."
             )
-    state = stage.state
-    order = iter(found)
-    leaves = tuple(next(order) if leaf in found else leaf for leaf in state.leaves)
-    stage.update(replace(state, leaves=leaves), "reorder")
+    changes: dict[Stage, StageState] = {}
+    for each, loops in sharing(stage, tuple(found)).items():
+        order = iter(loops)
+        leaves = tuple(next(order) if leaf in loops else leaf for leaf in each.state.leaves)
+        changes[each] = replace(each.state, leaves=leaves)
+    for each, state in changes.items():  # loops that run together are the outermost ones, in their new order
+        attachment = state.attachment
+        if attachment is not None and attachment.stage in changes and attachment.loops:
+            count = len(attachment.loops)
+            axis = changes[attachment.stage].leaves[count - 1]
+            changes[each] = replace(state, attachment=Attachment(attachment.stage, axis, state.leaves[:count]))
+    stage.schedule.commit(changes, "reorder")

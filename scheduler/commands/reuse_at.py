@@ -14,7 +14,7 @@ from lathe.scheduler.placement import place_stages
 from lathe.scheduler.regions import eliminate, interval_of
 from lathe.scheduler.reuse import FORMS
 from lathe.scheduler.rewrite import copy_of, redirect_reads
-from lathe.scheduler.state import DRAM, Attachment, Fuse, LoopAxis, Split, StageState, initial_state
+from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Split, StageState, initial_state, made_by, same_place
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -141,7 +141,7 @@ def host_without(stage: "Stage") -> "dict[Stage, StageState]":
     if place is None or stage.state.reuse is None or place.axis not in place.stage.state.lead:
         return {}
     beside = [each for each in stage.schedule.attached(place.stage) if each.state.reuse and each is not stage]
-    if any(each.state.attachment == place for each in beside):
+    if any(same_place(each.state.attachment, place) for each in beside):
         return {}
     lead = {axis: early for axis, early in place.stage.state.lead.items() if axis is not place.axis}
     return {place.stage: replace(place.stage.state, lead=MappingProxyType(lead))}
@@ -170,7 +170,7 @@ def _kept(
             )
     early = _fill(consumer, loop, tensor)
     host = consumer.state
-    if prologue == "loop" and early and not _in_fused(host, loop):
+    if prologue == "loop" and early and not _begins_elsewhere(host, loop):
         host = replace(host, lead=MappingProxyType({**host.lead, loop: max(early, host.lead.get(loop, 0))}))
     return {stage: replace(stage.state, attachment=Attachment(consumer, loop), reuse=form), consumer: host}
 
@@ -194,9 +194,9 @@ def _fill(host: "Stage", loop: LoopAxis, tensor: Tensor) -> int:
     Raises ScheduleError where an iteration shares no values with the next.
     """
     placed = place_stages(host.schedule)
-    own = placed[host].loops.variables
-    level = max(own.index(variable) for variable in placed[host].loops.of_leaf[loop])
-    around = [*placed[host].prefix, *own[: level + 1]]
+    around = [*placed[host].prefix, *placed[host].loops.variables]
+    level = max(around.index(variable) for variable in placed[host].loops.of_leaf[loop])
+    around = around[: level + 1]
     visible, name = set(around), loop.name
     boxes = [
         (reader, read, placed[reader])
@@ -255,11 +255,12 @@ def _main(bound: Bound) -> Linear:
     return max((_main(inner) for inner in bound.bounds), key=lambda each: len(each.terms))
 
 
-def _in_fused(state: StageState, loop: LoopAxis) -> bool:
-    """Whether a loop is a fused one or part of one: its first iterations are not those of an axis."""
+def _begins_elsewhere(state: StageState, loop: LoopAxis) -> bool:
+    """Whether a loop is a fused, shifted, skewed or mapped one or part of one: it does not begin as an axis does."""
     for relation in reversed(state.relations):
-        if isinstance(relation, Fuse) and relation.fused is loop:
+        if loop not in made_by(relation):
+            continue
+        if not isinstance(relation, Split):
             return True
-        if isinstance(relation, Split) and loop in (relation.outer, relation.inner):
-            loop = relation.parent
+        loop = relation.parent
     return False

@@ -1,6 +1,6 @@
-"""``tile``: two loops split, with the outer halves outside."""
+"""``tile``: loops split, with the outer halves outside."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import LoopAxis
@@ -9,10 +9,8 @@ if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage
 
 
-def tile(
-    stage: "Stage", x: "AxisLike", y: "AxisLike", x_factor: int, y_factor: int
-) -> tuple[LoopAxis, LoopAxis, LoopAxis, LoopAxis]:
-    """Split two loops and bring the outer halves outside the inner ones.
+def tile(stage: "Stage", *axes_and_factors: "AxisLike | int") -> tuple[LoopAxis, ...]:
+    """Split two loops, or more, and bring the outer halves outside the inner ones.
 
     Before::
 
@@ -28,20 +26,31 @@ def tile(
               for yi in 0..8:
                 C[32*xo + xi, 8*yo + yi] = A[32*xo + xi, 8*yo + yi] + 1 while 8*yo + yi < 60
 
-    Returns ``(xo, yo, xi, yi)``. Raises ScheduleError as ``split`` and ``reorder`` do.
+    Takes the loops and then a factor for each: ``tile(x, y, z, 4, 8, 16)`` tiles three. Returns the outer halves and
+    then the inner ones, in the order of the axes. Raises ScheduleError as ``split`` and ``reorder`` do, and if there
+    are not as many factors as axes.
     """
-    first, second = stage.find(x, "tile"), stage.find(y, "tile")
-    if first is second:
+    count, odd = divmod(len(axes_and_factors), 2)
+    if odd or count < 2:
         raise ScheduleError(
-            f"axes of tile on stage {stage.name} must be two different loops, not {first.name!r} twice."
+            f"tile of stage {stage.name} must be given two loops or more, and then a factor for each, not "
+            f"{len(axes_and_factors)} values."
         )
+    targets = [stage.find(axis, "tile") for axis in cast("tuple[AxisLike, ...]", axes_and_factors[:count])]
+    for position, target in enumerate(targets):
+        if target in targets[:position]:
+            kind = {2: "two", 3: "three"}.get(count, str(count))
+            raise ScheduleError(
+                f"axes of tile on stage {stage.name} must be {kind} different loops, not {target.name!r} twice."
+            )
     before = {each: each.state for each in stage.schedule.stages}
     try:
-        xo, xi = stage.split(first, factor=x_factor)
-        yo, yi = stage.split(second, factor=y_factor)
-        stage.reorder(xo, yo, xi, yi)
+        factors = cast("tuple[int, ...]", axes_and_factors[count:])
+        pairs = [stage.split(target, factor=factor) for target, factor in zip(targets, factors, strict=True)]
+        made = (*(outer for outer, _ in pairs), *(inner for _, inner in pairs))
+        stage.reorder(*made)
     except Exception:
-        for each, state in before.items():  # all or nothing, though made of three commands
+        for each, state in before.items():  # all or nothing, though made of several commands
             each.state = state
         raise
-    return xo, yo, xi, yi
+    return made

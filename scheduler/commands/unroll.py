@@ -3,11 +3,15 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lathe.scheduler.commands.affine import checked_integer
+from lathe.scheduler.commands.marks import loop_extent
+from lathe.scheduler.state import LoopAxis
+
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage
 
 
-def unroll(stage: "Stage", axis: "AxisLike") -> None:
+def unroll(stage: "Stage", axis: "AxisLike", factor: int | None = None) -> LoopAxis:
     """Write the iterations of a loop out one after the other.
 
     Before::
@@ -24,8 +28,16 @@ def unroll(stage: "Stage", axis: "AxisLike") -> None:
 
     Loops outside the emitted nest are always written out in the instruction stream. Inside it, an unrolled loop of an
     instruction with operands is kept out of the two instruction loops and becomes micro-ops or instructions of its own;
-    constants and immediates, which have nothing to gain from it, loop all the same. Raises ScheduleError if the axis is
-    not a present loop of this stage.
+    constants and immediates, which have nothing to gain from it, loop all the same.
+
+    With a ``factor``, so many iterations at a time: the loop is split, unless it has just as many, and the inner loop
+    is unrolled. Returns the unrolled loop. Raises ScheduleError if the axis is not a present loop of this stage, or the
+    factor is not a positive integer.
     """
     target = stage.find(axis, "unroll")
+    if factor is not None:
+        factor = checked_integer(factor, f"factor of axis {target.name}", "unroll", stage, 1)
+        if loop_extent(stage, target) != factor:
+            _, target = stage.split(target, factor=factor)
     stage.update(replace(stage.state, unrolled=stage.state.unrolled | {target}), "unroll")
+    return target

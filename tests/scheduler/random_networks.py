@@ -17,7 +17,7 @@ from lathe.frontend.operators import (
     relu,
     requantise,
 )
-from lathe.scheduler import Schedule
+from lathe.scheduler import Schedule, ScheduleError
 
 
 def machines(choice: Choice) -> HardwareConfig:
@@ -158,4 +158,29 @@ def loops(choice: Choice, schedule: Schedule, most: int) -> list[str]:
                 pair = choice.pick(pairs)
                 stage.fuse(*pair)
                 done.append(f"{stage.name}.fuse({pair[0].name}, {pair[1].name})")
+    return done
+
+
+def orders(choice: Choice, schedule: Schedule, most: int) -> list[str]:
+    """Commands on the order of loops of a stored stage, between splits and tiles: what is done, as text."""
+    done = loops(choice, schedule, 2)
+    stage = schedule[schedule.outputs[0]]
+    for _ in range(choice.number(1, most)):
+        axes = [axis for axis in stage.leaf_axis if axis.kind == "data"]
+        x, y, number = choice.pick(axes), choice.pick(axes), choice.number(1, 4)
+        kind = choice.pick(["reverse", "shift", "skew", "interchange", "separate"])
+        try:
+            if kind == "reverse":
+                stage.reverse(x)
+            elif kind == "shift":
+                stage.shift(x, number)
+            elif kind == "skew":
+                stage.reorder(*reversed(stage.skew(x, y, number, 1)))
+            elif kind == "interchange":
+                stage.interchange(x, y)
+            else:
+                stage.separate(x, number)
+        except ScheduleError:
+            continue
+        done.append(f"{stage.name}.{kind}({x.name}, {y.name}, {number})")
     return done

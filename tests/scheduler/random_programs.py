@@ -318,6 +318,8 @@ def commands(choice: Choice, schedule: Schedule, kinds: tuple[str, ...]) -> Comm
         axis = choice.pick(schedule.stages[host].leaf_axis)
         text = f"{stage.name}.compute_at({schedule.stages[host].name}, {axis.name})"
         return Command(text, lambda s: of(s).compute_at(s.stages[host], axis))
+    if kind in ORDER:
+        return _order(choice, schedule, position, kind)
     if kind == "compute_root":
         return Command(f"{stage.name}.compute_root()", lambda s: of(s).compute_root())
     if kind == "emit_insn":
@@ -342,6 +344,75 @@ def commands(choice: Choice, schedule: Schedule, kinds: tuple[str, ...]) -> Comm
     if choice.number(0, 1):
         return Command(f"cache_read({tensor.name}, {scope})", lambda s: s.cache_read(tensor, scope))
     return Command(f"cache_read({tensor.name}, {scope}, {stage.name})", lambda s: s.cache_read(tensor, scope, [of(s)]))
+
+
+ORDER = (
+    "reverse",
+    "shift",
+    "skew",
+    "interchange",
+    "separate",
+    "inline",
+    "after",
+    "after",
+    "after",
+    "set_schedule",
+    "vectorize",
+    "tile3",
+    "compute_at_exactly",
+    "compute_at_exactly",
+)
+
+
+def _order(choice: Choice, schedule: Schedule, position: int, kind: str) -> Command:
+    """A command on the order of loops and stages."""
+    stage = schedule.stages[position]
+    loops = stage.leaf_axis
+    x, y = choice.pick(loops), choice.pick(loops)
+    number = choice.number(1, 4)
+
+    def of(s: Schedule) -> Stage:
+        return s.stages[position]
+
+    if kind == "reverse":
+        return Command(f"{stage.name}.reverse({x.name})", lambda s: of(s).reverse(x))
+    if kind == "shift":
+        return Command(f"{stage.name}.shift({x.name}, {number})", lambda s: of(s).shift(x, number))
+    if kind == "skew":
+        a, b = choice.number(-2, 2), choice.pick([1, 1, 1, -1, 2])
+        return Command(f"{stage.name}.skew({x.name}, {y.name}, {a}, {b})", lambda s: of(s).skew(x, y, a, b))
+    if kind == "interchange":
+        return Command(f"{stage.name}.interchange({x.name}, {y.name})", lambda s: of(s).interchange(x, y))
+    if kind == "separate":
+        return Command(f"{stage.name}.separate({x.name}, {number})", lambda s: of(s).separate(x, number))
+    if kind == "vectorize":
+        return Command(f"{stage.name}.vectorize({x.name}, {number})", lambda s: of(s).vectorize(x, number))
+    if kind == "inline":
+        return Command(f"{stage.name}.inline()", lambda s: of(s).inline())
+    if kind == "tile3":
+        three = choice.shuffled(loops)[:3]
+        return Command(f"{stage.name}.tile({three})", lambda s: of(s).tile(*three, *[number] * len(three)))
+    if kind == "set_schedule":
+        rank = len(stage.op.axes) + len(stage.op.reduce_axes)
+        names = [f"x{n}" for n in range(rank)]
+        times = [f"-{name}" if choice.number(0, 3) == 0 else name for name in choice.shuffled(names)]
+        if rank > 1 and choice.number(0, 1):
+            times[-1] = f"{times[-1]} + {number} * {times[0]}"
+        if choice.number(0, 1):
+            times[:1] = [f"floor(({times[0]})/{number})", times[0]]
+        text = f"{{ [{', '.join(names)}] -> [{', '.join(times)}] }}"
+        return Command(f"{stage.name}.set_schedule({text})", lambda s: of(s).set_schedule(text))
+    if kind == "compute_at_exactly":
+        readers = [n for n, s in enumerate(schedule.stages) if any(t in _read(s) for t in stage.state.tensors)]
+        host = choice.pick(readers or [position])
+        axis, region = choice.pick(schedule.stages[host].leaf_axis), choice.pick(["exact", "missing"])
+        text = f"{stage.name}.compute_at({schedule.stages[host].name}, {axis.name}, {region})"
+        return Command(text, lambda s: of(s).compute_at(s.stages[host], axis, region))
+    assert kind == "after"
+    other = choice.number(0, len(schedule.stages) - 1)
+    at = x if choice.number(0, 5) else None
+    text = f"{stage.name}.after({schedule.stages[other].name}, {at and at.name})"
+    return Command(text, lambda s: of(s).after(s.stages[other], at))
 
 
 def min_of(a: int, b: int) -> int:

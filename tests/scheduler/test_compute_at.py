@@ -91,6 +91,55 @@ def test_padding_is_clipped_to_what_there_is(golden):
     check(s)
 
 
+def test_exactly_the_cells_that_are_read_leave_out_gaps():
+    A = placeholder(40, "int32", "A")
+    B = compute(40, lambda i: A[i] + 1, "B")
+    C = compute(10, lambda i: B[4 * i] + B[4 * i + 1], "C")
+    executed = {}
+    for region in ("box", "exact"):
+        s = create_schedule(C)
+        io, _ = s[C].split("i", factor=3)
+        s[B].compute_at(s[C], io, region)
+        s[B].set_scope("acc")
+        check(s)
+        executed[region] = s.count().stages["B"].executed
+    assert executed == {"box": 3 * 10 + 2, "exact": 2 * 10}
+
+
+def test_what_is_missing_is_computed_once_in_any_loop():
+    _, B, C = blur(12, 8)
+    for level in ("root", "yo", "yi", "x"):
+        s = create_schedule(C)
+        s[C].split("y", factor=4)
+        s[B].compute_at(s[C], level, "missing")
+        check(s)
+        assert (s.count().stages["B"].executed, s.count().redundant) == (12 * 6, 0)
+
+
+def test_only_the_new_row_of_a_window_is_computed():
+    _, B, C = blur(5, 4)
+    s = create_schedule(C)
+    s[B].compute_at(s[C], "y", "missing")
+    assert text(s, "chunks") == (
+        "for y in 0..1:\n"
+        "  for y' in 2..3:\n"
+        "    for x in 0..2:\n"
+        "      B[y + y', x] = A[y + y', x] + A[y + y', x + 1] + A[y + y', x + 2]\n"
+        "  for y' in 0..2:\n"
+        "    for x in 0..2:\n"
+        "      B[y + y', x] = A[y + y', x] + A[y + y', x + 1] + A[y + y', x + 2]\n"
+        "  for x in 0..2:\n"
+        "    C[y, x] = B[y, x] + B[y + 1, x] + B[y + 2, x]\n"
+        "for y in 1..3:\n"
+        "  for y' in 2..3:\n"
+        "    for x in 0..2:\n"
+        "      B[y + y', x] = A[y + y', x] + A[y + y', x + 1] + A[y + y', x + 2]\n"
+        "  for x in 0..2:\n"
+        "    C[y, x] = B[y, x] + B[y + 1, x] + B[y + 2, x]\n"
+    )
+    check(s)
+
+
 def test_two_readers_in_the_loop_share_one_region(golden):
     A = placeholder(30, "int32", "A")
     B = compute(30, lambda i: A[i] + 1, "B")

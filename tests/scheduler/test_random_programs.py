@@ -9,8 +9,8 @@ from executions import confirm
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 from random_hand_schedules import hand_schedules
-from random_networks import loops, machines, networks
-from random_programs import Choice, commands, programs, random_inputs
+from random_networks import loops, machines, networks, orders
+from random_programs import ORDER, Choice, commands, programs, random_inputs
 
 from lathe.configs import HardwareConfig, LatheError, load_config
 from lathe.frontend import Tensor, format_program, placeholders, reference
@@ -20,6 +20,7 @@ from lathe.scheduler import (
     CapacityError,
     EmitError,
     LegalityError,
+    ParallelismError,
     Schedule,
     ScheduleError,
     build,
@@ -55,16 +56,18 @@ def text_of(schedule: Schedule) -> str:
     return "".join(lower(schedule, tensors, CONFIG, stage) for stage in ("order", "loops"))
 
 
-def check_random_schedule(seed: int, most_computations: int, most_commands: int) -> None:
+def check_random_schedule(seed: int, most_computations: int, most_commands: int, kinds: tuple[str, ...] = ALL) -> None:
     choice = Choice(seed)
     outputs = programs(choice, choice.number(1, most_computations))
     schedule = create_schedule(outputs)
     for _ in range(choice.number(1, most_commands)):
-        command = commands(choice, schedule, ALL)
+        command = commands(choice, schedule, kinds)
         before, kept = copied(schedule), text_of(schedule)
         try:
             command.run(schedule)
             note(command.text)
+        except ParallelismError:
+            assert text_of(schedule) == kept
         except LegalityError as error:
             event("a command refused with a witness")
             note(f"refused: {command.text}: {error}")
@@ -93,11 +96,17 @@ def test_every_accepted_schedule_keeps_the_meaning_and_every_refusal_has_a_true_
     check_random_schedule(seed, 5, 12)
 
 
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_so_does_every_schedule_with_another_order_of_loops_and_stages(seed):
+    check_random_schedule(seed, 5, 12, (*ALL, *ORDER))
+
+
 @pytest.mark.nightly
 @settings(max_examples=20000, deadline=None, print_blob=True)
 @given(seed=SEEDS)
 def test_the_same_for_many_more_and_larger_ones(seed):
-    check_random_schedule(seed, 7, 20)
+    check_random_schedule(seed, 7, 20, (*ALL, *ORDER))
 
 
 REFUSALS = (CapacityError, EmitError, BuildError)
@@ -154,6 +163,30 @@ def test_numpy_the_nest_and_the_machine_agree(seed):
 @given(seed=SEEDS)
 def test_numpy_the_nest_and_the_machine_agree_on_many_more(seed):
     check_random_build(seed, 4, 8)
+
+
+def check_random_order(seed: int, most_layers: int) -> None:
+    """A program of operators on a random machine, its stored stage in another order, down to the simulator."""
+    choice = Choice(seed)
+    config = machines(choice)
+    outputs = networks(choice, choice.number(1, most_layers))
+    schedule = create_schedule(outputs)
+    note(f"{config}\n{format_program(outputs)}")
+    note(str(orders(choice, schedule, 3)))
+    check_machine(schedule, config)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_other_orders_reach_the_machine_too(seed):
+    check_random_order(seed, 1)
+
+
+@pytest.mark.nightly
+@settings(max_examples=2000, deadline=None, print_blob=True)
+@given(seed=SEEDS)
+def test_many_more_orders_reach_the_machine(seed):
+    check_random_order(seed, 3)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)

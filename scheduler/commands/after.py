@@ -1,0 +1,102 @@
+"""``after``: a stage runs after another, at the root or in the same loops."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.commands.reuse_at import host_without
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state import Attachment
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import AxisLike, Stage
+
+
+def after(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> None:
+    """Run this stage after another, in the same loops down to ``axis`` of this stage.
+
+    The outermost loops of the two become one, iteration by iteration; in each, the other stage comes first. Before::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+        for i in 0..60:
+          C[i] = B[i] * 2
+
+    After ``s[C].after(s[B], i)``::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+          C[i] = B[i] * 2
+
+    Without an axis, or with ``"root"``, the whole of this stage comes after the whole of the other. Raises
+    LegalityError, with a witness, if a value would be read before it is made (``shift`` this stage, or ask
+    ``s.smallest_shift``); ScheduleError if a stage is of another schedule, the other reads this one, or the loops
+    cannot be run together. Tiramisu's after.
+    """
+    check_pair(stage, other, "after")
+    if axis is None or axis == "root":
+        _order(other, stage, "after")
+        return
+    target = stage.find(axis, "after")
+    count = stage.state.leaves.index(target) + 1
+    if len(other.state.leaves) < count:
+        raise ScheduleError(
+            f"axis of after on stage {stage.name} must be one of its outermost {len(other.state.leaves)} loops, as "
+            f"many as {other.name} has, not {target.name!r}."
+        )
+    schedule = stage.schedule
+    stages = _moved(other, stage, "after")
+    attachment = Attachment(stage, target, other.state.leaves[:count])
+    new = replace(other.state, attachment=attachment, reuse=None)
+    schedule.commit({**host_without(other), other: new}, "after", stages=stages)
+
+
+def check_pair(stage: "Stage", other: object, command: str) -> None:
+    from lathe.scheduler.stage import Stage
+
+    if not isinstance(other, Stage):
+        raise ScheduleError(
+            f"other stage of {command} on stage {stage.name} must be a stage, as s[B] is, not {other!r}."
+        )
+    if other.schedule is not stage.schedule:
+        raise ScheduleError(
+            f"other stage of {command} on stage {stage.name} must be a stage of the same schedule, not {other.name!r} "
+            "of another."
+        )
+    if other is stage:
+        raise ScheduleError(f"other stage of {command} on stage {stage.name} must be another one, not itself.")
+
+
+def _reads_from(stage: "Stage", other: "Stage") -> bool:
+    """Whether a stage reads another, by way of others or not."""
+    schedule = stage.schedule
+    for read in stage.state.computation.reads:
+        maker = schedule.maker(read.tensor)
+        if maker is not None and (maker is other or _reads_from(maker, other)):
+            return True
+    return False
+
+
+def _moved(first: "Stage", second: "Stage", command: str) -> "list[Stage]":
+    """The stages with ``first``, and what it reads, before ``second``."""
+    schedule = first.schedule
+    if _reads_from(first, second):
+        raise ScheduleError(
+            f"stage {second.name} must come before {first.name}, which reads it, not after it ({command})."
+        )
+    stages = list(schedule.stages)
+    if stages.index(first) < stages.index(second):
+        return stages
+    place = stages.index(second)
+    moved = [each for each in stages[place:] if each is first or _reads_from(first, each)]
+    return [*stages[:place], *moved, *(each for each in stages[place:] if each not in moved)]
+
+
+def _order(first: "Stage", second: "Stage", command: str) -> None:
+    """Both whole, one after the other: undoes a place that they share."""
+    schedule = first.schedule
+    changes = {}
+    for one, two in ((first, second), (second, first)):
+        attachment = one.state.attachment
+        if attachment is not None and attachment.stage is two and attachment.loops:
+            changes[one] = replace(one.state, attachment=None)
+    schedule.commit(changes, command, stages=_moved(first, second, command))

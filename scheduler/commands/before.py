@@ -1,0 +1,30 @@
+"""``before``: a stage runs before another."""
+
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.commands.after import after, check_pair
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import AxisLike, Stage
+
+
+def before(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> None:
+    """Run this stage before another, in the same loops down to ``axis`` of the other.
+
+    Before::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+        for i in 0..60:
+          C[i] = B[i] * 2
+
+    After ``s[B].before(s[C], i)``::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+          C[i] = B[i] * 2
+
+    The same as ``other.after(stage, axis)``, with the same errors. Tiramisu's before.
+    """
+    check_pair(stage, other, "before")
+    after(other, stage, axis)

@@ -1,0 +1,44 @@
+"""``between``: a stage runs after one and before another."""
+
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.commands.after import after
+from lathe.scheduler.commands.before import before
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import AxisLike, Stage
+
+
+def between(
+    stage: "Stage", first: "Stage", axis: "AxisLike | None", last: "Stage", last_axis: "AxisLike | None"
+) -> None:
+    """Run this stage after ``first``, sharing loops down to ``axis`` of its own, and before ``last``, down to its axis.
+
+    Before::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+        for i in 0..60:
+          C[i] = B[i] * 2
+        for i in 0..60:
+          D[i] = C[i] + B[i]
+
+    After ``s[C].between(s[B], "i", s[D], "i")``::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+          C[i] = B[i] * 2
+          D[i] = C[i] + B[i]
+
+    Errors as ``after``; either both orders hold afterwards or nothing has changed. Tiramisu's between.
+    """
+    schedule = stage.schedule
+    states, stages = {each: each.state for each in schedule.stages}, schedule.stages
+    try:
+        before(stage, last, last_axis)
+        after(stage, first, axis)
+    except Exception:
+        schedule.stages = stages
+        for each, state in states.items():
+            each.state = state
+        raise

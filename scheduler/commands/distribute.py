@@ -1,0 +1,32 @@
+"""``distribute``: a loop whose iterations may run on different cores."""
+
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.commands.marks import mark_loop
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import AxisLike, Stage
+
+
+def distribute(stage: "Stage", axis: "AxisLike") -> None:
+    """Mark a loop as one whose iterations may run on different cores.
+
+    Before::
+
+        C:
+          band i [64]
+          band j [96]
+          time [0, i, 0, j, 0]
+
+    After ``s[C].distribute(i)``::
+
+        C:
+          band i [64] @distribute
+          band j [96]
+          time [0, i, 0, j, 0]
+
+    Checked and counted as ``parallelize`` is; there is one core so far, which runs the iterations one after the other.
+    Raises ScheduleError if the axis is not a present loop of this stage or a reduction, LegalityError with a witness if
+    an iteration reads what another makes. Tiramisu's distribute.
+    """
+    mark_loop(stage, stage.find(axis, "distribute"), "distribute")

@@ -1,0 +1,76 @@
+"""``inline``: a stage becomes part of what its readers compute."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lathe.frontend import Computation, substitute
+from lathe.frontend.expressions import Axis, Expr, Read
+from lathe.frontend.tensors import DEPTH_LIMIT
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.rewrite import rewrite_reads
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+
+
+def inline(stage: "Stage") -> None:
+    """Compute, at every read of this stage, its expression; the stage itself is gone.
+
+    Before::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+        for i in 0..60:
+          C[i] = B[i] * 2
+
+    After ``s[B].inline()``::
+
+        for i in 0..60:
+          C[i] = (A[i] + 1) * 2
+
+    Raises ScheduleError if the stage is an output, a reduction, or has several outputs, if its loops have been changed
+    or tagged, if it lives in a scratchpad or other stages are computed inside it. Halide's and Tiramisu's inline.
+    """
+    schedule, state = stage.schedule, stage.state
+    where = f"stage of inline must be one that only its readers need, not {stage.name!r}"
+    output = next((tensor for tensor in state.tensors if tensor in schedule.outputs), None)
+    if output is not None:
+        raise ScheduleError(f"{where}, whose {output.name} is an output of the program.")
+    if state.computation.reduce_axes:
+        raise ScheduleError(
+            f"stage of inline must be an expression of its own point, not {stage.name!r}, a reduction. Compute it "
+            "where it is needed with compute_at."
+        )
+    if len(state.tensors) > 1:
+        raise ScheduleError(
+            f"stage of inline must have one output, not {len(state.tensors)}, as {stage.name!r} has. Give each a "
+            "computation of its own."
+        )
+    inside = ", ".join(each.name for each in schedule.attached(stage))
+    if state.is_touched or state.unrolled or state.marks or state.attachment or state.scope != "dram" or inside:
+        reason = f"has {inside} computed inside it" if inside else "has a place, a scratchpad, or changed loops"
+        raise ScheduleError(
+            f"stage of inline must be as it was made, not {stage.name!r}, which {reason}. Call inline before other "
+            "commands."
+        )
+    body, axes = state.computation.bodies[0], state.computation.axes
+
+    def value(read: Read) -> Expr:
+        point: dict[Axis, Expr] = dict(zip(axes, read.indices, strict=True))
+        return substitute(body, point)
+
+    changes = {}
+    for reader in schedule.readers(stage.tensor):
+        old = reader.state.computation
+        bodies = tuple(rewrite_reads(each, stage.tensor, value) for each in old.bodies)
+        from lathe.frontend.expressions import depth
+
+        if max(depth(each) for each in bodies) > DEPTH_LIMIT:
+            raise ScheduleError(
+                f"expressions of {reader.name} must nest at most {DEPTH_LIMIT} deep, not deeper, as they would with "
+                f"{stage.name!r} inlined."
+            )
+        new = Computation(old.name, old.axes, old.reduce_axes, bodies, old.attrs)
+        changes[reader] = replace(reader.state, computation=new)
+    stages = [each for each in schedule.stages if each is not stage]
+    schedule.commit(changes, "inline", stages=stages)

@@ -1,0 +1,39 @@
+"""``interchange``: two loops change places."""
+
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.errors import ScheduleError
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import AxisLike, Stage
+
+
+def interchange(stage: "Stage", x: "AxisLike", y: "AxisLike") -> None:
+    """Let two loops change places; all others stay.
+
+    Before::
+
+        for i in 0..64:
+          for j in 0..96:
+            C[i, j] = 0
+            for k in 0..128:
+              C[i, j] += A[i, k] * B[j, k]
+
+    After ``s[C].interchange(i, k)``::
+
+        chunk(j in 0..96, i in 0..64): C[i, j] = 0
+        for k in 0..128:
+          for j in 0..96:
+            for i in 0..64:
+              C[i, j] += A[i, k] * B[j, k]
+
+    Raises ScheduleError if an axis is not a present loop of this stage, or both are the same; LegalityError if a stage
+    would find a value not yet made. Tiramisu's interchange; ``reorder`` does it for any number of loops.
+    """
+    first, second = stage.find(x, "interchange"), stage.find(y, "interchange")
+    if first is second:
+        raise ScheduleError(
+            f"axes of interchange on stage {stage.name} must be two different loops, not {first.name!r} twice."
+        )
+    ordered = sorted((first, second), key=stage.state.leaves.index, reverse=True)
+    stage.reorder(*ordered)

@@ -1,0 +1,32 @@
+"""``parallelize``: a loop whose iterations may run at the same time."""
+
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.commands.marks import mark_loop
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import AxisLike, Stage
+
+
+def parallelize(stage: "Stage", axis: "AxisLike") -> None:
+    """Mark a loop as one whose iterations may run at the same time, on units that share memory.
+
+    Before::
+
+        C:
+          band i [64]
+          band j [96]
+          time [0, i, 0, j, 0]
+
+    After ``s[C].parallelize(i)``::
+
+        C:
+          band i [64] @parallelize
+          band j [96]
+          time [0, i, 0, j, 0]
+
+    The mark is checked now and after every later command, and counted by ``s.count()``; a single core runs the
+    iterations one after the other. Raises ScheduleError if the axis is not a present loop of this stage or a reduction,
+    LegalityError with a witness if an iteration reads what another makes. Tiramisu's parallelize.
+    """
+    mark_loop(stage, stage.find(axis, "parallelize"), "parallelize")

@@ -1,0 +1,30 @@
+"""``reverse``: a loop runs backwards."""
+
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.commands.affine import replace_loops
+from lathe.scheduler.state import LoopAxis
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import AxisLike, Stage
+
+
+def reverse(stage: "Stage", axis: "AxisLike") -> LoopAxis:
+    """Run a loop from its last iteration to its first.
+
+    Before::
+
+        for i in 0..60:
+          C[i] = A[i] + 1
+
+    After ``s[C].reverse(i)``::
+
+        for i in 0..60:
+          C[-i + 59] = A[-i + 59] + 1
+
+    Returns the new loop. Raises ScheduleError if the axis is not a present loop of this stage, LegalityError if a stage
+    that runs together with this one would find a value not yet made. Loop reversal of the polyhedral model.
+    """
+    target = stage.find(axis, "reverse")
+    minus = ((-1,),)
+    return replace_loops(stage, "reverse", (target,), (target.name,), minus, minus, (0,))[0]

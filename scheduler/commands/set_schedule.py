@@ -1,0 +1,161 @@
+"""``set_schedule``: loops by a map of the user's."""
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import islpy as isl
+
+from lathe.frontend.polyhedra import domain_of, limited_operations
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.linear import Linear, LoopVariable
+from lathe.scheduler.parallelism import values_of
+from lathe.scheduler.quasi_affine import linear_of
+from lathe.scheduler.state import LoopAxis, Mapped
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+
+IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
+
+
+def set_schedule(stage: "Stage", schedule: "str | isl.Map") -> tuple[LoopAxis, ...]:
+    """Give the loops of a stage as an isl map from its points to times, in lexicographic order.
+
+    Before::
+
+        for i in 0..5:
+          for j in 0..7:
+            C[i, j] = A[i, j] + 1
+
+    After ``s[C].set_schedule("{ C[i, j] -> [i + j, j] }")``::
+
+        for t0 in 0..11:
+          for t1 in 0..7:
+            C[t0 - t1, t1] = A[t0 - t1, t1] + 1 while t1 <= t0 and t0 <= t1 + 4
+
+    The map goes from the data axes, then the reduction axes, to any number of times; it may divide, as in
+    ``{ C[i] -> [floor(i/16), i % 16] }``, and times that are constant are left out. It replaces what earlier commands
+    did to the loops, and later commands go on from it.
+
+    Returns the loops, one for each time that is left, named as the map names them or ``t0``, ``t1``, … Raises
+    ScheduleError if the text is no isl map, has another number of axes, leaves out a point of the domain, puts one
+    point at two times or two points at one, is not one quasi-affine formula, mixes data and reduction axes in a time,
+    or if the stage is computed in part, has stages computed inside it, or a pragma; LegalityError if a stage would find
+    a value not yet made. Tiramisu's set_schedule.
+    """
+    where = f"map of set_schedule on stage {stage.name}"
+    state = stage.state
+    _check_free(stage)
+    computation = state.computation
+    axes = (*computation.axes, *computation.reduce_axes)
+    given = _parsed(schedule, where)
+    if given.dim(IN) != len(axes):
+        raise ScheduleError(
+            f"{where} must have {len(axes)} axes ({', '.join(axis.name for axis in axes)}), not {given.dim(IN)}."
+        )
+    try:
+        with limited_operations():
+            domain = domain_of(computation)
+            relation = given.set_tuple_name(IN, computation.name).intersect_domain(domain)
+            _check_times(relation, domain, where, computation.name)
+            forward, inverse = _formula(relation), _formula(relation.reverse())
+            if forward is None or inverse is None:
+                raise ScheduleError(
+                    f"{where} must be one quasi-affine formula, both ways, not one of several pieces. Part the stage "
+                    "with separate, or give a map without cases."
+                )
+            times = [n for n in range(forward.dim(OUT)) if not forward.get_at(n).is_cst()] or [0]
+            lows = [int(relation.range().dim_min_val(n).to_python()) for n in range(forward.dim(OUT))]
+            highs = [int(relation.range().dim_max_val(n).to_python()) for n in range(forward.dim(OUT))]
+    except isl.Error as error:
+        raise ScheduleError(
+            f"{where} must be one that isl can decide on, not one that it gives up on: {error}."
+        ) from None
+    leaves: list[LoopAxis] = []
+    variables: list[LoopVariable] = []
+    for n in times:
+        kinds = {axis.kind for d, axis in enumerate(axes) if forward.get_at(n).involves_dims(IN, d, 1)}
+        name = given.get_dim_name(OUT, n) or f"t{n}"
+        if len(kinds) > 1:
+            raise ScheduleError(f"time {name} of {where} must be of data axes or of reduction axes, not of both.")
+        leaves.append(LoopAxis(name, kinds.pop() if kinds else "data"))
+        variables.append(LoopVariable(name, highs[n] - lows[n] + 1, leaves[-1].kind))
+    known = dict(zip(times, variables, strict=True))
+    inputs = [Linear.of(known[n]) if n in known else Linear(lows[n]) for n in range(forward.dim(OUT))]
+    points = [linear_of(inverse.get_at(d), inputs) for d in range(len(axes))]
+    constraints: list[Linear] = []
+    for axis, value in zip(axes, points, strict=True):
+        constraints += [value - axis.start, (value * -1) + (axis.stop - 1)]
+    for n in times:
+        gap = linear_of(forward.get_at(n), points) - inputs[n]
+        constraints += [] if gap == Linear() else [gap, gap * -1]
+    local = tuple(value - axis.start for axis, value in zip(axes, points, strict=True))
+    first = tuple(lows[n] for n in times)
+    mapped = Mapped(state.roots, tuple(leaves), tuple(variables), first, local, tuple(constraints))
+    new = replace(state, leaves=tuple(leaves), relations=(mapped,), unrolled=frozenset(), marks=MappingProxyType({}))
+    stage.update(new, "set_schedule")
+    return tuple(leaves)
+
+
+def _check_free(stage: "Stage") -> None:
+    """Raises ScheduleError where the present loops are needed as they are."""
+    state = stage.state
+    inside = ", ".join(each.name for each in stage.schedule.attached(stage))
+    reason = ""
+    if state.attachment is not None:
+        reason = f"computed in loop {state.attachment.axis.name} of {state.attachment.stage.name}"
+    elif inside:
+        reason = f"with {inside} computed inside it"
+    elif state.pragma is not None:
+        reason = f"with loops that emit_insn gives to rule {state.pragma!r}"
+    if reason:
+        raise ScheduleError(
+            f"stage of set_schedule must be computed whole, in loops of its own, not {stage.name!r}, {reason}. Call "
+            "set_schedule first."
+        )
+
+
+def _parsed(schedule: object, where: str) -> isl.Map:
+    if isinstance(schedule, isl.Map):
+        return schedule
+    if not isinstance(schedule, str):
+        raise ScheduleError(f"{where} must be an isl map or its text, not {schedule!r}.")
+    try:
+        return isl.Map.read_from_str(isl.DEFAULT_CONTEXT, schedule)
+    except isl.Error:
+        raise ScheduleError(f'{where} must be an isl map, as in "{{ C[i, j] -> [j, i] }}", not {schedule!r}.') from None
+
+
+def _check_times(relation: isl.Map, domain: isl.Set, where: str, name: str) -> None:
+    """Raises ScheduleError unless each point has one time, and no two points the same."""
+    missing = domain.subtract(relation.domain())
+    if not missing.is_empty():
+        raise ScheduleError(f"{where} must give every point a time, not leave out {_point(name, missing.lexmin())}.")
+    if not relation.is_single_valued():
+        several = relation.subtract(relation.lexmin()).domain().lexmin()
+        early = values_of(relation.intersect_domain(several).range().lexmin())
+        late = values_of(relation.intersect_domain(several).range().lexmax())
+        raise ScheduleError(
+            f"{where} must give every point one time, not {_point(name, several)} both {early} and {late}."
+        )
+    if not relation.is_injective():
+        back = relation.reverse()
+        time = back.subtract(back.lexmin()).domain().lexmin()
+        points = back.intersect_domain(time).range()
+        raise ScheduleError(
+            f"{where} must give no two points the same time, not {_point(name, points.lexmin())} and "
+            f"{_point(name, points.lexmax())} both {values_of(time)}."
+        )
+
+
+def _point(name: str, point: isl.Set) -> str:
+    return f"{name}({', '.join(map(str, values_of(point)))})"
+
+
+def _formula(relation: isl.Map) -> isl.MultiAff | None:
+    """A function as one quasi-affine formula, if it is one."""
+    pieces: list[isl.MultiAff] = []
+    function = isl.PwMultiAff.from_map(relation).coalesce().gist(relation.domain())
+    function.foreach_piece(lambda _, formula: pieces.append(formula))
+    return pieces[0] if len(pieces) == 1 else None

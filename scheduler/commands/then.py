@@ -1,0 +1,31 @@
+"""``then``: the next stage in an order."""
+
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.commands.before import before
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import AxisLike, Stage
+
+
+def then(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> "Stage":
+    """Run another stage after this one, in the same loops down to ``axis`` of the other.
+
+    Before::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+        for i in 0..60:
+          C[i] = B[i] * 2
+
+    After ``s[B].then(s[C], i)``::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+          C[i] = B[i] * 2
+
+    Returns the other stage, so that a whole order is one line: ``s[A].then(s[B], i).then(s[C], j)``. Errors as
+    ``after``. Tiramisu's then.
+    """
+    before(stage, other, axis)
+    return other

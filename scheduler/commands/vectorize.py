@@ -1,0 +1,54 @@
+"""``vectorize``: the lanes of an element."""
+
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.commands.affine import checked_integer
+from lathe.scheduler.commands.marks import loop_extent, mark_loop
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state import LoopAxis
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import AxisLike, Stage
+
+
+def vectorize(stage: "Stage", axis: "AxisLike", lanes: int) -> LoopAxis:
+    """Mark ``lanes`` iterations of a loop as the lanes of an element, splitting it where it has more.
+
+    Before::
+
+        C:
+          band i [64]
+          band j [96]
+          time [0, i, 0, j, 0]
+
+    After ``s[C].vectorize(j, 16)``::
+
+        C:
+          band i [64]
+          band jo [6]
+          band ji [16] @vectorize
+          time [0, i, 0, jo, 0, ji, 0]
+
+    A loop that does not divide keeps a tail, whose element is filled with padding. ``build`` puts the loop along the
+    lanes of a block, and refuses a number of lanes that the machine's block does not have.
+
+    Returns the marked loop. Raises ScheduleError if the axis is not a present data loop of this stage or the number of
+    lanes is not a positive integer; LegalityError if an iteration reads what another makes. Tiramisu's vectorize.
+    """
+    target = stage.find(axis, "vectorize")
+    lanes = checked_integer(lanes, f"lanes of axis {target.name}", "vectorize", stage, 1)
+    if target.kind == "reduce":
+        raise ScheduleError(
+            f"axis of vectorize on stage {stage.name} must be a data loop, not {target.name!r}: its iterations update "
+            f"the same elements of {stage.tensor.name}."
+        )
+    before = {each: each.state for each in stage.schedule.stages}
+    try:
+        if loop_extent(stage, target) != lanes:
+            _, target = stage.split(target, factor=lanes)
+        mark_loop(stage, target, "vectorize")
+    except Exception:
+        for each, state in before.items():  # all or nothing, though made of two commands
+            each.state = state
+        raise
+    return target

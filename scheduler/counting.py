@@ -1,0 +1,228 @@
+"""What a schedule executes, counted before anything runs: instances of each stage, and transfers of a machine.
+
+Partitioned nests are boxes, so instances are products of extents. How often each point is computed follows from the
+same boxes: along axes that share no loop, the counts of a box are products of counts along each.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.frontend import placeholders
+from lathe.frontend.expressions import Axis
+from lathe.isa import Load, MemoryType, Program, Store
+from lathe.scheduler.linear import Linear, LoopVariable
+from lathe.scheduler.nest import ChunkNode, Loop, Node, build_nest
+from lathe.scheduler.partition import partition
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class StageCount:
+    """Instances of a stage: ``executed`` in all, of which ``distinct`` are there once, and ``redundant`` again.
+
+    An instance is a point of the computation's domain, reduction axes included.
+    """
+
+    executed: int
+    distinct: int
+
+    @property
+    def redundant(self) -> int:
+        return self.executed - self.distinct
+
+
+@dataclass(frozen=True)
+class Counts:
+    """``stages`` by name; ``marked``: how many iterations the loops marked ``parallelize`` and ``distribute`` have.
+
+    With a machine, ``loaded`` and ``stored`` bytes, and ``loads`` and ``stores``: how many transfers, each by memory
+    type, as the counters of a simulation name them (``loaded`` has the instruction stream, too).
+    """
+
+    stages: Mapping[str, StageCount]
+    marked: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    loaded: Mapping[str, int] = field(default_factory=dict)
+    stored: Mapping[str, int] = field(default_factory=dict)
+    loads: Mapping[str, int] = field(default_factory=dict)
+    stores: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def executed(self) -> int:
+        return sum(each.executed for each in self.stages.values())
+
+    @property
+    def redundant(self) -> int:
+        return sum(each.redundant for each in self.stages.values())
+
+    @property
+    def dram_bytes(self) -> int:
+        """Bytes that cross the border to DRAM, with the instruction stream."""
+        return sum(self.loaded.values()) + sum(self.stored.values())
+
+    def __str__(self) -> str:
+        lines = []
+        for name, each in self.stages.items():
+            lines.append(f"{name}: {each.executed} instances ({each.distinct} once, {each.redundant} again)")
+        for name, loops in self.marked.items():
+            lines += [f"{name}: {loop}, {extent} iterations" for loop, extent in loops.items()]
+        for what, sizes, times in (("loaded", self.loaded, self.loads), ("stored", self.stored, self.stores)):
+            for memory, size in sizes.items():
+                if size:
+                    transfers = f" in {times[memory]} transfers" if memory in times else ""
+                    lines.append(f"{memory}: {size} bytes {what}{transfers}")
+        return "\n".join(lines)
+
+
+def count(schedule: "Schedule", config: HardwareConfig | None = None) -> Counts:
+    """Exact numbers of a schedule, before running it.
+
+    Instances executed by each stage, how many of them are there again, and iterations of marked loops, all of the
+    schedule as it was given. With a machine, the schedule is completed and compiled as ``build`` does, and bytes and
+    transfers are those of its instructions, class by class. Raises what ``build`` raises.
+    """
+    coverage = {stage: _Coverage(stage) for stage in schedule.stages}
+    for node in partition(build_nest(schedule, largest_blocks=True)):
+        _visit(node, [], coverage)
+    stages = {stage.name: each.result() for stage, each in coverage.items()}
+    marked = {mark: loops for mark in ("parallelize", "distribute") if (loops := _marked(schedule, mark))}
+    if config is None:
+        return Counts(stages, marked)
+    from lathe.scheduler.build import build
+
+    program = build(schedule, [*placeholders(schedule.program), *schedule.program], config)
+    return Counts(stages, marked, *_traffic(program))
+
+
+def _visit(node: Node, around: list[tuple[LoopVariable, int, int]], coverage: "dict[Stage, _Coverage]") -> None:
+    if isinstance(node, Loop):
+        for inner in node.body:
+            _visit(inner, [*around, (node.variable, node.first, node.last)], coverage)
+    elif isinstance(node, ChunkNode):
+        coverage[node.placement.stage].add(node, around)
+
+
+class _Coverage:
+    """How often each point of a stage is computed, summed over the boxes of a nest."""
+
+    def __init__(self, stage: "Stage") -> None:
+        self.stage = stage
+        self.executed = 0
+        self.axes = stage.state.computation.axes
+        self.points: int = int(np.prod([axis.extent for axis in stage.state.computation.reduce_axes], dtype=np.int64))
+        # a stage that is computed whole meets each point once: only what is computed in loops may come again
+        attachment = stage.state.attachment
+        self.counted = attachment is not None and not attachment.loops
+        self.times: Ints | None = np.zeros([axis.extent for axis in self.axes], np.int64) if self.counted else None
+
+    def add(self, chunk: ChunkNode, around: list[tuple[LoopVariable, int, int]]) -> None:
+        ranges = {variable: (first, last) for variable, first, last in around}
+        ranges.update({variable: (0, extent - 1) for variable, extent in chunk.loops})
+        if chunk.role != "init":
+            self.executed += int(np.prod([last - first + 1 for first, last in ranges.values()], dtype=object))
+        if self.times is None or chunk.role == "update":
+            return
+        free = dict(ranges)
+        groups = _groups({axis: chunk.roots[axis] for axis in self.axes})
+        factors: list[Ints] = []
+        for axes, variables in groups:
+            factors.append(self._histogram(chunk, axes, [(v, *ranges[v]) for v in variables]))
+            for variable in variables:
+                del free[variable]
+        scale = int(np.prod([last - first + 1 for first, last in free.values()], dtype=np.int64))
+        total: Ints = np.full([1] * len(self.axes), scale, np.int64)
+        for (axes, _), factor in zip(groups, factors, strict=True):
+            form = [axis.extent if axis in axes else 1 for axis in self.axes]
+            total = total * factor.reshape(form)
+        self.times += total
+
+    def _histogram(self, chunk: ChunkNode, axes: list[Axis], ranges: list[tuple[LoopVariable, int, int]]) -> Ints:
+        """How often each point along some axes is met, over the loops that these share."""
+        grids: dict[LoopVariable, Ints] = {}
+        for position, (variable, first, last) in enumerate(ranges):
+            form = [-1 if n == position else 1 for n in range(len(ranges))]
+            grids[variable] = np.arange(first, last + 1).reshape(form)
+        shape = tuple(last - first + 1 for _, first, last in ranges)
+        index: Ints = np.zeros([1] * len(ranges), np.int64)
+        for axis in axes:
+            index = index * axis.extent + _values(chunk.roots[axis], grids)
+        size = int(np.prod([axis.extent for axis in axes], dtype=np.int64))
+        return np.bincount(np.broadcast_to(index, shape).ravel(), minlength=size).astype(np.int64)
+
+    def result(self) -> StageCount:
+        if self.times is None:
+            return StageCount(self.executed, self.executed)
+        return StageCount(self.executed, int(np.count_nonzero(self.times)) * self.points)
+
+
+def _groups(roots: Mapping[Axis, Linear]) -> list[tuple[list[Axis], list[LoopVariable]]]:
+    """Axes parted so that no two parts depend on the same loop; each with the loops it depends on."""
+    groups: list[tuple[list[Axis], list[LoopVariable]]] = []
+    order = list(roots)
+    for axis, value in roots.items():
+        mine = sorted(value.variables(), key=lambda v: v.name)
+        joined: tuple[list[Axis], list[LoopVariable]] = ([axis], mine)
+        rest = []
+        for other in groups:
+            if set(other[1]) & set(joined[1]):
+                both = list(dict.fromkeys([*other[1], *joined[1]]))
+                joined = (sorted([*other[0], *joined[0]], key=order.index), both)
+            else:
+                rest.append(other)
+        groups = [*rest, joined]
+    return groups
+
+
+def _values(value: Linear, grids: Mapping[LoopVariable, Ints]) -> Ints:
+    total: Ints = np.asarray(value.constant, np.int64)
+    for atom, coefficient in value.terms.items():
+        inner = grids[atom] if isinstance(atom, LoopVariable) else _values(atom.numerator, grids) // atom.divisor
+        total = total + coefficient * inner
+    return total
+
+
+def _marked(schedule: "Schedule", mark: str) -> dict[str, int]:
+    from lathe.scheduler.commands.marks import loop_extent
+
+    return {
+        f"loop {loop.name} of {stage.name}": loop_extent(stage, loop)
+        for stage in schedule.stages
+        for loop, each in stage.state.marks.items()
+        if each == mark
+    }
+
+
+def _traffic(program: Program) -> tuple[dict[str, int], dict[str, int], dict[str, int], dict[str, int]]:
+    """Bytes loaded and stored, and transfers, by memory type."""
+    config = program.config
+    sizes = {
+        MemoryType.UOP: config.uop_element_bytes,
+        MemoryType.WGT: config.wgt_element_bytes,
+        MemoryType.INP: config.inp_element_bytes,
+        MemoryType.ACC: config.acc_element_bytes,
+        MemoryType.OUT: config.out_element_bytes,
+        MemoryType.ACC8: config.acc8_element_bytes,
+    }
+    loads = {memory.name.lower(): 0 for memory in MemoryType if memory is not MemoryType.OUT}
+    loaded = {"instructions": INSTRUCTION_BYTES * len(program.instructions), **loads}
+    stored, stores = {"out": 0}, {"out": 0}
+    for each in program.instructions:
+        if isinstance(each, Load | Store):
+            name = each.memory_type.name.lower()
+            moved = each.y_size * each.x_size * sizes[each.memory_type]
+            if not moved:
+                continue  # only tokens, or padding
+            size, times = (loaded, loads) if isinstance(each, Load) else (stored, stores)
+            size[name] += moved
+            times[name] += 1
+    return loaded, stored, loads, stores

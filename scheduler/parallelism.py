@@ -1,0 +1,139 @@
+"""Which loops may run their iterations in any order, or at the same time.
+
+A loop is parallel iff no iteration reads a cell that an earlier one has made and it has not made itself, and no two
+iterations update the same accumulator. Cells that several iterations compute again have the same value in each, and
+buffers inside a loop belong to one iteration.
+"""
+
+from typing import TYPE_CHECKING
+
+import islpy as isl
+
+from lathe.scheduler.answers import Answer, answerable
+from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
+from lathe.scheduler.placement import Placement, place_stages
+from lathe.scheduler.polyhedra import cells_made, cells_read, cells_written, instances
+from lathe.scheduler.state import DRAM, LoopAxis
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
+
+
+def check_marks(stage: "Stage", command: str) -> None:
+    """Raises ScheduleError if a marked loop is gone."""
+    for loop, mark in stage.state.marks.items():
+        if loop not in stage.state.leaves:
+            raise ScheduleError(
+                f"loop {loop.name} of stage {stage.name} must stay a loop while it is marked {mark}, not be replaced "
+                f"by {command}. Call {mark} last."
+            )
+
+
+def check_marked_loops(schedule: "Schedule", command: str) -> None:
+    """Raises ParallelismError, with a witness, if a marked loop is parallel no more."""
+    marked = [(stage, loop, mark) for stage in schedule.stages for loop, mark in stage.state.marks.items()]
+    if not marked:
+        return
+    placed = place_stages(schedule)
+    for stage, loop, mark in marked:
+        answer = parallel_loop(schedule, stage, loop, placed)
+        if not answer:
+            message = (
+                f"loop {loop.name} of stage {stage.name} must be parallel to be marked {mark} ({command}), but "
+                f"{answer.reason}."
+            )
+            if answer.witness is not None:
+                raise ParallelismError(message, answer.witness)
+            raise ScheduleError(message)
+
+
+def parallel_loop(schedule: "Schedule", stage: "Stage", loop: LoopAxis, placed: "dict[Stage, Placement]") -> Answer:
+    """Whether a loop of a stage, with all that is computed inside it, is parallel; if not, why, with a witness."""
+    if loop.kind == "reduce":
+        return _reduction(stage, loop, placed[stage])
+    here = placed[stage]
+    around = [*here.prefix, *here.loops.variables]
+    level = max(around.index(variable) for variable in here.loops.of_leaf[loop])
+    depth = level + 1
+    outer = level + 1 - len(here.loops.of_leaf[loop])
+    inside = [each for each in schedule.stages if _around(placed[each])[:depth] == around[:depth]]
+    for each in inside:
+        if each.state.reuse and len(placed[each].prefix) == depth:
+            return Answer(False, f"reuse buffer {each.name} keeps values from one iteration to the next", None)
+    for reader in inside:
+        for read in reader.state.computation.reads:
+            producer = schedule.maker(read.tensor)
+            if producer not in inside or producer is None or producer.state.scope != DRAM:
+                continue
+            with answerable(f"whether loop {loop.name} of stage {stage.name} is parallel"):
+                needed = cells_read(placed[reader], read, depth).set_tuple_name(IN, "loops")
+                made = _made(placed[producer], read.tensor.name, depth).set_tuple_name(IN, "loops")
+                missing = needed.subtract(made)
+                carried = missing.apply_range(made.reverse())
+                same = isl.Map.universe(carried.get_space())
+                for position in range(outer):
+                    same = same.equate(IN, position, OUT, position)
+                carried = carried.intersect(same)
+                if carried.is_empty():
+                    continue
+                witness = _carried(producer, reader, read.tensor.name, placed, missing, carried, depth)
+            return Answer(False, f"one iteration reads what another makes: {witness}", witness)
+    return Answer(True, "no iteration reads what another makes", None)
+
+
+def _around(placement: Placement) -> list[object]:
+    return [*placement.prefix, *placement.loops.variables]
+
+
+def _made(placement: Placement, name: str, depth: int) -> isl.Map:
+    attachment = placement.state.attachment
+    if attachment and not attachment.loops and attachment.region == "box" and depth <= len(placement.prefix):
+        return cells_made(placement, name, depth)
+    return cells_written(placement, name, depth)
+
+
+def _carried(
+    producer: "Stage",
+    reader: "Stage",
+    tensor: str,
+    placed: "dict[Stage, Placement]",
+    missing: isl.Map,
+    carried: isl.Map,
+    depth: int,
+) -> Witness:
+    iteration = carried.domain().lexmin()
+    other = carried.intersect_domain(iteration).range()
+    made = _made(placed[producer], tensor, depth).set_tuple_name(IN, "loops")
+    cells = missing.intersect_domain(iteration).range().intersect(made.intersect_domain(other).range()).lexmin()
+    executed = instances(placed[reader])
+    for level, value in enumerate(values_of(iteration)):
+        executed = executed.fix_val(IN, level, isl.Val(value))
+    from lathe.frontend.polyhedra import access_of
+
+    points = isl.Set.empty(executed.get_space().range())
+    for read in reader.state.computation.reads:
+        if read.tensor.name == tensor:
+            access = access_of(reader.state.computation, read)
+            points = points.union(executed.range().intersect(access.intersect_range(cells).domain()))
+    cell = tuple(values_of(cells))
+    computation = reader.state.computation
+    names = [axis.name for axis in (*computation.axes, *computation.reduce_axes)]
+    consumer = dict(zip(names, values_of(points.lexmin()), strict=True))
+    made_at = {axis.name: value for axis, value in zip(producer.state.computation.axes, cell, strict=True)}
+    return Witness(tensor, cell, producer.name, made_at, reader.name, consumer)
+
+
+def _reduction(stage: "Stage", loop: LoopAxis, placement: Placement) -> Answer:
+    variables = placement.loops.of_leaf[loop]
+    if all(variable.extent == 1 for variable in variables):
+        return Answer(True, "it has one iteration", None)
+    return Answer(False, f"its iterations update the same elements of {stage.tensor.name}", None)
+
+
+def values_of(point: isl.Set) -> list[int]:
+    """The coordinates of a set of one point."""
+    sample = point.sample_point()
+    return [int(sample.get_coordinate_val(SET, n).to_python()) for n in range(point.dim(SET))]

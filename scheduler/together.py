@@ -1,0 +1,82 @@
+"""Stages that run in the same loops, each computing its own instances: what must hold for it.
+
+A stage placed with ``compute_at`` computes what an iteration of its host reads. A stage that runs together with another
+keeps its own loops; the outermost of them are iterations of the host's loops, one by one, and a loop goes on until the
+last of them has come to its end. (Tiramisu's ``after`` with a loop level.)
+"""
+
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state import Fuse, LoopAxis, StageState, made_by, replaced_by
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+
+
+def check_together(stage: "Stage", command: str) -> None:
+    """Raises ScheduleError unless the loops that the stage shares with its host can be run together."""
+    attachment = stage.state.attachment
+    assert attachment is not None
+    host = attachment.stage
+    where = f"loops that stage {stage.name} shares with {host.name}"
+    placed = host.state.attachment
+    if placed is not None and not placed.loops:
+        raise ScheduleError(
+            f"{where} must be loops of a stage that is computed whole, but {host.name} is computed at loop "
+            f"{placed.axis.name} of {placed.stage.name} ({command}). Undo that with compute_root."
+        )
+    count = host.state.leaves.index(attachment.axis) + 1 if attachment.axis in host.state.leaves else 0
+    if count != len(attachment.loops) or stage.state.leaves[:count] != attachment.loops:
+        names = ", ".join(loop.name for loop in attachment.loops)
+        raise ScheduleError(
+            f"{where} must stay their outermost loops, one for one, not be changed on one side ({names} of "
+            f"{stage.name}, down to {attachment.axis.name} of {host.name}; {command}). Change the loops first, and put "
+            "the stages together afterwards."
+        )
+    for each, loops in ((stage, attachment.loops), (host, host.state.leaves[:count])):
+        for loop in loops:
+            if loop.kind == "reduce":
+                raise ScheduleError(
+                    f"{where} must be data loops, not {loop.name} of {each.name}, a reduction ({command}). Stop "
+                    "outside it."
+                )
+            if _comes_from_fuse(each.state, loop):
+                raise ScheduleError(
+                    f"{where} must be loops that no fuse has made, not {loop.name} of {each.name} ({command})."
+                )
+            if loop in each.state.emitted_leaves():
+                raise ScheduleError(
+                    f"{where} must be outside the nest that emit_insn gives to rule {each.state.pragma!r}, not "
+                    f"{loop.name} of {each.name} ({command}). Put the pragma on an inner loop."
+                )
+
+
+def sharing(stage: "Stage", loops: tuple[LoopAxis, ...]) -> "dict[Stage, tuple[LoopAxis, ...]]":
+    """Every stage that runs all these loops of a stage together with it, itself included, with its own of each."""
+    host, of_host = stage, loops
+    attachment = host.state.attachment
+    while attachment is not None and set(of_host) <= set(attachment.loops):
+        places = [attachment.loops.index(loop) for loop in of_host]
+        host = attachment.stage
+        of_host = tuple(host.state.leaves[place] for place in places)
+        attachment = host.state.attachment
+    found = {host: of_host}
+    for each in reversed(stage.schedule.stages):  # hosts come after the stages in their loops
+        attachment = each.state.attachment
+        if attachment is None or attachment.stage not in found:
+            continue
+        places = [attachment.stage.state.leaves.index(loop) for loop in found[attachment.stage]]
+        if max(places, default=-1) < len(attachment.loops):
+            found[each] = tuple(attachment.loops[place] for place in places)
+    return found
+
+
+def _comes_from_fuse(state: StageState, loop: LoopAxis) -> bool:
+    wanted = {loop}
+    for relation in reversed(state.relations):
+        if wanted & set(made_by(relation)):
+            if isinstance(relation, Fuse):
+                return True
+            wanted |= set(replaced_by(relation))
+    return False

@@ -1,0 +1,193 @@
+"""Orders of loops and stages down to instructions: simulator equal to NumPy, traffic as counted before."""
+
+import numpy as np
+import pytest
+
+import lathe as lt
+
+CONFIG = lt.load_config("vta")
+
+
+def product():
+    A, B = lt.placeholder((60, 64), "int8", name="A"), lt.placeholder((96, 64), "int8", name="B")
+    return lt.requantise(lt.matmul(A, B, transpose_b=True, name="C"), 8, name="D")
+
+
+def chain():
+    A = lt.placeholder((60, 64), "int8", name="A")
+    first = lt.compute((60, 64), lambda i, j: A[i, j].astype("int32") + 1, name="first")
+    return first, lt.compute((60, 64), lambda i, j: lt.min(first[i, j], 100).astype("int8"), name="second")
+
+
+def reversed_tiles():
+    D = product()
+    s = lt.create_schedule(D)
+    io, _ = s[D].split(s[D].axis[0], factor=16)
+    s[D].reverse(io)
+    return s
+
+
+def full_tiles_first():
+    D = product()
+    s = lt.create_schedule(D)
+    part, rows = s[D].separate(s[D].axis[0], 16)
+    outer, inner = s[D].split(rows, factor=16)
+    s[D].reorder(part, outer, inner)
+    return s
+
+
+def shifted():
+    D = product()
+    s = lt.create_schedule(D)
+    s[D].shift(s[D].axis[0], 3)
+    return s
+
+
+def diagonals_of_tiles():
+    D = product()
+    s = lt.create_schedule(D)
+    yo, xo, yi, xi = s[D].tile(*s[D].axis, 16, 32)
+    along, diagonal = s[D].skew(yo, xo)
+    s[D].reorder(diagonal, along, yi, xi)
+    return s
+
+
+def diagonals_of_elements():
+    D = product()
+    s = lt.create_schedule(D)
+    s[D].skew(*s[D].axis)
+    return s
+
+
+def columns_in_lanes():
+    D = product()
+    s = lt.create_schedule(D)
+    s[D].vectorize(s[D].axis[1], 16)
+    return s
+
+
+def rows_in_lanes():
+    _, second = chain()
+    s = lt.create_schedule(second)
+    s[second].vectorize(s[second].axis[0], 16)
+    return s
+
+
+def by_a_map():
+    D = product()
+    s = lt.create_schedule(D)
+    s[D].set_schedule("{ [i, j] -> [floor(j/32), floor(i/16), i % 16, j % 32] }")
+    return s
+
+
+def inlined():
+    first, second = chain()
+    s = lt.create_schedule(second)
+    s[first].inline()
+    return s
+
+
+def in_one_loop():
+    first, second = chain()
+    s = lt.create_schedule(second)
+    made = s.cache_write(second, "acc")
+    s[first].set_scope("acc")
+    outer = [s[tensor].split(s[tensor].axis[0], factor=16)[0] for tensor in (second, made)]
+    s[first].split(s[first].axis[0], factor=16)
+    s[second].after(s[made], outer[0])
+    s[made].after(s[first], outer[1])
+    return s
+
+
+def in_one_loop_with_a_store():
+    first, second = chain()
+    s = lt.create_schedule(second)
+    outer, _ = s[second].split(s[second].axis[0], factor=16)
+    s[first].split(s[first].axis[0], factor=16)
+    s[first].set_scope("acc")
+    s[second].after(s[first], outer)
+    return s
+
+
+def inputs_of(s: lt.Schedule) -> list[lt.Tensor]:
+    reads = [read.tensor for stage in s.stages for read in stage.op.reads]
+    return [tensor for tensor in dict.fromkeys(reads) if tensor.computation is None]
+
+
+ORDERS = [
+    reversed_tiles,
+    full_tiles_first,
+    shifted,
+    diagonals_of_tiles,
+    diagonals_of_elements,
+    columns_in_lanes,
+    rows_in_lanes,
+    by_a_map,
+    inlined,
+    in_one_loop,
+    in_one_loop_with_a_store,
+]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_simulator_agrees_with_numpy_and_with_what_was_counted(order):
+    s = order()
+    counts = s.count(CONFIG)
+    inputs = inputs_of(s)
+    program = lt.build(s, [*inputs, *s.outputs], CONFIG, check=True)
+    generator = np.random.default_rng(0)
+    given = {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in inputs}
+    result = lt.simulate(program, given)
+    (output,) = s.outputs
+    np.testing.assert_array_equal(result.outputs[output.name], lt.reference(output, given))
+    assert dict(counts.loaded) == dict(result.counters.bytes_read)
+    assert dict(counts.stored) == dict(result.counters.bytes_written)
+
+
+def test_one_order_runs_on_the_rtl_cycle_by_cycle():
+    A, B = lt.placeholder((8, 8), "int8", name="A"), lt.placeholder((8, 8), "int8", name="B")
+    D = lt.requantise(lt.matmul(A, B, transpose_b=True, name="C"), 8, name="D")
+    config = lt.load_config("tiny")
+    s = lt.create_schedule(D)
+    yo, xo, yi, xi = s[D].tile(*s[D].axis, 4, 4)
+    along, diagonal = s[D].skew(yo, xo)
+    s[D].reorder(diagonal, s[D].reverse(along), yi, xi)
+    generator = np.random.default_rng(0)
+    given = {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in (A, B)}
+    result = lt.cosimulate(lt.build(s, [A, B, D], config), given, engines=["sim", "pysim"])
+    assert not result.differences
+
+
+def test_lanes_that_the_machine_has_not_are_refused():
+    _, second = chain()
+    s = lt.create_schedule(second)
+    s[second].vectorize(s[second].axis[1], 8)
+    with pytest.raises(lt.BuildError) as caught:
+        lt.build(s, [*inputs_of(s), second], CONFIG)
+    assert str(caught.value) == (
+        "lanes of loop ji of stage second must be as many as vta's blocks have, 16, not 8. Call vectorize with 16."
+    )
+
+
+def test_lanes_of_what_was_fused_before_are_refused():
+    _, second = chain()
+    s = lt.create_schedule(second)
+    s[second].vectorize(s[second].fuse(*s[second].axis), 16)
+    with pytest.raises(lt.BuildError) as caught:
+        lt.build(s, [*inputs_of(s), second], CONFIG)
+    assert str(caught.value) == (
+        "lanes of loop i.ji of stage second must be neighbours along one axis, not what other commands have made of "
+        "several. Call vectorize on an axis, or on the inner part of its split."
+    )
+
+
+def test_a_stage_in_dram_that_shares_loops_is_refused():
+    first, second = chain()
+    s = lt.create_schedule(second)
+    s[second].after(s[first], "i")
+    with pytest.raises(lt.BuildError) as caught:
+        lt.build(s, [*inputs_of(s), second], CONFIG)
+    assert str(caught.value) == (
+        "stage first must live in a scratchpad to run in the loops of second on a machine, not in dram, where no "
+        "instruction computes. Say where with s[first].set_scope."
+    )

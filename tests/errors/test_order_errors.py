@@ -1,0 +1,615 @@
+"""Every refusal of a command on the order of loops and stages: the whole message, and the schedule as it was before."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from lathe.configs import load_config
+from lathe.frontend import Tensor, compute, placeholder, placeholders
+from lathe.frontend.operators import matmul
+from lathe.frontend.polyhedra import limited_operations
+from lathe.scheduler import LegalityError, ParallelismError, Schedule, ScheduleError, create_schedule, lower
+
+CONFIG = load_config("vta")
+
+A = placeholder(60, "int8", "A")
+B = compute(60, lambda i: A[i] + 1, "B")
+C = compute(60, lambda i: B[i] * 2, "C")
+D = compute(60, lambda i: C[59 - i] + B[i], "D")
+low, high = compute(60, lambda i: (A[i] + 1, A[i] - 1), "pair")
+X, Y = placeholder((8, 6), "int8", "X"), placeholder((4, 6), "int8", "Y")
+M = matmul(X, Y, transpose_b=True, name="M")
+half = compute(30, lambda i: B[i] * 2, "half")
+E = compute(60, lambda i: half[i // 2] + B[i], "E")
+N = compute((8, 6), lambda i, io: X[i, io] + 1, "N")
+ELSEWHERE = create_schedule(D)
+E1 = compute(59, lambda i: B[i + 1] * 2, "E1")
+W = compute(59, lambda i: B[i] + B[i + 1], "W")
+F2 = compute(60, lambda i: C[i] + 1, "F2")
+M2 = compute((8, 4), lambda i, j: M[i, j] * 2, "M2")
+P2 = compute(60, lambda i: low[i] + high[i], "P2")
+R3 = compute(8, lambda i: X[i, 0] + 1, "R3")
+M3 = compute((8, 6), lambda i, j: R3[i] + X[i, j], "M3")
+Y2 = compute((8, 4), lambda i, j: X[i, j] + 1, "Y2")
+N2 = compute((8, 6), lambda i, io: N[i, io] + 1, "N2")
+
+
+@dataclass
+class Case:
+    """A schedule, made by ``prepared`` from a new one of ``output``, and a command on it that is refused."""
+
+    name: str
+    output: Tensor | list[Tensor]
+    mistake: Callable[[Schedule], object]
+    message: str
+    prepared: Callable[[Schedule], object] = lambda _: None
+    error: type[ScheduleError] = ScheduleError
+
+
+def steps(*commands: Callable[[Schedule], object]) -> Callable[[Schedule], None]:
+    def run(s: Schedule) -> None:
+        for command in commands:
+            command(s)
+
+    return run
+
+
+CASES = [
+    Case(
+        "reverse_unknown_axis",
+        D,
+        lambda s: s[C].reverse("x"),
+        (
+            "axis of reverse on stage C must be one of its present loops (i), not 'x'. Take it from s[C].axis, "
+            ".reduce_axis or from what a command on this stage returned."
+        ),
+    ),
+    Case(
+        "reverse_axis_of_another_stage",
+        D,
+        lambda s: s[C].reverse(s[B].axis[0]),
+        (
+            "axis of reverse on stage C must be one of its present loops (i), not 'i' of another stage. Take it "
+            "from s[C].axis, .reduce_axis or from what a command on this stage returned."
+        ),
+    ),
+    Case(
+        "reverse_axis_already_reversed",
+        D,
+        lambda s: s[C].reverse(s[C].axis[0]),
+        (
+            "axis of reverse on stage C must be one of its present loops (i), not 'i', which an earlier reverse "
+            "has replaced. Use the axes that the command returned."
+        ),
+        lambda s: s[C].reverse("i"),
+    ),
+    Case(
+        "shift_negative",
+        D,
+        lambda s: s[C].shift("i", -1),
+        ("amount of axis i of shift on stage C must be an integer of at least 0, not -1."),
+    ),
+    Case(
+        "shift_no_integer",
+        D,
+        lambda s: s[C].shift("i", 1.5),
+        ("amount of axis i of shift on stage C must be an integer of at least 0, not 1.5."),
+    ),
+    Case(
+        "skew_one_axis_twice",
+        M,
+        lambda s: s[M].skew("i", "i"),
+        ("axes of skew on stage M must be two different loops, not 'i' twice."),
+    ),
+    Case(
+        "skew_data_and_reduction",
+        M,
+        lambda s: s[M].skew("i", "k"),
+        ("axes of skew on stage M must be two data loops or two reduction loops, not 'i' (data) and 'k' (reduce)."),
+    ),
+    Case(
+        "skew_factor_of_zero",
+        M,
+        lambda s: s[M].skew("i", "j", 1, 0),
+        ("factor of axis j of skew on stage M must not be 0, or its iterations would have no order."),
+    ),
+    Case(
+        "skew_common_divisor",
+        M,
+        lambda s: s[M].skew("i", "j", 4, 2),
+        (
+            "factors of skew on stage M must be coprime, not 4 and 2, which have the common divisor 2: iterations"
+            " would have gaps. Divide both by it."
+        ),
+    ),
+    Case(
+        "skew_no_integer",
+        M,
+        lambda s: s[M].skew("i", "j", True),
+        ("factor of axis i of skew on stage M must be an integer, not True."),
+    ),
+    Case(
+        "interchange_one_axis_twice",
+        M,
+        lambda s: s[M].interchange("i", "i"),
+        ("axes of interchange on stage M must be two different loops, not 'i' twice."),
+    ),
+    Case(
+        "interchange_unknown_axis",
+        M,
+        lambda s: s[M].interchange("i", "q"),
+        (
+            "axis of interchange on stage M must be one of its present loops (i, j, k), not 'q'. Take it from "
+            "s[M].axis, .reduce_axis or from what a command on this stage returned."
+        ),
+    ),
+    Case(
+        "separate_factor_of_zero",
+        D,
+        lambda s: s[C].separate("i", 0),
+        ("factor of axis i of separate on stage C must be a positive integer, not 0."),
+    ),
+    Case(
+        "separate_factor_beyond_extent",
+        D,
+        lambda s: s[C].separate("i", 61),
+        ("factor of axis i of separate on stage C must be at most its extent 60, not 61: there is no full part."),
+    ),
+    Case(
+        "unroll_factor_of_zero",
+        D,
+        lambda s: s[C].unroll("i", 0),
+        ("factor of axis i of unroll on stage C must be a positive integer, not 0."),
+    ),
+    Case(
+        "tile_too_few",
+        M,
+        lambda s: s[M].tile("i"),
+        ("tile of stage M must be given two loops or more, and then a factor for each, not 1 values."),
+    ),
+    Case(
+        "tile_odd",
+        M,
+        lambda s: s[M].tile("i", "j", 2),
+        ("tile of stage M must be given two loops or more, and then a factor for each, not 3 values."),
+    ),
+    Case(
+        "tile_three_with_one_twice",
+        M,
+        lambda s: s[M].tile("i", "j", "i", 2, 2, 2),
+        ("axes of tile on stage M must be three different loops, not 'i' twice."),
+    ),
+    Case(
+        "tile_third_factor_of_zero",
+        M,
+        lambda s: s[M].tile("i", "j", "k", 2, 2, 0),
+        ("factor of split of axis k of stage M must be a positive integer, not 0."),
+    ),
+    Case(
+        "vectorize_reduction",
+        M,
+        lambda s: s[M].vectorize("k", 2),
+        ("axis of vectorize on stage M must be a data loop, not 'k': its iterations update the same elements of M."),
+    ),
+    Case(
+        "vectorize_lanes_of_zero",
+        M,
+        lambda s: s[M].vectorize("j", 0),
+        ("lanes of axis j of vectorize on stage M must be a positive integer, not 0."),
+    ),
+    Case(
+        "parallelize_reduction",
+        M,
+        lambda s: s[M].parallelize("k"),
+        (
+            "loop k of stage M must be parallel to be marked parallelize (parallelize), but its iterations update"
+            " the same elements of M."
+        ),
+    ),
+    Case(
+        "distribute_unknown_axis",
+        M,
+        lambda s: s[M].distribute("q"),
+        (
+            "axis of distribute on stage M must be one of its present loops (i, j, k), not 'q'. Take it from "
+            "s[M].axis, .reduce_axis or from what a command on this stage returned."
+        ),
+    ),
+    Case(
+        "parallelize_what_another_stage_carries",
+        E1,
+        lambda s: s[E1].parallelize("i"),
+        (
+            "loop i of stage E1 must be parallel to be marked parallelize (parallelize), but one iteration reads "
+            "what another makes: E1(i=0) reads B[1] that B(i=1) writes."
+        ),
+        steps(lambda s: s[E1].shift("i", 2), lambda s: s[E1].after(s[B], "i")),
+        error=ParallelismError,
+    ),
+    Case(
+        "split_of_a_marked_loop",
+        D,
+        lambda s: s[C].split("i", 4),
+        (
+            "loop i of stage C must stay a loop while it is marked parallelize, not be replaced by split. Call "
+            "parallelize last."
+        ),
+        lambda s: s[C].parallelize("i"),
+    ),
+    Case(
+        "shift_apart_of_a_marked_loop",
+        D,
+        lambda s: s[C].shift("i", 1),
+        (
+            "loop i of stage C must be parallel to be marked parallelize (shift), but one iteration reads what "
+            "another makes: C(i=0) reads B[0] that B(i=0) writes."
+        ),
+        steps(lambda s: s[C].after(s[B], "i"), lambda s: s[C].parallelize("i")),
+        error=ParallelismError,
+    ),
+    Case(
+        "inline_output",
+        D,
+        lambda s: s[D].inline(),
+        ("stage of inline must be one that only its readers need, not 'D', whose D is an output of the program."),
+    ),
+    Case(
+        "inline_reduction",
+        M2,
+        lambda s: s[M].inline(),
+        (
+            "stage of inline must be an expression of its own point, not 'M', a reduction. Compute it where it is"
+            " needed with compute_at."
+        ),
+    ),
+    Case(
+        "inline_several_outputs",
+        P2,
+        lambda s: s[low].inline(),
+        ("stage of inline must have one output, not 2, as 'pair' has. Give each a computation of its own."),
+    ),
+    Case(
+        "inline_after_a_split",
+        D,
+        lambda s: s[B].inline(),
+        (
+            "stage of inline must be as it was made, not 'B', which has a place, a scratchpad, or changed loops. "
+            "Call inline before other commands."
+        ),
+        lambda s: s[B].split("i", 4),
+    ),
+    Case(
+        "inline_with_a_stage_inside",
+        F2,
+        lambda s: s[C].inline(),
+        (
+            "stage of inline must be as it was made, not 'C', which has B computed inside it. Call inline before "
+            "other commands."
+        ),
+        lambda s: s[B].compute_at(s[C], "i"),
+    ),
+    Case(
+        "after_no_stage",
+        D,
+        lambda s: s[C].after(B, "i"),
+        ("other stage of after on stage C must be a stage, as s[B] is, not Tensor(B: int8[60])."),
+    ),
+    Case(
+        "after_itself",
+        D,
+        lambda s: s[C].after(s[C], "i"),
+        ("other stage of after on stage C must be another one, not itself."),
+    ),
+    Case(
+        "after_stage_of_another_schedule",
+        D,
+        lambda s: s[C].after(ELSEWHERE[B], "i"),
+        ("other stage of after on stage C must be a stage of the same schedule, not 'B' of another."),
+    ),
+    Case(
+        "after_its_reader",
+        D,
+        lambda s: s[B].after(s[C], "i"),
+        ("stage B must come before C, which reads it, not after it (after)."),
+    ),
+    Case(
+        "after_its_reader_at_the_root",
+        D,
+        lambda s: s[B].after(s[C]),
+        ("stage B must come before C, which reads it, not after it (after)."),
+    ),
+    Case(
+        "before_what_it_reads",
+        D,
+        lambda s: s[C].before(s[B]),
+        ("stage B must come before C, which reads it, not after it (after)."),
+    ),
+    Case(
+        "after_too_deep",
+        M3,
+        lambda s: s[M3].after(s[R3], "j"),
+        ("axis of after on stage M3 must be one of its outermost 1 loops, as many as R3 has, not 'j'."),
+    ),
+    Case(
+        "after_in_a_reduction",
+        [M2, Y2],
+        lambda s: s[M].after(s[Y2], "k"),
+        ("axis of after on stage M must be one of its outermost 2 loops, as many as Y2 has, not 'k'."),
+    ),
+    Case(
+        "after_in_a_fused_loop",
+        N2,
+        lambda s: s[N2].after(s[N], "i.io"),
+        ("loops that stage N shares with N2 must be loops that no fuse has made, not i.io of N2 (after)."),
+        lambda s: s[N2].fuse("i", "io"),
+    ),
+    Case(
+        "after_what_is_computed_elsewhere",
+        D,
+        lambda s: s[C].after(s[B], "i"),
+        (
+            "loops that stage B shares with C must be loops of a stage that is computed whole, but C is computed "
+            "at loop i of D (after). Undo that with compute_root."
+        ),
+        lambda s: s[C].compute_at(s[D], "i"),
+    ),
+    Case(
+        "after_inside_a_pragma",
+        D,
+        lambda s: s[C].after(s[B], "i"),
+        (
+            "loops that stage B shares with C must be outside the nest that emit_insn gives to rule 'alu', not i "
+            "of C (after). Put the pragma on an inner loop."
+        ),
+        lambda s: s[C].emit_insn("i", "alu"),
+    ),
+    Case(
+        "split_of_a_shared_loop",
+        D,
+        lambda s: s[C].split("i", 4),
+        (
+            "loops that stage B shares with C must stay their outermost loops, one for one, not be changed on one"
+            " side (i of B, down to ii of C; split). Change the loops first, and put the stages together "
+            "afterwards."
+        ),
+        lambda s: s[C].after(s[B], "i"),
+    ),
+    Case(
+        "split_of_a_shared_loop_on_the_other_side",
+        D,
+        lambda s: s[B].split("i", 4),
+        (
+            "loops that stage B shares with C must stay their outermost loops, one for one, not be changed on one"
+            " side (ii of B, down to i of C; split). Change the loops first, and put the stages together "
+            "afterwards."
+        ),
+        lambda s: s[C].after(s[B], "i"),
+    ),
+    Case(
+        "after_too_early",
+        D,
+        lambda s: s[D].after(s[C], "i"),
+        (
+            "after must leave C ahead of what D reads of it, not in loop i of D as it stands: D reads cells that "
+            "no iteration so far has made. For example, D(i=0) reads C[59] that C(i=59) writes."
+        ),
+        error=LegalityError,
+    ),
+    Case(
+        "shift_of_what_must_come_first",
+        D,
+        lambda s: s[B].shift("i", 1),
+        (
+            "shift must leave B ahead of what C reads of it, not in loop i of C as it stands: C reads cells that "
+            "no iteration so far has made. For example, C(i=0) reads B[0] that B(i=0) writes."
+        ),
+        lambda s: s[C].after(s[B], "i"),
+        error=LegalityError,
+    ),
+    Case(
+        "reverse_of_a_shared_loop",
+        D,
+        lambda s: s[B].reverse("i"),
+        (
+            "reverse must leave B ahead of what C reads of it, not in loop i of C as it stands: C reads cells "
+            "that no iteration so far has made. For example, C(i=0) reads B[0] that B(i=0) writes."
+        ),
+        lambda s: s[C].after(s[B], "i"),
+        error=LegalityError,
+    ),
+    Case(
+        "between_whose_second_half_is_refused",
+        D,
+        lambda s: s[B].between(s[C], "i", s[D], "i"),
+        (
+            "after must leave B ahead of what C reads of it, not in loop i of D as it stands: C runs before the "
+            "loop that makes the values. For example, C(i=0) reads B[0] that B(i=0) writes."
+        ),
+        error=LegalityError,
+    ),
+    Case(
+        "compute_at_of_a_stage_with_a_map",
+        D,
+        lambda s: s[B].compute_at(s[C], "i"),
+        (
+            "stage of compute_at must be one whose loops are for any part of it, not 'B', whose loops "
+            "set_schedule gives for the whole (compute_at). Let it share loops with after instead."
+        ),
+        lambda s: s[B].set_schedule("{ [i] -> [59 - i] }"),
+    ),
+    Case(
+        "compute_at_of_an_unknown_region",
+        D,
+        lambda s: s[B].compute_at(s[C], "i", "all"),
+        ("region of compute_at of stage B must be 'box', 'exact' or 'missing', not 'all'."),
+    ),
+    Case(
+        "compute_at_of_what_is_missing_in_a_scratchpad",
+        W,
+        lambda s: s[B].compute_at(s[W], "i", "missing"),
+        (
+            "region 'missing' of stage B must make what its readers have not got, not leave it to values that are gone "
+            "or yet to come (compute_at, loop i of W): stage W reads the values after the loop iteration that makes "
+            "them has ended. For example, W(i=1) reads B[1] that B(i=1) writes."
+        ),
+        lambda s: s[B].set_scope("acc"),
+        error=LegalityError,
+    ),
+    Case(
+        "set_schedule_of_a_stage_computed_elsewhere",
+        E,
+        lambda s: s[half].set_schedule("{ [i] -> [i] }"),
+        (
+            "stage of set_schedule must be computed whole, in loops of its own, not 'half', computed in loop i of"
+            " E. Call set_schedule first."
+        ),
+        lambda s: s[half].compute_at(s[E], "i"),
+    ),
+    Case(
+        "set_schedule_with_a_stage_inside",
+        E,
+        lambda s: s[E].set_schedule("{ [i] -> [i] }"),
+        (
+            "stage of set_schedule must be computed whole, in loops of its own, not 'E', with half computed "
+            "inside it. Call set_schedule first."
+        ),
+        lambda s: s[half].compute_at(s[E], "i"),
+    ),
+    Case(
+        "set_schedule_with_a_pragma",
+        D,
+        lambda s: s[B].set_schedule("{ [i] -> [i] }"),
+        (
+            "stage of set_schedule must be computed whole, in loops of its own, not 'B', with loops that "
+            "emit_insn gives to rule 'alu'. Call set_schedule first."
+        ),
+        lambda s: s[B].emit_insn("i", "alu"),
+    ),
+    Case(
+        "set_schedule_no_map",
+        D,
+        lambda s: s[B].set_schedule("i -> -i"),
+        ("map of set_schedule on stage B must be an isl map, as in \"{ C[i, j] -> [j, i] }\", not 'i -> -i'."),
+    ),
+    Case(
+        "set_schedule_no_text",
+        D,
+        lambda s: s[B].set_schedule(7),
+        ("map of set_schedule on stage B must be an isl map or its text, not 7."),
+    ),
+    Case(
+        "set_schedule_other_rank",
+        D,
+        lambda s: s[B].set_schedule("{ [i, j] -> [i] }"),
+        ("map of set_schedule on stage B must have 1 axes (i), not 2."),
+    ),
+    Case(
+        "set_schedule_leaves_points_out",
+        D,
+        lambda s: s[B].set_schedule("{ [i] -> [i] : i < 50 }"),
+        ("map of set_schedule on stage B must give every point a time, not leave out B(50)."),
+    ),
+    Case(
+        "set_schedule_two_times",
+        D,
+        lambda s: s[B].set_schedule("{ [i] -> [t] : i <= t <= i + 1 }"),
+        ("map of set_schedule on stage B must give every point one time, not B(0) both [0] and [1]."),
+    ),
+    Case(
+        "set_schedule_two_points_at_once",
+        D,
+        lambda s: s[B].set_schedule("{ [i] -> [floor(i/2)] }"),
+        ("map of set_schedule on stage B must give no two points the same time, not B(0) and B(1) both [0]."),
+    ),
+    Case(
+        "set_schedule_in_pieces",
+        D,
+        lambda s: s[B].set_schedule("{ [i] -> [i] : i < 30; [i] -> [100 - i] : i >= 30 }"),
+        (
+            "map of set_schedule on stage B must be one quasi-affine formula, both ways, not one of several "
+            "pieces. Part the stage with separate, or give a map without cases."
+        ),
+    ),
+    Case(
+        "set_schedule_mixes_kinds",
+        M,
+        lambda s: s[M].set_schedule("{ [i, j, k] -> [i + k, j, k] }"),
+        ("time t0 of map of set_schedule on stage M must be of data axes or of reduction axes, not of both."),
+    ),
+    Case(
+        "axis_replaced_by_set_schedule",
+        D,
+        lambda s: s[B].reverse(s[B].axis[0]),
+        (
+            "axis of reverse on stage B must be one of its present loops (t0), not 'i', which an earlier "
+            "set_schedule has replaced. Use the axes that the command returned."
+        ),
+        lambda s: s[B].set_schedule("{ [i] -> [-i] }"),
+    ),
+    Case(
+        "is_parallel_without_stage",
+        D,
+        lambda s: s.is_parallel("i"),
+        (
+            "axis of is_parallel must be a present loop of one of the stages (B, C, D), not 'i'. Name the stage, "
+            'too, as in s.is_parallel("i", C).'
+        ),
+    ),
+    Case(
+        "is_legal_unknown_command",
+        D,
+        lambda s: s.is_legal("fuze", C, "i"),
+        (
+            "command of is_legal must be a function of the schedule, or one of after, before, between, "
+            "compute_at, compute_root, distribute, emit_insn, fuse, inline, interchange, parallelize, reorder, "
+            "reverse, separate, set_schedule, set_scope, shift, skew, split, then, tile, unroll, vectorize, "
+            "cache_read, cache_write, not 'fuze'."
+        ),
+    ),
+    Case(
+        "is_legal_without_stage",
+        D,
+        lambda s: s.is_legal("fuse"),
+        ("command 'fuse' of is_legal must be followed by the stage that it is for."),
+    ),
+    Case(
+        "smallest_shift_unknown_axis",
+        D,
+        lambda s: s.smallest_shift(C, B, "x"),
+        (
+            "axis of smallest_shift on stage C must be one of its present loops (i), not 'x'. Take it from "
+            "s[C].axis, .reduce_axis or from what a command on this stage returned."
+        ),
+    ),
+]
+
+
+def text_of(s: Schedule) -> str:
+    tensors = [*placeholders(s.outputs), *s.outputs]
+    return "".join(lower(s, tensors, CONFIG, stage) for stage in ("order", "loops", "chunks"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_message_and_schedule_unchanged(case):
+    s = create_schedule(case.output)
+    case.prepared(s)
+    before, states = text_of(s), [(stage, stage.state) for stage in s.stages]
+    with pytest.raises(ScheduleError) as caught:
+        case.mistake(s)
+    assert type(caught.value) is case.error
+    assert str(caught.value) == case.message
+    assert text_of(s) == before
+    assert [(stage, stage.state) for stage in s.stages] == states
+
+
+def test_a_question_that_takes_too_long_is_refused_with_the_limit(monkeypatch):
+    monkeypatch.setattr("lathe.scheduler.answers.limited_operations", partial(limited_operations, 10))
+    s = create_schedule(D)
+    with pytest.raises(ScheduleError) as caught:
+        s.dependences()
+    assert str(caught.value) == (
+        "how C depends on B must be decided within 2000000 isl operations, and takes more. Use fewer splits and fused "
+        "loops around it."
+    )

@@ -1,0 +1,46 @@
+"""``inline``: a stage becomes part of what its readers compute."""
+
+import numpy as np
+from documented import before_and_after
+from nests import blur, check, text, two_stages
+
+from lathe.frontend import compute, placeholder, reduce_axis, reference, select, sum
+from lathe.scheduler import create_schedule, interpret
+from lathe.scheduler.commands.inline import inline
+
+
+def test_documentation_shows_before_and_after():
+    _, B, C = two_stages()
+    s = create_schedule(C)
+    before = text(s)
+    s[B].inline()
+    assert (before, text(s)) == before_and_after(inline)
+
+
+def test_every_read_of_a_window_computes_its_own():
+    _, B, C = blur(6, 6)
+    s = create_schedule(C)
+    s[B].inline()
+    assert [stage.name for stage in s.stages] == ["C"]
+    assert len(s[C].op.reads) == 9
+    check(s)
+
+
+def test_conditions_and_conversions_go_along():
+    A, k = placeholder((6, 8), "int8", "A"), reduce_axis(3, "k")
+    B = compute((6, 10), lambda y, x: select((x >= 1) & (x < 9), A[y, x - 1], 0).astype("int32") * 3, "B")
+    C = compute((6, 8), lambda y, x: sum(B[y, x + k], axis=k), "C")
+    D = compute((6, 8), lambda y, x: (C[y, x] >> 1) + B[5 - y, x], "D")
+    s = create_schedule(D)
+    s[B].inline()
+    assert [stage.name for stage in s.stages] == ["C", "D"]
+    check(s)
+
+
+def test_the_program_itself_stays_as_it_was():
+    _, B, C = two_stages()
+    s = create_schedule(C)
+    s[B].inline()
+    assert create_schedule(C)[B].name == "B"
+    a = np.arange(60, dtype=np.int8)
+    assert np.array_equal(interpret(s, {"A": a})["C"], reference(C, {"A": a}))

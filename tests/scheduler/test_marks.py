@@ -1,0 +1,135 @@
+"""``vectorize``, ``parallelize`` and ``distribute``, and what ``is_parallel`` says, against executions one by one."""
+
+from itertools import product
+
+import pytest
+from documented import before_and_after
+from executions import cell_of
+from nests import blur, check, text, two_stages
+from random_programs import ORDER, Choice, commands, programs
+
+from lathe.frontend import Tensor, compute, placeholder
+from lathe.scheduler import Schedule, ScheduleError, Stage, create_schedule
+from lathe.scheduler.commands.distribute import distribute
+from lathe.scheduler.commands.parallelize import parallelize
+from lathe.scheduler.commands.vectorize import vectorize
+from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, build_nest
+from lathe.scheduler.partition import partition
+from lathe.scheduler.state import DRAM, LoopAxis
+
+KINDS = ("split", "tile", "reorder", "compute_at", "compute_at", "after", "after", "fuse")
+
+
+def grid():
+    A = placeholder((64, 96), "int32", "A")
+    return compute((64, 96), lambda i, j: A[i, j] + 1, "C")
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"), [(vectorize, ("j", 16)), (parallelize, ("i",)), (distribute, ("i",))]
+)
+def test_documentation_shows_before_and_after(command, arguments):
+    C = grid()
+    s = create_schedule(C)
+    before = text(s, "order")
+    command(s[C], *arguments)
+    assert (before, text(s, "order")) == before_and_after(command)
+    check(s)
+
+
+def test_a_loop_of_as_many_iterations_is_marked_itself():
+    A = placeholder((4, 16), "int32", "A")
+    C = compute((4, 16), lambda i, j: A[i, j] + 1, "C")
+    s = create_schedule(C)
+    assert s[C].vectorize("j", 16) is s[C].axis[1]
+
+
+def test_marks_of_shared_loops_are_checked_again_after_later_commands():
+    _, B, C = two_stages()
+    s = create_schedule(C)
+    s[C].after(s[B], "i")
+    s[C].parallelize("i")
+    s[C].distribute("i")
+    assert s.count().marked == {"distribute": {"loop i of C": 60}}
+    _, B, C = blur()
+    s = create_schedule(C)
+    s[C].shift("y", 2)
+    s[C].parallelize("y")
+    before = text(s, "order")
+    with pytest.raises(ScheduleError):
+        s[C].after(s[B], "y")
+    assert text(s, "order") == before
+
+
+def blocks(nodes: list[Node]) -> list[ChunkNode]:
+    found: list[ChunkNode] = []
+    for node in nodes:
+        if isinstance(node, Loop):
+            found += blocks(node.body)
+        elif isinstance(node, ChunkNode):
+            found.append(node)
+    return found
+
+
+def carries(schedule: Schedule, stage: Stage, loop: LoopAxis) -> bool:
+    """Whether an iteration of the loop reads what another iteration has made, found by executing one by one."""
+    whole = list(partition(build_nest(schedule)))
+    placement = next(each.placement for each in blocks(whole) if each.placement.stage is stage)
+    variables = placement.loops.of_leaf[loop]
+    made: dict[tuple[Tensor, tuple[int, ...]], tuple[object, ...]] = {}
+    found = False
+
+    def run(nodes: list[Node], environment: dict[object, int]) -> None:
+        nonlocal found
+        for node in nodes:
+            if isinstance(node, Loop):
+                for value in range(node.first, node.last + 1):
+                    run(node.body, {**environment, node.variable: value})
+            elif isinstance(node, ChunkNode) and node.role != "init":
+                chunk(node, environment)
+            elif isinstance(node, Acquire):
+                for tensor in node.placement.state.tensors:
+                    for key in [key for key in made if key[0] is tensor]:
+                        del made[key]
+
+    def chunk(node: ChunkNode, environment: dict[object, int]) -> None:
+        nonlocal found
+        computation = node.placement.state.computation
+        for values in product(*(range(extent) for _, extent in node.loops)):
+            here = {**environment, **{v: value for (v, _), value in zip(node.loops, values, strict=True)}}
+            point = {axis: value.value(here) for axis, value in node.roots.items()}
+            around = [*node.placement.prefix, *node.placement.loops.variables]
+            inside = all(v in around for v in variables)
+            outer = around[: around.index(variables[0])] if inside else []
+            when = (tuple(here[v] for v in outer), tuple(here[v] for v in variables)) if inside else None
+            if when is not None:
+                for read in computation.reads:
+                    cell = cell_of(read, point)
+                    maker = schedule.maker(read.tensor)
+                    if maker is None or maker.state.scope != DRAM or cell is None:
+                        continue
+                    then = made.get((read.tensor, cell))
+                    if then is not None and then[0] == when[0] and then[1] != when[1]:
+                        found = True
+            for tensor in node.placement.state.tensors:
+                made[tensor, tuple(point[axis] for axis in computation.axes)] = when
+
+    run(whole, {})
+    return found
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_parallel_is_what_carries_nothing(seed):
+    choice = Choice(seed)
+    schedule = create_schedule(programs(choice, choice.number(2, 4)))
+    for _ in range(8):
+        try:
+            commands(choice, schedule, (*KINDS, *ORDER)).run(schedule)
+        except ScheduleError:
+            continue
+    for stage in schedule.stages:
+        attachment = stage.state.attachment
+        for loop in stage.state.leaves:
+            if loop.kind == "reduce" or (attachment and loop in attachment.loops):
+                continue
+            assert bool(schedule.is_parallel(loop)) == (not carries(schedule, stage, loop)), (stage.name, loop.name)

@@ -1,0 +1,96 @@
+"""``set_schedule``: loops by an isl map."""
+
+import islpy as isl
+import pytest
+from documented import before_and_after
+from executions import Instance, events
+from nests import check, text
+
+from lathe.frontend import compute, placeholder, reduce_axis, sum
+from lathe.scheduler import create_schedule
+from lathe.scheduler.commands.set_schedule import set_schedule
+from lathe.scheduler.nest import build_nest
+from lathe.scheduler.partition import partition
+
+
+def grid(height: int = 5, width: int = 7):
+    A = placeholder((height, width), "int32", "A")
+    return compute((height, width), lambda i, j: A[i, j] + 1, "C")
+
+
+def test_documentation_shows_before_and_after():
+    C = grid()
+    s = create_schedule(C)
+    before = text(s)
+    s[C].set_schedule("{ C[i, j] -> [i + j, j] }")
+    assert (before, text(s)) == before_and_after(set_schedule)
+
+
+MAPS = {
+    "{ [i, j] -> [j, i] }": lambda i, j: (j, i),
+    "{ [i, j] -> [0, i, 0, j, 0] }": lambda i, j: (i, j),
+    "{ [i, j] -> [floor(i/2), floor(j/3), i % 2, j % 3] }": lambda i, j: (i // 2, j // 3, i % 2, j % 3),
+    "{ [i, j] -> [2i, -j] }": lambda i, j: (2 * i, -j),
+    "{ [i, j] -> [7i + j] }": lambda i, j: (7 * i + j,),
+    "{ [i, j] -> [3i + 2j, i + j] }": lambda i, j: (3 * i + 2 * j, i + j),
+    "{ [i, j] -> [i + 10, 4 - i, j] }": lambda i, j: (i, j),
+    "{ [i, j] -> [floor((i + j)/3), i, j] }": lambda i, j: ((i + j) // 3, i, j),
+}
+
+
+@pytest.mark.parametrize("given", MAPS)
+def test_instances_run_in_the_order_of_their_times(given):
+    C = grid()
+    s = create_schedule(C)
+    s[C].set_schedule(given)
+    check(s)
+    points = [tuple(event.point.values()) for event in events(partition(build_nest(s))) if isinstance(event, Instance)]
+    assert sorted(points) == [(i, j) for i in range(5) for j in range(7)]
+    assert points == sorted(points, key=lambda point: MAPS[given](*point))
+
+
+def test_a_map_object_serves_as_well_as_its_text():
+    C = grid()
+    s, t = create_schedule(C), create_schedule(C)
+    s[C].set_schedule("{ [i, j] -> [j, i] }")
+    t[C].set_schedule(isl.Map.read_from_str(isl.DEFAULT_CONTEXT, "{ X[i, j] -> T[j, i] }"))
+    assert text(s) == text(t)
+
+
+def test_other_commands_go_on_from_it():
+    C = grid()
+    s = create_schedule(C)
+    t, u = s[C].set_schedule("{ [i, j] -> [t = i + j, u = j] }")
+    assert (t.name, u.name) == ("t", "u")
+    to, ti = s[C].split(t, factor=4)
+    s[C].reorder(to, s[C].reverse(u), ti)
+    check(s)
+
+
+def test_reductions_may_be_outside_and_backwards():
+    A, k = placeholder((4, 6), "int32", "A"), reduce_axis((2, 6), "k")
+    C = compute(4, lambda i: sum(A[i, k], axis=k), "C")
+    s = create_schedule(C)
+    s[C].set_schedule("{ [i, k] -> [-k, i] }")
+    assert [loop.kind for loop in s[C].leaf_axis] == ["reduce", "data"]
+    check(s)
+
+
+def test_it_replaces_what_earlier_commands_did_to_the_loops():
+    C = grid()
+    s, t = create_schedule(C), create_schedule(C)
+    s[C].tile("i", "j", 2, 2)
+    s[C].set_schedule("{ [i, j] -> [j, i] }")
+    t[C].set_schedule("{ [i, j] -> [j, i] }")
+    assert text(s, "order", "loops") == text(t, "order", "loops")
+
+
+def test_stages_share_loops_that_maps_give():
+    A = placeholder((4, 5), "int32", "A")
+    B = compute((4, 5), lambda i, j: A[i, j] + 1, "B")
+    C = compute((4, 5), lambda i, j: B[i, j] * 2, "C")
+    s = create_schedule(C)
+    for tensor in (B, C):
+        s[tensor].set_schedule("{ [i, j] -> [i + j, j] }")
+    s[C].after(s[B], "t1")
+    check(s)

@@ -1,0 +1,179 @@
+"""``after``, ``before``, ``then`` and ``between``: stages in order, and in the same loops."""
+
+from itertools import product
+from unittest import mock
+
+import pytest
+from documented import before_and_after
+from executions import confirm
+from nests import blur, check, text, two_stages
+
+from lathe.frontend import compute, placeholder, reduce_axis, sum
+from lathe.scheduler import LegalityError, create_schedule
+from lathe.scheduler.commands.after import after
+from lathe.scheduler.commands.before import before
+from lathe.scheduler.commands.between import between
+from lathe.scheduler.commands.then import then
+
+
+def three_stages():
+    A = placeholder(60, "int8", "A")
+    B = compute(60, lambda i: A[i] + 1, "B")
+    C = compute(60, lambda i: B[i] * 2, "C")
+    return B, C, compute(60, lambda i: C[i] + B[i], "D")
+
+
+def test_documentation_of_after():
+    _, B, C = two_stages()
+    s = create_schedule(C)
+    kept = text(s)
+    s[C].after(s[B], "i")
+    assert (kept, text(s)) == before_and_after(after)
+
+
+def test_documentation_of_before():
+    _, B, C = two_stages()
+    s = create_schedule(C)
+    kept = text(s)
+    s[B].before(s[C], "i")
+    assert (kept, text(s)) == before_and_after(before)
+
+
+def test_documentation_of_then():
+    _, B, C = two_stages()
+    s = create_schedule(C)
+    kept = text(s)
+    assert s[B].then(s[C], "i") is s[C]
+    assert (kept, text(s)) == before_and_after(then)
+
+
+def test_documentation_of_between():
+    B, C, D = three_stages()
+    s = create_schedule(D)
+    kept = text(s)
+    s[C].between(s[B], "i", s[D], "i")
+    assert (kept, text(s)) == before_and_after(between)
+    check(s)
+
+
+def test_a_stage_two_rows_behind_finds_its_window():
+    _, B, C = blur(6, 5)
+    s = create_schedule(C)
+    s[C].shift("y", 2)
+    s[C].after(s[B], "y")
+    assert text(s, "order", "chunks") == (
+        "C:\n"
+        "  band y [6]\n"
+        "    B:\n"
+        "      band x [3]\n"
+        "      time [0, y, 0, x, 0]\n"
+        "  band x [3]\n"
+        "  time [0, y, 1, x, 0]\n"
+        "for y in 0..2:\n"
+        "  for x in 0..3:\n"
+        "    B[y, x] = A[y, x] + A[y, x + 1] + A[y, x + 2]\n"
+        "for y in 2..6:\n"
+        "  for x in 0..3:\n"
+        "    B[y, x] = A[y, x] + A[y, x + 1] + A[y, x + 2]\n"
+        "  for x in 0..3:\n"
+        "    C[y - 2, x] = B[y - 2, x] + B[y - 2 + 1, x] + B[y - 2 + 2, x]\n"
+    )
+    check(s)
+    assert s.count().redundant == 0
+
+
+@pytest.mark.parametrize("amount", [0, 1])
+def test_a_stage_too_close_behind_is_refused_with_a_witness(amount):
+    _, B, C = blur(6, 5)
+    s = create_schedule(C)
+    s[C].shift("y", amount)
+    kept = text(s)
+    with pytest.raises(LegalityError) as refusal:
+        s[C].after(s[B], "y")
+    assert text(s) == kept
+    with mock.patch("lathe.scheduler.legality.check_schedule"):
+        s[C].after(s[B], "y")
+    confirm(refusal.value.witness, s)
+
+
+def test_loops_of_different_lengths_go_on_until_the_last_has_ended():
+    A = placeholder(9, "int32", "A")
+    B = compute(9, lambda i: A[i] + 1, "B")
+    C = compute(5, lambda i: B[i] * 2, "C")
+    D = compute(7, lambda i: B[i] + C[i // 2], "D")
+    s = create_schedule(D)
+    s[B].then(s[C], "i").then(s[D], "i")
+    check(s)
+    assert text(s).startswith("for i in 0..9:\n")
+
+
+def test_two_loops_shared_and_a_third_of_its_own():
+    A = placeholder((4, 5, 3), "int32", "A")
+    B = compute((4, 5, 3), lambda i, j, k: A[i, j, k] + 1, "B")
+    C = compute((4, 5), lambda i, j: B[i, j, 0] + B[i, j, 2], "C")
+    s = create_schedule(C)
+    s[C].after(s[B], "j")
+    check(s)
+    assert text(s, "order") == (
+        "C:\n"
+        "  band i [4]\n"
+        "  band j [5]\n"
+        "      B:\n"
+        "        band k [3]\n"
+        "        time [0, i, 0, j, 0, k, 0]\n"
+        "  time [0, i, 0, j, 1]\n"
+    )
+
+
+def test_a_reduction_runs_inside_loops_that_it_shares():
+    A, k = placeholder((4, 6), "int32", "A"), reduce_axis(6, "k")
+    B = compute(4, lambda i: sum(A[i, k], axis=k), "B")
+    C = compute(4, lambda i: B[i] * 2, "C")
+    s = create_schedule(C)
+    s[C].after(s[B], "i")
+    s[B].set_scope("acc")
+    check(s)
+
+
+def test_what_others_read_stays_before_them_when_stages_move():
+    A = placeholder(6, "int32", "A")
+    B = compute(6, lambda i: A[i] + 1, "B")
+    C = compute(6, lambda i: B[i] * 2, "C")
+    D = compute(6, lambda i: C[i] * 3, "D")
+    E = compute(6, lambda i: B[i] * 5, "E")
+    s = create_schedule([D, E])
+    s[D].after(s[E])
+    assert [stage.name for stage in s.stages] == ["B", "C", "E", "D"]
+    check(s)
+
+
+def test_after_at_the_root_undoes_shared_loops_and_orders_independent_stages():
+    A = placeholder(6, "int32", "A")
+    B = compute(6, lambda i: A[i] + 1, "B")
+    C = compute(6, lambda i: A[i] * 2, "C")
+    s = create_schedule([B, C])
+    kept = text(s)
+    s[B].after(s[C])
+    assert [stage.name for stage in s.stages] == ["C", "B"]
+    s[C].after(s[B], "i")
+    check(s)
+    s[C].after(s[B], "root")
+    assert text(s) == kept
+
+
+@pytest.mark.parametrize(("shift_y", "shift_x", "level"), list(product(range(4), range(4), "yx")))
+def test_every_shift_is_judged_as_execution_judges_it(shift_y, shift_x, level):
+    """C reads B below and beside it: refused exactly where a value would be missing."""
+    A = placeholder((5, 5), "int32", "A")
+    B = compute((5, 5), lambda y, x: A[y, x] + 1, "B")
+    C = compute((4, 3), lambda y, x: B[y + 1, x] + B[y, x + 2], "C")
+    s = create_schedule(C)
+    s[C].shift("y", shift_y)
+    s[C].shift("x", shift_x)
+    legal = shift_y >= 1 if level == "y" else (shift_y, shift_x) >= (1, 0)
+    if legal:
+        s[C].after(s[B], level)
+        check(s)
+    else:
+        with pytest.raises(LegalityError):
+            s[C].after(s[B], level)
