@@ -245,7 +245,7 @@ def _is_at_most_reordered(stage: Stage) -> bool:
     if not stage.schedule.layouts:
         return is_open(stage)
     free = state.scope == DRAM and not state.relations and state.pragma is None and state.attachment is None
-    return free and not stage.schedule.attached(stage) and not state.copies
+    return free and state.lanes is None and not stage.schedule.attached(stage) and not state.copies
 
 
 def _in_order(

@@ -133,7 +133,8 @@ def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
     """The cheapest tiling whose buffers do fit: the estimate counts the largest, the allocator what lives together."""
     moved = {problem.sink, *problem.computing, *guests, *(operand.stage for operand in problem.operands)}
     part = Schedule.__new__(Schedule)
-    part.outputs = problem.schedule.outputs
+    part.program, part.outputs = problem.schedule.program, problem.schedule.outputs
+    part.layouts = problem.schedule.layouts
     lanes = plan_lanes(problem.schedule, problem.config).known
     refusal: CapacityError | None = None
     before = {stage: stage.state for stage in moved}

@@ -108,18 +108,35 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
     assert attachment.axis in host.state.leaves, (
         f"{command}: {stage.name} is computed at {attachment.axis.name}, which {host.name} has no more"
     )
-    if stage.state.reuse and host.state.attachment is not None and host.state.attachment.region != "box":
-        raise ScheduleError(
-            f"consumer of reuse buffer {stage.name} must be a stage of which a box is computed at a time, not "
-            f"{host.name!r}, of which region {host.state.attachment.region!r} is ({command}): its loops leave out "
-            "iterations in which the window would move. Place it with region='box'."
-        )
+    _check_order_of_iterations(stage, command)
     if attachment.axis in host.state.emitted_leaves():
         raise ScheduleError(
             f"loop {attachment.axis.name} of stage {host.name} must be outside the nest that emit_insn gives to rule "
             f"{host.state.pragma!r}, not inside it, for stage {stage.name} to be computed there ({command}). Put the "
             "pragma on an inner loop, or compute the stage further out."
         )
+
+
+def _check_order_of_iterations(stage: "Stage", command: str) -> None:
+    """Refuse a stage that relies on earlier iterations of loops that run in pieces.
+
+    A region that is no box is computed piece by piece: its loops begin again for each, without the iterations that
+    have nothing of the piece.
+    """
+    attachment = stage.state.attachment
+    assert attachment is not None
+    if not stage.state.reuse and attachment.region != "missing":
+        return
+    kept = f"reuse buffer {stage.name}" if stage.state.reuse else f"stage {stage.name} with region 'missing'"
+    host: Stage | None = attachment.stage
+    while host is not None:
+        place = host.state.attachment
+        if place is not None and place.region != "box":
+            raise ScheduleError(
+                f"consumer of {kept} must be computed as a box, in the order of its loops, not as region "
+                f"{place.region!r} as {host.name!r} is ({command}). Place {host.name} with region='box'."
+            )
+        host = place.stage if place is not None and not stage.state.reuse else None
 
 
 def _check_read(

@@ -88,8 +88,11 @@ class _NoCommandError(ScheduleError):
     """The question itself is wrong."""
 
 
-STAGE_ARGUMENTS = {"compute_at": (0,), "after": (0,), "before": (0,), "then": (0,), "between": (0, 2)}
+STAGE_ARGUMENTS = {"compute_at": (0,), "after": (0,), "before": (0,), "then": (0,), "between": (0, 2), "reuse_at": (0,)}
 """Which arguments of a command are stages: these may be given by their tensors."""
+
+FOR_INPUTS = ("reuse_at", "transform_layout")
+"""Commands of stages that the schedule has for tensors without a stage, too."""
 
 
 def _carry_out(schedule: "Schedule", command: object, arguments: list[Any]) -> None:
@@ -114,6 +117,9 @@ def _carry_out(schedule: "Schedule", command: object, arguments: list[Any]) -> N
     for position in STAGE_ARGUMENTS.get(str(command), ()):
         if position < len(rest) and isinstance(rest[position], Tensor):
             rest[position] = schedule[rest[position]]
+    if command in FOR_INPUTS and isinstance(stage, Tensor) and schedule.maker(schedule.current(stage)) is None:
+        getattr(schedule, str(command))(stage, *rest)
+        return
     getattr(schedule[stage], str(command))(*rest)
 
 

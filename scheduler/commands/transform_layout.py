@@ -106,7 +106,7 @@ def _check_untouched(stage: "Stage") -> None:
             f"tensor of transform_layout must be the only output of its computation, not one of {len(state.tensors)} "
             f"of {stage.name}. Give each output a computation of its own."
         )
-    if state.is_touched or state.unrolled or stage.schedule.attached(stage):
+    if state.is_touched or state.unrolled or state.marks or stage.schedule.attached(stage):
         raise ScheduleError(
             f"stage of transform_layout must have its loops as they were made, not changed ones: {stage.name} has been "
             "split, reordered, tagged, or has stages computed inside it. Call transform_layout before other commands."
@@ -196,7 +196,7 @@ def _over_new_axes(state: StageState, new: IndexMap) -> StageState:
     bodies = tuple(rewrite_indices(substitute(body, values), simplified_index) for body in old.bodies)
     computation = Computation(old.name, axes, old.reduce_axes, bodies, old.attrs)
     fresh = initial_state(computation, state.scope, state.copies)
-    return replace(fresh, attachment=state.attachment, hints=state.hints, on_alu=state.on_alu)
+    return replace(fresh, attachment=state.attachment, hints=state.hints, on_alu=state.on_alu, reuse=state.reuse)
 
 
 def _reading(computation: Computation, old: Tensor, seen: Tensor, new: IndexMap) -> Computation:

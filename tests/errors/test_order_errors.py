@@ -33,6 +33,8 @@ P2 = compute(60, lambda i: low[i] + high[i], "P2")
 R3 = compute(8, lambda i: X[i, 0] + 1, "R3")
 M3 = compute((8, 6), lambda i, j: R3[i] + X[i, j], "M3")
 Y2 = compute((8, 4), lambda i, j: X[i, j] + 1, "Y2")
+Q = compute(58, lambda i: A[i] + A[i + 2], "Q")
+W1 = compute(58, lambda i: A[i] + A[i + 1], "W1")
 N2 = compute((8, 6), lambda i, io: N[i, io] + 1, "N2")
 
 
@@ -440,6 +442,36 @@ CASES = [
         lambda s: s[B].set_schedule("{ [i] -> [59 - i] }"),
     ),
     Case(
+        "earlier_iterations_within_an_exact_region",
+        compute(29, lambda i: W[2 * i] * 2, "G"),
+        lambda s: s[W].compute_at(s[s.outputs[0]], "i", region="exact"),
+        (
+            "consumer of stage B with region 'missing' must be computed as a box, in the order of its loops, not as "
+            "region 'exact' as 'W' is (compute_at). Place W with region='box'."
+        ),
+        prepared=lambda s: s[B].compute_at(s[W], "i", region="missing"),
+    ),
+    Case(
+        "reuse_within_an_exact_region",
+        compute(56, lambda i: Q[i] + Q[i + 2], "R"),
+        lambda s: s.reuse_at(A, s[Q], "i"),
+        (
+            "consumer of reuse buffer A.reuse must be computed as a box, in the order of its loops, not as region "
+            "'exact' as 'Q' is (reuse_at). Place Q with region='box'."
+        ),
+        prepared=lambda s: s[Q].compute_at(s[s.outputs[0]], "i", region="exact"),
+    ),
+    Case(
+        "parallel_loop_with_a_reuse_buffer",
+        W1,
+        lambda s: s[W1].parallelize("i"),
+        (
+            "loop i of stage W1 must be parallel to be marked parallelize (parallelize), but reuse buffer A.reuse "
+            "keeps values from one iteration to the next."
+        ),
+        prepared=lambda s: s.reuse_at(A, s[W1], "i"),
+    ),
+    Case(
         "compute_at_of_an_unknown_region",
         D,
         lambda s: s[B].compute_at(s[C], "i", "all"),
@@ -564,8 +596,8 @@ CASES = [
         (
             "command of is_legal must be a function of the schedule, or one of after, before, between, "
             "compute_at, compute_root, distribute, emit_insn, fuse, inline, interchange, parallelize, reorder, "
-            "reverse, separate, set_schedule, set_scope, shift, skew, split, then, tile, unroll, vectorize, "
-            "cache_read, cache_write, not 'fuze'."
+            "reuse_at, reverse, separate, set_schedule, set_scope, shift, skew, split, then, tile, "
+            "transform_layout, unroll, vectorize, cache_read, cache_write, not 'fuze'."
         ),
     ),
     Case(

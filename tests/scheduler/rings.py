@@ -13,10 +13,10 @@ from lathe.scheduler.placement import place_stages
 
 def reads_of(s: Schedule) -> dict[str, int]:
     """How often each tensor is read; fails where the schedule differs from NumPy, or a ring from its values."""
-    inputs = random_inputs(list(s.outputs), seed=1)
+    inputs = random_inputs(list(s.program), seed=1)
     reads: dict[str, int] = {}
     found = interpret(s, inputs, reads=reads)
-    expected = reference(list(s.outputs), inputs)
+    expected = reference(list(s.program), inputs)
     for name, values in found.items():
         np.testing.assert_array_equal(values, expected[name] if isinstance(expected, dict) else expected)
     check_rings(s)
