@@ -144,3 +144,14 @@ def test_a_buffer_that_moves_along_lanes_is_counted_around_in_whole_elements(fac
     program = run(s, CONFIG, inputs)
     loaded = np.sum([load.y_size * load.x_size for load in loads_of(program, "A")])
     assert loaded in (-(-200 // 16), 200)  # with A in the lanes, or one value for each element
+
+
+@pytest.mark.parametrize("order", ["reverse", "shift"])
+@pytest.mark.parametrize("prologue", ["loop", "first"])
+def test_tiles_in_another_order_load_each_row_once(order, prologue):
+    convolution = Convolution(28, 7)
+    stage = convolution.schedule[convolution.output]
+    amounts = {"reverse": (), "shift": (1,)}[order]
+    convolution.loop = getattr(stage, order)(convolution.loop, *amounts)
+    convolution.keep_halo(prologue)
+    assert convolution.bytes_read() == 28 * 28 * 16
