@@ -48,6 +48,10 @@ def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
     whose loops are given does not fit, however far inside its operands are loaded.
     """
     copy = copied(schedule)
+    for stage in copy.stages:  # DRAM holds whole tensors: what is computed in another stage's loops is a part of one
+        state = stage.state
+        if state.attachment is not None and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
+            stage.state = replace(state, scope="acc")
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)
     for group in groups_of(copy):
