@@ -49,6 +49,11 @@ def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
     whose loops are given does not fit, however far inside its operands are loaded.
     """
     copy = copied(schedule)
+    for stage in copy.stages:  # DRAM holds whole tensors: what is computed in another stage's loops is a part of one
+        state, place = stage.state, stage.state.attachment
+        part = place is not None and place.region == "box" and not place.loops
+        if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
+            stage.state = replace(state, scope="acc")
     settle(copy, config)
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)

@@ -87,6 +87,15 @@ def product_kept_in_acc_before_an_epilogue() -> Program:
     return s, [X, W, Q], Q
 
 
+def product_in_the_loops_of_an_epilogue_in_no_memory_said() -> Program:
+    X, W, Y = layer()
+    Q = lt.requantise(Y, 5, name="Q")
+    s = lt.create_schedule(Q)
+    io, _ = s[Q].split(s[Q].axis[0], factor=16)
+    s[Y].compute_at(s[Q], io)
+    return s, [X, W, Q], Q
+
+
 SCHEDULES: list[Callable[[], Program]] = [
     rows_split,
     columns_split_across_the_block,
@@ -97,6 +106,7 @@ SCHEDULES: list[Callable[[], Program]] = [
     inputs_cached_only,
     product_made_in_a_tile_and_nothing_loaded,
     product_kept_in_acc_before_an_epilogue,
+    product_in_the_loops_of_an_epilogue_in_no_memory_said,
 ]
 
 
