@@ -1,6 +1,7 @@
 """A schedule: the stages of a program, in which order, nesting and memory they are computed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar, overload
 
 from lathe.frontend import Computation, Tensor, topological
@@ -102,6 +103,18 @@ class Schedule:
     def attached(self, stage: Stage) -> list[Stage]:
         """The stages that are computed in a loop of ``stage``, in order."""
         return [s for s in self.stages if s.state.attachment and s.state.attachment.stage is stage]
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """A command made of several leaves everything as it was when one of them is refused."""
+        stages, states = list(self.stages), {stage: stage.state for stage in self.stages}
+        try:
+            yield
+        except BaseException:
+            self.stages = stages
+            for stage, state in states.items():
+                stage.state = state
+            raise
 
     def commit(
         self,

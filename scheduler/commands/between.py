@@ -32,13 +32,6 @@ def between(
 
     Errors as ``after``; either both orders hold afterwards or nothing has changed. Tiramisu's between.
     """
-    schedule = stage.schedule
-    states, stages = {each: each.state for each in schedule.stages}, schedule.stages
-    try:
+    with stage.schedule.all_or_nothing():
         before(stage, last, last_axis)
         after(stage, first, axis)
-    except Exception:
-        schedule.stages = stages
-        for each, state in states.items():
-            each.state = state
-        raise

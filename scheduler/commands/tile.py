@@ -43,14 +43,9 @@ def tile(stage: "Stage", *axes_and_factors: "AxisLike | int") -> tuple[LoopAxis,
             raise ScheduleError(
                 f"axes of tile on stage {stage.name} must be {kind} different loops, not {target.name!r} twice."
             )
-    before = {each: each.state for each in stage.schedule.stages}
-    try:
+    with stage.schedule.all_or_nothing():
         factors = cast("tuple[int, ...]", axes_and_factors[count:])
         pairs = [stage.split(target, factor=factor) for target, factor in zip(targets, factors, strict=True)]
         made = (*(outer for outer, _ in pairs), *(inner for _, inner in pairs))
         stage.reorder(*made)
-    except Exception:
-        for each, state in before.items():  # all or nothing, though made of several commands
-            each.state = state
-        raise
     return made

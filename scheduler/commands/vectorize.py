@@ -42,13 +42,8 @@ def vectorize(stage: "Stage", axis: "AxisLike", lanes: int) -> LoopAxis:
             f"axis of vectorize on stage {stage.name} must be a data loop, not {target.name!r}: its iterations update "
             f"the same elements of {stage.tensor.name}."
         )
-    before = {each: each.state for each in stage.schedule.stages}
-    try:
+    with stage.schedule.all_or_nothing():
         if loop_extent(stage, target) != lanes:
             _, target = stage.split(target, factor=lanes)
         mark_loop(stage, target, "vectorize")
-    except Exception:
-        for each, state in before.items():  # all or nothing, though made of two commands
-            each.state = state
-        raise
     return target
