@@ -30,7 +30,8 @@ from lathe.scheduler.settling import settle
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Relation, StageState, initial_state, made_by
 from lathe.scheduler.tiles import apply_tiling
-from lathe.scheduler.tiling import Operand, TilingProblem, choose_tiling
+from lathe.scheduler.tiling import choose_tiling
+from lathe.scheduler.tiling_problem import Operand, TilingProblem
 
 
 @dataclass
