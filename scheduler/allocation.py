@@ -209,7 +209,7 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
             1,
         )
     largest = [f"{buffer.stage.name} {buffer.size * depth // need}" for buffer in tiles]
-    now = " and ".join(f"{buffer.stage.name} is {'×'.join(map(str, _box_of(buffer)))} values" for buffer in tiles)
+    now = " and ".join(f"{buffer.stage.name} is {'×'.join(map(str, box_of(buffer)))} values" for buffer in tiles)
     raise CapacityError(
         f"tiles in scratchpad {scope} must take at most {depth} elements, not {need} ({parts}), {need - depth} too "
         f"many: the largest that fit{' together, shrunk alike,' if len(worst) > 1 else ''} take {', '.join(largest)}; "
@@ -232,7 +232,8 @@ def _fewer(buffers: list[Buffer]) -> str:
     return f", or forbid a second buffer with s[{several}].double_buffer(1)" if several else ""
 
 
-def _box_of(buffer: Buffer) -> list[int]:
+def box_of(buffer: Buffer) -> list[int]:
+    """The extents of the largest box of the stage's tensor that is in a buffer."""
     from lathe.scheduler.placement import place_stages
 
     placement = place_stages(buffer.stage.schedule)[buffer.stage]
