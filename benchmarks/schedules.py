@@ -87,7 +87,7 @@ def more_commands(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
         lambda: s[c.padded].compute_at(product, "rcoo"),
         lambda: s[c.padded].compute_at(product, "rcoo", "exact"),
         lambda: s[c.kernel].compute_at(output, "yo"),
-        lambda: s[c.accumulated].compute_root(),
+        lambda: s[c.padded].compute_root(),
         lambda: s.cache_read(c.tensors[0], "inp", [c.padded]),
         lambda: s.transform_layout(c.tensors[0], lambda n, y, x, c: [n, c // 16, y, x, c % 16]),
         lambda: s[c.padded].set_scope("inp"),
