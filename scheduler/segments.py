@@ -134,7 +134,14 @@ class DramMap:
         role = "output" if tensor in self.schedule.outputs else "temporary"
         lanes, tallest = self.lanes[tensor], config.batch
         for reader in (reader for reader, scope in scopes.items() if scope == "wgt"):
-            lanes, tallest = self._as_weights(tensor, stage, reader), config.block_out
+            wanted = self._as_weights(tensor, stage, reader)
+            if tallest == config.block_out != config.batch and wanted != lanes:
+                raise BuildError(
+                    f"weights of {reader.name} must be the same rows of {tensor.name!r} as those of another product, since "
+                    f"the program stores it in one form, not rows along dimension {wanted.rows} for one and along "
+                    f"dimension {lanes.rows} for the other. Make the other operand of one product the weights."
+                )
+            lanes, tallest = wanted, config.block_out
 
         def form(scope: str) -> Physical:
             element = element_of(config, scope)
