@@ -133,15 +133,16 @@ class DramMap:
         storage = "planes" if tensor.dtype in PLANES else ""
         role = "output" if tensor in self.schedule.outputs else "temporary"
         lanes, tallest = self.lanes[tensor], config.batch
+        weights: Lanes | None = None
         for reader in (reader for reader, scope in scopes.items() if scope == "wgt"):
             wanted = self._as_weights(tensor, stage, reader)
-            if tallest == config.block_out != config.batch and wanted != lanes:
+            if weights is not None and wanted != weights:
                 raise BuildError(
-                    f"weights of {reader.name} must be the same rows of {tensor.name!r} as those of another product, since "
-                    f"the program stores it in one form, not rows along dimension {wanted.rows} for one and along "
-                    f"dimension {lanes.rows} for the other. Make the other operand of one product the weights."
+                    f"weights {reader.name} must be the same rows of {tensor.name!r} as its other weights, as a stored "
+                    f"tensor has one form, not rows along dimension {wanted.rows} instead of {weights.rows}. Make the "
+                    "other operand of one product the weights."
                 )
-            lanes, tallest = wanted, config.block_out
+            lanes, tallest, weights = wanted, config.block_out, wanted
 
         def form(scope: str) -> Physical:
             element = element_of(config, scope)
