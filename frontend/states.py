@@ -193,7 +193,8 @@ def _for_each(value: object, count: int) -> list:  # type: ignore[type-arg]
     if isinstance(value, Sequence) and not isinstance(value, str):
         if len(value) != count:
             raise TensorError(
-                f"init and dtype of a recurrence must be given for each of {count} states, not {value!r}."
+                f"init and dtype of recurrence must be given for each of {count} states, or once for all, not "
+                f"{shown(value)}."
             )
         return list(value)
     return [value] * count

@@ -150,26 +150,26 @@ CASES = [
         lambda s: s[C].emit_insn("i", "alu"),
     ),
     Refused(
-        "split_of_a_shared_loop",
-        D,
-        lambda s: s[C].split("i", 4),
+        "reorder_of_a_shared_loop_and_one_of_its_own",
+        N2,
+        lambda s: s[N2].reorder("io", "i"),
         (
-            "loops that stage B shares with C must stay their outermost loops, one for one, not be changed on one"
-            " side (i of B, down to ii of C; split). Change the loops first, and put the stages together "
+            "loops that stage N shares with N2 must stay their outermost loops, one for one, not be changed on one"
+            " side (i of N, down to i of N2; reorder). Change the loops first, and put the stages together "
             "afterwards."
         ),
-        lambda s: s[C].after(s[B], "i"),
+        lambda s: s[N2].after(s[N], "i"),
     ),
     Refused(
-        "split_of_a_shared_loop_on_the_other_side",
-        D,
-        lambda s: s[B].split("i", 4),
+        "reorder_of_a_shared_loop_and_one_of_its_own_on_the_other_side",
+        N2,
+        lambda s: s[N].reorder("io", "i"),
         (
-            "loops that stage B shares with C must stay their outermost loops, one for one, not be changed on one"
-            " side (ii of B, down to i of C; split). Change the loops first, and put the stages together "
+            "loops that stage N shares with N2 must stay their outermost loops, one for one, not be changed on one"
+            " side (i of N, down to i of N2; reorder). Change the loops first, and put the stages together "
             "afterwards."
         ),
-        lambda s: s[C].after(s[B], "i"),
+        lambda s: s[N2].after(s[N], "i"),
     ),
     Refused(
         "after_too_early",
