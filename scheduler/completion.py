@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.configs import HardwareConfig
+from lathe.configs import HardwareConfig, LatheError
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.expressions import Read, axes_of
 from lathe.scheduler.agreement import agree_on_lanes
@@ -43,11 +43,12 @@ class Completed:
     constants: Mapping[Tensor, NDArray[np.int8]]
 
 
-def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
+def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, LatheError] | None = None) -> Completed:
     """A copy of the schedule in which every stage has scope and place for the machine.
 
     Stages with a pragma, a scratchpad scope or a place of their own stay as they are. Raises CapacityError if a stage
-    whose loops are given does not fit, however far inside its operands are loaded.
+    whose loops are given does not fit, however far inside its operands are loaded. With ``refused``, a stage that
+    cannot be completed is left open and noted there with the error instead.
     """
     copy = copied(schedule)
     for stage in copy.stages:  # DRAM holds whole tensors: what is computed in another stage's loops is a part of one
@@ -59,7 +60,13 @@ def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)
     for group in groups_of(copy):
-        _complete_group(copy, group, config)
+        try:
+            with copy.all_or_nothing():
+                _complete_group(copy, group, config)
+        except LatheError as error:
+            if refused is None:
+                raise
+            refused.update(dict.fromkeys((*group.pads, *group.inner, group.sink), error))
     for stage in list(copy.stages):
         if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
             _load_operands(copy, stage, config)

@@ -15,6 +15,7 @@ import islpy as isl
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
 from lathe.scheduler.circular import check_circles
+from lathe.scheduler.communication import check_communication
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.parallelism import check_marked_loops, check_marks
 from lathe.scheduler.placement import Placement, place_stages
@@ -39,6 +40,7 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]") ->
     for stage in schedule.stages:
         _check_structure(schedule, stage, command)
         check_marks(stage, command)
+        check_communication(stage, command)
     for tensor, layout in schedule.layouts.items():
         check_dimensions(layout, schedule.scope_of(tensor))
     _check_reads(schedule, command, changed)
