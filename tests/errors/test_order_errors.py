@@ -30,7 +30,13 @@ from refused_commands import (
 
 from lathe.frontend import compute
 from lathe.frontend.polyhedra import limited_operations
-from lathe.scheduler import LegalityError, ScheduleError, create_schedule
+from lathe.scheduler import LegalityError, ScheduleError, Stage, create_schedule
+
+COMMANDS = sorted(
+    name
+    for name, value in vars(Stage).items()
+    if getattr(value, "__module__", "").startswith("lathe.scheduler.commands")
+)
 
 CASES = [
     Refused(
@@ -376,10 +382,8 @@ CASES = [
         D,
         lambda s: s.is_legal("fuze", C, "i"),
         (
-            "command of is_legal must be a function of the schedule, or one of after, before, between, "
-            "compute_at, compute_root, distribute, emit_insn, fuse, inline, interchange, parallelize, reorder, "
-            "reuse_at, reverse, separate, set_schedule, set_scope, shift, skew, split, then, tile, "
-            "transform_layout, unroll, vectorize, cache_read, cache_write, not 'fuze'."
+            f"command of is_legal must be a function of the schedule, or one of {', '.join(COMMANDS)}, cache_read, "
+            "cache_write, not 'fuze'."
         ),
     ),
     Refused(
