@@ -417,6 +417,6 @@ def test_a_computed_tensor_as_weights_of_other_rows_for_two_products() -> None:
     with pytest.raises(BuildError) as caught:
         build(schedule, [a, x, f, g], load_config("tiny"))
     assert str(caught.value) == (
-        "weights b.wgt2 must be the same rows of 'b' as its other weights, as a stored tensor has one form, not rows along "
-        "dimension 1 instead of 0. Make the other operand of one product the weights."
+        "weights b.wgt2 must be the same rows of 'b' as its other weights, as a stored tensor has one form, not rows "
+        "along dimension 1 instead of 0. Make the other operand of one product the weights."
     )
