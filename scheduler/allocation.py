@@ -40,6 +40,7 @@ class Buffer:
     base: int = 0
     slots: int = 1
     temporary: bool = False
+    wanted: int | None = None  # slots that the schedule asks for
     ring: Ring | None = None
 
     @property
@@ -118,6 +119,8 @@ def lifetimes(
                     ring = ring_of(node.placement, physical[stage])
                     in_loop = depth > 0 or ring is not None
                     buffers[stage] = Buffer(stage, stage.state.scope, size, clock, clock, in_loop, loaded, ring=ring)
+                buffer = buffers[owner(stage)]
+                buffer.wanted = stage.state.slots if buffer.wanted is None else buffer.wanted
             elif isinstance(node, Release):
                 buffer = buffers[owner(node.placement.stage)]
                 buffer.last = max(buffer.last, clock)
@@ -136,16 +139,18 @@ def lifetimes(
 
 
 def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
-    """Give every buffer its base, and two slots to those in loops as far as there is room.
+    """Give every buffer its base, and the slots asked for, or else two to those in loops as far as there is room.
 
     Raises CapacityError when the buffers that live at the same time do not fit.
     """
     for scope in SCRATCHPADS:
         own = [buffer for buffer in buffers if buffer.scope == scope]
         room = depth_of(config, scope)
+        for buffer in own:
+            buffer.slots = buffer.wanted or 1
         if not _fit(own, room):
             _refuse(own, scope, room)
-        for buffer in sorted((b for b in own if b.in_loop), key=lambda b: (not b.loaded, b.size)):
+        for buffer in sorted((b for b in own if b.in_loop and b.wanted is None), key=lambda b: (not b.loaded, b.size)):
             buffer.slots = 2
             if not _fit(own, room):
                 buffer.slots = 1
@@ -189,12 +194,12 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
     worst: list[Buffer] = []
     for moment in {buffer.first for buffer in buffers}:
         living = [buffer for buffer in buffers if buffer.first <= moment <= buffer.last]
-        if sum(b.size for b in living) > sum(b.size for b in worst):
+        if sum(b.total for b in living) > sum(b.total for b in worst):
             worst = living
-    need = sum(buffer.size for buffer in worst)
+    need = sum(buffer.total for buffer in worst)
     tiles = [buffer for buffer in worst if not buffer.temporary]
     parts = ", ".join(
-        f"{'temporaries of ' if buffer.temporary else ''}{buffer.stage.name} {buffer.size}" for buffer in worst
+        f"{'temporaries of ' if buffer.temporary else ''}{buffer.stage.name} {_size_of(buffer)}" for buffer in worst
     )
     if need <= depth:  # enough in sum, but not side by side for as long as they live
         raise CapacityError(
@@ -204,17 +209,31 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
             1,
         )
     largest = [f"{buffer.stage.name} {buffer.size * depth // need}" for buffer in tiles]
-    now = " and ".join(f"{buffer.stage.name} is {'×'.join(map(str, _box_of(buffer)))} values" for buffer in tiles)
+    now = " and ".join(f"{buffer.stage.name} is {'×'.join(map(str, box_of(buffer)))} values" for buffer in tiles)
     raise CapacityError(
         f"tiles in scratchpad {scope} must take at most {depth} elements, not {need} ({parts}), {need - depth} too "
         f"many: the largest that fit{' together, shrunk alike,' if len(worst) > 1 else ''} take {', '.join(largest)}; "
-        f"now {now}. Split its loops with a smaller factor, or compute it at an inner loop.",
+        f"now {now}. Split its loops with a smaller factor, or compute it at an inner loop{_fewer(worst)}.",
         scope,
         need - depth,
     )
 
 
-def _box_of(buffer: Buffer) -> list[int]:
+def _size_of(buffer: Buffer) -> str:
+    """Elements of a buffer, and how many times where that is more than once."""
+    if buffer.slots == 1:
+        return str(buffer.size)
+    return f"{buffer.size} × {buffer.slots}" if buffer.ring is None else f"{buffer.total} for {buffer.slots} in turn"
+
+
+def _fewer(buffers: list[Buffer]) -> str:
+    """What else helps where more than one buffer is asked for."""
+    several = next((buffer.stage.name for buffer in buffers if buffer.slots > 1), None)
+    return f", or forbid a second buffer with s[{several}].double_buffer(1)" if several else ""
+
+
+def box_of(buffer: Buffer) -> list[int]:
+    """The extents of the largest box of the stage's tensor that is in a buffer."""
     from lathe.scheduler.placement import place_stages
 
     placement = place_stages(buffer.stage.schedule)[buffer.stage]

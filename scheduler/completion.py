@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.configs import HardwareConfig
+from lathe.configs import HardwareConfig, LatheError
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.expressions import Read, axes_of
 from lathe.scheduler.agreement import agree_on_lanes
@@ -30,7 +30,8 @@ from lathe.scheduler.settling import settle
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Relation, StageState, initial_state, made_by
 from lathe.scheduler.tiles import apply_tiling
-from lathe.scheduler.tiling import Operand, TilingProblem, choose_tiling
+from lathe.scheduler.tiling import choose_tiling
+from lathe.scheduler.tiling_problem import Operand, TilingProblem
 
 
 @dataclass
@@ -42,11 +43,12 @@ class Completed:
     constants: Mapping[Tensor, NDArray[np.int8]]
 
 
-def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
+def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, LatheError] | None = None) -> Completed:
     """A copy of the schedule in which every stage has scope and place for the machine.
 
     Stages with a pragma, a scratchpad scope or a place of their own stay as they are. Raises CapacityError if a stage
-    whose loops are given does not fit, however far inside its operands are loaded.
+    whose loops are given does not fit, however far inside its operands are loaded. With ``refused``, a stage that
+    cannot be completed is left open and noted there with the error instead.
     """
     copy = copied(schedule)
     for stage in copy.stages:  # DRAM holds whole tensors: what is computed in another stage's loops is a part of one
@@ -58,7 +60,13 @@ def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)
     for group in groups_of(copy):
-        _complete_group(copy, group, config)
+        try:
+            with copy.all_or_nothing():
+                _complete_group(copy, group, config)
+        except LatheError as error:
+            if refused is None:
+                raise
+            refused.update(dict.fromkeys((*group.pads, *group.inner, group.sink), error))
     for stage in list(copy.stages):
         if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
             _load_operands(copy, stage, config)
@@ -69,6 +77,7 @@ def copied(schedule: Schedule) -> Schedule:
     """The same schedule with stages of its own."""
     copy = Schedule.__new__(Schedule)
     copy.program, copy.outputs, copy.layouts = schedule.program, schedule.outputs, schedule.layouts
+    copy.circular = schedule.circular
     twins = {stage: Stage(copy, stage.state) for stage in schedule.stages}
     copy.stages = list(twins.values())
     for twin in copy.stages:
@@ -140,6 +149,7 @@ def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
     part = Schedule.__new__(Schedule)
     part.program, part.outputs = problem.schedule.program, problem.schedule.outputs
     part.layouts = problem.schedule.layouts
+    part.circular = problem.schedule.circular
     lanes = plan_lanes(problem.schedule, problem.config).known
     refusal: CapacityError | None = None
     before = {stage: stage.state for stage in moved}

@@ -14,12 +14,12 @@ from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Compare, Const, Expr, Reduce, Select, axes_of
 from lathe.scheduler.chunk_indices import linear_index
-from lathe.scheduler.emission import automatic_rule
 from lathe.scheduler.guards import Grid, boxes, resolved
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.nest import ChunkNode, DecidedChunk, Loop, Node, Zeros
 from lathe.scheduler.partition import Range, Sign, cut, same
 from lathe.scheduler.products import bare
+from lathe.scheduler.rule_choice import automatic_rule
 from lathe.scheduler.state import DRAM
 
 BUILT_IN = (None, "dma", "gemm", "alu", "reset")

@@ -169,6 +169,7 @@ class StageState:
     hints: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     lanes: "Lanes | None" = None  # which dimensions fill the lanes of elements, where that has been decided
     on_alu: bool = False  # whether the ALU shall compute it although it is a matrix product
+    slots: int | None = None  # how many buffers take turns; None: two where there is room
     reuse: str | None = None  # "ring" or "shift": values stay from one iteration of the attachment's loop to the next
     lead: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many iterations loops have before their first, in which reuse buffers fill and nothing else happens."""
