@@ -159,7 +159,7 @@ class Schedule:
                     axis = renamed.get(attachment.axis, attachment.axis)
                     moved = replace(attachment, axis=axis, loops=loops)
                     stage.state = replace(stage.state, attachment=moved)
-            check_schedule(self, command, set(changes))
+            check_schedule(self, command, set(changes) | _moved(before_stages, self.stages))
         except BaseException:
             self.stages = before_stages
             for stage, state in before.items():
@@ -168,6 +168,12 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"Schedule({', '.join(stage.name for stage in self.stages)})"
+
+
+def _moved(before: list[Stage], after: list[Stage]) -> set[Stage]:
+    """The stages that another order of the stages may put before or behind others: none, or all."""
+    kept = [stage for stage in after if stage in before]
+    return set() if kept == [stage for stage in before if stage in after] else set(after)
 
 
 def create_schedule(outputs: Tensor | Computation | Sequence[Tensor]) -> Schedule:
