@@ -78,6 +78,7 @@ def copied(schedule: Schedule) -> Schedule:
     """The same schedule with stages of its own."""
     copy = Schedule.__new__(Schedule)
     copy.program, copy.outputs, copy.layouts = schedule.program, schedule.outputs, schedule.layouts
+    copy.circular = schedule.circular
     twins = {stage: Stage(copy, stage.state) for stage in schedule.stages}
     copy.stages = list(twins.values())
     for twin in copy.stages:
@@ -169,6 +170,7 @@ def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
     part = Schedule.__new__(Schedule)
     part.program, part.outputs = problem.schedule.program, problem.schedule.outputs
     part.layouts = problem.schedule.layouts
+    part.circular = problem.schedule.circular
     lanes = plan_lanes(problem.schedule, problem.config).known
     refusal: CapacityError | None = None
     before = {stage: stage.state for stage in moved}

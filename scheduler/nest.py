@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lathe.frontend.expressions import Axis, Expr
+from lathe.scheduler.circular import carried_loops
 from lathe.scheduler.linear import Bound, FloorDivision, Linear, LoopVariable, bound_variables
 from lathe.scheduler.placement import Placement, fills, place_stages
 from lathe.scheduler.state import DRAM
@@ -229,7 +230,8 @@ class _Builder:
         if not self.largest_blocks:
             return len(variables)
         kept = {v for leaf in placement.state.kept_leaves for v in placement.loops.of_leaf[leaf]}
-        return max((level + 1 for level, v in enumerate(variables) if v in self.hosted or v in kept), default=0)
+        hosting = max((level + 1 for level, v in enumerate(variables) if v in self.hosted or v in kept), default=0)
+        return max(hosting, carried_loops(placement))
 
 
 def _reads(node: Node, stage: "Stage") -> bool:

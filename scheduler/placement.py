@@ -150,7 +150,15 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
 
 def fills(schedule: "Schedule", stage: "Stage") -> bool:
     """Whether a stage is computed in the iterations that fill reuse buffers, too: it is one, or one reads it."""
-    return stage.state.reuse is not None or any(fills(schedule, each) for each in readers_beside(schedule, stage))
+    seen: set[Stage] = set()
+    waiting = [stage]
+    while waiting:
+        current = waiting.pop()
+        if current.state.reuse is not None:
+            return True
+        seen.add(current)
+        waiting += [each for each in readers_beside(schedule, current) if each not in seen]
+    return False
 
 
 def readers_beside(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
