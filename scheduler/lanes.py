@@ -128,8 +128,8 @@ class _Planner:
                     return
 
     def _backwards(self, state: "StageState", known: dict[Tensor, Lanes]) -> None:
-        if state.tensor not in known or self.plan.products[state.tensor] is not None:
-            return
+        if state.tensor not in known or self.plan.products.get(state.tensor, self) is not None:
+            return  # what comes later, as in a cycle, speaks for itself
         for access in state.computation.reads:
             if access.tensor in self.maker and access.tensor not in known:
                 known[access.tensor] = lanes_through(state.computation, access, known[state.tensor])

@@ -7,6 +7,7 @@ from typing import TypeVar, overload
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, topological
 from lathe.frontend.programs import as_outputs
+from lathe.scheduler.circular import circles, run_together
 from lathe.scheduler.commands.cache import cache_read, cache_write
 from lathe.scheduler.commands.reuse_at import reuse_at
 from lathe.scheduler.commands.transform_layout import transform_layout
@@ -34,6 +35,9 @@ class Schedule:
         self.outputs = self.program
         self.layouts: dict[Tensor, TensorLayout] = {}  # by the tensor that stands for one of another layout
         self.stages: list[Stage] = [Stage(self, initial_state(each)) for each in topological(self.outputs)]
+        self.circular = bool(circles(self))  # whether stages need each other's earlier values, or their own
+        if self.circular:
+            run_together(self)
 
     def __getitem__(self, tensor: Tensor | Computation | Stage) -> Stage:
         """The stage of a tensor or computation. Raises ScheduleError if the schedule has none."""
