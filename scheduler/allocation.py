@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Buffer:
-    """One scratchpad buffer: ``size`` elements in each of ``slots`` slots from ``base`` on.
+    """One scratchpad buffer: ``size`` elements in each of ``slots`` slots from ``base`` on, for each of its threads.
 
     In a reuse buffer, each slot but the first has room for what is new in an iteration. ``temporary``: what the stage
     needs while it computes, not what it makes.
@@ -41,10 +41,16 @@ class Buffer:
     slots: int = 1
     temporary: bool = False
     wanted: int | None = None  # slots that the schedule asks for
+    threads: int = 1
     ring: Ring | None = None
 
     @property
     def total(self) -> int:
+        return self.of_thread * self.threads
+
+    @property
+    def of_thread(self) -> int:
+        """Elements that each of its threads has."""
         if self.ring is None:
             return self.size * self.slots
         return self.size * self.ring.cells(self.slots) // self.ring.cells(1)
@@ -101,14 +107,14 @@ def lifetimes(
             stage = aliases[stage]
         return stage
 
-    def visit(inside: list[Node], depth: int) -> None:
+    def visit(inside: list[Node], depth: int, threads: int) -> None:
         nonlocal clock
         for node in inside:
             clock += 1
             if isinstance(node, Loop):
-                visit(node.body, depth + 1)
+                visit(node.body, depth + 1, threads * node.threads)
             elif isinstance(node, Guard):
-                visit(node.body, depth)
+                visit(node.body, depth, threads)
             elif isinstance(node, Slide):
                 continue
             elif isinstance(node, Acquire):
@@ -120,6 +126,7 @@ def lifetimes(
                     in_loop = depth > 0 or ring is not None
                     buffers[stage] = Buffer(stage, stage.state.scope, size, clock, clock, in_loop, loaded, ring=ring)
                 buffer = buffers[owner(stage)]
+                buffer.threads = threads
                 buffer.wanted = stage.state.slots if buffer.wanted is None else buffer.wanted
             elif isinstance(node, Release):
                 buffer = buffers[owner(node.placement.stage)]
@@ -134,7 +141,7 @@ def lifetimes(
                     )
                     buffer.last = clock
 
-    visit(nodes, 0)
+    visit(nodes, 0, 1)
     return [*buffers.values(), *working.values()]
 
 
@@ -221,15 +228,17 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
 
 def _size_of(buffer: Buffer) -> str:
     """Elements of a buffer, and how many times where that is more than once."""
-    if buffer.slots == 1:
-        return str(buffer.size)
-    return f"{buffer.size} × {buffer.slots}" if buffer.ring is None else f"{buffer.total} for {buffer.slots} in turn"
+    size, times = buffer.size, buffer.slots * buffer.threads
+    if buffer.ring is not None:
+        size, times = buffer.of_thread, buffer.threads
+    return str(size) if times == 1 else f"{size} × {times}"
 
 
 def _fewer(buffers: list[Buffer]) -> str:
     """What else helps where more than one buffer is asked for."""
     several = next((buffer.stage.name for buffer in buffers if buffer.slots > 1), None)
-    return f", or forbid a second buffer with s[{several}].double_buffer(1)" if several else ""
+    fewer = f", or forbid a second buffer with s[{several}].double_buffer(1)" if several else ""
+    return fewer + (", or give the loop fewer threads" if any(buffer.threads > 1 for buffer in buffers) else "")
 
 
 def box_of(buffer: Buffer) -> list[int]:

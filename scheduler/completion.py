@@ -6,6 +6,7 @@ is computed in its tile loops, and operands are loaded at the loop where they fi
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +99,7 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
     given = group.sink.state
     guests = schedule.attached(group.sink)
     sink, writer = _write_through_acc(schedule, group.sink)
-    least_depth = _follow_loops(given, sink, writer, guests)
+    least_depth = max(_follow_loops(given, sink, writer, guests), _keep_loops(given, sink, writer))
     computing = [*group.inner, writer]
     for stage in computing:
         stage.state = replace(stage.state, scope="acc")
@@ -136,6 +137,26 @@ def _follow_loops(given: StageState, sink: Stage, writer: Stage, guests: list[St
         guest.state = replace(guest.state, attachment=Attachment(writer, axis))
         before = given.leaves[: given.leaves.index(place.axis)]
         depth = max(depth, sum(leaf.kind == "data" for leaf in before))
+    return depth
+
+
+def _keep_loops(given: StageState, sink: Stage, writer: Stage) -> int:
+    """Let what a schedule says of queues at loops go with the copy or the writer, whichever has the loop now.
+
+    As ``_follow_loops`` does, and returns the same.
+    """
+    depth = 0
+    threads: dict[str, dict[LoopAxis, int]] = {"data": {}, "reduce": {}}
+    for leaf in given.kept_leaves:
+        threads[leaf.kind][leaf] = given.threads[leaf]
+        outside = given.leaves[: given.leaves.index(leaf) + 1]
+        depth = max(depth, sum(each.kind == "data" for each in outside))
+        if leaf.kind == "reduce":
+            outermost = [each for each in outside if each.kind == "reduce"]
+            rest = [each for each in writer.state.leaves if each not in outermost]
+            writer.state = replace(writer.state, leaves=(*outermost, *rest))
+    sink.state = replace(sink.state, threads=MappingProxyType(threads["data"]))
+    writer.state = replace(writer.state, threads=MappingProxyType(threads["reduce"]))
     return depth
 
 
@@ -181,7 +202,7 @@ def _write_through_acc(schedule: Schedule, stage: Stage) -> tuple[Stage, Stage]:
     reduce_relations = tuple(r for r in state.relations if _kind(r) == "reduce")
     reduce_leaves = [leaf for leaf in state.leaves if leaf.kind == "reduce"]
     reduce_roots = [root for root in state.roots if root.kind == "reduce"]
-    if reduce_relations:
+    if reduce_relations or any(leaf.kind == "reduce" for leaf in state.kept_leaves):
         data_roots = [root for root in writer.state.roots if root.kind == "data"]
         writer.state = replace(
             writer.state,

@@ -56,7 +56,7 @@ def _decide(nodes: list[Node], box: dict[LoopVariable, Range]) -> list[Node]:
                 if joins and isinstance(before, Loop) and before.last + 1 == segment[0] and _alike(before.body, body):
                     before.last = segment[1]
                 else:
-                    result.append(Loop(node.variable, *segment, body))
+                    result.append(Loop(node.variable, *segment, body, threads=node.threads))
         elif isinstance(node, ChunkNode) and _conditions(node):
             result.extend(_parts(node, {v: first for v, (first, _) in box.items()}))
         else:
@@ -67,7 +67,7 @@ def _decide(nodes: list[Node], box: dict[LoopVariable, Range]) -> list[Node]:
 def with_rules(nodes: list[Node]) -> list[Node]:
     """The chunks of a complete schedule, each with the rule that takes it."""
     return [
-        Loop(node.variable, node.first, node.last, with_rules(node.body))
+        Loop(node.variable, node.first, node.last, with_rules(node.body), threads=node.threads)
         if isinstance(node, Loop)
         else _with_rule(node)
         if isinstance(node, ChunkNode)

@@ -35,6 +35,7 @@ from lathe.scheduler.physical import Physical
 from lathe.scheduler.rule_choice import automatic_rule, rule_of_part
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.threads import Thread, turns
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -70,7 +71,8 @@ class Emitter:
         self.label_of: list[int] = []
         self.labels: list[str] = []
         self.taken: list[str] = []  # the rules that have carried out the parts of the present chunk
-        self._turn: dict[Stage, int] = {}
+        self.thread = 0
+        self._turn: dict[tuple[Stage, int], int] = {}
         self.rings = {
             buffer.stage.tensor: (buffer.ring.dimension, buffer.ring.cells(buffer.slots))
             for buffer in self.buffers.values()
@@ -119,21 +121,22 @@ class Emitter:
 
     # The walk.
 
-    def run(self, nodes: list[Node], environment: dict[LoopVariable, int] | None = None) -> None:
+    def run(self, nodes: list[Node], threads: list[Thread[dict[Tensor, Place]]] | None = None) -> None:
         """Emit a partitioned nest. Raises EmitError when a chunk does not map."""
-        environment = {} if environment is None else environment
+        threads = [Thread(0, {}, self.places)] if threads is None else threads
         for node in nodes:
             if isinstance(node, Loop):
-                for value in range(node.first, node.last + 1):
-                    environment[node.variable] = value
-                    self.run(node.body, environment)
-                del environment[node.variable]
-            elif isinstance(node, Acquire):
-                self.acquire(node, environment)
-            elif isinstance(node, ChunkNode):
-                self.chunks(node, environment)
-            else:
-                assert isinstance(node, Release | Slide), f"{type(node).__name__} in a partitioned nest"
+                for inside in turns(threads, node, dict):
+                    self.run(node.body, inside)
+                continue
+            for thread in threads:
+                self.thread, self.places = thread.number, thread.own
+                if isinstance(node, Acquire):
+                    self.acquire(node, thread.environment)
+                elif isinstance(node, ChunkNode):
+                    self.chunks(node, thread.environment)
+                else:
+                    assert isinstance(node, Release | Slide), f"{type(node).__name__} in a partitioned nest"
 
     def acquire(self, node: Acquire, environment: Mapping[LoopVariable, int]) -> None:
         """From here on the stage's cells have a place. Raises EmitError for a buffer that the machine cannot have."""
@@ -141,17 +144,19 @@ class Emitter:
         low = tuple(each.value(environment) for each in node.low if isinstance(each, Linear))
         extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
         owner = self.aliases.get(stage)
-        if stage.state.reuse is not None:
-            base, extent = self.buffers[stage].base, self._ring_box(stage, extent)
-            size = self.physical[stage].strides(low, extent)[1]
-            assert size <= self.buffers[stage].total, f"ring of {stage.name} takes {size} elements"
-        elif owner is not None:
+        if owner is not None:
             base = self.places[owner.tensor].base
         else:
             buffer = self.buffers[stage]
-            turn = self._turn.get(stage, -1) + 1
-            self._turn[stage] = turn
-            base = buffer.base + turn % buffer.slots * buffer.size
+            base = buffer.base + self.thread * buffer.of_thread
+            assert self.thread < buffer.threads, f"thread {self.thread} of {buffer.threads} of {stage.name}"
+            if stage.state.reuse is not None:
+                extent = self._ring_box(stage, extent)
+                size = self.physical[stage].strides(low, extent)[1]
+                assert size <= buffer.of_thread, f"ring of {stage.name} takes {size} elements"
+            else:
+                turn = self._turn[stage, self.thread] = self._turn.get((stage, self.thread), -1) + 1
+                base += turn % buffer.slots * buffer.size
         sources = [self.place(read.tensor, stage) for read in stage.state.computation.reads]
         zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
         self.places[stage.tensor] = Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)

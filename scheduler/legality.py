@@ -15,7 +15,7 @@ import islpy as isl
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
 from lathe.scheduler.circular import check_circles
-from lathe.scheduler.communication import check_communication
+from lathe.scheduler.communication import check_communication, check_threads
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.parallelism import check_marked_loops, check_marks
 from lathe.scheduler.placement import Placement, place_stages
@@ -47,6 +47,7 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]") ->
     if schedule.circular:
         check_circles(schedule, command, changed, place_stages(schedule))
     check_marked_loops(schedule, command)
+    check_threads(schedule, command)
 
 
 def _check_reads(schedule: "Schedule", command: str, changed: "set[Stage]") -> None:

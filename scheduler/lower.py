@@ -82,6 +82,8 @@ def _order(schedule: Schedule) -> str:
                 tags.append("unroll")
             if leaf in state.marks:
                 tags.append(state.marks[leaf])
+            if leaf in state.threads:
+                tags.append(f"vthread {state.threads[leaf]}")
             if leaf.kind == "reduce":
                 tags.append("reduce")
             extents = "×".join(str(v.extent) for v in placed[stage].loops.of_leaf[leaf])

@@ -27,7 +27,8 @@ class _Formatter:
             if isinstance(node, Loop):
                 outer = set(self.names.values())
                 name = self._name(node.variable, outer)
-                result.append(f"{indent}for {name} in {node.first}..{node.last + 1}:")
+                together = f" in {node.threads} threads" if node.threads > 1 else ""
+                result.append(f"{indent}for {name} in {node.first}..{node.last + 1}{together}:")
                 result += self.lines(node.body, depth + 1)
                 del self.names[node.variable]
             elif isinstance(node, Guard):

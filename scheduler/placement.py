@@ -44,6 +44,15 @@ class Placement:
     def state(self) -> StageState:
         return self.stage.state
 
+    @property
+    def threads(self) -> dict[LoopVariable, int]:
+        """How many iterations of its own loops are carried out together; of a fused one, of its innermost part."""
+        found: dict[LoopVariable, int] = {}
+        for leaf, count in self.state.threads.items():
+            variables = self.loops.of_leaf[leaf]
+            found[next((v for v in reversed(variables) if v.extent > 1), variables[-1])] = count
+        return found
+
     def roots(self) -> dict[Axis, Bound]:
         """The value of each axis of the computation, in terms of prefix and own variables."""
         result: dict[Axis, Bound] = {}

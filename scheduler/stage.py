@@ -28,6 +28,7 @@ from lathe.scheduler.commands.tile import tile
 from lathe.scheduler.commands.transform_layout import transform_layout_of
 from lathe.scheduler.commands.unroll import unroll
 from lathe.scheduler.commands.vectorize import vectorize
+from lathe.scheduler.commands.vthread import vthread
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import Affine, LoopAxis, Mapped, StageState, made_by, replaced_by
 
@@ -148,6 +149,8 @@ class Stage:
     compute_root = compute_root
     set_scope = set_scope
     double_buffer = double_buffer
+    vthread = vthread
+    virtual_threads = vthread
     transform_layout = transform_layout_of
     reuse_at = keep_at
     emit_insn = emit_insn
