@@ -8,6 +8,7 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, topological
 from lathe.frontend.programs import as_outputs
 from lathe.scheduler.circular import circles, run_together
+from lathe.scheduler.commands.barrier_at import barrier_at
 from lathe.scheduler.commands.cache import cache_read, cache_write
 from lathe.scheduler.commands.reuse_at import reuse_at
 from lathe.scheduler.commands.transform_layout import transform_layout
@@ -60,6 +61,7 @@ class Schedule:
             "s.cache_read to place them."
         )
 
+    barrier_at = barrier_at
     cache_read = cache_read
     cache_write = cache_write
     transform_layout = transform_layout
