@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lathe.frontend.expressions import Axis
+from lathe.scheduler.conditions import bounds_of
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add, bound_range, scale
 from lathe.scheduler.loops import StageLoops, leaf_extents, stage_loops
 from lathe.scheduler.regions import Interval, extent_of, hull, read_box
@@ -62,6 +63,7 @@ class Placement:
             assert root.source is not None
             extent: Bound = next(extents) if root.kind == "data" else Linear(root.source.extent)
             found.append(add(add(extent, Linear(-1)), self.loops.local[root] * -1))
+        found += bounds_of(self.state.computation, self.roots(), self.box)
         unique: dict[Bound, None] = dict.fromkeys(each for each in found if bound_range(each, self.box)[0] < 0)
         return list(unique)
 

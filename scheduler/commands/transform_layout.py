@@ -193,15 +193,12 @@ def _over_new_axes(state: StageState, new: IndexMap) -> StageState:
     axes = tuple(Axis(name, extent) for name, extent in zip(names, new.shape, strict=True))
     inverse = new.inverse(axes)
     values = {own: inverse[axis] for own, axis in zip(old.axes, new.axes, strict=True)}
-    bodies = tuple(rewrite_indices(substitute(body, values), simplified_index) for body in old.bodies)
-    computation = Computation(old.name, axes, old.reduce_axes, bodies, old.attrs)
+    moved = old.mapped(lambda expr: rewrite_indices(substitute(expr, values), simplified_index))
+    computation = replace(moved, axes=axes)
     fresh = initial_state(computation, state.scope, state.copies)
     return replace(fresh, attachment=state.attachment, hints=state.hints, on_alu=state.on_alu, reuse=state.reuse)
 
 
 def _reading(computation: Computation, old: Tensor, seen: Tensor, new: IndexMap) -> Computation:
     """A computation that reads the tensor in its new layout."""
-    bodies = tuple(
-        rewrite_reads(body, old, lambda read: Read(seen, new.apply(read.indices))) for body in computation.bodies
-    )
-    return Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
+    return computation.mapped(lambda expr: rewrite_reads(expr, old, lambda read: Read(seen, new.apply(read.indices))))
