@@ -11,9 +11,10 @@ import islpy as isl
 
 from lathe.frontend.accesses import Guard, ReadAccess
 from lathe.frontend.dtypes import DTYPES, INDEX
-from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Compare, Const, Expr, Not, Select
+from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Compare, Const, Expr, Not, Select, axes_of
 from lathe.frontend.intervals import interval
 from lathe.frontend.tensors import Computation, Tensor
+from lathe.frontend.truth_tables import boxes_of
 
 OPERATIONS_LIMIT = 2_000_000
 """How many elementary isl operations one question may take (about a second) before it counts as too hard."""
@@ -81,7 +82,10 @@ class Points:
         return None
 
     def condition(self, expr: Expr, holds: bool) -> isl.Set | None:
-        """The points where the ``bool`` expression is ``holds``, exactly, or None when it is not quasi-affine."""
+        """The points where the ``bool`` expression is ``holds``, exactly, or None when it is not quasi-affine.
+
+        Other conditions on axes count as quasi-affine where few boxes make them up, which is found by visiting points.
+        """
         match expr:
             case Const(value=value):
                 return self.universe if bool(value) == holds else isl.Set.empty(self.space)
@@ -95,9 +99,22 @@ class Points:
             case Compare(op=op, lhs=lhs, rhs=rhs) if lhs.dtype != "bool":
                 left_value, right_value = self.value(lhs), self.value(rhs)
                 if left_value is None or right_value is None:
-                    return None
+                    return self._visited(expr, holds)
                 return _compared(op if holds else _OPPOSITE[op], left_value, right_value)
         return None
+
+    def _visited(self, expr: Expr, holds: bool) -> isl.Set | None:
+        found = boxes_of(expr)
+        if found is None or any(axis not in self.position for axis in axes_of(expr)):
+            return None
+        points = isl.Set.empty(self.space)
+        for box in found[0 if holds else 1]:
+            part = self.universe
+            for axis, first, last in box:
+                part = part.lower_bound_val(isl.dim_type.set, self.position[axis], isl.Val(first))
+                part = part.upper_bound_val(isl.dim_type.set, self.position[axis], isl.Val(last))
+            points = points.union(part)
+        return points
 
     def where(self, guards: Iterable[Guard]) -> isl.Set:
         """The points at which all guards may hold; what is not quasi-affine counts as possible."""

@@ -9,13 +9,14 @@ which partitioning, the DMA's zeros, and masks (``masks.py``) know how to carry 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lathe.frontend import Computation, Tensor, interval
+from lathe.frontend import Axis, Computation, Tensor, interval, substitute
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError
-from lathe.scheduler.rewrite import renamed_axes
-from lathe.scheduler.state import Relation, StageState, initial_state, made_by
+from lathe.scheduler.products import plain_axis
+from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
+from lathe.scheduler.state import DRAM, Relation, StageState, initial_state, made_by
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -64,6 +65,10 @@ def _selected(computation: Computation) -> Computation:
 
 def _fill_output(schedule: "Schedule", stage: "Stage") -> None:
     computation = stage.state.computation
+    maker = _copied_from(schedule, stage)
+    if maker is not None:
+        _fill_before(schedule, maker, stage)
+        return
     if not computation.reduce_axes:
         stage.state = replace(stage.state, computation=_selected(computation))
         return
@@ -78,6 +83,41 @@ def _fill_output(schedule: "Schedule", stage: "Stage") -> None:
             "cache_write first, and compute them in the loops of the copy in acc."
         )
     stage.state = replace(stage.state, computation=_selected(computation))
+
+
+def _copied_from(schedule: "Schedule", stage: "Stage") -> "Stage | None":
+    """The stage in acc of whose elements a stage in DRAM is a copy, if it is one."""
+    computation = stage.state.computation
+    body = computation.bodies[0]
+    if stage.state.scope != DRAM or not isinstance(body, Read) or len(body.indices) != len(computation.axes):
+        return None
+    if any(plain_axis(index) is not axis for index, axis in zip(body.indices, computation.axes, strict=True)):
+        return None
+    maker = schedule.maker(body.tensor)
+    return maker if maker is not None and maker.state.scope == "acc" else None
+
+
+def _fill_before(schedule: "Schedule", maker: "Stage", stage: "Stage") -> None:
+    """Let what an output is copied from have the zeros: a store selects nothing."""
+    from lathe.scheduler.stage import Stage
+
+    computation, made = stage.state.computation, maker.state
+    points: dict[Axis, Expr] = {
+        old: AxisRef(new) for old, new in zip(computation.axes, made.computation.axes, strict=True)
+    }
+    assert computation.where is not None
+    where = substitute(computation.where, points)
+    whole = replace(computation, where=None)
+    if not made.computation.reduce_axes and len(schedule.readers(made.tensor)) == 1:
+        maker.state = replace(made, computation=_selected(replace(made.computation, where=where)))
+    else:
+        name = fresh_name(schedule, f"{made.tensor.name}.filled")
+        copy = replace(copy_of(made.tensor, made.computation.name, made.computation.axes, whole=True), where=where)
+        filled = initial_state(renamed_axes(_selected(copy), name), "acc")
+        inner = Stage(schedule, replace(filled, attachment=made.attachment))
+        schedule.stages.insert(schedule.stages.index(maker) + 1, inner)
+        whole = redirect_reads(whole, {made.tensor: inner.tensor})
+    stage.state = replace(stage.state, computation=whole)
 
 
 def _can_come_apart(schedule: "Schedule", stage: "Stage") -> bool:
