@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 SET = isl.dim_type.set
 
 
-def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]") -> None:
+def check_schedule(schedule: "Schedule", command: str, moved: "set[Stage]") -> None:
     """Refuse the schedule if a tag or a place has become impossible, or a read would miss its value.
 
-    Dependences are checked again for every stage whose place or readers ``changed`` may have moved. Raises
-    ScheduleError, or LegalityError with a witness.
+    Dependences are checked again for every stage that depends on one of ``moved``, whose loops, place, reads or memory
+    are new. Raises ScheduleError, or LegalityError with a witness.
     """
     for stage in schedule.stages:
         _check_structure(schedule, stage, command)
@@ -43,15 +43,15 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]") ->
         check_communication(stage, command)
     for tensor, layout in schedule.layouts.items():
         check_dimensions(layout, schedule.scope_of(tensor))
-    _check_reads(schedule, command, changed)
+    _check_reads(schedule, command, moved)
     if schedule.circular:
-        check_circles(schedule, command, changed, place_stages(schedule))
+        check_circles(schedule, command, moved, place_stages(schedule))
     check_marked_loops(schedule, command)
 
 
-def _check_reads(schedule: "Schedule", command: str, changed: "set[Stage]") -> None:
+def _check_reads(schedule: "Schedule", command: str, moved: "set[Stage]") -> None:
     attached = [stage for stage in schedule.stages if stage.state.attachment is not None]
-    affected = [stage for stage in attached if _depends_on(schedule, stage) & changed]
+    affected = [stage for stage in attached if _depends_on(schedule, stage) & moved]
     if not affected:
         return
     placed = place_stages(schedule)

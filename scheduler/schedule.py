@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, topological
@@ -17,8 +17,11 @@ from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.explanation import Explanation
 from lathe.scheduler.questions import is_legal, is_parallel, parallel_skew, smallest_shift
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, LoopAxis, StageState, initial_state, replace
+from lathe.scheduler.state import DRAM, LoopAxis, StageState, initial_state, placed_alike, replace
 from lathe.scheduler.tensor_layouts import TensorLayout
+
+if TYPE_CHECKING:
+    from lathe.scheduler.placement import Placement
 
 T = TypeVar("T")
 
@@ -29,6 +32,8 @@ class Schedule:
     A new schedule computes stage after stage, each over its whole domain, all in DRAM. Commands (methods of the
     stages, and ``cache_read`` and ``cache_write``) change that; each checks that every read still finds its value.
     """
+
+    last_placed: "tuple[list[tuple[Stage, StageState]], dict[Stage, Placement]] | None" = None  # see ``place_stages``
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:
         self.program = tuple(outputs)  # as the user names them; a transformed layout puts others into ``outputs``
@@ -157,9 +162,15 @@ class Schedule:
                 if renamed and attachment and renamed.keys() & {attachment.axis, *attachment.loops}:
                     loops = tuple(renamed.get(loop, loop) for loop in attachment.loops)
                     axis = renamed.get(attachment.axis, attachment.axis)
-                    moved = replace(attachment, axis=axis, loops=loops)
-                    stage.state = replace(stage.state, attachment=moved)
-            check_schedule(self, command, set(changes))
+                    stage.state = replace(stage.state, attachment=replace(attachment, axis=axis, loops=loops))
+            moved = {
+                stage
+                for stage, state in changes.items()
+                if stage not in before_stages
+                or not placed_alike(before[stage], state)
+                or before[stage].scope != state.scope
+            }
+            check_schedule(self, command, moved)
         except BaseException:
             self.stages = before_stages
             for stage, state in before.items():

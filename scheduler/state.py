@@ -199,6 +199,16 @@ class StageState:
         return self.leaves[self.leaves.index(self.pragma_axis) :]
 
 
+def placed_alike(one: StageState, other: StageState) -> bool:
+    """Whether two states of a stage compute the same in the same loops in the same place, tags and memory aside."""
+    return one is other or (
+        one.computation is other.computation
+        and (one.tensors, one.roots, one.leaves, one.relations)
+        == (other.tensors, other.roots, other.leaves, other.relations)
+        and (one.attachment, one.reuse, one.lead) == (other.attachment, other.reuse, other.lead)
+    )
+
+
 def initial_state(computation: Computation, scope: str = DRAM, copies: Tensor | None = None) -> StageState:
     roots = tuple(LoopAxis(axis.name, axis.kind, axis) for axis in (*computation.axes, *computation.reduce_axes))
     return StageState(computation, computation.outputs, roots, roots, scope=scope, copies=copies)
@@ -218,6 +228,7 @@ __all__ = [
     "StageState",
     "initial_state",
     "made_by",
+    "placed_alike",
     "replace",
     "replaced_by",
     "same_place",
