@@ -76,6 +76,9 @@ def copied(schedule: Schedule) -> Schedule:
         attachment = twin.state.attachment
         if attachment is not None:
             twin.state = replace(twin.state, attachment=replace(attachment, stage=twins[attachment.stage]))
+    copy.allocations = {
+        buffer: replace(place, stage=twins[place.stage]) for buffer, place in schedule.allocations.items()
+    }
     return copy
 
 
@@ -140,7 +143,7 @@ def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
     moved = {problem.sink, *problem.computing, *guests, *(operand.stage for operand in problem.operands)}
     part = Schedule.__new__(Schedule)
     part.program, part.outputs = problem.schedule.program, problem.schedule.outputs
-    part.layouts = problem.schedule.layouts
+    part.layouts, part.allocations = problem.schedule.layouts, problem.schedule.allocations
     lanes = plan_lanes(problem.schedule, problem.config).known
     refusal: CapacityError | None = None
     before = {stage: stage.state for stage in moved}

@@ -16,6 +16,7 @@ from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.frontend import placeholders
 from lathe.frontend.expressions import Axis
 from lathe.isa import Load, MemoryType, Program, Store
+from lathe.scheduler.event_times import values_on
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.nest import ChunkNode, Loop, Node, build_nest
 from lathe.scheduler.partition import partition
@@ -155,7 +156,7 @@ class _Coverage:
         shape = tuple(last - first + 1 for _, first, last in ranges)
         index: Ints = np.zeros([1] * len(ranges), np.int64)
         for axis in axes:
-            index = index * axis.extent + _values(chunk.roots[axis], grids)
+            index = index * axis.extent + values_on(chunk.roots[axis], grids)
         size = int(np.prod([axis.extent for axis in axes], dtype=np.int64))
         return np.bincount(np.broadcast_to(index, shape).ravel(), minlength=size).astype(np.int64)
 
@@ -181,14 +182,6 @@ def _groups(roots: Mapping[Axis, Linear]) -> list[tuple[list[Axis], list[LoopVar
                 rest.append(other)
         groups = [*rest, joined]
     return groups
-
-
-def _values(value: Linear, grids: Mapping[LoopVariable, Ints]) -> Ints:
-    total: Ints = np.asarray(value.constant, np.int64)
-    for atom, coefficient in value.terms.items():
-        inner = grids[atom] if isinstance(atom, LoopVariable) else _values(atom.numerator, grids) // atom.divisor
-        total = total + coefficient * inner
-    return total
 
 
 def _marked(schedule: "Schedule", mark: str) -> dict[str, int]:

@@ -15,10 +15,12 @@ import islpy as isl
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
+from lathe.scheduler.liveness import check_storage
 from lathe.scheduler.parallelism import check_marked_loops, check_marks
 from lathe.scheduler.placement import Placement, place_stages
 from lathe.scheduler.polyhedra import cells_kept, cells_made, cells_read, cells_written, instances
-from lathe.scheduler.state import DRAM, Mapped
+from lathe.scheduler.state import Mapped
+from lathe.scheduler.storage import check_buffers, values_stay
 from lathe.scheduler.tensor_layouts import check_dimensions
 from lathe.scheduler.together import check_together
 
@@ -40,7 +42,9 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]") ->
         check_marks(stage, command)
     for tensor, layout in schedule.layouts.items():
         check_dimensions(layout, schedule.scope_of(tensor))
+    check_buffers(schedule, command)
     _check_reads(schedule, command, changed)
+    check_storage(schedule, command, changed)
     check_marked_loops(schedule, command)
 
 
@@ -168,7 +172,7 @@ def _check_read(
         )
         return
     first = _comes_first(schedule, stage, reader, placed, depth)
-    if stage.state.scope == DRAM:
+    if values_stay(stage):
         why = "reads cells that no iteration so far has made" if first else "runs before the loop that makes the values"
         loops = needed.get_space().domain()
         earlier = isl.Map.lex_ge(loops) if first else isl.Map.lex_gt(loops)

@@ -32,6 +32,10 @@ class _Formatter:
             elif isinstance(node, Guard):
                 result.append(f"{indent}if {' and '.join(self.condition(each) for each in node.constraints)}:")
                 result += self.lines(node.body, depth + 1)
+            elif isinstance(node, Acquire) and node.stored is not None:
+                result.append(f"{indent}buffer {node.stored.buffer.name} in {node.stored.scope}: {list(node.stored.shape)}")
+            elif isinstance(node, Release) and node.stored is not None:
+                result.append(f"{indent}free {node.stored.buffer.name}")
             elif isinstance(node, Acquire) and node.placement.window is not None:
                 window, state = node.placement.window, node.placement.state
                 form = f"{state.reuse} along {state.computation.axes[window.dimension].name}"

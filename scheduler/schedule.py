@@ -8,13 +8,15 @@ from lathe.frontend import Computation, Tensor, topological
 from lathe.frontend.programs import as_outputs
 from lathe.scheduler.commands.cache import cache_read, cache_write
 from lathe.scheduler.commands.reuse_at import reuse_at
+from lathe.scheduler.commands.store_in import allocate_at, buffer
 from lathe.scheduler.commands.transform_layout import transform_layout
 from lathe.scheduler.counting import count
 from lathe.scheduler.dependences import dependences
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.questions import is_legal, is_parallel, parallel_skew, smallest_shift
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, LoopAxis, StageState, initial_state, replace
+from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state, replace
+from lathe.scheduler.storage import StorageBuffer
 from lathe.scheduler.tensor_layouts import TensorLayout
 
 T = TypeVar("T")
@@ -31,6 +33,7 @@ class Schedule:
         self.program = tuple(outputs)  # as the user names them; a transformed layout puts others into ``outputs``
         self.outputs = self.program
         self.layouts: dict[Tensor, TensorLayout] = {}  # by the tensor that stands for one of another layout
+        self.allocations: dict[StorageBuffer, Attachment] = {}  # buffers that live within one iteration of a loop
         self.stages: list[Stage] = [Stage(self, initial_state(each)) for each in topological(self.outputs)]
 
     def __getitem__(self, tensor: Tensor | Computation | Stage) -> Stage:
@@ -54,6 +57,8 @@ class Schedule:
             "s.cache_read to place them."
         )
 
+    buffer = buffer
+    allocate_at = allocate_at
     cache_read = cache_read
     cache_write = cache_write
     transform_layout = transform_layout
@@ -108,10 +113,11 @@ class Schedule:
     def all_or_nothing(self) -> Iterator[None]:
         """A command made of several leaves everything as it was when one of them is refused."""
         stages, states = list(self.stages), {stage: stage.state for stage in self.stages}
+        allocations = self.allocations
         try:
             yield
         except BaseException:
-            self.stages = stages
+            self.stages, self.allocations = stages, allocations
             for stage, state in states.items():
                 stage.state = state
             raise
@@ -131,7 +137,7 @@ class Schedule:
         from lathe.scheduler.legality import check_schedule
 
         before = {stage: stage.state for stage in (*self.stages, *changes)}
-        before_stages = self.stages
+        before_stages, before_allocations = self.stages, self.allocations
         try:
             if stages is not None:
                 self.stages = stages
@@ -144,9 +150,14 @@ class Schedule:
                     axis = renamed.get(attachment.axis, attachment.axis)
                     moved = replace(attachment, axis=axis, loops=loops)
                     stage.state = replace(stage.state, attachment=moved)
+            if renamed:
+                self.allocations = {
+                    buffer: replace(place, axis=renamed.get(place.axis, place.axis))
+                    for buffer, place in self.allocations.items()
+                }
             check_schedule(self, command, set(changes))
         except BaseException:
-            self.stages = before_stages
+            self.stages, self.allocations = before_stages, before_allocations
             for stage, state in before.items():
                 stage.state = state
             raise

@@ -15,6 +15,7 @@ from lathe.scheduler.linear import Linear, LoopVariable
 if TYPE_CHECKING:
     from lathe.scheduler.physical import Lanes
     from lathe.scheduler.stage import Stage
+    from lathe.scheduler.storage import Storage
 
 DRAM = "dram"
 SCRATCHPADS = ("inp", "wgt", "acc")
@@ -172,6 +173,7 @@ class StageState:
     reuse: str | None = None  # "ring" or "shift": values stay from one iteration of the attachment's loop to the next
     lead: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many iterations loops have before their first, in which reuse buffers fill and nothing else happens."""
+    storage: "Storage | None" = None  # in which cells of which buffer its values are, where the user has said so
 
     @property
     def tensor(self) -> Tensor:
