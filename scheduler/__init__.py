@@ -14,6 +14,7 @@ from lathe.scheduler.errors import (
     LegalityError,
     ParallelismError,
     ScheduleError,
+    StorageWitness,
     Witness,
 )
 from lathe.scheduler.interpret import interpret
@@ -21,6 +22,7 @@ from lathe.scheduler.lower import lower
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.stage import Stage
+from lathe.scheduler.storage import StorageBuffer
 from lathe.scheduler.tensor_layouts import TensorLayout
 
 __all__ = [
@@ -43,6 +45,8 @@ __all__ = [
     "ScheduleError",
     "Stage",
     "StageCount",
+    "StorageBuffer",
+    "StorageWitness",
     "TensorLayout",
     "Witness",
     "build",

@@ -30,9 +30,7 @@ def with_buffers(schedule: "Schedule", nodes: list[Node], placed: "dict[Stage, P
     return nodes
 
 
-def _in_loop(
-    nodes: list[Node], variable: LoopVariable, allocated: Allocated, placed: "dict[Stage, Placement]"
-) -> None:
+def _in_loop(nodes: list[Node], variable: LoopVariable, allocated: Allocated, placed: "dict[Stage, Placement]") -> None:
     for node in nodes:
         if isinstance(node, Loop) and node.variable is variable:
             node.body = _around(node.body, allocated, placed)

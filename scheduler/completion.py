@@ -29,6 +29,7 @@ from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.settling import settle
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Relation, StageState, initial_state, made_by
+from lathe.scheduler.stored_lanes import check_completed, fit_lanes
 from lathe.scheduler.tiles import apply_tiling
 from lathe.scheduler.tiling import choose_tiling
 from lathe.scheduler.tiling_problem import Operand, TilingProblem
@@ -53,9 +54,12 @@ def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
     for stage in copy.stages:  # DRAM holds whole tensors: what is computed in another stage's loops is a part of one
         state, place = stage.state, stage.state.attachment
         part = place is not None and place.region == "box" and not place.loops
+        if state.storage is not None and state.storage.buffer.scope == DRAM:
+            continue  # the user wants it there
         if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
             stage.state = replace(state, scope="acc")
     settle(copy, config)
+    fit_lanes(copy, config)
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)
     for group in groups_of(copy):
@@ -63,6 +67,7 @@ def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
     for stage in list(copy.stages):
         if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
             _load_operands(copy, stage, config)
+    check_completed(copy)
     return Completed(copy, views, constants)
 
 

@@ -28,6 +28,7 @@ from lathe.scheduler.chunk_indices import Bend, index_in_loops, linear_index
 from lathe.scheduler.chunk_parts import halves, parted
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.guards import has_conditions, peeled
+from lathe.scheduler.in_place import operand_in_place
 from lathe.scheduler.linear import Linear, LoopVariable, floor_divide
 from lathe.scheduler.microops import MicroOpPool
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, Slide
@@ -35,6 +36,7 @@ from lathe.scheduler.physical import Physical
 from lathe.scheduler.products import bare
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.storage import Allocated
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -76,6 +78,7 @@ class Emitter:
             for buffer in self.buffers.values()
             if buffer.ring is not None
         }
+        self.maker = {tensor: stage for stage in schedule.stages for tensor in stage.state.tensors}
         self._used = 0
         self._prepared: dict[int, _Prepared] = {}
 
@@ -129,7 +132,10 @@ class Emitter:
                     self.run(node.body, environment)
                 del environment[node.variable]
             elif isinstance(node, Acquire):
-                self._acquire(node, environment)
+                if node.stored is None:
+                    self._acquire(node, environment)
+                elif node.stored.scope != DRAM:
+                    self._acquire_stored(node.stored)
             elif isinstance(node, ChunkNode):
                 self._chunk(node, environment)
             else:
@@ -147,13 +153,32 @@ class Emitter:
         elif owner is not None:
             base = self.places[owner.tensor].base
         else:
-            buffer = self.buffers[stage]
-            turn = self._turn.get(stage, -1) + 1
-            self._turn[stage] = turn
-            base = buffer.base + turn % buffer.slots * buffer.size
+            base = self._next_base(stage)
+        self.places[stage.tensor] = self._place(stage, base, low, extent)
+
+    def _acquire_stored(self, stored: Allocated) -> None:
+        first = stored.users[0]
+        base = self._next_base(first)
+        for stage in stored.users:
+            self.places[stage.tensor] = self._place(stage, base, (0,) * len(stored.shape), stored.shape)
+
+    def shape_of(self, stage: "Stage") -> tuple[int, ...]:
+        """The cells of the buffer of the user's that a stage is stored in."""
+        place = self.place(stage.tensor, stage)
+        assert place is not None, f"{stage.name} is stored nowhere"
+        return place.physical.view
+
+    def _next_base(self, stage: "Stage") -> int:
+        """The slot of a buffer whose turn it is."""
+        buffer = self.buffers[stage]
+        turn = self._turn.get(stage, -1) + 1
+        self._turn[stage] = turn
+        return buffer.base + turn % buffer.slots * buffer.size
+
+    def _place(self, stage: "Stage", base: int, low: tuple[int, ...], extent: tuple[int, ...]) -> Place:
         sources = [self.place(read.tensor, stage) for read in stage.state.computation.reads]
         zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
-        self.places[stage.tensor] = Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
+        return Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
 
     def _ring_box(self, stage: "Stage", extent: tuple[int, ...]) -> tuple[int, ...]:
         """The extents of a ring, with the room that allocation has given it along the dimension that moves.
@@ -169,7 +194,10 @@ class Emitter:
         return (*extent[:dimension], size, *extent[dimension + 1 :])
 
     def folded(self, tensor: Tensor, index: list[Linear]) -> list[Linear]:
-        """An index of a tensor as its place has it: in a ring, counted around."""
+        """An index of a tensor as its place has it: in a ring, counted around; in a buffer of the user's, its cell."""
+        maker = self.maker.get(tensor)
+        if maker is not None and maker.state.storage is not None:
+            return maker.state.storage.in_loops(index)
         if tensor not in self.rings:
             return index
         dimension, size = self.rings[tensor]
@@ -339,11 +367,17 @@ class _Prepared:
         self, emitter: Emitter, node: ChunkNode, environment: Mapping[LoopVariable, int], rule: str, role: str
     ) -> Iterator[Chunk]:
         """The chunk at some values of the outer loops, in parts where an index is not linear in all of it."""
+        stage = node.placement.stage
+        owner = emitter.aliases.get(stage)
+        aliased = owner.tensor if owner is not None else None
+        if stage.state.storage is not None:
+            shape = emitter.shape_of(stage)
+            aliased = operand_in_place(node, environment, self.target, self.accesses, shape)
         parts = [self.ranges]
         while parts:
             part = parts.pop()
             try:
-                yield self._chunk(emitter, node, environment, rule, role, part)
+                yield self._chunk(emitter, node, environment, rule, role, part, aliased)
             except Bend as bend:
                 if role == "reduce" and node.loops[bend.loop][0].kind == "reduce":
                     raise EmitError(
@@ -362,6 +396,7 @@ class _Prepared:
         rule: str,
         role: str,
         ranges: tuple[range, ...],
+        aliased: Tensor | None,
     ) -> Chunk:
         state = node.placement.state
         loops = [(variable, part) for (variable, _), part in zip(node.loops, ranges, strict=True)]
@@ -383,7 +418,6 @@ class _Prepared:
             )
             for access, indices in self.accesses
         )
-        owner = emitter.aliases.get(stage)
         return Chunk(
             state.computation.name,
             rule,
@@ -398,5 +432,5 @@ class _Prepared:
             emitter.config,
             emitter,
             self.unrolled,
-            owner.tensor if owner is not None else None,
+            aliased,
         )

@@ -1,9 +1,9 @@
 """When each value of a partitioned nest is written and read: exact times, in order, without executing the nest.
 
-Every statement instance of a nest gets a number, its time. Loops are boxes, so within one chunk of the nest times are a
-linear function of the loops, and so, mostly, are indices. Loops that move different dimensions of a tensor are summed up
-apart: the last time at which a value is read is a sum of maxima, one for each group of loops, and a convolution's reads
-need not be gone through one by one.
+Every statement instance of a nest gets a number, its time. Loops are boxes, so within one chunk of the nest times are
+a linear function of the loops, and so, mostly, are indices. Loops that move different dimensions of a tensor are looked
+at apart: the last time at which a value is read is a sum of maxima, one for each group of loops, and a convolution's
+reads need not be gone through one by one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,8 @@ from lathe.frontend import evaluate, reads_data
 from lathe.frontend.accesses import Guard
 from lathe.frontend.expressions import Axis, Binary, Expr, axes_of
 from lathe.scheduler.linear import Linear, LoopVariable
-from lathe.scheduler.nest import ChunkNode, Guard as GuardNode, Loop, Node
+from lathe.scheduler.nest import ChunkNode, Loop, Node
+from lathe.scheduler.nest import Guard as GuardNode
 
 Ints = NDArray[np.int64]
 
@@ -44,7 +45,7 @@ class Span:
 
 @dataclass(frozen=True, eq=False)
 class Occurrence:
-    """A chunk in its nest: the loops ``around`` it and its ``own``, outermost first; its first instance at ``start``."""
+    """A chunk in its nest: loops ``around`` it and its ``own``, outermost first; its first instance at ``start``."""
 
     chunk: ChunkNode
     around: tuple[Span, ...]
@@ -134,9 +135,9 @@ def events(
 ) -> Events:
     """Reads or writes of the values at ``indices`` of a tensor, where ``guards`` hold, by the instances of a chunk.
 
-    Of the events of one value in one iteration of the outermost ``kept`` loops, only the last. ``allocated`` is how many
-    loops there are down to the one in which the tensor's buffer is allocated; these are kept, too. Conditions on data
-    are taken to hold. Raises TooManyEvents.
+    Of the events of one value in one iteration of the outermost ``kept`` loops, only the last. ``allocated`` is how
+    many loops there are down to the one in which the tensor's buffer is allocated; these are kept, too. Conditions on
+    data are taken to hold. Raises TooManyEvents.
     """
     spans = occurrence.spans
     kept = max(kept, allocated or 0)
@@ -199,7 +200,9 @@ def _group(
         if n < kept:
             outer = outer * span.count + steps
     axes = {
-        axis: values_on(value, grids) for axis, value in occurrence.chunk.roots.items() if value.variables() <= grids.keys()
+        axis: values_on(value, grids)
+        for axis, value in occurrence.chunk.roots.items()
+        if value.variables() <= grids.keys()
     }
     value: Ints = np.zeros((), np.int64)
     for expr, stride in numbers:
@@ -240,7 +243,8 @@ def _conjuncts(guards: Sequence[Guard]) -> list[Guard]:
 
 
 def _strides(shape: Sequence[int]) -> list[int]:
-    strides, step = [], 1
+    strides: list[int] = []
+    step = 1
     for extent in reversed(shape):
         strides.insert(0, step)
         step *= extent

@@ -86,9 +86,7 @@ def _concerned(schedule: "Schedule", allocated: Allocated) -> "set[Stage]":
 class _Timeline:
     """All writes and reads of one buffer."""
 
-    def __init__(
-        self, schedule: "Schedule", allocated: Allocated, occurrences: list[Occurrence], end: int
-    ) -> None:
+    def __init__(self, schedule: "Schedule", allocated: Allocated, occurrences: list[Occurrence], end: int) -> None:
         self.schedule = schedule
         self.allocated = allocated
         self.occurrences = occurrences
@@ -170,9 +168,7 @@ class _Timeline:
         depth = None if self.variable is None else occurrence.depth_of(self.variable)
         return events(occurrence, indices, tensor.shape, guards, kept, depth)  # type: ignore[arg-type]
 
-    def _refuse(
-        self, batches: list[_Batch], read: int, write: int, values: Ints, times: Ints, command: str
-    ) -> None:
+    def _refuse(self, batches: list[_Batch], read: int, write: int, values: Ints, times: Ints, command: str) -> None:
         reading, writing = _batch_of(batches, read), _batch_of(batches, write)
         stage, other = reading.stage, writing.stage
         storage = _storage(stage)
@@ -189,7 +185,7 @@ class _Timeline:
         if values[read] == values[write]:
             place = self.schedule.allocations[self.allocated.buffer]
             witness: Witness = Witness(name, cell, stage.name, producer, reader, consumer)
-            who = "the host" if not reader else reader
+            who = reader if reader else "the host"
             raise LegalityError(
                 f"values in buffer {name} must live within one iteration of loop {place.axis.name} of "
                 f"{place.stage.name}, for each of which it is allocated anew ({command}), not be read by {who} in "

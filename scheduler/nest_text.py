@@ -33,7 +33,9 @@ class _Formatter:
                 result.append(f"{indent}if {' and '.join(self.condition(each) for each in node.constraints)}:")
                 result += self.lines(node.body, depth + 1)
             elif isinstance(node, Acquire) and node.stored is not None:
-                result.append(f"{indent}buffer {node.stored.buffer.name} in {node.stored.scope}: {list(node.stored.shape)}")
+                result.append(
+                    f"{indent}buffer {node.stored.buffer.name} in {node.stored.scope}: {list(node.stored.shape)}"
+                )
             elif isinstance(node, Release) and node.stored is not None:
                 result.append(f"{indent}free {node.stored.buffer.name}")
             elif isinstance(node, Acquire) and node.placement.window is not None:

@@ -1,8 +1,8 @@
 """Where the values of a stage lie: cells of a buffer, by a map from the stage's indices that may fold them.
 
 Without a map, a value has a cell of its own in whatever its stage computes at a time. With one, the same cell may hold
-many values, one after the other; ``liveness.py`` decides whether each is gone by the time the next one comes. The idea of
-a layer of its own for data, and ``store_in``, are Tiramisu's.
+many values, one after the other; ``liveness.py`` decides whether each is gone by the time the next one comes. A layer
+of its own for data, and ``store_in``, are Tiramisu's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from lathe.frontend.expressions import Expr, Read
 from lathe.frontend.substitution import substitute
 from lathe.frontend.text import format_expr
 from lathe.scheduler.chunk_indices import linear_index
-from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.errors import EmitError, ScheduleError
 from lathe.scheduler.linear import Linear
 
 if TYPE_CHECKING:
@@ -101,11 +101,19 @@ class Storage:
         values = dict(zip(self.axes, indices, strict=True))
         return tuple(substitute(index, values) for index in self.indices)
 
-    def in_loops(self, indices: Sequence[Linear]) -> list[Linear] | None:
-        """The cell of the value at an index, in terms of loops; None where that is no linear expression."""
+    def in_loops(self, indices: Sequence[Linear]) -> list[Linear]:
+        """The cell of the value at an index, in terms of loops. Raises EmitError where that is not linear."""
         values = dict(zip(self.axes, indices, strict=True))
-        found = [linear_index(index, values) for index in self.indices]
-        return None if any(each is None for each in found) else [each for each in found if each is not None]
+        found: list[Linear] = []
+        for index in self.indices:
+            linear = linear_index(index, values)
+            if linear is None:
+                raise EmitError(
+                    f"cell of a value in buffer {self.buffer.name} must be linear in the loops, but for divisions by "
+                    f"constants, not {format_expr(index)} as in {self}: no instruction has such addresses."
+                )
+            found.append(linear)
+        return found
 
     def __str__(self) -> str:
         """``buffer[cell]``, in terms of the axes."""
@@ -154,8 +162,8 @@ def check_buffers(schedule: "Schedule", command: str) -> None:
             places = " and ".join(f"{stage.name} in {scope}" for scope, stage in reversed(scopes.items()))
             fixed = f" in {buffer.scope}" if buffer.scope is not None else ""
             raise ScheduleError(
-                f"stages stored in buffer {buffer.name}{fixed} must live in its memory, not {places} ({command}). Store "
-                "them in buffers of their own, or set the scope of all."
+                f"stages stored in buffer {buffer.name}{fixed} must live in its memory, not {places} ({command}). "
+                "Store them in buffers of their own, or set the scope of all."
             )
         dtypes = {stage.tensor.dtype: stage for stage in reversed(allocated.users)}
         if len(dtypes) > 1:

@@ -41,7 +41,9 @@ def mapped(tensor: Tensor, buffer: StorageBuffer, given: "str | isl.Map") -> Sto
             function = isl.PwMultiAff.from_map(relation).coalesce().gist(domain)
             function.foreach_piece(lambda _, formula: pieces.append(formula))
     except isl.Error as error:
-        raise ScheduleError(f"{where} must be one that isl can decide on, not one that it gives up on: {error}.") from None
+        raise ScheduleError(
+            f"{where} must be one that isl can decide on, not one that it gives up on: {error}."
+        ) from None
     if len(pieces) != 1:
         raise ScheduleError(
             f"{where} must be one quasi-affine formula, not one of {len(pieces)} pieces. Give a map without cases."
@@ -76,9 +78,7 @@ def _expression(value: Linear, meaning: dict[LoopVariable, Axis]) -> Expr:
         if isinstance(atom, LoopVariable):
             continue
         whole = atom.numerator * -(coefficient // atom.divisor)
-        if coefficient % atom.divisor == 0 and all(
-            rest.terms.get(inner, 0) == c for inner, c in whole.terms.items()
-        ):
+        if coefficient % atom.divisor == 0 and all(rest.terms.get(inner, 0) == c for inner, c in whole.terms.items()):
             rest = rest - whole - Linear.of(atom, coefficient)
             remainder = Binary("mod", _expression(atom.numerator, meaning), Const(atom.divisor, "index"))
             terms.append(_times(remainder, -(coefficient // atom.divisor)))

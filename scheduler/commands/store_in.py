@@ -13,11 +13,11 @@ from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import shown
 from lathe.frontend.expressions import Expr
 from lathe.scheduler.commands.index_functions import called, index_given
-from lathe.scheduler.commands.set_scope import checked_scope
+from lathe.scheduler.commands.set_scope import checked_scope, scoped
 from lathe.scheduler.commands.storage_maps import mapped
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import Attachment, LoopAxis
-from lathe.scheduler.storage import Storage, StorageBuffer
+from lathe.scheduler.storage import Storage, StorageBuffer, storages_of
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 Map = Callable[..., Any] | str | isl.Map
 
 
-def store_in(stage: "Stage", *where: "StorageBuffer | Map") -> StorageBuffer:
+def store_in(stage: "Stage", *where: "StorageBuffer | Map", scope: str | None = None) -> StorageBuffer:
     """Keep the value at each index of this stage in a cell of its own choice: ``s[C].store_in(buffer, map)``.
 
     ``map`` says in which: a function from the indices to those of the cell, or an isl map as in
     ``"{ C[i, j] -> [j, i mod 2] }"``. Without it, a value's cell is its index. ``buffer`` is one that ``s.buffer`` has
     made, which stages may share; without it, the stage has a buffer of its own, as large as the map needs. A map may
     send many values to one cell, as long as each has been read for the last time when the next is written, in the order
-    that the schedule has now; every later command is held to that. Before::
+    that the schedule has now; every later command is held to that. ``scope`` is that of ``set_scope``. Before::
 
         for i in 0..60:
           B[i] = A[i] + 1
           C[i] = B[i] * 2
 
-    After ``s[B].set_scope("acc")`` and ``s[B].store_in(lambda i: [i % 1])``::
+    After ``s[B].store_in(lambda i: [0], scope="acc")``::
 
         buffer B in acc: [1]
         for i in 0..60:
@@ -47,9 +47,9 @@ def store_in(stage: "Stage", *where: "StorageBuffer | Map") -> StorageBuffer:
           C[i] = B[i] * 2
         free B
 
-    The buffer is there from the first write to the last read, around all loops (``allocate_at`` says otherwise), so that
-    values made in one iteration may be read in another. Indices are those that the tensor has now: ``transform_layout``
-    comes before ``store_in``. Outputs of the program are read when everything is done, and the host sees them as ever.
+    The buffer is there from the first write to the last read, around all loops (``allocate_at`` says otherwise), so
+    that values made in one iteration may be read in another. Indices are those that the tensor has now, so
+    ``transform_layout`` comes before. Outputs are read when everything is done, and the host sees them as ever.
 
     Returns the buffer. Raises ScheduleError for a map that is none, leaves the buffer or is negative, with the index,
     for a buffer of another schedule, dtype or number of dimensions, or a stage of several outputs; LegalityError with a
@@ -68,13 +68,13 @@ def store_in(stage: "Stage", *where: "StorageBuffer | Map") -> StorageBuffer:
     _check_cells(stage, storage)
     if buffer.dtype not in (None, stage.tensor.dtype):
         raise ScheduleError(
-            f"dtype of buffer {buffer.name} must be that of what is stored there, {stage.tensor.dtype} of {stage.name}, "
-            f"not {buffer.dtype}."
+            f"dtype of buffer {buffer.name} must be that of what is stored there, {stage.tensor.dtype} of "
+            f"{stage.name}, not {buffer.dtype}."
         )
-    with stage.schedule.all_or_nothing():
-        if buffer.scope is not None and buffer.scope != state.scope:
-            stage.set_scope(buffer.scope)
-        stage.update(replace(stage.state, storage=storage), "store_in")
+    memory = scope if scope is not None else buffer.scope
+    if memory is not None:
+        state = scoped(stage, memory)
+    stage.update(replace(state, storage=storage), "store_in")
     return buffer
 
 
@@ -90,6 +90,9 @@ def buffer(
     What is left out follows from what is stored there. ``scope`` is ``"acc"``, ``"inp"``, ``"wgt"`` or ``"dram"``.
     Raises ScheduleError for a shape that is none, an unknown dtype or scope. Tiramisu's buffer.
     """
+    taken = {each.name for each in storages_of(schedule.stages)}
+    if not isinstance(name, str) or not name or name in taken:
+        raise ScheduleError(f"name of buffer must be a string that names no other ({', '.join(taken)}), not {name!r}.")
     extents = None
     if shape is not None:
         extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
@@ -99,7 +102,7 @@ def buffer(
         known = ", ".join(each for each in DTYPES if each != "index")
         raise ScheduleError(f"dtype of buffer {name} must be one of {known}, not {dtype!r}.")
     memory = None if scope is None else checked_scope(scope, f"buffer {name}")
-    return StorageBuffer(str(name), extents, dtype, memory)
+    return StorageBuffer(name, extents, dtype, memory)
 
 
 def allocate_at(schedule: "Schedule", buffer: StorageBuffer, stage: "Tensor | Stage", axis: "AxisLike") -> None:
@@ -143,7 +146,9 @@ def _check_used(schedule: "Schedule", buffer: object) -> None:
 
 def _arguments(stage: "Stage", where: tuple[object, ...]) -> tuple[StorageBuffer | None, object]:
     rest = list(where)
-    buffer = rest.pop(0) if rest and isinstance(rest[0], StorageBuffer) else None
+    buffer = rest[0] if rest and isinstance(rest[0], StorageBuffer) else None
+    if buffer is not None:
+        rest.pop(0)
     given = rest.pop(0) if rest else None
     if rest or (buffer is None and given is None):
         raise ScheduleError(
