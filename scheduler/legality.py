@@ -14,6 +14,8 @@ import islpy as isl
 
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
+from lathe.scheduler.circular import check_circles
+from lathe.scheduler.communication import check_communication, check_threads
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.liveness import check_storage
 from lathe.scheduler.parallelism import check_marked_loops, check_marks
@@ -40,12 +42,16 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]") ->
     for stage in schedule.stages:
         _check_structure(schedule, stage, command)
         check_marks(stage, command)
+        check_communication(stage, command)
     for tensor, layout in schedule.layouts.items():
         check_dimensions(layout, schedule.scope_of(tensor))
     check_buffers(schedule, command)
     _check_reads(schedule, command, changed)
     check_storage(schedule, command, changed)
+    if schedule.circular:
+        check_circles(schedule, command, changed, place_stages(schedule))
     check_marked_loops(schedule, command)
+    check_threads(schedule, command)
 
 
 def _check_reads(schedule: "Schedule", command: str, changed: "set[Stage]") -> None:
@@ -171,7 +177,7 @@ def _check_read(
             f"{command}: {reader.name} needs cells of {stage.name} that its region lacks: {missing.sample()}"
         )
         return
-    first = _comes_first(schedule, stage, reader, placed, depth)
+    first = comes_first(schedule, stage, reader, placed, depth)
     if values_stay(stage):
         why = "reads cells that no iteration so far has made" if first else "runs before the loop that makes the values"
         loops = needed.get_space().domain()
@@ -208,7 +214,7 @@ def _check_read(
     )
 
 
-def _comes_first(
+def comes_first(
     schedule: "Schedule", stage: "Stage", reader: "Stage", placed: "dict[Stage, Placement]", depth: int
 ) -> bool:
     """Whether, in one iteration of the loops around both, ``stage`` is computed before ``reader``."""

@@ -30,7 +30,13 @@ from refused_commands import (
 
 from lathe.frontend import compute
 from lathe.frontend.polyhedra import limited_operations
-from lathe.scheduler import LegalityError, ScheduleError, create_schedule
+from lathe.scheduler import LegalityError, ScheduleError, Stage, create_schedule
+
+COMMANDS = sorted(
+    name
+    for name, value in vars(Stage).items()
+    if getattr(value, "__module__", "").startswith("lathe.scheduler.commands")
+)
 
 CASES = [
     Refused(
@@ -150,26 +156,26 @@ CASES = [
         lambda s: s[C].emit_insn("i", "alu"),
     ),
     Refused(
-        "split_of_a_shared_loop",
-        D,
-        lambda s: s[C].split("i", 4),
+        "reorder_of_a_shared_loop_and_one_of_its_own",
+        N2,
+        lambda s: s[N2].reorder("io", "i"),
         (
-            "loops that stage B shares with C must stay their outermost loops, one for one, not be changed on one"
-            " side (i of B, down to ii of C; split). Change the loops first, and put the stages together "
+            "loops that stage N shares with N2 must stay their outermost loops, one for one, not be changed on one"
+            " side (i of N, down to i of N2; reorder). Change the loops first, and put the stages together "
             "afterwards."
         ),
-        lambda s: s[C].after(s[B], "i"),
+        lambda s: s[N2].after(s[N], "i"),
     ),
     Refused(
-        "split_of_a_shared_loop_on_the_other_side",
-        D,
-        lambda s: s[B].split("i", 4),
+        "reorder_of_a_shared_loop_and_one_of_its_own_on_the_other_side",
+        N2,
+        lambda s: s[N].reorder("io", "i"),
         (
-            "loops that stage B shares with C must stay their outermost loops, one for one, not be changed on one"
-            " side (ii of B, down to i of C; split). Change the loops first, and put the stages together "
+            "loops that stage N shares with N2 must stay their outermost loops, one for one, not be changed on one"
+            " side (i of N, down to i of N2; reorder). Change the loops first, and put the stages together "
             "afterwards."
         ),
-        lambda s: s[C].after(s[B], "i"),
+        lambda s: s[N2].after(s[N], "i"),
     ),
     Refused(
         "after_too_early",
@@ -376,10 +382,8 @@ CASES = [
         D,
         lambda s: s.is_legal("fuze", C, "i"),
         (
-            "command of is_legal must be a function of the schedule, or one of after, before, between, "
-            "compute_at, compute_root, distribute, emit_insn, fuse, inline, interchange, parallelize, reorder, "
-            "reuse_at, reverse, separate, set_schedule, set_scope, shift, skew, split, then, tile, "
-            "transform_layout, unroll, vectorize, cache_read, cache_write, not 'fuze'."
+            f"command of is_legal must be a function of the schedule, or one of {', '.join(COMMANDS)}, cache_read, "
+            "cache_write, not 'fuze'."
         ),
     ),
     Refused(
