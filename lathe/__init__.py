@@ -105,6 +105,7 @@ from lathe.scheduler import (
     emit_rule,
     interpret,
     lower,
+    undef,
 )
 from lathe.scripts import ScriptError
 from lathe.sim import InputError, ReplayResult, Result, StreamError, TraceError
@@ -208,5 +209,6 @@ __all__ = [
     "shipped_configs",
     "simulate",
     "sum",
+    "undef",
     "verify",
 ]

@@ -18,6 +18,7 @@ from lathe.scheduler.errors import (
 )
 from lathe.scheduler.interpret import interpret
 from lathe.scheduler.lower import lower
+from lathe.scheduler.padding import undef
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.stage import Stage
@@ -50,4 +51,5 @@ __all__ = [
     "emit_rule",
     "interpret",
     "lower",
+    "undef",
 ]

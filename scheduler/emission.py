@@ -35,6 +35,7 @@ from lathe.scheduler.physical import Physical
 from lathe.scheduler.products import bare
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.undefined import defined
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -285,7 +286,7 @@ def automatic_rule(node: ChunkNode) -> str:
     if state.computation.reduce_axes:
         reads = [read.tensor for read in state.computation.reads]
         return "gemm" if any(_scope_of(node, tensor) in ("inp", "wgt") for tensor in reads) else "alu"
-    body: Expr = state.computation.bodies[0]
+    body: Expr = defined(state.computation).bodies[0]
     while isinstance(bare(body), Select):
         selected = bare(body)
         assert isinstance(selected, Select)
@@ -313,6 +314,7 @@ class _Prepared:
                 f"{len(computation.bodies)}. Give each output a computation of its own, or leave scope, place and "
                 "pragma of the stage open."
             )
+        computation = defined(computation)
         body = computation.bodies[0]
         self.reduction = body.kind if isinstance(body, Reduce) else None
         self.expression = body.body if isinstance(body, Reduce) else body
