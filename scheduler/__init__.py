@@ -16,6 +16,8 @@ from lathe.scheduler.errors import (
     ScheduleError,
     Witness,
 )
+from lathe.scheduler.explain import explain
+from lathe.scheduler.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
 from lathe.scheduler.interpret import interpret
 from lathe.scheduler.lower import lower
 from lathe.scheduler.padding import undef
@@ -27,18 +29,23 @@ from lathe.scheduler.tensor_layouts import TensorLayout
 __all__ = [
     "AXIS_SEPARATOR",
     "Answer",
+    "BufferUse",
     "BuildError",
     "CapacityError",
     "Chunk",
+    "ChunkClass",
     "ChunkLoop",
     "Counts",
     "Dependence",
     "EmitError",
+    "Explanation",
     "Index",
     "LegalityError",
     "Operand",
+    "Pad",
     "ParallelismError",
     "Place",
+    "Refusal",
     "RuleMismatch",
     "Schedule",
     "ScheduleError",
@@ -49,6 +56,7 @@ __all__ = [
     "build",
     "create_schedule",
     "emit_rule",
+    "explain",
     "interpret",
     "lower",
     "undef",

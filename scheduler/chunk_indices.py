@@ -122,7 +122,6 @@ def index_in_loops(
             step = inner.coefficients[widest] % divisor
             raise Bend(widest, min(max(left, 0) // step + 1, len(loops[widest][1]) - 1))
         constant += coefficient * (inner.constant // divisor)
-        for n, c in enumerate(inner.coefficients):
-            if c % divisor == 0:
-                coefficients[n] += coefficient * (c // divisor)
+        for n, c in enumerate(inner.coefficients):  # the remainders never carry, so only whole quotients are left
+            coefficients[n] += coefficient * (c // divisor)
     return Index(constant, tuple(coefficients))

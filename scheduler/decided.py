@@ -14,12 +14,12 @@ from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Compare, Const, Expr, Reduce, Select, Undef, axes_of
 from lathe.scheduler.chunk_indices import linear_index
-from lathe.scheduler.emission import automatic_rule
 from lathe.scheduler.guards import Grid, boxes, resolved
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.nest import ChunkNode, DecidedChunk, Loop, Node, Zeros
 from lathe.scheduler.partition import Range, Sign, cut, same
 from lathe.scheduler.products import bare
+from lathe.scheduler.rule_choice import automatic_rule
 from lathe.scheduler.state import DRAM
 from lathe.scheduler.undefined import defined
 
@@ -57,7 +57,7 @@ def _decide(nodes: list[Node], box: dict[LoopVariable, Range]) -> list[Node]:
                 if joins and isinstance(before, Loop) and before.last + 1 == segment[0] and _alike(before.body, body):
                     before.last = segment[1]
                 else:
-                    result.append(Loop(node.variable, *segment, body))
+                    result.append(Loop(node.variable, *segment, body, threads=node.threads))
         elif isinstance(node, ChunkNode) and _conditions(node):
             result.extend(_parts(node, {v: first for v, (first, _) in box.items()}))
         else:
@@ -68,7 +68,7 @@ def _decide(nodes: list[Node], box: dict[LoopVariable, Range]) -> list[Node]:
 def with_rules(nodes: list[Node]) -> list[Node]:
     """The chunks of a complete schedule, each with the rule that takes it."""
     return [
-        Loop(node.variable, node.first, node.last, with_rules(node.body))
+        Loop(node.variable, node.first, node.last, with_rules(node.body), threads=node.threads)
         if isinstance(node, Loop)
         else _with_rule(node)
         if isinstance(node, ChunkNode)

@@ -9,7 +9,7 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.errors import shown
-from lathe.frontend.expressions import Axis, Expr, Read, Reduce, Select
+from lathe.frontend.expressions import Axis, Reduce
 from lathe.isa import Instruction
 from lathe.scheduler.allocation import Buffer
 from lathe.scheduler.chunk import (
@@ -32,9 +32,10 @@ from lathe.scheduler.linear import Linear, LoopVariable, floor_divide
 from lathe.scheduler.microops import MicroOpPool
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, Slide
 from lathe.scheduler.physical import Physical
-from lathe.scheduler.products import bare
+from lathe.scheduler.rule_choice import automatic_rule, rule_of_part
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.threads import Thread, turns
 from lathe.scheduler.undefined import defined
 
 if TYPE_CHECKING:
@@ -70,8 +71,9 @@ class Emitter:
         self.instructions: list[Instruction] = []
         self.label_of: list[int] = []
         self.labels: list[str] = []
-        self.chunk_count: dict[tuple[str, str, tuple[int, ...]], int] = {}
-        self._turn: dict[Stage, int] = {}
+        self.taken: list[str] = []  # the rules that have carried out the parts of the present chunk
+        self.thread = 0
+        self._turn: dict[tuple[Stage, int], int] = {}
         self.rings = {
             buffer.stage.tensor: (buffer.ring.dimension, buffer.ring.cells(buffer.slots))
             for buffer in self.buffers.values()
@@ -120,38 +122,42 @@ class Emitter:
 
     # The walk.
 
-    def run(self, nodes: list[Node], environment: dict[LoopVariable, int] | None = None) -> None:
+    def run(self, nodes: list[Node], threads: list[Thread[dict[Tensor, Place]]] | None = None) -> None:
         """Emit a partitioned nest. Raises EmitError when a chunk does not map."""
-        environment = {} if environment is None else environment
+        threads = [Thread(0, {}, self.places)] if threads is None else threads
         for node in nodes:
             if isinstance(node, Loop):
-                for value in range(node.first, node.last + 1):
-                    environment[node.variable] = value
-                    self.run(node.body, environment)
-                del environment[node.variable]
-            elif isinstance(node, Acquire):
-                self._acquire(node, environment)
-            elif isinstance(node, ChunkNode):
-                self._chunk(node, environment)
-            else:
-                assert isinstance(node, Release | Slide), f"{type(node).__name__} in a partitioned nest"
+                for inside in turns(threads, node, dict):
+                    self.run(node.body, inside)
+                continue
+            for thread in threads:
+                self.thread, self.places = thread.number, thread.own
+                if isinstance(node, Acquire):
+                    self.acquire(node, thread.environment)
+                elif isinstance(node, ChunkNode):
+                    self.chunks(node, thread.environment)
+                else:
+                    assert isinstance(node, Release | Slide), f"{type(node).__name__} in a partitioned nest"
 
-    def _acquire(self, node: Acquire, environment: Mapping[LoopVariable, int]) -> None:
+    def acquire(self, node: Acquire, environment: Mapping[LoopVariable, int]) -> None:
+        """From here on the stage's cells have a place. Raises EmitError for a buffer that the machine cannot have."""
         stage = node.placement.stage
         low = tuple(each.value(environment) for each in node.low if isinstance(each, Linear))
         extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
         owner = self.aliases.get(stage)
-        if stage.state.reuse is not None:
-            base, extent = self.buffers[stage].base, self._ring_box(stage, extent)
-            size = self.physical[stage].strides(low, extent)[1]
-            assert size <= self.buffers[stage].total, f"ring of {stage.name} takes {size} elements"
-        elif owner is not None:
+        if owner is not None:
             base = self.places[owner.tensor].base
         else:
             buffer = self.buffers[stage]
-            turn = self._turn.get(stage, -1) + 1
-            self._turn[stage] = turn
-            base = buffer.base + turn % buffer.slots * buffer.size
+            base = buffer.base + self.thread * buffer.of_thread
+            assert self.thread < buffer.threads, f"thread {self.thread} of {buffer.threads} of {stage.name}"
+            if stage.state.reuse is not None:
+                extent = self._ring_box(stage, extent)
+                size = self.physical[stage].strides(low, extent)[1]
+                assert size <= buffer.of_thread, f"ring of {stage.name} takes {size} elements"
+            else:
+                turn = self._turn[stage, self.thread] = self._turn.get((stage, self.thread), -1) + 1
+                base += turn % buffer.slots * buffer.size
         sources = [self.place(read.tensor, stage) for read in stage.state.computation.reads]
         zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
         self.places[stage.tensor] = Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
@@ -177,7 +183,8 @@ class Emitter:
         place = index[dimension] - floor_divide(index[dimension], size) * size
         return [*index[:dimension], place, *index[dimension + 1 :]]
 
-    def _chunk(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
+    def chunks(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
+        """Emit a chunk of the nest. Raises EmitError if it does not map."""
         state = node.placement.state
         rule_name = state.pragma or automatic_rule(node)
         role: str = node.role
@@ -195,11 +202,14 @@ class Emitter:
         self.temporaries = max(own, self._unused, key=lambda each: each[1])
         label = self._label(node)
         for chunk in prepared.chunks(self, node, environment, rule_name, role):
-            key = (chunk.stage, rule_name, chunk.extents)
-            self.chunk_count[key] = self.chunk_count.get(key, 0) + 1
-            instructions = self.apply(rule_name, chunk)
+            instructions = self.emit(rule_name, chunk)
             self.instructions += instructions
             self.label_of += [label] * len(instructions)
+
+    def emit(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
+        """The instructions of one chunk. Raises EmitError if it does not map."""
+        self.taken.clear()
+        return self.apply(rule_name, chunk)
 
     def apply(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
         """The rule's instructions; a chunk whose conditions it cannot carry out is peeled into boxes without them.
@@ -217,8 +227,12 @@ class Emitter:
                 return [*self.apply(rule_name, parts[0]), *self.apply(rule_name, parts[1])]
             raise EmitError(
                 f"chunk {chunk.describe()} must satisfy rule {rule_name!r}: {result.constraint}. Change the tile, the "
-                "scope of the operands, or the loop that the pragma is on."
+                "scope of the operands, or the loop that the pragma is on.",
+                chunk.describe(),
+                rule_name,
+                result.constraint,
             )
+        self.taken.append(rule_name)
         return list(result)
 
     def _peeled(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
@@ -228,6 +242,7 @@ class Emitter:
             self._used = 0
             result = _attempt(rule_name, part)
             if not isinstance(result, RuleMismatch):
+                self.taken.append(rule_name)
                 instructions += result
             elif isinstance(result, NoRoom | Uneven):
                 instructions += self.apply(rule_name, part)
@@ -271,36 +286,6 @@ def _parts(chunk: Chunk, mismatch: RuleMismatch) -> tuple[Chunk, Chunk] | None:
     if isinstance(mismatch, Uneven) and mismatch.loop < len(chunk.loops):
         return parted(chunk, mismatch.loop, mismatch.first)
     return halves(chunk) if isinstance(mismatch, NoRoom) else None
-
-
-def rule_of_part(chunk: Chunk) -> str:
-    """The built-in rule for what is left of a statement in a box: a copy from or to DRAM, or arithmetic in acc."""
-    source = bare(chunk.expression)
-    copies = isinstance(source, Read) and chunk.operand(source).scope == DRAM
-    return "dma" if chunk.write.scope != "acc" or copies else "alu"
-
-
-def automatic_rule(node: ChunkNode) -> str:
-    """The built-in rule for a statement without a pragma."""
-    state = node.placement.state
-    if state.computation.reduce_axes:
-        reads = [read.tensor for read in state.computation.reads]
-        return "gemm" if any(_scope_of(node, tensor) in ("inp", "wgt") for tensor in reads) else "alu"
-    body: Expr = defined(state.computation).bodies[0]
-    while isinstance(bare(body), Select):
-        selected = bare(body)
-        assert isinstance(selected, Select)
-        body = selected.then if isinstance(bare(selected.then), Read | Select) else selected.otherwise
-    source = bare(body)
-    if state.scope != "acc":
-        return "dma"
-    if isinstance(source, Read) and _scope_of(node, source.tensor) == DRAM:
-        return "dma"
-    return "alu"
-
-
-def _scope_of(node: ChunkNode, tensor: Tensor) -> str:
-    return node.placement.stage.schedule.scope_of(tensor)
 
 
 class _Prepared:

@@ -48,7 +48,16 @@ class ParallelismError(LegalityError):
 
 
 class EmitError(LatheError):
-    """A chunk does not map to instructions: names the chunk, the rule and the constraint that failed."""
+    """A chunk does not map to instructions: names the chunk, the rule and the constraint that failed.
+
+    ``chunk``, ``rule`` and ``constraint`` say the same to programs; they are empty if no rule was asked.
+    """
+
+    def __init__(self, message: str, chunk: str = "", rule: str = "", constraint: str = "") -> None:
+        super().__init__(message)
+        self.chunk = chunk
+        self.rule = rule
+        self.constraint = constraint
 
 
 class CapacityError(LatheError):

@@ -33,14 +33,27 @@ def has_conditions(chunk: Chunk) -> bool:
 def peeled(chunk: Chunk) -> Iterator[Chunk]:
     """The chunk as boxes without conditions on its loops; boxes that a reduction need not visit are left out."""
     selects = _selects(chunk.expression)
-    loops = _loops_of(chunk, [select.condition for select in selects])
-    truth = [_holds(chunk, select.condition, loops) for select in selects]
-    whole: list[Range] = [(0, loop.extent - 1) for loop in chunk.loops]
-    for box, values in boxes(truth, loops, whole, 0):
+    for box, values in _decided(chunk, selects):
         decided = dict(zip((id(select) for select in selects), values, strict=True))
         part = _part(chunk, box, decided)
         if not _is_neutral(part) and not isinstance(bare(part.expression), Undef):
             yield part
+
+
+def decided_boxes(chunk: Chunk) -> list[tuple[list[Range], tuple[bool, ...], Expr]]:
+    """The boxes of a chunk in which its conditions on loops are constant: box, conditions, and what is computed."""
+    selects = _selects(chunk.expression)
+    return [
+        (box, values, resolved(chunk.expression, dict(zip(map(id, selects), values, strict=True))))
+        for box, values in _decided(chunk, selects)
+    ]
+
+
+def _decided(chunk: Chunk, selects: list[Select]) -> Iterator[tuple[list[Range], tuple[bool, ...]]]:
+    loops = _loops_of(chunk, [select.condition for select in selects])
+    truth = [_holds(chunk, select.condition, loops) for select in selects]
+    whole: list[Range] = [(0, loop.extent - 1) for loop in chunk.loops]
+    return boxes(truth, loops, whole, 0)
 
 
 def _selects(expr: Expr) -> list[Select]:

@@ -17,6 +17,7 @@ from lathe.frontend.expressions import Reduce
 from lathe.scheduler.linear import Linear, LoopVariable, bound_value
 from lathe.scheduler.nest import Acquire, ChunkNode, DecidedChunk, Loop, Node, Release, Slide, build_nest
 from lathe.scheduler.partition import partition
+from lathe.scheduler.threads import Thread, turns
 from lathe.scheduler.undefined import defined
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ class _Memory:
 
     values: dict[Tensor, Array] = field(default_factory=dict)
     reads: dict[str, int] | None = None
+
+    def fork(self) -> "_Memory":
+        """The same arrays; what is spoilt, as buffers are when they are acquired, is another's no more."""
+        return _Memory(dict(self.values), self.reads)
 
     def spoil(self, tensor: Tensor) -> None:
         """Forget what the tensor holds: cells that are not written again are wrong, and differently so each time."""
@@ -91,29 +96,33 @@ def _executed(
             if read.tensor.computation is None:
                 given = np.asarray(inputs[read.tensor.name], read.tensor.dtype)
                 memory.values[read.tensor] = schedule.layout(read.tensor).pack(given, GARBAGE)
-    _run(nodes, {}, memory)
+    _run(nodes, [Thread(0, {}, memory)])
     return memory
 
 
-def _run(nodes: list[Node], environment: dict[LoopVariable, int], memory: _Memory) -> None:
+def _run(nodes: list[Node], threads: list[Thread[_Memory]]) -> None:
     for node in nodes:
         if isinstance(node, Loop):
-            for value in range(node.first, node.last + 1):
-                environment[node.variable] = value
-                _run(node.body, environment, memory)
-            del environment[node.variable]
-        elif isinstance(node, ChunkNode):
-            _run_chunk(node, environment, memory)
-        elif isinstance(node, Acquire | Release):
-            for tensor in node.placement.state.tensors:
-                memory.spoil(tensor)
-        elif isinstance(node, Slide):
-            box = tuple(
-                slice(first, first + max(bound_value(extent, environment), 0))
-                for first, extent in zip((bound_value(low, environment) for low in node.low), node.extent, strict=True)
-            )
-            for tensor in node.placement.state.tensors:
-                memory.keep(tensor, box)
+            for inside in turns(threads, node, _Memory.fork):
+                _run(node.body, inside)
+            continue
+        for thread in threads:
+            _run_node(node, thread.environment, thread.own)
+
+
+def _run_node(node: Node, environment: dict[LoopVariable, int], memory: _Memory) -> None:
+    if isinstance(node, ChunkNode):
+        _run_chunk(node, environment, memory)
+    elif isinstance(node, Acquire | Release):
+        for tensor in node.placement.state.tensors:
+            memory.spoil(tensor)
+    elif isinstance(node, Slide):
+        box = tuple(
+            slice(first, first + max(bound_value(extent, environment), 0))
+            for first, extent in zip((bound_value(low, environment) for low in node.low), node.extent, strict=True)
+        )
+        for tensor in node.placement.state.tensors:
+            memory.keep(tensor, box)
 
 
 def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory: _Memory) -> None:

@@ -14,6 +14,8 @@ import islpy as isl
 
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
+from lathe.scheduler.circular import check_circles
+from lathe.scheduler.communication import check_communication, check_threads
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.parallelism import check_marked_loops, check_marks
 from lathe.scheduler.placement import Placement, place_stages
@@ -38,10 +40,14 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]") ->
     for stage in schedule.stages:
         _check_structure(schedule, stage, command)
         check_marks(stage, command)
+        check_communication(stage, command)
     for tensor, layout in schedule.layouts.items():
         check_dimensions(layout, schedule.scope_of(tensor))
     _check_reads(schedule, command, changed)
+    if schedule.circular:
+        check_circles(schedule, command, changed, place_stages(schedule))
     check_marked_loops(schedule, command)
+    check_threads(schedule, command)
 
 
 def _check_reads(schedule: "Schedule", command: str, changed: "set[Stage]") -> None:
@@ -167,7 +173,7 @@ def _check_read(
             f"{command}: {reader.name} needs cells of {stage.name} that its region lacks: {missing.sample()}"
         )
         return
-    first = _comes_first(schedule, stage, reader, placed, depth)
+    first = comes_first(schedule, stage, reader, placed, depth)
     if stage.state.scope == DRAM:
         why = "reads cells that no iteration so far has made" if first else "runs before the loop that makes the values"
         loops = needed.get_space().domain()
@@ -204,7 +210,7 @@ def _check_read(
     )
 
 
-def _comes_first(
+def comes_first(
     schedule: "Schedule", stage: "Stage", reader: "Stage", placed: "dict[Stage, Placement]", depth: int
 ) -> bool:
     """Whether, in one iteration of the loops around both, ``stage`` is computed before ``reader``."""

@@ -1,6 +1,6 @@
 """``lower``: the text form of every level, from the algorithm to instructions with tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
@@ -19,7 +19,7 @@ from lathe.scheduler.partition import partition
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.schedule import Schedule, create_schedule
-from lathe.scheduler.state import DRAM, same_place
+from lathe.scheduler.state import DRAM, StageState, same_place
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
@@ -73,7 +73,7 @@ def _order(schedule: Schedule) -> str:
         state = stage.state
         indent = "  " * depth
         times = []
-        lines.append(f"{indent}{stage.name}:{f' @reuse {state.reuse}' if state.reuse else ''}")
+        lines.append(f"{indent}{stage.name}:{''.join(stage_tags(state))}")
         for level, leaf in enumerate(state.own_leaves):
             tags = []
             if leaf is state.pragma_axis:
@@ -82,6 +82,8 @@ def _order(schedule: Schedule) -> str:
                 tags.append("unroll")
             if leaf in state.marks:
                 tags.append(state.marks[leaf])
+            if leaf in state.threads:
+                tags.append(f"vthread {state.threads[leaf]}")
             if leaf.kind == "reduce":
                 tags.append("reduce")
             extents = "×".join(str(v.extent) for v in placed[stage].loops.of_leaf[leaf])
@@ -97,6 +99,14 @@ def _order(schedule: Schedule) -> str:
         if stage.state.attachment is None:
             show(stage, 0)
     return "\n".join(lines) + "\n"
+
+
+def stage_tags(state: StageState) -> Iterator[str]:
+    """What commands have said of a stage's buffer."""
+    if state.reuse:
+        yield f" @reuse {state.reuse}"
+    if state.slots is not None:
+        yield f" @double_buffer {state.slots}"
 
 
 def time_of(schedule: Schedule, stage: "Stage") -> str:

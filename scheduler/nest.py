@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lathe.frontend.expressions import Axis, Expr
+from lathe.scheduler.circular import carried_loops
 from lathe.scheduler.linear import Bound, FloorDivision, Linear, LoopVariable, bound_variables
 from lathe.scheduler.placement import Placement, fills, place_stages
 from lathe.scheduler.state import DRAM
@@ -18,13 +19,17 @@ Role = Literal["init", "update", "map"]
 
 @dataclass
 class Loop:
-    """``variable`` from ``first`` to ``last`` inclusive, while every one of ``constraints`` is >= 0."""
+    """``variable`` from ``first`` to ``last`` inclusive, while every one of ``constraints`` is >= 0.
+
+    ``threads`` iterations at a time are carried out together.
+    """
 
     variable: LoopVariable
     first: int
     last: int
     body: "list[Node]"
     constraints: list[Bound] = field(default_factory=list)
+    threads: int = 1
 
 
 @dataclass
@@ -209,7 +214,8 @@ class _Builder:
                 body = self.sequence(hosted, level_nodes(level + 1))
             around = [self.placed[each] for each in kept]
             nodes += [Acquire(each, *buffer_box(each)) for each in around]
-            nodes.append(Loop(variable, 0, variable.extent - 1, body, decided))
+            together = min(placement.threads.get(variable, 1), variable.extent)
+            nodes.append(Loop(variable, 0, variable.extent - 1, body, decided, together))
             nodes += [Release(each) for each in around]
             return nodes
 
@@ -223,7 +229,9 @@ class _Builder:
             return next(level for level, v in enumerate(variables) if v in emitted)
         if not self.largest_blocks:
             return len(variables)
-        return max((level + 1 for level, v in enumerate(variables) if v in self.hosted), default=0)
+        kept = {v for leaf in placement.state.kept_leaves for v in placement.loops.of_leaf[leaf]}
+        hosting = max((level + 1 for level, v in enumerate(variables) if v in self.hosted or v in kept), default=0)
+        return max(hosting, carried_loops(placement))
 
 
 def _reads(node: Node, stage: "Stage") -> bool:

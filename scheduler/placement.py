@@ -46,6 +46,15 @@ class Placement:
     def state(self) -> StageState:
         return self.stage.state
 
+    @property
+    def threads(self) -> dict[LoopVariable, int]:
+        """How many iterations of its own loops are carried out together; of a fused one, of its innermost part."""
+        found: dict[LoopVariable, int] = {}
+        for leaf, count in self.state.threads.items():
+            variables = self.loops.of_leaf[leaf]
+            found[next((v for v in reversed(variables) if v.extent > 1), variables[-1])] = count
+        return found
+
     def roots(self) -> dict[Axis, Bound]:
         """The value of each axis of the computation, in terms of prefix and own variables."""
         result: dict[Axis, Bound] = {}
@@ -149,7 +158,15 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
 
 def fills(schedule: "Schedule", stage: "Stage") -> bool:
     """Whether a stage is computed in the iterations that fill reuse buffers, too: it is one, or one reads it."""
-    return stage.state.reuse is not None or any(fills(schedule, each) for each in readers_beside(schedule, stage))
+    seen: set[Stage] = set()
+    waiting = [stage]
+    while waiting:
+        current = waiting.pop()
+        if current.state.reuse is not None:
+            return True
+        seen.add(current)
+        waiting += [each for each in readers_beside(schedule, current) if each not in seen]
+    return False
 
 
 def readers_beside(schedule: "Schedule", stage: "Stage") -> "list[Stage]":

@@ -4,14 +4,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar, overload
 
+from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, topological
 from lathe.frontend.programs import as_outputs
+from lathe.scheduler.circular import circles, run_together
 from lathe.scheduler.commands.cache import cache_read, cache_write
 from lathe.scheduler.commands.reuse_at import reuse_at
 from lathe.scheduler.commands.transform_layout import transform_layout
 from lathe.scheduler.counting import count
 from lathe.scheduler.dependences import dependences
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.explanation import Explanation
 from lathe.scheduler.questions import is_legal, is_parallel, parallel_skew, smallest_shift
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, LoopAxis, StageState, initial_state, replace
@@ -32,6 +35,9 @@ class Schedule:
         self.outputs = self.program
         self.layouts: dict[Tensor, TensorLayout] = {}  # by the tensor that stands for one of another layout
         self.stages: list[Stage] = [Stage(self, initial_state(each)) for each in topological(self.outputs)]
+        self.circular = bool(circles(self))  # whether stages need each other's earlier values, or their own
+        if self.circular:
+            run_together(self)
 
     def __getitem__(self, tensor: Tensor | Computation | Stage) -> Stage:
         """The stage of a tensor or computation. Raises ScheduleError if the schedule has none."""
@@ -86,6 +92,15 @@ class Schedule:
     count = count
     smallest_shift = smallest_shift
     parallel_skew = parallel_skew
+
+    def explain(self, config: HardwareConfig | None = None) -> Explanation:
+        """Which rule takes each class of chunks on a machine, or which constraint fails first: ``lathe.explain``.
+
+        ``config`` is the machine, ``load_config("vta")`` unless given. Raises BuildError if it is none.
+        """
+        from lathe.scheduler.explain import explain  # which completes schedules
+
+        return explain(self, config)
 
     def readers(self, tensor: Tensor) -> list[Stage]:
         """The stages that read the tensor, in order."""
@@ -144,7 +159,7 @@ class Schedule:
                     axis = renamed.get(attachment.axis, attachment.axis)
                     moved = replace(attachment, axis=axis, loops=loops)
                     stage.state = replace(stage.state, attachment=moved)
-            check_schedule(self, command, set(changes))
+            check_schedule(self, command, set(changes) | _moved(before_stages, self.stages))
         except BaseException:
             self.stages = before_stages
             for stage, state in before.items():
@@ -153,6 +168,12 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"Schedule({', '.join(stage.name for stage in self.stages)})"
+
+
+def _moved(before: list[Stage], after: list[Stage]) -> set[Stage]:
+    """The stages that another order of the stages may put before or behind others: none, or all."""
+    kept = [stage for stage in after if stage in before]
+    return set() if kept == [stage for stage in before if stage in after] else set(after)
 
 
 def create_schedule(outputs: Tensor | Computation | Sequence[Tensor]) -> Schedule:

@@ -133,8 +133,16 @@ class DramMap:
         storage = "planes" if tensor.dtype in PLANES else ""
         role = "output" if tensor in self.schedule.outputs else "temporary"
         lanes, tallest = self.lanes[tensor], config.batch
+        weights: Lanes | None = None
         for reader in (reader for reader, scope in scopes.items() if scope == "wgt"):
-            lanes, tallest = self._as_weights(tensor, stage, reader), config.block_out
+            wanted = self._as_weights(tensor, stage, reader)
+            if weights is not None and wanted != weights:
+                raise BuildError(
+                    f"weights {reader.name} must be the same rows of {tensor.name!r} as its other weights, as a stored "
+                    f"tensor has one form, not rows along dimension {wanted.rows} instead of {weights.rows}. Make the "
+                    "other operand of one product the weights."
+                )
+            lanes, tallest, weights = wanted, config.block_out, wanted
 
         def form(scope: str) -> Physical:
             element = element_of(config, scope)

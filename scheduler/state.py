@@ -169,9 +169,12 @@ class StageState:
     hints: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     lanes: "Lanes | None" = None  # which dimensions fill the lanes of elements, where that has been decided
     on_alu: bool = False  # whether the ALU shall compute it although it is a matrix product
+    slots: int | None = None  # how many buffers take turns; None: two where there is room
     reuse: str | None = None  # "ring" or "shift": values stay from one iteration of the attachment's loop to the next
     lead: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many iterations loops have before their first, in which reuse buffers fill and nothing else happens."""
+    threads: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How many iterations of loops are carried out together (``vthread``)."""
 
     @property
     def tensor(self) -> Tensor:
@@ -184,12 +187,17 @@ class StageState:
     @property
     def is_touched(self) -> bool:
         """Whether a command has changed the loops."""
-        return self.leaves != self.roots or bool(self.relations) or self.pragma is not None
+        return self.leaves != self.roots or bool(self.relations) or self.pragma is not None or bool(self.threads)
 
     @property
     def own_leaves(self) -> tuple[LoopAxis, ...]:
         """The loops that the stage does not run together with those of another."""
         return self.leaves[len(self.attachment.loops) :] if self.attachment else self.leaves
+
+    @property
+    def kept_leaves(self) -> tuple[LoopAxis, ...]:
+        """The loops that commands on queues speak of: no instruction may have them inside."""
+        return tuple(leaf for leaf in self.leaves if leaf in self.threads)
 
     def emitted_leaves(self) -> tuple[LoopAxis, ...]:
         """The loops that belong to the emission rule: ``pragma_axis`` and everything inside it."""
