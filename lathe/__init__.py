@@ -118,6 +118,7 @@ from lathe.scheduler import (
     explain,
     interpret,
     lower,
+    undef,
 )
 from lathe.scripts import ScriptError
 from lathe.sim import InputError, ReplayResult, Result, StreamError, TraceError
@@ -234,5 +235,6 @@ __all__ = [
     "simulate",
     "state",
     "sum",
+    "undef",
     "verify",
 ]

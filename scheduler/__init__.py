@@ -21,6 +21,7 @@ from lathe.scheduler.explain import explain
 from lathe.scheduler.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
 from lathe.scheduler.interpret import interpret
 from lathe.scheduler.lower import lower
+from lathe.scheduler.padding import undef
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.stage import Stage
@@ -62,4 +63,5 @@ __all__ = [
     "explain",
     "interpret",
     "lower",
+    "undef",
 ]

@@ -38,6 +38,7 @@ from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
 from lathe.scheduler.state import DRAM
 from lathe.scheduler.storage import Allocated
 from lathe.scheduler.threads import Thread, turns
+from lathe.scheduler.undefined import defined
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -328,6 +329,7 @@ class _Prepared:
                 f"{len(computation.bodies)}. Give each output a computation of its own, or leave scope, place and "
                 "pragma of the stage open."
             )
+        computation = defined(computation)
         body = computation.bodies[0]
         self.reduction = body.kind if isinstance(body, Reduce) else None
         self.expression = body.body if isinstance(body, Reduce) else body

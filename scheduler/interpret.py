@@ -19,6 +19,7 @@ from lathe.scheduler.nest import Acquire, ChunkNode, DecidedChunk, Loop, Node, R
 from lathe.scheduler.partition import partition
 from lathe.scheduler.storage import StandIns
 from lathe.scheduler.threads import Thread, turns
+from lathe.scheduler.undefined import defined
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -83,6 +84,19 @@ def interpret(
 def interpret_nest(
     schedule: "Schedule", nodes: list[Node], inputs: Mapping[str, Array], reads: dict[str, int] | None = None
 ) -> dict[str, Array]:
+    memory = _executed(schedule, nodes, inputs, reads)
+    return {tensor.name: schedule.layout(tensor).unpack(memory.whole(tensor)) for tensor in schedule.outputs}
+
+
+def interpret_padded(schedule: "Schedule", inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The tensors that a schedule computes, by name, each in its layout and with what its padding holds."""
+    memory = _executed(schedule, partition(build_nest(schedule, largest_blocks=True)), inputs, None)
+    return {tensor.name: memory.whole(tensor) for stage in schedule.stages for tensor in stage.state.tensors}
+
+
+def _executed(
+    schedule: "Schedule", nodes: list[Node], inputs: Mapping[str, Array], reads: dict[str, int] | None
+) -> _Memory:
     memory = _Memory(reads=reads, stored=StandIns(schedule))
     for cells in memory.stored.of_buffer.values():
         memory.spoil(cells)
@@ -93,9 +107,9 @@ def interpret_nest(
         for read in stage.state.computation.reads:
             if read.tensor.computation is None:
                 given = np.asarray(inputs[read.tensor.name], read.tensor.dtype)
-                memory.values[read.tensor] = schedule.layout(read.tensor).pack(given)
+                memory.values[read.tensor] = schedule.layout(read.tensor).pack(given, GARBAGE)
     _run(nodes, [Thread(0, {}, memory)])
-    return {tensor.name: schedule.layout(tensor).unpack(memory.whole(tensor)) for tensor in schedule.outputs}
+    return memory
 
 
 def _run(nodes: list[Node], threads: list[Thread[_Memory]]) -> None:
@@ -144,7 +158,7 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
                 happens = happens & (evaluate(guard, bound) == holds)
             count = int(np.broadcast_to(happens, shape).sum())
             memory.reads[access.tensor.name] = memory.reads.get(access.tensor.name, 0) + count
-    bodies = chunk.values if isinstance(chunk, DecidedChunk) else computation.bodies
+    bodies = chunk.values if isinstance(chunk, DecidedChunk) else defined(computation).bodies
     for tensor, whole in zip(chunk.placement.state.tensors, bodies, strict=True):
         body = memory.stored.reading(whole)
         cells = indices

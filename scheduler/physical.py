@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.isa import Layout, PhysicalAxis
-from lathe.isa.layout import BROADCAST, PADDING, Reordering
+from lathe.isa.layout import BROADCAST, PADDING
+from lathe.isa.layout_steps import LayoutStep
 from lathe.scheduler.state import DRAM
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Physical:
         """Strides and number of elements of the whole tensor."""
         return self.strides((0,) * len(self.view), self.view)
 
-    def layout(self, tensor: Tensor, storage: str, reorderings: tuple[Reordering, ...] = ()) -> Layout:
+    def layout(self, tensor: Tensor, storage: str, reorderings: tuple[LayoutStep, ...] = ()) -> Layout:
         """The same for the host, which packs inputs and unpacks outputs, after reorderings of the user's."""
         axes = [PhysicalAxis(dim, self.step(dim), -(-self.view[dim] // self.step(dim))) for dim in self.order]
         if self.group > 1:

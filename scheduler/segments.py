@@ -14,7 +14,7 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.accesses import ReadAccess
 from lathe.isa import Segment
-from lathe.isa.layout import Reordering
+from lathe.isa.layout_steps import LayoutStep
 from lathe.scheduler.chunk import Place
 from lathe.scheduler.dead_lanes import tensors_with_zeros_behind
 from lathe.scheduler.errors import BuildError
@@ -24,7 +24,7 @@ from lathe.scheduler.products import lanes_of_operand
 from lathe.scheduler.state import DRAM
 from lathe.scheduler.storage import StorageBuffer, storages_of
 from lathe.scheduler.stored_lanes import cells_of
-from lathe.scheduler.stored_outputs import host_reordering
+from lathe.scheduler.stored_outputs import host_steps
 from lathe.scheduler.tensor_layouts import TensorLayout
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class DramMap:
         return self._places.get((tensor, stage))
 
     def _segment(
-        self, tensor: Tensor, role: str, form: Physical, storage: str, cells: tuple[Reordering, ...] = ()
+        self, tensor: Tensor, role: str, form: Physical, storage: str, cells: tuple[LayoutStep, ...] = ()
     ) -> int:
         """Add a segment; its address."""
         seen = self.views.get(tensor, tensor)
@@ -182,7 +182,7 @@ class DramMap:
                     f"host takes the output from, not {' and '.join(each.name for each in users)}. Store the others in "
                     "another buffer."
                 )
-            return self._segment(tensor, role, form, storage, (host_reordering(stage, form.view),))
+            return self._segment(tensor, role, form, storage, host_steps(stage, form.view))
         if kept.buffer not in self._shared:
             cells = Tensor(kept.buffer.name, form.view, tensor.dtype)
             self._shared[kept.buffer] = self._segment(cells, role, form, storage), form

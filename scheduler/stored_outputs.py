@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from lathe.isa.layout import Reordering
+from lathe.isa.layout_steps import LayoutStep
 from lathe.scheduler.errors import BuildError, ScheduleError
 from lathe.scheduler.index_maps import index_map
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
 
 
-def host_reordering(stage: "Stage", view: tuple[int, ...]) -> Reordering:
+def host_steps(stage: "Stage", view: tuple[int, ...]) -> tuple[LayoutStep, ...]:
     """How the host reads the cells of an output. Raises BuildError for a map that no reshaping of arrays undoes."""
     storage = stage.state.storage
     assert storage is not None, f"{stage.name} has no cells of its own"
@@ -24,4 +24,4 @@ def host_reordering(stage: "Stage", view: tuple[int, ...]) -> Reordering:
             f"or digits of axes, for the host to unpack it, not {storage} of {view}. Store a copy of it instead, with "
             f"s.cache_write({stage.name}, 'dram')."
         ) from None
-    return found.reordering
+    return found.steps()
