@@ -3,7 +3,8 @@
 from lathe.frontend.accesses import Guard, ReadAccess
 from lathe.frontend.affine import Affine, as_affine
 from lathe.frontend.arithmetic import const, max, min, select, sum
-from lathe.frontend.errors import DomainError, InputError, TensorError
+from lathe.frontend.cycles import Cycle, cycles
+from lathe.frontend.errors import CausalityError, DomainError, InputError, TensorError
 from lathe.frontend.evaluation import evaluate
 from lathe.frontend.expressions import (
     Axis,
@@ -26,6 +27,7 @@ from lathe.frontend.intervals import interval
 from lathe.frontend.polyhedra import access_of, domain_of, is_exact, shape_of
 from lathe.frontend.programs import placeholders, topological
 from lathe.frontend.reference import checked_input, checked_inputs, evaluate_computation, reference
+from lathe.frontend.states import State, define, recurrence, state
 from lathe.frontend.substitution import substitute
 from lathe.frontend.tensors import Computation, Tensor, compute, placeholder, reduce_axis
 from lathe.frontend.text import format_computation, format_expr, format_program
@@ -36,9 +38,11 @@ __all__ = [
     "AxisRef",
     "Binary",
     "Cast",
+    "CausalityError",
     "Compare",
     "Computation",
     "Const",
+    "Cycle",
     "DomainError",
     "Expr",
     "Guard",
@@ -49,6 +53,7 @@ __all__ = [
     "ReadAccess",
     "Reduce",
     "Select",
+    "State",
     "Tensor",
     "TensorError",
     "access_of",
@@ -58,6 +63,8 @@ __all__ = [
     "checked_inputs",
     "compute",
     "const",
+    "cycles",
+    "define",
     "domain_of",
     "evaluate",
     "evaluate_computation",
@@ -71,10 +78,12 @@ __all__ = [
     "placeholder",
     "placeholders",
     "reads_data",
+    "recurrence",
     "reduce_axis",
     "reference",
     "select",
     "shape_of",
+    "state",
     "substitute",
     "sum",
     "topological",

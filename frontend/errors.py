@@ -19,3 +19,20 @@ class DomainError(LatheError):
 
 class InputError(LatheError):
     """The arrays given for the inputs of a program do not fit its placeholders: missing, unknown, shape, dtype."""
+
+
+class CausalityError(LatheError):
+    """Computations that need each other have no order in which each element is made before it is read.
+
+    ``reader`` is the name of a computation and the point at which it reads, ``cell`` a tensor and the cell read there.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        reader: tuple[str, tuple[int, ...]] | None = None,
+        cell: tuple[str, tuple[int, ...]] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reader = reader
+        self.cell = cell

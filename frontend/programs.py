@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from lathe.frontend.cycles import check_defined, cycles, strongly_connected
 from lathe.frontend.errors import TensorError, shown
 from lathe.frontend.tensors import Computation, Tensor
 
@@ -25,11 +26,13 @@ def as_outputs(outputs: Tensor | Computation | Sequence[Tensor]) -> tuple[Tensor
 def topological(outputs: Tensor | Sequence[Tensor]) -> tuple[Computation, ...]:
     """The computations that ``outputs`` need, producers before consumers, each once, in a fixed order.
 
-    Raises TensorError when two different tensors of the program bear one name.
+    Those that need each other's earlier elements follow one another, in the order in which they are carried out at each
+    point. Raises TensorError when two different tensors of the program bear one name, or a state is not defined.
     """
     order: dict[Computation, None] = {}
     tensors: dict[str, Tensor] = {}
     started: set[Computation] = set()
+    circular = False
     stack: list[tuple[Tensor, bool]] = [(tensor, False) for tensor in reversed(as_outputs(outputs))]
     while stack:
         tensor, done = stack.pop()
@@ -45,11 +48,19 @@ def topological(outputs: Tensor | Sequence[Tensor]) -> tuple[Computation, ...]:
                     f"names of the tensors of a program must be different, not {each.name!r} twice: "
                     f"{known!r} and {each!r}. Pass name= to one of them."
                 )
-        if computation is not None and computation not in started:
+        if computation is None:
+            check_defined(tensor)
+        elif computation not in started:
             started.add(computation)
             stack.append((tensor, True))
             stack.extend((read.tensor, False) for read in reversed(computation.reads))
-    return tuple(order)
+        else:
+            circular = circular or computation not in order
+    if not circular:
+        return tuple(order)
+    inside = {each: cycle.computations for cycle in cycles(order) for each in cycle.computations}
+    groups = strongly_connected(order)
+    return tuple(each for group in groups for each in inside.get(group[0], tuple(group)))
 
 
 def placeholders(outputs: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -8,7 +8,9 @@ from typing import overload
 
 import numpy as np
 
+from lathe.frontend.circular_reference import evaluate_cycle
 from lathe.frontend.contraction import as_contraction, contract
+from lathe.frontend.cycles import cycles
 from lathe.frontend.dense import Box, DenseEvaluator, Span, whole
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import InputError, shown
@@ -42,8 +44,13 @@ def reference(outputs: Tensor | Sequence[Tensor], inputs: Mapping[str, Array]) -
     order = topological(wanted)
     uses = Counter(tensor for each in order for tensor in _read_by(each))
     uses.update(wanted)
+    circles = {each: cycle for cycle in cycles(order) for each in cycle.computations}
     for computation in order:
-        arrays.update(zip(computation.outputs, evaluate_computation(computation, arrays), strict=True))
+        cycle = circles.get(computation)
+        if cycle is None:
+            arrays.update(zip(computation.outputs, evaluate_computation(computation, arrays), strict=True))
+        elif computation is cycle.computations[0]:
+            arrays.update(evaluate_cycle(cycle, arrays))
         for tensor in _read_by(computation):
             uses[tensor] -= 1
             if not uses[tensor]:

@@ -119,7 +119,9 @@ class _Assembler:
             values[choice] = _CHOICES[choice][given.upper()]
             operands = operands[1:]
         places = {
-            name: place for name, place in placements(self.config, opcode).items() if name not in ("opcode", choice)
+            name: place
+            for name, place in placements(self.config, opcode).items()
+            if name not in ("opcode", choice) and (place.width or name in REQUIRED[opcode])
         }
         values |= self.operands(operands, opcode.name, places)
         for name in REQUIRED[opcode]:

@@ -1,13 +1,12 @@
 """Files that hold either a compiled program or a raw stream: both are .npz archives."""
 
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 
 from lathe.configs import HardwareConfig, LatheError, load_config
 from lathe.isa import Program
+from lathe.npz import UNREADABLE, reason_of
 from lathe.sim import RawStream, read_stream
 
 DEFAULT_MACHINE = "vta"
@@ -27,19 +26,10 @@ def load_archive(path: Path, config_name: str | None) -> tuple[Program | RawStre
     try:
         with np.load(path, allow_pickle=False) as archive:
             names = list(archive.files)
-    except (
-        OSError,
-        zipfile.BadZipFile,
-        zlib.error,
-        NotImplementedError,
-        ValueError,
-        EOFError,
-        AttributeError,
-    ) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no .npz archive"
+    except UNREADABLE as error:
         raise ArchiveError(
             f"The file {str(path)!r} must be a program of `lathe compile` or a raw stream, and cannot be read: "
-            f"{reason}. Correct the path."
+            f"{reason_of(error)}. Correct the path."
         ) from None
     if "header" not in names:
         return read_stream(path), machine or load_config(DEFAULT_MACHINE)

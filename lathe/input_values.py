@@ -1,7 +1,6 @@
 """Values for a program's inputs: zeros, random ones, or those of a file."""
 
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from lathe.configs import LatheError
 from lathe.isa import Program
+from lathe.npz import UNREADABLE, reason_of
 from lathe.sim.simulate import form
 
 
@@ -22,17 +22,8 @@ def read_inputs(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (
-        OSError,
-        zipfile.BadZipFile,
-        zlib.error,
-        NotImplementedError,
-        ValueError,
-        EOFError,
-        AttributeError,
-        TypeError,
-    ) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no .npz archive"
+    except (*UNREADABLE, TypeError) as error:
+        reason = reason_of(error)
         if isinstance(error, ValueError) and zipfile.is_zipfile(path):
             reason = "one of them holds Python objects, or is damaged"
         raise InputsFileError(

@@ -14,40 +14,54 @@ from lathe.scheduler.errors import (
     LegalityError,
     ParallelismError,
     ScheduleError,
+    StorageWitness,
     Witness,
 )
+from lathe.scheduler.explain import explain
+from lathe.scheduler.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
 from lathe.scheduler.interpret import interpret
 from lathe.scheduler.lower import lower
+from lathe.scheduler.padding import undef
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.stage import Stage
+from lathe.scheduler.storage import StorageBuffer
 from lathe.scheduler.tensor_layouts import TensorLayout
 
 __all__ = [
     "AXIS_SEPARATOR",
     "Answer",
+    "BufferUse",
     "BuildError",
     "CapacityError",
     "Chunk",
+    "ChunkClass",
     "ChunkLoop",
     "Counts",
     "Dependence",
     "EmitError",
+    "Explanation",
     "Index",
     "LegalityError",
     "Operand",
+    "Pad",
     "ParallelismError",
     "Place",
+    "Refusal",
     "RuleMismatch",
     "Schedule",
     "ScheduleError",
     "Stage",
     "StageCount",
+    "StorageBuffer",
+    "StorageWitness",
     "TensorLayout",
     "Witness",
     "build",
     "create_schedule",
     "emit_rule",
+    "explain",
     "interpret",
     "lower",
+    "undef",
 ]

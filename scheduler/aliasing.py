@@ -19,6 +19,7 @@ def find_aliases(schedule: "Schedule") -> "dict[Stage, Stage]":
     """
     placed = place_stages(schedule)
     aliases: dict[Stage, Stage] = {}
+    slots = {stage: stage.state.slots for stage in schedule.stages}
     for stage in schedule.stages:
         state = stage.state
         if state.scope != "acc" or state.computation.reduce_axes or (state.pragma not in (None, "alu")) or state.reuse:
@@ -26,8 +27,10 @@ def find_aliases(schedule: "Schedule") -> "dict[Stage, Stage]":
         for producer in schedule.stages:
             if producer is stage or producer.state.scope != "acc" or schedule.readers(producer.tensor) != [stage]:
                 continue
-            if producer.state.reuse:
-                continue  # its values are wanted again
+            if producer.state.reuse or producer.state.storage or state.storage:
+                continue  # its values are wanted again, or the user has said where they are
+            if None not in (slots[stage], slots[producer]) and slots[stage] != slots[producer]:
+                continue  # as many buffers as asked for each
             if producer.tensor.dtype not in ("int8", "int16", "int32") or not _same_place(stage, producer):
                 continue
             here, there = placed[stage], placed[producer]
@@ -35,6 +38,7 @@ def find_aliases(schedule: "Schedule") -> "dict[Stage, Stage]":
                 continue
             if _identical_index(stage, producer) and can_take_over(state.computation.bodies[0], producer.tensor):
                 aliases[stage] = producer
+                slots[stage] = slots[stage] or slots[producer]
                 break
     return aliases
 

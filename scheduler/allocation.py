@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
-from lathe.scheduler.errors import CapacityError
+from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.linear import Linear, bound_range
 from lathe.scheduler.nest import Acquire, Block, Guard, Loop, Node, Release, Slide
 from lathe.scheduler.physical import Physical
 from lathe.scheduler.placement import Placement
 from lathe.scheduler.reuse import Ring
-from lathe.scheduler.state import SCRATCHPADS
+from lathe.scheduler.state import DRAM, SCRATCHPADS
+from lathe.scheduler.storage import Allocated
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Buffer:
-    """One scratchpad buffer: ``size`` elements in each of ``slots`` slots from ``base`` on.
+    """One scratchpad buffer: ``size`` elements in each of ``slots`` slots from ``base`` on, for each of its threads.
 
     In a reuse buffer, each slot but the first has room for what is new in an iteration. ``temporary``: what the stage
     needs while it computes, not what it makes.
@@ -40,10 +41,17 @@ class Buffer:
     base: int = 0
     slots: int = 1
     temporary: bool = False
+    wanted: int | None = None  # slots that the schedule asks for
+    threads: int = 1
     ring: Ring | None = None
 
     @property
     def total(self) -> int:
+        return self.of_thread * self.threads
+
+    @property
+    def of_thread(self) -> int:
+        """Elements that each of its threads has."""
         if self.ring is None:
             return self.size * self.slots
         return self.size * self.ring.cells(self.slots) // self.ring.cells(1)
@@ -56,6 +64,8 @@ def depth_of(config: HardwareConfig, scope: str) -> int:
 
 def largest_size(placement: Placement, physical: Physical) -> int:
     """Elements that the largest box of a stage takes, wherever its blocks begin."""
+    if placement.state.storage is not None:
+        return physical.count
     total = 1
     ring = ring_of(placement, physical)
     held = placement if placement.window is None else placement.window
@@ -100,25 +110,34 @@ def lifetimes(
             stage = aliases[stage]
         return stage
 
-    def visit(inside: list[Node], depth: int) -> None:
+    def visit(inside: list[Node], depth: int, threads: int) -> None:
         nonlocal clock
         for node in inside:
             clock += 1
             if isinstance(node, Loop):
-                visit(node.body, depth + 1)
+                visit(node.body, depth + 1, threads * node.threads)
             elif isinstance(node, Guard):
-                visit(node.body, depth)
+                visit(node.body, depth, threads)
             elif isinstance(node, Slide):
                 continue
             elif isinstance(node, Acquire):
+                if node.stored is not None and node.stored.scope == DRAM:
+                    continue
                 stage = node.placement.stage
                 size = largest_size(node.placement, physical[stage])
                 if owner(stage) is stage:
+                    if node.stored is not None:
+                        check_alike(node.stored, physical)
                     loaded = stage.state.scope != "acc" or not stage.state.computation.reduce_axes
-                    ring = ring_of(node.placement, physical[stage])
+                    ring = None if node.stored else ring_of(node.placement, physical[stage])
                     in_loop = depth > 0 or ring is not None
                     buffers[stage] = Buffer(stage, stage.state.scope, size, clock, clock, in_loop, loaded, ring=ring)
+                buffer = buffers[owner(stage)]
+                buffer.threads = threads
+                buffer.wanted = stage.state.slots if buffer.wanted is None else buffer.wanted
             elif isinstance(node, Release):
+                if node.stored is not None and node.stored.scope == DRAM:
+                    continue
                 buffer = buffers[owner(node.placement.stage)]
                 buffer.last = max(buffer.last, clock)
             else:
@@ -131,21 +150,40 @@ def lifetimes(
                     )
                     buffer.last = clock
 
-    visit(nodes, 0)
+    visit(nodes, 0, 1)
     return [*buffers.values(), *working.values()]
 
 
+def check_alike(stored: Allocated, physical: "Mapping[Stage, Physical]") -> None:
+    """Raises BuildError unless the cells of a buffer are the same elements for all stages that are stored in it."""
+    first, *others = stored.users
+    for stage in others:
+        if physical[stage] != physical[first]:
+            raise BuildError(
+                f"stages stored in buffer {stored.buffer.name} must fill lanes of elements along the same of its "
+                f"dimensions, not {first.name} along {_lanes(physical[first])} and {stage.name} along "
+                f"{_lanes(physical[stage])}. Store them in buffers of their own."
+            )
+
+
+def _lanes(physical: Physical) -> str:
+    dims = [str(dim) for dim in (physical.lanes.rows, physical.lanes.cols) if dim is not None]
+    return f"{' and '.join(dims)}" if dims else "none"
+
+
 def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
-    """Give every buffer its base, and two slots to those in loops as far as there is room.
+    """Give every buffer its base, and the slots asked for, or else two to those in loops as far as there is room.
 
     Raises CapacityError when the buffers that live at the same time do not fit.
     """
     for scope in SCRATCHPADS:
         own = [buffer for buffer in buffers if buffer.scope == scope]
         room = depth_of(config, scope)
+        for buffer in own:
+            buffer.slots = buffer.wanted or 1
         if not _fit(own, room):
             _refuse(own, scope, room)
-        for buffer in sorted((b for b in own if b.in_loop), key=lambda b: (not b.loaded, b.size)):
+        for buffer in sorted((b for b in own if b.in_loop and b.wanted is None), key=lambda b: (not b.loaded, b.size)):
             buffer.slots = 2
             if not _fit(own, room):
                 buffer.slots = 1
@@ -189,12 +227,12 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
     worst: list[Buffer] = []
     for moment in {buffer.first for buffer in buffers}:
         living = [buffer for buffer in buffers if buffer.first <= moment <= buffer.last]
-        if sum(b.size for b in living) > sum(b.size for b in worst):
+        if sum(b.total for b in living) > sum(b.total for b in worst):
             worst = living
-    need = sum(buffer.size for buffer in worst)
+    need = sum(buffer.total for buffer in worst)
     tiles = [buffer for buffer in worst if not buffer.temporary]
     parts = ", ".join(
-        f"{'temporaries of ' if buffer.temporary else ''}{buffer.stage.name} {buffer.size}" for buffer in worst
+        f"{'temporaries of ' if buffer.temporary else ''}{buffer.stage.name} {_size_of(buffer)}" for buffer in worst
     )
     if need <= depth:  # enough in sum, but not side by side for as long as they live
         raise CapacityError(
@@ -204,17 +242,33 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
             1,
         )
     largest = [f"{buffer.stage.name} {buffer.size * depth // need}" for buffer in tiles]
-    now = " and ".join(f"{buffer.stage.name} is {'×'.join(map(str, _box_of(buffer)))} values" for buffer in tiles)
+    now = " and ".join(f"{buffer.stage.name} is {'×'.join(map(str, box_of(buffer)))} values" for buffer in tiles)
     raise CapacityError(
         f"tiles in scratchpad {scope} must take at most {depth} elements, not {need} ({parts}), {need - depth} too "
         f"many: the largest that fit{' together, shrunk alike,' if len(worst) > 1 else ''} take {', '.join(largest)}; "
-        f"now {now}. Split its loops with a smaller factor, or compute it at an inner loop.",
+        f"now {now}. Split its loops with a smaller factor, or compute it at an inner loop{_fewer(worst)}.",
         scope,
         need - depth,
     )
 
 
-def _box_of(buffer: Buffer) -> list[int]:
+def _size_of(buffer: Buffer) -> str:
+    """Elements of a buffer, and how many times where that is more than once."""
+    size, times = buffer.size, buffer.slots * buffer.threads
+    if buffer.ring is not None:
+        size, times = buffer.of_thread, buffer.threads
+    return str(size) if times == 1 else f"{size} × {times}"
+
+
+def _fewer(buffers: list[Buffer]) -> str:
+    """What else helps where more than one buffer is asked for."""
+    several = next((buffer.stage.name for buffer in buffers if buffer.slots > 1), None)
+    fewer = f", or forbid a second buffer with s[{several}].double_buffer(1)" if several else ""
+    return fewer + (", or give the loop fewer threads" if any(buffer.threads > 1 for buffer in buffers) else "")
+
+
+def box_of(buffer: Buffer) -> list[int]:
+    """The extents of the largest box of the stage's tensor that is in a buffer."""
     from lathe.scheduler.placement import place_stages
 
     placement = place_stages(buffer.stage.schedule)[buffer.stage]

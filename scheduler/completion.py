@@ -6,11 +6,12 @@ is computed in its tile loops, and operands are loaded at the loop where they fi
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.configs import HardwareConfig
+from lathe.configs import HardwareConfig, LatheError
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.expressions import Read, axes_of
 from lathe.scheduler.agreement import agree_on_lanes
@@ -30,8 +31,10 @@ from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.settling import settle
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Relation, StageState, initial_state, made_by
+from lathe.scheduler.stored_lanes import check_completed, fit_lanes
 from lathe.scheduler.tiles import apply_tiling
-from lathe.scheduler.tiling import Operand, TilingProblem, choose_tiling
+from lathe.scheduler.tiling import choose_tiling
+from lathe.scheduler.tiling_problem import Operand, TilingProblem
 
 
 @dataclass
@@ -43,27 +46,38 @@ class Completed:
     constants: Mapping[Tensor, NDArray[np.int8]]
 
 
-def complete(schedule: Schedule, config: HardwareConfig) -> Completed:
+def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, LatheError] | None = None) -> Completed:
     """A copy of the schedule in which every stage has scope and place for the machine.
 
     Stages with a pragma, a scratchpad scope or a place of their own stay as they are. Raises CapacityError if a stage
-    whose loops are given does not fit, however far inside its operands are loaded.
+    whose loops are given does not fit, however far inside its operands are loaded. With ``refused``, a stage that
+    cannot be completed is left open and noted there with the error instead.
     """
     copy = copied(schedule)
     for stage in copy.stages:  # DRAM holds whole tensors: what is computed in another stage's loops is a part of one
         state, place = stage.state, stage.state.attachment
         part = place is not None and place.region == "box" and not place.loops
+        if state.storage is not None and state.storage.buffer.scope == DRAM:
+            continue  # the user wants it there
         if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
             stage.state = replace(state, scope="acc")
     fill_domains(copy)
     settle(copy, config)
+    fit_lanes(copy, config)
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)
     for group in groups_of(copy):
-        _complete_group(copy, group, config)
+        try:
+            with copy.all_or_nothing():
+                _complete_group(copy, group, config)
+        except LatheError as error:
+            if refused is None:
+                raise
+            refused.update(dict.fromkeys((*group.pads, *group.inner, group.sink), error))
     for stage in list(copy.stages):
         if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
             _load_operands(copy, stage, config)
+    check_completed(copy)
     return Completed(copy, views, constants)
 
 
@@ -71,12 +85,16 @@ def copied(schedule: Schedule) -> Schedule:
     """The same schedule with stages of its own."""
     copy = Schedule.__new__(Schedule)
     copy.program, copy.outputs, copy.layouts = schedule.program, schedule.outputs, schedule.layouts
+    copy.circular = schedule.circular
     twins = {stage: Stage(copy, stage.state) for stage in schedule.stages}
     copy.stages = list(twins.values())
     for twin in copy.stages:
         attachment = twin.state.attachment
         if attachment is not None:
             twin.state = replace(twin.state, attachment=replace(attachment, stage=twins[attachment.stage]))
+    copy.allocations = {
+        buffer: replace(place, stage=twins[place.stage]) for buffer, place in schedule.allocations.items()
+    }
     return copy
 
 
@@ -91,7 +109,7 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
     given = group.sink.state
     guests = schedule.attached(group.sink)
     sink, writer = _write_through_acc(schedule, group.sink)
-    least_depth = _follow_loops(given, sink, writer, guests)
+    least_depth = max(_follow_loops(given, sink, writer, guests), _keep_loops(given, sink, writer))
     computing = [*group.inner, writer]
     for stage in computing:
         stage.state = replace(stage.state, scope="acc")
@@ -132,6 +150,26 @@ def _follow_loops(given: StageState, sink: Stage, writer: Stage, guests: list[St
     return depth
 
 
+def _keep_loops(given: StageState, sink: Stage, writer: Stage) -> int:
+    """Let what a schedule says of queues at loops go with the copy or the writer, whichever has the loop now.
+
+    As ``_follow_loops`` does, and returns the same.
+    """
+    depth = 0
+    threads: dict[str, dict[LoopAxis, int]] = {"data": {}, "reduce": {}}
+    for leaf in given.kept_leaves:
+        threads[leaf.kind][leaf] = given.threads[leaf]
+        outside = given.leaves[: given.leaves.index(leaf) + 1]
+        depth = max(depth, sum(each.kind == "data" for each in outside))
+        if leaf.kind == "reduce":
+            outermost = [each for each in outside if each.kind == "reduce"]
+            rest = [each for each in writer.state.leaves if each not in outermost]
+            writer.state = replace(writer.state, leaves=(*outermost, *rest))
+    sink.state = replace(sink.state, threads=MappingProxyType(threads["data"]))
+    writer.state = replace(writer.state, threads=MappingProxyType(threads["reduce"]))
+    return depth
+
+
 def _same_root(leaf: LoopAxis, other: LoopAxis) -> bool:
     return leaf.source is not None and leaf.source is other.source
 
@@ -141,7 +179,8 @@ def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
     moved = {problem.sink, *problem.computing, *guests, *(operand.stage for operand in problem.operands)}
     part = Schedule.__new__(Schedule)
     part.program, part.outputs = problem.schedule.program, problem.schedule.outputs
-    part.layouts = problem.schedule.layouts
+    part.layouts, part.allocations = problem.schedule.layouts, problem.schedule.allocations
+    part.circular = problem.schedule.circular
     lanes = plan_lanes(problem.schedule, problem.config).known
     refusal: CapacityError | None = None
     before = {stage: stage.state for stage in moved}
@@ -173,7 +212,7 @@ def _write_through_acc(schedule: Schedule, stage: Stage) -> tuple[Stage, Stage]:
     reduce_relations = tuple(r for r in state.relations if _kind(r) == "reduce")
     reduce_leaves = [leaf for leaf in state.leaves if leaf.kind == "reduce"]
     reduce_roots = [root for root in state.roots if root.kind == "reduce"]
-    if reduce_relations:
+    if reduce_relations or any(leaf.kind == "reduce" for leaf in state.kept_leaves):
         data_roots = [root for root in writer.state.roots if root.kind == "data"]
         writer.state = replace(
             writer.state,

@@ -9,7 +9,7 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.errors import shown
-from lathe.frontend.expressions import Axis, Expr, Read, Reduce, Select
+from lathe.frontend.expressions import Axis, Reduce
 from lathe.isa import Instruction
 from lathe.scheduler.allocation import Buffer
 from lathe.scheduler.chunk import (
@@ -28,13 +28,17 @@ from lathe.scheduler.chunk_indices import Bend, index_in_loops, linear_index
 from lathe.scheduler.chunk_parts import halves, parted
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.guards import has_conditions, peeled
+from lathe.scheduler.in_place import operand_in_place
 from lathe.scheduler.linear import Linear, LoopVariable, floor_divide
 from lathe.scheduler.microops import MicroOpPool
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, Slide
 from lathe.scheduler.physical import Physical
-from lathe.scheduler.products import bare
+from lathe.scheduler.rule_choice import automatic_rule, rule_of_part
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.storage import Allocated
+from lathe.scheduler.threads import Thread, turns
+from lathe.scheduler.undefined import defined
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -69,13 +73,15 @@ class Emitter:
         self.instructions: list[Instruction] = []
         self.label_of: list[int] = []
         self.labels: list[str] = []
-        self.chunk_count: dict[tuple[str, str, tuple[int, ...]], int] = {}
-        self._turn: dict[Stage, int] = {}
+        self.taken: list[str] = []  # the rules that have carried out the parts of the present chunk
+        self.thread = 0
+        self._turn: dict[tuple[Stage, int], int] = {}
         self.rings = {
             buffer.stage.tensor: (buffer.ring.dimension, buffer.ring.cells(buffer.slots))
             for buffer in self.buffers.values()
             if buffer.ring is not None
         }
+        self.maker = {tensor: stage for stage in schedule.stages for tensor in stage.state.tensors}
         self._used = 0
         self._prepared: dict[int, _Prepared] = {}
 
@@ -119,41 +125,69 @@ class Emitter:
 
     # The walk.
 
-    def run(self, nodes: list[Node], environment: dict[LoopVariable, int] | None = None) -> None:
+    def run(self, nodes: list[Node], threads: list[Thread[dict[Tensor, Place]]] | None = None) -> None:
         """Emit a partitioned nest. Raises EmitError when a chunk does not map."""
-        environment = {} if environment is None else environment
+        threads = [Thread(0, {}, self.places)] if threads is None else threads
         for node in nodes:
             if isinstance(node, Loop):
-                for value in range(node.first, node.last + 1):
-                    environment[node.variable] = value
-                    self.run(node.body, environment)
-                del environment[node.variable]
-            elif isinstance(node, Acquire):
-                self._acquire(node, environment)
-            elif isinstance(node, ChunkNode):
-                self._chunk(node, environment)
-            else:
-                assert isinstance(node, Release | Slide), f"{type(node).__name__} in a partitioned nest"
+                for inside in turns(threads, node, dict):
+                    self.run(node.body, inside)
+                continue
+            for thread in threads:
+                self.thread, self.places = thread.number, thread.own
+                if isinstance(node, Acquire):
+                    self.acquire(node, thread.environment)
+                elif isinstance(node, ChunkNode):
+                    self.chunks(node, thread.environment)
+                else:
+                    assert isinstance(node, Release | Slide), f"{type(node).__name__} in a partitioned nest"
 
-    def _acquire(self, node: Acquire, environment: Mapping[LoopVariable, int]) -> None:
+    def acquire(self, node: Acquire, environment: Mapping[LoopVariable, int]) -> None:
+        """From here on the stage's cells have a place. Raises EmitError for a buffer that the machine cannot have."""
+        if node.stored is not None:
+            self._acquire_stored(node.stored)
+            return
         stage = node.placement.stage
         low = tuple(each.value(environment) for each in node.low if isinstance(each, Linear))
         extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
         owner = self.aliases.get(stage)
-        if stage.state.reuse is not None:
-            base, extent = self.buffers[stage].base, self._ring_box(stage, extent)
-            size = self.physical[stage].strides(low, extent)[1]
-            assert size <= self.buffers[stage].total, f"ring of {stage.name} takes {size} elements"
-        elif owner is not None:
+        if owner is not None:
             base = self.places[owner.tensor].base
         else:
-            buffer = self.buffers[stage]
-            turn = self._turn.get(stage, -1) + 1
-            self._turn[stage] = turn
-            base = buffer.base + turn % buffer.slots * buffer.size
+            base = self._next_base(stage)
+            if stage.state.reuse is not None:
+                extent = self._ring_box(stage, extent)
+                size = self.physical[stage].strides(low, extent)[1]
+                assert size <= self.buffers[stage].of_thread, f"ring of {stage.name} takes {size} elements"
+        self.places[stage.tensor] = self._place(stage, base, low, extent)
+
+    def _acquire_stored(self, stored: Allocated) -> None:
+        if stored.scope == DRAM:
+            return  # it is in a segment
+        base = self._next_base(stored.users[0])
+        for stage in stored.users:
+            self.places[stage.tensor] = self._place(stage, base, (0,) * len(stored.shape), stored.shape)
+
+    def shape_of(self, stage: "Stage") -> tuple[int, ...]:
+        """The cells of the buffer of the user's that a stage is stored in."""
+        place = self.place(stage.tensor, stage)
+        assert place is not None, f"{stage.name} is stored nowhere"
+        return place.physical.view
+
+    def _next_base(self, stage: "Stage") -> int:
+        """Where a buffer's cells of this thread are, in the slot whose turn it is."""
+        buffer = self.buffers[stage]
+        assert self.thread < buffer.threads, f"thread {self.thread} of {buffer.threads} of {stage.name}"
+        base = buffer.base + self.thread * buffer.of_thread
+        if buffer.ring is not None:
+            return base
+        turn = self._turn[stage, self.thread] = self._turn.get((stage, self.thread), -1) + 1
+        return base + turn % buffer.slots * buffer.size
+
+    def _place(self, stage: "Stage", base: int, low: tuple[int, ...], extent: tuple[int, ...]) -> Place:
         sources = [self.place(read.tensor, stage) for read in stage.state.computation.reads]
         zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
-        self.places[stage.tensor] = Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
+        return Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
 
     def _ring_box(self, stage: "Stage", extent: tuple[int, ...]) -> tuple[int, ...]:
         """The extents of a ring, with the room that allocation has given it along the dimension that moves.
@@ -169,14 +203,18 @@ class Emitter:
         return (*extent[:dimension], size, *extent[dimension + 1 :])
 
     def folded(self, tensor: Tensor, index: list[Linear]) -> list[Linear]:
-        """An index of a tensor as its place has it: in a ring, counted around."""
+        """An index of a tensor as its place has it: in a ring, counted around; in a buffer of the user's, its cell."""
+        maker = self.maker.get(tensor)
+        if maker is not None and maker.state.storage is not None:
+            return maker.state.storage.in_loops(index)
         if tensor not in self.rings:
             return index
         dimension, size = self.rings[tensor]
         place = index[dimension] - floor_divide(index[dimension], size) * size
         return [*index[:dimension], place, *index[dimension + 1 :]]
 
-    def _chunk(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
+    def chunks(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
+        """Emit a chunk of the nest. Raises EmitError if it does not map."""
         state = node.placement.state
         rule_name = state.pragma or automatic_rule(node)
         role: str = node.role
@@ -194,11 +232,14 @@ class Emitter:
         self.temporaries = max(own, self._unused, key=lambda each: each[1])
         label = self._label(node)
         for chunk in prepared.chunks(self, node, environment, rule_name, role):
-            key = (chunk.stage, rule_name, chunk.extents)
-            self.chunk_count[key] = self.chunk_count.get(key, 0) + 1
-            instructions = self.apply(rule_name, chunk)
+            instructions = self.emit(rule_name, chunk)
             self.instructions += instructions
             self.label_of += [label] * len(instructions)
+
+    def emit(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
+        """The instructions of one chunk. Raises EmitError if it does not map."""
+        self.taken.clear()
+        return self.apply(rule_name, chunk)
 
     def apply(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
         """The rule's instructions; a chunk whose conditions it cannot carry out is peeled into boxes without them.
@@ -216,8 +257,12 @@ class Emitter:
                 return [*self.apply(rule_name, parts[0]), *self.apply(rule_name, parts[1])]
             raise EmitError(
                 f"chunk {chunk.describe()} must satisfy rule {rule_name!r}: {result.constraint}. Change the tile, the "
-                "scope of the operands, or the loop that the pragma is on."
+                "scope of the operands, or the loop that the pragma is on.",
+                chunk.describe(),
+                rule_name,
+                result.constraint,
             )
+        self.taken.append(rule_name)
         return list(result)
 
     def _peeled(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
@@ -227,6 +272,7 @@ class Emitter:
             self._used = 0
             result = _attempt(rule_name, part)
             if not isinstance(result, RuleMismatch):
+                self.taken.append(rule_name)
                 instructions += result
             elif isinstance(result, NoRoom | Uneven):
                 instructions += self.apply(rule_name, part)
@@ -272,36 +318,6 @@ def _parts(chunk: Chunk, mismatch: RuleMismatch) -> tuple[Chunk, Chunk] | None:
     return halves(chunk) if isinstance(mismatch, NoRoom) else None
 
 
-def rule_of_part(chunk: Chunk) -> str:
-    """The built-in rule for what is left of a statement in a box: a copy from or to DRAM, or arithmetic in acc."""
-    source = bare(chunk.expression)
-    copies = isinstance(source, Read) and chunk.operand(source).scope == DRAM
-    return "dma" if chunk.write.scope != "acc" or copies else "alu"
-
-
-def automatic_rule(node: ChunkNode) -> str:
-    """The built-in rule for a statement without a pragma."""
-    state = node.placement.state
-    if state.computation.reduce_axes:
-        reads = [read.tensor for read in state.computation.reads]
-        return "gemm" if any(_scope_of(node, tensor) in ("inp", "wgt") for tensor in reads) else "alu"
-    body: Expr = state.computation.bodies[0]
-    while isinstance(bare(body), Select):
-        selected = bare(body)
-        assert isinstance(selected, Select)
-        body = selected.then if isinstance(bare(selected.then), Read | Select) else selected.otherwise
-    source = bare(body)
-    if state.scope != "acc":
-        return "dma"
-    if isinstance(source, Read) and _scope_of(node, source.tensor) == DRAM:
-        return "dma"
-    return "alu"
-
-
-def _scope_of(node: ChunkNode, tensor: Tensor) -> str:
-    return node.placement.stage.schedule.scope_of(tensor)
-
-
 class _Prepared:
     """What of a chunk does not depend on the outer loops' values: done once per chunk of the nest."""
 
@@ -313,6 +329,7 @@ class _Prepared:
                 f"{len(computation.bodies)}. Give each output a computation of its own, or leave scope, place and "
                 "pragma of the stage open."
             )
+        computation = defined(computation)
         body = computation.bodies[0]
         self.reduction = body.kind if isinstance(body, Reduce) else None
         self.expression = body.body if isinstance(body, Reduce) else body
@@ -339,11 +356,17 @@ class _Prepared:
         self, emitter: Emitter, node: ChunkNode, environment: Mapping[LoopVariable, int], rule: str, role: str
     ) -> Iterator[Chunk]:
         """The chunk at some values of the outer loops, in parts where an index is not linear in all of it."""
+        stage = node.placement.stage
+        owner = emitter.aliases.get(stage)
+        aliased = owner.tensor if owner is not None else None
+        if stage.state.storage is not None:
+            shape = emitter.shape_of(stage)
+            aliased = operand_in_place(node, environment, self.target, self.accesses, shape)
         parts = [self.ranges]
         while parts:
             part = parts.pop()
             try:
-                yield self._chunk(emitter, node, environment, rule, role, part)
+                yield self._chunk(emitter, node, environment, rule, role, part, aliased)
             except Bend as bend:
                 if role == "reduce" and node.loops[bend.loop][0].kind == "reduce":
                     raise EmitError(
@@ -362,6 +385,7 @@ class _Prepared:
         rule: str,
         role: str,
         ranges: tuple[range, ...],
+        aliased: Tensor | None,
     ) -> Chunk:
         state = node.placement.state
         loops = [(variable, part) for (variable, _), part in zip(node.loops, ranges, strict=True)]
@@ -383,7 +407,6 @@ class _Prepared:
             )
             for access, indices in self.accesses
         )
-        owner = emitter.aliases.get(stage)
         return Chunk(
             state.computation.name,
             rule,
@@ -398,5 +421,5 @@ class _Prepared:
             emitter.config,
             emitter,
             self.unrolled,
-            owner.tensor if owner is not None else None,
+            aliased,
         )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.accesses import Guard
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import Axis, Binary, Cast, Const, Expr, Read, Select, axes_of
+from lathe.frontend.expressions import Axis, Binary, Cast, Const, Expr, Read, Select, Undef, axes_of
 from lathe.scheduler.chunk import Chunk, Operand
 from lathe.scheduler.chunk_parts import restricted
 from lathe.scheduler.products import bare
@@ -33,14 +33,27 @@ def has_conditions(chunk: Chunk) -> bool:
 def peeled(chunk: Chunk) -> Iterator[Chunk]:
     """The chunk as boxes without conditions on its loops; boxes that a reduction need not visit are left out."""
     selects = _selects(chunk.expression)
+    for box, values in _decided(chunk, selects):
+        decided = dict(zip((id(select) for select in selects), values, strict=True))
+        part = _part(chunk, box, decided)
+        if not _is_neutral(part) and not isinstance(bare(part.expression), Undef):
+            yield part
+
+
+def decided_boxes(chunk: Chunk) -> list[tuple[list[Range], tuple[bool, ...], Expr]]:
+    """The boxes of a chunk in which its conditions on loops are constant: box, conditions, and what is computed."""
+    selects = _selects(chunk.expression)
+    return [
+        (box, values, resolved(chunk.expression, dict(zip(map(id, selects), values, strict=True))))
+        for box, values in _decided(chunk, selects)
+    ]
+
+
+def _decided(chunk: Chunk, selects: list[Select]) -> Iterator[tuple[list[Range], tuple[bool, ...]]]:
     loops = _loops_of(chunk, [select.condition for select in selects])
     truth = [_holds(chunk, select.condition, loops) for select in selects]
     whole: list[Range] = [(0, loop.extent - 1) for loop in chunk.loops]
-    for box, values in boxes(truth, loops, whole, 0):
-        decided = dict(zip((id(select) for select in selects), values, strict=True))
-        part = _part(chunk, box, decided)
-        if not _is_neutral(part):
-            yield part
+    return boxes(truth, loops, whole, 0)
 
 
 def _selects(expr: Expr) -> list[Select]:

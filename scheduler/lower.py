@@ -1,6 +1,6 @@
 """``lower``: the text form of every level, from the algorithm to instructions with tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
@@ -19,7 +19,8 @@ from lathe.scheduler.partition import partition
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.schedule import Schedule, create_schedule
-from lathe.scheduler.state import DRAM, same_place
+from lathe.scheduler.state import DRAM, StageState, same_place
+from lathe.scheduler.storage import Allocated, StorageBuffer, storages_of
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
@@ -73,7 +74,7 @@ def _order(schedule: Schedule) -> str:
         state = stage.state
         indent = "  " * depth
         times = []
-        lines.append(f"{indent}{stage.name}:{f' @reuse {state.reuse}' if state.reuse else ''}")
+        lines.append(f"{indent}{stage.name}:{''.join(stage_tags(state))}")
         for level, leaf in enumerate(state.own_leaves):
             tags = []
             if leaf is state.pragma_axis:
@@ -82,6 +83,8 @@ def _order(schedule: Schedule) -> str:
                 tags.append("unroll")
             if leaf in state.marks:
                 tags.append(state.marks[leaf])
+            if leaf in state.threads:
+                tags.append(f"vthread {state.threads[leaf]}")
             if leaf.kind == "reduce":
                 tags.append("reduce")
             extents = "×".join(str(v.extent) for v in placed[stage].loops.of_leaf[leaf])
@@ -97,6 +100,14 @@ def _order(schedule: Schedule) -> str:
         if stage.state.attachment is None:
             show(stage, 0)
     return "\n".join(lines) + "\n"
+
+
+def stage_tags(state: StageState) -> Iterator[str]:
+    """What commands have said of a stage's buffer."""
+    if state.reuse:
+        yield f" @reuse {state.reuse}"
+    if state.slots is not None:
+        yield f" @double_buffer {state.slots}"
 
 
 def time_of(schedule: Schedule, stage: "Stage") -> str:
@@ -127,7 +138,7 @@ def _hosted_at(stage: "Stage", leaf: object) -> bool:
 def _data(schedule: Schedule, config: HardwareConfig) -> str:
     """Scope, lanes and box of every stage."""
     lines = []
-    lanes = assign_lanes(schedule, config)
+    lanes, stored = assign_lanes(schedule, config), storages_of(schedule.stages)
     for stage, placement in reversed(place_stages(schedule).items()):
         physical = physical_of(stage, lanes, config)
         box = ", ".join(
@@ -135,14 +146,26 @@ def _data(schedule: Schedule, config: HardwareConfig) -> str:
             for axis, low, extent in zip(stage.state.computation.axes, placement.low, placement.extent, strict=True)
         )
         names = [axis.name for axis in stage.state.computation.axes]
-        rows = names[physical.lanes.rows] if physical.lanes.rows is not None else "-"
-        cols = names[physical.lanes.cols] if physical.lanes.cols is not None else "-"
+        own = lanes[stage.tensor]
+        rows = names[own.rows] if own.rows is not None else "-"
+        cols = names[own.cols] if own.cols is not None else "-"
         size = physical.count if stage.state.scope == DRAM else largest_size(placement, physical)
         lines.append(
             f"{stage.name}: {stage.state.scope} {stage.tensor.dtype}[{box}] "
             f"elements of {physical.element.rows} ({rows}) × {physical.element.cols} ({cols}), {size} of them"
+            f"{_cells(stage, stored)}"
         )
     return "\n".join(lines) + "\n"
+
+
+def _cells(stage: "Stage", stored: Mapping[StorageBuffer, Allocated]) -> str:
+    """Where the user has stored the values of a stage: the map, the shape of the buffer, the loop of its allocation."""
+    storage = stage.state.storage
+    if storage is None:
+        return ""
+    place = stage.schedule.allocations.get(storage.buffer)
+    where = "" if place is None else f", allocated at {place.axis.name} of {place.stage.name}"
+    return f", in cells {storage} of {list(stored[storage.buffer].shape)}{where}"
 
 
 def _communication(program: object) -> str:

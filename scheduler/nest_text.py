@@ -8,6 +8,8 @@ from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable
 from lathe.scheduler.nest import Acquire, Block, ChunkNode, DecidedChunk, Guard, Loop, Node, Release, Slide
 from lathe.scheduler.reuse import buffer_shape
 from lathe.scheduler.rewrite import rewrite
+from lathe.scheduler.state import StageState
+from lathe.scheduler.undefined import defined
 
 
 def format_nest(nodes: list[Node]) -> str:
@@ -26,17 +28,24 @@ class _Formatter:
             if isinstance(node, Loop):
                 outer = set(self.names.values())
                 name = self._name(node.variable, outer)
-                result.append(f"{indent}for {name} in {node.first}..{node.last + 1}:")
+                together = f" in {node.threads} threads" if node.threads > 1 else ""
+                result.append(f"{indent}for {name} in {node.first}..{node.last + 1}{together}:")
                 result += self.lines(node.body, depth + 1)
                 del self.names[node.variable]
             elif isinstance(node, Guard):
                 result.append(f"{indent}if {' and '.join(self.condition(each) for each in node.constraints)}:")
                 result += self.lines(node.body, depth + 1)
+            elif isinstance(node, Acquire) and node.stored is not None:
+                result.append(
+                    f"{indent}buffer {node.stored.buffer.name} in {node.stored.scope}: {list(node.stored.shape)}"
+                )
+            elif isinstance(node, Release) and node.stored is not None:
+                result.append(f"{indent}free {node.stored.buffer.name}")
             elif isinstance(node, Acquire) and node.placement.window is not None:
                 window, state = node.placement.window, node.placement.state
                 form = f"{state.reuse} along {state.computation.axes[window.dimension].name}"
                 shape = list(buffer_shape(window.shape))
-                result.append(f"{indent}buffer {state.tensor.name} in {state.scope}: {shape}, {form}")
+                result.append(f"{indent}buffer {state.tensor.name} in {state.scope}{turns(state)}: {shape}, {form}")
             elif isinstance(node, Acquire | Slide):
                 shifts = node.placement.state.reuse == "shift"
                 verb = "buffer" if isinstance(node, Acquire) else "shift" if shifts else "keep"
@@ -44,7 +53,7 @@ class _Formatter:
                     f"{self.text(low)} + {self.text(extent)}" for low, extent in zip(node.low, node.extent, strict=True)
                 )
                 state = node.placement.state
-                where = f" in {state.scope}" if isinstance(node, Acquire) else ""
+                where = f" in {state.scope}{turns(state)}" if isinstance(node, Acquire) else ""
                 result.append(f"{indent}{verb} {state.tensor.name}{where}: [{box}]")
             elif isinstance(node, Release):
                 result.append(f"{indent}free {node.placement.state.tensor.name}")
@@ -67,7 +76,7 @@ class _Formatter:
         if isinstance(node, Block) and node.constraints:
             condition = " while " + " and ".join(self.condition(each) for each in node.constraints)
         result = []
-        bodies = node.values if isinstance(node, DecidedChunk) else state.computation.bodies
+        bodies = node.values if isinstance(node, DecidedChunk) else defined(state.computation).bodies
         if isinstance(node, DecidedChunk) and node.zeros:
             condition = ", zeros around " + ", ".join(f"{self.names[v]} ({a}, {b})" for v, a, b in node.zeros)
         for tensor, body in zip(state.tensors, bodies, strict=True):
@@ -130,3 +139,8 @@ def _with(expr: Expr, values: dict[Axis, str]) -> str:
         axis: AxisRef(Axis(f"{_OPEN}{text}{_CLOSE}", axis.extent, axis.start)) for axis, text in values.items()
     }
     return _MARKED.sub(bound, format_expr(rewrite(expr, axes=named)))
+
+
+def turns(state: StageState) -> str:
+    """How many buffers take turns, where the schedule says."""
+    return "" if state.slots is None else f" × {state.slots}"

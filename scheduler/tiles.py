@@ -2,7 +2,7 @@
 
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import Attachment, Fuse, LoopAxis, Split, StageState, replace
-from lathe.scheduler.tiling import Tiling, TilingProblem
+from lathe.scheduler.tiling_problem import Tiling, TilingProblem
 
 
 def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:

@@ -5,483 +5,65 @@ parts (whole blocks along lanes), a few orders of the tile loops, and for each o
 loaded least often. What the estimate (``estimate.py``) makes cheapest is then checked exactly by the allocator.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import product as combinations
-from math import ceil, gcd, prod
-from typing import TYPE_CHECKING
 
-from lathe.configs import HardwareConfig
-from lathe.frontend import Tensor, as_affine
-from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import Axis, axes_of
 from lathe.scheduler.allocation import depth_of
 from lathe.scheduler.errors import CapacityError
-from lathe.scheduler.estimate import Loads, Work, cycles_with_product, cycles_without_product, load_cycles
-from lathe.scheduler.groups import is_padding
-from lathe.scheduler.lanes import plan_lanes
-from lathe.scheduler.linear import LoopVariable
-from lathe.scheduler.loops import stage_loops
-from lathe.scheduler.physical import Physical, element_of
-from lathe.scheduler.products import dimension_of
-from lathe.scheduler.state import LoopAxis
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
-
-MOST_PARTS = 24
-
-
-@dataclass(frozen=True)
-class Operand:
-    """A stage that loads what ``reader`` reads."""
-
-    stage: "Stage"
-    reader: "Stage"
-
-
-@dataclass
-class TilingProblem:
-    """One group: ``sink`` is tiled, ``computing`` are computed in its tiles (the last makes what it stores).
-
-    ``leaves`` are the sink's loops as the user left them, ``given`` whether a command made them.
-    """
-
-    schedule: "Schedule"
-    config: HardwareConfig
-    sink: "Stage"
-    computing: "list[Stage]"
-    operands: list[Operand]
-    leaves: tuple[LoopAxis, ...]
-    given: bool
-    least_depth: int = 0  # so many of the given loops must stay outside, because other stages are computed in them
-    spare: dict[str, int] = field(default_factory=dict)  # elements of each scratchpad that tiles must leave free
-
-
-@dataclass
-class Tiling:
-    """``tile`` per data axis of the sink, ``order`` of the tile loops, the loop count (``level``) outside each load.
-
-    ``reduce_axis`` and ``reduce_tile`` say how a reduction is cut, ``single`` which of its other loops come outside as
-    well, with the steps that stay together.
-    """
-
-    tile: tuple[int, ...]
-    order: tuple[int, ...]
-    depth: int
-    level: "dict[Stage, int]"
-    reduce_axis: "dict[Stage, LoopAxis]" = field(default_factory=dict)
-    reduce_tile: "dict[Stage, int]" = field(default_factory=dict)
-    single: "dict[Stage, list[tuple[LoopAxis, int]]]" = field(default_factory=dict)
-    cost: float = 0.0
-    cut: tuple[LoopAxis, int] | None = None  # a loop of the user's that is split further, and the factor
-
-
-def choose_tiling(problem: TilingProblem) -> Tiling:
-    """The cheapest tiling found. Raises CapacityError if not even the smallest tiles fit."""
-    for cut in CUTS:
-        model = _Model(problem, cut)
-        best = min(model.candidates(), key=lambda tiling: tiling.cost, default=None)
-        if best is not None:
-            return best
-    raise CapacityError(model.refusal())
-
+from lathe.scheduler.given_tiling import given_tiling
+from lathe.scheduler.tiling_model import TilingModel
+from lathe.scheduler.tiling_problem import Tiling, TilingProblem
 
 CUTS = ("channels", "longest", "every")
 """How reductions are cut in parts: along the channels; if need be along the longest axis, or step by step along all."""
 
 
-class _Model:
-    """What is tried, with reductions cut in one of the ways of ``CUTS``."""
+def choose_tiling(problem: TilingProblem) -> Tiling:
+    """The cheapest tiling found. Raises CapacityError if not even the smallest tiles fit."""
+    for cut in CUTS:
+        model = TilingModel(problem, cut)
+        best = given_tiling(model) if problem.given else _cheapest(model)
+        if best is not None:
+            return best
+    raise CapacityError(_refusal(model))
 
-    def __init__(self, problem: TilingProblem, cut: str) -> None:
-        self.problem = problem
-        config = self.config = problem.config
-        plan = self.plan = plan_lanes(problem.schedule, config)
-        lanes = plan.known
-        self.physical: dict[Stage, Physical] = {}
-        for stage in (*problem.computing, *(operand.stage for operand in problem.operands)):
-            scope = stage.state.scope
-            self.physical[stage] = Physical(stage.tensor.shape, lanes[stage.tensor], element_of(config, scope))
-        self.sink_axes = problem.sink.state.computation.axes
-        self.full = tuple(axis.extent for axis in self.sink_axes)
-        self.lanes_of_sink = lanes[problem.sink.tensor]
-        self.rows_of_weights: set[int | None] = set()
-        for reader in problem.schedule.readers(problem.sink.tensor):
-            product = plan.products[reader.tensor]
-            if product is not None and product.weight.tensor is problem.sink.tensor:
-                self.rows_of_weights.add(dimension_of(product.weight, product.column))
-        self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
-        self._counts: dict[tuple[Stage, tuple[int, ...]], int] = {}
-        self._rooms = {scope: depth_of(config, scope) - problem.spare.get(scope, 0) for scope in ("inp", "wgt", "acc")}
-        self.inner: dict[Stage, Axis] = {}
-        self.reduction: dict[Stage, Axis] = {}
-        for stage in self.gemms:
-            found = plan.products[stage.tensor]
-            assert found is not None
-            if found.inner is not None:
-                self.inner[stage] = found.inner
-        for stage in problem.computing:
-            axes = stage.state.computation.reduce_axes
-            inner = self.inner.get(stage)
-            if inner is not None and inner.extent > config.block_in and cut == "channels":
-                self.reduction[stage] = inner
-            elif axes:  # what runs along lanes is in one piece already
-                blocks = ceil(inner.extent / config.block_in) if inner is not None else 1
-                self.reduction[stage] = max(axes, key=lambda axis: axis.extent if axis is not inner else blocks)
-        for stage in problem.computing:  # loops that others are computed in stay as they are
-            if problem.schedule.attached(stage):
-                self.reduction.pop(stage, None)
-        self.single: dict[Stage, list[Axis]] = {}  # axes that each part of a reduction takes one step of
-        for stage, chosen in self.reduction.items() if cut == "every" and not problem.given else ():
-            state = stage.state
-            untouched = {root.source for root in state.roots if root in state.leaves}
-            self.single[stage] = [a for a in state.computation.reduce_axes if a is not chosen and a in untouched]
-        self._planes = DTYPES[problem.sink.tensor.dtype].bits // 8 if problem.sink.tensor.dtype != "bool" else 1
-        self._loads: dict[tuple[Stage, tuple[int, ...]], float] = {}
-        self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[Stage, tuple[int, ...]]] = {}
-        self._walk = [
-            _reads(stage) for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands))
-        ]
 
-    def candidates(self) -> Iterator[Tiling]:
-        if self.problem.given:
-            yield from self._given()
-            return
-        sizes = [self._sizes(dim) for dim in range(len(self.full))]
-        orders = self._orders()
-        reductions = self._reductions()
-        for tile in combinations(*sizes):
-            elements = self._computing_elements(tile)
-            if elements > self._room("acc"):
-                continue
-            for inner in reductions:
-                for order in orders:
-                    tiling = self._evaluated(tile, order, inner, elements)
-                    if tiling is not None:
-                        yield tiling
+def _cheapest(model: TilingModel) -> Tiling | None:
+    """The first of the cheapest; tiles whose computation alone takes longer than what has been found are left out."""
+    best: Tiling | None = None
+    orders, reductions = model.orders(), model.reductions()
+    for tile in combinations(*(model.sizes(dim) for dim in range(len(model.full)))):
+        elements = model.computing_elements(tile)
+        if elements > model.room("acc") or (best is not None and model.least_cost(tile) >= best.cost):
+            continue
+        for inner in reductions:
+            for order in orders:
+                tiling = model.evaluated(tile, order, inner, elements)
+                if tiling is not None and (best is None or tiling.cost < best.cost):
+                    best = tiling
+    return best
 
-    def _grain(self, stage: "Stage", axis: Axis) -> int:
-        """Steps of a reduction axis that cannot be separated: those along lanes."""
-        return self.config.block_in if axis is self.inner.get(stage) else 1
 
-    def _room(self, scope: str) -> int:
-        """Elements of a scratchpad that the tiles may take."""
-        return self._rooms[scope]
-
-    def _sizes(self, dim: int) -> list[int]:
-        full = self.full[dim]
-        block = 1
-        if dim == self.lanes_of_sink.cols:
-            block = self.config.block_out
-            if self._is_data(self.problem.sink.tensor):  # it is loaded as wider elements
-                block = max(block, self.config.block_in)
-        elif dim == self.lanes_of_sink.rows:
-            block = self.config.batch
-        if dim in self.rows_of_weights:
-            block = self.config.block_out
-        return [min(size * block, full) for size in _parts(ceil(full / block))]
-
-    def _is_data(self, tensor: Tensor) -> bool:
-        """Whether a matrix product takes a tensor for data, perhaps with a border around it."""
-        for reader in self.problem.schedule.readers(tensor):
-            product = self.plan.products[reader.tensor]
-            if product is not None and product.data.tensor is tensor:
-                return True
-            if product is None and is_padding(reader) and self._is_data(reader.tensor):
-                return True
-        return False
-
-    def _orders(self) -> list[tuple[int, ...]]:
-        plain = tuple(range(len(self.full)))
-        cols = self.lanes_of_sink.cols
-        if cols is None or len(plain) < 2:
-            return [plain]
-        rest = tuple(dim for dim in plain if dim != cols)
-        first, others = rest[:1], rest[1:]
-        found = [(*first, cols, *others), (*rest, cols), (cols, *rest)]
-        return list(dict.fromkeys(found))
-
-    def _reductions(self) -> list[dict["Stage", int]]:
-        choices: list[dict[Stage, int]] = [{}]
-        for stage, axis in self.reduction.items():
-            given = self._given_reduction(stage, axis)
-            if given is not None:
-                choices = [{**choice, stage: size} for choice in choices for size in (axis.extent, given)]
-                continue
-            block = self._grain(stage, axis)
-            sizes = _parts(ceil(axis.extent / block))
-            choices = [{**choice, stage: min(size * block, axis.extent)} for choice in choices for size in sizes]
-        return choices
-
-    def _given_reduction(self, stage: "Stage", axis: Axis) -> int | None:
-        """How much of the reduction one iteration of its outermost loop covers, where the user has split it."""
-        state = stage.state
-        if not any(root.source is axis for root in state.roots if root not in state.leaves):
-            return None
-        nominal = {root: root.source.extent for root in state.roots if root.source is not None}
-        loops = stage_loops(state, nominal)
-        outermost = set(loops.of_leaf[state.reduce_leaves[0]])
-        local = next(loops.local[root] for root in state.roots if root.source is axis)
-        inside = [(c, v) for v, c in local.terms.items() if isinstance(v, LoopVariable) and v not in outermost]
-        return min(1 + sum(abs(c) * (v.extent - 1) for c, v in inside), axis.extent)
-
-    def boxes(self, tile: Sequence[int], reduce_tile: "dict[Stage, int]") -> "dict[Stage, tuple[int, ...]]":
-        """The extents of each stage of the group for one tile of the sink."""
-        key = (tuple(tile), tuple(reduce_tile.values()))
-        known = self._boxes.get(key)
-        if known is not None:
-            return known
-        need: dict[Tensor, list[int]] = {self.problem.computing[-1].tensor: list(tile)}
-        for stage, axes, reads in self._walk:
-            extents = need.get(stage.tensor)
-            if extents is None:
-                continue
-            size = list(extents)
-            for axis in axes[len(extents) :]:
-                reduced = axis is self.reduction.get(stage)
-                if reduce_tile and axis in self.single.get(stage, ()):
-                    size.append(min(self._grain(stage, axis), axis.extent))
-                else:
-                    size.append(reduce_tile.get(stage, axis.extent) if reduced else axis.extent)
-            for tensor, shape, indices in reads:
-                box = [
-                    min(1 + sum(factor * (size[n] - 1) for n, factor in terms), extent)
-                    for terms, extent in zip(indices, shape, strict=True)
-                ]
-                before = need.get(tensor)
-                need[tensor] = box if before is None else [max(a, b) for a, b in zip(before, box, strict=True)]
-        found = {stage: tuple(need[stage.tensor]) for stage in self.physical if stage.tensor in need}
-        self._boxes[key] = found
-        return found
-
-    def _count(self, stage: "Stage", box: Sequence[int]) -> int:
-        key = stage, tuple(box)
-        known = self._counts.get(key)
-        if known is None:
-            physical = self.physical[stage]
-            known = prod(physical.blocks(dim, 0, extent) for dim, extent in enumerate(box))
-            self._counts[key] = known
-        return known
-
-    def _computing_elements(self, tile: Sequence[int]) -> int:
-        boxes = self.boxes(tile, {})
-        return max(self._count(stage, boxes[stage]) for stage in self.problem.computing)
-
-    def _evaluated(
-        self, tile: tuple[int, ...], order: tuple[int, ...], inner: "dict[Stage, int]", acc: int
-    ) -> Tiling | None:
-        trips = [ceil(self.full[dim] / tile[dim]) for dim in order]
-        total = prod(trips)
-        rounds = {stage: ceil(self.reduction[stage].extent / size) for stage, size in inner.items()}
-        for stage, axes in self.single.items():
-            rounds[stage] *= prod(ceil(axis.extent / self._grain(stage, axis)) for axis in axes)
-        room = dict(self._rooms)
-        room["acc"] -= acc
-        levels: dict[Stage, int] = {}
-        found: list[Loads] = []
-        by_level = [self.boxes(self._tile_at(tile, order, level), {}) for level in range(len(order) + 1)]
-        innermost = self.boxes(tile, inner)
-        for operand in self.problem.operands:
-            stage = operand.stage
-            options: list[tuple[float, int, int, int]] = []
-            for level in range(len(order) + 1):
-                box = by_level[level][stage] if level else stage.tensor.shape  # at the root all of it is loaded
-                count = self._count(stage, box)
-                options.append((prod(trips[:level]) * count, -level, count, level))
-            split = rounds.get(operand.reader, 1) > 1
-            if split:
-                count = self._count(stage, innermost[stage])
-                rounds_in_all = total * rounds[operand.reader]
-                options[-1] = (rounds_in_all * count, -len(order), count, len(order))
-            scope = stage.state.scope
-            fitting = [option for option in options if option[2] <= room[scope]]
-            if not fitting:
-                return None
-            doubled = [option for option in fitting if option[2] * (2 if option[3] else 1) <= room[scope]]
-            loads, _, count, level = min(doubled or fitting)
-            room[scope] -= count * (2 if doubled and level else 1)
-            levels[stage] = level
-            box = by_level[level][stage] if level else stage.tensor.shape
-            if split and level == len(order):
-                box = innermost[stage]
-            found.append(
-                Loads(scope, self._load_cycles(stage, tuple(box), count), loads / max(count, 1), bool(doubled))
-            )
-        boxes = by_level[-1]
-        work = Work(
-            tiles=total,
-            parts=max(rounds.values(), default=1),
-            steps=sum(self._steps(stage, boxes[stage]) for stage in self.problem.computing),
-            stored=self._count(self.problem.computing[-1], boxes[self.problem.computing[-1]]),
-            planes=self._planes,
-            alone=acc > room["acc"] if self.gemms else acc * 2 > self._room("acc"),
+def _refusal(model: TilingModel) -> str:
+    tile = tuple(sizes[-1] for sizes in (model.sizes(dim) for dim in range(len(model.full))))
+    reduction = {stage: min(axis.extent, model.grain(stage, axis)) for stage, axis in model.reduction.items()}
+    boxes = model.boxes(tile, reduction)
+    parts = []
+    for scope in ("inp", "wgt", "acc"):
+        need = sum(
+            model.count(operand.stage, boxes[operand.stage])
+            for operand in model.problem.operands
+            if operand.stage.state.scope == scope
         )
-        cost = (cycles_with_product if self.gemms else cycles_without_product)(self.config, found, work)
-        reduce_axis = {stage: self._root(stage) for stage in inner if rounds[stage] > 1}
-        reduce_tile = {stage: size for stage, size in inner.items() if rounds[stage] > 1}
-        single = {
-            stage: [(self._root(stage, axis), self._grain(stage, axis)) for axis in axes]
-            for stage, axes in self.single.items()
-        }
-        return Tiling(tile, order, len(order), levels, reduce_axis, reduce_tile, single, cost)
-
-    def _load_cycles(self, stage: "Stage", box: tuple[int, ...], count: int) -> float:
-        known = self._loads.get((stage, box))
-        if known is None:
-            config = self.config
-            size = {"inp": config.inp_element_bytes, "wgt": config.wgt_element_bytes}.get(
-                stage.state.scope,
-                config.acc8_element_bytes if stage.tensor.dtype == "int8" else config.acc_element_bytes,
-            )
-            known = self._loads[stage, box] = load_cycles(config, self.physical[stage], size, box, count)
-        return known
-
-    def _steps(self, stage: "Stage", box: Sequence[int]) -> int:
-        """Cycles of the compute unit for one box of a stage."""
-        count = self._count(stage, box)
-        depth = prod(axis.extent for axis in stage.state.computation.reduce_axes)
-        if stage not in self.gemms:
-            return count * 2 * depth  # an operation on two tensors takes two steps
-        axis = self.inner.get(stage)
-        if axis is not None:
-            depth = depth // axis.extent * ceil(axis.extent / self.config.block_in)
-        return count * (depth + 1)
-
-    def _root(self, stage: "Stage", axis: Axis | None = None) -> LoopAxis:
-        axis = self.reduction[stage] if axis is None else axis
-        return next(root for root in stage.state.roots if root.source is axis)
-
-    def _tile_at(self, tile: Sequence[int], order: Sequence[int], level: int) -> tuple[int, ...]:
-        """The sink's box in one iteration of its outermost ``level`` tile loops."""
-        fixed = set(order[:level])
-        return tuple(tile[dim] if dim in fixed else self.full[dim] for dim in range(len(tile)))
-
-    def _given(self) -> Iterator[Tiling]:
-        """The user's loops: stay outside of as few of them as fit, and cut the next one where that helps."""
-        sink = self.problem.sink
-        leaves = sink.state.leaves
-        for depth in range(self.problem.least_depth, len(leaves) + 1):
-            sizes = [0] if depth == len(leaves) else [0, *self._cuts(leaves[depth])]
-            for size in sizes:
-                tile = self._tile_inside(depth, size)
-                elements = self._computing_elements(tile)
-                if elements > self._room("acc"):
-                    continue
-                for inner in self._reductions():
-                    tiling = self._fixed(tile, depth + (size > 0), inner, elements)
-                    if tiling is not None:
-                        tiling.cut = (leaves[depth], size) if size else None
-                        yield tiling
-                        return
-
-    def _cuts(self, leaf: LoopAxis) -> list[int]:
-        """Factors by which a loop may be cut so that tiles stay whole blocks, the largest first."""
-        state = self.problem.sink.state
-        nominal = {root: root.source.extent for root in state.roots if root.source is not None}
-        loops = stage_loops(state, nominal)
-        variables = loops.of_leaf[leaf]
-        if len(variables) != 1:
-            return []
-        extent, unit = variables[0].extent, 1
-        for dim, root in enumerate(state.roots):
-            step = loops.local[root].terms.get(variables[0], 0)
-            block = 1
-            if dim == self.lanes_of_sink.cols:
-                block = self.config.block_out
-            elif dim == self.lanes_of_sink.rows:
-                block = self.config.batch
-            if step:
-                unit = block // gcd(block, step)
-        parts = ceil(extent / unit)
-        sizes = {ceil(parts / n) * unit for n in range(2, parts + 1)}
-        return sorted((size for size in sizes if size < extent), reverse=True)
-
-    def _tile_inside(self, depth: int, size: int) -> tuple[int, ...]:
-        """The box that the loops inside the first ``depth`` ones cover, the outermost of them cut to ``size``."""
-        state = self.problem.sink.state
-        nominal = {root: root.source.extent for root in state.roots if root.source is not None}
-        loops = stage_loops(state, nominal)
-        extent = {v: v.extent for leaf in state.leaves[depth:] for v in loops.of_leaf[leaf]}
-        if size:
-            extent[loops.of_leaf[state.leaves[depth]][0]] = size
-        tile = []
-        for root in state.roots:
-            steps = ((v, c) for v, c in loops.local[root].terms.items() if isinstance(v, LoopVariable))
-            tile.append(min(1 + sum(abs(c) * (extent.get(v, 1) - 1) for v, c in steps), nominal[root]))
-        return tuple(tile)
-
-    def _fixed(self, tile: tuple[int, ...], depth: int, inner: "dict[Stage, int]", acc: int) -> Tiling | None:
-        boxes = self.boxes(tile, inner)
-        room = {scope: self._room(scope) for scope in ("inp", "wgt", "acc")}
-        room["acc"] -= acc
-        for operand in self.problem.operands:
-            room[operand.stage.state.scope] -= self._count(operand.stage, boxes[operand.stage])
-        if min(room.values()) < 0:
-            return None
-        rounds = {s: ceil(self.reduction[s].extent / size) for s, size in inner.items()}
-        return Tiling(
-            tile,
-            tuple(range(len(tile))),
-            depth,
-            {operand.stage: depth for operand in self.problem.operands},
-            {s: self._root(s) for s in inner if rounds[s] > 1},
-            {s: size for s, size in inner.items() if rounds[s] > 1},
-        )
-
-    def refusal(self) -> str:
-        tile = tuple(sizes[-1] for sizes in (self._sizes(dim) for dim in range(len(self.full))))
-        reduction = {stage: min(axis.extent, self._grain(stage, axis)) for stage, axis in self.reduction.items()}
-        boxes = self.boxes(tile, reduction)
-        parts = []
-        for scope in ("inp", "wgt", "acc"):
-            need = sum(
-                self._count(operand.stage, boxes[operand.stage])
-                for operand in self.problem.operands
-                if operand.stage.state.scope == scope
-            )
-            if scope == "acc":
-                need += max(self._count(stage, boxes[stage]) for stage in self.problem.computing)
-            if need > depth_of(self.config, scope):
-                depth = depth_of(self.config, scope)
-                parts.append(
-                    f"{scope} holds {depth} elements and the smallest tile takes {need}, {need - depth} too many"
-                )
-        detail = "; ".join(parts) or "the loops given leave no smaller tile"
-        return (
-            f"tile of {self.problem.sink.name} on machine {self.config.name!r} must fit its scratchpads, but {detail}. "
-            "Use a machine with larger buffers, or split the computation."
-        )
+        if scope == "acc":
+            need += max(model.count(stage, boxes[stage]) for stage in model.problem.computing)
+        if need > depth_of(model.config, scope):
+            depth = depth_of(model.config, scope)
+            parts.append(f"{scope} holds {depth} elements and the smallest tile takes {need}, {need - depth} too many")
+    detail = "; ".join(parts) or "the loops given leave no smaller tile"
+    return (
+        f"tile of {model.problem.sink.name} on machine {model.config.name!r} must fit its scratchpads, but {detail}. "
+        "Use a machine with larger buffers, or split the computation."
+    )
 
 
-def _parts(count: int) -> list[int]:
-    """The largest of 1, 2, 3, … nearly equal parts, then of twice as many each time; the largest first."""
-    numbers = list(range(1, min(count, MOST_PARTS) + 1))
-    while 2 * numbers[-1] <= count:
-        numbers.append(2 * numbers[-1])
-    return sorted({ceil(count / n) for n in numbers} | {1}, reverse=True)
-
-
-Terms = tuple[tuple[int, int], ...]
-
-
-def _reads(stage: "Stage") -> "tuple[Stage, tuple[Axis, ...], list[tuple[Tensor, tuple[int, ...], list[Terms]]]]":
-    """A stage's axes, and per read the tensor and, per dimension, (position of an axis, size of its step)."""
-    computation = stage.state.computation
-    axes = (*computation.axes, *computation.reduce_axes)
-    position = {axis: n for n, axis in enumerate(axes)}
-    reads = []
-    for read in computation.reads:
-        indices: list[Terms] = []
-        for index in read.indices:
-            affine = as_affine(index)
-            if affine is None:  # anything: the dimension's extent bounds it
-                indices.append(tuple((position[axis], 1 << 30) for axis in axes_of(index)))
-            else:
-                indices.append(tuple((position[axis], abs(factor)) for axis, factor in affine.coefficients.items()))
-        reads.append((read.tensor, read.tensor.shape, indices))
-    return stage, axes, reads
-
-
-__all__ = ["Operand", "Tiling", "TilingProblem", "choose_tiling"]
+__all__ = ["choose_tiling"]

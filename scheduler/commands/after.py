@@ -69,10 +69,15 @@ def check_pair(stage: "Stage", other: object, command: str) -> None:
 def _reads_from(stage: "Stage", other: "Stage") -> bool:
     """Whether a stage reads another, by way of others or not."""
     schedule = stage.schedule
-    for read in stage.state.computation.reads:
-        maker = schedule.maker(read.tensor)
-        if maker is not None and (maker is other or _reads_from(maker, other)):
+    seen: set[Stage] = set()
+    waiting = [stage]
+    while waiting:
+        current = waiting.pop()
+        seen.add(current)
+        makers = {schedule.maker(read.tensor) for read in current.state.computation.reads}
+        if other in makers:
             return True
+        waiting += [maker for maker in makers if maker is not None and maker not in seen]
     return False
 
 

@@ -13,19 +13,15 @@ def interchange(stage: "Stage", x: "AxisLike", y: "AxisLike") -> None:
 
     Before::
 
-        for i in 0..64:
-          for j in 0..96:
-            C[i, j] = 0
-            for k in 0..128:
-              C[i, j] += A[i, k] * B[j, k]
+        for i in 0..5:
+          for j in 0..7:
+            C[i, j] = A[i, j] + 1
 
-    After ``s[C].interchange(i, k)``::
+    After ``s[C].interchange(i, j)``::
 
-        chunk(j in 0..96, i in 0..64): C[i, j] = 0
-        for k in 0..128:
-          for j in 0..96:
-            for i in 0..64:
-              C[i, j] += A[i, k] * B[j, k]
+        for j in 0..7:
+          for i in 0..5:
+            C[i, j] = A[i, j] + 1
 
     Raises ScheduleError if an axis is not a present loop of this stage, or both are the same; LegalityError if a stage
     would find a value not yet made. Tiramisu's interchange; ``reorder`` does it for any number of loops.

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from lathe.scheduler.circular import circles
 from lathe.scheduler.commands.affine import replace_loops
 from lathe.scheduler.state import LoopAxis
 
@@ -22,9 +23,11 @@ def reverse(stage: "Stage", axis: "AxisLike") -> LoopAxis:
         for i in 0..60:
           C[-i + 59] = A[-i + 59] + 1
 
-    Returns the new loop. Raises ScheduleError if the axis is not a present loop of this stage, LegalityError if a stage
-    that runs together with this one would find a value not yet made. Loop reversal of the polyhedral model.
+    The stages of a cycle run it together, so it is reversed in all of them. Returns the new loop. Raises ScheduleError
+    if the axis is not a present loop of this stage, LegalityError if a stage would find a value not yet made. Loop
+    reversal of the polyhedral model.
     """
     target = stage.find(axis, "reverse")
     minus = ((-1,),)
-    return replace_loops(stage, "reverse", (target,), (target.name,), minus, minus, (0,))[0]
+    together = any(stage in group for group in circles(stage.schedule)) if stage.schedule.circular else False
+    return replace_loops(stage, "reverse", (target,), (target.name,), minus, minus, (0,), together=together)[0]

@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lathe.scheduler.commands.marks import loop_extent
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import LoopAxis, Split
+from lathe.scheduler.state import LoopAxis, Split, StageState
+from lathe.scheduler.together import sharing
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage
@@ -27,8 +29,9 @@ def split(
           for ii in 0..16:
             C[16*io + ii] = A[16*io + ii] + 1 while 16*io + ii < 60
 
-    Returns the outer and the inner loop. Raises ScheduleError if the axis is not a present loop of this stage, or the
-    factor is not a positive integer. In the manner of Halide and TVM.
+    Stages that run the loop together with this one are split alike. Returns the outer and the inner loop. Raises
+    ScheduleError if the axis is not a present loop of this stage, or the factor is not a positive integer. In the
+    manner of Halide and TVM.
     """
     target = stage.find(axis, "split")
     if (factor is None) == (nparts is None):
@@ -42,19 +45,27 @@ def split(
                 f"{name} of split of axis {target.name} of stage {stage.name} must be a positive integer, "
                 f"not {value!r}."
             )
-    outer = LoopAxis(f"{target.name}o", target.kind)
-    inner = LoopAxis(f"{target.name}i", target.kind)
-    state = stage.state
-    position = state.leaves.index(target)
-    leaves = (*state.leaves[:position], outer, inner, *state.leaves[position + 1 :])
-    pragma_axis = outer if state.pragma_axis is target else state.pragma_axis
-    unrolled = state.unrolled | {outer, inner} if target in state.unrolled else state.unrolled
-    new = replace(
-        state,
-        leaves=leaves,
-        relations=(*state.relations, Split(target, outer, inner, factor, nparts)),
-        pragma_axis=pragma_axis,
-        unrolled=unrolled,
-    )
-    stage.schedule.commit({stage: new}, "split", renamed={target: inner})
-    return outer, inner
+    together = sharing(stage, (target,))
+    if nparts is not None and len(together) > 1:  # parts of the longest: the iterations of all stay side by side
+        longest = max(loop_extent(each, loop) for each, (loop,) in together.items())
+        factor, nparts = -(-longest // nparts), None
+    changes: dict[Stage, StageState] = {}
+    parts: dict[LoopAxis, tuple[LoopAxis, LoopAxis]] = {}
+    for each, (loop,) in together.items():
+        outer, inner = parts[loop] = (LoopAxis(f"{loop.name}o", loop.kind), LoopAxis(f"{loop.name}i", loop.kind))
+        state = each.state
+        changes[each] = replace(
+            state,
+            leaves=tuple(part for leaf in state.leaves for part in parts.get(leaf, (leaf,))),
+            relations=(*state.relations, Split(loop, outer, inner, factor, nparts)),
+            pragma_axis=outer if state.pragma_axis is loop else state.pragma_axis,
+            unrolled=state.unrolled | {outer, inner} if loop in state.unrolled else state.unrolled,
+        )
+    for each, state in changes.items():
+        place = state.attachment
+        if place is not None and place.loops:
+            loops = tuple(part for loop in place.loops for part in parts.get(loop, (loop,)))
+            axis = parts[place.axis][1] if place.axis in parts else place.axis
+            changes[each] = replace(state, attachment=replace(place, axis=axis, loops=loops))
+    stage.schedule.commit(changes, "split", renamed={loop: inner for loop, (_, inner) in parts.items()})
+    return parts[target]

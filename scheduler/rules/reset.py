@@ -1,10 +1,12 @@
 """Rule ``reset``: accumulators set to a constant."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from lathe.frontend import Const
 from lathe.frontend.dtypes import DTYPES
-from lathe.isa import Alu, AluOp, Gemm, Instruction
+from lathe.isa import Alu, AluOp, Gemm, Instruction, Load
 from lathe.scheduler.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.products import bare
 from lathe.scheduler.rules.looping import plan_loops
@@ -64,15 +66,8 @@ def constant_steps(value: int) -> list[tuple[AluOp, int]]:
 def zero(chunk: Chunk, extents: list[int], strides: list[int], base: int) -> list[Instruction]:
     """GEMM instructions with ``reset``."""
     instructions: list[Instruction] = []
-    bits = (chunk.config.acc_index_bits,)
-    for plan in plan_loops(extents, [(s,) for s in strides], (base,), bits, chunk.emitter.pool.capacity):
-        nothing = np.zeros_like(plan.micro_ops[0])
-        first, end, loads = chunk.emitter.pool.place(plan.micro_ops[0], nothing, nothing)
-        (outer,), (inner,) = plan.factor_out, plan.factor_in
-        instructions += [
-            *loads,
-            Gemm(first, end, plan.iter_out, plan.iter_in, outer, inner, 0, 0, 0, 0, reset=True),
-        ]
+    for loads, steps in _steps(chunk, extents, strides, base):
+        instructions += [*loads, Gemm(*steps, 0, 0, 0, 0, reset=True)]
     return instructions
 
 
@@ -81,13 +76,18 @@ def alu_immediate(
 ) -> list[Instruction]:
     """ALU instructions with an immediate over the elements of one operand."""
     instructions: list[Instruction] = []
+    for loads, steps in _steps(chunk, extents, strides, base):
+        instructions += [*loads, Alu(op, *steps, 0, 0, use_imm=True, imm=immediate)]
+    return instructions
+
+
+def _steps(
+    chunk: Chunk, extents: list[int], strides: list[int], base: int
+) -> Iterator[tuple[list[Load], tuple[int, int, int, int, int, int]]]:
+    """Loads of micro-ops over the elements of one operand, and the micro-ops, iterations and factors that follow."""
     bits = (chunk.config.acc_index_bits,)
     for plan in plan_loops(extents, [(s,) for s in strides], (base,), bits, chunk.emitter.pool.capacity):
         nothing = np.zeros_like(plan.micro_ops[0])
         first, end, loads = chunk.emitter.pool.place(plan.micro_ops[0], nothing, nothing)
         (outer,), (inner,) = plan.factor_out, plan.factor_in
-        instructions += [
-            *loads,
-            Alu(op, first, end, plan.iter_out, plan.iter_in, outer, inner, 0, 0, use_imm=True, imm=immediate),
-        ]
-    return instructions
+        yield loads, (first, end, plan.iter_out, plan.iter_in, outer, inner)

@@ -27,6 +27,15 @@ def load_rows(
     memory: MemoryType, loops: list[DmaLoop], sram: int, dram: int, mask: NDArray[np.bool_] | None
 ) -> Iterator[Instruction]:
     """LOADs for a copy into a scratchpad over element loops, zeros where the mask is False."""
+    loops, rows, row = _blocks(loops)
+    for point in product(*(range(loop.extent) for loop in loops)):
+        at_sram, at_dram = _at(point, loops, sram, dram)
+        window = _window(mask, loops, point, rows, row)
+        yield from _load_window(memory, at_sram, at_dram, rows, row, window)
+
+
+def _blocks(loops: list[DmaLoop]) -> tuple[list[DmaLoop], DmaLoop, DmaLoop]:
+    """Loops around the instructions, then the rows of one instruction, then the elements of a row."""
     loops = _merged(sorted((loop for loop in loops if loop.extent > 1), key=lambda loop: -abs(loop.sram)))
     row = DmaLoop(1, 1, 1, None)
     if loops and loops[-1].sram == 1 and loops[-1].dram == 1 and loops[-1].extent <= MAX_SIZE:
@@ -34,11 +43,13 @@ def load_rows(
     rows = DmaLoop(1, row.extent, row.extent, None)
     if loops and loops[-1].sram == row.extent and 0 <= loops[-1].dram <= MAX_SIZE and loops[-1].extent <= MAX_SIZE:
         rows = loops.pop()
-    for point in product(*(range(loop.extent) for loop in loops)):
-        at_sram = sram + sum(value * loop.sram for value, loop in zip(point, loops, strict=True))
-        at_dram = dram + sum(value * loop.dram for value, loop in zip(point, loops, strict=True))
-        window = _window(mask, loops, point, rows, row)
-        yield from _load_window(memory, at_sram, at_dram, rows, row, window)
+    return loops, rows, row
+
+
+def _at(point: tuple[int, ...], loops: list[DmaLoop], sram: int, dram: int) -> tuple[int, int]:
+    """Where the block of one iteration of the loops begins, in the scratchpad and in DRAM."""
+    at_sram = sram + sum(value * loop.sram for value, loop in zip(point, loops, strict=True))
+    return at_sram, dram + sum(value * loop.dram for value, loop in zip(point, loops, strict=True))
 
 
 def _window(
@@ -131,15 +142,8 @@ def _merged(loops: list[DmaLoop]) -> list[DmaLoop]:
 
 
 def store_rows(loops: list[DmaLoop], sram: int, dram: int) -> Iterator[Instruction]:
-    loops = _merged(sorted((loop for loop in loops if loop.extent > 1), key=lambda loop: -abs(loop.sram)))
-    row = DmaLoop(1, 1, 1, None)
-    if loops and loops[-1].sram == 1 and loops[-1].dram == 1 and loops[-1].extent <= MAX_SIZE:
-        row = loops.pop()
-    rows = DmaLoop(1, row.extent, row.extent, None)
-    if loops and loops[-1].sram == row.extent and 0 <= loops[-1].dram <= MAX_SIZE and loops[-1].extent <= MAX_SIZE:
-        rows = loops.pop()
+    loops, rows, row = _blocks(loops)
     for point in product(*(range(loop.extent) for loop in loops)):
-        at_sram = sram + sum(value * loop.sram for value, loop in zip(point, loops, strict=True))
-        at_dram = dram + sum(value * loop.dram for value, loop in zip(point, loops, strict=True))
+        at_sram, at_dram = _at(point, loops, sram, dram)
         stride = rows.dram if rows.extent > 1 else row.extent
         yield Store(sram_base=at_sram, dram_base=at_dram, y_size=rows.extent, x_size=row.extent, x_stride=stride)

@@ -2,7 +2,7 @@
 
 import functools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +25,6 @@ from lathe.scheduler import (
     emit_rule,
     lower,
 )
-from lathe.scheduler.rules import RULES
-from lathe.scheduler.rules.registry import SEPARATE_INIT
 
 VTA, TINY = load_config("vta"), load_config("tiny")
 
@@ -39,17 +37,6 @@ elsewhere = placeholder((64,), "int8", "elsewhere")
 DATA = placeholder((4, 64), "int8", "data")
 WEIGHTS = placeholder((512, 64), "int8", "weights")
 M = matmul(DATA, WEIGHTS, transpose_b=True, name="M")
-
-
-@pytest.fixture(autouse=True)
-def own_rules() -> Iterator[None]:
-    """Forget the rules that a test has registered."""
-    before, separate = dict(RULES), set(SEPARATE_INIT)
-    yield
-    RULES.clear()
-    RULES.update(before)
-    SEPARATE_INIT.clear()
-    SEPARATE_INIT.update(separate)
 
 
 @dataclass
@@ -280,6 +267,17 @@ def test_message(case):
 # Tiles that exceed a scratchpad: which, by how much, and what would fit.
 
 
+def too_large(schedule: Schedule) -> str:
+    """The message of a schedule whose tiles do not fit."""
+    with pytest.raises(CapacityError) as caught:
+        build(schedule, tensors_of(schedule), VTA)
+    return str(caught.value)
+
+
+def check_fits(schedule: Schedule) -> None:
+    assert verify(build(schedule, tensors_of(schedule), VTA)) == []
+
+
 def window(rows: int) -> Schedule:
     """A convolution of 7 columns; windows of 34 columns and so many rows are held in inp."""
     data, weights = placeholder((rows, 66, 16), "int8", "data"), placeholder((16, 7, 16), "int8", "weights")
@@ -301,9 +299,7 @@ def window(rows: int) -> Schedule:
 
 def test_a_window_too_large_for_inp_and_the_largest_that_fits():
     s = window(62)
-    with pytest.raises(CapacityError) as caught:
-        build(s, tensors_of(s), VTA)
-    assert str(caught.value) == (
+    assert too_large(s) == (
         "tiles in scratchpad inp must take at most 2048 elements, not 2108 (data.inp 2108), 60 too many: the largest "
         "that fit take data.inp 2048; now data.inp is 62×34×16 values. Split its loops with a smaller factor, or "
         "compute it at an inner loop."
@@ -312,7 +308,7 @@ def test_a_window_too_large_for_inp_and_the_largest_that_fits():
     for rows, fits in ((60, True), (61, False)):
         s = window(rows)
         if fits:
-            assert verify(build(s, tensors_of(s), VTA)) == []
+            check_fits(s)
         else:
             with pytest.raises(CapacityError):
                 build(s, tensors_of(s), VTA)
@@ -334,15 +330,13 @@ def weights_whole(outputs: int) -> Schedule:
 
 def test_weights_too_large_for_wgt_and_the_most_that_fit():
     s = weights_whole(4112)
-    with pytest.raises(CapacityError) as caught:
-        build(s, tensors_of(s), VTA)
-    assert str(caught.value) == (
+    assert too_large(s) == (
         "tiles in scratchpad wgt must take at most 1024 elements, not 1028 (weights.wgt 1028), 4 too many: the largest "
         "that fit take weights.wgt 1024; now weights.wgt is 4112×64 values. Split its loops with a smaller factor, or "
         "compute it at an inner loop."
     )
     s = weights_whole(4096)
-    assert verify(build(s, tensors_of(s), VTA)) == []
+    check_fits(s)
 
 
 def accumulators(rows: int) -> Schedule:
@@ -360,19 +354,15 @@ def accumulators(rows: int) -> Schedule:
 
 def test_buffers_that_live_together_in_acc_are_named_with_their_sizes():
     s = accumulators(1500)
-    with pytest.raises(CapacityError) as caught:
-        build(s, tensors_of(s), VTA)
-    assert str(caught.value) == (
+    assert too_large(s) == (
         "tiles in scratchpad acc must take at most 2048 elements, not 3000 (left.acc 1500, right.acc 1500), 952 too "
         "many: the largest that fit together, shrunk alike, take left.acc 1024, right.acc 1024; now left.acc is "
         "1500×16 values and right.acc is 1500×16 values. Split its loops with a smaller factor, or compute it at an "
         "inner loop."
     )
     s = accumulators(1024)
-    assert verify(build(s, tensors_of(s), VTA)) == []
-    s = accumulators(1025)
-    with pytest.raises(CapacityError):
-        build(s, tensors_of(s), VTA)
+    check_fits(s)
+    too_large(accumulators(1025))
 
 
 def test_a_program_whose_smallest_tile_does_not_fit():
@@ -391,8 +381,7 @@ def test_a_refused_build_leaves_the_schedule_as_it_was():
     s = window(62)
     before = lower(s, tensors_of(s), VTA, "order") + lower(s, tensors_of(s), VTA, "loops")
     states = [stage.state for stage in s.stages]
-    with pytest.raises(CapacityError):
-        build(s, tensors_of(s), VTA)
+    too_large(s)
     assert lower(s, tensors_of(s), VTA, "order") + lower(s, tensors_of(s), VTA, "loops") == before
     assert [stage.state for stage in s.stages] == states
 
@@ -409,4 +398,25 @@ def test_a_stage_in_the_loops_of_one_of_several_outputs() -> None:
     assert str(caught.value) == (
         "loops of stage P must be left as they were made, since it has several outputs (P.0, P.1), which the machine "
         "computes one after the other. Give each a computation of its own to schedule its loops."
+    )
+
+
+def test_a_computed_tensor_as_weights_of_other_rows_for_two_products() -> None:
+    """Its stored elements are the rows of one form of weights; here both products have been given their lanes."""
+    a, x = placeholder((4, 4, 8), "int8", name="a"), placeholder((5, 8), "int8", name="x")
+    b = lt.clip(a, -3, 100, name="b")
+    k, r = reduce_axis((0, 8), name="k"), reduce_axis((0, 8), name="r")
+    f = compute((5, 4, 4), lambda i, m, j: sum(x[i, k].astype("int32") * b[j, m, k].astype("int32"), axis=k), name="f")
+    g = compute((5, 4, 4), lambda i, m, j: sum(x[i, r].astype("int32") * b[m, j, r].astype("int32"), axis=r), name="g")
+    schedule = create_schedule([f, g])
+    for product in (f, g):
+        schedule.cache_read(b, "wgt", product)
+        schedule.cache_read(x, "inp", product)
+        accumulated = schedule.cache_write(product, "acc")
+        schedule[accumulated].vectorize(schedule[accumulated].axis[2], 4)
+    with pytest.raises(BuildError) as caught:
+        build(schedule, [a, x, f, g], load_config("tiny"))
+    assert str(caught.value) == (
+        "weights b.wgt2 must be the same rows of 'b' as its other weights, as a stored tensor has one form, not rows "
+        "along dimension 1 instead of 0. Make the other operand of one product the weights."
     )

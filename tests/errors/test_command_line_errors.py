@@ -38,7 +38,8 @@ def refused(*words):
 
 def test_an_unknown_configuration():
     assert refused("run", "-c", "vta2") == (
-        "The configuration must be one of batch4, tiny, vta, wide, or the path of a YAML or JSON file, not 'vta2'. "
+        "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
+        "not 'vta2'. "
         "Did you mean 'vta'?"
     )
 
@@ -46,7 +47,7 @@ def test_an_unknown_configuration():
 def test_a_configuration_file_that_is_missing():
     assert refused("run", "-c", "mine.yaml") == (
         "The configuration file mine.yaml must exist, and does not. "
-        "Correct the path, or give the name of a shipped machine: batch4, tiny, vta, wide."
+        "Correct the path, or give the name of a shipped machine: batch4, lathe16, tiny, vta, wide."
     )
 
 

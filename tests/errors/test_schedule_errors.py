@@ -1,59 +1,23 @@
-"""Every refusal of a schedule command: the whole message, and the schedule as it was before."""
+"""Every refusal of a command on a stage and its place: the whole message, and the schedule as it was before."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pytest
+from refused_commands import ELSEWHERE, A, B, C, D, E, M, Refused, X, check_refused, half, high, low, steps, text_of
 
-from lathe.configs import load_config
-from lathe.frontend import Tensor, compute, placeholder, placeholders
-from lathe.frontend.operators import matmul
+from lathe.frontend import Tensor
 from lathe.frontend.polyhedra import limited_operations
-from lathe.scheduler import LegalityError, Schedule, ScheduleError, create_schedule, lower
-
-CONFIG = load_config("vta")
-
-A = placeholder(60, "int8", "A")
-B = compute(60, lambda i: A[i] + 1, "B")
-C = compute(60, lambda i: B[i] * 2, "C")
-D = compute(60, lambda i: C[59 - i] + B[i], "D")
-low, high = compute(60, lambda i: (A[i] + 1, A[i] - 1), "pair")
-X, Y = placeholder((8, 6), "int8", "X"), placeholder((4, 6), "int8", "Y")
-M = matmul(X, Y, transpose_b=True, name="M")
-half = compute(30, lambda i: B[i] * 2, "half")
-E = compute(60, lambda i: half[i // 2] + B[i], "E")
-N = compute((8, 6), lambda i, io: X[i, io] + 1, "N")
-ELSEWHERE = create_schedule(D)
-
-
-@dataclass
-class Case:
-    """A schedule, made by ``prepared`` from a new one of ``output``, and a command on it that is refused."""
-
-    name: str
-    output: Tensor | list[Tensor]
-    mistake: Callable[[Schedule], object]
-    message: str
-    prepared: Callable[[Schedule], object] = lambda _: None
-    error: type[ScheduleError] = ScheduleError
+from lathe.scheduler import LegalityError, Schedule, ScheduleError, create_schedule
 
 
 def inside(consumer: Tensor, stage: Tensor, axis: str = "i") -> Callable[[Schedule], None]:
     return lambda s: s[stage].compute_at(s[consumer], axis)
 
 
-def steps(*commands: Callable[[Schedule], object]) -> Callable[[Schedule], None]:
-    def run(s: Schedule) -> None:
-        for command in commands:
-            command(s)
-
-    return run
-
-
 CASES = [
-    Case(
+    Refused(
         "a_stage_of_an_input",
         D,
         lambda s: s[A],
@@ -62,13 +26,13 @@ CASES = [
             "s.cache_read to place them."
         ),
     ),
-    Case(
+    Refused(
         "a_stage_by_name",
         D,
         lambda s: s["C"],
         ("stage of the schedule must be asked for by its tensor, as in s[C], not by 'C'. Its stages are B, C, D."),
     ),
-    Case(
+    Refused(
         "an_axis_by_an_unknown_name",
         D,
         lambda s: s[D].split("j", factor=4),
@@ -77,7 +41,7 @@ CASES = [
             ".reduce_axis or from what a command on this stage returned."
         ),
     ),
-    Case(
+    Refused(
         "an_axis_of_another_stage",
         D,
         lambda s: s[D].unroll(s[C].axis[0]),
@@ -86,7 +50,7 @@ CASES = [
             "from s[D].axis, .reduce_axis or from what a command on this stage returned."
         ),
     ),
-    Case(
+    Refused(
         "an_axis_that_was_split",
         D,
         lambda s: s[D].unroll(s[D].axis[0]),
@@ -96,7 +60,7 @@ CASES = [
         ),
         lambda s: s[D].split("i", factor=4),
     ),
-    Case(
+    Refused(
         "an_axis_that_is_none",
         D,
         lambda s: s[D].unroll(None),
@@ -105,120 +69,19 @@ CASES = [
             ".reduce_axis or from what a command on this stage returned."
         ),
     ),
-    Case(
-        "split_by_nothing",
-        D,
-        lambda s: s[D].split("i"),
-        "split of axis i of stage D must be given either factor or nparts, not neither.",
-    ),
-    Case(
-        "split_by_both",
-        D,
-        lambda s: s[D].split("i", factor=4, nparts=2),
-        "split of axis i of stage D must be given either factor or nparts, not both.",
-    ),
-    Case(
-        "split_by_zero",
-        D,
-        lambda s: s[D].split("i", factor=0),
-        "factor of split of axis i of stage D must be a positive integer, not 0.",
-    ),
-    Case(
-        "split_by_a_fraction",
-        D,
-        lambda s: s[D].split("i", factor=2.5),
-        "factor of split of axis i of stage D must be a positive integer, not 2.5.",
-    ),
-    Case(
-        "split_by_a_bool",
-        D,
-        lambda s: s[D].split("i", factor=True),
-        "factor of split of axis i of stage D must be a positive integer, not True.",
-    ),
-    Case(
-        "split_into_a_negative_number",
-        D,
-        lambda s: s[D].split("i", nparts=-1),
-        "nparts of split of axis i of stage D must be a positive integer, not -1.",
-    ),
-    Case(
-        "tile_of_one_axis",
-        M,
-        lambda s: s[M].tile("i", "i", 2, 2),
-        ("axes of tile on stage M must be two different loops, not 'i' twice."),
-    ),
-    Case(
-        "tile_that_fails_half_way_with_a_stage_inside",
-        M,
-        lambda s: s[M].tile("i", "j", 2, 0),
-        "factor of split of axis j of stage M must be a positive integer, not 0.",
-        steps(lambda s: s.cache_read(X, "inp"), lambda s: s[s[M].op.reads[0].tensor].compute_at(s[M], "i")),
-    ),
-    Case(
-        "tile_by_an_unknown_axis",
-        M,
-        lambda s: s[M].tile("i", "x", 2, 2),
-        "axis of tile on stage M must be one of its present loops (i, j, k), not 'x'. Take it from s[M].axis,"
-        " .reduce_axis or from what a command on this stage returned.",
-    ),
-    Case(
-        "tile_by_zero",
-        M,
-        lambda s: s[M].tile("i", "j", 2, 0),
-        "factor of split of axis j of stage M must be a positive integer, not 0.",
-    ),
-    Case(
-        "reorder_of_one_axis_twice",
-        M,
-        lambda s: s[M].reorder("i", "j", "i"),
-        "axes of reorder on stage M must be different loops, not 'i' twice.",
-    ),
-    Case(
-        "fuse_of_loops_apart",
-        M,
-        lambda s: s[M].fuse("i", "k"),
-        (
-            "axes of fuse on stage M must be a loop and the one directly inside it, not 'i' and 'k': the loops "
-            "are i, j, k. Bring them together with reorder first."
-        ),
-    ),
-    Case(
-        "fuse_in_the_wrong_order",
-        M,
-        lambda s: s[M].fuse("j", "i"),
-        (
-            "axes of fuse on stage M must be a loop and the one directly inside it, not 'j' and 'i': the loops "
-            "are i, j, k. Bring them together with reorder first."
-        ),
-    ),
-    Case(
-        "fuse_of_an_axis_with_itself",
-        M,
-        lambda s: s[M].fuse("i", "i"),
-        (
-            "axes of fuse on stage M must be a loop and the one directly inside it, not 'i' and 'i': the loops "
-            "are i, j, k. Bring them together with reorder first."
-        ),
-    ),
-    Case(
-        "fuse_of_data_and_reduction",
-        M,
-        lambda s: s[M].fuse("j", "k"),
-        ("axes of fuse on stage M must be two data loops or two reduction loops, not 'j' (data) and 'k' (reduce)."),
-    ),
-    Case(
+    Refused(
         "compute_at_in_another_schedule",
         D,
         lambda s: s[C].compute_at(ELSEWHERE[D], "i"),
         "consumer of compute_at of stage C must be a stage of the same schedule, not 'D' of another.",
     ),
-    Case(
+    Refused(
         "compute_at_in_itself",
         D,
         lambda s: s[C].compute_at(s[C], "i"),
         ("consumer of compute_at of stage C must be a stage that reads its values, not 'C' itself."),
     ),
-    Case(
+    Refused(
         "compute_at_in_what_is_computed_inside",
         D,
         lambda s: s[C].compute_at(s[B], "i"),
@@ -228,7 +91,7 @@ CASES = [
         ),
         inside(C, B),
     ),
-    Case(
+    Refused(
         "compute_at_in_what_comes_before",
         D,
         lambda s: s[C].compute_at(s[B], "i"),
@@ -237,7 +100,7 @@ CASES = [
             "before. Its readers are D."
         ),
     ),
-    Case(
+    Refused(
         "compute_at_of_an_output",
         [C, D],
         lambda s: s[C].compute_at(s[D], "i"),
@@ -246,7 +109,7 @@ CASES = [
             "program. Copy it with s.cache_write(C, ...) and move the copy."
         ),
     ),
-    Case(
+    Refused(
         "compute_at_in_an_emitted_nest",
         D,
         inside(D, C),
@@ -257,7 +120,7 @@ CASES = [
         ),
         lambda s: s[D].emit_insn("i", "alu"),
     ),
-    Case(
+    Refused(
         "emit_insn_around_a_stage_inside",
         D,
         lambda s: s[D].emit_insn("io", "alu"),
@@ -268,7 +131,7 @@ CASES = [
         ),
         steps(lambda s: s[D].split("i", factor=4), inside(D, C, "io")),
     ),
-    Case(
+    Refused(
         "reorder_that_brings_a_stage_into_the_emitted_nest",
         M,
         lambda s: s[M].reorder("j", "i"),
@@ -283,7 +146,7 @@ CASES = [
             lambda s: s[s[M].op.reads[0].tensor].compute_at(s[M], "i"),
         ),
     ),
-    Case(
+    Refused(
         "compute_at_with_a_reader_after_the_loop",
         D,
         inside(C, B),
@@ -295,7 +158,7 @@ CASES = [
         lambda s: s[B].set_scope("acc"),
         LegalityError,
     ),
-    Case(
+    Refused(
         "compute_at_with_a_reader_before_the_loop",
         D,
         inside(D, B),
@@ -305,7 +168,7 @@ CASES = [
         ),
         error=LegalityError,
     ),
-    Case(
+    Refused(
         "compute_at_that_makes_too_little_for_a_later_reader",
         E,
         lambda s: s[B].compute_at(s[half], "i"),
@@ -314,23 +177,7 @@ CASES = [
         "writes.",
         error=LegalityError,
     ),
-    Case(
-        "an_axis_named_like_another",
-        N,
-        lambda s: s[N].unroll("io"),
-        "axis of unroll on stage N must be one of its present loops (io, ii, io), not 'io', which names 2 of "
-        "them. Pass the axis itself.",
-        lambda s: s[N].split("i", factor=4),
-    ),
-    Case(
-        "an_axis_fused_away_by_name",
-        M,
-        lambda s: s[M].unroll("j"),
-        "axis of unroll on stage M must be one of its present loops (i.j, k), not 'j', which an earlier split"
-        " or fuse has replaced. Use the axes that the command returned.",
-        lambda s: s[M].fuse("i", "j"),
-    ),
-    Case(
+    Refused(
         "set_scope_that_loses_values_for_a_reader_after_the_loop",
         D,
         lambda s: s[B].set_scope("inp"),
@@ -342,43 +189,43 @@ CASES = [
         inside(C, B),
         LegalityError,
     ),
-    Case(
+    Refused(
         "cache_read_to_an_unknown_scope",
         D,
         lambda s: s.cache_read(A, "l2"),
         "scope of cache_read of A must be one of dram, inp, wgt, acc, not 'l2'.",
     ),
-    Case(
+    Refused(
         "cache_read_of_what_nobody_reads",
         D,
         lambda s: s.cache_read(D, "inp"),
         "tensor of cache_read must be one that a stage reads, not 'D'.",
     ),
-    Case(
+    Refused(
         "cache_read_of_no_tensor",
         D,
         lambda s: s.cache_read("A", "inp"),
         "tensor of cache_read must be one that a stage reads, not 'A'.",
     ),
-    Case(
+    Refused(
         "cache_read_for_one_that_does_not_read_it",
         D,
         lambda s: s.cache_read(A, "inp", [D]),
         "readers of cache_read of A must be stages that read it (B), not 'D'.",
     ),
-    Case(
+    Refused(
         "cache_read_for_nobody",
         D,
         lambda s: s.cache_read(A, "inp", []),
         "readers of cache_read of A must be one stage or more, not none. Leave them out to mean all.",
     ),
-    Case(
+    Refused(
         "cache_write_to_an_unknown_scope",
         D,
         lambda s: s.cache_write(D, 3),
         "scope of cache_write of D must be one of dram, inp, wgt, acc, not 3.",
     ),
-    Case(
+    Refused(
         "cache_write_of_an_input",
         D,
         lambda s: s.cache_write(A, "acc"),
@@ -387,7 +234,7 @@ CASES = [
             "s.cache_read to place them."
         ),
     ),
-    Case(
+    Refused(
         "cache_write_of_one_of_two_outputs",
         [low, high],
         lambda s: s.cache_write(low, "acc"),
@@ -396,7 +243,7 @@ CASES = [
             "Give each output a computation of its own."
         ),
     ),
-    Case(
+    Refused(
         "cache_write_after_a_split",
         D,
         lambda s: s.cache_write(D, "acc"),
@@ -406,7 +253,7 @@ CASES = [
         ),
         lambda s: s[D].split("i", factor=4),
     ),
-    Case(
+    Refused(
         "cache_write_after_unroll",
         D,
         lambda s: s.cache_write(D, "acc"),
@@ -416,7 +263,7 @@ CASES = [
         ),
         lambda s: s[D].unroll("i"),
     ),
-    Case(
+    Refused(
         "cache_write_of_a_host",
         D,
         lambda s: s.cache_write(D, "acc"),
@@ -426,13 +273,13 @@ CASES = [
         ),
         inside(D, C),
     ),
-    Case(
+    Refused(
         "set_scope_to_an_unknown_one",
         D,
         lambda s: s[C].set_scope("shared"),
         "scope of stage C must be one of dram, inp, wgt, acc, not 'shared'.",
     ),
-    Case(
+    Refused(
         "set_scope_of_an_output",
         D,
         lambda s: s[D].set_scope("acc"),
@@ -441,7 +288,7 @@ CASES = [
             "scratchpad with s.cache_write(D, 'acc')."
         ),
     ),
-    Case(
+    Refused(
         "set_scope_of_the_second_of_two_outputs",
         high,
         lambda s: s[high].set_scope("acc"),
@@ -450,13 +297,13 @@ CASES = [
             "output a computation of its own, and make copies in the scratchpad with s.cache_write."
         ),
     ),
-    Case(
+    Refused(
         "emit_insn_of_no_rule",
         D,
         lambda s: s[D].emit_insn("i", None),
         "rule of emit_insn on stage D must be the name of a rule, not None.",
     ),
-    Case(
+    Refused(
         "emit_insn_of_an_unknown_rule",
         D,
         lambda s: s[D].emit_insn("i", "gem"),
@@ -465,7 +312,7 @@ CASES = [
             "Register a rule of your own with @lathe.emit_rule(name)."
         ),
     ),
-    Case(
+    Refused(
         "emit_insn_of_a_rule_unlike_any",
         D,
         lambda s: s[D].emit_insn("i", "fourier"),
@@ -477,22 +324,9 @@ CASES = [
 ]
 
 
-def text_of(s: Schedule) -> str:
-    tensors = [*placeholders(s.outputs), *s.outputs]
-    return "".join(lower(s, tensors, CONFIG, stage) for stage in ("order", "loops", "chunks"))
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_message_and_schedule_unchanged(case):
-    s = create_schedule(case.output)
-    case.prepared(s)
-    before, states = text_of(s), [stage.state for stage in s.stages]
-    with pytest.raises(ScheduleError) as caught:
-        case.mistake(s)
-    assert type(caught.value) is case.error
-    assert str(caught.value) == case.message
-    assert text_of(s) == before
-    assert [stage.state for stage in s.stages] == states
+    check_refused(case)
 
 
 def test_a_question_too_hard_is_refused_with_the_limit(monkeypatch):

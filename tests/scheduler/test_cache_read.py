@@ -1,7 +1,7 @@
 """``cache_read``: readers get a copy in a scratchpad."""
 
 from documented import before_and_after
-from nests import check, levels, plus_one, text
+from nests import check, plus_one, text
 
 from lathe.frontend import compute, placeholder
 from lathe.scheduler import create_schedule
@@ -16,36 +16,33 @@ def test_documentation_shows_before_and_after():
     assert (before, text(s)) == before_and_after(cache_read)
 
 
-def test_the_copy_is_loaded_where_it_is_computed(golden):
+def test_the_copy_is_loaded_where_it_is_computed(golden_and_right):
     A, C = plus_one()
     s = create_schedule(C)
     copy = s.cache_read(A, "acc")
     assert (copy.name, copy.shape, copy.dtype) == ("A.acc", (60,), "int8")
     io, _ = s[C].split("i", factor=16)
     s[copy].compute_at(s[C], io)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_only_the_readers_named_read_the_copy(golden):
+def test_only_the_readers_named_read_the_copy(golden_and_right):
     A = placeholder(8, "int32", "A")
     B = compute(8, lambda i: A[i] + 1, "B")
     C = compute(8, lambda i: A[7 - i] + B[i], "C")
     s = create_schedule(C)
     s.cache_read(A, "inp", C)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_a_copy_of_what_a_stage_makes(golden):
+def test_a_copy_of_what_a_stage_makes(golden_and_right):
     A = placeholder(8, "int32", "A")
     B = compute(8, lambda i: A[i] + 1, "B")
     C = compute(4, lambda i: B[2 * i] + B[2 * i + 1], "C")
     s = create_schedule(C)
     copy = s.cache_read(B, "acc")
     s[copy].compute_at(s[C], "i")
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
 def test_a_second_copy_bears_another_name():

@@ -1,7 +1,7 @@
 """``cache_write``: values are computed in a scratchpad and copied from there."""
 
 from documented import before_and_after
-from nests import check, levels, plus_one, text
+from nests import plus_one, text
 
 from lathe.frontend import compute, placeholder, reduce_axis, sum
 from lathe.scheduler import create_schedule
@@ -16,7 +16,7 @@ def test_documentation_shows_before_and_after():
     assert (before, text(s)) == before_and_after(cache_write)
 
 
-def test_the_copy_keeps_its_axes_and_the_new_stage_has_the_reduction(golden):
+def test_the_copy_keeps_its_axes_and_the_new_stage_has_the_reduction(golden_and_right):
     A, k = placeholder((6, 10), "int32", "A"), reduce_axis(10, "k")
     C = compute(6, lambda i: sum(A[i, k], axis=k), "C")
     s = create_schedule(C)
@@ -27,11 +27,10 @@ def test_the_copy_keeps_its_axes_and_the_new_stage_has_the_reduction(golden):
     assert [each.name for each in s[made].reduce_axis] == ["k"]
     io, _ = s[C].split(axis, factor=4)
     s[made].compute_at(s[C], io)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_a_stage_between_others_is_copied_to_where_it_was(golden):
+def test_a_stage_between_others_is_copied_to_where_it_was(golden_and_right):
     A = placeholder(8, "int32", "A")
     B = compute(8, lambda i: A[i] + 1, "B")
     C = compute(8, lambda i: B[7 - i] * 2, "C")
@@ -39,8 +38,7 @@ def test_a_stage_between_others_is_copied_to_where_it_was(golden):
     s[B].set_scope("inp")
     made = s.cache_write(B, "acc")
     assert made.name == "B.acc"
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
 def test_out_means_the_accumulators():

@@ -1,7 +1,7 @@
 """``compute_at`` and ``compute_root``: a stage moves into a loop of its consumer, and back."""
 
 from documented import before_and_after
-from nests import blur, check, levels, text, two_stages
+from nests import blur, check, text, two_stages
 
 from lathe.frontend import compute, placeholder, reduce_axis, select, sum
 from lathe.frontend.operators import conv2d
@@ -29,56 +29,51 @@ def test_compute_root_undoes_it():
     assert text(s, "order", "loops") == before
 
 
-def test_the_region_ends_where_the_consumers_tail_does(golden):
+def test_the_region_ends_where_the_consumers_tail_does(golden_and_right):
     _, B, C = two_stages()
     s = create_schedule(C)
     io, _ = s[C].split("i", factor=16)
     s[B].compute_at(s[C], io)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_windows_overlap_by_the_halo(golden):
+def test_windows_overlap_by_the_halo(golden_and_right):
     _, B, C = blur(12, 8)
     s = create_schedule(C)
     yo, _ = s[C].split("y", factor=4)
     s[B].compute_at(s[C], yo)
     s[B].set_scope("acc")
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_at_the_innermost_loop_each_point_gets_its_own_window(golden):
+def test_at_the_innermost_loop_each_point_gets_its_own_window(golden_and_right):
     _, B, C = blur(6, 6)
     s = create_schedule(C)
     s[B].compute_at(s[C], "x")
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_strided_reads_leave_gaps_between_windows(golden):
+def test_strided_reads_leave_gaps_between_windows(golden_and_right):
     A = placeholder(40, "int32", "A")
     B = compute(40, lambda i: A[i] + 1, "B")
     C = compute(10, lambda i: B[4 * i] + B[4 * i + 1], "C")
     s = create_schedule(C)
     io, _ = s[C].split("i", factor=3)
     s[B].compute_at(s[C], io)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_reads_backwards_and_divided(golden):
+def test_reads_backwards_and_divided(golden_and_right):
     A = placeholder(12, "int32", "A")
     B = compute(12, lambda i: A[i] + 1, "B")
     C = compute(24, lambda i: B[11 - i // 2], "C")
     s = create_schedule(C)
     io, _ = s[C].split("i", factor=5)
     s[B].compute_at(s[C], io)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_padding_is_clipped_to_what_there_is(golden):
+def test_padding_is_clipped_to_what_there_is(golden_and_right):
     """A window that lies in the padding altogether needs nothing of the producer."""
     A = placeholder(10, "int32", "A")
     B = compute(10, lambda i: A[i] + 1, "B")
@@ -87,8 +82,7 @@ def test_padding_is_clipped_to_what_there_is(golden):
     io, _ = s[C].split("i", factor=2)
     s[B].compute_at(s[C], io)
     s[B].set_scope("acc")
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
 def test_exactly_the_cells_that_are_read_leave_out_gaps():
@@ -140,7 +134,7 @@ def test_only_the_new_row_of_a_window_is_computed():
     check(s)
 
 
-def test_two_readers_in_the_loop_share_one_region(golden):
+def test_two_readers_in_the_loop_share_one_region(golden_and_right):
     A = placeholder(30, "int32", "A")
     B = compute(30, lambda i: A[i] + 1, "B")
     C = compute(28, lambda i: B[i] + B[i + 1], "C")
@@ -150,11 +144,10 @@ def test_two_readers_in_the_loop_share_one_region(golden):
     s[C].compute_at(s[D], io)
     s[B].compute_at(s[D], io)
     s[B].set_scope("acc")
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_a_chain_of_regions_each_within_the_next(golden):
+def test_a_chain_of_regions_each_within_the_next(golden_and_right):
     A = placeholder(20, "int32", "A")
     B = compute(20, lambda i: A[i] + 1, "B")
     C = compute(19, lambda i: B[i] + B[i + 1], "C")
@@ -164,11 +157,10 @@ def test_a_chain_of_regions_each_within_the_next(golden):
     s[C].compute_at(s[D], io)
     ci, _ = s[C].split("i", factor=3)
     s[B].compute_at(s[C], ci)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_operands_of_a_reduction_at_a_reduction_loop(golden):
+def test_operands_of_a_reduction_at_a_reduction_loop(golden_and_right):
     A, k = placeholder((6, 10), "int32", "A"), reduce_axis(10, "k")
     B = compute((6, 10), lambda i, k: A[i, k] * 2, "B")
     C = compute(6, lambda i: sum(B[i, k], axis=k), "C")
@@ -177,8 +169,7 @@ def test_operands_of_a_reduction_at_a_reduction_loop(golden):
     s[C].reorder(ko, "i")
     s[B].compute_at(s[C], ko)
     s[B].set_scope("inp")
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
 def test_a_reduction_computed_where_only_some_iterations_need_it():
@@ -197,15 +188,14 @@ def test_a_reduction_computed_where_only_some_iterations_need_it():
     check(s)
 
 
-def test_dram_keeps_what_a_loop_makes_for_readers_after_it(golden):
+def test_dram_keeps_what_a_loop_makes_for_readers_after_it(golden_and_right):
     A = placeholder(12, "int32", "A")
     B = compute(12, lambda i: A[i] + 1, "B")
     C = compute(12, lambda i: B[i] * 2, "C")
     D = compute(12, lambda i: B[i] + C[11 - i], "D")
     s = create_schedule(D)
     s[B].compute_at(s[C], "i")
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
 def test_dram_keeps_what_earlier_iterations_have_made():

@@ -1,7 +1,7 @@
 """``emit_insn``: a loop nest goes to an emission rule, body and tail alike."""
 
 from documented import before_and_after
-from nests import blur, check, levels, plus_one, text
+from nests import blur, plus_one, text
 
 from lathe.frontend import placeholder
 from lathe.frontend.operators import matmul
@@ -18,34 +18,31 @@ def test_documentation_shows_before_and_after():
     assert (before, text(s, "chunks")) == before_and_after(emit_insn)
 
 
-def test_tails_along_several_loops_carry_the_pragma(golden):
+def test_tails_along_several_loops_carry_the_pragma(golden_and_right):
     _, _, C = blur(11, 12)
     s = create_schedule(C)
     _, _, yi, _ = s[C].tile("y", "x", 4, 4)
     s[C].emit_insn(yi, "alu")
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_start_values_come_in_the_chunk_when_the_whole_reduction_does(golden):
+def test_start_values_come_in_the_chunk_when_the_whole_reduction_does(golden_and_right):
     A, B = placeholder((10, 8), "int8", "A"), placeholder((6, 8), "int8", "B")
     C = matmul(A, B, transpose_b=True, name="C")
     s = create_schedule(C)
     _, ii = s[C].split("i", factor=4)
     s[C].emit_insn(ii, "gemm")
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_start_values_come_before_when_a_reduction_loop_is_outside(golden):
+def test_start_values_come_before_when_a_reduction_loop_is_outside(golden_and_right):
     A, B = placeholder((10, 8), "int8", "A"), placeholder((6, 8), "int8", "B")
     C = matmul(A, B, transpose_b=True, name="C")
     s = create_schedule(C)
     ko, _ = s[C].split("k", factor=3)
     s[C].reorder(ko, "i", "j")
     s[C].emit_insn("i", "gemm")
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
 def test_the_last_pragma_counts():

@@ -2,7 +2,7 @@
 
 import pytest
 from documented import before_and_after
-from nests import check, levels, text
+from nests import check, text
 
 from lathe.frontend import compute, placeholder, reduce_axis, sum
 from lathe.scheduler import create_schedule
@@ -24,63 +24,57 @@ def test_documentation_shows_before_and_after():
     assert (before, text(s, "order")) == before_and_after(fuse)
 
 
-def test_a_part_of_a_fused_loop_takes_the_pairs_that_belong_to_it(golden):
+def test_a_part_of_a_fused_loop_takes_the_pairs_that_belong_to_it(golden_and_right):
     C = grid(4, 6)
     s = create_schedule(C)
     fused = s[C].fuse("i", "j")
     assert fused.name == "i.j"
     s[C].split(fused, factor=5)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_a_part_that_is_a_whole_number_of_rows(golden):
+def test_a_part_that_is_a_whole_number_of_rows(golden_and_right):
     C = grid(5, 6)
     s = create_schedule(C)
     s[C].split(s[C].fuse("i", "j"), factor=12)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_three_loops_fused_one_after_the_other(golden):
+def test_three_loops_fused_one_after_the_other(golden_and_right):
     C = grid(2, 3, 4)
     s = create_schedule(C)
     s[C].split(s[C].fuse(s[C].fuse("i", "j"), "k"), factor=10)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_fused_halves_of_splits(golden):
+def test_fused_halves_of_splits(golden_and_right):
     C = grid(6, 10)
     s = create_schedule(C)
     io, ii = s[C].split("i", factor=4)
     jo, ji = s[C].split("j", factor=4)
     s[C].reorder(io, jo, ii, ji)
     s[C].fuse(io, jo)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_fused_reduction_loops(golden):
+def test_fused_reduction_loops(golden_and_right):
     A = placeholder((4, 3, 5), "int32", "A")
     y, x = reduce_axis(3, "y"), reduce_axis((1, 5), "x")
     C = compute(4, lambda i: sum(A[i, y, x], axis=[y, x]), "C")
     s = create_schedule(C)
     outer, _ = s[C].split(s[C].fuse(y, x), factor=5)
     s[C].reorder(outer, "i")
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_stages_computed_at_either_loop_are_computed_at_the_fused_one(golden):
+def test_stages_computed_at_either_loop_are_computed_at_the_fused_one(golden_and_right):
     A = placeholder((4, 6), "int32", "A")
     B = compute((4, 6), lambda i, j: A[i, j] * 3, "B")
     C = compute((4, 6), lambda i, j: B[i, j] + 1, "C")
     s = create_schedule(C)
     s[B].compute_at(s[C], "i")
     s[C].fuse("i", "j")
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
 def test_pragma_and_unrolling_of_either_loop_go_to_the_fused_one():

@@ -19,20 +19,8 @@ from lathe.scheduler.chunk import vectors
 from lathe.scheduler.nest import Acquire, Loop, Node, build_nest
 from lathe.scheduler.partition import partition
 from lathe.scheduler.rules import RULES
-from lathe.scheduler.rules.registry import SEPARATE_INIT
 
 VTA = load_config("vta")
-
-
-@pytest.fixture(autouse=True)
-def own_rules() -> Iterator[None]:
-    """Forget the rules that a test has registered."""
-    before, separate = dict(RULES), set(SEPARATE_INIT)
-    yield
-    RULES.clear()
-    RULES.update(before)
-    SEPARATE_INIT.clear()
-    SEPARATE_INIT.update(separate)
 
 
 def filled(*tensors: Tensor) -> dict[str, np.ndarray]:

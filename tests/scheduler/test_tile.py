@@ -1,7 +1,7 @@
 """``tile``: two loops split, with the outer halves outside."""
 
 from documented import before_and_after
-from nests import blur, check, levels, text
+from nests import blur, text
 
 from lathe.frontend import compute, placeholder
 from lathe.scheduler import create_schedule
@@ -17,30 +17,27 @@ def test_documentation_shows_before_and_after():
     assert (before, text(s)) == before_and_after(tile)
 
 
-def test_tails_along_both_loops_make_four_kinds_of_tile(golden):
+def test_tails_along_both_loops_make_four_kinds_of_tile(golden_and_right):
     A = placeholder((10, 12, 3), "int32", "A")
     C = compute((10, 12, 3), lambda y, x, c: A[y, x, c] * 2, "C")
     s = create_schedule(C)
     xo, yo, xi, yi = s[C].tile("y", "x", 4, 5)
     assert [axis.name for axis in s[C].leaf_axis] == ["yo", "xo", "yi", "xi", "c"]
     assert s[C].leaf_axis[:4] == (xo, yo, xi, yi)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_loops_between_the_two_stay_between_the_halves(golden):
+def test_loops_between_the_two_stay_between_the_halves(golden_and_right):
     A = placeholder((5, 4, 7), "int32", "A")
     C = compute((5, 4, 7), lambda y, x, c: A[y, x, c] * 2, "C")
     s = create_schedule(C)
     s[C].tile("y", "c", 2, 3)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
-def test_a_stencil_is_computed_tile_by_tile_with_its_halo(golden):
+def test_a_stencil_is_computed_tile_by_tile_with_its_halo(golden_and_right):
     _, B, C = blur()
     s = create_schedule(C)
     _, xo, _, _ = s[C].tile("y", "x", 3, 4)
     s[B].compute_at(s[C], xo)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)

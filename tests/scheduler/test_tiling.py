@@ -11,14 +11,14 @@ from lathe.frontend import placeholder, reference
 from lathe.frontend.operators import flatten, matmul, pad2d, relu, requantise
 from lathe.isa import verify
 from lathe.scheduler import build
-from lathe.scheduler.tiling import _parts
+from lathe.scheduler.tiling_model import equal_parts
 from lathe.sim import simulate_program
 
 
 def test_sizes_of_parts_reach_from_the_whole_to_one():
-    assert _parts(1) == [1]
-    assert _parts(7) == [7, 4, 3, 2, 1]
-    many = _parts(1 << 20)
+    assert equal_parts(1) == [1]
+    assert equal_parts(7) == [7, 4, 3, 2, 1]
+    many = equal_parts(1 << 20)
     assert (many[0], many[-1], len(many)) == (1 << 20, 1, 24 + 16)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from documented import before_and_after
 from machine import run
-from nests import check, levels, text
+from nests import check, text
 from random_programs import random_inputs
 
 from lathe.configs import load_config
@@ -96,15 +96,14 @@ def test_an_input_has_no_loops_and_a_computed_tensor_gets_new_ones():
     check(s)
 
 
-def test_new_loops_can_be_reordered(golden):
+def test_new_loops_can_be_reordered(golden_and_right):
     A = placeholder((8, 4, 6), "int8", "A")
     B = compute(A.shape, lambda i, j, k: 2 * A[i, j, k], "B")
     s = create_schedule(B)
     s.transform_layout(A, lambda i, j, k: [i * 4 + j, k // 2, k % 2])
     outer, merged, inner = s[B].transform_layout(lambda i, j, k: [i // 4, 6 * j + k, i % 4])
     s[B].reorder(outer, inner, merged)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
 def test_a_function_may_take_any_number_of_indices():
@@ -158,15 +157,14 @@ def test_the_program_names_tensors_as_before():
     check(s)
 
 
-def test_a_cached_tensor_has_a_layout_of_its_own(golden):
+def test_a_cached_tensor_has_a_layout_of_its_own(golden_and_right):
     A, B = plus_one(8, 32)
     s = create_schedule(B)
     copy, made = s.cache_read(A, "acc"), s.cache_write(B, "acc")
     s.transform_layout(copy, lambda i, j: [j // 16, i, j % 16])
     jo, i, ji = s.transform_layout(made, lambda i, j: [j // 16, i, j % 16])
     s[copy].compute_at(s[made], jo)
-    golden(levels(s))
-    check(s)
+    golden_and_right(s)
 
 
 def test_a_stage_stays_where_it_is_computed():

@@ -1,0 +1,58 @@
+"""The NumPy meaning of computations that need each other's earlier elements.
+
+Only the axes along which something is carried are walked, one point at a time; everything else is an array operation.
+"""
+
+from collections.abc import Mapping
+from itertools import product
+
+import numpy as np
+
+from lathe.frontend.cycles import Cycle
+from lathe.frontend.dtypes import DTYPES, INDEX
+from lathe.frontend.evaluation import Array, evaluate
+from lathe.frontend.expressions import Axis, Const, Expr, Select, axes_of, reads_data
+from lathe.frontend.substitution import substitute, with_children
+from lathe.frontend.tensors import Computation, Tensor
+
+
+def evaluate_cycle(cycle: Cycle, arrays: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
+    """The arrays of all outputs of a cycle, given those of all other tensors that it reads (contiguous)."""
+    from lathe.frontend.reference import evaluate_computation
+
+    made = {
+        tensor: np.zeros(tensor.shape, DTYPES[tensor.dtype].numpy)
+        for computation in cycle.computations
+        for tensor in computation.outputs
+    }
+    known = {**arrays, **made}
+    longest = [max(each.axes[d].extent for each in cycle.computations) for d in cycle.carrying]
+    for point in product(*map(range, longest)):
+        at = dict(zip(cycle.carrying, point, strict=True))
+        for computation in cycle.computations:
+            if any(value >= computation.axes[d].extent for d, value in at.items()):
+                continue
+            place = tuple(slice(at[d], at[d] + 1) if d in at else slice(None) for d in range(len(computation.axes)))
+            values = evaluate_computation(_at(computation, at), known)
+            for tensor, value in zip(computation.outputs, values, strict=True):
+                made[tensor][place] = value
+    return made
+
+
+def _at(computation: Computation, at: Mapping[int, int]) -> Computation:
+    """The computation at some values of its data axes, each of them with one point left."""
+    axes = tuple(Axis(axis.name, 1) if d in at else axis for d, axis in enumerate(computation.axes))
+    values: dict[Axis, Expr] = {computation.axes[d]: Const(value, INDEX) for d, value in at.items()}
+    bodies = tuple(_decided(substitute(body, values), {}) for body in computation.bodies)
+    return Computation(computation.name, axes, computation.reduce_axes, bodies)
+
+
+def _decided(expr: Expr, known: dict[Expr, Expr]) -> Expr:
+    """The expression without selects whose condition is the same everywhere."""
+    if expr not in known:
+        while isinstance(expr, Select) and not axes_of(expr.condition) and not reads_data(expr.condition):
+            expr = expr.then if bool(evaluate(expr.condition, {})) else expr.otherwise
+        children = tuple(_decided(child, known) for child in expr.children)
+        same = all(new is old for new, old in zip(children, expr.children, strict=True))
+        known[expr] = expr if same else with_children(expr, children)
+    return known[expr]

@@ -1,0 +1,232 @@
+"""Stages that need each other's earlier values: how they begin, and that each value is made before it is read.
+
+The stages of a cycle run together in the loops that carry it, as the frontend found them (``lathe.frontend.cycles``):
+the last of them is the host of the others. No stage is whole before its readers begin, so here it is pairs of instances
+that are compared: wherever a stage reads a cell, every instance that makes the cell must come before, in the loops
+around both or, within one iteration, in the order of the stages.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import islpy as isl
+
+from lathe.frontend import cycles
+from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
+from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
+from lathe.scheduler.linear import LoopVariable
+from lathe.scheduler.placement import Placement
+from lathe.scheduler.polyhedra import instances
+from lathe.scheduler.state import Attachment
+from lathe.scheduler.storage import values_stay
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
+
+
+def run_together(schedule: "Schedule") -> None:
+    """Put the stages of each cycle into the loops that carry it."""
+    for cycle in cycles(stage.op for stage in schedule.stages):
+        *guests, host = [schedule[computation] for computation in cycle.computations]
+        for guest in guests:
+            loops = guest.state.leaves[: cycle.depth]
+            attachment = Attachment(host, host.state.leaves[cycle.depth - 1], loops)
+            guest.state = replace(guest.state, attachment=attachment)
+
+
+def circles(schedule: "Schedule") -> "list[list[Stage]]":
+    """The stages that need each other, or themselves, in groups; each group in the order of the stages."""
+    reads = {stage: _makers(schedule, stage) for stage in schedule.stages}
+    reached: dict[Stage, set[Stage]] = {}
+    for stage in schedule.stages:
+        found: set[Stage] = set()
+        waiting = list(reads[stage])
+        while waiting:
+            current = waiting.pop()
+            if current not in found:
+                found.add(current)
+                waiting += reads[current]
+        reached[stage] = found
+    groups: list[list[Stage]] = []
+    for stage in schedule.stages:
+        if stage in reached[stage] and not any(stage in group for group in groups):
+            groups.append([each for each in schedule.stages if each in reached[stage] and stage in reached[each]])
+    return groups
+
+
+def _makers(schedule: "Schedule", stage: "Stage") -> "set[Stage]":
+    makers = {schedule.maker(read.tensor) for read in stage.state.computation.reads}
+    return {maker for maker in makers if maker is not None}
+
+
+def is_backward(schedule: "Schedule", reader: "Stage", tensor: object) -> bool:
+    """Whether a stage reads a tensor that it, or a stage after it, makes: what an earlier iteration has made."""
+    maker = next((each for each in schedule.stages if tensor in each.state.tensors), None)
+    return maker is not None and schedule.stages.index(maker) >= schedule.stages.index(reader)
+
+
+def read_later(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
+    """The stages that read what earlier iterations of this one have made, because they come before it."""
+    here = schedule.stages.index(stage)
+    return [
+        reader
+        for reader in schedule.stages[: here + 1]
+        if any(read.tensor in stage.state.tensors for read in reader.state.computation.reads)
+    ]
+
+
+def check_circles(schedule: "Schedule", command: str, changed: "set[Stage]", placed: "dict[Stage, Placement]") -> None:
+    """Raises LegalityError, with a witness, if a stage of a cycle would read what is not made yet."""
+    for group in circles(schedule):
+        around = {host for stage in group for host in _hosts(stage)}
+        if not changed & ({*group} | around):
+            continue
+        executed = {stage: instances(placed[stage]) for stage in group}
+        for reader in group:
+            for read in reader.state.computation.reads:
+                maker = schedule.maker(read.tensor)
+                if maker is None or maker not in group or _is_part(maker):
+                    continue
+                try:
+                    with limited_operations():
+                        _check(schedule, maker, reader, read, placed, executed, command)
+                except isl.Error:
+                    raise ScheduleError(
+                        f"{command} must leave a schedule that can be checked within {OPERATIONS_LIMIT} isl operations "
+                        f"per read, not one in which the read of {read.tensor.name} by {reader.name} takes more. Use "
+                        "fewer splits and fused loops around it."
+                    ) from None
+
+
+def _hosts(stage: "Stage") -> "list[Stage]":
+    found = []
+    while stage.state.attachment is not None:
+        stage = stage.state.attachment.stage
+        found.append(stage)
+    return found
+
+
+def _is_part(stage: "Stage") -> bool:
+    """Whether a stage is computed as far as the iteration needs: the cells that it makes are checked elsewhere."""
+    place = stage.state.attachment
+    return place is not None and not place.loops
+
+
+def around(placement: Placement) -> list[LoopVariable]:
+    """All loops that a stage runs in, its own included."""
+    return [*placement.prefix, *placement.loops.variables]
+
+
+def _check(
+    schedule: "Schedule",
+    maker: "Stage",
+    reader: "Stage",
+    read: ReadAccess,
+    placed: "dict[Stage, Placement]",
+    executed: "dict[Stage, isl.Map]",
+    command: str,
+) -> None:
+    from lathe.scheduler.legality import comes_first
+
+    back = read_later(schedule, maker)
+    if not values_stay(maker) and reader in back:
+        raise ScheduleError(
+            f"scope of stage {maker.name} must be dram, not {maker.state.scope!r} ({command}): {reader.name} reads "
+            f"what earlier iterations of {maker.name} have made, and a buffer belongs to one. Put a copy into a "
+            "scratchpad with cache_write or cache_read."
+        )
+    late = _not_before(schedule, maker, reader, read, placed, executed, comes_first)
+    if late.is_empty():
+        return
+    instance = late.domain().lexmin()
+    made = executed[maker].intersect_domain(late.intersect_domain(instance).range()).range().lexmin()
+    point = executed[reader].intersect_domain(instance).range()
+    consumer, producer = reader.state.computation, maker.state.computation
+    cell = tuple(values_of(made)[: len(producer.axes)])
+    witness = Witness(
+        read.tensor.name,
+        cell,
+        maker.name,
+        {axis.name: value for axis, value in zip(producer.axes, cell, strict=True)},
+        reader.name,
+        dict(zip((axis.name for axis in (*consumer.axes, *consumer.reduce_axes)), values_of(point), strict=True)),
+    )
+    raise LegalityError(
+        f"{command} must leave every cell of {maker.name} made before {reader.name} reads it, in a cycle of stages "
+        f"that need each other's earlier values, not later or at the same time. For example, {witness}.",
+        witness,
+    )
+
+
+def _not_before(
+    schedule: "Schedule",
+    maker: "Stage",
+    reader: "Stage",
+    read: ReadAccess,
+    placed: "dict[Stage, Placement]",
+    executed: "dict[Stage, isl.Map]",
+    comes_first: object,
+) -> isl.Map:
+    """From instances of the reader to those of the maker that make what it reads there, and do not come before it."""
+    assert callable(comes_first)
+    here, there = around(placed[maker]), around(placed[reader])
+    depth = 0
+    while depth < min(len(here), len(there)) and here[depth] is there[depth]:
+        depth += 1
+    rank = len(maker.state.computation.axes)
+    makes = executed[maker].project_out(OUT, rank, executed[maker].dim(OUT) - rank)
+    makes = makes.set_tuple_name(OUT, read.tensor.name)
+    needs = executed[reader].apply_range(access_of(reader.state.computation, read))
+    pairs = needs.apply_range(makes.reverse())
+    if maker is reader:
+        depth = len(here)
+        first = False
+    else:
+        first = comes_first(schedule, maker, reader, placed, depth)
+    late = isl.Map.empty(pairs.get_space())
+    for level in range(depth):
+        order = _equal(pairs.get_space(), level).order_lt(IN, level, OUT, level)
+        late = late.union(pairs.intersect(order))
+    if not first:
+        late = late.union(pairs.intersect(_equal(pairs.get_space(), depth)))
+    return late
+
+
+def _equal(space: isl.Space, count: int) -> isl.Map:
+    order = isl.Map.universe(space)
+    for position in range(count):
+        order = order.equate(IN, position, OUT, position)
+    return order
+
+
+def values_of(point: isl.Set) -> list[int]:
+    sample = point.sample_point()
+    return [int(sample.get_coordinate_val(SET, n).to_python()) for n in range(point.dim(SET))]
+
+
+def carried_loops(placement: Placement) -> int:
+    """How many of a stage's own loops must stay outside its blocks, because it reads in them what it made before.
+
+    What is inside a block happens in any order, or at once.
+    """
+    stage = placement.stage
+    own = [read for read in stage.state.computation.reads if read.tensor in stage.state.tensors]
+    if not own:
+        return 0
+    outside = len(placement.prefix)
+    total = outside + len(placement.loops.variables)
+    executed = instances(placement)
+    rank = len(stage.state.computation.axes)
+    pairs = isl.Map.empty(isl.Space.map_from_set(executed.domain().get_space()))
+    for read in own:
+        makes = executed.project_out(OUT, rank, executed.dim(OUT) - rank).set_tuple_name(OUT, read.tensor.name)
+        needs = executed.apply_range(access_of(stage.state.computation, read))
+        pairs = pairs.union(needs.apply_range(makes.reverse()))
+    for level in range(outside, total + 1):
+        if pairs.intersect(_equal(pairs.get_space(), level)).is_empty():
+            return level - outside
+    raise AssertionError(f"{stage.name} reads a cell in the instance that makes it")

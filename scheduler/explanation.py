@@ -1,0 +1,161 @@
+"""What ``explain`` finds: chunk classes, buffers and refusals, as values, as text, and as plain values for JSON."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Pad:
+    """``before`` and ``after``: the first and last iterations of a loop in which a chunk gets ``value`` for data.
+
+    ``value`` is None where several constants take turns.
+    """
+
+    loop: str
+    before: int
+    after: int
+    value: int | None
+
+    def __str__(self) -> str:
+        return f"{self.loop} ({self.before}, {self.after})"
+
+
+@dataclass(frozen=True)
+class ChunkClass:
+    """Chunks of a stage that are alike but for offsets.
+
+    ``role``: "map" for a statement without reduction, "init", "update" or "reduce" (both) for one with. ``loops`` are
+    (name, iterations), outermost first. ``first`` holds the values of the loops outside for the first of the ``count``
+    chunks. ``asked`` is the rule that they go to; ``taken`` holds the rules that took them with the number of parts of
+    one chunk, since a chunk may be cut in parts, and is empty if they were refused. ``constraint`` is then the first
+    constraint that failed, in ``part``. ``instructions`` counts those of all chunks of the class.
+    """
+
+    stage: str
+    scope: str
+    role: str
+    loops: tuple[tuple[str, int], ...]
+    count: int
+    pads: tuple[Pad, ...]
+    first: tuple[tuple[str, int], ...]
+    asked: str
+    taken: tuple[tuple[str, int], ...]
+    instructions: int
+    constraint: str = ""
+    part: str = ""
+
+    @property
+    def maps(self) -> bool:
+        """Whether the chunks become instructions."""
+        return not self.constraint
+
+    def __str__(self) -> str:
+        loops = ", ".join(f"{name} in 0..{extent}" for name, extent in self.loops)
+        pads = ""
+        if self.pads:
+            value = "" if self.pads[0].value is None else f" of {self.pads[0].value}"
+            pads = f", pads{value} around {', '.join(map(str, self.pads))}"
+        line = f"{self.count} × {self.role}({loops}){pads}: "
+        if self.maps:
+            parts = ", ".join(rule if count == 1 else f"{count} × {rule}" for rule, count in self.taken) or "nothing"
+            return f"{line}{parts}, {self.instructions} instruction{'' if self.instructions == 1 else 's'}"
+        at = ", ".join(f"{name}={value}" for name, value in self.first)
+        asked = f" by {self.asked!r}" if self.asked else ""
+        where = f" in {self.part}" if self.part else f" at {at}" if at else ""
+        return f"{line}REFUSED{asked}{where}: {self.constraint}"
+
+
+@dataclass(frozen=True)
+class BufferUse:
+    """A scratchpad buffer of a stage: ``slots`` times ``elements``, for a box of ``values`` per dimension.
+
+    ``temporary``: what the stage needs while it computes.
+    """
+
+    stage: str
+    scope: str
+    elements: int
+    slots: int
+    values: tuple[int, ...]
+    temporary: bool
+
+    def __str__(self) -> str:
+        taken = f"{self.elements} elements" if self.slots == 1 else f"{self.slots} × {self.elements} elements"
+        if self.temporary:
+            return f"temporaries of {self.stage}: {taken}"
+        return f"{self.stage}: {taken} ({'×'.join(map(str, self.values)) or '1'} values)"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a stage, or the whole program (``stage`` is empty), does not map, whatever rules say to its chunks.
+
+    ``scope`` and ``excess`` (elements that are too many) are those of a scratchpad that is too small.
+    """
+
+    error: str
+    message: str
+    stage: str = ""
+    scope: str = ""
+    excess: int = 0
+
+    def __str__(self) -> str:
+        return f"{f'stage {self.stage}: ' if self.stage else ''}{self.message}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a schedule meets a machine: ``str`` of it is the text, ``to_dict`` plain values for JSON.
+
+    ``depths``: the elements of each scratchpad.
+    """
+
+    machine: str
+    depths: tuple[tuple[str, int], ...]
+    buffers: tuple[BufferUse, ...]
+    classes: tuple[ChunkClass, ...]
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def maps(self) -> bool:
+        """Whether ``build`` makes a program of the schedule."""
+        return not self.refusals and all(each.maps for each in self.classes)
+
+    @property
+    def refused(self) -> tuple[ChunkClass, ...]:
+        """The classes of chunks that no rule takes."""
+        return tuple(each for each in self.classes if not each.maps)
+
+    def of(self, stage: str) -> tuple[ChunkClass, ...]:
+        """The classes of a stage, by name."""
+        return tuple(each for each in self.classes if each.stage == stage)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain nested values for JSON."""
+        return {"maps": self.maps, **asdict(self)}
+
+    def __str__(self) -> str:
+        return "".join(f"{line}\n" for line in self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        chunks = sum(each.count for each in self.classes)
+        if self.maps:
+            verdict = "maps"
+        else:
+            reasons = [f"{len(self.refused)} refused"] if self.refused else []
+            if self.refusals:
+                reasons.append(f"{len(self.refusals)} other reason{'s' * (len(self.refusals) > 1)}")
+            verdict = f"does not map ({', '.join(reasons)})"
+        yield f"on {self.machine}: {verdict}; {chunks} chunks of {len(self.classes)} classes"
+        for refusal in self.refusals:
+            yield f"  {refusal}"
+        for scope, depth in self.depths:
+            own = [buffer for buffer in self.buffers if buffer.scope == scope]
+            if own:
+                yield f"{scope}, {depth} elements:"
+                yield from (f"  {buffer}" for buffer in own)
+        for stage in dict.fromkeys(each.stage for each in self.classes):
+            own_classes = self.of(stage)
+            yield f"{stage} in {own_classes[0].scope}:"
+            yield from (f"  {each}" for each in own_classes)
