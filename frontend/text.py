@@ -16,6 +16,7 @@ from lathe.frontend.expressions import (
     Read,
     Reduce,
     Select,
+    Undef,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def _format(expr: Expr) -> tuple[str, int]:
             if dtype == BOOL:
                 return ("true" if value else "false"), _ATOM
             return str(value), _ATOM if value >= 0 else _PRODUCT
+        case Undef():
+            return "undef", _ATOM
         case AxisRef(axis=axis):
             return axis.name, _ATOM
         case Read(tensor=tensor, indices=indices):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from lathe.frontend import Axis, Computation, Tensor
-from lathe.frontend.expressions import AxisRef, Binary, Cast, Compare, Const, Expr, Not, Read, Reduce, Select
+from lathe.frontend.expressions import AxisRef, Binary, Cast, Compare, Const, Expr, Not, Read, Reduce, Select, Undef
 
 
 def transform(expr: Expr, leaf: Callable[[Expr], Expr | None], read: Callable[[Read], Expr] | None = None) -> Expr:
@@ -22,7 +22,7 @@ def transform(expr: Expr, leaf: Callable[[Expr], Expr | None], read: Callable[[R
 
     def rebuild(node: Expr) -> Expr:
         match node:
-            case Const() | AxisRef():
+            case Const() | AxisRef() | Undef():
                 return node
             case Read(tensor=tensor, indices=indices):
                 new = Read(tensor, tuple(visit(index) for index in indices))

@@ -35,6 +35,8 @@ def events(nodes: list[Node], environment: dict[object, int] | None = None) -> I
         if isinstance(node, Loop):
             for value in range(node.first, node.last + 1):
                 yield from events(node.body, environment | {node.variable: value})
+        elif isinstance(node, Acquire | Release) and node.stored is not None:
+            yield Gone(tuple(tensor for user in node.stored.users for tensor in user.state.tensors))
         elif isinstance(node, Acquire | Release):
             yield Gone(node.placement.state.tensors)
         elif isinstance(node, Slide):
