@@ -9,6 +9,7 @@ from lathe.scheduler.circular import carried_loops
 from lathe.scheduler.linear import Bound, FloorDivision, Linear, LoopVariable, bound_variables
 from lathe.scheduler.placement import Placement, fills, place_stages
 from lathe.scheduler.state import DRAM, Signal
+from lathe.scheduler.storage import Allocated
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -50,11 +51,15 @@ class Block:
 
 @dataclass
 class Acquire:
-    """From here on a buffer in a scratchpad holds the box of the stage that starts at ``low``."""
+    """From here on a buffer in a scratchpad holds the box of the stage that starts at ``low``.
+
+    ``stored``: a buffer that stages name, of which ``placement`` is the first; ``extent`` counts its cells then.
+    """
 
     placement: Placement
     low: list[Bound]
     extent: list[Bound]
+    stored: Allocated | None = None
 
 
 @dataclass
@@ -62,6 +67,7 @@ class Release:
     """The buffer of the stage is not read any more."""
 
     placement: Placement
+    stored: Allocated | None = None
 
 
 @dataclass
@@ -138,7 +144,12 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
             hosted.setdefault(placed[stage].prefix[-1], []).append(stage)
             if attachment.loops:
                 together.add(placed[stage].prefix[-1])
-    return _Builder(placed, hosted, together, largest_blocks).sequence(roots, [])
+    from lathe.scheduler.buffer_lives import allocation_loops, with_buffers
+
+    for variable in allocation_loops(schedule, placed):
+        hosted.setdefault(variable, [])
+    nodes = _Builder(placed, hosted, together, largest_blocks).sequence(roots, [])
+    return with_buffers(schedule, nodes, placed)
 
 
 @dataclass
@@ -158,12 +169,12 @@ class _Builder:
             last_use[stage] = max(reading, default=len(groups) - 1)
         result: list[Node] = []
         for index, (producer, nodes) in enumerate(groups):
-            if producer is not None and producer.state.scope != DRAM and not producer.state.reuse:
+            if producer is not None and _has_own_buffer(producer):
                 placement = self.placed[producer]
                 result.append(Acquire(placement, placement.low, placement.extent))
             result.extend(nodes)
             for stage in stages:
-                if last_use[stage] == index and stage.state.scope != DRAM and not stage.state.reuse:
+                if last_use[stage] == index and _has_own_buffer(stage):
                     result.append(Release(self.placed[stage]))
         return result
 
@@ -225,7 +236,7 @@ class _Builder:
                 *body,
                 *_signals(placement, variable, SIGNALS_BEHIND),
             ]
-            around = [self.placed[each] for each in kept]
+            around = [self.placed[each] for each in kept if each.state.storage is None]
             nodes += [Acquire(each, *buffer_box(each)) for each in around]
             together = min(placement.threads.get(variable, 1), variable.extent)
             nodes.append(Loop(variable, 0, variable.extent - 1, body, decided, together))
@@ -259,6 +270,11 @@ def _signals(placement: Placement, variable: LoopVariable | None, kinds: tuple[s
             if signal.kind == kind and there is variable:
                 found.append(SignalNode(placement, signal))
     return found
+
+
+def _has_own_buffer(stage: "Stage") -> bool:
+    """Whether a buffer begins with the stage and ends with its last reader."""
+    return stage.state.scope != DRAM and not stage.state.reuse and stage.state.storage is None
 
 
 def _reads(node: Node, stage: "Stage") -> bool:

@@ -13,6 +13,7 @@ from lathe.configs import HardwareConfig
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.physical import Lanes
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Split, StageState, made_by, replaced_by
+from lathe.scheduler.storage import values_stay
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -29,7 +30,7 @@ def settle(schedule: "Schedule", config: HardwareConfig) -> None:
     for stage, place in places.items():
         attachment = stage.state.attachment
         assert attachment is not None
-        if not attachment.loops:
+        if not attachment.loops or (stage.state.storage is not None and values_stay(stage)):
             stage.state = replace(stage.state, attachment=place)
             continue
         if stage.state.scope == DRAM:

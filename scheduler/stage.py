@@ -24,6 +24,7 @@ from lathe.scheduler.commands.set_scope import set_scope
 from lathe.scheduler.commands.shift import shift
 from lathe.scheduler.commands.skew import skew
 from lathe.scheduler.commands.split import split
+from lathe.scheduler.commands.store_in import store_in
 from lathe.scheduler.commands.then import then
 from lathe.scheduler.commands.tile import tile
 from lathe.scheduler.commands.transform_layout import transform_layout_of
@@ -149,6 +150,7 @@ class Stage:
     compute_at = compute_at
     compute_root = compute_root
     set_scope = set_scope
+    store_in = store_in
     double_buffer = double_buffer
     send = send
     receive = receive
