@@ -20,6 +20,7 @@ from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.canonical import canonicalise
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError, CapacityError
+from lathe.scheduler.filled_domains import fill_domains
 from lathe.scheduler.groups import Group, groups_of, is_copy
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.nest import build_nest
@@ -60,6 +61,7 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
             continue  # the user wants it there
         if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
             stage.state = replace(state, scope="acc")
+    fill_domains(copy)
     settle(copy, config)
     fit_lanes(copy, config)
     views = canonicalise(copy)
@@ -218,7 +220,7 @@ def _write_through_acc(schedule: Schedule, stage: Stage) -> tuple[Stage, Stage]:
             leaves=(*data_roots, *reduce_leaves),
             relations=reduce_relations,
         )
-    copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
+    copy = copy_of(writer.tensor, state.computation.name, state.computation.axes, whole=True)
     stage.state = replace(
         state,
         computation=copy,
@@ -275,7 +277,7 @@ def _operands(
             cached_as[key] = instead[read.node] = tensor
             continue
         axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
-        copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes)
+        copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes, whole=True)
         cached = Stage(schedule, initial_state(copy, scope, copies=tensor))
         schedule.stages.insert(schedule.stages.index(stage), cached)
         operands.append(Operand(cached, stage))

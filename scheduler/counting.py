@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
-from lathe.frontend import placeholders
+from lathe.frontend import Computation, evaluate, placeholders, reads_data
 from lathe.frontend.expressions import Axis
 from lathe.isa import Load, MemoryType, Program, Store
+from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.event_times import values_on
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.nest import ChunkNode, Loop, Node, build_nest
@@ -34,11 +35,13 @@ Ints = NDArray[np.int64]
 class StageCount:
     """Instances of a stage: ``executed`` in all, of which ``distinct`` are there once, and ``redundant`` again.
 
-    An instance is a point of the computation's domain, reduction axes included.
+    An instance is a point of the computation's domain, reduction axes included. Where a condition on data says which
+    points there are, these are as many as there can be, and not ``exact``.
     """
 
     executed: int
     distinct: int
+    exact: bool = True
 
     @property
     def redundant(self) -> int:
@@ -94,7 +97,8 @@ class Counts:
     def __str__(self) -> str:
         lines = []
         for name, each in self.stages.items():
-            lines.append(f"{name}: {each.executed} instances ({each.distinct} once, {each.redundant} again)")
+            limit = "" if each.exact else "at most "
+            lines.append(f"{name}: {limit}{each.executed} instances ({each.distinct} once, {each.redundant} again)")
         for name, buffer in self.buffers.items():
             elements = f", {buffer.elements} elements" if buffer.elements else ""
             extents = "×".join(map(str, buffer.shape))
@@ -165,10 +169,11 @@ class _Coverage:
         self.stage = stage
         self.executed = 0
         self.axes = stage.state.computation.axes
+        self.exists, self.exact = _existing(stage.state.computation)
         self.points: int = int(np.prod([axis.extent for axis in stage.state.computation.reduce_axes], dtype=np.int64))
         # a stage that is computed whole meets each point once: only what is computed in loops may come again
         attachment = stage.state.attachment
-        self.counted = attachment is not None and not attachment.loops
+        self.counted = (attachment is not None and not attachment.loops) or self.exists is not None
         self.times: Ints | None = np.zeros([axis.extent for axis in self.axes], np.int64) if self.counted else None
 
     def add(self, chunk: ChunkNode, around: list[tuple[LoopVariable, int, int]]) -> None:
@@ -207,8 +212,24 @@ class _Coverage:
 
     def result(self) -> StageCount:
         if self.times is None:
-            return StageCount(self.executed, self.executed)
-        return StageCount(self.executed, int(np.count_nonzero(self.times)) * self.points)
+            return StageCount(self.executed, self.executed, self.exact)
+        executed = self.executed
+        if self.exists is not None:  # boxes that are executed under a mask
+            self.times *= self.exists
+            executed = int(self.times.sum()) * self.points
+        return StageCount(executed, int(np.count_nonzero(self.times)) * self.points, self.exact)
+
+
+def _existing(computation: Computation) -> tuple[NDArray[np.bool_] | None, bool]:
+    """Which points exist of those that the bounds of loops let through, if not all, and whether that can be told."""
+    mask = mask_of(computation)
+    if mask is None:
+        return None, True
+    if reads_data(mask):
+        return None, False
+    ranges = [np.arange(axis.start, axis.stop) for axis in computation.axes]
+    points = dict(zip(computation.axes, np.meshgrid(*ranges, indexing="ij", sparse=True), strict=True))
+    return np.broadcast_to(evaluate(mask, points), computation.shape), True
 
 
 def _groups(roots: Mapping[Axis, Linear]) -> list[tuple[list[Axis], list[LoopVariable]]]:

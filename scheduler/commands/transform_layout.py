@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from lathe.frontend import Axis, Computation, Tensor
-from lathe.frontend.expressions import AxisRef, Expr, Read
+from lathe.frontend.expressions import AxisRef, Binary, Expr, Not, Read
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.commands.index_functions import called, index_given
 from lathe.scheduler.errors import ScheduleError
@@ -164,7 +164,8 @@ def _over_new_axes(state: StageState, new: IndexMap, pad: Pad | None) -> StageSt
     axes = tuple(Axis(name, extent) for name, extent in zip(names, new.shape, strict=True))
     inverse = new.inverse(axes)
     values = {own: inverse[axis] for own, axis in zip(old.axes, new.axes, strict=True)}
-    bodies = tuple(rewrite_indices(substitute(body, values), simplified_index) for body in old.bodies)
+    moved = old.mapped(lambda expr: rewrite_indices(substitute(expr, values), simplified_index))
+    bodies, where = moved.bodies, moved.where
     live = new.live(axes)
     if live is not None:
         assert pad is not None, f"{new} adds cells without a contract"
@@ -174,14 +175,12 @@ def _over_new_axes(state: StageState, new: IndexMap, pad: Pad | None) -> StageSt
             padded_body(body, live, added, old_body, old.axes)
             for body, old_body in zip(bodies, old.bodies, strict=True)
         )
-    computation = Computation(old.name, axes, old.reduce_axes, bodies, old.attrs)
+        where = where if where is None else Binary("or", Not(live), where)
+    computation = replace(old, axes=axes, bodies=bodies, where=where)
     fresh = initial_state(computation, state.scope, state.copies)
     return replace(fresh, attachment=state.attachment, hints=state.hints, on_alu=state.on_alu, reuse=state.reuse)
 
 
 def _reading(computation: Computation, old: Tensor, seen: Tensor, new: IndexMap) -> Computation:
     """A computation that reads the tensor in its new layout."""
-    bodies = tuple(
-        rewrite_reads(body, old, lambda read: Read(seen, new.apply(read.indices))) for body in computation.bodies
-    )
-    return Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
+    return computation.mapped(lambda expr: rewrite_reads(expr, old, lambda read: Read(seen, new.apply(read.indices))))
