@@ -33,6 +33,7 @@ from lathe.scheduler.microops import MicroOpPool
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, Slide
 from lathe.scheduler.physical import Physical
 from lathe.scheduler.rule_choice import automatic_rule, rule_of_part
+from lathe.scheduler.rules.borders import constants_around
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
 from lathe.scheduler.state import DRAM
 
@@ -154,6 +155,7 @@ class Emitter:
             base = buffer.base + turn % buffer.slots * buffer.size
         sources = [self.place(read.tensor, stage) for read in stage.state.computation.reads]
         zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
+        zeros = zeros and constants_around(stage.state.computation.bodies[0]) <= {0}
         self.places[stage.tensor] = Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
 
     def _ring_box(self, stage: "Stage", extent: tuple[int, ...]) -> tuple[int, ...]:
