@@ -111,7 +111,9 @@ def _allocated(schedule: Schedule, config: HardwareConfig, refusals: list[Refusa
 
 def _use(buffer: Buffer) -> BufferUse:
     values = () if buffer.temporary else tuple(box_of(buffer))
-    return BufferUse(buffer.stage.name, buffer.scope, buffer.size, buffer.slots, values, buffer.temporary)
+    return BufferUse(
+        buffer.stage.name, buffer.scope, buffer.size, buffer.slots * buffer.threads, values, buffer.temporary
+    )
 
 
 @dataclass

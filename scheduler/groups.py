@@ -62,7 +62,7 @@ def groups_of(schedule: Schedule, config: HardwareConfig) -> list[Group]:
     for stage in open_stages:
         readers = schedule.readers(stage.tensor)
         output = stage.tensor in schedule.outputs
-        if output or len(readers) != 1 or stage.state.is_touched:
+        if output or len(readers) != 1 or stage.state.is_touched or stage.state.storage is not None:
             continue
         if sum(read.tensor is stage.tensor for read in readers[0].state.computation.reads) > 1:
             continue  # two operands of one product are loaded to two scratchpads
@@ -87,6 +87,7 @@ def groups_of(schedule: Schedule, config: HardwareConfig) -> list[Group]:
             and not is_padding(follows)
             and not stage.state.is_touched
             and len(stage.state.tensors) == 1
+            and stage.state.storage is None
             and _reads_elementwise(follows, stage)
         )
         if fused:

@@ -1,6 +1,6 @@
 """``lower``: the text form of every level, from the algorithm to instructions with tokens."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
@@ -20,6 +20,7 @@ from lathe.scheduler.physical import physical_of
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.state import DRAM, StageState, same_place
+from lathe.scheduler.storage import Allocated, StorageBuffer, storages_of
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
@@ -82,6 +83,8 @@ def _order(schedule: Schedule) -> str:
                 tags.append("unroll")
             if leaf in state.marks:
                 tags.append(state.marks[leaf])
+            if leaf in state.threads:
+                tags.append(f"vthread {state.threads[leaf]}")
             if leaf.kind == "reduce":
                 tags.append("reduce")
             extents = "×".join(str(v.extent) for v in placed[stage].loops.of_leaf[leaf])
@@ -135,7 +138,7 @@ def _hosted_at(stage: "Stage", leaf: object) -> bool:
 def _data(schedule: Schedule, config: HardwareConfig) -> str:
     """Scope, lanes and box of every stage."""
     lines = []
-    lanes = assign_lanes(schedule, config)
+    lanes, stored = assign_lanes(schedule, config), storages_of(schedule.stages)
     for stage, placement in reversed(place_stages(schedule).items()):
         physical = physical_of(stage, lanes, config)
         box = ", ".join(
@@ -143,14 +146,26 @@ def _data(schedule: Schedule, config: HardwareConfig) -> str:
             for axis, low, extent in zip(stage.state.computation.axes, placement.low, placement.extent, strict=True)
         )
         names = [axis.name for axis in stage.state.computation.axes]
-        rows = names[physical.lanes.rows] if physical.lanes.rows is not None else "-"
-        cols = names[physical.lanes.cols] if physical.lanes.cols is not None else "-"
+        own = lanes[stage.tensor]
+        rows = names[own.rows] if own.rows is not None else "-"
+        cols = names[own.cols] if own.cols is not None else "-"
         size = physical.count if stage.state.scope == DRAM else largest_size(placement, physical)
         lines.append(
             f"{stage.name}: {stage.state.scope} {stage.tensor.dtype}[{box}] "
             f"elements of {physical.element.rows} ({rows}) × {physical.element.cols} ({cols}), {size} of them"
+            f"{_cells(stage, stored)}"
         )
     return "\n".join(lines) + "\n"
+
+
+def _cells(stage: "Stage", stored: Mapping[StorageBuffer, Allocated]) -> str:
+    """Where the user has stored the values of a stage: the map, the shape of the buffer, the loop of its allocation."""
+    storage = stage.state.storage
+    if storage is None:
+        return ""
+    place = stage.schedule.allocations.get(storage.buffer)
+    where = "" if place is None else f", allocated at {place.axis.name} of {place.stage.name}"
+    return f", in cells {storage} of {list(stored[storage.buffer].shape)}{where}"
 
 
 def _communication(program: object) -> str:

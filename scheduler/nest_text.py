@@ -9,6 +9,7 @@ from lathe.scheduler.nest import Acquire, Block, ChunkNode, DecidedChunk, Guard,
 from lathe.scheduler.reuse import buffer_shape
 from lathe.scheduler.rewrite import rewrite
 from lathe.scheduler.state import StageState
+from lathe.scheduler.undefined import defined
 
 
 def format_nest(nodes: list[Node]) -> str:
@@ -27,12 +28,19 @@ class _Formatter:
             if isinstance(node, Loop):
                 outer = set(self.names.values())
                 name = self._name(node.variable, outer)
-                result.append(f"{indent}for {name} in {node.first}..{node.last + 1}:")
+                together = f" in {node.threads} threads" if node.threads > 1 else ""
+                result.append(f"{indent}for {name} in {node.first}..{node.last + 1}{together}:")
                 result += self.lines(node.body, depth + 1)
                 del self.names[node.variable]
             elif isinstance(node, Guard):
                 result.append(f"{indent}if {' and '.join(self.condition(each) for each in node.constraints)}:")
                 result += self.lines(node.body, depth + 1)
+            elif isinstance(node, Acquire) and node.stored is not None:
+                result.append(
+                    f"{indent}buffer {node.stored.buffer.name} in {node.stored.scope}: {list(node.stored.shape)}"
+                )
+            elif isinstance(node, Release) and node.stored is not None:
+                result.append(f"{indent}free {node.stored.buffer.name}")
             elif isinstance(node, Acquire) and node.placement.window is not None:
                 window, state = node.placement.window, node.placement.state
                 form = f"{state.reuse} along {state.computation.axes[window.dimension].name}"
@@ -68,7 +76,7 @@ class _Formatter:
         if isinstance(node, Block) and node.constraints:
             condition = " while " + " and ".join(self.condition(each) for each in node.constraints)
         result = []
-        bodies = node.values if isinstance(node, DecidedChunk) else state.computation.bodies
+        bodies = node.values if isinstance(node, DecidedChunk) else defined(state.computation).bodies
         if isinstance(node, DecidedChunk) and node.zeros:
             condition = ", zeros around " + ", ".join(f"{self.names[v]} ({a}, {b})" for v, a, b in node.zeros)
         for tensor, body in zip(state.tensors, bodies, strict=True):

@@ -9,7 +9,7 @@ partitioning; here it is exact for any conjunction of linear conditions.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from lathe.frontend.expressions import Axis
@@ -52,7 +52,7 @@ def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) 
                 if continues(before, node.variable, segment[0]) and same(before.body, body):
                     before.last = segment[1]  # the cut was for a choice that makes no difference here
                     continue
-                result.append(Loop(node.variable, *segment, body))
+                result.append(Loop(node.variable, *segment, body, threads=node.threads))
         elif isinstance(node, Block):
             result.extend(_chunks(node, box, known))
         elif isinstance(node, Guard):
@@ -65,8 +65,7 @@ def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) 
             fixed = {v: Linear(first) for v, (first, last) in box.items() if first == last}
             extent = [resolved(each, box).substitute(fixed.get) for each in node.extent]
             extent = [Linear(0) if each.range(box)[1] <= 0 else each for each in extent]  # nothing is needed here
-            kind = Slide if isinstance(node, Slide) else Acquire
-            result.append(kind(node.placement, list(low), list(extent)))
+            result.append(replace(node, low=list(low), extent=list(extent)))
         else:
             result.append(node)
     return result

@@ -3,9 +3,15 @@
 from collections.abc import Callable
 
 import pytest
-from refused_commands import B, C, Refused, check_refused
+from refused_commands import B, C, Refused, X, check_refused, steps
 
-from lathe.scheduler import Schedule
+from lathe.frontend import compute, reduce_axis, sum
+from lathe.scheduler import ParallelismError, Schedule
+
+F = compute(59, lambda i: B[i] + B[i + 1], "F")
+k = reduce_axis(6, "k")
+S = compute(8, lambda i: sum(X[i, k].astype("int32"), axis=k), "S")
+G = compute(7, lambda i: S[i] + S[i + 1], "G")
 
 
 def placed(slots: int | None = None) -> Callable[[Schedule], None]:
@@ -64,6 +70,80 @@ CASES = [
         "stage of double_buffer must be computed in a loop, whose iterations take turns, not 'B' at the root "
         "(compute_root). Use compute_at first, or undo it with s[B].double_buffer(None).",
         placed(2),
+    ),
+    Refused(
+        "no_thread_at_all",
+        C,
+        lambda s: s[C].vthread("i", 0),
+        "threads of loop i of stage C must be from 1 to its iterations, 60, not 0.",
+    ),
+    Refused(
+        "more_threads_than_iterations",
+        C,
+        lambda s: s[C].vthread("io", 5),
+        "threads of loop io of stage C must be from 1 to its iterations, 4, not 5.",
+        placed(),
+    ),
+    Refused(
+        "a_truth_value_of_threads",
+        C,
+        lambda s: s[C].vthread("i", True),
+        "threads of loop i of stage C must be from 1 to its iterations, 60, not True.",
+    ),
+    Refused(
+        "threads_of_a_loop_of_another_stage",
+        C,
+        lambda s: s[C].vthread(s[B].axis[0], 2),
+        "axis of vthread on stage C must be one of its present loops (i), not 'i' of another stage. Take it from "
+        "s[C].axis, .reduce_axis or from what a command on this stage returned.",
+    ),
+    Refused(
+        "a_loop_split_afterwards",
+        C,
+        lambda s: s[C].split("i", 8),
+        "loop i of stage C must stay a loop while it runs in 2 threads, not be replaced by split. Call vthread last.",
+        lambda s: s[C].vthread("i", 2),
+    ),
+    Refused(
+        "threads_inside_an_instruction",
+        C,
+        lambda s: s[C].vthread("i", 2),
+        "loop i of stage C must be outside the nest that emit_insn gives to rule 'alu' to run in 2 threads (vthread). "
+        "Put the pragma on an inner loop.",
+        lambda s: s[C].emit_insn("i", "alu"),
+    ),
+    Refused(
+        "threads_of_a_shared_loop",
+        C,
+        lambda s: s[B].vthread("i", 2),
+        "loop i of stage B must be one that it runs by itself to run in 2 threads, not one that it shares with C "
+        "(vthread). Call vthread on C.",
+        lambda s: s[C].after(s[B], "i"),
+    ),
+    Refused(
+        "an_iteration_that_reads_what_another_makes",
+        F,
+        lambda s: s[F].vthread("i", 2),
+        "loop i of stage F must be parallel to run in 2 threads, but one iteration reads what another makes: F(i=0) "
+        "reads B[0] that B(i=0) writes.",
+        steps(lambda s: s[F].shift("i", 1), lambda s: s[F].after(s[B], "i")),
+        ParallelismError,
+    ),
+    Refused(
+        "a_window_that_goes_from_thread_to_thread",
+        F,
+        lambda s: s[F].vthread("i", 2),
+        "loop i of stage F must be parallel to run in 2 threads, but reuse buffer B keeps values from one iteration to "
+        "the next.",
+        steps(lambda s: s[B].set_scope("acc"), lambda s: s[B].reuse_at(s[F], "i")),
+    ),
+    Refused(
+        "sums_in_dram_that_two_threads_begin",
+        G,
+        lambda s: s[G].vthread("io", 2),
+        "loop io of stage G must be parallel to run in 2 threads, but iterations 0 and 1 both begin the sum S[4], in "
+        "dram: in a scratchpad each thread would have its own.",
+        steps(lambda s: s[G].split("i", 4), lambda s: s[S].compute_at(s[G], "io")),
     ),
 ]
 
