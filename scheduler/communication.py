@@ -4,13 +4,15 @@ from typing import TYPE_CHECKING
 
 import islpy as isl
 
+from lathe.isa import Unit
 from lathe.scheduler.answers import Answer, answerable
 from lathe.scheduler.errors import ParallelismError, ScheduleError
 from lathe.scheduler.linear import LoopVariable
 from lathe.scheduler.parallelism import levels_of, parallel_loop, values_of
 from lathe.scheduler.placement import Placement, place_stages
 from lathe.scheduler.polyhedra import cells_written
-from lathe.scheduler.state import DRAM, LoopAxis
+from lathe.scheduler.signals import UNITS, unit_of_stage
+from lathe.scheduler.state import DRAM, LoopAxis, Signal
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -21,7 +23,9 @@ def check_communication(stage: "Stage", command: str) -> None:
     """Raises ScheduleError if what a schedule says of a stage's buffers and loops has become impossible."""
     state = stage.state
     for loop, count in state.threads.items():
-        _check_loop(stage, loop, f"in {count} threads", "vthread", command)
+        _check_loop(stage, loop, f"to run in {count} threads", "vthread", command)
+    for signal in state.signals:
+        _check_signal(stage, signal, command)
     if state.slots is not None:
         _check_slots(stage, state.slots, command)
 
@@ -31,19 +35,43 @@ def _check_loop(stage: "Stage", loop: LoopAxis, what: str, cause: str, command: 
     state = stage.state
     if loop not in state.leaves:
         raise ScheduleError(
-            f"loop {loop.name} of stage {stage.name} must stay a loop while it runs {what}, not be replaced by "
-            f"{command}. Call {cause} last."
+            f"loop {loop.name} of stage {stage.name} must stay a loop {what}, not be replaced by {command}. "
+            f"Call {cause} last."
         )
     if loop in state.emitted_leaves():
         raise ScheduleError(
             f"loop {loop.name} of stage {stage.name} must be outside the nest that emit_insn gives to rule "
-            f"{state.pragma!r} to run {what} ({command}). Put the pragma on an inner loop."
+            f"{state.pragma!r} {what} ({command}). Put the pragma on an inner loop."
         )
     if loop not in state.own_leaves:
         assert state.attachment is not None
         raise ScheduleError(
-            f"loop {loop.name} of stage {stage.name} must be one that it runs by itself to run {what}, not one that it "
+            f"loop {loop.name} of stage {stage.name} must be one that it runs by itself {what}, not one that it "
             f"shares with {state.attachment.stage.name} ({command}). Call {cause} on {state.attachment.stage.name}."
+        )
+
+
+def _check_signal(stage: "Stage", signal: Signal, command: str) -> None:
+    """Raises ScheduleError unless a signal's loop and queue are there."""
+    cause = "barrier_at" if signal.kind == "barrier" else signal.kind
+    if signal.axis is not None:
+        what = {"barrier": "to have a barrier", "send": "to send a token", "receive": "to receive a token"}[signal.kind]
+        _check_loop(stage, signal.axis, what, cause, command)
+    if signal.kind == "barrier":
+        return
+    unit, other = unit_of_stage(stage), UNITS[signal.other]
+    after = "" if command == cause else f" ({command})"
+    if abs(unit - other) != 1:
+        near = " or ".join(name for name, each in UNITS.items() if abs(each - unit) == 1)
+        raise ScheduleError(
+            f"unit of {signal.kind} of stage {stage.name} must be {near}, next to {unit.name.lower()}, where its "
+            f"values are made{after}, not {signal.other!r}. Only compute can pass a token on between load and store."
+        )
+    if unit == Unit.STORE and signal.axis is not None and signal.axis.kind == "reduce":
+        raise ScheduleError(
+            f"loop {signal.axis.name} of {signal.kind} of stage {stage.name} must be a data loop{after}, not one of a "
+            f"reduction, which compute carries out, not store. Use s.cache_write({stage.name}, 'acc') first, and "
+            f"{cause} there."
         )
 
 

@@ -158,15 +158,18 @@ def _keep_loops(given: StageState, sink: Stage, writer: Stage) -> int:
     depth = 0
     threads: dict[str, dict[LoopAxis, int]] = {"data": {}, "reduce": {}}
     for leaf in given.kept_leaves:
-        threads[leaf.kind][leaf] = given.threads[leaf]
+        if leaf in given.threads:
+            threads[leaf.kind][leaf] = given.threads[leaf]
         outside = given.leaves[: given.leaves.index(leaf) + 1]
         depth = max(depth, sum(each.kind == "data" for each in outside))
         if leaf.kind == "reduce":
             outermost = [each for each in outside if each.kind == "reduce"]
             rest = [each for each in writer.state.leaves if each not in outermost]
             writer.state = replace(writer.state, leaves=(*outermost, *rest))
-    sink.state = replace(sink.state, threads=MappingProxyType(threads["data"]))
-    writer.state = replace(writer.state, threads=MappingProxyType(threads["reduce"]))
+    inner = tuple(each for each in given.signals if each.axis is not None and each.axis.kind == "reduce")
+    outer = tuple(each for each in given.signals if each not in inner)
+    sink.state = replace(sink.state, threads=MappingProxyType(threads["data"]), signals=outer)
+    writer.state = replace(writer.state, threads=MappingProxyType(threads["reduce"]), signals=inner)
     return depth
 
 

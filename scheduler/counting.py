@@ -7,7 +7,7 @@ same boxes: along axes that share no loop, the counts of a box are products of c
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,13 @@ from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.frontend import Computation, evaluate, placeholders, reads_data
 from lathe.frontend.expressions import Axis
 from lathe.isa import Load, MemoryType, Program, Store
+from lathe.isa.table import QUEUE_OF
 from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.event_times import values_on
 from lathe.scheduler.linear import Linear, LoopVariable
-from lathe.scheduler.nest import ChunkNode, Loop, Node, build_nest
+from lathe.scheduler.nest import ChunkNode, Loop, Node, SignalNode, build_nest
 from lathe.scheduler.partition import partition
+from lathe.scheduler.signals import queue_of, unit_of_stage
 from lathe.scheduler.storage import StorageBuffer, storages_of
 
 if TYPE_CHECKING:
@@ -69,8 +71,11 @@ class BufferCount:
 class Counts:
     """``stages`` by name; ``marked``: how many iterations the loops marked ``parallelize`` and ``distribute`` have.
 
+    ``barriers``, and by queue the tokens that are ``sent`` and ``received``, are those by hand.
+
     With a machine, ``loaded`` and ``stored`` bytes, and ``loads`` and ``stores``: how many transfers, each by memory
-    type, as the counters of a simulation name them (``loaded`` has the instruction stream, too).
+    type, as the counters of a simulation name them (``loaded`` has the instruction stream, too); ``tokens`` are all
+    that are pushed, by queue.
     """
 
     stages: Mapping[str, StageCount]
@@ -80,6 +85,10 @@ class Counts:
     loads: Mapping[str, int] = field(default_factory=dict)
     stores: Mapping[str, int] = field(default_factory=dict)
     buffers: Mapping[str, BufferCount] = field(default_factory=dict)
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    barriers: int = 0
+    sent: Mapping[str, int] = field(default_factory=dict)
+    received: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def executed(self) -> int:
@@ -110,6 +119,11 @@ class Counts:
                 if size:
                     transfers = f" in {times[memory]} transfers" if memory in times else ""
                     lines.append(f"{memory}: {size} bytes {what}{transfers}")
+        lines += [f"{queue}: {number} tokens" for queue, number in self.tokens.items() if number]
+        if self.barriers:
+            lines.append(f"barriers: {self.barriers}")
+        for queue in dict.fromkeys((*self.sent, *self.received)):
+            lines.append(f"{queue} by hand: {self.sent.get(queue, 0)} sent, {self.received.get(queue, 0)} received")
         return "\n".join(lines)
 
 
@@ -121,16 +135,19 @@ def count(schedule: "Schedule", config: HardwareConfig | None = None) -> Counts:
     transfers are those of its instructions, class by class. Raises what ``build`` raises.
     """
     coverage = {stage: _Coverage(stage) for stage in schedule.stages}
+    signals = _Signals()
     for node in partition(build_nest(schedule, largest_blocks=True)):
         _visit(node, [], coverage)
+        signals.visit(node, 1, 1)
     stages = {stage.name: each.result() for stage, each in coverage.items()}
     marked = {mark: loops for mark in ("parallelize", "distribute") if (loops := _marked(schedule, mark))}
     if config is None:
-        return Counts(stages, marked, buffers=_buffers(schedule, {}))
+        return Counts(stages, marked, buffers=_buffers(schedule, {}), **signals.counts)
     from lathe.scheduler.build import build
 
     program = build(schedule, [*placeholders(schedule.program), *schedule.program], config)
-    return Counts(stages, marked, *_traffic(program), _buffers(schedule, _elements(schedule, config)))
+    buffers, traffic = _buffers(schedule, _elements(schedule, config)), _traffic(program)
+    return Counts(stages, marked, *traffic, buffers, _tokens(program), **signals.counts)
 
 
 def _buffers(schedule: "Schedule", elements: Mapping[StorageBuffer, int]) -> dict[str, BufferCount]:
@@ -160,6 +177,33 @@ def _visit(node: Node, around: list[tuple[LoopVariable, int, int]], coverage: "d
             _visit(inner, [*around, (node.variable, node.first, node.last)], coverage)
     elif isinstance(node, ChunkNode):
         coverage[node.placement.stage].add(node, around)
+
+
+class _Signals:
+    """Barriers and tokens by hand, summed over a nest."""
+
+    def __init__(self) -> None:
+        self.barriers = 0
+        self.sent: dict[str, int] = {}
+        self.received: dict[str, int] = {}
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        return {"barriers": self.barriers, "sent": self.sent, "received": self.received}
+
+    def visit(self, node: Node, times: int, turns: int) -> None:
+        """``times`` and ``turns``: how often a node is carried out, and how often if once for all threads."""
+        if isinstance(node, Loop):
+            iterations = node.last - node.first + 1
+            for inner in node.body:
+                self.visit(inner, times * iterations, turns * -(-iterations // node.threads))
+        elif isinstance(node, SignalNode):
+            if node.signal.kind == "barrier":
+                self.barriers += turns
+                return
+            queue = queue_of(node.signal, unit_of_stage(node.placement.stage)).arrow
+            count = self.sent if node.signal.kind == "send" else self.received
+            count[queue] = count.get(queue, 0) + times
 
 
 class _Coverage:
@@ -258,6 +302,16 @@ def _marked(schedule: "Schedule", mark: str) -> dict[str, int]:
         for stage in schedule.stages
         for loop, each in stage.state.marks.items()
         if each == mark
+    }
+
+
+def _tokens(program: Program) -> dict[str, int]:
+    """Tokens that are pushed, by queue."""
+    units = program.columns.unit
+    return {
+        queue.arrow: int(np.count_nonzero((units == unit) & (program.columns[name] != 0)))
+        for (unit, name), queue in QUEUE_OF.items()
+        if name.startswith("push")
     }
 
 

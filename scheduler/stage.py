@@ -17,6 +17,7 @@ from lathe.scheduler.commands.parallelize import parallelize
 from lathe.scheduler.commands.reorder import reorder
 from lathe.scheduler.commands.reuse_at import keep_at
 from lathe.scheduler.commands.reverse import reverse
+from lathe.scheduler.commands.send import receive, send
 from lathe.scheduler.commands.separate import separate
 from lathe.scheduler.commands.set_schedule import set_schedule
 from lathe.scheduler.commands.set_scope import set_scope
@@ -151,6 +152,8 @@ class Stage:
     set_scope = set_scope
     store_in = store_in
     double_buffer = double_buffer
+    send = send
+    receive = receive
     vthread = vthread
     virtual_threads = vthread
     transform_layout = transform_layout_of
