@@ -66,7 +66,7 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
     fit_lanes(copy, config)
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)
-    for group in groups_of(copy):
+    for group in groups_of(copy, config):
         try:
             with copy.all_or_nothing():
                 _complete_group(copy, group, config)

@@ -34,6 +34,7 @@ from lathe.scheduler.microops import MicroOpPool
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.physical import Physical
 from lathe.scheduler.rule_choice import automatic_rule, rule_of_part
+from lathe.scheduler.rules.borders import constants_around
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
 from lathe.scheduler.signals import Entry, Marker, Origin, unit_of_stage
 from lathe.scheduler.state import DRAM
@@ -190,6 +191,7 @@ class Emitter:
     def _place(self, stage: "Stage", base: int, low: tuple[int, ...], extent: tuple[int, ...]) -> Place:
         sources = [self.place(read.tensor, stage) for read in stage.state.computation.reads]
         zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
+        zeros = zeros and constants_around(stage.state.computation.bodies[0]) <= {0}
         return Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
 
     def _ring_box(self, stage: "Stage", extent: tuple[int, ...]) -> tuple[int, ...]:
