@@ -10,7 +10,7 @@ from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add, b
 from lathe.scheduler.loops import StageLoops, leaf_extents, stage_loops
 from lathe.scheduler.regions import Interval, extent_of, hull, read_box
 from lathe.scheduler.reuse import Window, buffer_shape, kept_window
-from lathe.scheduler.state import LoopAxis, StageState, placed_alike, same_place
+from lathe.scheduler.state import ACROSS_CORES, LoopAxis, StageState, placed_alike, same_place
 from lathe.scheduler.undefined import conditions_of
 
 if TYPE_CHECKING:
@@ -46,6 +46,12 @@ class Placement:
     @property
     def state(self) -> StageState:
         return self.stage.state
+
+    @property
+    def across_cores(self) -> set[LoopVariable]:
+        """Its own loops whose iterations may run on different cores."""
+        marks = self.state.marks
+        return {v for leaf, mark in marks.items() if mark in ACROSS_CORES for v in self.loops.of_leaf.get(leaf, ())}
 
     @property
     def threads(self) -> dict[LoopVariable, int]:
