@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import islpy as isl
 
-from lathe.frontend import cycles
+from lathe.frontend import Axis, cycles
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
-from lathe.scheduler.linear import LoopVariable
-from lathe.scheduler.placement import Placement
+from lathe.scheduler.linear import LoopVariable, bound_range
+from lathe.scheduler.placement import Placement, place_stages
 from lathe.scheduler.polyhedra import instances
-from lathe.scheduler.state import DRAM, Attachment
+from lathe.scheduler.state import DRAM, Attachment, made_by, replaced_by
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -229,3 +229,35 @@ def carried_loops(placement: Placement) -> int:
         if pairs.intersect(_equal(pairs.get_space(), level)).is_empty():
             return level - outside
     raise AssertionError(f"{stage.name} reads a cell in the instance that makes it")
+
+
+def walked_axes(schedule: "Schedule") -> "dict[Stage, set[Axis]]":
+    """Per stage of a cycle, the axes along which it makes one value at a time, so that they can fill no lanes."""
+    if not schedule.circular:
+        return {}
+    placed = place_stages(schedule)
+    found: dict[Stage, set[Axis]] = {}
+    for stage in (each for group in circles(schedule) for each in group):
+        if _is_part(stage):
+            extents = zip(stage.state.computation.axes, placed[stage].extent, strict=True)
+            found[stage] = {axis for axis, extent in extents if bound_range(extent, placed[stage].box)[1] <= 1}
+            continue
+        leaves = set(stage.state.leaves[: shared_loops(stage)])
+        for relation in reversed(stage.state.relations):
+            if leaves & set(made_by(relation)):
+                leaves |= set(replaced_by(relation))
+        roots = {root.source for root in stage.state.roots if root in leaves}
+        found[stage] = {axis for axis in stage.state.computation.axes if axis in roots and axis.extent > 1}
+    return found
+
+
+def shared_loops(stage: "Stage") -> int:
+    """How many loops of a stage must stay outside what it computes at once: others run in them, or it needs itself."""
+    place = stage.state.attachment
+    loops = [each.state.attachment for each in stage.schedule.stages]
+    inside = [stage.state.leaves.index(each.axis) + 1 for each in loops if each is not None and each.stage is stage]
+    own = len(place.loops) if place is not None else 0
+    placement = place_stages(stage.schedule)[stage]
+    outside = set(placement.loops.variables[: carried_loops(placement)])
+    carried = [n + 1 for n, leaf in enumerate(stage.state.leaves) if outside & set(placement.loops.of_leaf[leaf])]
+    return max([own, *inside, *carried], default=0)

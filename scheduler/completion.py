@@ -24,11 +24,12 @@ from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.products import Product
-from lathe.scheduler.rewrite import copy_of, reads_redirected, renamed_axes
+from lathe.scheduler.rewrite import copy_of, reads_redirected
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.settling import settle
+from lathe.scheduler.shared_stores import store_shared, write_through_acc
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Relation, StageState, initial_state, made_by
+from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state
 from lathe.scheduler.tiles import apply_tiling
 from lathe.scheduler.tiling import choose_tiling
 from lathe.scheduler.tiling_problem import Operand, TilingProblem
@@ -56,6 +57,7 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
         part = place is not None and place.region == "box" and not place.loops
         if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
             stage.state = replace(state, scope="acc")
+    store_shared(copy)
     settle(copy, config)
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)
@@ -97,7 +99,7 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
         )
     given = group.sink.state
     guests = schedule.attached(group.sink)
-    sink, writer = _write_through_acc(schedule, group.sink)
+    sink, writer = write_through_acc(schedule, group.sink)
     least_depth = _follow_loops(given, sink, writer, guests)
     computing = [*group.inner, writer]
     for stage in computing:
@@ -171,40 +173,6 @@ def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
                 stage.state = state
         else:
             return
-
-
-def _write_through_acc(schedule: Schedule, stage: Stage) -> tuple[Stage, Stage]:
-    """``cache_write`` to acc that also takes a stage whose loops were given: data loops stay with the copy."""
-    state = stage.state
-    computation = renamed_axes(state.computation, fresh_name(schedule, f"{state.tensor.name}.acc"))
-    writer = Stage(schedule, replace(initial_state(computation, "acc"), lanes=state.lanes, on_alu=state.on_alu))
-    reduce_relations = tuple(r for r in state.relations if _kind(r) == "reduce")
-    reduce_leaves = [leaf for leaf in state.leaves if leaf.kind == "reduce"]
-    reduce_roots = [root for root in state.roots if root.kind == "reduce"]
-    if reduce_relations:
-        data_roots = [root for root in writer.state.roots if root.kind == "data"]
-        writer.state = replace(
-            writer.state,
-            roots=(*data_roots, *reduce_roots),
-            leaves=(*data_roots, *reduce_leaves),
-            relations=reduce_relations,
-        )
-    copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
-    stage.state = replace(
-        state,
-        computation=copy,
-        roots=tuple(root for root in state.roots if root.kind == "data"),
-        leaves=tuple(leaf for leaf in state.leaves if leaf.kind == "data"),
-        relations=tuple(r for r in state.relations if _kind(r) == "data"),
-        copies=writer.tensor,
-    )
-    position = schedule.stages.index(stage)
-    schedule.stages.insert(position, writer)
-    return stage, writer
-
-
-def _kind(relation: Relation) -> str:
-    return made_by(relation)[0].kind
 
 
 def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> None:

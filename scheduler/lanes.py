@@ -14,6 +14,7 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, as_affine, walk
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.expressions import Axis, Select, axes_of
+from lathe.scheduler.circular import walked_axes
 from lathe.scheduler.physical import Element, Lanes, element_of
 from lathe.scheduler.products import Product, dimension_of, filled, lanes_of_operand, matrix_product, plain_axis
 
@@ -55,6 +56,7 @@ class _Planner:
         self.stages = [stage.state for stage in schedule.stages]
         self.maker = {tensor: state for state in self.stages for tensor in state.tensors}
         self.plan = LanePlan()
+        self.walked = {stage.state.tensor: axes for stage, axes in walked_axes(schedule).items()}
         for state in self.stages:
             if state.lanes is not None:
                 self.plan.known.update(dict.fromkeys(state.tensors, state.lanes))
@@ -64,7 +66,8 @@ class _Planner:
         known, config = self.plan.known, self.config
         product = None
         if not state.on_alu:
-            product = matrix_product(state.computation, config, self.schedule, known, state.lanes)
+            walked = self.walked.get(state.tensor, set())
+            product = matrix_product(state.computation, config, self.schedule, known, state.lanes, walked)
         if product is not None:
             product = self._without_obstacles(state, product)
         for tensor in state.tensors:
@@ -133,7 +136,8 @@ class _Planner:
 
     def decide(self, state: "StageState") -> None:
         """Choose for a tensor that nothing is said about: what least stands in the way, then fills lanes best."""
-        dims = range(len(state.computation.axes))
+        walked = self.walked.get(state.tensor, set())
+        dims = [dim for dim, axis in enumerate(state.computation.axes) if axis not in walked]
         best: tuple[tuple[int, float, int], dict[Tensor, Lanes]] | None = None
         for cols in (*reversed(dims), None):
             for rows in (None, *dims) if self.config.batch > 1 else (None,):
@@ -156,7 +160,7 @@ class _Planner:
 
     def obstacles(self, state: "StageState", known: Mapping[Tensor, Lanes]) -> int:
         """How many reads of an element-wise stage do not lead its lanes through."""
-        if state.tensor not in known or self.plan.products[state.tensor] is not None:
+        if state.tensor not in known or self.plan.products.get(state.tensor, self) is not None:
             return 0
         return len(obstacles_of(state, known, element_of(self.config, "acc")))
 
