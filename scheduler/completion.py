@@ -17,6 +17,7 @@ from lathe.scheduler.agreement import agree_on_lanes
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.canonical import canonicalise
+from lathe.scheduler.circular import circles
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.groups import Group, groups_of, is_copy
@@ -194,7 +195,8 @@ def _operands(
     """The stages that load what a computing stage reads from DRAM: paddings of the group, or new caches."""
     made = {tensor for inner in computing for tensor in inner.state.tensors}
     operands: list[Operand] = []
-    cached_as: dict[tuple[Tensor, str, tuple[frozenset[Axis], ...]], Tensor] = {}
+    cached_as: dict[tuple[Tensor, str, tuple[object, ...]], Tensor] = {}
+    circle = next((each for each in circles(schedule) if stage in each), []) if schedule.circular else []
     instead: dict[Read, Tensor] = {}
     for read in stage.state.computation.reads:
         tensor = read.tensor
@@ -203,7 +205,10 @@ def _operands(
         scope = "acc"
         if product is not None:
             scope = "inp" if read.node is product.data else "wgt"
-        key = tensor, scope, tuple(frozenset(axes_of(index)) for index in read.indices)
+        alone = any(
+            tensor in each.state.tensors for each in circle
+        )  # a box around two reads holds what is not made yet
+        key = tensor, scope, tuple(str(index) if alone else frozenset(axes_of(index)) for index in read.indices)
         if key in cached_as:  # what moves along other axes is another part of the tensor
             instead[read.node] = cached_as[key]
             continue

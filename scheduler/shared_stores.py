@@ -5,11 +5,14 @@ acc, which computes what an iteration makes, and the stage itself, which copies 
 """
 
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from lathe.frontend.expressions import Const, Expr, Read, Select
 from lathe.scheduler.circular import circles, read_later, shared_loops
 from lathe.scheduler.commands.cache import fresh_name
+from lathe.scheduler.linear import bound_range
+from lathe.scheduler.placement import place_stages
 from lathe.scheduler.products import factors
 from lathe.scheduler.rewrite import copy_of, renamed_axes
 from lathe.scheduler.stage import Stage
@@ -30,13 +33,10 @@ def store_shared(schedule: "Schedule") -> None:
                 stage.state = replace(stage.state, scope=_scope(stage))
         host = group[-1]
         if host.state.scope == DRAM and host.state.attachment is None and not _is_store(host):
-            count = max(shared_loops(host), 1)
-            _through_acc(host, Attachment(host, host.state.leaves[count - 1]))
+            _through_acc(host)
     for stage in list(schedule.stages):
-        place = stage.state.attachment
         if _is_shared(stage) and not _is_store(stage):
-            assert place is not None
-            _through_acc(stage, replace(place, loops=()))
+            _through_acc(stage)
 
 
 def _is_shared(stage: Stage) -> bool:
@@ -81,9 +81,23 @@ def _only_moves(body: Expr) -> bool:
     return isinstance(body, Read) or (isinstance(body, Const) and body.value == 0)
 
 
-def _through_acc(stage: Stage, place: Attachment) -> None:
-    _, writer = write_through_acc(stage.schedule, stage)
-    writer.state = replace(writer.state, attachment=place)
+def _through_acc(stage: Stage) -> None:
+    """Compute a stage in acc, inside the loops that others share, in the outermost where it is just what is stored."""
+    schedule = stage.schedule
+    least = max(shared_loops(stage), 1)
+    _, writer = write_through_acc(schedule, stage)
+    best: tuple[float, Attachment] | None = None
+    for leaf in stage.state.leaves[least - 1 :]:
+        place = Attachment(stage, leaf)
+        writer.state = replace(writer.state, attachment=place)
+        placed = place_stages(schedule)
+        inner = stage.state.leaves[stage.state.leaves.index(leaf) + 1 :]
+        stored = prod(placed[stage].loops.extents[each] for each in inner)
+        computed = prod(max(bound_range(extent, placed[writer].box)[1], 1) for extent in placed[writer].extent)
+        if best is None or computed / stored < best[0]:
+            best = computed / stored, place
+    assert best is not None, f"{stage.name} has no loop"
+    writer.state = replace(writer.state, attachment=best[1])
 
 
 def write_through_acc(schedule: "Schedule", stage: Stage) -> tuple[Stage, Stage]:
