@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import islpy as isl
 
-from lathe.frontend import Axis, cycles
+from lathe.frontend import cycles
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
@@ -231,24 +231,18 @@ def carried_loops(placement: Placement) -> int:
     raise AssertionError(f"{stage.name} reads a cell in the instance that makes it")
 
 
-def walked_axes(schedule: "Schedule") -> "dict[Stage, set[Axis]]":
-    """Per stage of a cycle, the axes along which it makes one value at a time, so that they can fill no lanes."""
-    if not schedule.circular:
-        return {}
-    placed = place_stages(schedule)
-    found: dict[Stage, set[Axis]] = {}
-    for stage in (each for group in circles(schedule) for each in group):
-        if _is_part(stage):
-            extents = zip(stage.state.computation.axes, placed[stage].extent, strict=True)
-            found[stage] = {axis for axis, extent in extents if bound_range(extent, placed[stage].box)[1] <= 1}
-            continue
-        leaves = set(stage.state.leaves[: shared_loops(stage)])
-        for relation in reversed(stage.state.relations):
-            if leaves & set(made_by(relation)):
-                leaves |= set(replaced_by(relation))
-        roots = {root.source for root in stage.state.roots if root in leaves}
-        found[stage] = {axis for axis in stage.state.computation.axes if axis in roots and axis.extent > 1}
-    return found
+def walked_dimensions(stage: "Stage") -> frozenset[int]:
+    """The dimensions along which a stage of a cycle makes one value at a time, so that they can fill no lanes."""
+    axes = stage.state.computation.axes
+    if _is_part(stage):
+        placement = place_stages(stage.schedule)[stage]
+        return frozenset(n for n, each in enumerate(placement.extent) if bound_range(each, placement.box)[1] <= 1)
+    leaves = set(stage.state.leaves[: shared_loops(stage)])
+    for relation in reversed(stage.state.relations):
+        if leaves & set(made_by(relation)):
+            leaves |= set(replaced_by(relation))
+    roots = {root.source for root in stage.state.roots if root in leaves}
+    return frozenset(n for n, axis in enumerate(axes) if axis in roots and axis.extent > 1)
 
 
 def shared_loops(stage: "Stage") -> int:

@@ -14,7 +14,6 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, as_affine, walk
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.expressions import Axis, Select, axes_of
-from lathe.scheduler.circular import walked_axes
 from lathe.scheduler.physical import Element, Lanes, element_of
 from lathe.scheduler.products import Product, dimension_of, filled, lanes_of_operand, matrix_product, plain_axis
 
@@ -56,7 +55,6 @@ class _Planner:
         self.stages = [stage.state for stage in schedule.stages]
         self.maker = {tensor: state for state in self.stages for tensor in state.tensors}
         self.plan = LanePlan()
-        self.walked = {stage.state.tensor: axes for stage, axes in walked_axes(schedule).items()}
         for state in self.stages:
             if state.lanes is not None:
                 self.plan.known.update(dict.fromkeys(state.tensors, state.lanes))
@@ -66,7 +64,7 @@ class _Planner:
         known, config = self.plan.known, self.config
         product = None
         if not state.on_alu:
-            walked = self.walked.get(state.tensor, set())
+            walked = [state.computation.axes[dim] for dim in state.walked]
             product = matrix_product(state.computation, config, self.schedule, known, state.lanes, walked)
         if product is not None:
             product = self._without_obstacles(state, product)
@@ -136,8 +134,7 @@ class _Planner:
 
     def decide(self, state: "StageState") -> None:
         """Choose for a tensor that nothing is said about: what least stands in the way, then fills lanes best."""
-        walked = self.walked.get(state.tensor, set())
-        dims = [dim for dim, axis in enumerate(state.computation.axes) if axis not in walked]
+        dims = [dim for dim in range(len(state.computation.axes)) if dim not in state.walked]
         best: tuple[tuple[int, float, int], dict[Tensor, Lanes]] | None = None
         for cols in (*reversed(dims), None):
             for rows in (None, *dims) if self.config.batch > 1 else (None,):

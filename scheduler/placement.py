@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import islpy as isl
+
 from lathe.frontend.expressions import Axis
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add, bound_range, scale
 from lathe.scheduler.loops import StageLoops, leaf_extents, stage_loops
@@ -33,6 +35,7 @@ class Placement:
     window: Window | None = None
     pieces: "list[list[Linear]] | None" = None
     """Conditions (each must be >= 0) of which one group must hold in addition; None for none at all."""
+    executed: "isl.Map | None" = None  # what ``polyhedra.instances`` has found
 
     @property
     def buffer_shape(self) -> tuple[int, ...]:
@@ -86,7 +89,22 @@ class Placement:
 
 
 def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
-    """The placement of every stage, consumers first (a stage's box follows from the boxes of its consumers)."""
+    """The placement of every stage, consumers first (a stage's box follows from the boxes of its consumers).
+
+    As long as no stage changes, the answer is the one given before, which nobody may change.
+    """
+    states = [(stage, stage.state) for stage in schedule.stages]
+    known: tuple[list[tuple[Stage, StageState]], dict[Stage, Placement]] | None = schedule.__dict__.get("_placed")
+    if known is not None and len(known[0]) == len(states):
+        same = all(a is c and b is d for (a, b), (c, d) in zip(known[0], states, strict=True))
+        if same:
+            return known[1]
+    placed = _placed_anew(schedule)
+    schedule.__dict__["_placed"] = states, placed
+    return placed
+
+
+def _placed_anew(schedule: "Schedule") -> dict["Stage", Placement]:
     placed: dict[Stage, Placement] = {}
     longer = longest_together(schedule)
     for stage in reversed(schedule.stages):
@@ -136,6 +154,7 @@ def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
             from lathe.scheduler.exact_regions import pieces_of
 
             placed[stage].pieces = pieces_of(placed[stage], placed)
+            placed[stage].executed = None
     return placed
 
 

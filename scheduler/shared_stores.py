@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from lathe.frontend.expressions import Const, Expr, Read, Select
-from lathe.scheduler.circular import circles, read_later, shared_loops
+from lathe.scheduler.circular import circles, read_later, shared_loops, walked_dimensions
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.linear import bound_range
 from lathe.scheduler.placement import place_stages
@@ -29,6 +29,7 @@ def store_shared(schedule: "Schedule") -> None:
     """
     for group in circles(schedule) if schedule.circular else []:
         for stage in group:
+            stage.state = replace(stage.state, walked=walked_dimensions(stage))
             if _is_shared(stage) and not _stays(stage, group):
                 stage.state = replace(stage.state, scope=_scope(stage))
         host = group[-1]
@@ -104,7 +105,10 @@ def write_through_acc(schedule: "Schedule", stage: Stage) -> tuple[Stage, Stage]
     """``cache_write`` to acc that also takes a stage whose loops were given: data loops stay with the copy."""
     state = stage.state
     computation = renamed_axes(state.computation, fresh_name(schedule, f"{state.tensor.name}.acc"))
-    writer = Stage(schedule, replace(initial_state(computation, "acc"), lanes=state.lanes, on_alu=state.on_alu))
+    writer = Stage(
+        schedule,
+        replace(initial_state(computation, "acc"), lanes=state.lanes, walked=state.walked, on_alu=state.on_alu),
+    )
     reduce_relations = tuple(r for r in state.relations if _kind(r) == "reduce")
     reduce_leaves = [leaf for leaf in state.leaves if leaf.kind == "reduce"]
     reduce_roots = [root for root in state.roots if root.kind == "reduce"]
