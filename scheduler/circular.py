@@ -57,15 +57,23 @@ def circles(schedule: "Schedule") -> "list[list[Stage]]":
     return groups
 
 
+def in_circle(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
+    """The stages of the cycle that a stage is in, or none."""
+    groups = circles(schedule) if schedule.circular else []
+    return next((group for group in groups if stage in group), [])
+
+
+def place_inside(stage: "Stage") -> Attachment:
+    """The innermost of the loops of a stage of a cycle that carry it."""
+    place = stage.state.attachment
+    if place is not None:
+        return Attachment(place.stage, place.axis)
+    return Attachment(stage, stage.state.leaves[max(shared_loops(stage), 1) - 1])
+
+
 def _makers(schedule: "Schedule", stage: "Stage") -> "set[Stage]":
     makers = {schedule.maker(read.tensor) for read in stage.state.computation.reads}
     return {maker for maker in makers if maker is not None}
-
-
-def is_backward(schedule: "Schedule", reader: "Stage", tensor: object) -> bool:
-    """Whether a stage reads a tensor that it, or a stage after it, makes: what an earlier iteration has made."""
-    maker = next((each for each in schedule.stages if tensor in each.state.tensors), None)
-    return maker is not None and schedule.stages.index(maker) >= schedule.stages.index(reader)
 
 
 def read_later(schedule: "Schedule", stage: "Stage") -> "list[Stage]":

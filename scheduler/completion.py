@@ -18,6 +18,7 @@ from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.canonical import canonicalise
 from lathe.scheduler.circular import circles
+from lathe.scheduler.circular_operands import load_once
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.groups import Group, groups_of, is_copy
@@ -70,9 +71,12 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
             if refused is None:
                 raise
             refused.update(dict.fromkeys((*group.pads, *group.inner, group.sink), error))
+    loads: list[Stage] = []
     for stage in list(copy.stages):
         if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
-            _load_operands(copy, stage, config)
+            loads += _load_operands(copy, stage, config)
+    if copy.circular:
+        load_once(copy, config, loads)
     return Completed(copy, views, constants)
 
 
@@ -176,17 +180,19 @@ def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
             return
 
 
-def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> None:
+def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> list[Stage]:
     """Caches for what a stage in acc, placed by the user, still reads from DRAM: loaded just outside its chunks."""
     if is_copy(stage):
-        return
+        return []
     state = stage.state
     place = state.attachment
     if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
         place = Attachment(stage, state.leaves[state.leaves.index(state.pragma_axis) - 1])
     product = plan_lanes(schedule, config).products[stage.tensor]
-    for operand in _operands(schedule, stage, product, Group(stage, [], []), []):
-        operand.stage.state = replace(operand.stage.state, attachment=place)
+    found = [operand.stage for operand in _operands(schedule, stage, product, Group(stage, [], []), [])]
+    for load in found:
+        load.state = replace(load.state, attachment=place)
+    return found
 
 
 def _operands(
@@ -205,9 +211,7 @@ def _operands(
         scope = "acc"
         if product is not None:
             scope = "inp" if read.node is product.data else "wgt"
-        alone = any(
-            tensor in each.state.tensors for each in circle
-        )  # a box around two reads holds what is not made yet
+        alone = any(tensor in each.state.tensors for each in circle)  # around two reads are cells not made yet
         key = tensor, scope, tuple(str(index) if alone else frozenset(axes_of(index)) for index in read.indices)
         if key in cached_as:  # what moves along other axes is another part of the tensor
             instead[read.node] = cached_as[key]

@@ -14,7 +14,7 @@ import islpy as isl
 
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
-from lathe.scheduler.circular import check_circles
+from lathe.scheduler.circular import check_circles, read_later
 from lathe.scheduler.communication import check_communication
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.parallelism import check_marked_loops, check_marks
@@ -98,6 +98,12 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
         raise ScheduleError(
             f"stage of compute_at must be one whose loops are for any part of it, not {stage.name!r}, whose loops "
             f"set_schedule gives for the whole ({command}). Let it share loops with after instead."
+        )
+    elif schedule.circular and (later := read_later(schedule, stage)):
+        raise ScheduleError(
+            f"stage of compute_at must be one whose values an iteration needs for itself, not {stage.name!r}, of which "
+            f"{later[0].name} reads what earlier iterations have made ({command}). Let it share loops with after, or "
+            f"copy it with s.cache_write({stage.name}, ...) and move the copy."
         )
     elif any(tensor in schedule.outputs for tensor in stage.state.tensors):
         raise ScheduleError(

@@ -8,8 +8,9 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from lathe.frontend.expressions import Const, Expr, Read, Select
+from lathe.frontend.expressions import Read
 from lathe.scheduler.circular import circles, read_later, shared_loops, walked_dimensions
+from lathe.scheduler.circular_operands import forward, only_moves, separate_choices
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.linear import bound_range
 from lathe.scheduler.placement import place_stages
@@ -27,6 +28,9 @@ def store_shared(schedule: "Schedule") -> None:
 
     What only later stages of the same iteration read goes to a scratchpad; the rest is computed in acc and stored.
     """
+    made: list[tuple[Stage, Stage]] = []
+    if schedule.circular:
+        separate_choices(schedule)
     for group in circles(schedule) if schedule.circular else []:
         for stage in group:
             stage.state = replace(stage.state, walked=walked_dimensions(stage))
@@ -34,10 +38,12 @@ def store_shared(schedule: "Schedule") -> None:
                 stage.state = replace(stage.state, scope=_scope(stage))
         host = group[-1]
         if host.state.scope == DRAM and host.state.attachment is None and not _is_store(host):
-            _through_acc(host)
+            made.append((_through_acc(host), host))
     for stage in list(schedule.stages):
         if _is_shared(stage) and not _is_store(stage):
-            _through_acc(stage)
+            made.append((_through_acc(stage), stage))
+    for writer, store in made:
+        forward(schedule, writer, store)
 
 
 def _is_shared(stage: Stage) -> bool:
@@ -60,7 +66,7 @@ def _stays(stage: Stage, group: list[Stage]) -> bool:
     readers = schedule.readers(stage.tensor)
     if any(reader not in group for reader in readers) or read_later(schedule, stage):
         return True
-    return _is_operand(stage) and not _only_moves(stage.state.computation.bodies[0])
+    return _is_operand(stage) and not only_moves(stage.state.computation.bodies[0])
 
 
 def _is_operand(stage: Stage) -> bool:
@@ -75,14 +81,7 @@ def _scope(stage: Stage) -> str:
     return "inp" if _is_operand(stage) else "acc"
 
 
-def _only_moves(body: Expr) -> bool:
-    """Whether an expression is what a DMA can load: elements of other tensors, or zeros."""
-    if isinstance(body, Select):
-        return _only_moves(body.then) and _only_moves(body.otherwise)
-    return isinstance(body, Read) or (isinstance(body, Const) and body.value == 0)
-
-
-def _through_acc(stage: Stage) -> None:
+def _through_acc(stage: Stage) -> Stage:
     """Compute a stage in acc, inside the loops that others share, in the outermost where it is just what is stored."""
     schedule = stage.schedule
     least = max(shared_loops(stage), 1)
@@ -99,6 +98,7 @@ def _through_acc(stage: Stage) -> None:
             best = computed / stored, place
     assert best is not None, f"{stage.name} has no loop"
     writer.state = replace(writer.state, attachment=best[1])
+    return writer
 
 
 def write_through_acc(schedule: "Schedule", stage: Stage) -> tuple[Stage, Stage]:
