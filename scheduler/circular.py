@@ -31,7 +31,7 @@ def run_together(schedule: "Schedule") -> None:
     """Put the stages of each cycle into the loops that carry it."""
     for cycle in cycles(stage.op for stage in schedule.stages):
         *guests, host = [schedule[computation] for computation in cycle.computations]
-        for guest in guests:
+        for guest in guests if cycle.depth else []:  # reads that never happen need no loops
             loops = guest.state.leaves[: cycle.depth]
             attachment = Attachment(host, host.state.leaves[cycle.depth - 1], loops)
             guest.state = replace(guest.state, attachment=attachment)
@@ -93,6 +93,8 @@ def check_circles(schedule: "Schedule", command: str, changed: "set[Stage]", pla
         if not changed & ({*group} | around):
             continue
         executed = {stage: instances(placed[stage]) for stage in group}
+        for stage in group:
+            _check_emitted(placed[stage], command)
         for reader in group:
             for read in reader.state.computation.reads:
                 maker = schedule.maker(read.tensor)
@@ -220,12 +222,22 @@ def carried_loops(placement: Placement) -> int:
 
     What is inside a block happens in any order, or at once.
     """
+    pairs = _own_pairs(placement)
+    if pairs is None:
+        return 0
+    outside = len(placement.prefix)
+    for level in range(outside, len(around(placement)) + 1):
+        if pairs.intersect(_equal(pairs.get_space(), level)).is_empty():
+            return level - outside
+    raise AssertionError(f"{placement.stage.name} reads a cell in the instance that makes it")
+
+
+def _own_pairs(placement: Placement) -> isl.Map | None:
+    """From instances of a stage to those of its own that make what it reads there; None where it reads others only."""
     stage = placement.stage
     own = [read for read in stage.state.computation.reads if read.tensor in stage.state.tensors]
     if not own:
-        return 0
-    outside = len(placement.prefix)
-    total = outside + len(placement.loops.variables)
+        return None
     executed = instances(placement)
     rank = len(stage.state.computation.axes)
     pairs = isl.Map.empty(isl.Space.map_from_set(executed.domain().get_space()))
@@ -233,10 +245,35 @@ def carried_loops(placement: Placement) -> int:
         makes = executed.project_out(OUT, rank, executed.dim(OUT) - rank).set_tuple_name(OUT, read.tensor.name)
         needs = executed.apply_range(access_of(stage.state.computation, read))
         pairs = pairs.union(needs.apply_range(makes.reverse()))
-    for level in range(outside, total + 1):
-        if pairs.intersect(_equal(pairs.get_space(), level)).is_empty():
-            return level - outside
-    raise AssertionError(f"{stage.name} reads a cell in the instance that makes it")
+    return pairs
+
+
+def _check_emitted(placement: Placement, command: str) -> None:
+    """Raises LegalityError if a nest that an emission rule carries out as it likes holds instances in an order."""
+    stage, state = placement.stage, placement.state
+    emitted = state.emitted_leaves()
+    pairs = _own_pairs(placement) if emitted else None
+    if pairs is None:
+        return
+    variables = around(placement)
+    level = variables.index(placement.loops.of_leaf[emitted[0]][0])
+    inside = pairs.intersect(_equal(pairs.get_space(), level))
+    if inside.is_empty():
+        return
+    reader = inside.domain().lexmin()
+    executed, axes = instances(placement), state.computation.axes
+    consumer = values_of(executed.intersect_domain(reader).range())
+    producer = values_of(executed.intersect_domain(inside.intersect_domain(reader).range()).range().lexmin())
+    names = [axis.name for axis in (*axes, *state.computation.reduce_axes)]
+    cell = tuple(producer[: len(axes)])
+    made = {axis.name: value for axis, value in zip(axes, cell, strict=True)}
+    witness = Witness(state.tensor.name, cell, stage.name, made, stage.name, dict(zip(names, consumer, strict=True)))
+    raise LegalityError(
+        f"loops of stage {stage.name} that emit_insn gives to rule {state.pragma!r} must hold instances that may be "
+        f"carried out in any order, not some that need others ({command}, from {emitted[0].name} on). For example, "
+        f"{witness}. Put the pragma on an inner loop.",
+        witness,
+    )
 
 
 def walked_dimensions(stage: "Stage") -> frozenset[int]:

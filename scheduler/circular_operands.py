@@ -21,6 +21,7 @@ from lathe.scheduler.placement import place_stages
 from lathe.scheduler.polyhedra import instances
 from lathe.scheduler.products import bare, factors
 from lathe.scheduler.rewrite import reads_redirected, rewrite, transform
+from lathe.scheduler.segments import PLANES
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, initial_state
 
@@ -42,10 +43,15 @@ def separate_choices(schedule: "Schedule") -> None:
     for stage in [each for group in circles(schedule) for each in group]:
         computation = stage.state.computation
         body = computation.bodies[0]
-        if stage.state.scope != DRAM or not isinstance(body, Reduce) or body.kind != "sum" or body.dtype != "int32":
+        if (
+            stage.state.scope not in (DRAM, "acc")
+            or not isinstance(body, Reduce)
+            or body.kind != "sum"
+            or body.dtype != "int32"
+        ):
             continue
         product = bare(body.body)
-        if not isinstance(product, Binary) or product.op != "mul":
+        if (body.kind, body.dtype) != ("sum", "int32") or not isinstance(product, Binary) or product.op != "mul":
             continue
         for factor in (bare(product.lhs), bare(product.rhs)):
             if isinstance(factor, Select) and factor.dtype == "int8" and only_moves(factor):
@@ -72,7 +78,12 @@ def _separate(stage: Stage, choice: Select) -> None:
 
 
 def forward(schedule: "Schedule", writer: Stage, store: Stage) -> None:
-    """Let stages in acc read what the same iteration has made where it was made, and not where it has been stored."""
+    """Let stages in acc read what the same iteration has made where it was made, and not where it has been stored.
+
+    Storing bytes leaves the accumulators as they are; storing wider values would have to copy them first.
+    """
+    if store.tensor.dtype in PLANES:
+        return
     for reader in schedule.stages[schedule.stages.index(store) + 1 :]:
         state = reader.state
         if state.scope != "acc" or state.copies or factors(state.computation) is not None:

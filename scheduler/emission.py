@@ -35,6 +35,7 @@ from lathe.scheduler.physical import Physical
 from lathe.scheduler.rule_choice import automatic_rule, rule_of_part
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.temporaries import keeps_source
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -111,6 +112,10 @@ class Emitter:
         assert place is not None
         high = tuple(low + extent - 1 for low, extent in zip(place.low, place.extent, strict=True))
         check_covers(target, chunk, place.low, high)
+
+    def keeps_source(self, chunk: Chunk) -> bool:
+        """Whether what a chunk stores is read again."""
+        return keeps_source(self.schedule, next(each for each in self.schedule.stages if each.name == chunk.stage))
 
     def only_stored(self, tensor: Tensor) -> bool:
         """Whether nothing but stores to DRAM reads the tensor, which see the low bits only."""

@@ -14,7 +14,7 @@ import islpy as isl
 
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
-from lathe.scheduler.circular import check_circles, read_later
+from lathe.scheduler.circular import check_circles, in_circle, read_later
 from lathe.scheduler.communication import check_communication
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.parallelism import check_marked_loops, check_marks
@@ -56,9 +56,11 @@ def _check_reads(schedule: "Schedule", command: str, changed: "set[Stage]") -> N
         return
     placed = place_stages(schedule)
     for stage in affected:
+        kept = stage.state.attachment and stage.state.attachment.loops and stage.state.scope == DRAM
+        others = in_circle(schedule, stage) if kept else []  # among these, pairs of instances are compared
         for reader in schedule.stages:
             for read in reader.state.computation.reads:
-                if read.tensor not in stage.state.tensors:
+                if read.tensor not in stage.state.tensors or reader in others:
                     continue
                 try:
                     with limited_operations():
