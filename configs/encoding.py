@@ -17,10 +17,15 @@ INSTRUCTION_BYTES = INSTRUCTION_BITS // 8
 WORD_BITS = 64
 UOP_BITS = 32
 
+# The extension with which a LOAD says what its padding holds: fields pad_value and pad_limit.
+PAD_VALUE = "pad_value"
+
 
 class IndexWidths(Protocol):
-    """The bits that index each scratchpad: log2 of its depth in elements."""
+    """The bits that index each scratchpad, log2 of its depth in elements; and the extensions that are on."""
 
+    @property
+    def extensions(self) -> tuple[str, ...]: ...
     @property
     def uop_index_bits(self) -> int: ...
     @property
@@ -42,6 +47,14 @@ class Width:
 def bits(count: int) -> Width:
     """A width that is the same on every machine."""
     return Width(str(count), lambda _: count)
+
+
+def bits_with(extension: str, count: int, otherwise: int = 0) -> Width:
+    """A width that is ``count`` where the extension is on, and ``otherwise`` where it is not."""
+    return Width(
+        f"{count} with {extension}, else {otherwise or 'none'}",
+        lambda machine: count if extension in machine.extensions else otherwise,
+    )
 
 
 UOP = Width("uop", lambda machine: machine.uop_index_bits)
@@ -72,13 +85,13 @@ class Placement:
 
     @property
     def lowest(self) -> int:
-        """The least value that the field holds."""
-        return -(1 << (self.width - 1)) if self.field.signed else 0
+        """The least value that the field holds; a field without bits holds 0 only."""
+        return -(1 << (self.width - 1)) if self.field.signed and self.width else 0
 
     @property
     def highest(self) -> int:
         """The greatest value that the field holds."""
-        return (1 << (self.width - self.field.signed)) - 1
+        return (1 << max(self.width - self.field.signed, 0)) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +124,34 @@ _LOOPS = (
 
 BARE = Format("bare", _HEAD)
 
-MEMORY = Format(
-    "memory",
+_WHERE = (
+    Field("memory_type", bits(3), "which memory, and how DRAM holds its elements"),
+    Field("sram_base", bits(16), "first scratchpad element"),
+)
+_DRAM_BASE = "first DRAM element, counted in elements of the memory type from address 0"
+_BLOCK = (
+    Field("y_size", bits(16), "rows read from or written to DRAM"),
+    Field("x_size", bits(16), "elements of a row"),
+    Field("x_stride", bits(16), "DRAM elements from one row's start to the next"),
+    Field("y_pad_0", bits(4), "rows of padding before the first"),
+    Field("y_pad_1", bits(4), "rows of padding after the last"),
+    Field("x_pad_0", bits(4), "elements of padding before each row"),
+    Field("x_pad_1", bits(4), "elements of padding after each row"),
+)
+
+STORE = Format("store", (*_HEAD, *_WHERE, Field("dram_base", bits(32), _DRAM_BASE), *_BLOCK))
+
+# The pad's bits end the first word, where STORE and VTA's LOAD have six free ones and the highest three of dram_base:
+# all other fields stay in their places, so that streams made without the extension mean the same with it.
+LOAD = Format(
+    "load",
     (
         *_HEAD,
-        Field("memory_type", bits(3), "which memory, and how DRAM holds its elements"),
-        Field("sram_base", bits(16), "first scratchpad element"),
-        Field("dram_base", bits(32), "first DRAM element, counted in elements of the memory type from address 0"),
-        Field("y_size", bits(16), "rows read from or written to DRAM"),
-        Field("x_size", bits(16), "elements of a row"),
-        Field("x_stride", bits(16), "DRAM elements from one row's start to the next"),
-        Field("y_pad_0", bits(4), "rows of zeros before the first"),
-        Field("y_pad_1", bits(4), "rows of zeros after the last"),
-        Field("x_pad_0", bits(4), "zero elements before each row"),
-        Field("x_pad_1", bits(4), "zero elements after each row"),
+        *_WHERE,
+        Field("dram_base", bits_with(PAD_VALUE, 29, otherwise=32), _DRAM_BASE),
+        Field("pad_value", bits_with(PAD_VALUE, 8), "what padding holds; uop: always 0", signed=True),
+        Field("pad_limit", bits_with(PAD_VALUE, 1), "acc, acc8: not pad_value but the end of int32 on its side of 0"),
+        *_BLOCK,
     ),
 )
 
@@ -164,7 +191,7 @@ UOP_FORMAT = Format(
     word_bits=UOP_BITS,
 )
 
-FORMATS = (BARE, MEMORY, GEMM, ALU, UOP_FORMAT)
+FORMATS = (BARE, LOAD, STORE, GEMM, ALU, UOP_FORMAT)
 
 
 def place(fields: Sequence[Field], word_bits: int, machine: IndexWidths) -> tuple[Placement, ...]:
@@ -207,7 +234,7 @@ def misfit(machine: IndexWidths) -> Misfit | None:
                 field = placement.field
                 return Misfit(form.name, field.name, _memory_behind(field), form.total_bits, over)
             end_before = end
-    sram_base = next(field for field in MEMORY.fields if field.name == "sram_base")
+    sram_base = next(field for field in LOAD.fields if field.name == "sram_base")
     limit = sram_base.width.of(machine)
     depths = {
         "uop": machine.uop_index_bits,
@@ -216,7 +243,7 @@ def misfit(machine: IndexWidths) -> Misfit | None:
         "acc": machine.acc_index_bits,
     }
     memory, widest = max(depths.items(), key=lambda item: item[1])
-    return Misfit(MEMORY.name, sram_base.name, memory, limit, widest - limit) if widest > limit else None
+    return Misfit(LOAD.name, sram_base.name, memory, limit, widest - limit) if widest > limit else None
 
 
 def _memory_behind(field: Field) -> str | None:

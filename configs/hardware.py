@@ -4,7 +4,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from lathe.configs.errors import ConfigError
+from lathe.configs.errors import ConfigError, shown
 from lathe.configs.memory import MemoryConfig, TimingConfig
 from lathe.configs.validation import fault_in, unknown_key
 
@@ -15,7 +15,8 @@ class HardwareConfig:
 
     ``batch``, ``block_in`` and ``block_out`` (powers of two) shape the matrix core: one GEMM micro-op multiplies a
     batch × block_in input with a block_out × block_in weight, transposed. The ``*_bits`` are element widths, 8, 8, 32
-    and 8 for now. The ``*_buffer_bytes`` (powers of two) are the scratchpads' sizes. Everything else is derived.
+    and 8 for now. The ``*_buffer_bytes`` (powers of two) are the scratchpads' sizes. ``extensions`` names what the
+    machine has beyond VTA: "pad_value", padding of any value in LOAD. Everything else is derived.
 
     Raises :class:`ConfigError` when a parameter is not allowed, and when the fields that index the scratchpads do not
     fit 128-bit instructions or 32-bit micro-ops.
@@ -166,3 +167,11 @@ class HardwareConfig:
         own["timing"] = TimingConfig(**own.get("timing", {}))
         own["extensions"] = tuple(own.get("extensions", ()))
         return cls(**own)
+
+
+def check_machine(config: object, where: str) -> None:
+    """Raises ConfigError unless ``config`` is a machine."""
+    if not isinstance(config, HardwareConfig):
+        raise ConfigError(
+            f"machine of {where} must be a HardwareConfig, not {shown(config)}. Make one with load_config."
+        )

@@ -5,15 +5,15 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lathe.configs.encoding import misfit
+from lathe.configs.encoding import PAD_VALUE, misfit
 from lathe.configs.errors import Fault
 from lathe.configs.memory import MemoryConfig, TimingConfig
 
 if TYPE_CHECKING:
     from lathe.configs.hardware import HardwareConfig
 
-# Names of extensions that a configuration may switch on. None exists yet; a row of the instruction table adds one.
-KNOWN_EXTENSIONS: tuple[str, ...] = ()
+# Names of extensions that a configuration may switch on.
+KNOWN_EXTENSIONS: tuple[str, ...] = (PAD_VALUE,)
 
 # The only element widths for now, by parameter.
 ELEMENT_BITS = {"inp_bits": 8, "wgt_bits": 8, "acc_bits": 32, "out_bits": 8}
@@ -158,11 +158,11 @@ def _faults_of_extensions(machine: "HardwareConfig") -> Iterator[Fault]:
         return
     for extension in machine.extensions:
         if extension not in KNOWN_EXTENSIONS:
-            allowed = (
-                f"one of {', '.join(KNOWN_EXTENSIONS)}" if KNOWN_EXTENSIONS else "empty, for no extension exists yet"
-            )
+            allowed = ", ".join(KNOWN_EXTENSIONS)
             guess = nearest(str(extension), KNOWN_EXTENSIONS) or "Remove it."
-            yield Fault("extensions", "extensions", f"{allowed}, not {extension!r}", guess)
+            yield Fault("extensions", "extensions", f"empty, or a list of {allowed}, not {extension!r}", guess)
+        elif machine.extensions.count(extension) > 1:
+            yield Fault("extensions", "extensions", f"different names, not {extension!r} twice", "Name it once.")
 
 
 def _faults_of_depths(machine: "HardwareConfig") -> Iterator[Fault]:

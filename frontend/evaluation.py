@@ -23,6 +23,7 @@ from lathe.frontend.expressions import (
     Read,
     Reduce,
     Select,
+    Undef,
 )
 from lathe.isa.arithmetic import shift_left, shift_right
 
@@ -40,6 +41,10 @@ _OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
     "floordiv": np.floor_divide, "mod": np.remainder,
     "and": np.logical_and, "or": np.logical_or,
 }  # fmt: skip
+
+
+POISON = 0x6B6B6B6B
+"""What stands for a value that nobody relies on: a program that does gives a wrong result."""
 
 
 def evaluate(expr: Expr, env: Environment) -> Array:
@@ -73,6 +78,8 @@ class Evaluator:
                 return np.asarray(value, DTYPES[dtype].numpy)
             case AxisRef(axis=axis):
                 return self.axis(axis)
+            case Undef(dtype=dtype):
+                return np.asarray(POISON, np.int64).astype(DTYPES[dtype].numpy)
             case Read():
                 return self.read(expr)
             case Binary(op=("shr" | "shl") as op, lhs=lhs, rhs=rhs):

@@ -188,6 +188,13 @@ class Const(Expr):
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Undef(Expr):
+    """Any value at all: what a cell holds that nobody relies on. Only schedules write it; programs have none."""
+
+    dtype: str
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class AxisRef(Expr):
     """The value of an axis at a point; its dtype is ``index``."""
 

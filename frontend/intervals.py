@@ -4,7 +4,20 @@ from itertools import product
 
 from lathe.frontend.affine import as_affine
 from lathe.frontend.dtypes import BOOL, DTYPES
-from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Compare, Const, Expr, Not, Read, Reduce, Select
+from lathe.frontend.expressions import (
+    Axis,
+    AxisRef,
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Not,
+    Read,
+    Reduce,
+    Select,
+    Undef,
+)
 
 Interval = tuple[int, int]
 
@@ -31,7 +44,7 @@ def _general(expr: Expr, known: dict[Expr, Interval]) -> Interval:
             return value, value
         case AxisRef(axis=axis):
             return axis.start, axis.stop - 1
-        case Read() | Compare() | Not():
+        case Read() | Compare() | Not() | Undef():
             return whole
         case Cast(operand=operand, dtype=dtype):
             return whole if dtype == BOOL else _kept(_interval(operand, known), whole)

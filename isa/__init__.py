@@ -8,7 +8,8 @@ from lathe.isa.errors import AssemblyError, EncodingError, LayoutError, MachineF
 from lathe.isa.fault import BusError, FaultCode
 from lathe.isa.findings import Finding, FindingKind, VerificationError
 from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Store, unit_of
-from lathe.isa.layout import Layout, PhysicalAxis, Reordering
+from lathe.isa.layout import Layout, PhysicalAxis
+from lathe.isa.layout_steps import Filling, Reordering, Widening
 from lathe.isa.microops import decode_uops, encode_uops
 from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.program import Program, Segment
@@ -25,6 +26,7 @@ __all__ = [
     "Columns",
     "EncodingError",
     "FaultCode",
+    "Filling",
     "Finding",
     "FindingKind",
     "Finish",
@@ -47,6 +49,7 @@ __all__ = [
     "TokenQueue",
     "Unit",
     "VerificationError",
+    "Widening",
     "assemble",
     "check",
     "decode",

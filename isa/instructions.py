@@ -8,9 +8,10 @@ from lathe.isa.table import MEMORIES, AluOp, MemoryType, Opcode, Unit
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Copy ``y_size`` rows of ``x_size`` elements from DRAM to a dense block at ``sram_base``, zeros around them.
+    """Copy ``y_size`` rows of ``x_size`` elements from DRAM to a dense block at ``sram_base``, padding around them.
 
-    ``dram_base`` and ``x_stride`` count elements of the memory type; pads count rows and elements of zeros.
+    ``dram_base`` and ``x_stride`` count elements of the memory type; pads count rows and elements of padding. Padding
+    holds zeros, and on machines with the extension "pad_value" what :attr:`padding` says.
     """
 
     opcode: ClassVar[Opcode] = Opcode.LOAD
@@ -25,10 +26,21 @@ class Load:
     y_pad_1: int = 0
     x_pad_0: int = 0
     x_pad_1: int = 0
+    pad_value: int = 0
+    pad_limit: bool = False
     pop_prev: bool = False
     pop_next: bool = False
     push_prev: bool = False
     push_next: bool = False
+
+    @property
+    def padding(self) -> int:
+        """The value that padding holds: 0 for micro-ops, whatever the fields say."""
+        if self.memory_type == MemoryType.UOP:
+            return 0
+        if self.pad_limit and self.memory_type in (MemoryType.ACC, MemoryType.ACC8):
+            return -(1 << 31) if self.pad_value < 0 else (1 << 31) - 1
+        return self.pad_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +136,7 @@ Instruction = Load | Store | Gemm | Alu | Finish
 CLASS_OF: dict[Opcode, type[Instruction]] = {kind.opcode: kind for kind in (Load, Store, Gemm, Alu, Finish)}
 
 # Fields of one bit that are on or off.
-FLAGS = frozenset(("reset", "use_imm", "pop_prev", "pop_next", "push_prev", "push_next"))
+FLAGS = frozenset(("reset", "use_imm", "pad_limit", "pop_prev", "pop_next", "push_prev", "push_next"))
 
 # The names of each class's fields, in its order.
 FIELDS_OF: dict[Opcode, tuple[str, ...]] = {

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lathe.isa.errors import LayoutError
+from lathe.isa.layout_steps import Filling, LayoutStep, Reordering, Widening, step_from_list, step_to_list
 
 PADDING = -1
 BROADCAST = -2
@@ -31,24 +32,6 @@ class PhysicalAxis:
     extent: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reordering:
-    """The elements in another order: seen as ``view``, its dimensions taken in ``order``, the result as ``shape``."""
-
-    view: tuple[int, ...]
-    order: tuple[int, ...]
-    shape: tuple[int, ...]
-
-    def apply(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array in the new order; a view of it where NumPy can make one."""
-        return array.reshape(self.view).transpose(self.order).reshape(self.shape)
-
-    def undo(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array of shape ``view`` that ``apply`` turns into this one."""
-        turned = array.reshape([self.view[place] for place in self.order])
-        return turned.transpose(np.argsort(self.order)).reshape(self.view)
-
-
 @dataclass(frozen=True)
 class Layout:
     """A logical ``shape`` and ``dtype`` in row-major physical ``axes``; cells of no logical index hold ``pad_value``.
@@ -59,7 +42,7 @@ class Layout:
     leading physical axis; an accelerator that stores bytes writes a 32-bit result as four planes.
 
     ``reorderings``, if given, come first, one after the other: ``view`` and axes are those of the reordered elements,
-    as a schedule that transforms the layout of a tensor needs them.
+    as a schedule that transforms the layout of a tensor needs them. Some of them may add cells (``Widening``).
 
     For each logical axis the physical ones are the digits of a mixed-radix number, in any order: the least has divisor
     1, each next one the divisor times the extent of the one before, and together they reach the axis's extent. Raises
@@ -72,25 +55,25 @@ class Layout:
     pad_value: int = 0
     view: tuple[int, ...] = ()
     storage: str = ""
-    reorderings: tuple[Reordering, ...] = ()
+    reorderings: tuple[LayoutStep, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(extent) for extent in self.shape))
         object.__setattr__(self, "axes", tuple(self.axes))
         object.__setattr__(self, "dtype", np.dtype(self.dtype).name)
+        size = prod(self.shape)
         for step in self.reorderings:
-            turned = sorted(step.order) == list(range(len(step.view)))
-            if not turned or not prod(step.view) == prod(step.shape) == prod(self.shape):
+            taken, made = step.sizes
+            if taken != size or (made != size and isinstance(step, Reordering)):
                 raise LayoutError(
                     f"A reordering of a layout of {self.shape} must be a permutation of the dimensions of a shape of "
-                    f"{prod(self.shape)} elements, not {step!r}. Correct its shapes and its order."
+                    f"{size} elements, not {step!r}. Correct its shapes and its order."
                 )
-        seen = self.reorderings[-1].shape if self.reorderings else self.shape
-        object.__setattr__(self, "view", tuple(int(extent) for extent in self.view) or seen)
-        if prod(self.view) != prod(self.shape):
+            size = made
+        object.__setattr__(self, "view", tuple(int(extent) for extent in self.view) or self._reordered())
+        if prod(self.view) != size:
             raise LayoutError(
-                f"The view of a layout of {self.shape} must have {prod(self.shape)} elements, not {self.view!r}. "
-                "Correct the view."
+                f"The view of a layout of {self.shape} must have {size} elements, not {self.view!r}. Correct the view."
             )
         if self.storage not in STORAGES:
             raise LayoutError(
@@ -117,6 +100,17 @@ class Layout:
                     f"The physical axes of logical axis {logical} of a layout of {self.view} must hold {extent} "
                     f"indices, not {reached}. Enlarge the extent of the outermost one."
                 )
+
+    def _reordered(self) -> tuple[int, ...]:
+        """The shape that the last reordering leaves."""
+        match self.reorderings[-1:]:
+            case (Reordering(shape=shape),):
+                return shape
+            case (Widening(view=view, widths=widths),):
+                return tuple(n + sum(width) for n, width in zip(view, widths, strict=True))
+            case (Filling(size=size),):
+                return (size,)
+        return self.shape
 
     def _digits(self, logical: int) -> list[PhysicalAxis]:
         """The physical axes of a logical one that tell indices apart, least significant first."""
@@ -226,7 +220,7 @@ class Layout:
             "pad_value": self.pad_value,
             "view": list(self.view),
             "storage": self.storage,
-            "reorderings": [[list(step.view), list(step.order), list(step.shape)] for step in self.reorderings],
+            "reorderings": [step_to_list(step) for step in self.reorderings],
         }
 
     @classmethod
@@ -234,5 +228,5 @@ class Layout:
         """The layout that ``to_dict`` wrote."""
         axes = tuple(PhysicalAxis(*axis) for axis in values["axes"])
         shape, view = tuple(values["shape"]), tuple(values["view"])
-        steps = (Reordering(*(tuple(part) for part in step)) for step in values.get("reorderings", []))
+        steps = (step_from_list(step) for step in values.get("reorderings", []))
         return cls(shape, values["dtype"], axes, values["pad_value"], view, values["storage"], tuple(steps))

@@ -58,10 +58,24 @@ _RULES = """\
 - Micro-ops run in sequence: each sees the accumulators as the one before left them.
 - An index outside its scratchpad, a LOAD of memory type out, and a STORE of another type than out or with padding are
   faults. A LOAD or STORE with `x_size` 0 does nothing, whatever its other fields hold. A LOAD with `y_size` 0 and pads
-  still writes zeros.
-- LOAD padding is zeros, in the scratchpad only; `x_stride` counts on the side of DRAM only.
+  still writes padding.
+- LOAD padding is in the scratchpad only; `x_stride` counts on the side of DRAM only. It holds zeros, unless the machine
+  has the extension `pad_value`: see below.
 - The out view is the low bits of acc at any time, without saturation, also right after a LOAD of acc.
 - A launch ends when FINISH has been executed and every unit has drained; a launch that cannot get there is a deadlock.
+"""
+
+_EXTENSIONS = """\
+## Extensions
+
+A configuration switches them on by name, in `extensions`. A field whose width is "none" on a machine is not there: its
+bits are ignored, and an instruction that gives it a value is refused when it is encoded.
+
+- `pad_value`: the padding of a LOAD holds the signed `pad_value` of 8 bits, in all lanes, extended to 32 bits in acc.
+  With `pad_limit`, padding in acc holds the least int32 value if `pad_value` is negative and the greatest if it is not;
+  inp and wgt ignore `pad_limit`. Padding of micro-ops is always 0. In exchange `dram_base` of LOAD has three bits less.
+  All other fields stay where they are, so that a stream without the extension's fields means the same on machines
+  with it.
 """
 
 _ASSEMBLY = """\
@@ -98,6 +112,7 @@ def manual() -> str:
         _micro_ops(machines),
         _alu_operations(),
         _RULES,
+        _EXTENSIONS,
         _ASSEMBLY,
     ]
     return "\n".join(parts)

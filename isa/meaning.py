@@ -122,7 +122,7 @@ def _load(state: MachineState, load: Load, where: str) -> None:
     height = load.y_pad_0 + load.y_size + load.y_pad_1
     end = load.sram_base + width * height
     _require_below(end - 1, len(scratchpad), f"last {memory.scratchpad} element", where, FaultCode.SRAM_RANGE)
-    block = np.zeros((height, width, *scratchpad.shape[1:]), scratchpad.dtype)
+    block = np.full((height, width, *scratchpad.shape[1:]), load.padding, scratchpad.dtype)
     for y in range(load.y_size):
         address = (load.dram_base + y * load.x_stride) * element_bytes
         row = _elements(state.dram.read(address, load.x_size * element_bytes), load.memory_type)

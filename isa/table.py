@@ -11,7 +11,18 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from lathe.configs import HardwareConfig
-from lathe.configs.encoding import ALU, BARE, GEMM, MEMORY, UOP_FORMAT, WORD_BITS, Format, Placement, place
+from lathe.configs.encoding import (
+    ALU,
+    BARE,
+    GEMM,
+    LOAD,
+    STORE,
+    UOP_FORMAT,
+    WORD_BITS,
+    Format,
+    Placement,
+    place,
+)
 
 
 class Opcode(IntEnum):
@@ -177,20 +188,20 @@ TABLE: Mapping[Opcode, Row] = MappingProxyType(
         for row in (
             Row(
                 Opcode.LOAD,
-                MEMORY,
+                LOAD,
                 "load for inp and wgt, compute for uop, acc and acc8",
-                "Copies rows of elements from DRAM into a dense block of a scratchpad, with zeros around them.",
+                "Copies rows of elements from DRAM into a dense block of a scratchpad, with padding around them.",
                 "at = sram_base\n"
                 "if x_size > 0:\n"
                 "    for y in range(-y_pad_0, y_size + y_pad_1):\n"
                 "        for x in range(-x_pad_0, x_size + x_pad_1):\n"
                 "            inside = 0 <= y < y_size and 0 <= x < x_size\n"
-                "            scratchpad[at] = dram[dram_base + y * x_stride + x] if inside else 0\n"
+                "            scratchpad[at] = dram[dram_base + y * x_stride + x] if inside else padding\n"
                 "            at += 1",
             ),
             Row(
                 Opcode.STORE,
-                MEMORY,
+                STORE,
                 "store",
                 "Copies a dense block of the out view of the accumulators into rows in DRAM. Memory type out, no pads.",
                 "for y in range(y_size):\n"

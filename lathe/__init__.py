@@ -108,6 +108,8 @@ from lathe.scheduler import (
     Schedule,
     ScheduleError,
     Stage,
+    StorageBuffer,
+    StorageWitness,
     TensorLayout,
     Witness,
     build,
@@ -116,6 +118,7 @@ from lathe.scheduler import (
     explain,
     interpret,
     lower,
+    undef,
 )
 from lathe.scripts import ScriptError
 from lathe.sim import InputError, ReplayResult, Result, StreamError, TraceError
@@ -181,6 +184,8 @@ __all__ = [
     "Segment",
     "Stage",
     "State",
+    "StorageBuffer",
+    "StorageWitness",
     "Store",
     "StreamError",
     "Tensor",
@@ -230,5 +235,6 @@ __all__ = [
     "simulate",
     "state",
     "sum",
+    "undef",
     "verify",
 ]

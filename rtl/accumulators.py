@@ -7,6 +7,7 @@ from lathe.isa.table import MemoryType
 from lathe.rtl.data_side import BeatWrite
 from lathe.rtl.geometry import Geometry, log2
 from lathe.rtl.lanes import Banking, LaneMap, joined, select
+from lathe.rtl.padding import in_accumulators
 from lathe.rtl.ram import Ram, replicated
 
 VALUE_BYTES = 4
@@ -94,8 +95,8 @@ class Accumulators(Elaboratable):
             index = Signal.like(self.w_index, name=f"{memory.name.lower()}_index")
             m.d.comb += index.eq(load.address >> geometry.shift(memory))
             if lanes > 1:
-                first = Mux(load.zero, 0, load.offset >> geometry.shift(memory))
-                count = Mux(load.zero, 1, load.size >> geometry.shift(memory))
+                first = Mux(load.pad, 0, load.offset >> geometry.shift(memory))
+                count = Mux(load.pad, 1, load.size >> geometry.shift(memory))
             else:
                 first, count = Const(0, 1), Const(1, 1)
             places = LaneMap(m, banking, lanes, index, first, count, memory.name.lower())
@@ -106,11 +107,12 @@ class Accumulators(Elaboratable):
             if piece is None:
                 m.d.comb += enable.eq(-1)
             else:
-                hit = Cat(*(((piece == i // spread) | load.zero) for i in range(parts)))
+                hit = Cat(*(((piece == i // spread) | load.pad) for i in range(parts)))
                 m.d.comb += enable.eq(hit)
             chunk = min(size, bus) * 8
             beat_lanes = [load.data[lane * chunk : (lane + 1) * chunk] for lane in range(lanes)]
             placed.append((memory, places, enable, beat_lanes, pieces))
+        padding = in_accumulators(load.padding, values)
         for bank in range(banking.banks):
             en = Signal(parts, name=f"load_en{bank}")
             row = Signal(range(max(2, banking.rows)), name=f"load_row{bank}")
@@ -124,7 +126,7 @@ class Accumulators(Elaboratable):
                     m.d.comb += [
                         en.eq(Mux(load.en & places.valid[bank], enable, 0)),
                         row.eq(places.row[bank]),
-                        content.eq(Mux(load.zero, 0, whole)),
+                        content.eq(Mux(load.pad, padding, whole)),
                     ]
             found.append((en, row, content))
         return found

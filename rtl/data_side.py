@@ -1,4 +1,4 @@
-"""The data side of a load: one step per cycle, an element of zeros or a beat, in the order of the scratchpad."""
+"""The data side of a load: one step per cycle, an element of padding or a beat, in the order of the scratchpad."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +8,7 @@ from amaranth import Elaboratable, Module, Mux, Signal
 from lathe.isa.table import MemoryType
 from lathe.rtl.fifo import Fifo
 from lathe.rtl.geometry import Geometry
+from lathe.rtl.padding import padding_signal
 from lathe.rtl.structure import structured
 from lathe.rtl.transfer import by_memory, transfer_layout
 
@@ -16,12 +17,14 @@ class BeatWrite:
     """A step's write into a scratchpad, before the scratchpad knows its banks.
 
     `address`: the scratchpad's byte (as DRAM has bytes) that byte `offset` of the beat goes to; `size` bytes of the
-    beat are meant. With `zero`, the element at `address` becomes zero instead.
+    beat are meant. With `pad`, the element at `address` becomes padding instead: pads, or what `padding` says on
+    machines that have it.
     """
 
     def __init__(self, geometry: Geometry, memories: Sequence[MemoryType]) -> None:
         self.en = Signal()
-        self.zero = Signal()
+        self.pad = Signal()
+        self.padding = padding_signal(geometry)
         self.memory = Signal(3)
         self.address = Signal(geometry.byte_bits(memories))
         self.offset = Signal(range(geometry.bus_bytes))
@@ -59,7 +62,7 @@ class DataSide(Elaboratable):
         # The transfer under way, and what is left of it.
         here = Signal()
         now = structured(self.transfer.shape())
-        zeros = Signal.like(now.lead)
+        pads = Signal.like(now.lead)
         chains = Signal(16)
         rest = Signal.like(now.chain_bytes)
         offset = Signal(range(bus))
@@ -78,6 +81,8 @@ class DataSide(Elaboratable):
             write.data.eq(self.beat),
             self.pushes.eq(now.pushes),
         ]
+        if write.padding is not None:
+            m.d.comb += write.padding.eq(now.padding)
         element = Signal(range(1 << max(geometry.shift(kind) for kind in self.memories) + 1))
         sizes = [1 << geometry.shift(kind) for kind in self.memories]
         by_memory(m, now.memory, self.memories, element, sizes)
@@ -86,14 +91,14 @@ class DataSide(Elaboratable):
         with m.If(here & ~self.stop):
             with m.If(now.nothing):
                 m.d.comb += [self.step.eq(1), self.last.eq(1)]
-            with m.Elif(zeros != 0):
+            with m.Elif(pads != 0):
                 m.d.comb += [
                     self.step.eq(1),
                     write.en.eq(1),
-                    write.zero.eq(1),
-                    self.last.eq((zeros == 1) & (chains == 0)),
+                    write.pad.eq(1),
+                    self.last.eq((pads == 1) & (chains == 0)),
                 ]
-                m.d.sync += [zeros.eq(zeros - 1), address.eq(address + element)]
+                m.d.sync += [pads.eq(pads - 1), address.eq(address + element)]
             with m.Elif(self.beat_valid):
                 m.d.comb += [self.step.eq(1), write.en.eq(1), self.take.eq(1)]
                 m.d.sync += [address.eq(address + write.size), offset.eq(0), rest.eq(rest - write.size)]
@@ -106,9 +111,9 @@ class DataSide(Elaboratable):
                     ]
                     with m.If(chains == 1):
                         m.d.comb += self.last.eq(now.tail == 0)
-                        m.d.sync += zeros.eq(now.tail)
+                        m.d.sync += pads.eq(now.tail)
                     with m.Else():
-                        m.d.sync += zeros.eq(now.gap)
+                        m.d.sync += pads.eq(now.gap)
             with m.Else():
                 m.d.comb += self.wait.eq(1)
 
@@ -119,7 +124,7 @@ class DataSide(Elaboratable):
             with m.If(follows):
                 m.d.sync += [
                     now.eq(following),
-                    zeros.eq(following.lead),
+                    pads.eq(following.lead),
                     chains.eq(following.chains),
                     rest.eq(following.chain_bytes),
                     offset.eq(following.address),  # the low bits

@@ -29,7 +29,7 @@ def _layout(size: int, fields: dict[str, Placement]) -> data.FlexibleLayout:
     return data.FlexibleLayout(
         size,
         {
-            name: data.Field(Shape(placement.width, placement.field.signed), placement.lsb)
+            name: data.Field(Shape(placement.width, placement.field.signed and placement.width > 0), placement.lsb)
             for name, placement in fields.items()
         },
     )

@@ -184,5 +184,5 @@ class TracePorts:
             (machine.load.write, self.load_bytes, self.load_memory),
             (machine.compute.write, self.compute_bytes, self.compute_memory),
         ):
-            m.d.comb += [size.eq(Mux(write.en & ~write.zero, write.size, 0)), memory.eq(write.memory)]
+            m.d.comb += [size.eq(Mux(write.en & ~write.pad, write.size, 0)), memory.eq(write.memory)]
         m.d.comb += self.store_bytes.eq(Mux(machine.store.out_en, machine.store.out_size, 0))

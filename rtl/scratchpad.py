@@ -6,6 +6,7 @@ from lathe.isa.table import MemoryType
 from lathe.rtl.data_side import BeatWrite
 from lathe.rtl.geometry import Geometry, log2
 from lathe.rtl.lanes import Banking, LaneMap, select
+from lathe.rtl.padding import in_scratchpad
 from lathe.rtl.ram import Ram, replicated
 
 
@@ -36,15 +37,15 @@ class Scratchpad(Elaboratable):
         index = Signal(max(1, log2(self.depth)))
         m.d.comb += index.eq(write.address >> shift)
         if lanes > 1:
-            first = Mux(write.zero, 0, write.offset >> shift)
-            count = Mux(write.zero, 1, write.size >> shift)
+            first = Mux(write.pad, 0, write.offset >> shift)
+            count = Mux(write.pad, 1, write.size >> shift)
         else:
             first, count = Const(0, 1), Const(1, 1)
         places = LaneMap(m, banking, lanes, index, first, count, "w")
         part = Signal(max(1, parts))
         if parts > 1:
             which = (write.address >> log2(bus))[: log2(parts)]
-            m.d.comb += part.eq(Mux(write.zero, -1, 1 << which))
+            m.d.comb += part.eq(Mux(write.pad, -1, 1 << which))
         else:
             m.d.comb += part.eq(1)
         beat_lanes = [write.data[lane * size * 8 : (lane + 1) * size * 8] for lane in range(lanes)]
@@ -53,6 +54,7 @@ class Scratchpad(Elaboratable):
             with m.If(self.r_en):
                 m.d.sync += r_bank.eq(banking.bank_of(self.r_index))
         read = []
+        padding = in_scratchpad(write.padding, self.memory, size)
         for bank in range(banking.banks):
             ram = Ram(size * 8, banking.rows, parts=parts)
             m.submodules[f"bank{bank}"] = ram
@@ -60,7 +62,7 @@ class Scratchpad(Elaboratable):
             m.d.comb += [
                 ram.w_en.eq(Mux(en & places.valid[bank], part, 0)),
                 ram.w_addr.eq(places.row[bank]),
-                ram.w_data.eq(Mux(write.zero, 0, source)),
+                ram.w_data.eq(Mux(write.pad, padding, source)),
                 ram.r_en.eq(self.r_en),
                 ram.r_addr.eq(banking.row_of(self.r_index)),
             ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from amaranth import Elaboratable, Module, Mux, Signal
+from amaranth import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Value
 from amaranth.lib import data
 
@@ -10,6 +10,7 @@ from lathe.configs.encoding import INSTRUCTION_BITS
 from lathe.isa.table import MemoryType, Opcode
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.instruction import instruction_view
+from lathe.rtl.padding import BITS, has_padding
 from lathe.rtl.structure import structured
 
 
@@ -18,8 +19,9 @@ def transfer_layout(geometry: Geometry, memories: Sequence[MemoryType]) -> data.
 
     ``memory``: the memory type; ``address``: first byte in DRAM; ``chains``: how many; ``chain_bytes``: of each;
     ``stride_bytes``: from one to the next; ``sram``: where it begins in the scratchpad, in bytes as DRAM has them;
-    ``lead``, ``gap``, ``tail``: elements of zeros before the first chain, between chains, after the last one;
-    ``nothing``: no element is moved at all; ``pushes``: the tokens to push when done, previous unit and next unit.
+    ``lead``, ``gap``, ``tail``: elements of padding before the first chain, between chains, after the last one;
+    ``nothing``: no element is moved at all; ``pushes``: the tokens to push when done, previous unit and next unit;
+    ``padding``: what padding holds, on machines that have such a field.
     """
     bytes_bits = geometry.byte_bits(memories)
     return data.StructLayout(
@@ -35,6 +37,7 @@ def transfer_layout(geometry: Geometry, memories: Sequence[MemoryType]) -> data.
             "tail": geometry.element_count_bits,
             "nothing": 1,
             "pushes": 2,
+            **({"padding": BITS} if has_padding(geometry) else {}),
         }
     )
 
@@ -104,4 +107,6 @@ class TransferDecoder(Elaboratable):
             transfer.nothing.eq(~moves | (elements == 0)),
             transfer.pushes.eq(fields.push_prev | (fields.push_next << 1)),
         ]
+        if self.opcode is Opcode.LOAD and has_padding(self.geometry):
+            m.d.comb += transfer.padding.eq(Cat(fields.pad_value, fields.pad_limit))
         return m

@@ -14,15 +14,18 @@ from lathe.scheduler.errors import (
     LegalityError,
     ParallelismError,
     ScheduleError,
+    StorageWitness,
     Witness,
 )
 from lathe.scheduler.explain import explain
 from lathe.scheduler.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
 from lathe.scheduler.interpret import interpret
 from lathe.scheduler.lower import lower
+from lathe.scheduler.padding import undef
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.stage import Stage
+from lathe.scheduler.storage import StorageBuffer
 from lathe.scheduler.tensor_layouts import TensorLayout
 
 __all__ = [
@@ -50,6 +53,8 @@ __all__ = [
     "ScheduleError",
     "Stage",
     "StageCount",
+    "StorageBuffer",
+    "StorageWitness",
     "TensorLayout",
     "Witness",
     "build",
@@ -58,4 +63,5 @@ __all__ = [
     "explain",
     "interpret",
     "lower",
+    "undef",
 ]

@@ -98,11 +98,12 @@ class _Agreement:
         plan = plan_lanes(self.schedule, self.config)
         zeros = tensors_with_zeros_behind(self.schedule, plan)
         found: list[_Disagreement] = []
+        weights: dict[Tensor, Lanes] = {}
         acc = element_of(self.config, "acc")
         for stage in self.schedule.stages:
             product = plan.products[stage.state.tensor]
             if product is not None:
-                for read in self._unfit_operands(product, plan, zeros):
+                for read in self._unfit_operands(product, plan, zeros, weights):
                     maker = self.schedule.maker(read.tensor)
                     assert maker is not None, f"{read.tensor.name} is no computed operand of {stage.name}"
                     found.append(_Disagreement(maker, stage, read.tensor, (read,)))
@@ -112,8 +113,14 @@ class _Agreement:
                 found.append(_Disagreement(self.schedule.maker(tensor) or stage, stage, tensor, reads))
         return plan, found
 
-    def _unfit_operands(self, product: "Product", plan: LanePlan, zeros: set[Tensor]) -> list[Read]:
-        """Computed operands of a matrix product that do not lie as it needs them."""
+    def _unfit_operands(
+        self, product: "Product", plan: LanePlan, zeros: set[Tensor], weights: dict[Tensor, Lanes]
+    ) -> list[Read]:
+        """Computed operands of a matrix product that do not lie as it needs them.
+
+        ``weights`` collects the lanes of tensors that are weights: a stored tensor has one form for all that read it,
+        so the second product to read one as weights must want the same rows as the first.
+        """
         config = self.config
         found: list[Read] = []
         stored: dict[str, bool] = {}
@@ -126,6 +133,7 @@ class _Agreement:
             have, wanted = plan.known[tensor], lanes_of_operand(product, which, config)
             if which == "weight":
                 fits = not stored[which] or stores_make_weights(config, have, wanted)
+                fits = fits and (not stored[which] or weights.setdefault(tensor, wanted) == wanted)
             else:
                 fits = have.cols == wanted.cols and (config.batch == 1 or have.rows == wanted.rows)
                 mixed = config.batch > 1 and config.block_in != config.block_out

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
-from lathe.scheduler.errors import CapacityError
+from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.linear import Linear, bound_range
-from lathe.scheduler.nest import Acquire, Block, Guard, Loop, Node, Release, Slide
+from lathe.scheduler.nest import Acquire, Block, Guard, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.physical import Physical
 from lathe.scheduler.placement import Placement
 from lathe.scheduler.reuse import Ring
-from lathe.scheduler.state import SCRATCHPADS
+from lathe.scheduler.state import DRAM, SCRATCHPADS
+from lathe.scheduler.storage import Allocated
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Buffer:
-    """One scratchpad buffer: ``size`` elements in each of ``slots`` slots from ``base`` on.
+    """One scratchpad buffer: ``size`` elements in each of ``slots`` slots from ``base`` on, for each of its threads.
 
     In a reuse buffer, each slot but the first has room for what is new in an iteration. ``temporary``: what the stage
     needs while it computes, not what it makes.
@@ -41,10 +42,16 @@ class Buffer:
     slots: int = 1
     temporary: bool = False
     wanted: int | None = None  # slots that the schedule asks for
+    threads: int = 1
     ring: Ring | None = None
 
     @property
     def total(self) -> int:
+        return self.of_thread * self.threads
+
+    @property
+    def of_thread(self) -> int:
+        """Elements that each of its threads has."""
         if self.ring is None:
             return self.size * self.slots
         return self.size * self.ring.cells(self.slots) // self.ring.cells(1)
@@ -57,6 +64,8 @@ def depth_of(config: HardwareConfig, scope: str) -> int:
 
 def largest_size(placement: Placement, physical: Physical) -> int:
     """Elements that the largest box of a stage takes, wherever its blocks begin."""
+    if placement.state.storage is not None:
+        return physical.count
     total = 1
     ring = ring_of(placement, physical)
     held = placement if placement.window is None else placement.window
@@ -101,27 +110,34 @@ def lifetimes(
             stage = aliases[stage]
         return stage
 
-    def visit(inside: list[Node], depth: int) -> None:
+    def visit(inside: list[Node], depth: int, threads: int) -> None:
         nonlocal clock
         for node in inside:
             clock += 1
             if isinstance(node, Loop):
-                visit(node.body, depth + 1)
+                visit(node.body, depth + 1, threads * node.threads)
             elif isinstance(node, Guard):
-                visit(node.body, depth)
-            elif isinstance(node, Slide):
+                visit(node.body, depth, threads)
+            elif isinstance(node, Slide | SignalNode):
                 continue
             elif isinstance(node, Acquire):
+                if node.stored is not None and node.stored.scope == DRAM:
+                    continue
                 stage = node.placement.stage
                 size = largest_size(node.placement, physical[stage])
                 if owner(stage) is stage:
+                    if node.stored is not None:
+                        check_alike(node.stored, physical)
                     loaded = stage.state.scope != "acc" or not stage.state.computation.reduce_axes
-                    ring = ring_of(node.placement, physical[stage])
+                    ring = None if node.stored else ring_of(node.placement, physical[stage])
                     in_loop = depth > 0 or ring is not None
                     buffers[stage] = Buffer(stage, stage.state.scope, size, clock, clock, in_loop, loaded, ring=ring)
                 buffer = buffers[owner(stage)]
+                buffer.threads = threads
                 buffer.wanted = stage.state.slots if buffer.wanted is None else buffer.wanted
             elif isinstance(node, Release):
+                if node.stored is not None and node.stored.scope == DRAM:
+                    continue
                 buffer = buffers[owner(node.placement.stage)]
                 buffer.last = max(buffer.last, clock)
             else:
@@ -134,8 +150,25 @@ def lifetimes(
                     )
                     buffer.last = clock
 
-    visit(nodes, 0)
+    visit(nodes, 0, 1)
     return [*buffers.values(), *working.values()]
+
+
+def check_alike(stored: Allocated, physical: "Mapping[Stage, Physical]") -> None:
+    """Raises BuildError unless the cells of a buffer are the same elements for all stages that are stored in it."""
+    first, *others = stored.users
+    for stage in others:
+        if physical[stage] != physical[first]:
+            raise BuildError(
+                f"stages stored in buffer {stored.buffer.name} must fill lanes of elements along the same of its "
+                f"dimensions, not {first.name} along {_lanes(physical[first])} and {stage.name} along "
+                f"{_lanes(physical[stage])}. Store them in buffers of their own."
+            )
+
+
+def _lanes(physical: Physical) -> str:
+    dims = [str(dim) for dim in (physical.lanes.rows, physical.lanes.cols) if dim is not None]
+    return f"{' and '.join(dims)}" if dims else "none"
 
 
 def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
@@ -221,15 +254,17 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
 
 def _size_of(buffer: Buffer) -> str:
     """Elements of a buffer, and how many times where that is more than once."""
-    if buffer.slots == 1:
-        return str(buffer.size)
-    return f"{buffer.size} × {buffer.slots}" if buffer.ring is None else f"{buffer.total} for {buffer.slots} in turn"
+    size, times = buffer.size, buffer.slots * buffer.threads
+    if buffer.ring is not None:
+        size, times = buffer.of_thread, buffer.threads
+    return str(size) if times == 1 else f"{size} × {times}"
 
 
 def _fewer(buffers: list[Buffer]) -> str:
     """What else helps where more than one buffer is asked for."""
     several = next((buffer.stage.name for buffer in buffers if buffer.slots > 1), None)
-    return f", or forbid a second buffer with s[{several}].double_buffer(1)" if several else ""
+    fewer = f", or forbid a second buffer with s[{several}].double_buffer(1)" if several else ""
+    return fewer + (", or give the loop fewer threads" if any(buffer.threads > 1 for buffer in buffers) else "")
 
 
 def box_of(buffer: Buffer) -> list[int]:

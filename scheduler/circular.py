@@ -18,7 +18,8 @@ from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.linear import LoopVariable, bound_range
 from lathe.scheduler.placement import Placement, place_stages
 from lathe.scheduler.polyhedra import instances
-from lathe.scheduler.state import DRAM, Attachment, made_by, replaced_by
+from lathe.scheduler.state import Attachment, made_by, replaced_by
+from lathe.scheduler.storage import values_stay
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -93,8 +94,6 @@ def check_circles(schedule: "Schedule", command: str, changed: "set[Stage]", pla
         if not changed & ({*group} | around):
             continue
         executed = {stage: instances(placed[stage]) for stage in group}
-        for stage in group:
-            _check_emitted(placed[stage], command)
         for reader in group:
             for read in reader.state.computation.reads:
                 maker = schedule.maker(read.tensor)
@@ -142,7 +141,7 @@ def _check(
     from lathe.scheduler.legality import comes_first
 
     back = read_later(schedule, maker)
-    if maker.state.scope != DRAM and reader in back:
+    if not values_stay(maker) and reader in back:
         raise ScheduleError(
             f"scope of stage {maker.name} must be dram, not {maker.state.scope!r} ({command}): {reader.name} reads "
             f"what earlier iterations of {maker.name} have made, and a buffer belongs to one. Put a copy into a "
@@ -248,7 +247,7 @@ def _own_pairs(placement: Placement) -> isl.Map | None:
     return pairs
 
 
-def _check_emitted(placement: Placement, command: str) -> None:
+def check_emitted(placement: Placement, command: str) -> None:
     """Raises LegalityError if a nest that an emission rule carries out as it likes holds instances in an order."""
     stage, state = placement.stage, placement.state
     emitted = state.emitted_leaves()

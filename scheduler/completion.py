@@ -6,6 +6,7 @@ is computed in its tile loops, and operands are loaded at the loop where they fi
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from lathe.scheduler.circular import circles
 from lathe.scheduler.circular_operands import load_once
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError, CapacityError
+from lathe.scheduler.filled_domains import fill_domains
 from lathe.scheduler.groups import Group, groups_of, is_copy
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.nest import build_nest
@@ -32,6 +34,7 @@ from lathe.scheduler.settling import settle
 from lathe.scheduler.shared_stores import store_shared, write_through_acc
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state
+from lathe.scheduler.stored_lanes import check_completed, fit_lanes
 from lathe.scheduler.tiles import apply_tiling
 from lathe.scheduler.tiling import choose_tiling
 from lathe.scheduler.tiling_problem import Operand, TilingProblem
@@ -57,13 +60,17 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
     for stage in copy.stages:  # DRAM holds whole tensors: what is computed in another stage's loops is a part of one
         state, place = stage.state, stage.state.attachment
         part = place is not None and place.region == "box" and not place.loops
+        if state.storage is not None and state.storage.buffer.scope == DRAM:
+            continue  # the user wants it there
         if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
             stage.state = replace(state, scope="acc")
+    fill_domains(copy)
     store_shared(copy)
     settle(copy, config)
+    fit_lanes(copy, config)
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)
-    for group in groups_of(copy):
+    for group in groups_of(copy, config):
         try:
             with copy.all_or_nothing():
                 _complete_group(copy, group, config)
@@ -77,6 +84,7 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
             loads += _load_operands(copy, stage, config)
     if copy.circular:
         load_once(copy, config, loads)
+    check_completed(copy)
     return Completed(copy, views, constants)
 
 
@@ -91,6 +99,9 @@ def copied(schedule: Schedule) -> Schedule:
         attachment = twin.state.attachment
         if attachment is not None:
             twin.state = replace(twin.state, attachment=replace(attachment, stage=twins[attachment.stage]))
+    copy.allocations = {
+        buffer: replace(place, stage=twins[place.stage]) for buffer, place in schedule.allocations.items()
+    }
     return copy
 
 
@@ -105,7 +116,7 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
     given = group.sink.state
     guests = schedule.attached(group.sink)
     sink, writer = write_through_acc(schedule, group.sink)
-    least_depth = _follow_loops(given, sink, writer, guests)
+    least_depth = max(_follow_loops(given, sink, writer, guests), _keep_loops(given, sink, writer))
     computing = [*group.inner, writer]
     for stage in computing:
         stage.state = replace(stage.state, scope="acc")
@@ -146,6 +157,29 @@ def _follow_loops(given: StageState, sink: Stage, writer: Stage, guests: list[St
     return depth
 
 
+def _keep_loops(given: StageState, sink: Stage, writer: Stage) -> int:
+    """Let what a schedule says of queues at loops go with the copy or the writer, whichever has the loop now.
+
+    As ``_follow_loops`` does, and returns the same.
+    """
+    depth = 0
+    threads: dict[str, dict[LoopAxis, int]] = {"data": {}, "reduce": {}}
+    for leaf in given.kept_leaves:
+        if leaf in given.threads:
+            threads[leaf.kind][leaf] = given.threads[leaf]
+        outside = given.leaves[: given.leaves.index(leaf) + 1]
+        depth = max(depth, sum(each.kind == "data" for each in outside))
+        if leaf.kind == "reduce":
+            outermost = [each for each in outside if each.kind == "reduce"]
+            rest = [each for each in writer.state.leaves if each not in outermost]
+            writer.state = replace(writer.state, leaves=(*outermost, *rest))
+    inner = tuple(each for each in given.signals if each.axis is not None and each.axis.kind == "reduce")
+    outer = tuple(each for each in given.signals if each not in inner)
+    sink.state = replace(sink.state, threads=MappingProxyType(threads["data"]), signals=outer)
+    writer.state = replace(writer.state, threads=MappingProxyType(threads["reduce"]), signals=inner)
+    return depth
+
+
 def _same_root(leaf: LoopAxis, other: LoopAxis) -> bool:
     return leaf.source is not None and leaf.source is other.source
 
@@ -155,7 +189,7 @@ def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
     moved = {problem.sink, *problem.computing, *guests, *(operand.stage for operand in problem.operands)}
     part = Schedule.__new__(Schedule)
     part.program, part.outputs = problem.schedule.program, problem.schedule.outputs
-    part.layouts = problem.schedule.layouts
+    part.layouts, part.allocations = problem.schedule.layouts, problem.schedule.allocations
     part.circular = problem.schedule.circular
     lanes = plan_lanes(problem.schedule, problem.config).known
     refusal: CapacityError | None = None
@@ -223,7 +257,7 @@ def _operands(
             cached_as[key] = instead[read.node] = tensor
             continue
         axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
-        copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes)
+        copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes, whole=True)
         cached = Stage(schedule, initial_state(copy, scope, copies=tensor))
         schedule.stages.insert(schedule.stages.index(stage), cached)
         operands.append(Operand(cached, stage))

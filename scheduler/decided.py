@@ -12,7 +12,7 @@ import numpy as np
 
 from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import Compare, Const, Expr, Reduce, Select, axes_of
+from lathe.frontend.expressions import Compare, Const, Expr, Reduce, Select, Undef, axes_of
 from lathe.scheduler.chunk_indices import linear_index
 from lathe.scheduler.guards import Grid, boxes, resolved
 from lathe.scheduler.linear import Linear, LoopVariable
@@ -21,6 +21,7 @@ from lathe.scheduler.partition import Range, Sign, cut, same
 from lathe.scheduler.products import bare
 from lathe.scheduler.rule_choice import automatic_rule
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.undefined import defined
 
 BUILT_IN = (None, "dma", "gemm", "alu", "reset")
 
@@ -56,7 +57,7 @@ def _decide(nodes: list[Node], box: dict[LoopVariable, Range]) -> list[Node]:
                 if joins and isinstance(before, Loop) and before.last + 1 == segment[0] and _alike(before.body, body):
                     before.last = segment[1]
                 else:
-                    result.append(Loop(node.variable, *segment, body))
+                    result.append(Loop(node.variable, *segment, body, threads=node.threads))
         elif isinstance(node, ChunkNode) and _conditions(node):
             result.extend(_parts(node, {v: first for v, (first, _) in box.items()}))
         else:
@@ -67,7 +68,7 @@ def _decide(nodes: list[Node], box: dict[LoopVariable, Range]) -> list[Node]:
 def with_rules(nodes: list[Node]) -> list[Node]:
     """The chunks of a complete schedule, each with the rule that takes it."""
     return [
-        Loop(node.variable, node.first, node.last, with_rules(node.body))
+        Loop(node.variable, node.first, node.last, with_rules(node.body), threads=node.threads)
         if isinstance(node, Loop)
         else _with_rule(node)
         if isinstance(node, ChunkNode)
@@ -79,7 +80,7 @@ def with_rules(nodes: list[Node]) -> list[Node]:
 def _with_rule(node: ChunkNode) -> DecidedChunk:
     state = node.placement.state
     rule = "reset" if node.role == "init" else state.pragma or automatic_rule(node)
-    values: tuple[Expr, ...] = state.computation.bodies
+    values: tuple[Expr, ...] = defined(state.computation).bodies
     zeros: Zeros = ()
     if isinstance(node, DecidedChunk):
         values, zeros = node.values, node.zeros
@@ -107,7 +108,7 @@ def _conditions(node: ChunkNode) -> list[Select]:
     state = node.placement.state
     if node.role == "init" or state.pragma not in BUILT_IN:
         return []
-    selects = [each for body in state.computation.bodies for each in walk(body) if isinstance(each, Select)]
+    selects = [each for body in defined(state.computation).bodies for each in walk(body) if isinstance(each, Select)]
     found = [each for each in selects if not reads_data(each.condition)]
     return found if all(_linear(node, each.condition) is not None for each in found) else []
 
@@ -151,7 +152,7 @@ def _parts(node: ChunkNode, outside: dict[LoopVariable, int]) -> list[Node]:
     parts: list[tuple[list[Range], DecidedChunk]] = []
     for box, values in boxes(truth, loops, [(0, extent - 1) for _, extent in node.loops], 0):
         chosen = dict(zip((id(select) for select in selects), values, strict=True))
-        bodies = tuple(_resolved(body, chosen) for body in state.computation.bodies)
+        bodies = tuple(_resolved(body, chosen) for body in defined(state.computation).bodies)
         parts.append((box, _part(node, box, bodies, values)))
     rule = state.pragma or automatic_rule(node)
     if rule == "dma" and state.scope != DRAM and len(parts) > 1:
@@ -163,7 +164,7 @@ def _parts(node: ChunkNode, outside: dict[LoopVariable, int]) -> list[Node]:
             whole = [(0, extent - 1) for _, extent in node.loops]
             around = tuple(each for each in zeros if each[1] or each[2])
             return [_part(node, whole, part.values, part.choices, around)]
-    return [part for _, part in parts if not _is_neutral(part)]
+    return [part for _, part in parts if not _is_neutral(part) and not _is_undefined(part)]
 
 
 def _grids(node: ChunkNode, selects: list[Select]) -> dict[LoopVariable, Grid]:
@@ -217,3 +218,9 @@ def _is_neutral(part: DecidedChunk) -> bool:
         return False
     limits = DTYPES[part.placement.state.tensor.dtype]
     return value.value == {"sum": 0, "max": limits.minimum, "min": limits.maximum}[body.kind]
+
+
+def _is_undefined(part: DecidedChunk) -> bool:
+    """Whether a chunk stores what nobody relies on."""
+    bodies = (value.body if isinstance(value, Reduce) else value for value in part.values)
+    return all(isinstance(bare(body), Undef) for body in bodies)

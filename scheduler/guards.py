@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.accesses import Guard
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import Axis, Binary, Cast, Const, Expr, Read, Select, axes_of
+from lathe.frontend.expressions import Axis, Binary, Cast, Const, Expr, Read, Select, Undef, axes_of
 from lathe.scheduler.chunk import Chunk, Operand
 from lathe.scheduler.chunk_parts import restricted
 from lathe.scheduler.products import bare
@@ -36,7 +36,7 @@ def peeled(chunk: Chunk) -> Iterator[Chunk]:
     for box, values in _decided(chunk, selects):
         decided = dict(zip((id(select) for select in selects), values, strict=True))
         part = _part(chunk, box, decided)
-        if not _is_neutral(part):
+        if not _is_neutral(part) and not isinstance(bare(part.expression), Undef):
             yield part
 
 

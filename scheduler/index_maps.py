@@ -1,59 +1,72 @@
 """Maps from the indices of a tensor to those of its layout: which digit of which axis becomes which part of an index.
 
 A layout such as ``[n, c // 4, h, w, c % 4]`` takes axes apart into digits and writes each new index as a number made of
-digits, so a map and its inverse are exact arithmetic on integers. Other maps are handed to isl, which finds out what is
-wrong with them: two indices of one cell, or a cell of no index.
+digits, so a map and its inverse are exact arithmetic on integers. Where a divisor does not divide an extent, or an
+index has an offset, the axis is first widened to one that it does divide: what is added is padding, cells that no
+index leads to. Other maps are handed to isl, which finds out what is wrong with them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from typing import NoReturn
 
 import islpy as isl
 
-from lathe.frontend import Axis, as_affine
-from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
+from lathe.frontend import Axis, as_affine, walk
+from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, Points, limited_operations
 from lathe.frontend.substitution import SplitAxes, substitute
-from lathe.isa.layout import Reordering
+from lathe.isa.layout_steps import LayoutStep, Reordering, Widening
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.indices import simplified_index
+from lathe.scheduler.products import plain_axis
 
 SET = isl.dim_type.set
 
 
 @dataclass(frozen=True)
 class Digit:
-    """``(index[axis] // weight) % extent``, which is also ``(new index[place] // step) % extent``."""
+    """``(wide[axis] // weight) % extent``, which is also ``(new index[place] // step) % room``.
+
+    ``wide[axis]`` is the axis with what it is widened by; a room above the extent leaves cells out.
+    """
 
     axis: int
     weight: int
     extent: int
     place: int
     step: int
+    room: int
 
 
 @dataclass(frozen=True, eq=False)
 class IndexMap:
-    """``indices``, expressions over ``axes``, say where an element lies; every cell of ``shape`` is hit once.
+    """``indices``, expressions over ``axes``, say where an element lies; no cell of ``shape`` is hit twice.
 
     ``digits`` are in row-major order of the axes. ``separators`` are the positions in ``indices`` at which another
-    dimension of the physical buffer begins.
+    dimension of the physical buffer begins. ``widths`` says how many values are added before and behind each axis.
     """
 
     axes: tuple[Axis, ...]
     indices: tuple[Expr, ...]
     separators: tuple[int, ...]
     digits: tuple[Digit, ...]
+    widths: tuple[tuple[int, int], ...]
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """The extents of the new indices."""
         return tuple(
-            prod(digit.extent for digit in self.digits if digit.place == place) for place in range(len(self.indices))
+            prod(digit.room for digit in self.digits if digit.place == place) for place in range(len(self.indices))
         )
+
+    @property
+    def padded(self) -> bool:
+        """Whether there are cells of no index."""
+        return any(map(any, self.widths)) or any(digit.room > digit.extent for digit in self.digits)
 
     def apply(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """The new indices of the element at ``indices``."""
@@ -61,29 +74,59 @@ class IndexMap:
         return tuple(simplified_index(substitute(index, values)) for index in self.indices)
 
     def inverse(self, axes: Sequence[Axis]) -> dict[Axis, Expr]:
-        """What the old axes are in terms of new ones."""
-        return {old: self._inverse_of(position, axes) for position, old in enumerate(self.axes)}
+        """What the old axes are in terms of new ones; outside their ranges, or of no meaning, in cells of no index."""
+        found: dict[Axis, Expr] = {}
+        for position, old in enumerate(self.axes):
+            before = self.widths[position][0]
+            wide = self._wide(position, axes)
+            found[old] = simplified_index(Binary("sub", wide, Const(before, "index"))) if before else wide
+        return found
 
-    def _inverse_of(self, position: int, axes: Sequence[Axis]) -> Expr:
-        terms: list[Expr] = []
+    def live(self, axes: Sequence[Axis]) -> Expr | None:
+        """The condition, over new axes, under which a cell is that of an index; None where all cells are."""
+        conditions: list[Expr] = []
+        for digit in self.digits:
+            if digit.room > digit.extent:
+                conditions.append(Compare("lt", self._digit(digit, axes), Const(digit.extent, "index")))
+        for position, (old, (before, behind)) in enumerate(zip(self.axes, self.widths, strict=True)):
+            wide = self._wide(position, axes)
+            if before:
+                conditions.append(Compare("ge", wide, Const(before, "index")))
+            if behind:
+                conditions.append(Compare("lt", wide, Const(before + old.extent, "index")))
+        whole: Expr | None = None
+        for each in conditions:
+            whole = each if whole is None else Binary("and", whole, each)
+        return whole
+
+    def _digit(self, digit: Digit, axes: Sequence[Axis]) -> Expr:
+        value: Expr = AxisRef(axes[digit.place])
+        if digit.step > 1:
+            value = Binary("floordiv", value, Const(digit.step, "index"))
+        if digit.step * digit.room < self.shape[digit.place]:
+            value = Binary("mod", value, Const(digit.room, "index"))
+        return value
+
+    def _wide(self, position: int, axes: Sequence[Axis]) -> Expr:
+        total: Expr | None = None
         for digit in self.digits:
             if digit.axis == position:
-                value: Expr = AxisRef(axes[digit.place])
-                if digit.step > 1:
-                    value = Binary("floordiv", value, Const(digit.step, "index"))
-                if digit.step * digit.extent < self.shape[digit.place]:
-                    value = Binary("mod", value, Const(digit.extent, "index"))
-                terms.append(value if digit.weight == 1 else Binary("mul", value, Const(digit.weight, "index")))
-        total = terms[0] if terms else Const(0, "index")
-        for term in terms[1:]:
-            total = Binary("add", total, term)
-        return simplified_index(total)
+                value = self._digit(digit, axes)
+                term = value if digit.weight == 1 else Binary("mul", value, Const(digit.weight, "index"))
+                total = term if total is None else Binary("add", total, term)
+        return simplified_index(Const(0, "index") if total is None else total)
 
-    @cached_property
-    def reordering(self) -> Reordering:
-        """The same for arrays."""
+    def steps(self, value: int | None = None) -> tuple[LayoutStep, ...]:
+        """The same for arrays; what is added holds ``value``, or nothing that may be relied on."""
         order = sorted(range(len(self.digits)), key=lambda n: (self.digits[n].place, -self.digits[n].step))
-        return Reordering(tuple(digit.extent for digit in self.digits), tuple(order), self.shape)
+        view = tuple(digit.extent for digit in self.digits)
+        room = tuple(digit.room for digit in self.digits)
+        found: list[LayoutStep] = []
+        if any(map(any, self.widths)):
+            found.append(Widening(tuple(axis.extent for axis in self.axes), self.widths, value))
+        if room != view:
+            found.append(Widening(view, tuple((0, r - n) for r, n in zip(room, view, strict=True)), value))
+        return (*found, Reordering(room, tuple(order), self.shape))
 
     def names(self, taken: Sequence[str]) -> list[str]:
         """Names for the new axes: those of the old ones they are made of, none twice and none of ``taken``."""
@@ -100,7 +143,7 @@ class IndexMap:
 
     def _name(self, digit: Digit) -> str:
         """``c`` for all of axis c, ``co`` for its first digit, ``ci`` for the last one."""
-        name, extent = self.axes[digit.axis].name, self.axes[digit.axis].extent
+        name, extent = self.axes[digit.axis].name, self.axes[digit.axis].extent + sum(self.widths[digit.axis])
         if digit.extent == extent:
             return name
         return f"{name}i" if digit.weight == 1 else f"{name}o" if digit.weight * digit.extent == extent else f"{name}m"
@@ -114,28 +157,108 @@ class IndexMap:
 
 
 def index_map(axes: Sequence[Axis], indices: Sequence[Expr], separators: Sequence[int], name: str) -> IndexMap:
-    """The map of tensor ``name``. Raises ScheduleError unless each index has a cell and each cell an index."""
-    digits = _digits_of(tuple(axes), tuple(indices))
+    """The map of tensor ``name``. Raises ScheduleError unless each index has a cell of its own."""
+    axes, indices = tuple(axes), tuple(indices)
+    digits = _digits_of(axes, indices, exact=True)
+    widths = tuple((0, 0) for _ in axes)
     if digits is None:
-        _refuse(tuple(axes), tuple(indices), name)
-    return IndexMap(tuple(axes), tuple(indices), tuple(separators), digits)
+        wide = _widened(axes, indices)
+        if wide is not None:
+            widths = wide.widths
+            digits = _digits_of(wide.axes, wide.indices, exact=False)
+    if digits is None:
+        _refuse(axes, indices, name)
+    return IndexMap(axes, indices, tuple(separators), digits, widths)
 
 
-def _digits_of(axes: tuple[Axis, ...], indices: tuple[Expr, ...]) -> tuple[Digit, ...] | None:
-    """The digits of a map, or None if it is not made of digits, each used once."""
+@dataclass
+class _Wide:
+    """Axes widened so that what divides them leaves no rest, and the indices in terms of these."""
+
+    axes: tuple[Axis, ...]
+    indices: tuple[Expr, ...]
+    widths: tuple[tuple[int, int], ...]
+
+
+def _widened(axes: tuple[Axis, ...], indices: tuple[Expr, ...]) -> _Wide | None:
+    """The map in terms of axes that have what stands beside them and are multiples of what divides them."""
+    offsets: dict[Axis, int] = {}
+    for index in indices:
+        divided = [node.lhs for node in walk(index) if isinstance(node, Binary) and node.op in ("floordiv", "mod")]
+        for operand in divided or [index]:
+            affine = as_affine(operand)
+            if affine is None or (divided and list(affine.coefficients.values()) != [1]):
+                continue
+            rest = affine.const
+            for axis, coefficient in sorted(affine.coefficients.items(), key=lambda item: -item[1]):
+                if coefficient > 0 and rest > 0:
+                    offsets.setdefault(axis, rest // coefficient)
+                    rest %= coefficient
+    before = [offsets.get(axis, 0) for axis in axes]
+    moved = {axis: Axis(axis.name, axis.extent + offset) for axis, offset in zip(axes, before, strict=True)}
+    back: dict[Axis, Expr] = {
+        axis: Binary("sub", AxisRef(moved[axis]), Const(offset, "index")) if offset else AxisRef(moved[axis])
+        for axis, offset in zip(axes, before, strict=True)
+    }
+    shown = tuple(simplified_index(substitute(index, back)) for index in indices)
+    wide: list[Axis] = []
+    widths: list[tuple[int, int]] = []
+    for axis, offset in zip(axes, before, strict=True):
+        new = moved[axis]
+        steps = sorted(_steps(shown, new))
+        if any(b % a for a, b in pairwise(steps)):
+            return None
+        whole = -(-new.extent // steps[-1]) * steps[-1] if steps else new.extent
+        wide.append(replace(new, extent=whole))
+        widths.append((offset, whole - new.extent))
+    final: dict[Axis, Expr] = {moved[axis]: AxisRef(new) for axis, new in zip(axes, wide, strict=True)}
+    return _Wide(tuple(wide), tuple(substitute(index, final) for index in shown), tuple(widths))
+
+
+def _steps(indices: tuple[Expr, ...], axis: Axis) -> set[int]:
+    """The numbers that an axis must be a multiple of for its digits to be whole."""
+    found: set[int] = set()
+    for index in indices:
+        for node in walk(index):
+            if not isinstance(node, Binary) or node.op not in ("floordiv", "mod") or not isinstance(node.rhs, Const):
+                continue
+            if plain_axis(node.lhs) is axis:
+                found.add(node.rhs.value)
+            match node:
+                case Binary(
+                    op="mod", lhs=Binary(op="floordiv", lhs=inner, rhs=Const(value=low)), rhs=Const(value=high)
+                ):
+                    if plain_axis(inner) is axis:
+                        found.add(low * high)
+    return {step for step in found if step > 1}
+
+
+def _digits_of(axes: tuple[Axis, ...], indices: tuple[Expr, ...], *, exact: bool) -> tuple[Digit, ...] | None:
+    """The digits of a map, or None if it is not made of digits, each used once; ``exact``: without cells left out."""
     cut = SplitAxes(axes, indices)
     places: dict[Axis, tuple[int, int]] = {}
+    rooms: dict[Axis, int] = {}
+    gaps: dict[Axis, int] = {}  # cells left out behind each value of what is the last digit of an index
     for place, body in enumerate(cut.bodies):
         affine = as_affine(body)
         if affine is None or affine.const:
             return None
         step = 1
+        below: Axis | None = None
         moving = [(part, c) for part, c in affine.coefficients.items() if part.extent > 1]
         for part, coefficient in sorted(moving, key=lambda item: item[1]):
-            if coefficient != step or part in places:
+            if part in places or coefficient <= 0:
                 return None
-            places[part] = place, step
-            step *= part.extent
+            if coefficient != step:
+                under = 1 if below is None else places[below][1]
+                if exact or coefficient < step or coefficient % under:
+                    return None
+                if below is None:
+                    gaps[part] = coefficient
+                else:
+                    rooms[below] = coefficient // under
+            places[part] = place, coefficient
+            step, below = coefficient * part.extent, part
     digits: list[Digit] = []
     for position, axis in enumerate(axes):
         weight = axis.extent
@@ -144,7 +267,10 @@ def _digits_of(axes: tuple[Axis, ...], indices: tuple[Expr, ...]) -> tuple[Digit
             if part.extent > 1:
                 if part not in places:
                     return None
-                digits.append(Digit(position, weight, part.extent, *places[part]))
+                place, step = places[part]
+                digits.append(Digit(position, weight, part.extent, place, step, rooms.get(part, part.extent)))
+        gapped = [part for part in cut.parts[axis] if part in gaps]
+        digits += [Digit(position, 1, 1, places[part][0], 1, gaps[part]) for part in gapped]
     return tuple(digits)
 
 
@@ -183,8 +309,8 @@ def _diagnose(points: Points, functions: list[isl.PwAff], where: str) -> None:
     if not relation.is_injective():
         pairs = relation.apply_range(relation.reverse())
         pairs = pairs.intersect(isl.Map.lex_lt(points.space))
-        first = pairs.domain().lexmin()
-        second = pairs.intersect_domain(first).range().lexmin()
+        first = _first(pairs.domain())
+        second = _first(pairs.intersect_domain(first).range())
         cell = relation.intersect_domain(first).range()
         raise ScheduleError(
             f"{where} must send different indices to different cells, not {_index(first)} and {_index(second)} both to "
@@ -205,9 +331,17 @@ def _diagnose(points: Points, functions: list[isl.PwAff], where: str) -> None:
     missing = box.subtract(image)
     if not missing.is_empty():
         raise ScheduleError(
-            f"{where} must fill the whole of {tuple(shape)}, not leave out cell {_index(missing.lexmin())}, which is "
-            "that of no index. Let divisors divide the extents."
+            f"{where} must fill the whole of {tuple(shape)}, not leave out cell {_index(_first(missing))}, which is "
+            "that of no index. Padding may stand beside an axis or a digit of one, not along diagonals."
         )
+
+
+def _first(points: isl.Set) -> isl.Set:
+    """The first of some points, or any where isl fails to find the first."""
+    try:
+        return points.lexmin()
+    except isl.Error:
+        return isl.Set.from_basic_set(points.sample())
 
 
 def _index(points: isl.Set) -> str:

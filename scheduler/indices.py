@@ -21,7 +21,12 @@ def simplified_index(expr: Expr) -> Expr:
         case Cast(operand=operand, dtype="index"):
             return simplified_index(operand)
         case Binary(op="add" | "sub" | "mul" as op, lhs=lhs, rhs=rhs):
-            return Binary(op, simplified_index(lhs), simplified_index(rhs))
+            left, right = simplified_index(lhs), simplified_index(rhs)
+            if op != "mul" and isinstance(right, Const) and right.value == 0:
+                return left
+            if op == "add" and isinstance(left, Const) and left.value == 0:
+                return right
+            return Binary(op, left, right)
         case Binary(op="floordiv", lhs=lhs, rhs=Const(value=value)) if value > 0:
             return _divided(simplified_index(lhs), value)
         case Binary(op="mod", lhs=lhs, rhs=Const(value=value)) if value > 0:

@@ -14,6 +14,7 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, as_affine, walk
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.expressions import Axis, Select, axes_of
+from lathe.scheduler.lane_cuts import steps_between_chunks
 from lathe.scheduler.physical import Element, Lanes, element_of
 from lathe.scheduler.products import Product, dimension_of, filled, lanes_of_operand, matrix_product, plain_axis
 
@@ -55,6 +56,9 @@ class _Planner:
         self.stages = [stage.state for stage in schedule.stages]
         self.maker = {tensor: state for state in self.stages for tensor in state.tensors}
         self.plan = LanePlan()
+        self.cuts = {
+            stage.state.tensor: steps for stage in schedule.stages if any(steps := steps_between_chunks(stage))
+        }
         for state in self.stages:
             if state.lanes is not None:
                 self.plan.known.update(dict.fromkeys(state.tensors, state.lanes))
@@ -147,13 +151,21 @@ class _Planner:
                 use = filled(None if cols is None else axes[cols], self.config.block_out)
                 use *= filled(None if rows is None else axes[rows], self.config.batch)
                 obstacles = sum(
-                    self.obstacles(other, trial) for other in self.stages if other.tensor not in self.plan.known
+                    self.obstacles(other, trial) + self._cut(other, trial[other.tensor])
+                    for other in self.stages
+                    if other.tensor not in self.plan.known and other.tensor in trial
                 )
                 cost = (obstacles, -use, -(cols if cols is not None else -1))
                 if best is None or cost < best[0]:
                     best = cost, trial
         assert best is not None
         self.plan.known.update(best[1])
+
+    def _cut(self, state: "StageState", lanes: Lanes) -> int:
+        """In how many dimensions the loops of a stage cut its elements."""
+        steps = self.cuts.get(state.tensor, ())
+        sides = ((lanes.cols, self.config.block_out), (lanes.rows, self.config.batch))
+        return sum(1 for dim, block in sides if steps and dim is not None and steps[dim] % block)
 
     def obstacles(self, state: "StageState", known: Mapping[Tensor, Lanes]) -> int:
         """How many reads of an element-wise stage do not lead its lanes through."""

@@ -5,10 +5,11 @@ import re
 from lathe.frontend.expressions import Axis, AxisRef, Expr, Reduce
 from lathe.frontend.text import format_expr
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable
-from lathe.scheduler.nest import Acquire, Block, ChunkNode, DecidedChunk, Guard, Loop, Node, Release, Slide
+from lathe.scheduler.nest import Acquire, Block, ChunkNode, DecidedChunk, Guard, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.reuse import buffer_shape
 from lathe.scheduler.rewrite import rewrite
-from lathe.scheduler.state import StageState
+from lathe.scheduler.state import Signal, StageState
+from lathe.scheduler.undefined import defined
 
 
 def format_nest(nodes: list[Node]) -> str:
@@ -27,12 +28,19 @@ class _Formatter:
             if isinstance(node, Loop):
                 outer = set(self.names.values())
                 name = self._name(node.variable, outer)
-                result.append(f"{indent}for {name} in {node.first}..{node.last + 1}:")
+                together = f" in {node.threads} threads" if node.threads > 1 else ""
+                result.append(f"{indent}for {name} in {node.first}..{node.last + 1}{together}:")
                 result += self.lines(node.body, depth + 1)
                 del self.names[node.variable]
             elif isinstance(node, Guard):
                 result.append(f"{indent}if {' and '.join(self.condition(each) for each in node.constraints)}:")
                 result += self.lines(node.body, depth + 1)
+            elif isinstance(node, Acquire) and node.stored is not None:
+                result.append(
+                    f"{indent}buffer {node.stored.buffer.name} in {node.stored.scope}: {list(node.stored.shape)}"
+                )
+            elif isinstance(node, Release) and node.stored is not None:
+                result.append(f"{indent}free {node.stored.buffer.name}")
             elif isinstance(node, Acquire) and node.placement.window is not None:
                 window, state = node.placement.window, node.placement.state
                 form = f"{state.reuse} along {state.computation.axes[window.dimension].name}"
@@ -47,6 +55,8 @@ class _Formatter:
                 state = node.placement.state
                 where = f" in {state.scope}{turns(state)}" if isinstance(node, Acquire) else ""
                 result.append(f"{indent}{verb} {state.tensor.name}{where}: [{box}]")
+            elif isinstance(node, SignalNode):
+                result.append(f"{indent}{signal_text(node.placement.state.computation.name, node.signal)}")
             elif isinstance(node, Release):
                 result.append(f"{indent}free {node.placement.state.tensor.name}")
             else:
@@ -68,7 +78,7 @@ class _Formatter:
         if isinstance(node, Block) and node.constraints:
             condition = " while " + " and ".join(self.condition(each) for each in node.constraints)
         result = []
-        bodies = node.values if isinstance(node, DecidedChunk) else state.computation.bodies
+        bodies = node.values if isinstance(node, DecidedChunk) else defined(state.computation).bodies
         if isinstance(node, DecidedChunk) and node.zeros:
             condition = ", zeros around " + ", ".join(f"{self.names[v]} ({a}, {b})" for v, a, b in node.zeros)
         for tensor, body in zip(state.tensors, bodies, strict=True):
@@ -131,6 +141,13 @@ def _with(expr: Expr, values: dict[Axis, str]) -> str:
         axis: AxisRef(Axis(f"{_OPEN}{text}{_CLOSE}", axis.extent, axis.start)) for axis, text in values.items()
     }
     return _MARKED.sub(bound, format_expr(rewrite(expr, axes=named)))
+
+
+def signal_text(stage: str, signal: Signal) -> str:
+    """A barrier, or who sends a token to whom."""
+    if signal.kind == "barrier":
+        return "barrier"
+    return f"{stage} sends to {signal.other}" if signal.kind == "send" else f"{stage} receives from {signal.other}"
 
 
 def turns(state: StageState) -> str:

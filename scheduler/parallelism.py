@@ -50,15 +50,23 @@ def check_marked_loops(schedule: "Schedule", command: str) -> None:
             raise ScheduleError(message)
 
 
-def parallel_loop(schedule: "Schedule", stage: "Stage", loop: LoopAxis, placed: "dict[Stage, Placement]") -> Answer:
-    """Whether a loop of a stage, with all that is computed inside it, is parallel; if not, why, with a witness."""
-    if loop.kind == "reduce":
+def parallel_loop(
+    schedule: "Schedule",
+    stage: "Stage",
+    loop: LoopAxis,
+    placed: "dict[Stage, Placement]",
+    *,
+    updates_commute: bool = False,
+) -> Answer:
+    """Whether a loop of a stage, with all that is computed inside it, is parallel; if not, why, with a witness.
+
+    ``updates_commute``: iterations may update the same elements, as those of a reduction do, one update at a time.
+    """
+    if loop.kind == "reduce" and not updates_commute:
         return _reduction(stage, loop, placed[stage])
     here = placed[stage]
-    around = [*here.prefix, *here.loops.variables]
-    level = max(around.index(variable) for variable in here.loops.of_leaf[loop])
-    depth = level + 1
-    outer = level + 1 - len(here.loops.of_leaf[loop])
+    around = _around(here)
+    outer, depth = levels_of(here, loop)
     inside = [each for each in schedule.stages if _around(placed[each])[:depth] == around[:depth]]
     for each in inside:
         if each.state.reuse and len(placed[each].prefix) == depth:
@@ -82,6 +90,13 @@ def parallel_loop(schedule: "Schedule", stage: "Stage", loop: LoopAxis, placed: 
                 witness = _carried(producer, reader, read.tensor.name, placed, missing, carried, depth)
             return Answer(False, f"one iteration reads what another makes: {witness}", witness)
     return Answer(True, "no iteration reads what another makes", None)
+
+
+def levels_of(placement: Placement, loop: LoopAxis) -> tuple[int, int]:
+    """How many loops are around one of a stage's loops, and how many with it: more than one if it is a fused one."""
+    around = _around(placement)
+    depth = max(around.index(variable) for variable in placement.loops.of_leaf[loop]) + 1
+    return depth - len(placement.loops.of_leaf[loop]), depth
 
 
 def _around(placement: Placement) -> list[object]:

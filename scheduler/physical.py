@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.isa import Layout, PhysicalAxis
-from lathe.isa.layout import BROADCAST, PADDING, Reordering
+from lathe.isa.layout import BROADCAST, PADDING
+from lathe.isa.layout_steps import LayoutStep
 from lathe.scheduler.state import DRAM
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Physical:
         """Strides and number of elements of the whole tensor."""
         return self.strides((0,) * len(self.view), self.view)
 
-    def layout(self, tensor: Tensor, storage: str, reorderings: tuple[Reordering, ...] = ()) -> Layout:
+    def layout(self, tensor: Tensor, storage: str, reorderings: tuple[LayoutStep, ...] = ()) -> Layout:
         """The same for the host, which packs inputs and unpacks outputs, after reorderings of the user's."""
         axes = [PhysicalAxis(dim, self.step(dim), -(-self.view[dim] // self.step(dim))) for dim in self.order]
         if self.group > 1:
@@ -133,5 +134,7 @@ class Physical:
 
 def physical_of(stage: "Stage", lanes: Mapping[Tensor, Lanes], config: HardwareConfig) -> Physical:
     """How the tensor of a stage lies in its memory."""
-    scope = "acc" if stage.state.scope == DRAM else stage.state.scope
-    return Physical(stage.tensor.shape, lanes[stage.tensor], element_of(config, scope))
+    from lathe.scheduler.stored_lanes import cells_of
+
+    element = element_of(config, "acc" if stage.state.scope == DRAM else stage.state.scope)
+    return Physical(*cells_of(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element), element)

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 import islpy as isl
 
 from lathe.frontend.expressions import Axis
+from lathe.scheduler.chunk_indices import condition_bound
+from lathe.scheduler.conditions import bounds_of
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add, bound_range, scale
 from lathe.scheduler.loops import StageLoops, leaf_extents, stage_loops
 from lathe.scheduler.regions import Interval, extent_of, hull, read_box
 from lathe.scheduler.reuse import Window, buffer_shape, kept_window
-from lathe.scheduler.state import LoopAxis, StageState, same_place
+from lathe.scheduler.state import LoopAxis, StageState, placed_alike, same_place
+from lathe.scheduler.undefined import conditions_of
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -47,6 +50,15 @@ class Placement:
     def state(self) -> StageState:
         return self.stage.state
 
+    @property
+    def threads(self) -> dict[LoopVariable, int]:
+        """How many iterations of its own loops are carried out together; of a fused one, of its innermost part."""
+        found: dict[LoopVariable, int] = {}
+        for leaf, count in self.state.threads.items():
+            variables = self.loops.of_leaf[leaf]
+            found[next((v for v in reversed(variables) if v.extent > 1), variables[-1])] = count
+        return found
+
     def roots(self) -> dict[Axis, Bound]:
         """The value of each axis of the computation, in terms of prefix and own variables."""
         result: dict[Axis, Bound] = {}
@@ -65,6 +77,13 @@ class Placement:
             assert root.source is not None
             extent: Bound = next(extents) if root.kind == "data" else Linear(root.source.extent)
             found.append(add(add(extent, Linear(-1)), self.loops.local[root] * -1))
+        roots = self.roots()
+        found += bounds_of(self.state.computation, roots, self.box)
+        for body in self.state.computation.bodies:
+            for condition in conditions_of(body):
+                bound = condition_bound(condition, roots)
+                assert bound is not None, f"{self.stage.name} is undefined but where {condition}, which is not linear"
+                found.append(bound)
         unique: dict[Bound, None] = dict.fromkeys(each for each in found if bound_range(each, self.box)[0] < 0)
         return list(unique)
 
@@ -91,20 +110,21 @@ class Placement:
 def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
     """The placement of every stage, consumers first (a stage's box follows from the boxes of its consumers).
 
-    As long as no stage changes, the answer is the one given before, which nobody may change.
+    The last answer is kept with the schedule and holds until a command changes loops or places.
     """
     states = [(stage, stage.state) for stage in schedule.stages]
-    known: tuple[list[tuple[Stage, StageState]], dict[Stage, Placement]] | None = schedule.__dict__.get("_placed")
-    if known is not None and len(known[0]) == len(states):
-        same = all(a is c and b is d for (a, b), (c, d) in zip(known[0], states, strict=True))
-        if same:
-            return known[1]
-    placed = _placed_anew(schedule)
-    schedule.__dict__["_placed"] = states, placed
+    if schedule.last_placed is not None:
+        before, placed = schedule.last_placed
+        if len(before) == len(states) and all(
+            one is other and placed_alike(now, then) for (one, now), (other, then) in zip(states, before, strict=True)
+        ):
+            return placed
+    placed = _place(schedule)
+    schedule.last_placed = states, placed
     return placed
 
 
-def _placed_anew(schedule: "Schedule") -> dict["Stage", Placement]:
+def _place(schedule: "Schedule") -> dict["Stage", Placement]:
     placed: dict[Stage, Placement] = {}
     longer = longest_together(schedule)
     for stage in reversed(schedule.stages):

@@ -9,6 +9,7 @@ from lathe.frontend import Computation, Tensor
 from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Const, Expr, Read, Reduce, axes_of
 from lathe.scheduler.physical import Lanes
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.undefined import stripped
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -63,7 +64,7 @@ def factors(computation: Computation) -> tuple[Read, Read] | None:
     body = computation.bodies[0]
     if not isinstance(body, Reduce) or body.kind != "sum" or body.dtype != "int32":
         return None
-    product = bare(body.body)
+    product = bare(stripped(body).children[0])
     if not isinstance(product, Binary) or product.op != "mul" or product.dtype != "int32":
         return None
     first, second = bare(product.lhs), bare(product.rhs)

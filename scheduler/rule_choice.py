@@ -6,6 +6,7 @@ from lathe.scheduler.chunk import Chunk
 from lathe.scheduler.nest import ChunkNode
 from lathe.scheduler.products import bare
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.undefined import defined
 
 
 def rule_of_part(chunk: Chunk) -> str:
@@ -21,7 +22,7 @@ def automatic_rule(node: ChunkNode) -> str:
     if state.computation.reduce_axes:
         reads = [read.tensor for read in state.computation.reads]
         return "gemm" if any(_scope_of(node, tensor) in ("inp", "wgt") for tensor in reads) else "alu"
-    body: Expr = state.computation.bodies[0]
+    body: Expr = defined(state.computation).bodies[0]
     while isinstance(bare(body), Select):
         selected = bare(body)
         assert isinstance(selected, Select)

@@ -112,7 +112,7 @@ def write_through_acc(schedule: "Schedule", stage: Stage) -> tuple[Stage, Stage]
     reduce_relations = tuple(r for r in state.relations if _kind(r) == "reduce")
     reduce_leaves = [leaf for leaf in state.leaves if leaf.kind == "reduce"]
     reduce_roots = [root for root in state.roots if root.kind == "reduce"]
-    if reduce_relations:
+    if reduce_relations or any(leaf.kind == "reduce" for leaf in state.kept_leaves):
         data_roots = [root for root in writer.state.roots if root.kind == "data"]
         writer.state = replace(
             writer.state,
@@ -120,7 +120,7 @@ def write_through_acc(schedule: "Schedule", stage: Stage) -> tuple[Stage, Stage]
             leaves=(*data_roots, *reduce_leaves),
             relations=reduce_relations,
         )
-    copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
+    copy = copy_of(writer.tensor, state.computation.name, state.computation.axes, whole=True)
     stage.state = replace(
         state,
         computation=copy,

@@ -11,13 +11,15 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Axis, Tensor, evaluate
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
-from lathe.isa.layout import Reordering
+from lathe.isa.layout_steps import LayoutStep
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.index_maps import IndexMap, index_map
+from lathe.scheduler.padding import Pad, layout_steps
 from lathe.scheduler.state import DRAM
 
 MOST_DIMENSIONS = {DRAM: 2, "inp": 1, "wgt": 1, "acc": 1}
@@ -28,12 +30,14 @@ MOST_DIMENSIONS = {DRAM: 2, "inp": 1, "wgt": 1, "acc": 1}
 class TensorLayout:
     """The layout of ``tensor``, as the program names it: ``maps``, one after the other. No map: row-major.
 
-    ``earlier``: the tensors that have stood for it in a schedule, the program's first.
+    ``earlier``: the tensors that have stood for it in a schedule, the program's first. ``pads`` says of each map what
+    the cells hold that it adds, None for one that adds none.
     """
 
     tensor: Tensor
     maps: tuple[IndexMap, ...] = ()
     earlier: tuple[Tensor, ...] = ()
+    pads: tuple[Pad | None, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -97,16 +101,39 @@ class TensorLayout:
         axes = tuple(Axis(f"i{n}", extent) for n, extent in enumerate(self.shape))
         indices = tuple(_flat([axes[axis] for axis in group]) for group in self.groups)
         last = index_map(axes, indices, range(1, len(indices)), self.tensor.name)
-        return TensorLayout(self.tensor, (*self.maps, last), self.earlier)
+        return TensorLayout(self.tensor, (*self.maps, last), self.earlier, (*self._pads, None))
 
     @property
-    def reorderings(self) -> tuple[Reordering, ...]:
-        """The maps, for arrays."""
-        return tuple(each.reordering for each in self.maps)
+    def padding(self) -> tuple[tuple[int, ...], ...]:
+        """The cells of no element, in row-major order."""
+        live = self.pack(np.ones(self.tensor.shape, np.int8), 0, live=True)
+        return tuple(tuple(int(n) for n in cell) for cell in np.argwhere(live == 0))
 
-    def pack(self, array: NDArray[Any]) -> NDArray[Any]:
-        """An array of the program's shape in this layout."""
-        for step in self.reorderings:
+    @property
+    def padding_count(self) -> int:
+        """How many cells are of no element."""
+        return prod(self.shape) - prod(self.tensor.shape)
+
+    @property
+    def reorderings(self) -> tuple[LayoutStep, ...]:
+        """The maps, for arrays."""
+        return self.steps()
+
+    def steps(self, poison: int = 0, *, live: bool = False) -> tuple[LayoutStep, ...]:
+        """The maps, for arrays; ``poison`` is put where nobody relies on a value (with ``live``, into all padding)."""
+        found: list[LayoutStep] = []
+        stands = (*self.earlier, *(self.tensor,) * len(self.maps))
+        for each, pad, tensor in zip(self.maps, self._pads, stands, strict=False):
+            found += each.steps(poison) if live else layout_steps(tensor, each, pad, poison)
+        return tuple(found)
+
+    @property
+    def _pads(self) -> tuple[Pad | None, ...]:
+        return self.pads + (None,) * (len(self.maps) - len(self.pads))
+
+    def pack(self, array: NDArray[Any], poison: int = 0, *, live: bool = False) -> NDArray[Any]:
+        """An array of the program's shape in this layout; ``poison`` is put where nobody relies on a value."""
+        for step in self.steps(poison, live=live):
             array = step.apply(array)
         return array
 

@@ -42,16 +42,17 @@ class Dma:
         width, height = left + x + load.x_pad_1, top + y + load.y_pad_1
         values = scratchpad.shape[1]
         block = scratchpad[load.sram_base : load.sram_base + width * height].reshape(height, width, values)
+        padding = load.padding
         if top:
-            block[:top] = 0
+            block[:top] = padding
         if load.y_pad_1:
-            block[top + y :] = 0
+            block[top + y :] = padding
         if not y:
             return
         if left:
-            block[top : top + y, :left] = 0
+            block[top : top + y, :left] = padding
         if load.x_pad_1:
-            block[top : top + y, left + x :] = 0
+            block[top : top + y, left + x :] = padding
         rows = self.dram.read_rows(load.dram_base * element_bytes, y, x * element_bytes, load.x_stride * element_bytes)
         block[top : top + y, left : left + x] = rows.view(dtype).reshape(y, x, values)
 

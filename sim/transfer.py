@@ -1,4 +1,4 @@
-"""A block transfer between DRAM and a scratchpad as time sees it: chains of bytes in bursts, and steps of zeros."""
+"""A block transfer between DRAM and a scratchpad as time sees it: chains of bytes in bursts, and steps of padding."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ PAGE = 4096
 
 
 class Transfer(NamedTuple):
-    """Rows of bytes in DRAM, and the steps that write zeros before, between and after them.
+    """Rows of bytes in DRAM, and the steps that write padding before, between and after them.
 
     ``chains`` runs of ``chain_bytes`` bytes lie ``stride_bytes`` apart from byte ``address`` on. The data side takes
     ``lead`` steps before the first, ``gap`` between two, ``tail`` after the last; with no chain, ``lead`` is all.

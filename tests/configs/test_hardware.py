@@ -21,16 +21,22 @@ def test_vta_has_the_depths_and_element_sizes_of_the_machine_page() -> None:
     assert VTA.timing.command_queue_depth == 512
 
 
-def test_shipped_machines_are_the_four() -> None:
-    assert shipped_configs() == ("batch4", "tiny", "vta", "wide")
+def test_shipped_machines_are_the_five() -> None:
+    assert shipped_configs() == ("batch4", "lathe16", "tiny", "vta", "wide")
     shapes = {name: load_config(name) for name in shipped_configs()}
     assert {name: (cfg.batch, cfg.block_in, cfg.block_out, cfg.memory.bus_bits) for name, cfg in shapes.items()} == {
         "batch4": (4, 8, 8, 64),
+        "lathe16": (1, 16, 16, 64),
         "tiny": (1, 4, 4, 64),
         "vta": (1, 16, 16, 64),
         "wide": (1, 32, 32, 256),
     }
-    assert all(cfg.name == name and cfg.extensions == () for name, cfg in shapes.items())
+    assert all(cfg.name == name for name, cfg in shapes.items())
+    assert {name: cfg.extensions for name, cfg in shapes.items() if cfg.extensions} == {"lathe16": ("pad_value",)}
+
+
+def test_lathe16_is_vta_with_its_extensions_on() -> None:
+    assert load_config("lathe16").with_(name="vta", extensions=()) == VTA
 
 
 def test_equal_machines_are_equal_and_hash_alike() -> None:
@@ -106,7 +112,16 @@ def test_machine_with_changes_has_them_and_nothing_else() -> None:
         ),
         (
             {"extensions": ("exp",)},
-            "extensions of machine 'vta' must be empty, for no extension exists yet, not 'exp'. Remove it.",
+            "extensions of machine 'vta' must be empty, or a list of pad_value, not 'exp'. Remove it.",
+        ),
+        (
+            {"extensions": ("pad_values",)},
+            "extensions of machine 'vta' must be empty, or a list of pad_value, not 'pad_values'. "
+            "Did you mean 'pad_value'?",
+        ),
+        (
+            {"extensions": ("pad_value", "pad_value")},
+            "extensions of machine 'vta' must be different names, not 'pad_value' twice. Name it once.",
         ),
         (
             {"bach": 1},
@@ -133,7 +148,7 @@ def test_machine_with_changes_has_them_and_nothing_else() -> None:
         ),
         (
             {"uop_buffer_bytes": 1 << 19, "acc_buffer_bytes": 64, "inp_buffer_bytes": 16, "wgt_buffer_bytes": 256},
-            "field sram_base of the memory encoding of machine 'vta' must be within the 16 bits it has, "
+            "field sram_base of the load encoding of machine 'vta' must be within the 16 bits it has, "
             "not 1 bit over. The memories' index widths are uop 17, inp 0, wgt 0, acc 0 bits; make a buffer smaller "
             "or batch or a block larger.",
         ),

@@ -68,7 +68,8 @@ def test_machine_written_as_yaml_is_read_back(tmp_path: Path, name: str) -> None
 
 def test_unknown_name_lists_the_shipped_ones_and_the_nearest() -> None:
     assert message_of("vtaa") == (
-        "The configuration must be one of batch4, tiny, vta, wide, or the path of a YAML or JSON file, not 'vtaa'. "
+        "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
+        "not 'vtaa'. "
         "Did you mean 'vta'?"
     )
 
@@ -77,7 +78,7 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "none.yaml"
     assert message_of(path) == (
         f"The configuration file {path} must exist, and does not. "
-        "Correct the path, or give the name of a shipped machine: batch4, tiny, vta, wide."
+        "Correct the path, or give the name of a shipped machine: batch4, lathe16, tiny, vta, wide."
     )
 
 

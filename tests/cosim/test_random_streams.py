@@ -17,10 +17,11 @@ def test_streams_of_any_timing_on_random_machines(seed):
     assert differences(cfg, stream_of_time(rng, cfg, rng.choice([3, 10])), pysim.run, data=False) == []
 
 
+@pytest.mark.parametrize("extensions", [(), ("pad_value",)])
 @pytest.mark.parametrize("seed", range(3))
-def test_streams_on_random_data(seed):
+def test_streams_on_random_data(seed, extensions):
     rng = random.Random(seed)
-    cfg = load_config("tiny")
+    cfg = load_config("tiny").with_(extensions=extensions)
     assert differences(cfg, stream_of_data(rng, cfg, 6), pysim.run) == []
 
 
@@ -58,7 +59,7 @@ def test_300_streams_on_the_verilated_tiny_machine():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["vta", "wide", "batch4"])
+@pytest.mark.parametrize("name", ["vta", "wide", "batch4", "lathe16"])
 def test_streams_on_the_other_verilated_machines(name):
     verilated(name, range(20))
 

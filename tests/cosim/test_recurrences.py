@@ -8,7 +8,7 @@ import pytest
 import lathe as lt
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scheduler"))
-from recurrent_programs import TwoLayers  # noqa: E402
+from recurrent_programs import TwoLayers
 
 
 @pytest.mark.parametrize("wavefront", [False, True])

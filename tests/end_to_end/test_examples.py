@@ -35,8 +35,9 @@ def test_the_own_rule_fires_on_body_and_tail(
     ]
 
 
-def test_the_benchmark_prints_its_figures_in_the_common_form(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "benchmarks" / "spine.py"), "--json"]
+@pytest.mark.parametrize("benchmark", ["spine.py", "schedules.py"])
+def test_benchmarks_print_their_figures_in_the_common_form(benchmark: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / benchmark), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     figures = json.loads(done.stdout)
     assert figures

@@ -399,3 +399,24 @@ def test_a_stage_in_the_loops_of_one_of_several_outputs() -> None:
         "loops of stage P must be left as they were made, since it has several outputs (P.0, P.1), which the machine "
         "computes one after the other. Give each a computation of its own to schedule its loops."
     )
+
+
+def test_a_computed_tensor_as_weights_of_other_rows_for_two_products() -> None:
+    """Its stored elements are the rows of one form of weights; here both products have been given their lanes."""
+    a, x = placeholder((4, 4, 8), "int8", name="a"), placeholder((5, 8), "int8", name="x")
+    b = lt.clip(a, -3, 100, name="b")
+    k, r = reduce_axis((0, 8), name="k"), reduce_axis((0, 8), name="r")
+    f = compute((5, 4, 4), lambda i, m, j: sum(x[i, k].astype("int32") * b[j, m, k].astype("int32"), axis=k), name="f")
+    g = compute((5, 4, 4), lambda i, m, j: sum(x[i, r].astype("int32") * b[m, j, r].astype("int32"), axis=r), name="g")
+    schedule = create_schedule([f, g])
+    for product in (f, g):
+        schedule.cache_read(b, "wgt", product)
+        schedule.cache_read(x, "inp", product)
+        accumulated = schedule.cache_write(product, "acc")
+        schedule[accumulated].vectorize(schedule[accumulated].axis[2], 4)
+    with pytest.raises(BuildError) as caught:
+        build(schedule, [a, x, f, g], load_config("tiny"))
+    assert str(caught.value) == (
+        "weights b.wgt2 must be the same rows of 'b' as its other weights, as a stored tensor has one form, not rows "
+        "along dimension 1 instead of 0. Make the other operand of one product the weights."
+    )

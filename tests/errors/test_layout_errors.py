@@ -132,15 +132,15 @@ CASES = [
     ),
     case(
         "cells_of_no_index",
-        transform(lambda i, j: [i, j // 8, j % 8]),
-        "index map of transform_layout of B must fill the whole of (8, 2, 8), not leave out cell (0, 1, 4), which is "
-        "that of no index. Let divisors divide the extents.",
+        transform(lambda i, j: [i, i + j]),
+        "index map of transform_layout of B must fill the whole of (8, 19), not leave out cell (0, 12), which is that "
+        "of no index. Padding may stand beside an axis or a digit of one, not along diagonals.",
     ),
     case(
         "an_offset",
-        transform(lambda i, j: [i + 2, j]),
-        "index map of transform_layout of B must fill the whole of (10, 12), not leave out cell (0, 0), which is that "
-        "of no index. Let divisors divide the extents.",
+        transform(lambda i, j: [i + j + 2, j]),
+        "index map of transform_layout of B must fill the whole of (21, 12), not leave out cell (0, 0), which is that "
+        "of no index. Padding may stand beside an axis or a digit of one, not along diagonals.",
     ),
     case(
         "a_negative_index",

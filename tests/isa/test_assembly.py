@@ -38,7 +38,7 @@ def test_text_has_required_fields_and_those_that_are_set() -> None:
     assert instruction_text(Finish()) == "finish"
 
 
-@pytest.mark.parametrize("name", ["vta", "tiny", "wide", "batch4"])
+@pytest.mark.parametrize("name", ["vta", "tiny", "wide", "batch4", "lathe16"])
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=25, deadline=None, derandomize=True)
 def test_text_of_any_bytes_assembles_to_the_same_bytes(name: str, seed: int) -> None:

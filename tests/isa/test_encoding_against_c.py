@@ -19,6 +19,8 @@ LOOPS = "reset:1 uop_bgn:UOP uop_end:UOP+1 iter_out:14 iter_in:14 dst_factor_out
 STRUCTS = {
     "Memory": f"{HEAD} memory_type:3 sram_base:16 dram_base:32 y_size:16 x_size:16 x_stride:16 "
     "y_pad_0:4 y_pad_1:4 x_pad_0:4 x_pad_1:4",
+    "PaddedLoad": f"{HEAD} memory_type:3 sram_base:16 dram_base:29 pad_value:8 pad_limit:1 "
+    "y_size:16 x_size:16 x_stride:16 y_pad_0:4 y_pad_1:4 x_pad_0:4 x_pad_1:4",
     "Gemm": f"{HEAD} {LOOPS} src_factor_out:INP src_factor_in:INP wgt_factor_out:WGT wgt_factor_in:WGT",
     "Alu": f"{HEAD} {LOOPS} src_factor_out:ACC src_factor_in:ACC alu_opcode:3 use_imm:1 imm:16",
     "Finish": HEAD,
@@ -33,7 +35,7 @@ STRUCT_OF = {
 COMPILER = os.environ.get("CXX") or shutil.which("c++") or "clang++"
 
 MACHINES = {
-    **{name: load_config(name) for name in ("vta", "tiny", "wide", "batch4")},
+    **{name: load_config(name) for name in ("vta", "tiny", "wide", "batch4", "lathe16")},
     "many micro-ops": load_config("vta").with_(
         uop_buffer_bytes=1 << 16, acc_buffer_bytes=1 << 12, inp_buffer_bytes=1 << 10
     ),
@@ -60,8 +62,13 @@ def c_program(config: HardwareConfig, stream: list[Instruction], uops: list[tupl
     lines.append('void show(int count) { for (int k = 0; k < count; ++k) std::printf("%d ", bytes[k]); }')
     lines.append("int main() {")
     for instruction in stream:
-        values = {name: int(getattr(instruction, name)) for name in FIELDS_OF[instruction.opcode]}
-        struct = STRUCT_OF[instruction.opcode]
+        placed = placements(config, instruction.opcode)
+        values = {
+            name: int(getattr(instruction, name))
+            for name in FIELDS_OF[instruction.opcode]
+            if placed[name].width or name not in ("pad_value", "pad_limit")
+        }
+        struct = "PaddedLoad" if "pad_value" in values else STRUCT_OF[instruction.opcode]
         assigned = "".join(f"it.{name} = {value}; " for name, value in values.items())
         lines.append(
             f"{{ {struct} it; std::memset(&it, 0, sizeof it); it.opcode = {int(instruction.opcode)}; {assigned}"

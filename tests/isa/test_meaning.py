@@ -1,5 +1,6 @@
 """The executable meaning of single instructions, and the faults."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from lathe.isa import (
     encode_uops,
 )
 from lathe.isa.meaning import MachineState, execute, run
+from lathe.isa.table import MEMORIES
 
 TINY = load_config("tiny")
 
@@ -46,6 +48,35 @@ def test_load_writes_a_dense_block_of_rows_with_zeros_around() -> None:
     assert block.tolist() == expected.tolist()
     assert (state.inp[:10] == 99).all()
     assert (state.inp[30:] == 99).all()
+
+
+@pytest.mark.parametrize(
+    ("memory", "fields", "padding"),
+    [
+        (MemoryType.INP, {"pad_value": -128}, -128),
+        (MemoryType.INP, {"pad_value": 5, "pad_limit": True}, 5),
+        (MemoryType.WGT, {"pad_value": 127}, 127),
+        (MemoryType.ACC, {"pad_value": -3}, -3),
+        (MemoryType.ACC, {"pad_value": -1, "pad_limit": True}, -(1 << 31)),
+        (MemoryType.ACC, {"pad_value": 0, "pad_limit": True}, (1 << 31) - 1),
+        (MemoryType.ACC8, {"pad_value": -128}, -128),
+        (MemoryType.ACC8, {"pad_value": -128, "pad_limit": True}, -(1 << 31)),
+        (MemoryType.UOP, {"pad_value": 7}, 0),
+        (MemoryType.UOP, {"pad_value": 7, "pad_limit": True}, 0),
+    ],
+)
+def test_padding_holds_what_its_load_says(memory: MemoryType, fields: dict[str, Any], padding: int) -> None:
+    cfg = TINY.with_(extensions=("pad_value",))
+    state = MachineState(cfg, blank().dram)
+    scratchpad = getattr(state, MEMORIES[memory].scratchpad)
+    load = Load(memory, 1, 0x1000 // MEMORIES[memory].element_bytes(cfg), 1, 2, 2, 1, 0, 1, 0, **fields)
+    plain = MachineState(cfg, blank().dram)
+    execute(plain, replace(load, pad_value=0, pad_limit=False))
+    execute(state, load)
+    expected = getattr(plain, MEMORIES[memory].scratchpad).copy()
+    expected[1:5] = padding  # a row above, and an element before the two that are read
+    assert scratchpad.tolist() == expected.tolist()
+    assert scratchpad[5:7].any()
 
 
 def test_load_of_rows_of_no_elements_does_nothing_whatever_the_pads() -> None:

@@ -87,7 +87,7 @@ def _differences(found: PagedMemory, expected: PagedMemory) -> list[str]:
 
 
 VTA_STREAMS = sorted((Path(__file__).parents[3] / "shared" / "vta_streams").glob("*.npz"))
-STREAMS = {name: _own_stream(name) for name in ("vta", "tiny", "wide", "batch4")} | {
+STREAMS = {name: _own_stream(name) for name in ("vta", "tiny", "wide", "batch4", "lathe16")} | {
     path.stem: _vta_stream(path) for path in VTA_STREAMS
 }
 

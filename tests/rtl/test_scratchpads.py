@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lathe.configs import load_config
-from lathe.isa import MemoryType
+from lathe.isa import Load, MemoryType
 from lathe.rtl.accumulators import Accumulators
 from lathe.rtl.compute import COMPUTE_MEMORIES
 from lathe.rtl.data_side import BeatWrite
@@ -16,7 +16,7 @@ from lathe.rtl.scratchpad import Scratchpad
 
 
 def random_write(rng, geometry, memory):
-    """A step of a data side: (zero, address, offset, size) that fits the scratchpad, in whole elements or beats."""
+    """A step of a data side: (pad, address, offset, size) that fits the scratchpad, in whole elements or beats."""
     bus, size = geometry.bus_bytes, 1 << geometry.shift(memory)
     depth = geometry.depth(memory)
     if rng.random() < 0.2:
@@ -28,6 +28,18 @@ def random_write(rng, geometry, memory):
     return False, rng.randrange(depth - count + 1) * size, offset, count * size
 
 
+def pad_bytes(ctx, rng, write, memory, values):
+    """Sets what padding holds, at random where the machine has it; returns an element of it, as bytes."""
+    if write.padding is None:
+        value, limit = 0, False
+    else:
+        value, limit = rng.choice([-128, -1, 0, 127, rng.randrange(-128, 128)]), rng.random() < 0.4
+        ctx.set(write.padding, value & 0xFF | limit << 8)
+    padding = Load(memory, 0, 0, 1, 1, 1, pad_value=value, pad_limit=limit).padding
+    dtype = np.int32 if memory in (MemoryType.ACC, MemoryType.ACC8) else np.int8
+    return np.full(values, padding, dtype).view(np.uint8)
+
+
 def show(ctx, rng, write, memory, step):
     """Sets the step's signals, None for none; returns the beat's bytes."""
     ctx.set(write.en, step is not None)
@@ -35,25 +47,26 @@ def show(ctx, rng, write, memory, step):
     content = rng.getrandbits(len(write.data))
     ctx.set(write.data, content)
     if step is not None:
-        for signal, value in zip((write.zero, write.address, write.offset, write.size), step, strict=True):
+        for signal, value in zip((write.pad, write.address, write.offset, write.size), step, strict=True):
             ctx.set(signal, value)
     return np.frombuffer(content.to_bytes(len(write.data) // 8, "little"), np.uint8)
 
 
-def put(pad, step, beat, element_bytes):
-    """The step in plain bytes."""
-    zero, address, offset, size = step
-    if zero:
-        pad[address : address + element_bytes] = 0
+def put(pad, step, beat, padding):
+    """The step in plain bytes; an element of padding is `padding`."""
+    is_padding, address, offset, size = step
+    if is_padding:
+        pad[address : address + len(padding)] = padding
     else:
         pad[address : address + size] = beat[offset : offset + size]
 
 
 @pytest.mark.parametrize("bus_bits", [8, 32, 64, 256])
+@pytest.mark.parametrize("extensions", [(), ("pad_value",)])
 @pytest.mark.parametrize("name", ["inp", "wgt", "uop"])
-def test_a_scratchpad_keeps_what_beats_bring(bench, name, bus_bits):
+def test_a_scratchpad_keeps_what_beats_bring(bench, name, extensions, bus_bits):
     memory = MemoryType[name.upper()]
-    geometry = Geometry(load_config("tiny").with_(**{"memory.bus_bits": bus_bits}))
+    geometry = Geometry(load_config("tiny").with_(extensions=extensions, **{"memory.bus_bits": bus_bits}))
     memories = LOAD_MEMORIES if memory in LOAD_MEMORIES else COMPUTE_MEMORIES
     write, rng = BeatWrite(geometry, memories), random.Random(f"{name} {bus_bits}")
     scratchpad, size = Scratchpad(geometry, memory, write), 1 << geometry.shift(memory)
@@ -68,8 +81,9 @@ def test_a_scratchpad_keeps_what_beats_bring(bench, name, bus_bits):
             # An element that is not written in this cycle: nobody reads what is being loaded.
             index = rng.randrange(scratchpad.depth)
             expected = pad[index * size : (index + 1) * size].copy()
+            padding = pad_bytes(ctx, rng, write, memory, size)
             if step is not None and meant:
-                put(pad, step, beat, size)
+                put(pad, step, beat, padding)
             calm = np.array_equal(expected, pad[index * size : (index + 1) * size])
             ctx.set(scratchpad.r_en, calm)
             ctx.set(scratchpad.r_index, index)
@@ -83,8 +97,9 @@ def test_a_scratchpad_keeps_what_beats_bring(bench, name, bus_bits):
 
 @pytest.mark.parametrize("bus_bits", [8, 64, 128])
 @pytest.mark.parametrize("block_out", [2, 4])
-def test_accumulators_are_written_by_loads_and_the_pipeline_and_seen_cut_as_out(bench, block_out, bus_bits):
-    cfg = load_config("tiny").with_(block_out=block_out, **{"memory.bus_bits": bus_bits})
+@pytest.mark.parametrize("extensions", [(), ("pad_value",)])
+def test_accumulators_are_written_by_loads_and_the_pipeline_and_seen_cut_as_out(bench, extensions, block_out, bus_bits):
+    cfg = load_config("tiny").with_(block_out=block_out, extensions=extensions, **{"memory.bus_bits": bus_bits})
     geometry = Geometry(cfg)
     write, rng = BeatWrite(geometry, COMPUTE_MEMORIES), random.Random(f"{block_out} {bus_bits}")
     unit, bus, values = Accumulators(geometry, write), geometry.bus_bytes, cfg.batch * block_out
@@ -96,14 +111,16 @@ def test_accumulators_are_written_by_loads_and_the_pipeline_and_seen_cut_as_out(
             memory = MemoryType.ACC8 if kind == "acc8" else MemoryType.ACC
             step = random_write(rng, geometry, memory) if kind.startswith("acc") else None
             beat = show(ctx, rng, write, memory, step)
+            padding = pad_bytes(ctx, rng, write, memory, values)
             if kind == "acc":
-                put(acc.reshape(-1).view(np.uint8), step, beat, values * 4)
+                put(acc.reshape(-1).view(np.uint8), step, beat, padding)
+            elif kind == "acc8" and step[0]:
+                acc[step[1] // values] = padding.view(np.int32)
             elif kind == "acc8":
-                before = acc.astype(np.int8).reshape(-1).view(np.uint8)
-                after, told = before.copy(), np.zeros(len(before), bool)
-                put(after, step, beat, values)
-                told[step[1] : step[1] + (values if step[0] else step[3])] = True
-                acc.reshape(-1)[told] = after.view(np.int8)[told]
+                after = acc.astype(np.int8).reshape(-1)
+                put(after.view(np.uint8), step, beat, padding)
+                told = slice(step[1], step[1] + step[3])
+                acc.reshape(-1)[told] = after[told]
             target, content = rng.randrange(cfg.acc_depth), rng.getrandbits(32 * values)
             ctx.set(unit.w_en, kind == "pipeline")
             ctx.set(unit.w_index, target)

@@ -126,7 +126,7 @@ def test_the_data_side_writes_the_block_that_the_load_means(bench, name, pending
             if ctx.get(write.en):
                 assert ctx.get(write.memory) == kind.type
                 at = ctx.get(write.address)
-                if ctx.get(write.zero):
+                if ctx.get(write.pad):
                     found[at : at + size] = 0
                 else:
                     offset, count = ctx.get(write.offset), ctx.get(write.size)

@@ -39,6 +39,21 @@ class Tiles:
         else:
             s[self.rows].compute_at(s[self.D], self.loop)
 
+    def halves(self) -> LoopAxis:
+        """The columns of a tile in two parts, each computed for itself; the loop over them, inside that over tiles."""
+        s = self.schedule
+        _, rows, columns = s[self.D].leaf_axis
+        outer, inner = s[self.D].split(columns, factor=32)
+        s[self.D].reorder(self.loop, outer, rows, inner)
+        for tensor in (self.made, self.C, *([] if self.part is not None else [self.rows])):
+            s[tensor].compute_at(s[self.D], outer)
+        return outer
+
+    def alone(self) -> None:
+        """Forbid a second buffer wherever there is one."""
+        for tensor in (self.rows, self.C, self.made):
+            self.schedule[tensor].double_buffer(1)
+
     def inputs(self) -> dict[str, np.ndarray]:
         generator = np.random.default_rng(0)
         return {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in (self.A, self.B)}

@@ -37,6 +37,34 @@ def random_bijection(choice: Choice, axes: Sequence[AxisRef]) -> list[Expr]:
     return indices
 
 
+def random_padded(choice: Choice, axes: Sequence[AxisRef]) -> list[Expr]:
+    """Indices of digits of axes that are widened: an offset in front, a last digit that is not full, gaps in joins."""
+    digits: list[tuple[Expr, int]] = []
+    for axis in axes:
+        cuts = choice.number(0, 2)
+        before = choice.pick([0, 0, 1, 2, 5]) if cuts else 0
+        value: Expr = Binary("add", axis, Const(before, "index")) if before else axis
+        extent, weight = axis.axis.extent + before, 1
+        for _ in range(cuts):
+            factor = choice.number(2, 5)
+            high = value if weight == 1 else Binary("floordiv", value, Const(weight, "index"))
+            digits.append((Binary("mod", high, Const(factor, "index")), factor))
+            weight, extent = weight * factor, -(-extent // factor)
+        digits.append((value if weight == 1 else Binary("floordiv", value, Const(weight, "index")), extent))
+    digits = choice.shuffled(digits)
+    indices: list[Expr] = []
+    while digits:
+        total: Expr | None = None
+        for value, extent in digits[: choice.number(1, 2)]:
+            room = extent + choice.pick([0, 0, 0, 1, 3])
+            scaled = value if total is None else Binary("mul", total, Const(room, "index"))
+            total = value if total is None else Binary("add", scaled, value)
+            digits = digits[1:]
+        assert total is not None
+        indices.append(total)
+    return indices
+
+
 def layouts(choice: Choice, schedule: Schedule) -> Command:
     """A random layout of a random tensor of the schedule; it may be refused."""
     tensors = [tensor for stage in schedule.stages for tensor in stage.state.tensors]

@@ -92,10 +92,7 @@ def test_a_stage_that_takes_over_the_cells_of_another_takes_turns_with_them():
 def test_one_buffer_each_for_different_wishes():
     tiles = Tiles(rows=32)
     s = tiles.schedule
-    halves, _ = s[tiles.D].split(s[tiles.D].leaf_axis[-1], factor=32)
-    s[tiles.D].reorder(tiles.loop, halves)
-    for tensor in (tiles.made, tiles.C):
-        s[tensor].compute_at(s[tiles.D], halves)
+    tiles.halves()
     s[tiles.C].double_buffer(2)
     s[tiles.made].double_buffer(1)
     assert places_in_acc(ran(tiles)) == (3, 1)  # two of C, and one that D.acc is copied to

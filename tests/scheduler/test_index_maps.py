@@ -1,18 +1,20 @@
 """Index maps against brute force: what is taken is a bijection, what is refused is none, or is no matter of digits."""
 
+import json
 import re
 from itertools import product
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_layouts import random_bijection
+from random_layouts import random_bijection, random_padded
 from random_programs import Choice
 
 from lathe.frontend import Axis, evaluate
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
+from lathe.isa.layout_steps import step_from_list, step_to_list
 from lathe.scheduler import ScheduleError
-from lathe.scheduler.index_maps import index_map
+from lathe.scheduler.index_maps import IndexMap, index_map
 
 
 def random_axes(choice: Choice) -> list[Axis]:
@@ -56,8 +58,11 @@ def test_digits_in_any_order_are_taken_and_lead_back(seed):
     assert len({axis.name for axis in new}) == len(new)
     back = found.inverse(new)
     array = np.arange(len(hit)).reshape([axis.extent for axis in axes])
-    turned = found.reordering.apply(array)
-    assert (found.reordering.undo(turned).reshape(array.shape) == array).all()
+    (step,) = found.steps()
+    turned = step.apply(array)
+    assert (step.undo(turned).reshape(array.shape) == array).all()
+    assert not found.padded
+    assert found.live(new) is None
     for point, cell in hit.items():
         assert turned[cell] == array[point]
         bound = dict(zip(new, cell, strict=True))
@@ -103,5 +108,41 @@ def test_what_is_refused_has_the_fault_that_the_message_names(seed):
             assert full
     else:
         assert injective
-        assert full
-        assert found.shape == tuple(highest)
+        if not full:
+            assert found.padded
+        check_padded(found, axes, hit)
+
+
+def check_padded(found: IndexMap, axes: list[Axis], hit: dict[tuple[int, ...], tuple[int, ...]]) -> None:
+    """Shape, inverse, condition and steps of a map against the cells that its indices lead to."""
+    image = set(hit.values())
+    highest = [max(column) + 1 for column in zip(*image, strict=True)]
+    assert all(extent >= high for extent, high in zip(found.shape, highest, strict=True))
+    new = [Axis(name, extent) for name, extent in zip(found.names(()), found.shape, strict=True)]
+    back, live = found.inverse(new), found.live(new)
+    array = np.arange(len(hit)).reshape([axis.extent for axis in axes])
+    turned = array
+    for step in found.steps(-1):
+        turned = step_from_list(json.loads(json.dumps(step_to_list(step)))).apply(turned)
+    undone = turned
+    for step in reversed(found.steps(-1)):
+        undone = step.undo(undone)
+    assert (undone.reshape(array.shape) == array).all()
+    assert turned.shape == found.shape
+    for cell in np.ndindex(found.shape):
+        bound = dict(zip(new, cell, strict=True))
+        assert (live is None or bool(evaluate(live, bound))) == (cell in image)
+        assert (turned[cell] == -1) == (cell not in image)
+    for point, cell in hit.items():
+        assert turned[cell] == array[point]
+        bound = dict(zip(new, cell, strict=True))
+        assert tuple(int(evaluate(back[axis], bound)) for axis in axes) == point
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=300, deadline=None)
+def test_widened_digits_in_any_order_leave_out_what_no_index_leads_to(seed):
+    choice = Choice(seed)
+    axes = [Axis(name, choice.number(1, 14)) for name in "ijk"[: choice.number(1, 3)]]
+    indices = random_padded(choice, [AxisRef(axis) for axis in axes])
+    check_padded(index_map(axes, indices, (), "T"), axes, cells(axes, indices))

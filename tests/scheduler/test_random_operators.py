@@ -163,3 +163,17 @@ def test_only_data_of_products_is_tiled_in_wider_columns():
     biased = lt.bias_add(data, bias, axis=0, name="biased")
     narrow = lt.requantise(biased, 1, name="narrow")
     check_default_schedule([biased, narrow], small_machine(2, 16, 1, 8192, 1024, 128, 64))
+
+
+def test_a_computed_tensor_that_two_products_would_take_for_weights_of_other_rows():
+    """Found at random: a stored tensor has one form, so one of the products with the identity takes it as data."""
+    a = lt.placeholder((12, 14), "int8", name="a")
+    k = lt.reduce_axis((0, 14), name="k")
+    square = lt.compute(
+        (12, 12), lambda i, j: lt.sum(a[i, k].astype("int32") * a[j, k].astype("int32"), axis=k), name="square"
+    )
+    narrow = lt.requantise(square, 1, name="narrow")
+    first = lt.matmul(lt.placeholder((12, 12), "int8", name="x"), narrow, name="first")
+    reshaped = lt.reshape(narrow, (72, 2), name="reshaped")
+    second = lt.matmul(reshaped, lt.placeholder((2, 17), "int8", name="d"), name="second")
+    check_default_schedule([first, second], lt.load_config("tiny"))

@@ -8,7 +8,7 @@ from documented import before_and_after
 from executions import confirm
 from nests import blur, check, text, two_stages
 
-from lathe.frontend import compute, placeholder, reduce_axis, sum
+from lathe.frontend import compute, min, placeholder, reduce_axis, sum
 from lathe.scheduler import LegalityError, create_schedule
 from lathe.scheduler.commands.after import after
 from lathe.scheduler.commands.before import before
@@ -177,3 +177,20 @@ def test_every_shift_is_judged_as_execution_judges_it(shift_y, shift_x, level):
     else:
         with pytest.raises(LegalityError):
             s[C].after(s[B], level)
+
+
+def test_a_stage_cannot_move_before_the_loops_in_which_its_producer_is_computed():
+    """Found at random: the producer came before both in the list of stages, but is computed in the later one's."""
+    a = placeholder((5,), "int8", name="a")
+    made = compute((5,), lambda i: a[4 - i], name="made")
+    host = compute((3, 2), lambda i, j: made[min(i * 2 + j, 4)], name="host")
+    other = compute((5,), lambda i: made[i] + 1, name="other")
+    schedule = create_schedule([host, other])
+    schedule[made].compute_at(schedule[host], schedule[host].axis[0])
+    with pytest.raises(LegalityError) as caught:
+        schedule[host].after(schedule[other])
+    assert str(caught.value) == (
+        "place of stage made must be a loop that all its readers are in, not loop i of host (after): stage other runs "
+        "before the loop that makes the values. For example, other(i=0) reads made[0] that made(i=0) writes."
+    )
+    assert [stage.name for stage in schedule.stages] == ["made", "host", "other"]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from lathe.configs import load_config
+from lathe.configs.encoding import PAD_VALUE
 from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, Store, encode_uops, unit_of
 from lathe.isa.table import MEMORIES
 
@@ -121,10 +122,12 @@ def legal_machine(rng):
     """A machine on which indices below the constants of ``legal_table`` are in range."""
     name = rng.choice(["tiny", "tiny", "batch4", "odd"])
     if name != "odd":
-        return load_config(name)
-    return load_config("tiny").with_(
-        batch=2, block_in=8, block_out=4, inp_buffer_bytes=4096, wgt_buffer_bytes=4096, acc_buffer_bytes=8192
-    )
+        cfg = load_config(name)
+    else:
+        cfg = load_config("tiny").with_(
+            batch=2, block_in=8, block_out=4, inp_buffer_bytes=4096, wgt_buffer_bytes=4096, acc_buffer_bytes=8192
+        )
+    return cfg.with_(extensions=rng.choice([(), (PAD_VALUE,)]))
 
 
 def legal_table(rng):
@@ -219,6 +222,10 @@ def legal_stream(rng, cfg, length):
         else:
             memory = MEMORIES[MemoryType[kind.upper()]]
             elements = 2 * 4096 // memory.element_bytes(cfg)
-            instructions.append(legal_load(rng, kind, memory.depth(cfg), elements))
+            load = legal_load(rng, kind, memory.depth(cfg), elements)
+            if PAD_VALUE in cfg.extensions:
+                value, limit = rng.choice([0, 1, -1, 127, -128, rng.randrange(-128, 128)]), rng.random() < 0.3
+                load = replace(load, pad_value=value, pad_limit=limit)
+            instructions.append(load)
     addresses = np.arange(4, dtype=np.uint64) * 4096
     return instructions, addresses, content.reshape(4, 4096)

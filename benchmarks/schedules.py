@@ -1,0 +1,213 @@
+"""Speed of schedules, on a 56×56×64→64 convolution (3×3, padding 1) on `vta`: each command, and from order to program.
+
+    python benchmarks/schedules.py [--json]
+
+Every command of the language is measured where it costs most: on the convolution's schedule of 12 loops, complete but
+for that command. Questions are measured on the complete schedule.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from figures import Figure, at_most, one_core, report, seconds
+from spine import by_hand, convolution
+
+import lathe as lt
+
+RUNS = 5
+
+
+class TwelveLoops:
+    """The convolution with everything at once, command after command; a command can be timed, or left out.
+
+    The output is laid out in blocks of channels, whose loop is parallel, with two virtual threads, and whose inner one
+    is the lanes; half of a tile's input rows stay in the scratchpad for the next one; weights are loaded once a block
+    of channels, into buffers that take turns; the product has twelve loops.
+    """
+
+    def __init__(self) -> None:
+        self.output, self.tensors = convolution()
+        self.s = lt.create_schedule(self.output)
+        self.product = self.output.computation.reads[0].tensor
+        self.padded = self.product.computation.reads[0].tensor
+
+    def complete(self) -> lt.Schedule:
+        s, output, product = self.s, self.s[self.output], self.s[self.product]
+        n, co, y, x, ci = output.transform_layout(lambda n, y, x, c: [n, c // 16, y, x, c % 16])
+        self.accumulated = s.cache_write(self.output, "acc")
+        self.kernel = s.cache_read(self.tensors[1], "wgt", [self.product])
+        self.yo, yi = output.split(y, factor=2)
+        output.reorder(n, co, self.yo, yi, x, ci)
+        for stage in (s[self.accumulated], product):
+            stage.set_scope("acc")
+            stage.compute_at(output, self.yo)
+        n_, y_, x_, c_ = product.axis
+        ry, rx, rc = product.reduce_axis
+        ya, yb = product.split(y_, factor=1)
+        xa, xb = product.split(x_, factor=28)
+        ca, cb = product.split(c_, factor=16)
+        ka, kb = product.split(rc, factor=16)
+        kaa, kab = product.split(ka, factor=2)
+        product.reorder(kaa, kab, n_, ya, xa, ca, ry, rx, yb, xb, cb, kb)
+        product.unroll(ry)
+        s[self.padded].set_scope("inp")
+        s[self.padded].reuse_at(output, self.yo)
+        s[self.kernel].compute_at(output, co)
+        s[self.kernel].double_buffer(2)
+        output.parallelize(co)
+        output.vectorize(ci, 16)
+        output.vthread(co, 2)
+        assert len(product.leaf_axis) == 12
+        return s
+
+    def untouched(self) -> lt.Schedule:
+        return self.s
+
+
+def more_commands(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
+    """One command each on the complete schedule."""
+    product, output = s[c.product], s[c.output]
+    return [
+        lambda: product.split("xi", factor=5),
+        lambda: product.tile("xi", "oi", 7, 4),
+        lambda: product.fuse("yi", "xi"),
+        lambda: product.reorder("rx", "ry"),
+        lambda: product.interchange("yi", "xi"),
+        lambda: product.reverse("xi"),
+        lambda: product.shift("xi", 3),
+        lambda: product.skew("yi", "xi"),
+        lambda: product.separate("xi", 5),
+        lambda: product.unroll("rx"),
+        lambda: product.emit_insn("yi", "gemm"),
+        lambda: output.distribute("i0"),
+        lambda: s[c.padded].compute_at(product, "rcoo"),
+        lambda: s[c.padded].compute_at(product, "rcoo", "exact"),
+        lambda: s[c.kernel].compute_at(output, "yo"),
+        lambda: s[c.padded].compute_root(),
+        lambda: s.cache_read(c.tensors[0], "inp", [c.padded]),
+        lambda: s.transform_layout(c.tensors[0], lambda n, y, x, c: [n, c // 16, y, x, c % 16]),
+        lambda: s[c.padded].set_scope("inp"),
+    ]
+
+
+def orders(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
+    """Commands on the order of whole stages, one each on the convolution as it is defined."""
+    padded, product, output = (s[tensor] for tensor in (c.padded, c.product, c.output))
+    tiled = "{ [n, y, x, o, a, b, k] -> [n, floor(y/4), floor(x/28), floor(o/16), a, b, k, y % 4, x % 28, o % 16] }"
+    return [
+        lambda: product.set_schedule(tiled),
+        lambda: padded.inline(),
+        lambda: output.after(product, "i2"),
+        lambda: product.before(output, "i2"),
+        lambda: product.then(output, "i2"),
+        lambda: product.between(padded, "n", output, "i0"),
+        lambda: padded.compute_at(product, "y", "missing"),
+    ]
+
+
+def stores(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
+    """Commands on cells, one each on the convolution with two stages in the same loops, of which two rows are kept."""
+    product, output = s[c.product], s[c.output]
+    output.after(product, "i1")
+    rows = s.buffer("rows")
+    product.store_in(rows, lambda _, y, x, o: [y % 2, x, o])
+    return [lambda: s.allocate_at(rows, c.output, "i0")]
+
+
+def questions(c: TwelveLoops, s: lt.Schedule) -> dict[str, Callable[[], object]]:
+    return {
+        "dependences": s.dependences,
+        "is_parallel": lambda: s.is_parallel(c.yo, c.output),
+        "is_legal": lambda: s.is_legal("compute_root", c.padded),
+        "count": s.count,
+    }
+
+
+class Stopwatch:
+    """Measures every command of the schedule language from outside; ``slowest`` per command, in seconds."""
+
+    def __init__(self) -> None:
+        self.slowest: dict[str, float] = {}
+
+    def __enter__(self) -> "Stopwatch":
+        self.before = [(owner, name, value) for owner in (lt.Stage, lt.Schedule) for name, value in commands_of(owner)]
+        for owner, name, value in self.before:
+            setattr(owner, name, self._timed(name, value))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for owner, name, value in self.before:
+            setattr(owner, name, value)
+
+    def _timed(self, name: str, command: Callable[..., object]) -> Callable[..., object]:
+        def run(*arguments: object, **options: object) -> object:
+            start = perf_counter()
+            try:
+                return command(*arguments, **options)
+            finally:
+                self.slowest[name] = max(self.slowest.get(name, 0.0), perf_counter() - start)
+
+        return run
+
+
+def commands_of(owner: type) -> list[tuple[str, Callable[..., object]]]:
+    """The commands among the methods of a class, by name."""
+    return [
+        (name, value)
+        for name, value in vars(owner).items()
+        if callable(value) and getattr(value, "__module__", "").startswith("lathe.scheduler.commands.")
+    ]
+
+
+CASES = (
+    (more_commands, TwelveLoops.complete),
+    (orders, TwelveLoops.untouched),
+    (stores, TwelveLoops.untouched),
+)
+
+
+def slowest_of_each_command() -> dict[str, float]:
+    """Seconds of each command, where it costs most; the median of a few runs."""
+    runs: list[dict[str, float]] = []
+    for _ in range(RUNS + 1):
+        with Stopwatch() as watch:
+            TwelveLoops().complete()
+            for more, start in CASES:
+                for position in range(len(more(c := TwelveLoops(), start(c)))):
+                    c = TwelveLoops()
+                    more(c, start(c))[position]()
+        runs.append(watch.slowest)
+    return {name: median(run[name] for run in runs[1:]) for name in sorted(runs[0])}
+
+
+def main() -> None:
+    one_core()
+    config = lt.load_config("vta")
+    c = TwelveLoops()
+    full = seconds(lambda: lt.build((t := TwelveLoops()).complete(), t.tensors, config), RUNS)
+    ordered = seconds(lambda: TwelveLoops().complete(), RUNS)
+    plain = seconds(lambda: lt.build(by_hand(c.output), c.tensors, config), RUNS)
+    figures = [
+        at_most("twelve loops, to Program", full, "s", 2),
+        Figure("twelve loops, commands only", round(ordered, 3), "s"),
+        at_most("plain tiled, to Program", plain, "s", 0.5),
+    ]
+    measured = slowest_of_each_command()
+    figures += [at_most(f"command {name}", value * 1e3, "ms", 100) for name, value in measured.items()]
+    every = [command for owner in (lt.Stage, lt.Schedule) for command in commands_of(owner)]
+    missing = {value for _, value in every} - {
+        value for name, value in every if name in measured
+    }  # some have two names
+    figures.append(at_most("commands not measured", len(missing), "commands", 0))
+    s = c.complete()
+    figures += [at_most(f"question {n}", seconds(q, RUNS) * 1e3, "ms", 100) for n, q in questions(c, s).items()]
+    report(figures, __doc__ or "")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The steps that take an array to the layout of a schedule: its elements in another order, and cells added to it.
+
+A map such as ``[(i + 2) // 8, (i + 2) % 8]`` widens the axis, cuts it into digits and puts these in order. What the
+added cells hold is a constant, a copy of other cells, or nothing that anybody relies on.
+"""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Reordering:
+    """The elements in another order: seen as ``view``, its dimensions taken in ``order``, the result as ``shape``."""
+
+    view: tuple[int, ...]
+    order: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def apply(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array in the new order; a view of it where NumPy can make one."""
+        return array.reshape(self.view).transpose(self.order).reshape(self.shape)
+
+    def undo(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array of shape ``view`` that ``apply`` turns into this one."""
+        turned = array.reshape([self.view[place] for place in self.order])
+        return turned.transpose(np.argsort(self.order)).reshape(self.view)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many elements go in and come out; −1 where it is no permutation of dimensions."""
+        turned = sorted(self.order) == list(range(len(self.view)))
+        return (prod(self.view), prod(self.shape)) if turned else (-1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Widening:
+    """The elements seen as ``view``, with so many cells before and behind each dimension (``widths``).
+
+    The new cells hold ``value``; with None, nothing that may be relied on (they are 0).
+    """
+
+    view: tuple[int, ...]
+    widths: tuple[tuple[int, int], ...]
+    value: int | None = None
+
+    def apply(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array with the cells around it."""
+        return np.pad(array.reshape(self.view), self.widths, constant_values=self.value or 0)
+
+    def undo(self, array: NDArray[Any]) -> NDArray[Any]:
+        """What is inside the cells around it; a view."""
+        wide = array.reshape([n + sum(width) for n, width in zip(self.view, self.widths, strict=True)])
+        return wide[tuple(slice(before, before + n) for n, (before, _) in zip(self.view, self.widths, strict=True))]
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many elements go in and come out; −1 for widths of another number of dimensions, or below 0."""
+        if len(self.widths) != len(self.view) or any(width < 0 for pair in self.widths for width in pair):
+            return -1, -1
+        wide = prod(n + sum(width) for n, width in zip(self.view, self.widths, strict=True))
+        return prod(self.view), wide
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """Cells of an array of ``size`` elements, by row-major number, that hold other cells of it or numbers.
+
+    Cell ``cells[n]`` holds what cell ``sources[n]`` does, or ``values[n]`` where that is −1.
+    """
+
+    size: int
+    cells: tuple[int, ...]
+    sources: tuple[int, ...]
+    values: tuple[int, ...]
+
+    def apply(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array with these cells filled; a new one."""
+        flat = array.reshape(-1).copy()
+        sources = np.asarray(self.sources, np.int64)
+        values = np.asarray(self.values, np.int64).astype(array.dtype)
+        flat[np.asarray(self.cells, np.int64)] = np.where(sources < 0, values, flat[sources])
+        return flat.reshape(array.shape)
+
+    def undo(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array itself: who takes the cells around away does not look at them."""
+        return array
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many elements go in and come out; −1 where a cell is outside, or the lists differ in length."""
+        inside = all(0 <= cell < self.size for cell in self.cells) and all(-1 <= s < self.size for s in self.sources)
+        alike = len(self.cells) == len(self.sources) == len(self.values)
+        return (self.size, self.size) if inside and alike else (-1, -1)
+
+
+LayoutStep: TypeAlias = Reordering | Widening | Filling
+
+
+def step_to_list(step: LayoutStep) -> list[Any]:
+    """Plain values for JSON."""
+    match step:
+        case Reordering(view, order, shape):
+            return [list(view), list(order), list(shape)]
+        case Widening(view, widths, value):
+            return ["widen", list(view), [list(width) for width in widths], value]
+        case Filling(size, cells, sources, values):
+            return ["fill", size, list(cells), list(sources), list(values)]
+
+
+def step_from_list(values: list[Any]) -> LayoutStep:
+    """The step that ``step_to_list`` wrote."""
+    match values:
+        case ["widen", view, widths, value]:
+            return Widening(tuple(view), tuple((before, after) for before, after in widths), value)
+        case ["fill", size, cells, sources, numbers]:
+            return Filling(size, tuple(cells), tuple(sources), tuple(numbers))
+    view, order, shape = values
+    return Reordering(tuple(view), tuple(order), tuple(shape))

@@ -1,0 +1,38 @@
+"""What padding holds: from the fields of a LOAD to the values of an element."""
+
+from amaranth import Cat, Const, Mux, Signal
+from amaranth.hdl import Value
+
+from lathe.configs.encoding import PAD_VALUE
+from lathe.isa.table import MemoryType
+from lathe.rtl.geometry import Geometry
+from lathe.rtl.ram import replicated
+
+BITS = 9  # pad_value, and pad_limit above it
+
+
+def has_padding(geometry: Geometry) -> bool:
+    """Whether padding may hold something else than zeros on this machine."""
+    return PAD_VALUE in geometry.config.extensions
+
+
+def padding_signal(geometry: Geometry) -> Signal | None:
+    """The fields of a LOAD that say what padding holds, on machines that have them."""
+    return Signal(BITS, name="padding") if has_padding(geometry) else None
+
+
+def in_scratchpad(padding: Signal | None, memory: MemoryType, size: int) -> Value:
+    """An element of padding of ``size`` bytes in uop, inp or wgt."""
+    if padding is None or memory is MemoryType.UOP:
+        return Const(0, size * 8)
+    return replicated(padding[:8], size)
+
+
+def in_accumulators(padding: Signal | None, values: int) -> Value:
+    """An accumulator element of padding: with pad_limit the least or greatest value, else pad_value, sign-extended."""
+    if padding is None:
+        return Const(0, values * 32)
+    sign, limit = padding[7], padding[8]
+    extended = Cat(padding[:8], replicated(sign, 24))
+    ends = Cat(replicated(~sign, 31), sign)
+    return replicated(Mux(limit, ends, extended), values)

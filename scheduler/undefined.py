@@ -1,0 +1,48 @@
+"""Statements that leave cells undefined: what they do not store is not executed.
+
+A body ``select(condition, value, undef)`` (or a reduction over one) is no branch between two values: where the
+condition does not hold, there is no instance at all. Nests and dependences take the condition as part of the domain;
+what computes values takes ``value``.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+
+from lathe.frontend import Computation
+from lathe.frontend.expressions import Binary, Expr, Reduce, Select, Undef
+
+
+def stripped(body: Expr) -> Expr:
+    """The body without the conditions outside which it is undefined."""
+    if isinstance(body, Reduce):
+        inner = stripped(body.body)
+        return body if inner is body.body else Reduce(body.kind, inner, body.axes)
+    while isinstance(body, Select) and isinstance(body.otherwise, Undef):
+        body = body.then
+    return body
+
+
+def conditions_of(body: Expr) -> list[Expr]:
+    """The conditions, all of which must hold, outside which a body is undefined."""
+    if isinstance(body, Reduce):
+        body = body.body
+    found: list[Expr] = []
+    while isinstance(body, Select) and isinstance(body.otherwise, Undef):
+        found += _terms(body.condition)
+        body = body.then
+    return found
+
+
+def _terms(condition: Expr) -> list[Expr]:
+    if isinstance(condition, Binary) and condition.op == "and":
+        return [*_terms(condition.lhs), *_terms(condition.rhs)]
+    return [condition]
+
+
+@lru_cache(maxsize=4096)
+def defined(computation: Computation) -> Computation:
+    """The computation without the conditions outside which it is undefined: the same object if there are none."""
+    bodies = tuple(stripped(body) for body in computation.bodies)
+    if all(new is old for new, old in zip(bodies, computation.bodies, strict=True)):
+        return computation
+    return replace(computation, bodies=bodies)
