@@ -263,6 +263,14 @@ def sum(expr: Value, axis: Axis | Sequence[Axis]) -> Expr:
     return _reduce("sum", expr, axis)
 
 
+def prod(expr: Value, axis: Axis | Sequence[Axis]) -> Expr:
+    """The product of ``expr`` over one reduction axis or several; wraps around at the dtype's width.
+
+    It must stand at the top of a computation's body. Raises TensorError for a dtype of bool or wrong axes.
+    """
+    return _reduce("prod", expr, axis)
+
+
 def max(expr: Value, other: Value | None = None, *, axis: Axis | Sequence[Axis] | None = None) -> Expr:
     """With ``axis``, the maximum over reduction axes; with two expressions, the larger of the two at each point."""
     return _extremum("max", expr, other, axis)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lathe.frontend import Tensor, evaluate
-from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.dtypes import neutral
+from lathe.frontend.evaluation import REDUCTIONS
 from lathe.frontend.expressions import Reduce
 from lathe.scheduler.linear import Linear, LoopVariable, bound_value
 from lathe.scheduler.nest import Acquire, ChunkNode, DecidedChunk, Loop, Node, Release, Slide, build_nest
@@ -26,15 +27,7 @@ if TYPE_CHECKING:
 Array = np.ndarray
 
 
-def neutral(kind: str, dtype: str) -> int:
-    """What a reduction starts from."""
-    return {"sum": 0, "max": DTYPES[dtype].minimum, "min": DTYPES[dtype].maximum}[kind]
-
-
 GARBAGE = 0x5A5A5A5A
-
-
-UPDATES: Mapping[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 @dataclass
@@ -156,7 +149,7 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
             continue
         result = np.broadcast_to(evaluate(body.body, bound), shape)
         with np.errstate(over="ignore"):
-            UPDATES[body.kind].at(values, cells, result)
+            REDUCTIONS[body.kind].at(values, cells, result)
 
 
 def _outside(chunk: DecidedChunk, grids: Mapping[LoopVariable, Array], shape: tuple[int, ...]) -> Array:
