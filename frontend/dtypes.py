@@ -58,9 +58,3 @@ def checked_dtype(dtype: object, where: str, *, index: bool = False) -> str:
         return name
     allowed = ", ".join((*TENSOR_DTYPES, INDEX) if index else TENSOR_DTYPES)
     raise TensorError(f"dtype of {where} must be one of {allowed}, not {shown(dtype)}.")
-
-
-def neutral(kind: str, dtype: str) -> int:
-    """What a reduction (``sum``, ``prod``, ``max`` or ``min``) starts from: taking it changes nothing."""
-    limits = DTYPES[dtype]
-    return {"sum": 0, "prod": 1, "max": limits.minimum, "min": limits.maximum}[kind]

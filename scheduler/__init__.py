@@ -16,6 +16,7 @@ from lathe.scheduler.errors import (
     PaddingWitness,
     ParallelismError,
     ScheduleError,
+    StorageWitness,
     Witness,
 )
 from lathe.scheduler.explain import explain
@@ -26,6 +27,7 @@ from lathe.scheduler.padding import undef
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.stage import Stage
+from lathe.scheduler.storage import StorageBuffer
 from lathe.scheduler.tensor_layouts import TensorLayout
 
 __all__ = [
@@ -55,6 +57,8 @@ __all__ = [
     "ScheduleError",
     "Stage",
     "StageCount",
+    "StorageBuffer",
+    "StorageWitness",
     "TensorLayout",
     "Witness",
     "build",

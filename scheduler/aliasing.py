@@ -27,8 +27,8 @@ def find_aliases(schedule: "Schedule") -> "dict[Stage, Stage]":
         for producer in schedule.stages:
             if producer is stage or producer.state.scope != "acc" or schedule.readers(producer.tensor) != [stage]:
                 continue
-            if producer.state.reuse:
-                continue  # its values are wanted again
+            if producer.state.reuse or producer.state.storage or state.storage:
+                continue  # its values are wanted again, or the user has said where they are
             if None not in (slots[stage], slots[producer]) and slots[stage] != slots[producer]:
                 continue  # as many buffers as asked for each
             if producer.tensor.dtype not in ("int8", "int16", "int32") or not _same_place(stage, producer):

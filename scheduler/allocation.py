@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
-from lathe.scheduler.errors import CapacityError
+from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.linear import Linear, bound_range
-from lathe.scheduler.nest import Acquire, Block, Guard, Loop, Node, Release, Slide
+from lathe.scheduler.nest import Acquire, Block, Guard, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.physical import Physical
 from lathe.scheduler.placement import Placement
 from lathe.scheduler.reuse import Ring
-from lathe.scheduler.state import SCRATCHPADS
+from lathe.scheduler.state import DRAM, SCRATCHPADS
+from lathe.scheduler.storage import Allocated
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
@@ -63,6 +64,8 @@ def depth_of(config: HardwareConfig, scope: str) -> int:
 
 def largest_size(placement: Placement, physical: Physical) -> int:
     """Elements that the largest box of a stage takes, wherever its blocks begin."""
+    if placement.state.storage is not None:
+        return physical.count
     total = 1
     ring = ring_of(placement, physical)
     held = placement if placement.window is None else placement.window
@@ -115,20 +118,26 @@ def lifetimes(
                 visit(node.body, depth + 1, threads * node.threads)
             elif isinstance(node, Guard):
                 visit(node.body, depth, threads)
-            elif isinstance(node, Slide):
+            elif isinstance(node, Slide | SignalNode):
                 continue
             elif isinstance(node, Acquire):
+                if node.stored is not None and node.stored.scope == DRAM:
+                    continue
                 stage = node.placement.stage
                 size = largest_size(node.placement, physical[stage])
                 if owner(stage) is stage:
+                    if node.stored is not None:
+                        check_alike(node.stored, physical)
                     loaded = stage.state.scope != "acc" or not stage.state.computation.reduce_axes
-                    ring = ring_of(node.placement, physical[stage])
+                    ring = None if node.stored else ring_of(node.placement, physical[stage])
                     in_loop = depth > 0 or ring is not None
                     buffers[stage] = Buffer(stage, stage.state.scope, size, clock, clock, in_loop, loaded, ring=ring)
                 buffer = buffers[owner(stage)]
                 buffer.threads = threads
                 buffer.wanted = stage.state.slots if buffer.wanted is None else buffer.wanted
             elif isinstance(node, Release):
+                if node.stored is not None and node.stored.scope == DRAM:
+                    continue
                 buffer = buffers[owner(node.placement.stage)]
                 buffer.last = max(buffer.last, clock)
             else:
@@ -143,6 +152,23 @@ def lifetimes(
 
     visit(nodes, 0, 1)
     return [*buffers.values(), *working.values()]
+
+
+def check_alike(stored: Allocated, physical: "Mapping[Stage, Physical]") -> None:
+    """Raises BuildError unless the cells of a buffer are the same elements for all stages that are stored in it."""
+    first, *others = stored.users
+    for stage in others:
+        if physical[stage] != physical[first]:
+            raise BuildError(
+                f"stages stored in buffer {stored.buffer.name} must fill lanes of elements along the same of its "
+                f"dimensions, not {first.name} along {_lanes(physical[first])} and {stage.name} along "
+                f"{_lanes(physical[stage])}. Store them in buffers of their own."
+            )
+
+
+def _lanes(physical: Physical) -> str:
+    dims = [str(dim) for dim in (physical.lanes.rows, physical.lanes.cols) if dim is not None]
+    return f"{' and '.join(dims)}" if dims else "none"
 
 
 def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:

@@ -1,7 +1,7 @@
 """Conditions taken out of expressions, and what the instances are that run without them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import islpy as isl
@@ -218,4 +218,4 @@ def mentions(axes: set[Axis]) -> Callable[[Expr], bool]:
 
 def with_bodies(computation: Computation, bodies: tuple[Expr, ...]) -> Computation:
     """The same computation with other bodies."""
-    return Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
+    return replace(computation, bodies=bodies)

@@ -244,6 +244,8 @@ def _is_at_most_reordered(stage: Stage) -> bool:
     state = stage.state
     if not stage.schedule.layouts:
         return is_open(stage)
+    if state.storage is not None:
+        return False
     free = state.scope == DRAM and not state.relations and state.pragma is None and state.attachment is None
     return free and state.lanes is None and not stage.schedule.attached(stage) and not state.copies
 

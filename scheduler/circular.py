@@ -18,7 +18,8 @@ from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.linear import LoopVariable
 from lathe.scheduler.placement import Placement
 from lathe.scheduler.polyhedra import instances
-from lathe.scheduler.state import DRAM, Attachment
+from lathe.scheduler.state import Attachment
+from lathe.scheduler.storage import values_stay
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -132,7 +133,7 @@ def _check(
     from lathe.scheduler.legality import comes_first
 
     back = read_later(schedule, maker)
-    if maker.state.scope != DRAM and reader in back:
+    if not values_stay(maker) and reader in back:
         raise ScheduleError(
             f"scope of stage {maker.name} must be dram, not {maker.state.scope!r} ({command}): {reader.name} reads "
             f"what earlier iterations of {maker.name} have made, and a buffer belongs to one. Put a copy into a "

@@ -20,6 +20,7 @@ from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.canonical import canonicalise
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError, CapacityError
+from lathe.scheduler.filled_domains import fill_domains
 from lathe.scheduler.groups import Group, groups_of, is_copy
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.nest import build_nest
@@ -30,6 +31,7 @@ from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.settling import settle
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Relation, StageState, initial_state, made_by
+from lathe.scheduler.stored_lanes import check_completed, fit_lanes
 from lathe.scheduler.tiles import apply_tiling
 from lathe.scheduler.tiling import choose_tiling
 from lathe.scheduler.tiling_problem import Operand, TilingProblem
@@ -55,12 +57,16 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
     for stage in copy.stages:  # DRAM holds whole tensors: what is computed in another stage's loops is a part of one
         state, place = stage.state, stage.state.attachment
         part = place is not None and place.region == "box" and not place.loops
+        if state.storage is not None and state.storage.buffer.scope == DRAM:
+            continue  # the user wants it there
         if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
             stage.state = replace(state, scope="acc")
+    fill_domains(copy)
     settle(copy, config)
+    fit_lanes(copy, config)
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)
-    for group in groups_of(copy):
+    for group in groups_of(copy, config):
         try:
             with copy.all_or_nothing():
                 _complete_group(copy, group, config)
@@ -71,6 +77,7 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
     for stage in list(copy.stages):
         if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
             _load_operands(copy, stage, config)
+    check_completed(copy)
     return Completed(copy, views, constants)
 
 
@@ -85,6 +92,9 @@ def copied(schedule: Schedule) -> Schedule:
         attachment = twin.state.attachment
         if attachment is not None:
             twin.state = replace(twin.state, attachment=replace(attachment, stage=twins[attachment.stage]))
+    copy.allocations = {
+        buffer: replace(place, stage=twins[place.stage]) for buffer, place in schedule.allocations.items()
+    }
     return copy
 
 
@@ -148,15 +158,18 @@ def _keep_loops(given: StageState, sink: Stage, writer: Stage) -> int:
     depth = 0
     threads: dict[str, dict[LoopAxis, int]] = {"data": {}, "reduce": {}}
     for leaf in given.kept_leaves:
-        threads[leaf.kind][leaf] = given.threads[leaf]
+        if leaf in given.threads:
+            threads[leaf.kind][leaf] = given.threads[leaf]
         outside = given.leaves[: given.leaves.index(leaf) + 1]
         depth = max(depth, sum(each.kind == "data" for each in outside))
         if leaf.kind == "reduce":
             outermost = [each for each in outside if each.kind == "reduce"]
             rest = [each for each in writer.state.leaves if each not in outermost]
             writer.state = replace(writer.state, leaves=(*outermost, *rest))
-    sink.state = replace(sink.state, threads=MappingProxyType(threads["data"]))
-    writer.state = replace(writer.state, threads=MappingProxyType(threads["reduce"]))
+    inner = tuple(each for each in given.signals if each.axis is not None and each.axis.kind == "reduce")
+    outer = tuple(each for each in given.signals if each not in inner)
+    sink.state = replace(sink.state, threads=MappingProxyType(threads["data"]), signals=outer)
+    writer.state = replace(writer.state, threads=MappingProxyType(threads["reduce"]), signals=inner)
     return depth
 
 
@@ -169,7 +182,7 @@ def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
     moved = {problem.sink, *problem.computing, *guests, *(operand.stage for operand in problem.operands)}
     part = Schedule.__new__(Schedule)
     part.program, part.outputs = problem.schedule.program, problem.schedule.outputs
-    part.layouts = problem.schedule.layouts
+    part.layouts, part.allocations = problem.schedule.layouts, problem.schedule.allocations
     part.circular = problem.schedule.circular
     lanes = plan_lanes(problem.schedule, problem.config).known
     refusal: CapacityError | None = None
@@ -210,7 +223,7 @@ def _write_through_acc(schedule: Schedule, stage: Stage) -> tuple[Stage, Stage]:
             leaves=(*data_roots, *reduce_leaves),
             relations=reduce_relations,
         )
-    copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
+    copy = copy_of(writer.tensor, state.computation.name, state.computation.axes, whole=True)
     stage.state = replace(
         state,
         computation=copy,
@@ -267,7 +280,7 @@ def _operands(
             cached_as[key] = instead[read.node] = tensor
             continue
         axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
-        copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes)
+        copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes, whole=True)
         cached = Stage(schedule, initial_state(copy, scope, copies=tensor))
         schedule.stages.insert(schedule.stages.index(stage), cached)
         operands.append(Operand(cached, stage))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from lathe.frontend import evaluate, reads_data, walk
-from lathe.frontend.dtypes import neutral
+from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import Compare, Const, Expr, Reduce, Select, Undef, axes_of
 from lathe.scheduler.chunk_indices import linear_index
 from lathe.scheduler.guards import Grid, boxes, resolved

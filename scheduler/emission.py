@@ -28,13 +28,17 @@ from lathe.scheduler.chunk_indices import Bend, index_in_loops, linear_index
 from lathe.scheduler.chunk_parts import halves, parted
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.guards import has_conditions, peeled
+from lathe.scheduler.in_place import operand_in_place
 from lathe.scheduler.linear import Linear, LoopVariable, floor_divide
 from lathe.scheduler.microops import MicroOpPool
-from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, Slide
+from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.physical import Physical
 from lathe.scheduler.rule_choice import automatic_rule, rule_of_part
+from lathe.scheduler.rules.borders import constants_around
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
+from lathe.scheduler.signals import Entry, Marker, Origin, unit_of_stage
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.storage import Allocated
 from lathe.scheduler.threads import Thread, turns
 from lathe.scheduler.undefined import defined
 
@@ -68,17 +72,17 @@ class Emitter:
         self._unused = (top, config.acc_depth - top)
         self._working = {buffer.stage: (buffer.base, buffer.size) for buffer in buffers if buffer.temporary}
         self.temporaries = self._unused
-        self.instructions: list[Instruction] = []
-        self.label_of: list[int] = []
+        self.entries: list[tuple[Entry, Origin]] = []
         self.labels: list[str] = []
         self.taken: list[str] = []  # the rules that have carried out the parts of the present chunk
-        self.thread = 0
+        self.thread, self.threads = 0, 1
         self._turn: dict[tuple[Stage, int], int] = {}
         self.rings = {
             buffer.stage.tensor: (buffer.ring.dimension, buffer.ring.cells(buffer.slots))
             for buffer in self.buffers.values()
             if buffer.ring is not None
         }
+        self.maker = {tensor: stage for stage in schedule.stages for tensor in stage.state.tensors}
         self._used = 0
         self._prepared: dict[int, _Prepared] = {}
 
@@ -131,16 +135,22 @@ class Emitter:
                     self.run(node.body, inside)
                 continue
             for thread in threads:
-                self.thread, self.places = thread.number, thread.own
+                self.thread, self.threads, self.places = thread.number, thread.of, thread.own
                 if isinstance(node, Acquire):
                     self.acquire(node, thread.environment)
                 elif isinstance(node, ChunkNode):
                     self.chunks(node, thread.environment)
+                elif isinstance(node, SignalNode):
+                    if node.signal.kind != "barrier" or thread is threads[0]:  # one barrier for all threads
+                        self.signal(node, thread.environment)
                 else:
                     assert isinstance(node, Release | Slide), f"{type(node).__name__} in a partitioned nest"
 
     def acquire(self, node: Acquire, environment: Mapping[LoopVariable, int]) -> None:
         """From here on the stage's cells have a place. Raises EmitError for a buffer that the machine cannot have."""
+        if node.stored is not None:
+            self._acquire_stored(node.stored)
+            return
         stage = node.placement.stage
         low = tuple(each.value(environment) for each in node.low if isinstance(each, Linear))
         extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
@@ -148,19 +158,41 @@ class Emitter:
         if owner is not None:
             base = self.places[owner.tensor].base
         else:
-            buffer = self.buffers[stage]
-            base = buffer.base + self.thread * buffer.of_thread
-            assert self.thread < buffer.threads, f"thread {self.thread} of {buffer.threads} of {stage.name}"
+            base = self._next_base(stage)
             if stage.state.reuse is not None:
                 extent = self._ring_box(stage, extent)
                 size = self.physical[stage].strides(low, extent)[1]
-                assert size <= buffer.of_thread, f"ring of {stage.name} takes {size} elements"
-            else:
-                turn = self._turn[stage, self.thread] = self._turn.get((stage, self.thread), -1) + 1
-                base += turn % buffer.slots * buffer.size
+                assert size <= self.buffers[stage].of_thread, f"ring of {stage.name} takes {size} elements"
+        self.places[stage.tensor] = self._place(stage, base, low, extent)
+
+    def _acquire_stored(self, stored: Allocated) -> None:
+        if stored.scope == DRAM:
+            return  # it is in a segment
+        base = self._next_base(stored.users[0])
+        for stage in stored.users:
+            self.places[stage.tensor] = self._place(stage, base, (0,) * len(stored.shape), stored.shape)
+
+    def shape_of(self, stage: "Stage") -> tuple[int, ...]:
+        """The cells of the buffer of the user's that a stage is stored in."""
+        place = self.place(stage.tensor, stage)
+        assert place is not None, f"{stage.name} is stored nowhere"
+        return place.physical.view
+
+    def _next_base(self, stage: "Stage") -> int:
+        """Where a buffer's cells of this thread are, in the slot whose turn it is."""
+        buffer = self.buffers[stage]
+        assert self.thread < buffer.threads, f"thread {self.thread} of {buffer.threads} of {stage.name}"
+        base = buffer.base + self.thread * buffer.of_thread
+        if buffer.ring is not None:
+            return base
+        turn = self._turn[stage, self.thread] = self._turn.get((stage, self.thread), -1) + 1
+        return base + turn % buffer.slots * buffer.size
+
+    def _place(self, stage: "Stage", base: int, low: tuple[int, ...], extent: tuple[int, ...]) -> Place:
         sources = [self.place(read.tensor, stage) for read in stage.state.computation.reads]
         zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
-        self.places[stage.tensor] = Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
+        zeros = zeros and constants_around(stage.state.computation.bodies[0]) <= {0}
+        return Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
 
     def _ring_box(self, stage: "Stage", extent: tuple[int, ...]) -> tuple[int, ...]:
         """The extents of a ring, with the room that allocation has given it along the dimension that moves.
@@ -176,7 +208,10 @@ class Emitter:
         return (*extent[:dimension], size, *extent[dimension + 1 :])
 
     def folded(self, tensor: Tensor, index: list[Linear]) -> list[Linear]:
-        """An index of a tensor as its place has it: in a ring, counted around."""
+        """An index of a tensor as its place has it: in a ring, counted around; in a buffer of the user's, its cell."""
+        maker = self.maker.get(tensor)
+        if maker is not None and maker.state.storage is not None:
+            return maker.state.storage.in_loops(index)
         if tensor not in self.rings:
             return index
         dimension, size = self.rings[tensor]
@@ -200,11 +235,18 @@ class Emitter:
             prepared = self._prepared[id(node)] = _Prepared(node, self)
         own = self._working.get(node.placement.stage, (0, 0))
         self.temporaries = max(own, self._unused, key=lambda each: each[1])
-        label = self._label(node)
+        label, thread = self._label(node), self.thread if self.threads > 1 else None
         for chunk in prepared.chunks(self, node, environment, rule_name, role):
             instructions = self.emit(rule_name, chunk)
-            self.instructions += instructions
-            self.label_of += [label] * len(instructions)
+            origin = Origin(label, chunk.stage, chunk.offsets, thread)
+            self.entries += [(each, origin) for each in instructions]
+
+    def signal(self, node: SignalNode, environment: Mapping[LoopVariable, int]) -> None:
+        """A barrier, or a token by hand, at this place of the stream."""
+        stage = node.placement.stage
+        offsets = {variable.name: value for variable, value in environment.items()}
+        origin = Origin(0, stage.name, offsets, self.thread if self.threads > 1 else None)
+        self.entries.append((Marker(node.signal, unit_of_stage(stage), origin), origin))
 
     def emit(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
         """The instructions of one chunk. Raises EmitError if it does not map."""
@@ -326,11 +368,17 @@ class _Prepared:
         self, emitter: Emitter, node: ChunkNode, environment: Mapping[LoopVariable, int], rule: str, role: str
     ) -> Iterator[Chunk]:
         """The chunk at some values of the outer loops, in parts where an index is not linear in all of it."""
+        stage = node.placement.stage
+        owner = emitter.aliases.get(stage)
+        aliased = owner.tensor if owner is not None else None
+        if stage.state.storage is not None:
+            shape = emitter.shape_of(stage)
+            aliased = operand_in_place(node, environment, self.target, self.accesses, shape)
         parts = [self.ranges]
         while parts:
             part = parts.pop()
             try:
-                yield self._chunk(emitter, node, environment, rule, role, part)
+                yield self._chunk(emitter, node, environment, rule, role, part, aliased)
             except Bend as bend:
                 if role == "reduce" and node.loops[bend.loop][0].kind == "reduce":
                     raise EmitError(
@@ -349,6 +397,7 @@ class _Prepared:
         rule: str,
         role: str,
         ranges: tuple[range, ...],
+        aliased: Tensor | None,
     ) -> Chunk:
         state = node.placement.state
         loops = [(variable, part) for (variable, _), part in zip(node.loops, ranges, strict=True)]
@@ -370,7 +419,6 @@ class _Prepared:
             )
             for access, indices in self.accesses
         )
-        owner = emitter.aliases.get(stage)
         return Chunk(
             state.computation.name,
             rule,
@@ -385,5 +433,5 @@ class _Prepared:
             emitter.config,
             emitter,
             self.unrolled,
-            owner.tensor if owner is not None else None,
+            aliased,
         )

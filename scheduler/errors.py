@@ -1,6 +1,6 @@
 """The errors that a schedule can cause."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lathe.configs.errors import LatheError
 
@@ -25,18 +25,38 @@ class Witness:
     consumer: dict[str, int]
 
     def __str__(self) -> str:
-        def instance(stage: str, values: dict[str, int]) -> str:
-            return f"{stage}({', '.join(f'{name}={value}' for name, value in values.items())})"
-
         cell = ", ".join(str(index) for index in self.cell)
         return (
-            f"{instance(self.consumer_stage, self.consumer)} reads {self.tensor}[{cell}] that "
-            f"{instance(self.producer_stage, self.producer)} writes"
+            f"{_instance(self.consumer_stage, self.consumer)} reads {self.tensor}[{cell}] that "
+            f"{_instance(self.producer_stage, self.producer)} writes"
+        )
+
+
+def _instance(stage: str, values: dict[str, int]) -> str:
+    return f"{stage}({', '.join(f'{name}={value}' for name, value in values.items())})"
+
+
+@dataclass(frozen=True)
+class StorageWitness(Witness):
+    """Two values that share a cell while the first is live: what ``overwriter`` writes, ``consumer`` finds instead.
+
+    ``cell`` is an index of buffer ``tensor``; the producer's value there is the one that the consumer wants.
+    """
+
+    overwriter_stage: str = ""
+    overwriter: dict[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        cell = f"{self.tensor}[{', '.join(map(str, self.cell))}]"
+        reader = _instance(self.consumer_stage, self.consumer) if self.consumer_stage else "the host"
+        return (
+            f"{_instance(self.producer_stage, self.producer)} and {_instance(self.overwriter_stage, self.overwriter)} "
+            f"are both in {cell}, and the second is written before {reader} reads the first"
         )
 
 
 class LegalityError(ScheduleError):
-    """A schedule would read a value that has not been computed where it is read; ``witness`` shows one."""
+    """A schedule would read a value that is not there; ``witness`` shows one: not computed yet, gone, overwritten."""
 
     def __init__(self, message: str, witness: Witness) -> None:
         super().__init__(message)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.accesses import Guard
-from lathe.frontend.dtypes import neutral
+from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import Axis, Binary, Cast, Const, Expr, Read, Select, Undef, axes_of
 from lathe.scheduler.chunk import Chunk, Operand
 from lathe.scheduler.chunk_parts import restricted

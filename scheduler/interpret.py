@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lathe.frontend import Tensor, evaluate
-from lathe.frontend.dtypes import neutral
+from lathe.frontend import Computation, Tensor, evaluate, reads_data
+from lathe.frontend.arithmetic import neutral
 from lathe.frontend.evaluation import REDUCTIONS
 from lathe.frontend.expressions import Reduce
+from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.linear import Linear, LoopVariable, bound_value
 from lathe.scheduler.nest import Acquire, ChunkNode, DecidedChunk, Loop, Node, Release, Slide, build_nest
 from lathe.scheduler.partition import partition
+from lathe.scheduler.storage import StandIns
 from lathe.scheduler.threads import Thread, turns
 from lathe.scheduler.undefined import defined
 
@@ -32,20 +34,28 @@ GARBAGE = 0x5A5A5A5A
 
 @dataclass
 class _Memory:
-    """Values by tensor; whole tensors, so that indices stay those of the program."""
+    """Values by tensor; whole tensors, so that indices stay those of the program, or buffers of the user's."""
 
     values: dict[Tensor, Array] = field(default_factory=dict)
     reads: dict[str, int] | None = None
+    stored: StandIns = field(default_factory=StandIns)
 
     def fork(self) -> "_Memory":
         """The same arrays; what is spoilt, as buffers are when they are acquired, is another's no more."""
-        return _Memory(dict(self.values), self.reads)
+        return _Memory(dict(self.values), self.reads, self.stored)
 
     def spoil(self, tensor: Tensor) -> None:
         """Forget what the tensor holds: cells that are not written again are wrong, and differently so each time."""
         count = int(np.prod(tensor.shape))
         garbage = (np.arange(count, dtype=np.int64) * 2654435761 + GARBAGE).astype(tensor.dtype)
         self.values[tensor] = garbage.reshape(tensor.shape)
+
+    def whole(self, tensor: Tensor) -> Array:
+        """The values of a tensor."""
+        if tensor not in self.stored.tensors:
+            return self.values[tensor]
+        indices = np.indices(tensor.shape)
+        return self.values[self.stored.tensors[tensor]][self.stored.cells(tensor, list(indices))]
 
     def keep(self, tensor: Tensor, box: tuple[slice, ...]) -> None:
         """Forget what the tensor holds outside a box."""
@@ -69,28 +79,46 @@ def interpret_nest(
     schedule: "Schedule", nodes: list[Node], inputs: Mapping[str, Array], reads: dict[str, int] | None = None
 ) -> dict[str, Array]:
     memory = _executed(schedule, nodes, inputs, reads)
-    return {tensor.name: schedule.layout(tensor).unpack(memory.values[tensor]) for tensor in schedule.outputs}
+    return {tensor.name: schedule.layout(tensor).unpack(memory.whole(tensor)) for tensor in schedule.outputs}
 
 
 def interpret_padded(schedule: "Schedule", inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The tensors that a schedule computes, by name, each in its layout and with what its padding holds."""
     memory = _executed(schedule, partition(build_nest(schedule, largest_blocks=True)), inputs, None)
-    return {tensor.name: memory.values[tensor] for stage in schedule.stages for tensor in stage.state.tensors}
+    return {tensor.name: memory.whole(tensor) for stage in schedule.stages for tensor in stage.state.tensors}
 
 
 def _executed(
     schedule: "Schedule", nodes: list[Node], inputs: Mapping[str, Array], reads: dict[str, int] | None
 ) -> _Memory:
-    memory = _Memory(reads=reads)
+    memory = _Memory(reads=reads, stored=StandIns(schedule))
+    for cells in memory.stored.of_buffer.values():
+        memory.spoil(cells)
     for stage in schedule.stages:
-        for tensor in stage.state.tensors:
-            memory.spoil(tensor)
+        if stage.state.storage is None:
+            for tensor in stage.state.tensors:
+                memory.spoil(tensor)
+                if tensor in schedule.outputs:
+                    _clear_outside(stage.state.computation, memory.values[tensor])
         for read in stage.state.computation.reads:
             if read.tensor.computation is None:
                 given = np.asarray(inputs[read.tensor.name], read.tensor.dtype)
                 memory.values[read.tensor] = schedule.layout(read.tensor).pack(given, GARBAGE)
     _run(nodes, [Thread(0, {}, memory)])
     return memory
+
+
+def _clear_outside(computation: Computation, values: Array) -> None:
+    """Zeros where a tensor has no elements; everywhere, if that depends on data."""
+    where = computation.where
+    if where is None:
+        return
+    if reads_data(where):
+        values[...] = 0
+        return
+    ranges = [np.arange(axis.start, axis.stop) for axis in computation.axes]
+    points = dict(zip(computation.axes, np.meshgrid(*ranges, indexing="ij", sparse=True), strict=True))
+    values[~np.broadcast_to(evaluate(where, points), values.shape)] = 0
 
 
 def _run(nodes: list[Node], threads: list[Thread[_Memory]]) -> None:
@@ -106,6 +134,10 @@ def _run(nodes: list[Node], threads: list[Thread[_Memory]]) -> None:
 def _run_node(node: Node, environment: dict[LoopVariable, int], memory: _Memory) -> None:
     if isinstance(node, ChunkNode):
         _run_chunk(node, environment, memory)
+    elif isinstance(node, Acquire | Release) and node.stored is not None:
+        memory.spoil(memory.stored.of_buffer[node.stored.buffer])
+    elif isinstance(node, Slide) and node.placement.state.storage is not None:
+        pass  # what the window leaves behind is overwritten by what comes
     elif isinstance(node, Acquire | Release):
         for tensor in node.placement.state.tensors:
             memory.spoil(tensor)
@@ -126,7 +158,7 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
     }
     axes = {axis: _grid(value, grids, environment, len(chunk.loops)) for axis, value in chunk.roots.items()}
     shape = tuple(extent for _, extent in chunk.loops)
-    cells = tuple(np.broadcast_to(axes[axis], shape) for axis in computation.axes)
+    indices = tuple(np.broadcast_to(axes[axis], shape) for axis in computation.axes)
     bound: dict[Any, Array] = {**axes, **memory.values}
     if memory.reads is not None and chunk.role != "init":
         for access in computation.reads:
@@ -135,19 +167,29 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
                 happens = happens & (evaluate(guard, bound) == holds)
             count = int(np.broadcast_to(happens, shape).sum())
             memory.reads[access.tensor.name] = memory.reads.get(access.tensor.name, 0) + count
+    exists = mask_of(computation)
+    at: tuple[Any, ...] = (...,)
+    if exists is not None:
+        at = (np.broadcast_to(evaluate(memory.stored.reading(exists), bound), shape),)
+        indices = tuple(each[at] for each in indices)
     bodies = chunk.values if isinstance(chunk, DecidedChunk) else defined(computation).bodies
-    for tensor, body in zip(chunk.placement.state.tensors, bodies, strict=True):
-        values = memory.values[tensor]
+    for tensor, whole in zip(chunk.placement.state.tensors, bodies, strict=True):
+        body = memory.stored.reading(whole)
+        cells = indices
+        if tensor in memory.stored.tensors:
+            cells = memory.stored.cells(tensor, indices)
+        values = memory.values[memory.stored.tensors.get(tensor, tensor)]
         if chunk.role == "init":
             assert isinstance(body, Reduce)
             values[cells] = neutral(body.kind, tensor.dtype)
             continue
         if not isinstance(body, Reduce):
-            values[cells] = evaluate(body, bound)
+            values[cells] = np.broadcast_to(evaluate(body, bound), shape)[at]
             if isinstance(chunk, DecidedChunk):
-                values[tuple(each[_outside(chunk, grids, shape)] for each in cells)] = 0
+                outside = _outside(chunk, grids, shape)[at]
+                values[tuple(each[outside] for each in cells)] = 0
             continue
-        result = np.broadcast_to(evaluate(body.body, bound), shape)
+        result = np.broadcast_to(evaluate(body.body, bound), shape)[at]
         with np.errstate(over="ignore"):
             REDUCTIONS[body.kind].at(values, cells, result)
 

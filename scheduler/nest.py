@@ -8,7 +8,8 @@ from lathe.frontend.expressions import Axis, Expr
 from lathe.scheduler.circular import carried_loops
 from lathe.scheduler.linear import Bound, FloorDivision, Linear, LoopVariable, bound_variables
 from lathe.scheduler.placement import Placement, fills, place_stages
-from lathe.scheduler.state import DRAM
+from lathe.scheduler.state import DRAM, Signal
+from lathe.scheduler.storage import Allocated
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -50,11 +51,15 @@ class Block:
 
 @dataclass
 class Acquire:
-    """From here on a buffer in a scratchpad holds the box of the stage that starts at ``low``."""
+    """From here on a buffer in a scratchpad holds the box of the stage that starts at ``low``.
+
+    ``stored``: a buffer that stages name, of which ``placement`` is the first; ``extent`` counts its cells then.
+    """
 
     placement: Placement
     low: list[Bound]
     extent: list[Bound]
+    stored: Allocated | None = None
 
 
 @dataclass
@@ -62,6 +67,7 @@ class Release:
     """The buffer of the stage is not read any more."""
 
     placement: Placement
+    stored: Allocated | None = None
 
 
 @dataclass
@@ -71,6 +77,14 @@ class Slide:
     placement: Placement
     low: list[Bound]
     extent: list[Bound]
+
+
+@dataclass
+class SignalNode:
+    """A barrier, or a token that a stage sends or receives."""
+
+    placement: Placement
+    signal: Signal
 
 
 @dataclass
@@ -109,7 +123,7 @@ class DecidedChunk(ChunkNode):
     rule: str = ""
 
 
-Node = Loop | Block | Acquire | Release | Slide | Guard | ChunkNode
+Node = Loop | Block | Acquire | Release | Slide | SignalNode | Guard | ChunkNode
 
 
 def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[Node]:
@@ -130,7 +144,12 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
             hosted.setdefault(placed[stage].prefix[-1], []).append(stage)
             if attachment.loops:
                 together.add(placed[stage].prefix[-1])
-    return _Builder(placed, hosted, together, largest_blocks).sequence(roots, [])
+    from lathe.scheduler.buffer_lives import allocation_loops, with_buffers
+
+    for variable in allocation_loops(schedule, placed):
+        hosted.setdefault(variable, [])
+    nodes = _Builder(placed, hosted, together, largest_blocks).sequence(roots, [])
+    return with_buffers(schedule, nodes, placed)
 
 
 @dataclass
@@ -150,20 +169,20 @@ class _Builder:
             last_use[stage] = max(reading, default=len(groups) - 1)
         result: list[Node] = []
         for index, (producer, nodes) in enumerate(groups):
-            if producer is not None and producer.state.scope != DRAM and not producer.state.reuse:
+            if producer is not None and _has_own_buffer(producer):
                 placement = self.placed[producer]
                 result.append(Acquire(placement, placement.low, placement.extent))
             result.extend(nodes)
             for stage in stages:
-                if last_use[stage] == index and stage.state.scope != DRAM and not stage.state.reuse:
+                if last_use[stage] == index and _has_own_buffer(stage):
                     result.append(Release(self.placed[stage]))
         return result
 
     def stage_nodes(self, stage: "Stage") -> list[Node]:
-        pieces = self.placed[stage].pieces
-        if pieces is None:
-            return self.piece_nodes(stage, [])
-        return [node for piece in pieces for node in self.piece_nodes(stage, piece)]
+        placement = self.placed[stage]
+        pieces: list[list[Linear]] = [[]] if placement.pieces is None else placement.pieces
+        inside = [node for piece in pieces for node in self.piece_nodes(stage, piece)]
+        return [*_signals(placement, None, SIGNALS_BEFORE), *inside, *_signals(placement, None, SIGNALS_BEHIND)]
 
     def piece_nodes(self, stage: "Stage", conditions: list[Linear]) -> list[Node]:
         placement = self.placed[stage]
@@ -212,7 +231,12 @@ class _Builder:
                 body = self.sequence(early, [Guard(rest, guards)])
             else:
                 body = self.sequence(hosted, level_nodes(level + 1))
-            around = [self.placed[each] for each in kept]
+            body = [
+                *_signals(placement, variable, SIGNALS_BEFORE),
+                *body,
+                *_signals(placement, variable, SIGNALS_BEHIND),
+            ]
+            around = [self.placed[each] for each in kept if each.state.storage is None]
             nodes += [Acquire(each, *buffer_box(each)) for each in around]
             together = min(placement.threads.get(variable, 1), variable.extent)
             nodes.append(Loop(variable, 0, variable.extent - 1, body, decided, together))
@@ -232,6 +256,25 @@ class _Builder:
         kept = {v for leaf in placement.state.kept_leaves for v in placement.loops.of_leaf[leaf]}
         hosting = max((level + 1 for level, v in enumerate(variables) if v in self.hosted or v in kept), default=0)
         return max(hosting, carried_loops(placement))
+
+
+SIGNALS_BEFORE, SIGNALS_BEHIND = ("barrier", "receive"), ("send",)
+
+
+def _signals(placement: Placement, variable: LoopVariable | None, kinds: tuple[str, ...]) -> list[Node]:
+    """The signals of a stage in iterations of a loop, or each time that it is computed, in order of their kinds."""
+    found: list[Node] = []
+    for kind in kinds:
+        for signal in placement.state.signals:
+            there = None if signal.axis is None else placement.loops.of_leaf[signal.axis][-1]
+            if signal.kind == kind and there is variable:
+                found.append(SignalNode(placement, signal))
+    return found
+
+
+def _has_own_buffer(stage: "Stage") -> bool:
+    """Whether a buffer begins with the stage and ends with its last reader."""
+    return stage.state.scope != DRAM and not stage.state.reuse and stage.state.storage is None
 
 
 def _reads(node: Node, stage: "Stage") -> bool:

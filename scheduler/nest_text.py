@@ -5,10 +5,10 @@ import re
 from lathe.frontend.expressions import Axis, AxisRef, Expr, Reduce
 from lathe.frontend.text import format_expr
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable
-from lathe.scheduler.nest import Acquire, Block, ChunkNode, DecidedChunk, Guard, Loop, Node, Release, Slide
+from lathe.scheduler.nest import Acquire, Block, ChunkNode, DecidedChunk, Guard, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.reuse import buffer_shape
 from lathe.scheduler.rewrite import rewrite
-from lathe.scheduler.state import StageState
+from lathe.scheduler.state import Signal, StageState
 from lathe.scheduler.undefined import defined
 
 
@@ -35,6 +35,12 @@ class _Formatter:
             elif isinstance(node, Guard):
                 result.append(f"{indent}if {' and '.join(self.condition(each) for each in node.constraints)}:")
                 result += self.lines(node.body, depth + 1)
+            elif isinstance(node, Acquire) and node.stored is not None:
+                result.append(
+                    f"{indent}buffer {node.stored.buffer.name} in {node.stored.scope}: {list(node.stored.shape)}"
+                )
+            elif isinstance(node, Release) and node.stored is not None:
+                result.append(f"{indent}free {node.stored.buffer.name}")
             elif isinstance(node, Acquire) and node.placement.window is not None:
                 window, state = node.placement.window, node.placement.state
                 form = f"{state.reuse} along {state.computation.axes[window.dimension].name}"
@@ -49,6 +55,8 @@ class _Formatter:
                 state = node.placement.state
                 where = f" in {state.scope}{turns(state)}" if isinstance(node, Acquire) else ""
                 result.append(f"{indent}{verb} {state.tensor.name}{where}: [{box}]")
+            elif isinstance(node, SignalNode):
+                result.append(f"{indent}{signal_text(node.placement.state.computation.name, node.signal)}")
             elif isinstance(node, Release):
                 result.append(f"{indent}free {node.placement.state.tensor.name}")
             else:
@@ -134,6 +142,13 @@ def _with(expr: Expr, values: dict[Axis, str]) -> str:
         axis: AxisRef(Axis(f"{_OPEN}{text}{_CLOSE}", axis.extent, axis.start)) for axis, text in values.items()
     }
     return _MARKED.sub(bound, format_expr(rewrite(expr, axes=named)))
+
+
+def signal_text(stage: str, signal: Signal) -> str:
+    """A barrier, or who sends a token to whom."""
+    if signal.kind == "barrier":
+        return "barrier"
+    return f"{stage} sends to {signal.other}" if signal.kind == "send" else f"{stage} receives from {signal.other}"
 
 
 def turns(state: StageState) -> str:

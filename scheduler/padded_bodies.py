@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lathe.frontend import Axis
-from lathe.frontend.dtypes import neutral
+from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr, Read, Reduce, Select, Undef
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.indices import simplified_index

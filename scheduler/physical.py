@@ -134,5 +134,7 @@ class Physical:
 
 def physical_of(stage: "Stage", lanes: Mapping[Tensor, Lanes], config: HardwareConfig) -> Physical:
     """How the tensor of a stage lies in its memory."""
-    scope = "acc" if stage.state.scope == DRAM else stage.state.scope
-    return Physical(stage.tensor.shape, lanes[stage.tensor], element_of(config, scope))
+    from lathe.scheduler.stored_lanes import cells_of
+
+    element = element_of(config, "acc" if stage.state.scope == DRAM else stage.state.scope)
+    return Physical(*cells_of(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element), element)

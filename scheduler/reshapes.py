@@ -24,7 +24,7 @@ def is_open(stage: Stage) -> bool:
     """Whether no command has touched a stage."""
     state = stage.state
     untouched = not state.is_touched and not stage.schedule.attached(stage)
-    return state.scope == DRAM and untouched and state.attachment is None and not state.copies
+    return state.scope == DRAM and untouched and state.attachment is None and not state.copies and not state.storage
 
 
 def source_of_reshape(stage: Stage) -> Tensor | None:

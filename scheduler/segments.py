@@ -14,6 +14,8 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.accesses import ReadAccess
 from lathe.isa import Segment
+from lathe.isa.layout_steps import LayoutStep
+from lathe.isa.table import Opcode, placements
 from lathe.scheduler.chunk import Place
 from lathe.scheduler.dead_lanes import tensors_with_zeros_behind
 from lathe.scheduler.errors import BuildError
@@ -21,6 +23,9 @@ from lathe.scheduler.lanes import LanePlan, lanes_through
 from lathe.scheduler.physical import Lanes, Physical, element_of
 from lathe.scheduler.products import lanes_of_operand
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.storage import StorageBuffer, storages_of
+from lathe.scheduler.stored_lanes import cells_of
+from lathe.scheduler.stored_outputs import host_steps
 from lathe.scheduler.tensor_layouts import TensorLayout
 
 if TYPE_CHECKING:
@@ -52,6 +57,7 @@ class DramMap:
         self.zeros_behind = tensors_with_zeros_behind(schedule, plan)
         self.segments: list[Segment] = []
         self._places: dict[tuple[Tensor, Stage], Place] = {}
+        self._shared: dict[StorageBuffer, tuple[int, Physical]] = {}
         self._address = PAGE
         for tensor in _placeholders(schedule):
             self._add_placeholder(tensor)
@@ -64,12 +70,14 @@ class DramMap:
         """Where the stage reads or writes the tensor in DRAM, in elements of the scratchpad at the other end."""
         return self._places.get((tensor, stage))
 
-    def _segment(self, tensor: Tensor, role: str, form: Physical, storage: str) -> int:
+    def _segment(
+        self, tensor: Tensor, role: str, form: Physical, storage: str, cells: tuple[LayoutStep, ...] = ()
+    ) -> int:
         """Add a segment; its address."""
         seen = self.views.get(tensor, tensor)
         transformed = self.schedule.layouts.get(seen, TensorLayout(seen))
         named = transformed.tensor
-        layout = form.layout(named, storage, transformed.reorderings)
+        layout = form.layout(named, storage, (*transformed.reorderings, *cells))
         grain = max(PAGE, self.config.wgt_element_bytes, self.config.acc_element_bytes)
         address = self._address = -(-self._address // grain) * grain
         taken = {segment.name for segment in self.segments}
@@ -77,7 +85,8 @@ class DramMap:
         while name in taken:
             count += 1
             name = f"{named.name}.{count}"
-        limit = self.config.uop_element_bytes << 32  # micro-ops and instructions come last
+        elements = placements(self.config, Opcode.LOAD)["dram_base"].highest + 1
+        limit = self.config.uop_element_bytes * elements  # micro-ops and instructions come last
         if address + layout.nbytes >= limit:
             raise BuildError(
                 f"tensors of a program must end below byte {limit} of DRAM, {name!r} not at byte "
@@ -146,9 +155,10 @@ class DramMap:
 
         def form(scope: str) -> Physical:
             element = element_of(config, scope)
-            return Physical(tensor.shape, lanes, element, widest // element.cols, max(tallest // element.rows, 1))
+            view, own = cells_of(self.schedule, stage, tensor, lanes, element)
+            return Physical(view, own, element, widest // element.cols, max(tallest // element.rows, 1))
 
-        address = self._segment(tensor, role, form("acc"), storage)
+        address = self._stored_segment(tensor, stage, role, form("acc"), storage)
         for user, scope in {stage: "acc", **scopes}.items():
             seen = form("acc" if scope == DRAM else scope)
             mixed = seen.element.cols != config.block_out and (lanes.rows, lanes.cols) != (None, None)
@@ -160,6 +170,31 @@ class DramMap:
                     "with batch 1."
                 )
             self._places[tensor, user] = _place(seen, address // seen.element.lanes, storage, self._zeros(tensor, seen))
+
+    def _stored_segment(self, tensor: Tensor, stage: "Stage", role: str, form: Physical, storage: str) -> int:
+        """The segment of a tensor that the program stores: its own, or that of a buffer of the user's."""
+        kept = stage.state.storage
+        if kept is None:
+            return self._segment(tensor, role, form, storage)
+        users = storages_of(self.schedule.stages)[kept.buffer].users
+        if role == "output":
+            if len(users) > 1:
+                raise BuildError(
+                    f"buffer {kept.buffer.name} of output {tensor.name!r} must hold nothing else in dram, where the "
+                    f"host takes the output from, not {' and '.join(each.name for each in users)}. Store the others in "
+                    "another buffer."
+                )
+            return self._segment(tensor, role, form, storage, host_steps(stage, form.view))
+        if kept.buffer not in self._shared:
+            cells = Tensor(kept.buffer.name, form.view, tensor.dtype)
+            self._shared[kept.buffer] = self._segment(cells, role, form, storage), form
+        address, first = self._shared[kept.buffer]
+        if first != form:
+            raise BuildError(
+                f"stages stored in buffer {kept.buffer.name} must lie in dram in one way, for the same readers, not "
+                f"differently for {' and '.join(each.name for each in users)}. Store them in buffers of their own."
+            )
+        return address
 
     def _zeros(self, tensor: Tensor, form: Physical) -> bool:
         """Whether a stored tensor has zeros behind its last column, as far as the elements of a form go."""

@@ -13,6 +13,7 @@ from lathe.configs import HardwareConfig
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.physical import Lanes
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Split, StageState, made_by, replaced_by
+from lathe.scheduler.storage import values_stay
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -29,7 +30,7 @@ def settle(schedule: "Schedule", config: HardwareConfig) -> None:
     for stage, place in places.items():
         attachment = stage.state.attachment
         assert attachment is not None
-        if not attachment.loops:
+        if not attachment.loops or (stage.state.storage is not None and values_stay(stage)):
             stage.state = replace(stage.state, attachment=place)
             continue
         if stage.state.scope == DRAM:
@@ -67,11 +68,13 @@ def _alone(state: StageState, shared: tuple[LoopAxis, ...]) -> StageState:
         early = {loop: lead for loop, lead in early.items() if loop not in replaced_by(relation)}
     pragma = _instead(state, state.pragma_axis, leaves)
     threads = {_instead(state, loop, leaves): count for loop, count in state.threads.items()}
+    signals = tuple(replace(each, axis=_instead(state, each.axis, leaves)) for each in state.signals)
     return replace(
         state,
         leaves=tuple(leaves),
         relations=tuple(relations),
         pragma_axis=pragma,
+        signals=signals,
         threads=MappingProxyType({loop: count for loop, count in threads.items() if loop is not None}),
         unrolled=frozenset(loop for loop in state.unrolled if loop in leaves),
         lead=MappingProxyType({loop: lead for loop, lead in early.items() if loop not in gone}),

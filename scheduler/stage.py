@@ -19,12 +19,14 @@ from lathe.scheduler.commands.parallelize import parallelize
 from lathe.scheduler.commands.reorder import reorder
 from lathe.scheduler.commands.reuse_at import keep_at
 from lathe.scheduler.commands.reverse import reverse
+from lathe.scheduler.commands.send import receive, send
 from lathe.scheduler.commands.separate import separate
 from lathe.scheduler.commands.set_schedule import set_schedule
 from lathe.scheduler.commands.set_scope import set_scope
 from lathe.scheduler.commands.shift import shift
 from lathe.scheduler.commands.skew import skew
 from lathe.scheduler.commands.split import split
+from lathe.scheduler.commands.store_in import store_in
 from lathe.scheduler.commands.then import then
 from lathe.scheduler.commands.tile import tile
 from lathe.scheduler.commands.transform_layout import transform_layout_of
@@ -150,7 +152,10 @@ class Stage:
     compute_at = compute_at
     compute_root = compute_root
     set_scope = set_scope
+    store_in = store_in
     double_buffer = double_buffer
+    send = send
+    receive = receive
     vthread = vthread
     virtual_threads = vthread
     transform_layout = transform_layout_of

@@ -5,6 +5,7 @@ condition does not hold, there is no instance at all. Nests and dependences take
 what computes values takes ``value``.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 
 from lathe.frontend import Computation
@@ -44,4 +45,4 @@ def defined(computation: Computation) -> Computation:
     bodies = tuple(stripped(body) for body in computation.bodies)
     if all(new is old for new, old in zip(bodies, computation.bodies, strict=True)):
         return computation
-    return Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
+    return replace(computation, bodies=bodies)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import islpy as isl
 
 from lathe.frontend import Axis
-from lathe.frontend.dtypes import neutral
+from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Compare, Const, Expr, Read, Reduce, Select, Undef, walk
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
 from lathe.scheduler.branches import Branches, conjunction, free_points, mentions, roots_under, with_bodies

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import islpy as isl
 
 from lathe.frontend import Axis, Computation
-from lathe.frontend.dtypes import neutral
+from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Const, Expr, Reduce
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
 from lathe.frontend.substitution import substitute
@@ -145,7 +145,7 @@ def with_axis(state: StageState, old: Axis, new: Axis) -> tuple[StageState, dict
     for body in computation.bodies:
         assert isinstance(body, Reduce), f"{computation.name} has reduction axes and no reduction"
         bodies.append(Reduce(body.kind, rewrite_indices(substitute(body.body, onto), simplified_index), axes))
-    wide = Computation(computation.name, computation.axes, axes, tuple(bodies), computation.attrs)
+    wide = replace(computation, reduce_axes=axes, bodies=tuple(bodies))
 
     def loop(each: LoopAxis) -> LoopAxis:
         return made if each is root else each

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import DRAM, SCOPE_SYNONYMS, SCOPES
+from lathe.scheduler.state import DRAM, SCOPE_SYNONYMS, SCOPES, StageState
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
@@ -40,6 +40,11 @@ def set_scope(stage: "Stage", scope: str) -> None:
     Raises ScheduleError for an unknown scope, if the stage is an output of the program, which lives in DRAM, or for a
     reuse buffer in DRAM.
     """
+    stage.update(scoped(stage, scope), "set_scope")
+
+
+def scoped(stage: "Stage", scope: str) -> StageState:
+    """The state of a stage whose values live in another memory. Raises ScheduleError as ``set_scope`` does."""
     name = checked_scope(scope, f"stage {stage.name}")
     output = next((tensor for tensor in stage.state.tensors if tensor in stage.schedule.outputs), None)
     if name != DRAM and output is not None:
@@ -55,4 +60,4 @@ def set_scope(stage: "Stage", scope: str) -> None:
             f"scope of stage {stage.name} must be a scratchpad, not {scope!r}, because it is a reuse buffer. Undo that "
             "with compute_root or compute_at first."
         )
-    stage.update(replace(stage.state, scope=name), "set_scope")
+    return replace(stage.state, scope=name)

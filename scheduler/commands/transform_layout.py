@@ -1,15 +1,13 @@
 """``transform_layout``: the elements of a tensor in another order, or along other axes."""
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lathe.frontend import Axis, Computation, Tensor, TensorError
-from lathe.frontend.arithmetic import cast, expression
-from lathe.frontend.errors import shown
-from lathe.frontend.expressions import AxisRef, Expr, Read, axes_of, reads_data
+from lathe.frontend import Axis, Computation, Tensor
+from lathe.frontend.expressions import AxisRef, Binary, Expr, Not, Read
 from lathe.frontend.substitution import substitute
+from lathe.scheduler.commands.index_functions import called, index_given
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.index_maps import IndexMap, index_map
 from lathe.scheduler.indices import simplified_index
@@ -123,6 +121,12 @@ def _check_untouched(stage: "Stage") -> None:
             f"tensor of transform_layout must be the only output of its computation, not one of {len(state.tensors)} "
             f"of {stage.name}. Give each output a computation of its own."
         )
+    if state.storage is not None:
+        raise ScheduleError(
+            f"stage of transform_layout must not have its values stored yet, unlike {stage.name}, which is in "
+            f"{state.storage}: the map of store_in starts from the axes of the layout. Call transform_layout before "
+            "store_in."
+        )
     if state.is_touched or state.unrolled or state.marks or stage.schedule.attached(stage):
         raise ScheduleError(
             f"stage of transform_layout must have its loops as they were made, not changed ones: {stage.name} has been "
@@ -132,75 +136,20 @@ def _check_untouched(stage: "Stage") -> None:
 
 def _map_of(tensor: Tensor, function: Callable[..., Any], *, whole: bool = False) -> IndexMap:
     """The map that the function describes. Raises ScheduleError if it describes none."""
-    names = _parameters(tensor, function)
-    axes = tuple(Axis(name, extent) for name, extent in zip(names, tensor.shape, strict=True))
-    try:
-        result = function(*(AxisRef(axis) for axis in axes))
-    except TensorError as error:
-        raise ScheduleError(
-            f"function of transform_layout of {tensor.name} must return index expressions, which failed: {error}"
-        ) from None
-    if not isinstance(result, Sequence) or isinstance(result, str) or not result:
-        raise ScheduleError(
-            f"function of transform_layout of {tensor.name} must return a list of index expressions, not "
-            f"{shown(result)}. Return the new index, as in [i // 4, i % 4]."
-        )
+    axes, result = called(tensor, function, "transform_layout")
     indices: list[Expr] = []
     separators: list[int] = []
     for each in result:
         if each is AXIS_SEPARATOR:
             separators.append(len(indices))
         else:
-            indices.append(_index(tensor, axes, each))
+            indices.append(index_given(tensor, axes, each, "transform_layout"))
     if len({0, *separators, len(indices)}) < len(separators) + 2:
         raise ScheduleError(
             f"AXIS_SEPARATOR of transform_layout of {tensor.name} must stand between two indices, not at an end or "
             "beside another one. Leave it out."
         )
     return index_map(axes, indices, separators, tensor.name, whole=whole)
-
-
-def _parameters(tensor: Tensor, function: Callable[..., Any]) -> list[str]:
-    """A name for each dimension: those of the function's parameters."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # it cannot be called, or is one of Python's own that do not say how
-        raise ScheduleError(
-            f"function of transform_layout of {tensor.name} must take an index and return the new one, not be "
-            f"{shown(function)}. Pass it as in lambda i, j: [j, i]."
-        ) from None
-    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    rest = any(each.kind is each.VAR_POSITIONAL for each in parameters)
-    required = [each for each in positional if each.default is each.empty]
-    if len(required) > tensor.ndim or (len(positional) < tensor.ndim and not rest):
-        raise ScheduleError(
-            f"parameters of the function of transform_layout of {tensor.name} must be {tensor.ndim}, one per axis of "
-            f"its present layout {tensor.shape}, not {len(required)}. Write lambda *indices to take any number."
-        )
-    names = [each.name for each in positional[: tensor.ndim]]
-    if tensor.computation is not None and tensor.computation.shape == tensor.shape:
-        others = [axis.name for axis in tensor.computation.axes]
-    else:
-        others = [f"i{position}" for position in range(tensor.ndim)]
-    return names + others[len(names) :]
-
-
-def _index(tensor: Tensor, axes: tuple[Axis, ...], given: object) -> Expr:
-    """One of the returned values as an expression."""
-    where = f"index in the list that the function of transform_layout of {tensor.name} returns"
-    try:
-        value = expression(given, where)
-        if value.dtype == "bool" or reads_data(value):
-            raise TensorError("")
-        index = cast(value, "index")
-    except TensorError:
-        raise ScheduleError(f"{where} must be an expression of its parameters, not {shown(given)}.") from None
-    strange = next((axis for axis in axes_of(index) if axis not in axes), None)
-    if strange is not None:
-        raise ScheduleError(
-            f"{where} must be an expression of its parameters, not of axis {strange.name!r}, which is none of them."
-        )
-    return index
 
 
 def _over_new_axes(state: StageState, new: IndexMap, pad: Pad | None) -> StageState:
@@ -210,7 +159,8 @@ def _over_new_axes(state: StageState, new: IndexMap, pad: Pad | None) -> StageSt
     axes = tuple(Axis(name, extent) for name, extent in zip(names, new.shape, strict=True))
     inverse = new.inverse(axes)
     values = {own: inverse[axis] for own, axis in zip(old.axes, new.axes, strict=True)}
-    bodies = tuple(rewrite_indices(substitute(body, values), simplified_index) for body in old.bodies)
+    moved = old.mapped(lambda expr: rewrite_indices(substitute(expr, values), simplified_index))
+    bodies, where = moved.bodies, moved.where
     live = new.live(axes)
     if live is not None:
         assert pad is not None, f"{new} adds cells without a contract"
@@ -220,14 +170,12 @@ def _over_new_axes(state: StageState, new: IndexMap, pad: Pad | None) -> StageSt
             padded_body(body, live, added, old_body, old.axes)
             for body, old_body in zip(bodies, old.bodies, strict=True)
         )
-    computation = Computation(old.name, axes, old.reduce_axes, bodies, old.attrs)
+        where = where if where is None else Binary("or", Not(live), where)
+    computation = replace(old, axes=axes, bodies=bodies, where=where)
     fresh = initial_state(computation, state.scope, state.copies)
     return replace(fresh, attachment=state.attachment, hints=state.hints, on_alu=state.on_alu, reuse=state.reuse)
 
 
 def _reading(computation: Computation, old: Tensor, seen: Tensor, new: IndexMap) -> Computation:
     """A computation that reads the tensor in its new layout."""
-    bodies = tuple(
-        rewrite_reads(body, old, lambda read: Read(seen, new.apply(read.indices))) for body in computation.bodies
-    )
-    return Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
+    return computation.mapped(lambda expr: rewrite_reads(expr, old, lambda read: Read(seen, new.apply(read.indices))))

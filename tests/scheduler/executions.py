@@ -9,6 +9,7 @@ import numpy as np
 from lathe.frontend import Axis, Tensor, evaluate, reads_data
 from lathe.frontend.accesses import ReadAccess
 from lathe.scheduler import Schedule, Witness
+from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, Slide, build_nest
 from lathe.scheduler.partition import partition
 
@@ -35,15 +36,20 @@ def events(nodes: list[Node], environment: dict[object, int] | None = None) -> I
         if isinstance(node, Loop):
             for value in range(node.first, node.last + 1):
                 yield from events(node.body, environment | {node.variable: value})
+        elif isinstance(node, Acquire | Release) and node.stored is not None:
+            yield Gone(tuple(tensor for user in node.stored.users for tensor in user.state.tensors))
         elif isinstance(node, Acquire | Release):
             yield Gone(node.placement.state.tensors)
         elif isinstance(node, Slide):
             continue  # what the window leaves behind is overwritten by what comes, cell by cell
         else:
             assert isinstance(node, ChunkNode), f"{type(node).__name__} in a partitioned nest"
+            mask = mask_of(node.placement.state.computation)
             for values in product(*(range(extent) for _, extent in node.loops)):
                 here = environment | {variable: value for (variable, _), value in zip(node.loops, values, strict=True)}
-                yield Instance(node, {axis: value.value(here) for axis, value in node.roots.items()})
+                point = {axis: value.value(here) for axis, value in node.roots.items()}
+                if mask is None or reads_data(mask) or bool(evaluate(mask, point)):
+                    yield Instance(node, point)
 
 
 def execution(schedule: Schedule) -> Iterator[Instance | Gone]:

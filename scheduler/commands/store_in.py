@@ -1,0 +1,214 @@
+"""``store_in``, ``buffer`` and ``allocate_at``: in which cells of which memory values lie, and for how long."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import islpy as isl
+import numpy as np
+
+from lathe.frontend import Tensor
+from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.errors import shown
+from lathe.frontend.expressions import Expr
+from lathe.scheduler.commands.index_functions import called, index_given
+from lathe.scheduler.commands.set_scope import checked_scope, scoped
+from lathe.scheduler.commands.storage_maps import mapped
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state import Attachment, LoopAxis
+from lathe.scheduler.storage import Storage, StorageBuffer, storages_of
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import AxisLike, Stage
+
+Map = Callable[..., Any] | str | isl.Map
+
+
+def store_in(stage: "Stage", *where: "StorageBuffer | Map", scope: str | None = None) -> StorageBuffer:
+    """Keep the value at each index of this stage in a cell of its own choice: ``s[C].store_in(buffer, map)``.
+
+    ``map`` says in which: a function from the indices to those of the cell, or an isl map as in
+    ``"{ C[i, j] -> [j, i mod 2] }"``. Without it, a value's cell is its index. ``buffer`` is one that ``s.buffer`` has
+    made, which stages may share; without it, the stage has a buffer of its own, as large as the map needs. A map may
+    send many values to one cell, as long as each has been read for the last time when the next is written, in the order
+    that the schedule has now; every later command is held to that. ``scope`` is that of ``set_scope``. Before::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+          C[i] = B[i] * 2
+
+    After ``s[B].store_in(lambda i: [0], scope="acc")``::
+
+        buffer B in acc: [1]
+        for i in 0..60:
+          B[i] = A[i] + 1
+          C[i] = B[i] * 2
+        free B
+
+    The buffer is there from the first write to the last read, around all loops (``allocate_at`` says otherwise), so
+    that values made in one iteration may be read in another. Indices are those that the tensor has now, so
+    ``transform_layout`` comes before. Outputs are read when everything is done, and the host sees them as ever.
+
+    Returns the buffer. Raises ScheduleError for a map that is none, leaves the buffer or is negative, with the index,
+    for a buffer of another schedule, dtype or number of dimensions, or a stage of several outputs; LegalityError with a
+    witness: two values that share a cell, and the read that would find the wrong one. Tiramisu's store_in.
+    """
+    buffer, given = _arguments(stage, where)
+    state = stage.state
+    if len(state.tensors) > 1:
+        raise ScheduleError(
+            f"tensor of store_in must be the only output of its computation, not one of {len(state.tensors)} of "
+            f"{stage.name}. Give each output a computation of its own."
+        )
+    if buffer is None:
+        buffer = StorageBuffer(stage.tensor.name, None, None, None)
+    storage = _storage(stage.tensor, buffer, given)
+    _check_cells(stage, storage)
+    if buffer.dtype not in (None, stage.tensor.dtype):
+        raise ScheduleError(
+            f"dtype of buffer {buffer.name} must be that of what is stored there, {stage.tensor.dtype} of "
+            f"{stage.name}, not {buffer.dtype}."
+        )
+    memory = scope if scope is not None else buffer.scope
+    if memory is not None:
+        state = scoped(stage, memory)
+    stage.update(replace(state, storage=storage), "store_in")
+    return buffer
+
+
+def buffer(
+    schedule: "Schedule",
+    name: str,
+    shape: Sequence[int] | int | None = None,
+    dtype: str | None = None,
+    scope: str | None = None,
+) -> StorageBuffer:
+    """A buffer to store values in with ``s[C].store_in(buffer, map)``, of so many cells of a dtype in a memory.
+
+    What is left out follows from what is stored there. ``scope`` is ``"acc"``, ``"inp"``, ``"wgt"`` or ``"dram"``.
+    Raises ScheduleError for a shape that is none, an unknown dtype or scope. Tiramisu's buffer.
+    """
+    taken = {each.name for each in storages_of(schedule.stages)}
+    if not isinstance(name, str) or not name or name in taken:
+        raise ScheduleError(f"name of buffer must be a string that names no other ({', '.join(taken)}), not {name!r}.")
+    extents = None
+    if shape is not None:
+        extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+        if not extents or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in extents):
+            raise ScheduleError(f"shape of buffer {name} must be a list of positive integers, not {shape!r}.")
+    if dtype is not None and (dtype not in DTYPES or dtype == "index"):
+        known = ", ".join(each for each in DTYPES if each != "index")
+        raise ScheduleError(f"dtype of buffer {name} must be one of {known}, not {dtype!r}.")
+    memory = None if scope is None else checked_scope(scope, f"buffer {name}")
+    return StorageBuffer(name, extents, dtype, memory)
+
+
+def allocate_at(schedule: "Schedule", buffer: StorageBuffer, stage: "Tensor | Stage", axis: "AxisLike") -> None:
+    """Let a buffer live within each iteration of a loop of ``stage``: what it holds is gone when the iteration ends.
+
+    In between, the memory is free for others. Before::
+
+        buffer B in acc: [8]
+        for io in 0..8:
+          ...
+        free B
+
+    After ``s.allocate_at(b, s[C], io)``::
+
+        for io in 0..8:
+          buffer B in acc: [8]
+          ...
+          free B
+
+    Raises ScheduleError for a buffer that no stage uses, or an axis that is no loop of the stage; LegalityError, with a
+    witness, if a value is read in another iteration than it is made in. Tiramisu's allocate_at.
+    """
+    host = schedule[stage]
+    _check_used(schedule, buffer)
+    loop: LoopAxis = host.find(axis, "allocate_at")
+    with schedule.all_or_nothing():
+        schedule.allocations = {**schedule.allocations, buffer: Attachment(host, loop)}
+        users = [each for each in schedule.stages if each.state.storage and each.state.storage.buffer is buffer]
+        schedule.commit({each: each.state for each in users}, "allocate_at")
+
+
+def _check_used(schedule: "Schedule", buffer: object) -> None:
+    known = {each.state.storage.buffer for each in schedule.stages if each.state.storage is not None}
+    if buffer not in known:
+        names = ", ".join(sorted(each.name for each in known)) or "none yet"
+        raise ScheduleError(
+            f"buffer of allocate_at must be one that a stage of the schedule is stored in ({names}), not "
+            f"{getattr(buffer, 'name', buffer)!r}. Call store_in first, which returns it."
+        )
+
+
+def _arguments(stage: "Stage", where: tuple[object, ...]) -> tuple[StorageBuffer | None, object]:
+    rest = list(where)
+    buffer = rest[0] if rest and isinstance(rest[0], StorageBuffer) else None
+    if buffer is not None:
+        rest.pop(0)
+    given = rest.pop(0) if rest else None
+    if rest or (buffer is None and given is None):
+        raise ScheduleError(
+            f"arguments of store_in of stage {stage.name} must be a buffer, a map, or both in this order, not "
+            f"{', '.join(map(shown, where)) or 'none'}."
+        )
+    return buffer, given
+
+
+def _storage(tensor: Tensor, buffer: StorageBuffer, given: object) -> Storage:
+    if given is None:
+        axes, indices = called(tensor, lambda *own: list(own), "store_in")
+    elif isinstance(given, str | isl.Map):
+        return mapped(tensor, buffer, given)
+    else:
+        axes, indices = called(tensor, _listing(given), "store_in")
+    return Storage(buffer, axes, tuple(index_given(tensor, axes, each, "store_in") for each in indices))
+
+
+def _listing(function: Any) -> Any:
+    """The same function; an index by itself is a list of one."""
+    if not callable(function):
+        return function
+
+    @wraps(function)
+    def listed(*indices: Any) -> Any:
+        result = function(*indices)
+        return [result] if isinstance(result, Expr | int) else result
+
+    return listed
+
+
+def _check_cells(stage: "Stage", storage: Storage) -> None:
+    """Raises ScheduleError, with an index, if a cell is outside the buffer."""
+    buffer = storage.buffer
+    rank = len(storage.indices)
+    if buffer.shape is None:
+        users = [s.state.storage for s in stage.schedule.stages if s is not stage and s.state.storage is not None]
+        ranks = {len(each.indices) for each in users if each.buffer is buffer}
+    else:
+        ranks = {len(buffer.shape)}
+    if ranks - {rank}:
+        raise ScheduleError(
+            f"map of store_in of {stage.name} must have {ranks.pop()} indices, as many as buffer {buffer.name} has "
+            f"dimensions, not {rank}."
+        )
+    shape = tuple(axis.extent for axis in storage.axes)
+    cells = [np.broadcast_to(each, shape) for each in storage.coordinates()]
+    outside = np.zeros(shape, np.bool_)
+    for d, each in enumerate(cells):
+        outside |= each < 0
+        if buffer.shape is not None:
+            outside |= each >= buffer.shape[d]
+    if not outside.any():
+        return
+    first = np.unravel_index(int(outside.argmax()), shape)
+    instance = ", ".join(f"{axis.name}={int(n)}" for axis, n in zip(storage.axes, first, strict=True))
+    cell = tuple(int(each[first]) for each in cells)
+    room = f"of {buffer.shape}" if buffer.shape is not None else "at 0 and above"
+    raise ScheduleError(
+        f"cell of {stage.name}({instance}) in buffer {buffer.name} must be one {room}, not {cell} (store_in). Fold the "
+        "index with %, or make the buffer larger."
+    )

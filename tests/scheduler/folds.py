@@ -1,0 +1,107 @@
+"""Stored values held against two meanings: NumPy, and buffers of the folded shape filled instance by instance."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from executions import Gone, Instance, cell_of, execution
+from random_programs import random_inputs
+
+from lathe.frontend import Tensor, evaluate, reference
+from lathe.scheduler import LegalityError, Schedule, interpret
+from lathe.scheduler.errors import StorageWitness
+from lathe.scheduler.storage import storages_of
+
+Value = tuple[str, tuple[int, ...]]
+"""A tensor's name and an index of it."""
+HOST = "the host"
+
+
+def lost_reads(s: Schedule) -> Iterator[tuple[str, dict[str, int], Value, Value | None]]:
+    """Reads that find another value than they want: reader, its point, what it wants, what it finds."""
+    storage = {stage.tensor: stage.state.storage for stage in s.stages if stage.state.storage is not None}
+    buffers: dict[str, dict[tuple[int, ...], Value]] = {each.buffer.name: {} for each in storage.values()}
+
+    def place(tensor: Tensor, index: tuple[int, ...]) -> tuple[int, ...]:
+        kept = storage[tensor]
+        return tuple(int(evaluate(each, dict(zip(kept.axes, index, strict=True)))) for each in kept.indices)
+
+    def cells(tensor: Tensor) -> dict[tuple[int, ...], Value]:
+        return buffers[storage[tensor].buffer.name]
+
+    for event in execution(s):
+        if isinstance(event, Gone):
+            for tensor in event.tensors:
+                if tensor in storage:
+                    cells(tensor).clear()
+            continue
+        assert isinstance(event, Instance)
+        state = event.node.placement.state
+        point = {axis.name: value for axis, value in event.point.items()}
+        target = tuple(event.point[axis] for axis in state.computation.axes)
+        wanted = [] if event.node.role != "update" else [(state.tensor, target)]
+        if event.node.role != "init":
+            found = [(read.tensor, cell_of(read, event.point)) for read in state.computation.reads]
+            wanted += [(tensor, cell) for tensor, cell in found if cell is not None]
+        for tensor, index in wanted:
+            if tensor in storage:
+                there = cells(tensor).get(place(tensor, index))
+                if there != (tensor.name, index):
+                    yield state.computation.name, point, (tensor.name, index), there
+        if state.tensor in storage:
+            cells(state.tensor)[place(state.tensor, target)] = (state.tensor.name, target)
+    for tensor in s.outputs:
+        if tensor in storage:
+            for index in np.ndindex(*tensor.shape):
+                there = cells(tensor).get(place(tensor, index))
+                if there != (tensor.name, index):
+                    yield HOST, {}, (tensor.name, index), there
+
+
+def check_stored(s: Schedule) -> None:
+    """Fail where the schedule differs from NumPy, or a folded buffer has lost a value when it is read."""
+    inputs = random_inputs(list(s.program), seed=1)
+    found = interpret(s, inputs)
+    expected = reference(list(s.program), inputs)
+    for name, values in found.items():
+        np.testing.assert_array_equal(values, expected[name] if isinstance(expected, dict) else expected)
+    for lost in lost_reads(s):
+        raise AssertionError(f"{lost[0]} at {lost[1]} finds {lost[3]} instead of {lost[2]}")
+
+
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Storage is not checked inside: what is refused elsewhere can be executed."""
+    with patch("lathe.scheduler.legality.check_storage", lambda *_: None):
+        yield
+
+
+def check_lost(refused: Callable[[], Any], s: Schedule) -> LegalityError:
+    """Fail unless a command is refused, rightly so: executed, the read of the witness does not find its value.
+
+    Returns the error. The schedule has had the command when that is done.
+    """
+    try:
+        refused()
+    except LegalityError as error:
+        caught = error
+    else:
+        raise AssertionError("the command is not refused")
+    with unchecked():
+        refused()
+    witness = caught.witness
+    reads = [
+        (reader, point, wanted, there)
+        for reader, point, wanted, there in lost_reads(s)
+        if wanted == (witness.producer_stage, tuple(witness.producer.values()))
+        and (reader == witness.consumer_stage or (reader == HOST and not witness.consumer_stage))
+        and point == witness.consumer
+    ]
+    assert reads, f"the value is there: {witness}"
+    if isinstance(witness, StorageWitness):
+        assert reads[0][3] == (witness.overwriter_stage, tuple(witness.overwriter.values()))
+    shapes = {buffer.name: each.shape for buffer, each in storages_of(s.stages).items()}
+    assert all(0 <= n < extent for n, extent in zip(witness.cell, shapes[witness.tensor], strict=True))
+    return caught

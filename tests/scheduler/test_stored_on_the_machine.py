@@ -1,0 +1,203 @@
+"""Stored values on the machine: scratchpads and DRAM of the folded size, and results that are NumPy's."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from machine import run
+from random_programs import random_inputs
+
+from lathe.configs import HardwareConfig, load_config
+from lathe.cosimulation import cosimulate
+from lathe.frontend import Tensor, compute, placeholder, placeholders, reference
+from lathe.frontend.operators import conv2d, requantise
+from lathe.isa import Program
+from lathe.scheduler import BuildError, EmitError, Schedule, build, create_schedule
+
+VTA, TINY = load_config("vta"), load_config("tiny")
+
+
+def on_rtl(s: Schedule, config: HardwareConfig = TINY) -> Program:
+    """Compile for a small machine; fail unless simulator and RTL agree in every bit and cycle, and with NumPy."""
+    inputs = random_inputs(list(s.program), seed=2)
+    program = build(s, [*placeholders(s.program), *s.program], config)
+    ran = cosimulate(program, inputs, engines=("sim", "pysim")).check()
+    expected = reference(list(s.program), inputs)
+    for tensor in s.program:
+        wanted = expected[tensor.name] if isinstance(expected, dict) else expected
+        np.testing.assert_array_equal(ran.outputs[tensor.name], wanted)
+    return program
+
+
+def rows(height: int = 10, width: int = 16) -> tuple[Tensor, Tensor]:
+    """Sums of three neighbouring rows of something computed."""
+    A = placeholder((height, width), "int8", "A")
+    B = compute((height, width), lambda i, c: A[i, c].astype("int32") * 3, "B")
+    return B, compute((height - 2, width), lambda i, c: B[i, c] + B[i + 1, c] + B[i + 2, c], "D")
+
+
+def in_shared_loops(width: int = 16) -> tuple[Schedule, Tensor, Tensor]:
+    """B and what is made of it in one loop, two rows later: each row of B once."""
+    B, D = rows(width=width)
+    s = create_schedule(D)
+    made = s.cache_write(D, "acc")
+    s[made].after(s[B], s[made].shift("i", 2))
+    return s, B, made
+
+
+@pytest.mark.parametrize(
+    ("given", "cells"),
+    [
+        (lambda i, c: (i % 3, c), (3, 16)),
+        (lambda i, c: (c, i % 3), (16, 3)),
+        (lambda i, c: (i % 5, c), (5, 16)),
+        (lambda i, c: (i % 3 * 16 + c,), (48,)),
+        ("{ B[i, c] -> [i mod 4, floor(c/16), c mod 16] }", (4, 1, 16)),
+    ],
+)
+def test_rows_go_round_in_the_accumulators(given, cells):
+    s, B, made = in_shared_loops()
+    s[B].store_in(given, scope="acc")
+    s[made].set_scope("acc")
+    counts = s.count(VTA)
+    assert counts.buffers["B"].shape == cells
+    assert counts.buffers["B"].elements == np.prod(cells) // 16
+    assert counts.stages["B"].redundant == 0
+    run(s, VTA, random_inputs(list(s.program), seed=0))
+
+
+def test_rows_go_round_on_the_rtl():
+    s, B, _ = in_shared_loops(width=4)
+    s[B].store_in(lambda i, c: (i % 3, c), scope="acc")
+    assert s.count(TINY).buffers["B"].elements == 3
+    on_rtl(s)
+
+
+def test_channels_first_in_the_accumulators_and_in_dram():
+    B, D = rows(8, 32)
+    s = create_schedule(D)
+    made = s.cache_write(D, "acc")
+    s[B].store_in(lambda i, c: (c, i), scope="acc")
+    s[made].store_in(lambda i, c: (c // 16, i, c % 16))
+    s[D].store_in(lambda i, c: (c, i))
+    program = run(s, VTA, random_inputs([D], seed=0))
+    layout = program.segment("D").layout
+    assert layout is not None
+    assert [step.shape for step in layout.reorderings] == [(32, 6)]
+    on_rtl(s)
+
+
+def test_two_by_two_holds_a_whole_image():
+    """Tiramisu's c(i % 2, j % 2): each pixel is read before the fourth after it is made."""
+    A = placeholder((6, 6, 16), "int8", "A")
+    P = compute((6, 6, 16), lambda i, j, c: A[i, j, c].astype("int32") + 1, "P")
+    Q = compute((6, 6, 16), lambda i, j, c: P[i, j, c] * P[i, j, c], "Q")
+    for config, inputs in ((VTA, random_inputs([Q], seed=0)), (TINY, None)):
+        s = create_schedule(Q)
+        made = s.cache_write(Q, "acc")
+        s[made].compute_at(s[Q], "j")
+        s[P].compute_at(s[Q], "j")
+        s[P].store_in(lambda i, j, c: (i % 2, j % 2, c), scope="acc")
+        counts = s.count(config).buffers["P"]
+        assert (counts.shape, counts.elements, counts.values) == ((2, 2, 16), 4 * 16 // config.block_out, 6 * 6 * 16)
+        if inputs is None:
+            on_rtl(s)
+        else:
+            run(s, config, inputs)
+
+
+def convolution(size: int, channels: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    data = placeholder((1, size, size, channels), "int8", "data")
+    weights = placeholder((channels, 3, 3, channels), "int8", "weights")
+    product = conv2d(data, weights, padding=0, name="conv")
+    return data, weights, product, requantise(product, 6, name="output")
+
+
+def folded_convolution(size: int, channels: int, keep: int) -> Schedule:
+    """Rows of the image in the input scratchpad, ``keep`` of them, each loaded once."""
+    data, weights, product, output = convolution(size, channels)
+    s = create_schedule(output)
+    made = s.cache_write(output, "acc")
+    s.cache_read(weights, "wgt", [product])
+    image = s.cache_read(data, "dram", [product])
+    row = s[output].axis[1]
+    for tensor in (made, product):
+        s[tensor].set_scope("acc")
+        s[tensor].compute_at(s[output], row)
+    s[image].compute_at(s[output], row, "missing")
+    s[image].store_in(lambda _n, y, x, c: (y % keep, x, c), scope="inp")
+    return s
+
+
+@pytest.mark.parametrize("keep", [3, 4, 7])
+def test_rows_of_a_convolution_go_round_in_the_input_scratchpad(keep):
+    s = folded_convolution(8, 16, keep)
+    counts = s.count(VTA)
+    assert counts.buffers["data.dram"].elements == keep * 8
+    assert counts.loaded["inp"] == 8 * 8 * 16
+    run(s, VTA, random_inputs(list(s.program), seed=0))
+
+
+def test_rows_of_a_convolution_on_the_rtl():
+    s = folded_convolution(5, 4, 3)
+    assert s.count(TINY).buffers["data.dram"].elements == 15
+    on_rtl(s)
+
+
+def test_rows_go_round_in_dram():
+    B, D = rows(10, 16)
+    s = create_schedule(D)
+    io, _ = s[D].split("i", factor=4)
+    made = s.cache_write(B, "acc")
+    s[made].compute_at(s[B], "i")
+    s[B].compute_at(s[D], io)
+    s[B].store_in(s.buffer("rows", (6, 16), scope="dram"), lambda i, c: (i % 6, c))
+    program = run(s, VTA, random_inputs([D], seed=0))
+    assert program.segment("rows").nbytes == 4 * 6 * 16
+
+
+def test_what_no_instruction_can_address_is_refused():
+    B, D = rows()
+    s = create_schedule(D)
+    made = s.cache_write(D, "acc")
+    s[B].store_in(lambda i, c: (i * i, c), scope="acc")
+    s[made].set_scope("acc")
+    with pytest.raises(EmitError) as caught:
+        build(s, [*placeholders(s.program), D], VTA)
+    assert str(caught.value) == (
+        "cell of a value in buffer B must be linear in the loops, but for divisions by constants, not i * i as in "
+        "B[i * i, c]: no instruction has such addresses."
+    )
+
+
+def refused(function: Callable[[], object]) -> str:
+    with pytest.raises(BuildError) as caught:
+        function()
+    return str(caught.value)
+
+
+def test_lanes_that_come_apart_are_refused():
+    B, D = rows(10, 24)
+    s = create_schedule(D)
+    made = s.cache_write(D, "acc")
+    s[made].compute_at(s[D], "i")
+    s[B].compute_at(s[D], "i")
+    s[B].vectorize(s[B].split("c", 16)[1], 16)
+    s[B].store_in(lambda i, c: (i % 4, c % 24 // 12, c % 12), scope="acc")
+    message = refused(lambda: build(s, [*placeholders(s.program), D], VTA))
+    assert message == (
+        "cells of B must keep blocks of 16 neighbours along c together, which fill the lanes of elements, not be "
+        "B[i % 4, c % 24 // 12, c % 12]. Leave that index as it is, or fold it by a multiple of 16; or say with "
+        "vectorize which other loop fills the lanes."
+    )
+
+
+def test_an_output_that_the_host_cannot_unpack_is_refused():
+    _, D = rows()
+    s = create_schedule(D)
+    s[D].store_in(lambda i, c: (2 * i, c))
+    assert refused(lambda: build(s, [*placeholders(s.program), D], VTA)) == (
+        "output 'D' must be stored by a map that gives each cell of its buffer one index, made of axes or digits of "
+        "axes, for the host to unpack it, not D[2 * i, c] of (15, 16). Store a copy of it instead, with "
+        "s.cache_write(D, 'dram')."
+    )
