@@ -15,7 +15,7 @@ import islpy as isl
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
 from lathe.scheduler.circular import check_circles, check_emitted, in_circle, read_later
-from lathe.scheduler.communication import check_communication, check_threads
+from lathe.scheduler.communication import check_communication
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.liveness import check_storage
 from lathe.scheduler.parallelism import check_marked_loops, check_marks
@@ -24,6 +24,7 @@ from lathe.scheduler.polyhedra import cells_kept, cells_made, cells_read, cells_
 from lathe.scheduler.state import Mapped
 from lathe.scheduler.storage import check_buffers, values_stay
 from lathe.scheduler.tensor_layouts import check_dimensions
+from lathe.scheduler.threads_apart import check_threads
 from lathe.scheduler.together import check_together
 
 if TYPE_CHECKING:

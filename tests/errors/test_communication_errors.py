@@ -26,6 +26,11 @@ def placed(slots: int | None = None) -> Callable[[Schedule], None]:
     return prepare
 
 
+def folded() -> Callable[[Schedule], None]:
+    """B in acc, in tiles of C that use the same 16 cells."""
+    return steps(placed(), lambda s: s[B].store_in(lambda i: [i % 16], scope="acc"))
+
+
 CASES = [
     Refused(
         "no_buffer_at_all",
@@ -142,8 +147,36 @@ CASES = [
         G,
         lambda s: s[G].vthread("io", 2),
         "loop io of stage G must be parallel to run in 2 threads, but iterations 0 and 1 both begin the sum S[4], in "
-        "dram: in a scratchpad each thread would have its own.",
+        "dram: in a buffer inside the loop each thread would have its own.",
         steps(lambda s: s[G].split("i", 4), lambda s: s[S].compute_at(s[G], "io")),
+    ),
+    Refused(
+        "sums_in_a_buffer_that_two_threads_share",
+        G,
+        lambda s: s[G].vthread("io", 2),
+        "loop io of stage G must be parallel to run in 2 threads, but iterations 0 and 1 both begin the sum S[4], in "
+        "S[i]: in a buffer inside the loop each thread would have its own.",
+        steps(
+            lambda s: s[G].split("i", 4),
+            lambda s: s[S].compute_at(s[G], "io"),
+            lambda s: s[S].store_in(lambda i: [i], scope="acc"),
+        ),
+    ),
+    Refused(
+        "cells_that_iterations_take_turns_in",
+        C,
+        lambda s: s[C].vthread("io", 2),
+        "buffer B must be allocated inside loop io of stage C, which runs in 2 threads, not outside, where the values "
+        "of several iterations would be in the same cells at the same time. Use s.allocate_at(B, s[C], io).",
+        folded(),
+    ),
+    Refused(
+        "two_buffers_for_one_around_all_loops",
+        C,
+        lambda s: s[B].double_buffer(2),
+        "stage of double_buffer must be in a buffer that is allocated in a loop, whose iterations take turns, not 'B' "
+        "in B, which is there around all loops. Use s.allocate_at first, or undo it with s[B].double_buffer(None).",
+        folded(),
     ),
     Refused(
         "a_unit_that_is_none",
