@@ -67,7 +67,7 @@ class Occurrence:
 
     def depth_of(self, variable: LoopVariable) -> int | None:
         """How many loops there are around the chunk down to that of a variable; None if it is not among them."""
-        for depth, span in enumerate(self.around):
+        for depth, span in enumerate(self.spans):
             if span.variable is variable:
                 return depth + 1
         return None
@@ -115,14 +115,43 @@ def _walk(nodes: list[Node], around: list[Span], start: int, found: list[Occurre
 
 @dataclass(frozen=True)
 class Events:
-    """Of each event its time, the row-major number of its value, and the iteration of the allocation's loop it is in.
-
-    An iteration is told by the time at which it begins; -1 stands for none.
-    """
+    """Of each event its time, the row-major number of its value, and a tag: what is asked for of its loops."""
 
     times: Ints
     values: Ints
-    iterations: Ints
+    tags: Ints
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A number that tells iterations apart: ``constant``, and so much more for each step of loops, by position."""
+
+    constant: int
+    weights: Mapping[int, int]
+
+    @staticmethod
+    def begin(occurrence: Occurrence, variable: LoopVariable) -> "Tag":
+        """When the iteration of a loop begins that a chunk's instance is in; -1 if it is in none."""
+        depth = occurrence.depth_of(variable)
+        if depth is None:
+            return Tag(-1, {})
+        spans = occurrence.spans[:depth]
+        return Tag(spans[-1].begin, {n: span.stride for n, span in enumerate(spans)})
+
+    @staticmethod
+    def values(occurrence: Occurrence, variables: Sequence[LoopVariable]) -> "Tag":
+        """The values of some of the loops around a chunk's instance, as one number."""
+        position = {span.variable: n for n, span in enumerate(occurrence.spans)}
+        constant, weight = 0, 1
+        weights: dict[int, int] = {}
+        for variable in reversed(variables):
+            weights[position[variable]] = weight
+            constant += occurrence.spans[position[variable]].first * weight
+            weight *= variable.extent
+        return Tag(constant, weights)
+
+
+NO_TAG = Tag(0, {})
 
 
 def events(
@@ -131,16 +160,15 @@ def events(
     shape: Sequence[int],
     guards: Sequence[Guard],
     kept: int,
-    allocated: int | None = None,
+    tag: Tag = NO_TAG,
 ) -> Events:
     """Reads or writes of the values at ``indices`` of a tensor, where ``guards`` hold, by the instances of a chunk.
 
-    Of the events of one value in one iteration of the outermost ``kept`` loops, only the last. ``allocated`` is how
-    many loops there are down to the one in which the tensor's buffer is allocated; these are kept, too. Conditions on
-    data are taken to hold. Raises TooManyEvents.
+    Of the events of one value in one iteration of the outermost ``kept`` loops, and of those that the tag is about,
+    only the last. Conditions on data are taken to hold. Raises TooManyEvents.
     """
     spans = occurrence.spans
-    kept = max(kept, allocated or 0)
+    kept = max([kept, *(n + 1 for n in tag.weights)])
     strides = _strides(shape)
     parts: list[tuple[set[int], list[tuple[Expr, int]], list[Guard]]] = []
     position = {span.variable: n for n, span in enumerate(spans)}
@@ -160,16 +188,15 @@ def events(
     groups += [({n}, [], []) for n in range(kept) if n not in seen]
     base = occurrence.start
     base += sum((span.count - 1) * span.stride for n, span in enumerate(spans) if n >= kept and n not in seen)
-    begin = -1 if allocated is None else spans[allocated - 1].begin
-    total = Events(*(np.asarray([each], np.int64) for each in (base, 0, begin)))
+    total = Events(*(np.asarray([each], np.int64) for each in (base, 0, tag.constant)))
     for loops, numbers, conditions in groups:
-        part_events = _group(occurrence, sorted(loops), numbers, conditions, kept, allocated or 0)
+        part_events = _group(occurrence, sorted(loops), numbers, conditions, kept, tag)
         if len(total.times) * len(part_events.times) > LARGEST:
             raise TooManyEvents
         total = Events(
             np.add.outer(total.times, part_events.times).reshape(-1),
             np.add.outer(total.values, part_events.values).reshape(-1),
-            np.add.outer(total.iterations, part_events.iterations).reshape(-1),
+            np.add.outer(total.tags, part_events.tags).reshape(-1),
         )
     return total
 
@@ -180,23 +207,22 @@ def _group(
     numbers: list[tuple[Expr, int]],
     conditions: list[Guard],
     kept: int,
-    allocated: int,
+    tag: Tag,
 ) -> Events:
-    """What some loops contribute to times, numbers of values and iterations."""
+    """What some loops contribute to times, numbers of values and tags."""
     spans = [occurrence.spans[n] for n in loops]
     shape = tuple(span.count for span in spans)
     if int(np.prod(shape, dtype=object)) > LARGEST:
         raise TooManyEvents
     grids: dict[LoopVariable, Ints] = {}
     time: Ints = np.zeros((), np.int64)
-    iteration: Ints = np.zeros((), np.int64)
+    tags: Ints = np.zeros((), np.int64)
     outer: Ints = np.zeros((), np.int64)
     for d, (n, span) in enumerate(zip(loops, spans, strict=True)):
         steps = np.arange(span.count, dtype=np.int64).reshape([-1 if other == d else 1 for other in range(len(loops))])
         grids[span.variable] = steps + span.first
         time = time + steps * span.stride
-        if n < allocated:
-            iteration = iteration + steps * span.stride
+        tags = tags + steps * tag.weights.get(n, 0)
         if n < kept:
             outer = outer * span.count + steps
     axes = {
@@ -210,18 +236,18 @@ def _group(
     happens = np.ones((), np.bool_)
     for condition, holds in conditions:
         happens = happens & (evaluate(condition, axes) == holds)
-    flat = [np.broadcast_to(each, shape).reshape(-1) for each in (time, value, iteration, outer)]
+    flat = [np.broadcast_to(each, shape).reshape(-1) for each in (time, value, tags, outer)]
     if happens.ndim or not happens:
         chosen = np.broadcast_to(happens, shape).reshape(-1)
         flat = [each[chosen] for each in flat]
-    times, values, iterations, key = flat
+    times, values, tags, key = flat
     if all(n < kept for n in loops) or not len(times):
-        return Events(times, values, iterations)
+        return Events(times, values, tags)
     order = np.lexsort((times, values, key))
     last = np.ones(len(order), np.bool_)
     last[:-1] = (np.diff(key[order]) != 0) | (np.diff(values[order]) != 0)
     order = order[last]
-    return Events(times[order], values[order], iterations[order])
+    return Events(times[order], values[order], tags[order])
 
 
 def _loops(expr: Expr, occurrence: Occurrence, position: dict[LoopVariable, int]) -> set[int]:
