@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from lathe.frontend import Tensor
 from lathe.frontend.accesses import Guard
 from lathe.frontend.expressions import AxisRef, Expr
-from lathe.scheduler.event_times import NO_TAG, Events, Occurrence, Tag, events
+from lathe.scheduler.buffer_events import Events, Use
+from lathe.scheduler.buffer_slices import alike
+from lathe.scheduler.event_times import NO_TAG, Occurrence, Tag
 from lathe.scheduler.storage import Allocated, Storage
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ class Accesses:
     """The writes and reads of a buffer. ``tag`` says what else is asked for about the loops around a chunk.
 
     Values have numbers: those of each stage from ``first_value`` on; ``cell_of`` are the numbers of their cells.
-    Raises TooManyEvents when there are too many.
+    ``fixed`` are the dimensions of its values along which one slice tells for all (only where ``slices`` will do).
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class Accesses:
         occurrences: Sequence[Occurrence],
         end: int,
         tag: Callable[[Occurrence], Tag] = lambda _: NO_TAG,
+        *,
+        slices: bool = False,
     ) -> None:
         self.schedule = schedule
         self.allocated = allocated
@@ -55,43 +59,57 @@ class Accesses:
             self.first_value[stage] = count
             count += storage_of(stage).values
         self.cell_of = np.concatenate([storage_of(stage).cells(allocated.shape) for stage in allocated.users])
+        self._writes = [(stage, use) for stage in allocated.users for use in self._writes_of(stage)]
+        self._reads = [(stage, use) for stage in allocated.users for use in self._reads_of(stage)]
+        self.fixed: list[int] = []
+        if slices and len(allocated.users) == 1:
+            writes, reads = [use for _, use in self._writes], [use for _, use in self._reads]
+            self.fixed = alike(storage_of(allocated.users[0]), writes, reads)
 
     def writes(self) -> Iterator[Batch]:
-        """Where values begin: a statement without reduction, or the start of one."""
-        for stage in self.allocated.users:
-            for each in self._chunks(stage):
-                if each.chunk.role != "update":
-                    yield Batch(stage, each, self._events(each, stage.tensor, _own_index(stage), len(each.around)))
+        """Where values begin: a statement without reduction, or the start of one. Raises TooManyEvents."""
+        for stage, use in self._writes:
+            yield Batch(stage, use.occurrence, use.events(self.fixed))
 
     def reads(self) -> Iterator[Batch]:
-        """Where values are needed: by readers, by updates of a reduction, by the host when everything is done."""
+        """Where values are needed: by readers, by updates of a reduction, by the host when everything is done.
+
+        Raises TooManyEvents.
+        """
+        for stage, use in self._reads:
+            yield Batch(stage, use.occurrence, use.events(self.fixed))
         for stage in self.allocated.users:
-            starts = [each for each in self._chunks(stage) if each.chunk.role != "update"]
-            for each in self._chunks(stage):
-                if each.chunk.role == "update":
-                    kept = _beside(each, starts)
-                    yield Batch(stage, each, self._events(each, stage.tensor, _own_index(stage), kept))
-            for reader in self.schedule.readers(stage.tensor):
-                for each in self._chunks(reader):
-                    if each.chunk.role == "init":
-                        continue
-                    kept = _beside(each, starts)
-                    for access in reader.state.computation.reads:
-                        if access.tensor is stage.tensor:
-                            found = self._events(each, stage.tensor, access.indices, kept, access.guards)
-                            yield Batch(stage, each, found)
             if stage.tensor in self.schedule.outputs:
-                count = storage_of(stage).values
-                numbers: Ints = np.arange(count, dtype=np.int64)
-                yield Batch(stage, None, Events(np.full(count, self.end), numbers, np.full(count, -1)))
+                shape = [1 if dim in self.fixed else extent for dim, extent in enumerate(stage.tensor.shape)]
+                numbers: Ints = np.ravel_multi_index(tuple(np.indices(shape)), stage.tensor.shape).reshape(-1)
+                yield Batch(stage, None, Events(np.full(len(numbers), self.end), numbers, np.full(len(numbers), -1)))
+
+    def _writes_of(self, stage: "Stage") -> Iterator[Use]:
+        for each in self._chunks(stage):
+            if each.chunk.role != "update":
+                yield self._use(each, stage.tensor, _own_index(stage), len(each.around))
+
+    def _reads_of(self, stage: "Stage") -> Iterator[Use]:
+        starts = [each for each in self._chunks(stage) if each.chunk.role != "update"]
+        for each in self._chunks(stage):
+            if each.chunk.role == "update":
+                yield self._use(each, stage.tensor, _own_index(stage), _beside(each, starts))
+        for reader in self.schedule.readers(stage.tensor):
+            for each in self._chunks(reader):
+                if each.chunk.role == "init":
+                    continue
+                kept = _beside(each, starts)
+                for access in reader.state.computation.reads:
+                    if access.tensor is stage.tensor:
+                        yield self._use(each, stage.tensor, access.indices, kept, access.guards)
 
     def _chunks(self, stage: "Stage") -> list[Occurrence]:
         return [each for each in self.occurrences if each.chunk.placement.stage is stage]
 
-    def _events(
+    def _use(
         self, occurrence: Occurrence, tensor: Tensor, indices: Sequence[Expr], kept: int, guards: Sequence[Guard] = ()
-    ) -> Events:
-        return events(occurrence, indices, tensor.shape, guards, kept, self.tag(occurrence))
+    ) -> Use:
+        return Use(occurrence, tuple(indices), tensor.shape, kept, tuple(guards), self.tag(occurrence))
 
 
 def storage_of(stage: "Stage") -> Storage:

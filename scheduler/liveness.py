@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.scheduler.buffer_accesses import Accesses, Batch, storage_of
+from lathe.scheduler.buffer_events import LARGEST, TooManyEvents
 from lathe.scheduler.errors import LegalityError, ScheduleError, StorageWitness, Witness
-from lathe.scheduler.event_times import LARGEST, NO_TAG, Occurrence, Tag, TooManyEvents, occurrences_of
+from lathe.scheduler.event_times import NO_TAG, Occurrence, Tag, occurrences_of
 from lathe.scheduler.linear import LoopVariable
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.partition import partition
@@ -90,7 +91,7 @@ class _Timeline:
             placements = (each.chunk.placement for each in occurrences)
             loops = next(each.loops for each in placements if each.stage is place.stage)
             self.variable = loops.of_leaf[place.axis][-1]
-        self.accesses = Accesses(schedule, allocated, occurrences, end, self._tag)
+        self.accesses = Accesses(schedule, allocated, occurrences, end, self._tag, slices=True)
         self.first_value, self.cell_of = self.accesses.first_value, self.accesses.cell_of
 
     def _tag(self, occurrence: Occurrence) -> Tag:

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.scheduler.buffer_accesses import Accesses, Batch
+from lathe.scheduler.buffer_events import LARGEST, TooManyEvents
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.event_times import LARGEST, Occurrence, Tag, TooManyEvents, occurrences_of
+from lathe.scheduler.event_times import Occurrence, Tag, occurrences_of
 from lathe.scheduler.linear import LoopVariable
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.partition import partition
