@@ -20,6 +20,7 @@ from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.canonical import canonicalise
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError, CapacityError
+from lathe.scheduler.filled_domains import fill_domains
 from lathe.scheduler.groups import Group, groups_of, is_copy
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.nest import build_nest
@@ -60,11 +61,12 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
             continue  # the user wants it there
         if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
             stage.state = replace(state, scope="acc")
+    fill_domains(copy)
     settle(copy, config)
     fit_lanes(copy, config)
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)
-    for group in groups_of(copy):
+    for group in groups_of(copy, config):
         try:
             with copy.all_or_nothing():
                 _complete_group(copy, group, config)
@@ -156,15 +158,18 @@ def _keep_loops(given: StageState, sink: Stage, writer: Stage) -> int:
     depth = 0
     threads: dict[str, dict[LoopAxis, int]] = {"data": {}, "reduce": {}}
     for leaf in given.kept_leaves:
-        threads[leaf.kind][leaf] = given.threads[leaf]
+        if leaf in given.threads:
+            threads[leaf.kind][leaf] = given.threads[leaf]
         outside = given.leaves[: given.leaves.index(leaf) + 1]
         depth = max(depth, sum(each.kind == "data" for each in outside))
         if leaf.kind == "reduce":
             outermost = [each for each in outside if each.kind == "reduce"]
             rest = [each for each in writer.state.leaves if each not in outermost]
             writer.state = replace(writer.state, leaves=(*outermost, *rest))
-    sink.state = replace(sink.state, threads=MappingProxyType(threads["data"]))
-    writer.state = replace(writer.state, threads=MappingProxyType(threads["reduce"]))
+    inner = tuple(each for each in given.signals if each.axis is not None and each.axis.kind == "reduce")
+    outer = tuple(each for each in given.signals if each not in inner)
+    sink.state = replace(sink.state, threads=MappingProxyType(threads["data"]), signals=outer)
+    writer.state = replace(writer.state, threads=MappingProxyType(threads["reduce"]), signals=inner)
     return depth
 
 
@@ -218,7 +223,7 @@ def _write_through_acc(schedule: Schedule, stage: Stage) -> tuple[Stage, Stage]:
             leaves=(*data_roots, *reduce_leaves),
             relations=reduce_relations,
         )
-    copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
+    copy = copy_of(writer.tensor, state.computation.name, state.computation.axes, whole=True)
     stage.state = replace(
         state,
         computation=copy,
@@ -277,7 +282,7 @@ def _operands(
             cached_as[key] = instead[read.node] = tensor
             continue
         axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
-        copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes)
+        copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes, whole=True)
         cached = Stage(schedule, initial_state(copy, scope, copies=tensor))
         schedule.stages.insert(schedule.stages.index(stage), cached)
         operands.append(Operand(cached, stage))

@@ -7,20 +7,23 @@ same boxes: along axes that share no loop, the counts of a box are products of c
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
-from lathe.frontend import placeholders
+from lathe.frontend import Computation, evaluate, placeholders, reads_data
 from lathe.frontend.expressions import Axis
 from lathe.isa import Load, MemoryType, Program, Store
+from lathe.isa.table import QUEUE_OF
+from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.event_times import values_on
 from lathe.scheduler.linear import Linear, LoopVariable
-from lathe.scheduler.nest import ChunkNode, Loop, Node, build_nest
+from lathe.scheduler.nest import ChunkNode, Loop, Node, SignalNode, build_nest
 from lathe.scheduler.partition import partition
+from lathe.scheduler.signals import queue_of, unit_of_stage
 from lathe.scheduler.storage import StorageBuffer, storages_of
 
 if TYPE_CHECKING:
@@ -34,11 +37,13 @@ Ints = NDArray[np.int64]
 class StageCount:
     """Instances of a stage: ``executed`` in all, of which ``distinct`` are there once, and ``redundant`` again.
 
-    An instance is a point of the computation's domain, reduction axes included.
+    An instance is a point of the computation's domain, reduction axes included. Where a condition on data says which
+    points there are, these are as many as there can be, and not ``exact``.
     """
 
     executed: int
     distinct: int
+    exact: bool = True
 
     @property
     def redundant(self) -> int:
@@ -66,8 +71,11 @@ class BufferCount:
 class Counts:
     """``stages`` by name; ``marked``: how many iterations the loops marked ``parallelize`` and ``distribute`` have.
 
+    ``barriers``, and by queue the tokens that are ``sent`` and ``received``, are those by hand.
+
     With a machine, ``loaded`` and ``stored`` bytes, and ``loads`` and ``stores``: how many transfers, each by memory
-    type, as the counters of a simulation name them (``loaded`` has the instruction stream, too).
+    type, as the counters of a simulation name them (``loaded`` has the instruction stream, too); ``tokens`` are all
+    that are pushed, by queue.
     """
 
     stages: Mapping[str, StageCount]
@@ -77,6 +85,10 @@ class Counts:
     loads: Mapping[str, int] = field(default_factory=dict)
     stores: Mapping[str, int] = field(default_factory=dict)
     buffers: Mapping[str, BufferCount] = field(default_factory=dict)
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    barriers: int = 0
+    sent: Mapping[str, int] = field(default_factory=dict)
+    received: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def executed(self) -> int:
@@ -94,7 +106,8 @@ class Counts:
     def __str__(self) -> str:
         lines = []
         for name, each in self.stages.items():
-            lines.append(f"{name}: {each.executed} instances ({each.distinct} once, {each.redundant} again)")
+            limit = "" if each.exact else "at most "
+            lines.append(f"{name}: {limit}{each.executed} instances ({each.distinct} once, {each.redundant} again)")
         for name, buffer in self.buffers.items():
             elements = f", {buffer.elements} elements" if buffer.elements else ""
             extents = "×".join(map(str, buffer.shape))
@@ -106,6 +119,11 @@ class Counts:
                 if size:
                     transfers = f" in {times[memory]} transfers" if memory in times else ""
                     lines.append(f"{memory}: {size} bytes {what}{transfers}")
+        lines += [f"{queue}: {number} tokens" for queue, number in self.tokens.items() if number]
+        if self.barriers:
+            lines.append(f"barriers: {self.barriers}")
+        for queue in dict.fromkeys((*self.sent, *self.received)):
+            lines.append(f"{queue} by hand: {self.sent.get(queue, 0)} sent, {self.received.get(queue, 0)} received")
         return "\n".join(lines)
 
 
@@ -117,16 +135,19 @@ def count(schedule: "Schedule", config: HardwareConfig | None = None) -> Counts:
     transfers are those of its instructions, class by class. Raises what ``build`` raises.
     """
     coverage = {stage: _Coverage(stage) for stage in schedule.stages}
+    signals = _Signals()
     for node in partition(build_nest(schedule, largest_blocks=True)):
         _visit(node, [], coverage)
+        signals.visit(node, 1, 1)
     stages = {stage.name: each.result() for stage, each in coverage.items()}
     marked = {mark: loops for mark in ("parallelize", "distribute") if (loops := _marked(schedule, mark))}
     if config is None:
-        return Counts(stages, marked, buffers=_buffers(schedule, {}))
+        return Counts(stages, marked, buffers=_buffers(schedule, {}), **signals.counts)
     from lathe.scheduler.build import build
 
     program = build(schedule, [*placeholders(schedule.program), *schedule.program], config)
-    return Counts(stages, marked, *_traffic(program), _buffers(schedule, _elements(schedule, config)))
+    buffers, traffic = _buffers(schedule, _elements(schedule, config)), _traffic(program)
+    return Counts(stages, marked, *traffic, buffers, _tokens(program), **signals.counts)
 
 
 def _buffers(schedule: "Schedule", elements: Mapping[StorageBuffer, int]) -> dict[str, BufferCount]:
@@ -157,6 +178,33 @@ def _visit(node: Node, around: list[tuple[LoopVariable, int, int]], coverage: "d
         coverage[node.placement.stage].add(node, around)
 
 
+class _Signals:
+    """Barriers and tokens by hand, summed over a nest."""
+
+    def __init__(self) -> None:
+        self.barriers = 0
+        self.sent: dict[str, int] = {}
+        self.received: dict[str, int] = {}
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        return {"barriers": self.barriers, "sent": self.sent, "received": self.received}
+
+    def visit(self, node: Node, times: int, turns: int) -> None:
+        """``times`` and ``turns``: how often a node is carried out, and how often if once for all threads."""
+        if isinstance(node, Loop):
+            iterations = node.last - node.first + 1
+            for inner in node.body:
+                self.visit(inner, times * iterations, turns * -(-iterations // node.threads))
+        elif isinstance(node, SignalNode):
+            if node.signal.kind == "barrier":
+                self.barriers += turns
+                return
+            queue = queue_of(node.signal, unit_of_stage(node.placement.stage)).arrow
+            count = self.sent if node.signal.kind == "send" else self.received
+            count[queue] = count.get(queue, 0) + times
+
+
 class _Coverage:
     """How often each point of a stage is computed, summed over the boxes of a nest."""
 
@@ -164,10 +212,11 @@ class _Coverage:
         self.stage = stage
         self.executed = 0
         self.axes = stage.state.computation.axes
+        self.exists, self.exact = _existing(stage.state.computation)
         self.points: int = int(np.prod([axis.extent for axis in stage.state.computation.reduce_axes], dtype=np.int64))
         # a stage that is computed whole meets each point once: only what is computed in loops may come again
         attachment = stage.state.attachment
-        self.counted = attachment is not None and not attachment.loops
+        self.counted = (attachment is not None and not attachment.loops) or self.exists is not None
         self.times: Ints | None = np.zeros([axis.extent for axis in self.axes], np.int64) if self.counted else None
 
     def add(self, chunk: ChunkNode, around: list[tuple[LoopVariable, int, int]]) -> None:
@@ -206,8 +255,24 @@ class _Coverage:
 
     def result(self) -> StageCount:
         if self.times is None:
-            return StageCount(self.executed, self.executed)
-        return StageCount(self.executed, int(np.count_nonzero(self.times)) * self.points)
+            return StageCount(self.executed, self.executed, self.exact)
+        executed = self.executed
+        if self.exists is not None:  # boxes that are executed under a mask
+            self.times *= self.exists
+            executed = int(self.times.sum()) * self.points
+        return StageCount(executed, int(np.count_nonzero(self.times)) * self.points, self.exact)
+
+
+def _existing(computation: Computation) -> tuple[NDArray[np.bool_] | None, bool]:
+    """Which points exist of those that the bounds of loops let through, if not all, and whether that can be told."""
+    mask = mask_of(computation)
+    if mask is None:
+        return None, True
+    if reads_data(mask):
+        return None, False
+    ranges = [np.arange(axis.start, axis.stop) for axis in computation.axes]
+    points = dict(zip(computation.axes, np.meshgrid(*ranges, indexing="ij", sparse=True), strict=True))
+    return np.broadcast_to(evaluate(mask, points), computation.shape), True
 
 
 def _groups(roots: Mapping[Axis, Linear]) -> list[tuple[list[Axis], list[LoopVariable]]]:
@@ -236,6 +301,16 @@ def _marked(schedule: "Schedule", mark: str) -> dict[str, int]:
         for stage in schedule.stages
         for loop, each in stage.state.marks.items()
         if each == mark
+    }
+
+
+def _tokens(program: Program) -> dict[str, int]:
+    """Tokens that are pushed, by queue."""
+    units = program.columns.unit
+    return {
+        queue.arrow: int(np.count_nonzero((units == unit) & (program.columns[name] != 0)))
+        for (unit, name), queue in QUEUE_OF.items()
+        if name.startswith("push")
     }
 
 

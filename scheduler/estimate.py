@@ -66,6 +66,11 @@ def load_cycles(
     return max(rows * beats * memory.cycles_per_beat, waiting / memory.outstanding_reads)
 
 
+def least_cycles(config: HardwareConfig, tiles: int, steps: int) -> float:
+    """A lower bound on the cycles of a group: so many tiles, each with so many steps of the compute unit."""
+    return tiles * (steps + 2 * (config.memory.latency + HANDLING))
+
+
 def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Work) -> float:
     """Cycles of a group with a matrix product."""
     latency = config.memory.latency + HANDLING

@@ -15,7 +15,7 @@ import islpy as isl
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
 from lathe.scheduler.circular import check_circles
-from lathe.scheduler.communication import check_communication, check_threads
+from lathe.scheduler.communication import check_communication
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.liveness import check_storage
 from lathe.scheduler.parallelism import check_marked_loops, check_marks
@@ -24,6 +24,7 @@ from lathe.scheduler.polyhedra import cells_kept, cells_made, cells_read, cells_
 from lathe.scheduler.state import Mapped
 from lathe.scheduler.storage import check_buffers, values_stay
 from lathe.scheduler.tensor_layouts import check_dimensions
+from lathe.scheduler.threads_apart import check_threads
 from lathe.scheduler.together import check_together
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 SET = isl.dim_type.set
 
 
-def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]") -> None:
+def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]", moved: "set[Stage]") -> None:
     """Refuse the schedule if a tag or a place has become impossible, or a read would miss its value.
 
-    Dependences are checked again for every stage whose place or readers ``changed`` may have moved. Raises
-    ScheduleError, or LegalityError with a witness.
+    Dependences are checked again for every stage that depends on one of ``moved``: those of the ``changed`` ones whose
+    loops, place, reads or memory are new. Raises ScheduleError, or LegalityError with a witness.
     """
     for stage in schedule.stages:
         _check_structure(schedule, stage, command)
@@ -46,17 +47,17 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]") ->
     for tensor, layout in schedule.layouts.items():
         check_dimensions(layout, schedule.scope_of(tensor))
     check_buffers(schedule, command)
-    _check_reads(schedule, command, changed)
+    _check_reads(schedule, command, moved)
     check_storage(schedule, command, changed)
     if schedule.circular:
-        check_circles(schedule, command, changed, place_stages(schedule))
+        check_circles(schedule, command, moved, place_stages(schedule))
     check_marked_loops(schedule, command)
     check_threads(schedule, command)
 
 
-def _check_reads(schedule: "Schedule", command: str, changed: "set[Stage]") -> None:
+def _check_reads(schedule: "Schedule", command: str, moved: "set[Stage]") -> None:
     attached = [stage for stage in schedule.stages if stage.state.attachment is not None]
-    affected = [stage for stage in attached if _depends_on(schedule, stage) & changed]
+    affected = [stage for stage in attached if _depends_on(schedule, stage) & moved]
     if not affected:
         return
     placed = place_stages(schedule)

@@ -47,7 +47,7 @@ def check_marked_loops(schedule: "Schedule", command: str) -> None:
                 f"loop {loop.name} of stage {stage.name} must be parallel to be marked {mark} ({command}), but "
                 f"{answer.reason}."
             )
-            if answer.witness is not None:
+            if isinstance(answer.witness, Witness):
                 raise ParallelismError(message, answer.witness)
             raise ScheduleError(message)
 

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 from lathe.frontend.expressions import Axis
 from lathe.scheduler.chunk_indices import condition_bound
+from lathe.scheduler.conditions import bounds_of
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add, bound_range, scale
 from lathe.scheduler.loops import StageLoops, leaf_extents, stage_loops
 from lathe.scheduler.regions import Interval, extent_of, hull, read_box
 from lathe.scheduler.reuse import Window, buffer_shape, kept_window
-from lathe.scheduler.state import LoopAxis, StageState, same_place
+from lathe.scheduler.state import LoopAxis, StageState, placed_alike, same_place
 from lathe.scheduler.undefined import conditions_of
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Placement:
             extent: Bound = next(extents) if root.kind == "data" else Linear(root.source.extent)
             found.append(add(add(extent, Linear(-1)), self.loops.local[root] * -1))
         roots = self.roots()
+        found += bounds_of(self.state.computation, roots, self.box)
         for body in self.state.computation.bodies:
             for condition in conditions_of(body):
                 bound = condition_bound(condition, roots)
@@ -103,7 +105,23 @@ class Placement:
 
 
 def place_stages(schedule: "Schedule") -> dict["Stage", Placement]:
-    """The placement of every stage, consumers first (a stage's box follows from the boxes of its consumers)."""
+    """The placement of every stage, consumers first (a stage's box follows from the boxes of its consumers).
+
+    The last answer is kept with the schedule and holds until a command changes loops or places.
+    """
+    states = [(stage, stage.state) for stage in schedule.stages]
+    if schedule.last_placed is not None:
+        before, placed = schedule.last_placed
+        if len(before) == len(states) and all(
+            one is other and placed_alike(now, then) for (one, now), (other, then) in zip(states, before, strict=True)
+        ):
+            return placed
+    placed = _place(schedule)
+    schedule.last_placed = states, placed
+    return placed
+
+
+def _place(schedule: "Schedule") -> dict["Stage", Placement]:
     placed: dict[Stage, Placement] = {}
     longer = longest_together(schedule)
     for stage in reversed(schedule.stages):

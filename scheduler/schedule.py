@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, topological
 from lathe.frontend.programs import as_outputs
 from lathe.scheduler.circular import circles, run_together
+from lathe.scheduler.commands.barrier_at import barrier_at
 from lathe.scheduler.commands.cache import cache_read, cache_write
 from lathe.scheduler.commands.reuse_at import reuse_at
 from lathe.scheduler.commands.store_in import allocate_at, buffer
@@ -18,9 +19,12 @@ from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.explanation import Explanation
 from lathe.scheduler.questions import is_legal, is_parallel, parallel_skew, smallest_shift
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state, replace
+from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state, placed_alike, replace
 from lathe.scheduler.storage import StorageBuffer
 from lathe.scheduler.tensor_layouts import TensorLayout
+
+if TYPE_CHECKING:
+    from lathe.scheduler.placement import Placement
 
 T = TypeVar("T")
 
@@ -31,6 +35,8 @@ class Schedule:
     A new schedule computes stage after stage, each over its whole domain, all in DRAM. Commands (methods of the
     stages, and ``cache_read`` and ``cache_write``) change that; each checks that every read still finds its value.
     """
+
+    last_placed: "tuple[list[tuple[Stage, StageState]], dict[Stage, Placement]] | None" = None  # see ``place_stages``
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:
         self.program = tuple(outputs)  # as the user names them; a transformed layout puts others into ``outputs``
@@ -63,6 +69,7 @@ class Schedule:
             "s.cache_read to place them."
         )
 
+    barrier_at = barrier_at
     buffer = buffer
     allocate_at = allocate_at
     cache_read = cache_read
@@ -163,14 +170,21 @@ class Schedule:
                 if renamed and attachment and renamed.keys() & {attachment.axis, *attachment.loops}:
                     loops = tuple(renamed.get(loop, loop) for loop in attachment.loops)
                     axis = renamed.get(attachment.axis, attachment.axis)
-                    moved = replace(attachment, axis=axis, loops=loops)
-                    stage.state = replace(stage.state, attachment=moved)
+                    stage.state = replace(stage.state, attachment=replace(attachment, axis=axis, loops=loops))
             if renamed:
                 self.allocations = {
                     buffer: replace(place, axis=renamed.get(place.axis, place.axis))
                     for buffer, place in self.allocations.items()
                 }
-            check_schedule(self, command, set(changes) | _moved(before_stages, self.stages))
+            reordered = _moved(before_stages, self.stages)
+            moved = reordered | {
+                stage
+                for stage, state in changes.items()
+                if stage not in before_stages
+                or not placed_alike(before[stage], state)
+                or before[stage].scope != state.scope
+            }
+            check_schedule(self, command, set(changes) | reordered, moved)
         except BaseException:
             self.stages, self.allocations = before_stages, before_allocations
             for stage, state in before.items():

@@ -68,11 +68,13 @@ def _alone(state: StageState, shared: tuple[LoopAxis, ...]) -> StageState:
         early = {loop: lead for loop, lead in early.items() if loop not in replaced_by(relation)}
     pragma = _instead(state, state.pragma_axis, leaves)
     threads = {_instead(state, loop, leaves): count for loop, count in state.threads.items()}
+    signals = tuple(replace(each, axis=_instead(state, each.axis, leaves)) for each in state.signals)
     return replace(
         state,
         leaves=tuple(leaves),
         relations=tuple(relations),
         pragma_axis=pragma,
+        signals=signals,
         threads=MappingProxyType({loop: count for loop, count in threads.items() if loop is not None}),
         unrolled=frozenset(loop for loop in state.unrolled if loop in leaves),
         lead=MappingProxyType({loop: lead for loop, lead in early.items() if loop not in gone}),

@@ -5,7 +5,7 @@ whole and then keeps it or refuses it, so a refused command leaves no trace.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -125,6 +125,19 @@ def with_loops(relation: Relation, loop: Callable[[LoopAxis], LoopAxis]) -> Rela
     return replace(relation, parents=parents, children=children)
 
 
+@dataclass(frozen=True)
+class Signal:
+    """What a user lets queues do by hand at a stage: a barrier for all, or a token sent or received by its unit.
+
+    ``axis``: in each iteration of this loop; None: each time that the stage is computed. ``other``: the unit that the
+    token goes to or comes from.
+    """
+
+    kind: Literal["barrier", "send", "receive"]
+    axis: LoopAxis | None
+    other: str = ""
+
+
 Region = Literal["box", "exact", "missing"]
 """A box around what an iteration reads; exactly that; or what of it no earlier iteration has made."""
 
@@ -177,6 +190,7 @@ class StageState:
     storage: "Storage | None" = None  # in which cells of which buffer its values are, where the user has said so
     threads: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many iterations of loops are carried out together (``vthread``)."""
+    signals: tuple[Signal, ...] = ()
 
     @property
     def tensor(self) -> Tensor:
@@ -189,7 +203,8 @@ class StageState:
     @property
     def is_touched(self) -> bool:
         """Whether a command has changed the loops."""
-        return self.leaves != self.roots or bool(self.relations) or self.pragma is not None or bool(self.threads)
+        loops = self.leaves != self.roots or bool(self.relations)
+        return loops or self.pragma is not None or bool(self.threads) or bool(self.signals)
 
     @property
     def own_leaves(self) -> tuple[LoopAxis, ...]:
@@ -199,13 +214,26 @@ class StageState:
     @property
     def kept_leaves(self) -> tuple[LoopAxis, ...]:
         """The loops that commands on queues speak of: no instruction may have them inside."""
-        return tuple(leaf for leaf in self.leaves if leaf in self.threads)
+        named = {*self.threads, *(signal.axis for signal in self.signals)}
+        return tuple(leaf for leaf in self.leaves if leaf in named)
 
     def emitted_leaves(self) -> tuple[LoopAxis, ...]:
         """The loops that belong to the emission rule: ``pragma_axis`` and everything inside it."""
         if self.pragma_axis is None:
             return ()
         return self.leaves[self.leaves.index(self.pragma_axis) :]
+
+
+TAGS = frozenset(
+    {"unrolled", "marks", "pragma", "pragma_axis", "scope", "copies", "hints", "lanes", "on_alu", "slots", "threads"}
+)
+"""Fields of a state that say neither what is computed nor in which loops or where among those of other stages."""
+PLACED = tuple(each.name for each in fields(StageState) if each.name not in TAGS)
+
+
+def placed_alike(one: StageState, other: StageState) -> bool:
+    """Whether two states of a stage compute the same in the same loops in the same place, tags and memory aside."""
+    return one is other or all(getattr(one, name) == getattr(other, name) for name in PLACED)
 
 
 def initial_state(computation: Computation, scope: str = DRAM, copies: Tensor | None = None) -> StageState:
@@ -227,6 +255,7 @@ __all__ = [
     "StageState",
     "initial_state",
     "made_by",
+    "placed_alike",
     "replace",
     "replaced_by",
     "same_place",

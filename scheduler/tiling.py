@@ -5,7 +5,6 @@ parts (whole blocks along lanes), a few orders of the tile loops, and for each o
 loaded least often. What the estimate (``estimate.py``) makes cheapest is then checked exactly by the allocator.
 """
 
-from collections.abc import Iterator
 from itertools import product as combinations
 
 from lathe.scheduler.allocation import depth_of
@@ -22,30 +21,26 @@ def choose_tiling(problem: TilingProblem) -> Tiling:
     """The cheapest tiling found. Raises CapacityError if not even the smallest tiles fit."""
     for cut in CUTS:
         model = TilingModel(problem, cut)
-        best = min(_candidates(model), key=lambda tiling: tiling.cost, default=None)
+        best = given_tiling(model) if problem.given else _cheapest(model)
         if best is not None:
             return best
     raise CapacityError(_refusal(model))
 
 
-def _candidates(model: TilingModel) -> Iterator[Tiling]:
-    if model.problem.given:
-        tiling = given_tiling(model)
-        if tiling is not None:
-            yield tiling
-        return
-    sizes = [model.sizes(dim) for dim in range(len(model.full))]
-    orders = model.orders()
-    reductions = model.reductions()
-    for tile in combinations(*sizes):
+def _cheapest(model: TilingModel) -> Tiling | None:
+    """The first of the cheapest; tiles whose computation alone takes longer than what has been found are left out."""
+    best: Tiling | None = None
+    orders, reductions = model.orders(), model.reductions()
+    for tile in combinations(*(model.sizes(dim) for dim in range(len(model.full)))):
         elements = model.computing_elements(tile)
-        if elements > model.room("acc"):
+        if elements > model.room("acc") or (best is not None and model.least_cost(tile) >= best.cost):
             continue
         for inner in reductions:
             for order in orders:
                 tiling = model.evaluated(tile, order, inner, elements)
-                if tiling is not None:
-                    yield tiling
+                if tiling is not None and (best is None or tiling.cost < best.cost):
+                    best = tiling
+    return best
 
 
 def _refusal(model: TilingModel) -> str:

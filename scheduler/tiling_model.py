@@ -1,14 +1,16 @@
 """A model of one group's tiles: the sizes, orders and reductions to try, what a tile holds, and what a tiling costs."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
+from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend import Tensor, as_affine
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Axis, axes_of
 from lathe.scheduler.allocation import depth_of
-from lathe.scheduler.estimate import Loads, Work, cycles_with_product, cycles_without_product, load_cycles
+from lathe.scheduler.estimate import Loads, Work, cycles_with_product, cycles_without_product, least_cycles, load_cycles
 from lathe.scheduler.groups import is_padding
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.linear import LoopVariable
@@ -22,6 +24,21 @@ if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
 
 MOST_PARTS = 24
+
+
+@dataclass(frozen=True)
+class _TileLoops:
+    """What follows from the tile loops alone, however reductions are cut.
+
+    ``boxes`` of each stage inside so many tile loops (at the root everything is loaded); for each operand the
+    ``options``: elements loaded in all, minus the level, elements at a time, the level.
+    """
+
+    tiles: int
+    boxes: "list[dict[Stage, tuple[int, ...]]]"
+    options: list[list[tuple[int, int, int, int]]]
+    steps: int
+    stored: int
 
 
 class TilingModel:
@@ -72,6 +89,7 @@ class TilingModel:
             self.single[stage] = [a for a in state.computation.reduce_axes if a is not chosen and a in untouched]
         self._planes = DTYPES[problem.sink.tensor.dtype].bits // 8 if problem.sink.tensor.dtype != "bool" else 1
         self._loads: dict[tuple[Stage, tuple[int, ...]], float] = {}
+        self._tile_loops_known: dict[tuple[tuple[int, ...], tuple[int, ...]], _TileLoops] = {}
         self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[Stage, tuple[int, ...]]] = {}
         self._walk = [
             _reads(stage) for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands))
@@ -104,7 +122,8 @@ class TilingModel:
             product = self.plan.products[reader.tensor]
             if product is not None and product.data.tensor is tensor:
                 return True
-            if product is None and is_padding(reader) and self._is_data(reader.tensor):
+            zeros = PAD_VALUE not in self.config.extensions
+            if product is None and is_padding(reader, with_zeros=zeros) and self._is_data(reader.tensor):
                 return True
         return False
 
@@ -184,11 +203,16 @@ class TilingModel:
         boxes = self.boxes(tile, {})
         return max(self.count(stage, boxes[stage]) for stage in self.problem.computing)
 
+    def least_cost(self, tile: tuple[int, ...]) -> float:
+        """Cycles that the tiles take, whatever is loaded when: the compute unit's."""
+        tiles = prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True))
+        return least_cycles(self.config, tiles, self._steps_of_all(self.boxes(tile, {})))
+
     def evaluated(
         self, tile: tuple[int, ...], order: tuple[int, ...], inner: "dict[Stage, int]", acc: int
     ) -> Tiling | None:
-        trips = [ceil(self.full[dim] / tile[dim]) for dim in order]
-        total = prod(trips)
+        loops = self._tile_loops(tile, order)
+        total = loops.tiles
         rounds = {stage: ceil(self.reduction[stage].extent / size) for stage, size in inner.items()}
         for stage, axes in self.single.items():
             rounds[stage] *= prod(ceil(axis.extent / self.grain(stage, axis)) for axis in axes)
@@ -196,20 +220,15 @@ class TilingModel:
         room["acc"] -= acc
         levels: dict[Stage, int] = {}
         found: list[Loads] = []
-        by_level = [self.boxes(self._tile_at(tile, order, level), {}) for level in range(len(order) + 1)]
+        by_level = loops.boxes
         innermost = self.boxes(tile, inner)
-        for operand in self.problem.operands:
+        for operand, options in zip(self.problem.operands, loops.options, strict=True):
             stage = operand.stage
-            options: list[tuple[float, int, int, int]] = []
-            for level in range(len(order) + 1):
-                box = by_level[level][stage] if level else stage.tensor.shape  # at the root all of it is loaded
-                count = self.count(stage, box)
-                options.append((prod(trips[:level]) * count, -level, count, level))
             split = rounds.get(operand.reader, 1) > 1
             if split:
                 count = self.count(stage, innermost[stage])
                 rounds_in_all = total * rounds[operand.reader]
-                options[-1] = (rounds_in_all * count, -len(order), count, len(order))
+                options = [*options[:-1], (rounds_in_all * count, -len(order), count, len(order))]
             scope = stage.state.scope
             fitting = [option for option in options if option[2] <= room[scope]]
             if not fitting:
@@ -224,12 +243,11 @@ class TilingModel:
             found.append(
                 Loads(scope, self._load_cycles(stage, tuple(box), count), loads / max(count, 1), bool(doubled))
             )
-        boxes = by_level[-1]
         work = Work(
             tiles=total,
             parts=max(rounds.values(), default=1),
-            steps=sum(self._steps(stage, boxes[stage]) for stage in self.problem.computing),
-            stored=self.count(self.problem.computing[-1], boxes[self.problem.computing[-1]]),
+            steps=loops.steps,
+            stored=loops.stored,
             planes=self._planes,
             alone=acc > room["acc"] if self.gemms else acc * 2 > self.room("acc"),
         )
@@ -242,6 +260,24 @@ class TilingModel:
         }
         return Tiling(tile, order, len(order), levels, reduce_axis, reduce_tile, single, cost)
 
+    def _tile_loops(self, tile: tuple[int, ...], order: tuple[int, ...]) -> "_TileLoops":
+        known = self._tile_loops_known.get((tile, order))
+        if known is not None:
+            return known
+        trips = [ceil(self.full[dim] / tile[dim]) for dim in order]
+        boxes = [self.boxes(self._tile_at(tile, order, level), {}) for level in range(len(order) + 1)]
+        options = []
+        for operand in self.problem.operands:
+            stage = operand.stage
+            counts = [self.count(stage, boxes[n][stage] if n else stage.tensor.shape) for n in range(len(order) + 1)]
+            options.append([(prod(trips[:n]) * count, -n, count, n) for n, count in enumerate(counts)])
+        last = self.problem.computing[-1]
+        found = _TileLoops(
+            prod(trips), boxes, options, self._steps_of_all(boxes[-1]), self.count(last, boxes[-1][last])
+        )
+        self._tile_loops_known[tile, order] = found
+        return found
+
     def _load_cycles(self, stage: "Stage", box: tuple[int, ...], count: int) -> float:
         known = self._loads.get((stage, box))
         if known is None:
@@ -252,6 +288,9 @@ class TilingModel:
             )
             known = self._loads[stage, box] = load_cycles(config, self.physical[stage], size, box, count)
         return known
+
+    def _steps_of_all(self, boxes: "dict[Stage, tuple[int, ...]]") -> int:
+        return sum(self._steps(stage, boxes[stage]) for stage in self.problem.computing)
 
     def _steps(self, stage: "Stage", box: Sequence[int]) -> int:
         """Cycles of the compute unit for one box of a stage."""

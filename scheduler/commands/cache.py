@@ -108,6 +108,7 @@ def cache_write(schedule: "Schedule", tensor: Tensor, scope: str) -> Tensor:
     computation = renamed_axes(state.computation, fresh_name(schedule, f"{tensor.name}.{name}"))
     writer = Stage(schedule, initial_state(computation, name))
     copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
+    copy = replace(copy, where=state.computation.where)  # an output holds zeros elsewhere, whatever the condition
     data = tuple(root for root in state.roots if root.kind == "data")
     copier = replace(state, computation=copy, roots=data, leaves=data, copies=writer.tensor)
     position = schedule.stages.index(stage)

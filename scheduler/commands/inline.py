@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lathe.frontend import Computation, substitute
+from lathe.frontend import substitute
 from lathe.frontend.expressions import Axis, Expr, Read
 from lathe.frontend.tensors import DEPTH_LIMIT
 from lathe.scheduler.errors import ScheduleError
@@ -62,15 +62,14 @@ def inline(stage: "Stage") -> None:
     changes = {}
     for reader in schedule.readers(stage.tensor):
         old = reader.state.computation
-        bodies = tuple(rewrite_reads(each, stage.tensor, value) for each in old.bodies)
+        new = old.mapped(lambda expr: rewrite_reads(expr, stage.tensor, value))
         from lathe.frontend.expressions import depth
 
-        if max(depth(each) for each in bodies) > DEPTH_LIMIT:
+        if max(depth(each) for each in new.bodies) > DEPTH_LIMIT:
             raise ScheduleError(
                 f"expressions of {reader.name} must nest at most {DEPTH_LIMIT} deep, not deeper, as they would with "
                 f"{stage.name!r} inlined."
             )
-        new = Computation(old.name, old.axes, old.reduce_axes, bodies, old.attrs)
         changes[reader] = replace(reader.state, computation=new)
     stages = [each for each in schedule.stages if each is not stage]
     schedule.commit(changes, "inline", stages=stages)

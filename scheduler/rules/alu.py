@@ -14,14 +14,8 @@ from lathe.frontend.dtypes import DTYPES
 from lathe.isa import AluOp, Instruction
 from lathe.scheduler.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.chunk_parts import points
-from lathe.scheduler.rules.alu_expressions import (
-    COMMUTATIVE,
-    in_place,
-    kept,
-    modular,
-    normalised,
-    temporaries_of_operand,
-)
+from lathe.scheduler.rules.alu_expressions import modular, order, temporaries_of_operand
+from lathe.scheduler.rules.alu_sharing import COMMUTATIVE, kept, sharing_of
 from lathe.scheduler.rules.looping import plan_loops
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.rules.reset import IMMEDIATE, alu_immediate, constant_steps, reset_elements, zero
@@ -97,14 +91,17 @@ class _Compiler:
     def __init__(self, chunk: Chunk, view: VectorView) -> None:
         self.chunk = chunk
         self.view = view
+        self.sharing = sharing_of(chunk.expression)
+        self.left = self.sharing.uses.copy()  # how often each part is still needed
+        self.known: dict[Expr, _Cells] = {}  # where the shared parts are that have been computed
         self.instructions: list[Instruction] = []
 
     def update(self, target: _Cells) -> None:
         """One step of a reduction: ``target = op(target, value)``."""
         assert self.chunk.reduction is not None
-        op = {"sum": AluOp.ADD, "max": AluOp.MAX, "min": AluOp.MIN}[self.chunk.reduction]
+        op = {"sum": AluOp.ADD, "prod": AluOp.MUL, "max": AluOp.MAX, "min": AluOp.MIN}[self.chunk.reduction]
         dtype = self.chunk.expression.dtype
-        if self.chunk.reduction == "sum":
+        if self.chunk.reduction in ("sum", "prod"):
             self._require_32_bits(self.chunk.expression)
         elif dtype == "uint32":
             raise RuleMismatch(f"dtype of a {self.chunk.reduction} must be signed or narrower, not uint32")
@@ -112,6 +109,13 @@ class _Compiler:
 
     def value(self, expr: Expr, target: _Cells, keep_low_bits_only: bool = False) -> None:
         """Compute an expression into elements. ``keep_low_bits_only``: bits beyond its dtype do not matter."""
+        if self.sharing.shared(expr):
+            self.copy_cells(self._shared(expr), target)
+        else:
+            self.compute(expr, target, keep_low_bits_only)
+
+    def compute(self, expr: Expr, target: _Cells, keep_low_bits_only: bool = False) -> None:
+        """The same for an expression whose value is nowhere yet."""
         match expr:
             case Const(value=value):
                 loops = self._moving(target)
@@ -133,9 +137,9 @@ class _Compiler:
                     self.wrap(target, dtype)
             case Binary():
                 self._check_dtype(expr.dtype)
-                simple = normalised(expr)
+                simple = self.sharing.simple(expr)
                 self._check_order(simple)
-                self.binary(simple.op, simple.lhs, simple.rhs, target, keep_low_bits_only)
+                self.binary(simple, target, keep_low_bits_only)
                 if not keep_low_bits_only and self._may_overflow(expr):
                     self.wrap(target, expr.dtype)
             case _:
@@ -143,37 +147,42 @@ class _Compiler:
                     f"expression must be made of min, max, +, -, * and shifts, not {type(expr).__name__.lower()} {expr}"
                 )
 
-    def binary(self, op: str, lhs: Expr, rhs: Expr, target: _Cells, low_bits: bool) -> None:
+    def binary(self, expr: Binary, target: _Cells, low_bits: bool) -> None:
+        op, loops = expr.op, self._moving(target)
         low_bits = low_bits and op in ("add", "sub", "mul")
-        if op == "shl" and isinstance(rhs, Const):
-            op, rhs = "shr", Const(-rhs.value, rhs.dtype)
-        if op == "shr":
-            self.shift(lhs, rhs, target)
-            return
-        if op == "sub":
-            if isinstance(rhs, Const) and -rhs.value in IMMEDIATE:
-                self.value(lhs, target, low_bits)
-                self.immediate(AluOp.ADD, -rhs.value, target)
-                return
-            self.value(rhs, target, low_bits)  # lhs - rhs = -rhs + lhs
-            self.immediate(AluOp.MUL, -1, target)
-            self.apply(AluOp.ADD, target, lhs, self._moving(target))
-            return
-        if op not in COMMUTATIVE:
+        if op not in (*COMMUTATIVE, "sub", "shr", "shl"):
             raise RuleMismatch(f"operation must be one of min, max, +, -, * and shifts, not {op}")
-        first, second = in_place(lhs, rhs, self.chunk.aliased)
+        first, second = order(self.sharing, expr, self.chunk.aliased)
+        if second is not None and self.sharing.twice(first, second):
+            if op == "sub":
+                self.compute(Const(0, expr.dtype), target)
+                return
+            self.value(first, target, low_bits)
+            self.tensor({**OPERATIONS, "shr": AluOp.SHR}[op], target, target, loops)
+            return
         self.value(first, target, low_bits)
-        self.apply(OPERATIONS[op], target, second, self._moving(target))
+        if op in ("shr", "shl"):
+            self.shift(op, expr.rhs, target)
+        elif op == "sub" and second is None:
+            assert isinstance(expr.rhs, Const)
+            self.immediate(AluOp.ADD, -expr.rhs.value, target)
+        elif op == "sub":  # lhs - rhs = -rhs + lhs
+            self.immediate(AluOp.MUL, -1, target)
+            self.apply(AluOp.ADD, target, expr.lhs, loops)
+        else:
+            assert second is not None
+            self.apply(OPERATIONS[op], target, second, loops)
 
-    def shift(self, lhs: Expr, rhs: Expr, target: _Cells) -> None:
+    def shift(self, op: str, amount: Expr, target: _Cells) -> None:
         """A right shift; an amount that is a negative constant is a left shift."""
-        self.value(lhs, target)
-        if not isinstance(rhs, Const):
-            self.apply(AluOp.SHR, target, rhs, self._moving(target))
-        elif rhs.value < -31:
+        if not isinstance(amount, Const):
+            self.apply(AluOp.SHR, target, amount, self._moving(target))
+            return
+        right = -amount.value if op == "shl" else amount.value
+        if right < -31:
             self.immediate(AluOp.MUL, 0, target)
         else:
-            self.immediate(AluOp.SHR, min(rhs.value, 31), target)
+            self.immediate(AluOp.SHR, min(right, 31), target)
 
     def apply(self, op: AluOp, target: _Cells, operand: Expr, loops: list[int]) -> None:
         """``target = op(target, operand)``, the operand being an immediate, a read, or computed in temporaries."""
@@ -183,21 +192,26 @@ class _Compiler:
         elif isinstance(plain, Read):
             source = self._operand(plain)
             self.tensor(op, target, _Cells(source.base, source.strides), loops)
+        elif self.sharing.shared(plain):
+            self.tensor(op, target, self._shared(plain), loops)
         else:
             temporary = self._temporary(plain, loops)
             self.tensor(op, target, temporary, loops)
 
     def copy(self, read: Read, target: _Cells) -> None:
         """The cells of a read, unless they are the target's own already."""
-        if read.tensor is self.chunk.aliased:
-            return
-        source = self._operand(read)
+        if read.tensor is not self.chunk.aliased:
+            source = self._operand(read)
+            self.copy_cells(_Cells(source.base, source.strides), target)
+
+    def copy_cells(self, source: _Cells, target: _Cells) -> None:
+        """A value that is in other elements, or in the target's own."""
         loops = self._moving(target)
         if not any(source.strides[n] != target.strides[n] for n in loops) and source.base == target.base:
             return
         extents, strides = [self.view.extents[n] for n in loops], [target.strides[n] for n in loops]
         self.instructions += zero(self.chunk, extents, strides, target.base)
-        self.tensor(AluOp.ADD, target, _Cells(source.base, source.strides), loops)
+        self.tensor(AluOp.ADD, target, source, loops)
 
     def immediate(self, op: AluOp, value: int, target: _Cells, loops: list[int] | None = None) -> None:
         loops = self._moving(target) if loops is None else loops
@@ -231,17 +245,46 @@ class _Compiler:
             self.immediate(AluOp.SHR, -amount, target)
             self.immediate(AluOp.SHR, amount, target)
 
+    def _shared(self, expr: Expr) -> _Cells:
+        """Where a part that is needed more than once is; it is computed when it is first asked for."""
+        first = self.sharing.same(expr)
+        if first not in self.known:
+            cells = self.known[first] = self._cells(first, self.view.loops)
+            self.compute(first, cells)
+        assert self.left[first] > 0, f"{first} is needed more often than {self.sharing.uses[first]} times"
+        self.left[first] -= 1
+        return self.known[first]
+
     def _temporary(self, expr: Expr, loops: list[int]) -> _Cells:
         """Compute an operand in temporary elements; one that no loop moves needs one element only."""
-        moving = [n for n in loops if self._depends(expr, n)]
-        strides = [0] * len(self.view.extents)
-        count = 1
-        for n in reversed(moving):
-            strides[n] = count
-            count *= self.view.extents[n]
-        cells = _Cells(self.chunk.emitter.temporary(count), strides)
+        cells = self._last_use(expr, loops) or self._cells(expr, loops)
         self.value(expr, cells)
         return cells
+
+    def _cells(self, expr: Expr, loops: list[int]) -> _Cells:
+        """Temporary elements for the values of an expression."""
+        strides = [0] * len(self.view.extents)
+        count = 1
+        for n in reversed([n for n in loops if self._depends(expr, n)]):
+            strides[n] = count
+            count *= self.view.extents[n]
+        return _Cells(self.chunk.emitter.temporary(count), strides)
+
+    def _last_use(self, expr: Expr, loops: list[int]) -> _Cells | None:
+        """The cells of the shared part that the chain of operations starts from, if nothing else needs it any more."""
+        start = kept(expr)
+        while not self.sharing.shared(start):
+            if isinstance(start, Cast):
+                start = kept(start.operand)
+            elif isinstance(start, Binary):
+                start = kept(order(self.sharing, self.sharing.simple(start), self.chunk.aliased)[0])
+            else:
+                return None
+        first = self.sharing.same(start)
+        if self.left[first] != 1 or first not in self.known:
+            return None
+        same = [n for n in loops if self._depends(expr, n)] == [n for n in self.view.loops if self._depends(first, n)]
+        return self.known[first] if same else None
 
     def _depends(self, expr: Expr, loop: int) -> bool:
         from lathe.frontend import walk

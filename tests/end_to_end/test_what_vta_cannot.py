@@ -34,3 +34,13 @@ def test_the_rtl_agrees_in_every_cycle(make):
     inputs = inputs_of(made)
     ran = lt.cosimulate(lt.build(made.schedule, made.tensors, cfg), inputs, engines=("sim", "pysim")).check()
     np.testing.assert_array_equal(ran.outputs[made.output.name], lt.reference(made.output, inputs))
+
+
+def test_40000_is_not_cut_to_16_bits():
+    """VTA's compiler makes (40000 − 65536) >> 8 = −100 of it."""
+    cfg = lt.load_config("vta")
+    A = lt.placeholder((64,), "int32", name="A")
+    out = lt.compute((64,), lambda i: lt.min(A[i], 40000) >> 8, name="out")
+    program = lt.build(out, [A, out], cfg)
+    found = lt.simulate(program, {"A": np.full(64, 1_000_000, np.int32)}).outputs["out"]
+    assert found.tolist() == [156] * 64

@@ -9,6 +9,7 @@ import numpy as np
 from lathe.frontend import Axis, Tensor, evaluate, reads_data
 from lathe.frontend.accesses import ReadAccess
 from lathe.scheduler import Schedule, Witness
+from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, Slide, build_nest
 from lathe.scheduler.partition import partition
 
@@ -45,9 +46,12 @@ def events(nodes: list[Node], environment: dict[object, int] | None = None) -> I
             continue  # what the window leaves behind is overwritten by what comes, cell by cell
         else:
             assert isinstance(node, ChunkNode), f"{type(node).__name__} in a partitioned nest"
+            mask = mask_of(node.placement.state.computation)
             for values in product(*(range(extent) for _, extent in node.loops)):
                 here = environment | {variable: value for (variable, _), value in zip(node.loops, values, strict=True)}
-                yield Instance(node, {axis: value.value(here) for axis, value in node.roots.items()})
+                point = {axis: value.value(here) for axis, value in node.roots.items()}
+                if mask is None or reads_data(mask) or bool(evaluate(mask, point)):
+                    yield Instance(node, point)
 
 
 def execution(schedule: Schedule) -> Iterator[Instance | Gone]:

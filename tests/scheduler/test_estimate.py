@@ -1,12 +1,24 @@
 """The estimate of cycles: what it knows about transfers, held against its own parts."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
 from lathe.configs import load_config
-from lathe.scheduler.estimate import Loads, Work, cycles_with_product, cycles_without_product, load_cycles
+from lathe.frontend import placeholder, placeholders
+from lathe.frontend.operators import conv2d, max_pool2d, requantise
+from lathe.scheduler import build
+from lathe.scheduler.estimate import (
+    Loads,
+    Work,
+    cycles_with_product,
+    cycles_without_product,
+    least_cycles,
+    load_cycles,
+)
 from lathe.scheduler.physical import Lanes, Physical, element_of
+from lathe.scheduler.tiling import choose_tiling
 
 CONFIG = load_config("vta")
 ROWS = Physical((64, 16, 256), Lanes(None, 2), element_of(CONFIG, "inp"))  # blocks of columns outermost
@@ -50,3 +62,40 @@ def test_without_a_product_nothing_hides_where_there_is_one_slot():
     doubled = cycles_without_product(CONFIG, loads, WORK)
     assert cycles_without_product(CONFIG, [replace(loads[0], doubled=False)], WORK) > doubled
     assert cycles_without_product(CONFIG, loads, replace(WORK, alone=True)) > doubled
+
+
+@pytest.mark.parametrize("cycles_of", [cycles_with_product, cycles_without_product])
+def test_no_tiling_is_estimated_below_what_its_computation_alone_takes(cycles_of):
+    """Tiles that cannot become cheaper than what has been found are left out by this bound."""
+    generator = Random(0)
+    for _ in range(500):
+        loads = [
+            Loads(scope, generator.choice([0.0, 3.0, 4e4]), generator.randint(1, 60), generator.random() < 0.5)
+            for scope in generator.choices(["inp", "wgt", "acc"], k=generator.randint(0, 3))
+        ]
+        tiles, steps = generator.randint(1, 900), generator.choice([1, 20, 70_000])
+        work = Work(tiles, generator.randint(1, 9), steps, generator.randint(1, 2048), generator.choice([1, 4]), False)
+        for each in (work, replace(work, alone=True)):
+            assert least_cycles(CONFIG, tiles, steps) <= cycles_of(CONFIG, loads, each)
+
+
+@pytest.mark.parametrize("shape", [(1, 14, 14, 32), (1, 9, 9, 5)])
+def test_leaving_tiles_out_changes_no_choice(monkeypatch, shape):
+    def tilings() -> list[object]:
+        found = []
+
+        def recorded(problem):
+            found.append(tiling := choose_tiling(problem))
+            return tiling
+
+        monkeypatch.setattr("lathe.scheduler.completion.choose_tiling", recorded)
+        data = placeholder(shape, "int8", "data")
+        conv = conv2d(data, placeholder((32, 3, 3, shape[-1]), "int8", "weights"), padding=1, name="conv")
+        output = max_pool2d(requantise(conv, 8, name="q"), 2, name="output")
+        build(output, [*placeholders([output]), output], CONFIG)
+        return [(each.tile, each.order, each.depth, list(each.level.values()), each.cost) for each in found]
+
+    chosen = tilings()
+    monkeypatch.setattr("lathe.scheduler.tiling_model.TilingModel.least_cost", lambda *_: 0.0)
+    assert tilings() == chosen
+    assert len(chosen) >= 2

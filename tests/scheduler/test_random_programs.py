@@ -58,7 +58,11 @@ def text_of(schedule: Schedule) -> str:
 
 def check_random_schedule(seed: int, most_computations: int, most_commands: int, kinds: tuple[str, ...] = ALL) -> None:
     choice = Choice(seed)
-    outputs = programs(choice, choice.number(1, most_computations))
+    check_schedules_of(programs(choice, choice.number(1, most_computations)), choice, most_commands, kinds)
+
+
+def check_schedules_of(outputs: list[Tensor], choice: Choice, most_commands: int, kinds: tuple[str, ...]) -> Schedule:
+    """Random commands on a program, one after the other: accepted ones keep the meaning, refused ones are right to."""
     schedule = create_schedule(outputs)
     for _ in range(choice.number(1, most_commands)):
         command = commands(choice, schedule, kinds)
@@ -78,6 +82,7 @@ def check_random_schedule(seed: int, most_computations: int, most_commands: int,
         except ScheduleError:
             assert text_of(schedule) == kept
     check_values(interpret(schedule, inputs := random_inputs(outputs, seed=1)), outputs, inputs)
+    return schedule
 
 
 def check_values(found: Mapping[str, np.ndarray], outputs: list[Tensor], inputs: Mapping[str, np.ndarray]) -> None:
