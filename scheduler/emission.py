@@ -39,6 +39,7 @@ from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
 from lathe.scheduler.signals import Entry, Marker, Origin, unit_of_stage
 from lathe.scheduler.state import DRAM
 from lathe.scheduler.storage import Allocated
+from lathe.scheduler.temporaries import keeps_source
 from lathe.scheduler.threads import Thread, turns
 from lathe.scheduler.undefined import defined
 
@@ -119,6 +120,10 @@ class Emitter:
         assert place is not None
         high = tuple(low + extent - 1 for low, extent in zip(place.low, place.extent, strict=True))
         check_covers(target, chunk, place.low, high)
+
+    def keeps_source(self, chunk: Chunk) -> bool:
+        """Whether what a chunk stores is read again."""
+        return keeps_source(self.schedule, next(each for each in self.schedule.stages if each.name == chunk.stage))
 
     def only_stored(self, tensor: Tensor) -> bool:
         """Whether nothing but stores to DRAM reads the tensor, which see the low bits only."""

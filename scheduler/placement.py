@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import islpy as isl
+
 from lathe.frontend.expressions import Axis
 from lathe.scheduler.chunk_indices import condition_bound
 from lathe.scheduler.conditions import bounds_of
@@ -36,6 +38,7 @@ class Placement:
     window: Window | None = None
     pieces: "list[list[Linear]] | None" = None
     """Conditions (each must be >= 0) of which one group must hold in addition; None for none at all."""
+    executed: "isl.Map | None" = None  # what ``polyhedra.instances`` has found
 
     @property
     def buffer_shape(self) -> tuple[int, ...]:
@@ -177,6 +180,7 @@ def _place(schedule: "Schedule") -> dict["Stage", Placement]:
             from lathe.scheduler.exact_regions import pieces_of
 
             placed[stage].pieces = pieces_of(placed[stage], placed)
+            placed[stage].executed = None
     return placed
 
 
