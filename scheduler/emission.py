@@ -36,6 +36,7 @@ from lathe.scheduler.physical import Physical
 from lathe.scheduler.rule_choice import automatic_rule, rule_of_part
 from lathe.scheduler.rules.borders import constants_around
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
+from lathe.scheduler.shifting import Held, check_shifted, moves
 from lathe.scheduler.signals import Entry, Marker, Origin, unit_of_stage
 from lathe.scheduler.state import DRAM
 from lathe.scheduler.storage import Allocated
@@ -79,6 +80,7 @@ class Emitter:
         self.thread, self.threads = 0, 1
         self.across_cores: set[LoopVariable] = set()
         self._turn: dict[tuple[Stage, int], int] = {}
+        self._held: dict[tuple[Stage, int], Held] = {}  # by stage and thread
         self.rings = {
             buffer.stage.tensor: (buffer.ring.dimension, buffer.ring.cells(buffer.slots))
             for buffer in self.buffers.values()
@@ -150,8 +152,10 @@ class Emitter:
                 elif isinstance(node, SignalNode):
                     if node.signal.kind != "barrier" or thread is threads[0]:  # one barrier for all threads
                         self.signal(node, thread.environment)
+                elif isinstance(node, Slide):
+                    self.slide(node, thread.environment)
                 else:
-                    assert isinstance(node, Release | Slide), f"{type(node).__name__} in a partitioned nest"
+                    assert isinstance(node, Release), f"{type(node).__name__} in a partitioned nest"
 
     def acquire(self, node: Acquire, environment: Mapping[LoopVariable, int]) -> None:
         """From here on the stage's cells have a place. Raises EmitError for a buffer that the machine cannot have."""
@@ -166,8 +170,13 @@ class Emitter:
             base = self.places[owner.tensor].base
         else:
             base = self._next_base(stage)
-            if stage.state.reuse is not None:
-                extent = self._ring_box(stage, extent)
+            window = node.placement.window
+            if stage.state.reuse == "shift" and window is not None:
+                check_shifted(stage, self, window.dimension)
+                self._held.pop((stage, self.thread), None)
+            elif stage.tensor in self.rings:
+                dimension, cells = self.rings[stage.tensor]
+                extent = (*extent[:dimension], cells, *extent[dimension + 1 :])
                 size = self.physical[stage].strides(low, extent)[1]
                 assert size <= self.buffers[stage].of_thread, f"ring of {stage.name} takes {size} elements"
         self.places[stage.tensor] = self._place(stage, base, low, extent)
@@ -201,18 +210,23 @@ class Emitter:
         zeros = zeros and constants_around(stage.state.computation.bodies[0]) <= {0}
         return Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
 
-    def _ring_box(self, stage: "Stage", extent: tuple[int, ...]) -> tuple[int, ...]:
-        """The extents of a ring, with the room that allocation has given it along the dimension that moves.
-
-        Raises EmitError for a reuse buffer that the machine cannot have.
-        """
-        if stage.state.reuse != "ring":
-            raise EmitError(
-                f"form of reuse buffer {stage.name} must be 'ring' for the machine, not {stage.state.reuse!r}: no "
-                f"instruction moves elements within {stage.state.scope}. Call reuse_at with form='ring'."
-            )
-        dimension, size = self.rings[stage.tensor]
-        return (*extent[:dimension], size, *extent[dimension + 1 :])
+    def slide(self, node: Slide, environment: Mapping[LoopVariable, int]) -> None:
+        """A window moves: in a buffer that is shifted, so does what it keeps."""
+        stage, window = node.placement.stage, node.placement.window
+        if stage.state.reuse != "shift" or stage.state.storage is not None or window is None:
+            return
+        low = tuple(each.value(environment) for each in node.low if isinstance(each, Linear))
+        extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
+        place = replace(self.places[stage.tensor], low=low, extent=window.shape)
+        assert place.physical.strides(low, window.shape)[1] <= self.buffers[stage].size, f"window of {stage.name}"
+        now = Held(tuple((first, first + count) for first, count in zip(low, extent, strict=True)), place)
+        before = self._held.get((stage, self.thread))
+        for chunk in [] if before is None else moves(stage, self, window.dimension, before, now):
+            self.temporaries = self._unused
+            offsets = {variable.name: value for variable, value in environment.items()}
+            self._add(self.emit("alu", replace(chunk, offsets=offsets)), node, environment, offsets)
+        self._held[stage, self.thread] = now
+        self.places[stage.tensor] = place
 
     def folded(self, tensor: Tensor, index: list[Linear]) -> list[Linear]:
         """An index of a tensor as its place has it: in a ring, counted around; in a buffer of the user's, its cell."""
@@ -242,12 +256,22 @@ class Emitter:
             prepared = self._prepared[id(node)] = _Prepared(node, self)
         own = self._working.get(node.placement.stage, (0, 0))
         self.temporaries = max(own, self._unused, key=lambda each: each[1])
-        label, thread = self._label(node), self.thread if self.threads > 1 else None
-        core = tuple(value for variable, value in environment.items() if variable in self.across_cores)
         for chunk in prepared.chunks(self, node, environment, rule_name, role):
             instructions = self.emit(rule_name, chunk)
-            origin = Origin(label, chunk.stage, chunk.offsets, thread, core)
-            self.entries += [(each, origin) for each in instructions]
+            self._add(instructions, node, environment, chunk.offsets)
+
+    def _add(
+        self,
+        instructions: list[Instruction],
+        node: ChunkNode | Slide,
+        environment: Mapping[LoopVariable, int],
+        offsets: Mapping[str, int],
+    ) -> None:
+        """The instructions of a chunk come next."""
+        thread = self.thread if self.threads > 1 else None
+        core = tuple(value for variable, value in environment.items() if variable in self.across_cores)
+        origin = Origin(self._label(node), node.placement.stage.name, offsets, thread, core)
+        self.entries += [(each, origin) for each in instructions]
 
     def signal(self, node: SignalNode, environment: Mapping[LoopVariable, int]) -> None:
         """A barrier, or a token by hand, at this place of the stream."""
@@ -301,7 +325,7 @@ class Emitter:
                 instructions += self.apply(rule, replace(part, pragma=rule))
         return instructions
 
-    def _label(self, node: ChunkNode) -> int:
+    def _label(self, node: ChunkNode | Slide) -> int:
         stage = node.placement.stage
         while True:  # to the stored stage that it is for: out of the loops, or on to the reader of a buffer
             if stage.state.attachment is not None:
