@@ -247,6 +247,8 @@ def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> 
         return
     state = stage.state
     place = state.attachment
+    if place is not None:
+        place = Attachment(place.stage, place.axis)  # all that is read there, whatever part of the stage that is
     if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
         place = Attachment(stage, state.leaves[state.leaves.index(state.pragma_axis) - 1])
     product = plan_lanes(schedule, config).products[stage.tensor]

@@ -154,8 +154,7 @@ def _buffers(schedule: "Schedule", elements: Mapping[StorageBuffer, int]) -> dic
     found: dict[str, BufferCount] = {}
     for buffer, allocated in storages_of(schedule.stages).items():
         values = sum(prod(stage.tensor.shape) for stage in allocated.users)
-        name = buffer.name if buffer.name not in found else f"{buffer.name}.{len(found)}"
-        found[name] = BufferCount(allocated.scope, allocated.shape, values, elements.get(buffer, 0))
+        found[buffer.name] = BufferCount(allocated.scope, allocated.shape, values, elements.get(buffer, 0))
     return found
 
 

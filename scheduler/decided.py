@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from lathe.frontend import evaluate, reads_data, walk
-from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import Compare, Const, Expr, Reduce, Select, Undef, axes_of
 from lathe.scheduler.chunk_indices import linear_index
 from lathe.scheduler.guards import Grid, boxes, resolved
@@ -236,8 +236,7 @@ def _is_neutral(part: DecidedChunk) -> bool:
     body = part.values[0]
     if not isinstance(body, Reduce) or not isinstance(value := bare(body.body), Const):
         return False
-    limits = DTYPES[part.placement.state.tensor.dtype]
-    return value.value == {"sum": 0, "max": limits.minimum, "min": limits.maximum}[body.kind]
+    return value.value == neutral(body.kind, part.placement.state.tensor.dtype)
 
 
 def _is_undefined(part: DecidedChunk) -> bool:

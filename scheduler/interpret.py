@@ -13,6 +13,7 @@ import numpy as np
 
 from lathe.frontend import Computation, Tensor, evaluate, reads_data
 from lathe.frontend.arithmetic import neutral
+from lathe.frontend.evaluation import REDUCTIONS
 from lathe.frontend.expressions import Reduce
 from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.linear import Linear, LoopVariable, bound_value
@@ -29,9 +30,6 @@ Array = np.ndarray
 
 
 GARBAGE = 0x5A5A5A5A
-
-
-UPDATES: Mapping[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 @dataclass
@@ -193,7 +191,7 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
             continue
         result = np.broadcast_to(evaluate(body.body, bound), shape)[at]
         with np.errstate(over="ignore"):
-            UPDATES[body.kind].at(values, cells, result)
+            REDUCTIONS[body.kind].at(values, cells, result)
 
 
 def _outside(chunk: DecidedChunk, grids: Mapping[LoopVariable, Array], shape: tuple[int, ...]) -> Array:

@@ -87,10 +87,11 @@ class _Formatter:
             target = f"{tensor.name}[{', '.join(values[axis] for axis in state.computation.axes)}]"
             if node.role == "init":
                 assert isinstance(body, Reduce)
-                start = {"sum": "0", "max": "minimum", "min": "maximum"}[body.kind]
+                start = {"sum": "0", "prod": "1", "max": "minimum", "min": "maximum"}[body.kind]
                 statement = f"{target} = {start}"
             elif isinstance(body, Reduce):
-                statement = f"{target} {'+=' if body.kind == 'sum' else body.kind + '='} {_with(body.body, values)}"
+                takes = {"sum": "+", "prod": "*"}.get(body.kind, body.kind)
+                statement = f"{target} {takes}= {_with(body.body, values)}"
             else:
                 statement = f"{target} = {_with(body, values)}"
             result.append(f"{indent}{pragma}{statement}{condition}")

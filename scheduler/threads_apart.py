@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import islpy as isl
 
 from lathe.scheduler.answers import Answer, answerable
-from lathe.scheduler.errors import ParallelismError, ScheduleError
+from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
 from lathe.scheduler.linear import LoopVariable
 from lathe.scheduler.nest import Acquire, Block, Guard, Loop, Node, build_nest
 from lathe.scheduler.parallelism import levels_of, parallel_loop, values_of
@@ -41,7 +41,7 @@ def check_threads(schedule: "Schedule", command: str) -> None:
             f"loop {loop.name} of stage {stage.name} must be parallel to run in {count} threads{after}, but "
             f"{answer.reason}."
         )
-        if answer.witness is not None:
+        if isinstance(answer.witness, Witness):
             raise ParallelismError(message, answer.witness)
         raise ScheduleError(message)
     if any(stage.state.storage is not None for stage in schedule.stages):

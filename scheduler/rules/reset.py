@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 
 from lathe.frontend import Const
-from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.arithmetic import neutral
 from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType
 from lathe.scheduler.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.products import bare
@@ -28,8 +28,7 @@ def reset_elements(chunk: Chunk) -> list[Instruction]:
     if chunk.write.scope != "acc":
         raise RuleMismatch(f"result {chunk.write.tensor.name} must be in acc, not in {chunk.write.scope}")
     if chunk.role == "init":
-        dtype = DTYPES[chunk.write.tensor.dtype]
-        value = {"sum": 0, "max": dtype.minimum, "min": dtype.maximum}[chunk.reduction or "sum"]
+        value = neutral(chunk.reduction or "sum", chunk.write.tensor.dtype)
     else:
         constant = bare(chunk.expression)
         if not isinstance(constant, Const):

@@ -27,6 +27,7 @@ class Gone:
     """A buffer begins or ends: whatever it held cannot be read any more."""
 
     tensors: tuple[Tensor, ...]
+    begins: bool = False
 
 
 def events(nodes: list[Node], environment: dict[object, int] | None = None) -> Iterator[Instance | Gone]:
@@ -37,7 +38,8 @@ def events(nodes: list[Node], environment: dict[object, int] | None = None) -> I
             for value in range(node.first, node.last + 1):
                 yield from events(node.body, environment | {node.variable: value})
         elif isinstance(node, Acquire | Release) and node.stored is not None:
-            yield Gone(tuple(tensor for user in node.stored.users for tensor in user.state.tensors))
+            stored = (tensor for user in node.stored.users for tensor in user.state.tensors)
+            yield Gone(tuple(stored), isinstance(node, Acquire))
         elif isinstance(node, Acquire | Release):
             yield Gone(node.placement.state.tensors)
         elif isinstance(node, Slide):
