@@ -7,32 +7,26 @@ from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
-from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.errors import shown
-from lathe.frontend.expressions import Axis, Reduce
 from lathe.isa import Instruction
 from lathe.scheduler.allocation import Buffer
 from lathe.scheduler.chunk import (
     Chunk,
-    ChunkLoop,
-    Index,
     NoRoom,
-    Operand,
     Place,
     RuleMismatch,
     Uneven,
     VectorOperand,
     check_covers,
 )
-from lathe.scheduler.chunk_indices import Bend, index_in_loops, linear_index
 from lathe.scheduler.chunk_parts import halves, parted
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.guards import has_conditions, peeled
-from lathe.scheduler.in_place import operand_in_place
 from lathe.scheduler.linear import Linear, LoopVariable, floor_divide
 from lathe.scheduler.microops import MicroOpPool
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.physical import Physical
+from lathe.scheduler.prepared_chunk import PreparedChunk
 from lathe.scheduler.rule_choice import automatic_rule, rule_of_part
 from lathe.scheduler.rules.borders import constants_around
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
@@ -42,7 +36,6 @@ from lathe.scheduler.state import DRAM
 from lathe.scheduler.storage import Allocated
 from lathe.scheduler.temporaries import keeps_source
 from lathe.scheduler.threads import Thread, turns
-from lathe.scheduler.undefined import defined
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -88,7 +81,7 @@ class Emitter:
         }
         self.maker = {tensor: stage for stage in schedule.stages for tensor in stage.state.tensors}
         self._used = 0
-        self._prepared: dict[int, _Prepared] = {}
+        self._prepared: dict[int, PreparedChunk] = {}
 
     def place(self, tensor: Tensor, stage: "Stage") -> Place | None:
         """Where a stage finds the cells of a tensor now: in the scratchpad that holds it, or in DRAM."""
@@ -224,7 +217,9 @@ class Emitter:
         for chunk in [] if before is None else moves(stage, self, window.dimension, before, now):
             self.temporaries = self._unused
             offsets = {variable.name: value for variable, value in environment.items()}
-            self._add(self.emit("alu", replace(chunk, offsets=offsets)), node, environment, offsets)
+            self._add(
+                self.emit("alu", replace(chunk, offsets=offsets)), stage, self._label(stage), environment, offsets
+            )
         self._held[stage, self.thread] = now
         self.places[stage.tensor] = place
 
@@ -253,24 +248,26 @@ class Emitter:
                 role = "reduce"
         prepared = self._prepared.get(id(node))
         if prepared is None:
-            prepared = self._prepared[id(node)] = _Prepared(node, self)
+            prepared = self._prepared[id(node)] = PreparedChunk(node, self)
         own = self._working.get(node.placement.stage, (0, 0))
         self.temporaries = max(own, self._unused, key=lambda each: each[1])
+        label = self._label(node.placement.stage)
         for chunk in prepared.chunks(self, node, environment, rule_name, role):
             instructions = self.emit(rule_name, chunk)
-            self._add(instructions, node, environment, chunk.offsets)
+            self._add(instructions, node.placement.stage, label, environment, chunk.offsets)
 
     def _add(
         self,
         instructions: list[Instruction],
-        node: ChunkNode | Slide,
+        stage: "Stage",
+        label: int,
         environment: Mapping[LoopVariable, int],
         offsets: Mapping[str, int],
     ) -> None:
         """The instructions of a chunk come next."""
         thread = self.thread if self.threads > 1 else None
         core = tuple(value for variable, value in environment.items() if variable in self.across_cores)
-        origin = Origin(self._label(node), node.placement.stage.name, offsets, thread, core)
+        origin = Origin(label, stage.name, offsets, thread, core)
         self.entries += [(each, origin) for each in instructions]
 
     def signal(self, node: SignalNode, environment: Mapping[LoopVariable, int]) -> None:
@@ -325,8 +322,7 @@ class Emitter:
                 instructions += self.apply(rule, replace(part, pragma=rule))
         return instructions
 
-    def _label(self, node: ChunkNode | Slide) -> int:
-        stage = node.placement.stage
+    def _label(self, stage: "Stage") -> int:
         while True:  # to the stored stage that it is for: out of the loops, or on to the reader of a buffer
             if stage.state.attachment is not None:
                 stage = stage.state.attachment.stage
@@ -360,110 +356,3 @@ def _parts(chunk: Chunk, mismatch: RuleMismatch) -> tuple[Chunk, Chunk] | None:
     if isinstance(mismatch, Uneven) and mismatch.loop < len(chunk.loops):
         return parted(chunk, mismatch.loop, mismatch.first)
     return halves(chunk) if isinstance(mismatch, NoRoom) else None
-
-
-class _Prepared:
-    """What of a chunk does not depend on the outer loops' values: done once per chunk of the nest."""
-
-    def __init__(self, node: ChunkNode, emitter: Emitter) -> None:
-        computation = node.placement.state.computation
-        if len(computation.bodies) > 1:
-            raise EmitError(
-                f"stage {computation.name} must compute one tensor to be scheduled by hand, not "
-                f"{len(computation.bodies)}. Give each output a computation of its own, or leave scope, place and "
-                "pragma of the stage open."
-            )
-        computation = defined(computation)
-        body = computation.bodies[0]
-        self.reduction = body.kind if isinstance(body, Reduce) else None
-        self.expression = body.body if isinstance(body, Reduce) else body
-        self.accesses: list[tuple[ReadAccess, list[Linear]]] = []
-        if node.role != "init":
-            for access in computation.reads:
-                indices: list[Linear] = []
-                for index in access.indices:
-                    linear = linear_index(index, node.roots)
-                    if linear is None:
-                        raise EmitError(
-                            f"index of {access.tensor.name} in stage {computation.name} must be linear in the loops, "
-                            f"not {index}: no instruction has such addresses."
-                        )
-                    indices.append(linear)
-                self.accesses.append((access, emitter.folded(access.tensor, indices)))
-        target = [node.roots[axis] for axis in computation.axes]
-        self.target = emitter.folded(node.placement.state.tensor, target)
-        self.ranges = tuple(range(extent) for _, extent in node.loops)
-        unrolled = {v for leaf in node.placement.state.unrolled for v in node.placement.loops.of_leaf.get(leaf, ())}
-        self.unrolled = frozenset(n for n, (v, _) in enumerate(node.loops) if v in unrolled)
-
-    def chunks(
-        self, emitter: Emitter, node: ChunkNode, environment: Mapping[LoopVariable, int], rule: str, role: str
-    ) -> Iterator[Chunk]:
-        """The chunk at some values of the outer loops, in parts where an index is not linear in all of it."""
-        stage = node.placement.stage
-        owner = emitter.aliases.get(stage)
-        aliased = owner.tensor if owner is not None else None
-        if stage.state.storage is not None:
-            shape = emitter.shape_of(stage)
-            aliased = operand_in_place(node, environment, self.target, self.accesses, shape)
-        parts = [self.ranges]
-        while parts:
-            part = parts.pop()
-            try:
-                yield self._chunk(emitter, node, environment, rule, role, part, aliased)
-            except Bend as bend:
-                if role == "reduce" and node.loops[bend.loop][0].kind == "reduce":
-                    raise EmitError(
-                        f"reduction of stage {node.placement.state.computation.name} must have linear indices for rule "
-                        f"{rule!r}, which takes it in one piece. Split loop {node.loops[bend.loop][0].name} where a "
-                        "division in an index steps, or let the rule take init and update separately."
-                    ) from None
-                for cut in (part[bend.loop][bend.count :], part[bend.loop][: bend.count]):
-                    parts.append((*part[: bend.loop], cut, *part[bend.loop + 1 :]))
-
-    def _chunk(
-        self,
-        emitter: Emitter,
-        node: ChunkNode,
-        environment: Mapping[LoopVariable, int],
-        rule: str,
-        role: str,
-        ranges: tuple[range, ...],
-        aliased: Tensor | None,
-    ) -> Chunk:
-        state = node.placement.state
-        loops = [(variable, part) for (variable, _), part in zip(node.loops, ranges, strict=True)]
-
-        def at(linear: Linear) -> Index:
-            return index_in_loops(linear, loops, environment)
-
-        axes: dict[Axis, Index] = {axis: at(value) for axis, value in node.roots.items()}
-        target = tuple(at(value) for value in self.target)
-        stage = node.placement.stage
-        write = Operand(state.tensor, target, emitter.place(state.tensor, stage))
-        reads = tuple(
-            Operand(
-                access.tensor,
-                tuple(at(linear) for linear in indices),
-                emitter.place(access.tensor, stage),
-                access.node,
-                access.guards,
-            )
-            for access, indices in self.accesses
-        )
-        return Chunk(
-            state.computation.name,
-            rule,
-            role,
-            tuple(ChunkLoop(variable.name, len(part), variable.kind) for variable, part in loops),
-            axes,
-            self.expression,
-            self.reduction,
-            write,
-            reads,
-            {variable.name: value for variable, value in environment.items()},
-            emitter.config,
-            emitter,
-            self.unrolled,
-            aliased,
-        )

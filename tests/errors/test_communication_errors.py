@@ -154,8 +154,8 @@ CASES = [
         "sums_in_a_buffer_that_two_threads_share",
         G,
         lambda s: s[G].vthread("io", 2),
-        "loop io of stage G must be parallel to run in 2 threads, but iterations 0 and 1 both begin the sum S[4], in "
-        "S[i]: in a buffer inside the loop each thread would have its own.",
+        "loop io of stage G must be parallel to run in 2 threads, but two iterations use cell S[4], which one of them "
+        "writes.",
         steps(
             lambda s: s[G].split("i", 4),
             lambda s: s[S].compute_at(s[G], "io"),
@@ -166,8 +166,8 @@ CASES = [
         "cells_that_iterations_take_turns_in",
         C,
         lambda s: s[C].vthread("io", 2),
-        "buffer B must be allocated inside loop io of stage C, which runs in 2 threads, not outside, where the values "
-        "of several iterations would be in the same cells at the same time. Use s.allocate_at(B, s[C], io).",
+        "loop io of stage C must be parallel to run in 2 threads, but two iterations use cell B[0], which one of them "
+        "writes.",
         folded(),
     ),
     Refused(
@@ -189,6 +189,12 @@ CASES = [
         C,
         lambda s: s[C].receive(1),  # type: ignore[arg-type]
         "unit of receive of stage C must be one of load, compute, store, not 1.",
+    ),
+    Refused(
+        "fewer_tokens_ahead_than_none",
+        C,
+        lambda s: s[C].receive("compute", "i", ahead=-1),
+        "tokens ahead of receive of stage C must be a number from 0 on, not -1.",
     ),
     Refused(
         "a_token_from_store_to_load",
