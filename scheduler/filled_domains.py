@@ -35,9 +35,9 @@ def fill_domains(schedule: "Schedule") -> None:
             continue
         if stage.state.storage is not None:
             raise BuildError(
-                f"stage {stage.name} must be defined everywhere to be stored in {stage.state.storage} on a machine, not "
-                f"where {computation.where} only: the machine computes whole boxes, and cells of elements that do not "
-                "exist may be shared with others that do. Leave out store_in."
+                f"stage {stage.name} must be defined everywhere to be stored in {stage.state.storage} on a machine, "
+                f"not where {computation.where} only: the machine computes whole boxes, and cells of elements that do "
+                "not exist may be shared with others that do. Leave out store_in."
             )
         if any(tensor in schedule.outputs for tensor in stage.state.tensors):
             _fill_output(schedule, stage)
