@@ -7,6 +7,7 @@ are cut where a choice changes, so that one chunk stands for every iteration tha
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -57,7 +58,7 @@ def _decide(nodes: list[Node], box: dict[LoopVariable, Range]) -> list[Node]:
                 if joins and isinstance(before, Loop) and before.last + 1 == segment[0] and _alike(before.body, body):
                     before.last = segment[1]
                 else:
-                    result.append(Loop(node.variable, *segment, body, threads=node.threads))
+                    result.append(replace(node, first=segment[0], last=segment[1], body=body))
         elif isinstance(node, ChunkNode) and _conditions(node):
             result.extend(_parts(node, {v: first for v, (first, _) in box.items()}))
         else:
@@ -68,7 +69,7 @@ def _decide(nodes: list[Node], box: dict[LoopVariable, Range]) -> list[Node]:
 def with_rules(nodes: list[Node]) -> list[Node]:
     """The chunks of a complete schedule, each with the rule that takes it."""
     return [
-        Loop(node.variable, node.first, node.last, with_rules(node.body), threads=node.threads)
+        replace(node, body=with_rules(node.body))
         if isinstance(node, Loop)
         else _with_rule(node)
         if isinstance(node, ChunkNode)

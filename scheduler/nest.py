@@ -22,7 +22,7 @@ Role = Literal["init", "update", "map"]
 class Loop:
     """``variable`` from ``first`` to ``last`` inclusive, while every one of ``constraints`` is >= 0.
 
-    ``threads`` iterations at a time are carried out together.
+    ``threads`` iterations at a time are carried out together; ``across_cores``: each may be on a core of its own.
     """
 
     variable: LoopVariable
@@ -31,6 +31,7 @@ class Loop:
     body: "list[Node]"
     constraints: list[Bound] = field(default_factory=list)
     threads: int = 1
+    across_cores: bool = False
 
 
 @dataclass
@@ -239,7 +240,8 @@ class _Builder:
             around = [self.placed[each] for each in kept if each.state.storage is None]
             nodes += [Acquire(each, *buffer_box(each)) for each in around]
             together = min(placement.threads.get(variable, 1), variable.extent)
-            nodes.append(Loop(variable, 0, variable.extent - 1, body, decided, together))
+            across = variable in placement.across_cores
+            nodes.append(Loop(variable, 0, variable.extent - 1, body, decided, together, across))
             nodes += [Release(each) for each in around]
             return nodes
 
