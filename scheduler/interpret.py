@@ -190,7 +190,7 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
             values[cells] = np.broadcast_to(evaluate(body, bound), shape)[at]
             if isinstance(chunk, DecidedChunk):
                 outside = _outside(chunk, grids, shape)[at]
-                values[tuple(each[outside] for each in cells)] = 0
+                values[tuple(each[outside] for each in cells)] = chunk.padding
             continue
         result = np.broadcast_to(evaluate(body.body, bound), shape)[at]
         with np.errstate(over="ignore"):
@@ -198,10 +198,10 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
 
 
 def _outside(chunk: DecidedChunk, grids: Mapping[LoopVariable, Array], shape: tuple[int, ...]) -> Array:
-    """Where a chunk has zeros around what it reads."""
+    """Where a chunk has a constant around what it reads."""
     outside = np.zeros(shape, np.bool_)
     extents = dict(chunk.loops)
-    for variable, before, after in chunk.zeros:
+    for variable, before, after in chunk.around:
         outside |= (grids[variable] < before) | (grids[variable] >= extents[variable] - after)
     return outside
 

@@ -107,19 +107,21 @@ class ChunkNode:
     whole_reduction: bool = False
 
 
-Zeros = tuple[tuple[LoopVariable, int, int], ...]
+Around = tuple[tuple[LoopVariable, int, int], ...]
 
 
 @dataclass
 class DecidedChunk(ChunkNode):
     """A chunk whose statements compute ``values``, without selects over loops.
 
-    ``zeros`` are (loop, before, after): the first and last iterations of a loop that get zeros instead of what is read.
+    ``around`` are (loop, before, after): the first and last iterations of a loop that get the constant ``padding``
+    instead of what is read.
     ``choices`` are what the selects have chosen; ``rule`` is the one that takes the chunk, where that is known.
     """
 
     values: tuple[Expr, ...] = ()
-    zeros: Zeros = ()
+    around: Around = ()
+    padding: int = 0
     choices: tuple[bool, ...] = ()
     rule: str = ""
 
