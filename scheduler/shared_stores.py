@@ -102,7 +102,7 @@ def _through_acc(stage: Stage) -> Stage:
 
 
 def write_through_acc(schedule: "Schedule", stage: Stage, scope: str = "acc") -> tuple[Stage, Stage]:
-    """``cache_write`` to acc (or another scope) that also takes a stage whose loops were given: data loops stay with the copy."""
+    """``cache_write`` that also takes a stage whose loops were given: data loops stay with the copy."""
     state = stage.state
     computation = renamed_axes(state.computation, fresh_name(schedule, f"{state.tensor.name}.{scope}"))
     writer = Stage(
