@@ -13,6 +13,7 @@ import numpy as np
 
 from lathe.frontend import Computation, Tensor, evaluate, reads_data
 from lathe.frontend.arithmetic import neutral
+from lathe.frontend.evaluation import REDUCTIONS
 from lathe.frontend.expressions import Reduce
 from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.linear import Linear, LoopVariable, bound_value
@@ -29,9 +30,6 @@ Array = np.ndarray
 
 
 GARBAGE = 0x5A5A5A5A
-
-
-UPDATES: Mapping[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 @dataclass
@@ -96,12 +94,16 @@ def _executed(
     memory = _Memory(reads=reads, stored=StandIns(schedule))
     for cells in memory.stored.of_buffer.values():
         memory.spoil(cells)
+    for tensor in schedule.outputs:
+        if tensor in memory.stored.tensors and tensor.computation is not None:
+            missing = np.nonzero(_outside_of(schedule[tensor].op, tensor.shape))
+            memory.values[memory.stored.tensors[tensor]][memory.stored.cells(tensor, list(missing))] = 0
     for stage in schedule.stages:
         if stage.state.storage is None:
             for tensor in stage.state.tensors:
                 memory.spoil(tensor)
                 if tensor in schedule.outputs:
-                    _clear_outside(stage.state.computation, memory.values[tensor])
+                    memory.values[tensor][_outside_of(stage.state.computation, tensor.shape)] = 0
         for read in stage.state.computation.reads:
             if read.tensor.computation is None:
                 given = np.asarray(inputs[read.tensor.name], read.tensor.dtype)
@@ -110,17 +112,16 @@ def _executed(
     return memory
 
 
-def _clear_outside(computation: Computation, values: Array) -> None:
-    """Zeros where a tensor has no elements; everywhere, if that depends on data."""
+def _outside_of(computation: Computation, shape: tuple[int, ...]) -> Array:
+    """Where a tensor has no elements, and so holds zeros when it is an output; everywhere, if that depends on data."""
     where = computation.where
     if where is None:
-        return
+        return np.zeros(shape, np.bool_)
     if reads_data(where):
-        values[...] = 0
-        return
+        return np.ones(shape, np.bool_)
     ranges = [np.arange(axis.start, axis.stop) for axis in computation.axes]
     points = dict(zip(computation.axes, np.meshgrid(*ranges, indexing="ij", sparse=True), strict=True))
-    values[~np.broadcast_to(evaluate(where, points), values.shape)] = 0
+    return ~np.broadcast_to(evaluate(where, points), shape)
 
 
 def _run(nodes: list[Node], threads: list[Thread[_Memory]]) -> None:
@@ -189,18 +190,18 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
             values[cells] = np.broadcast_to(evaluate(body, bound), shape)[at]
             if isinstance(chunk, DecidedChunk):
                 outside = _outside(chunk, grids, shape)[at]
-                values[tuple(each[outside] for each in cells)] = 0
+                values[tuple(each[outside] for each in cells)] = chunk.padding
             continue
         result = np.broadcast_to(evaluate(body.body, bound), shape)[at]
         with np.errstate(over="ignore"):
-            UPDATES[body.kind].at(values, cells, result)
+            REDUCTIONS[body.kind].at(values, cells, result)
 
 
 def _outside(chunk: DecidedChunk, grids: Mapping[LoopVariable, Array], shape: tuple[int, ...]) -> Array:
-    """Where a chunk has zeros around what it reads."""
+    """Where a chunk has a constant around what it reads."""
     outside = np.zeros(shape, np.bool_)
     extents = dict(chunk.loops)
-    for variable, before, after in chunk.zeros:
+    for variable, before, after in chunk.around:
         outside |= (grids[variable] < before) | (grids[variable] >= extents[variable] - after)
     return outside
 
