@@ -236,7 +236,9 @@ def test_parallel_loops_of_a_triangle():
     assert str(s.count()) == (
         "P: 210 instances (210 once, 0 again)\n"
         "Q: 210 instances (210 once, 0 again)\n"
-        "parallelize: loop i of Q, 20 iterations"
+        "parallelize: loop i of Q, 20 iterations\n"
+        "each of 20 cores: P: 1 to 20 instances\n"
+        "each of 20 cores: Q: 1 to 20 instances"
     )
 
 
