@@ -267,6 +267,15 @@ def sum(expr: Value, axis: Axis | Sequence[Axis], *, where: Value | None = None)
     return _reduce("sum", expr, axis, where)
 
 
+def prod(expr: Value, axis: Axis | Sequence[Axis], *, where: Value | None = None) -> Expr:
+    """The product of ``expr`` over one reduction axis or several; wraps around at the dtype's width.
+
+    Only where the condition ``where`` holds, if there is one, as of a ``sum``; a product of nothing is 1. It must stand
+    at the top of a computation's body. Raises TensorError for a dtype of bool or wrong axes.
+    """
+    return _reduce("prod", expr, axis, where)
+
+
 def max(
     expr: Value,
     other: Value | None = None,
@@ -295,9 +304,9 @@ def min(
     return _extremum("min", expr, other, axis, where)
 
 
-def neutral(kind: ReduceKind, dtype: str) -> int:
+def neutral(kind: str, dtype: str) -> int:
     """What a reduction starts from, and what changes nothing in it."""
-    return {"sum": 0, "max": DTYPES[dtype].minimum, "min": DTYPES[dtype].maximum}[kind]
+    return {"sum": 0, "prod": 1, "max": DTYPES[dtype].minimum, "min": DTYPES[dtype].maximum}[kind]
 
 
 def _extremum(

@@ -78,7 +78,7 @@ class Tensor(Operand):
     def __iter__(self) -> NoReturn:
         raise TensorError(
             f"elements of tensor {self.name!r} must be read one by one, as in {self.name}[i, j], not iterated over. "
-            "Reduce over them with Lathe's sum, max or min and a reduction axis."
+            "Reduce over them with Lathe's sum, prod, max or min and a reduction axis."
         )
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from lathe.frontend import Computation, Tensor, evaluate, reads_data
 from lathe.frontend.arithmetic import neutral
+from lathe.frontend.evaluation import REDUCTIONS
 from lathe.frontend.expressions import Reduce
 from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.linear import Linear, LoopVariable, bound_value
@@ -29,9 +30,6 @@ Array = np.ndarray
 
 
 GARBAGE = 0x5A5A5A5A
-
-
-UPDATES: Mapping[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 @dataclass
@@ -189,18 +187,18 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
             values[cells] = np.broadcast_to(evaluate(body, bound), shape)[at]
             if isinstance(chunk, DecidedChunk):
                 outside = _outside(chunk, grids, shape)[at]
-                values[tuple(each[outside] for each in cells)] = 0
+                values[tuple(each[outside] for each in cells)] = chunk.padding
             continue
         result = np.broadcast_to(evaluate(body.body, bound), shape)[at]
         with np.errstate(over="ignore"):
-            UPDATES[body.kind].at(values, cells, result)
+            REDUCTIONS[body.kind].at(values, cells, result)
 
 
 def _outside(chunk: DecidedChunk, grids: Mapping[LoopVariable, Array], shape: tuple[int, ...]) -> Array:
-    """Where a chunk has zeros around what it reads."""
+    """Where a chunk has a constant around what it reads."""
     outside = np.zeros(shape, np.bool_)
     extents = dict(chunk.loops)
-    for variable, before, after in chunk.zeros:
+    for variable, before, after in chunk.around:
         outside |= (grids[variable] < before) | (grids[variable] >= extents[variable] - after)
     return outside
 

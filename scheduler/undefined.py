@@ -28,14 +28,14 @@ def conditions_of(body: Expr) -> list[Expr]:
         body = body.body
     found: list[Expr] = []
     while isinstance(body, Select) and isinstance(body.otherwise, Undef):
-        found += _terms(body.condition)
+        found += terms_of(body.condition)
         body = body.then
     return found
 
 
-def _terms(condition: Expr) -> list[Expr]:
+def terms_of(condition: Expr) -> list[Expr]:
     if isinstance(condition, Binary) and condition.op == "and":
-        return [*_terms(condition.lhs), *_terms(condition.rhs)]
+        return [*terms_of(condition.lhs), *terms_of(condition.rhs)]
     return [condition]
 
 
