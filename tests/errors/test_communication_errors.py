@@ -154,8 +154,8 @@ CASES = [
         "sums_in_a_buffer_that_two_threads_share",
         G,
         lambda s: s[G].vthread("io", 2),
-        "loop io of stage G must be parallel to run in 2 threads, but two iterations use cell S[4], which one of them "
-        "writes.",
+        "loop io of stage G must be parallel to run in 2 threads, but iterations 0 and 1 both begin the sum S[4], in "
+        "S[i]: in a buffer inside the loop each thread would have its own.",
         steps(
             lambda s: s[G].split("i", 4),
             lambda s: s[S].compute_at(s[G], "io"),
@@ -166,8 +166,8 @@ CASES = [
         "cells_that_iterations_take_turns_in",
         C,
         lambda s: s[C].vthread("io", 2),
-        "loop io of stage C must be parallel to run in 2 threads, but two iterations use cell B[0], which one of them "
-        "writes.",
+        "buffer B must be allocated inside loop io of stage C, which runs in 2 threads, not outside, where the values of "
+        "several iterations would be in the same cells at the same time. Use s.allocate_at(B, s[C], io).",
         folded(),
     ),
     Refused(
