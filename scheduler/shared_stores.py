@@ -5,15 +5,14 @@ acc, which computes what an iteration makes, and the stage itself, which copies 
 """
 
 from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING
 
 from lathe.frontend.expressions import Read
 from lathe.scheduler.circular import circles, read_later, shared_loops, walked_dimensions
-from lathe.scheduler.circular_operands import forward, only_moves, separate_choices
+from lathe.scheduler.circular_operands import forward, is_near, only_moves, separate_choices, settle_choices
 from lathe.scheduler.commands.cache import fresh_name
-from lathe.scheduler.linear import bound_range
 from lathe.scheduler.placement import place_stages
+from lathe.scheduler.polyhedra import cells_made, cells_written
 from lathe.scheduler.products import factors
 from lathe.scheduler.rewrite import copy_of, renamed_axes
 from lathe.scheduler.stage import Stage
@@ -30,6 +29,7 @@ def store_shared(schedule: "Schedule") -> None:
     """
     made: list[tuple[Stage, Stage]] = []
     if schedule.circular:
+        settle_choices(schedule)
         separate_choices(schedule)
     for group in circles(schedule) if schedule.circular else []:
         for stage in group:
@@ -66,6 +66,9 @@ def _stays(stage: Stage, group: list[Stage]) -> bool:
     readers = schedule.readers(stage.tensor)
     if any(reader not in group for reader in readers) or read_later(schedule, stage):
         return True
+    reads = [(reader, read) for reader in readers for read in reader.state.computation.reads]
+    if not all(is_near(stage, reader, read) for reader, read in reads if read.tensor is stage.tensor):
+        return True
     return _is_operand(stage) and not only_moves(stage.state.computation.bodies[0])
 
 
@@ -86,18 +89,13 @@ def _through_acc(stage: Stage) -> Stage:
     schedule = stage.schedule
     least = max(shared_loops(stage), 1)
     _, writer = write_through_acc(schedule, stage)
-    best: tuple[float, Attachment] | None = None
     for leaf in stage.state.leaves[least - 1 :]:
-        place = Attachment(stage, leaf)
-        writer.state = replace(writer.state, attachment=place)
+        writer.state = replace(writer.state, attachment=Attachment(stage, leaf))
         placed = place_stages(schedule)
-        inner = stage.state.leaves[stage.state.leaves.index(leaf) + 1 :]
-        stored = prod(placed[stage].loops.extents[each] for each in inner)
-        computed = prod(max(bound_range(extent, placed[writer].box)[1], 1) for extent in placed[writer].extent)
-        if best is None or computed / stored < best[0]:
-            best = computed / stored, place
-    assert best is not None, f"{stage.name} has no loop"
-    writer.state = replace(writer.state, attachment=best[1])
+        depth = len(placed[writer].prefix)
+        made = cells_made(placed[writer], stage.tensor.name, depth)
+        if made.is_equal(cells_written(placed[stage], stage.tensor.name, depth)):
+            break  # in the innermost loop it is always one cell that is made and stored
     return writer
 
 

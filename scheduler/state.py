@@ -186,6 +186,8 @@ class StageState:
     on_alu: bool = False  # whether the ALU shall compute it although it is a matrix product
     slots: int | None = None  # how many buffers take turns; None: two where there is room
     reuse: str | None = None  # "ring" or "shift": values stay from one iteration of the attachment's loop to the next
+    ahead: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
+    """By how many iterations a loop shall run before those of a stage that will share it."""
     lead: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many iterations loops have before their first, in which reuse buffers fill and nothing else happens."""
     storage: "Storage | None" = None  # in which cells of which buffer its values are, where the user has said so
@@ -226,7 +228,20 @@ class StageState:
 
 
 TAGS = frozenset(
-    {"unrolled", "marks", "pragma", "pragma_axis", "scope", "copies", "hints", "lanes", "on_alu", "slots", "threads"}
+    {
+        "unrolled",
+        "marks",
+        "pragma",
+        "pragma_axis",
+        "scope",
+        "copies",
+        "hints",
+        "lanes",
+        "on_alu",
+        "slots",
+        "threads",
+        "ahead",
+    }
 )
 """Fields of a state that say neither what is computed nor in which loops or where among those of other stages."""
 PLACED = tuple(each.name for each in fields(StageState) if each.name not in TAGS)

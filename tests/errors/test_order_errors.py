@@ -393,6 +393,17 @@ CASES = [
         ("command 'fuse' of is_legal must be followed by the stage that it is for."),
     ),
     Refused(
+        "shift_of_what_comes_later_to_the_front",
+        D,
+        lambda s: s[C].shift("i", -1),
+        (
+            "shift must leave B ahead of what C reads of it, not in loop i of C as it stands: C reads cells that "
+            "no iteration so far has made. For example, C(i=0) reads B[0] that B(i=0) writes."
+        ),
+        lambda s: s[C].after(s[B], "i"),
+        LegalityError,
+    ),
+    Refused(
         "smallest_shift_unknown_axis",
         D,
         lambda s: s.smallest_shift(C, B, "x"),
