@@ -1,6 +1,6 @@
 """Every stage of a schedule in its place: the loops around it, the box it computes there, its own loops."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import islpy as isl
@@ -58,6 +58,15 @@ class Placement:
             variables = self.loops.of_leaf[leaf]
             found[next((v for v in reversed(variables) if v.extent > 1), variables[-1])] = count
         return found
+
+    @property
+    def cases(self) -> "list[Placement]":
+        """The same placement for each of the pieces of a map that gives its loops; itself, where there is none."""
+        if not self.loops.others:
+            return [self]
+        forms = [(self.loops.local, self.loops.constraints), *self.loops.others]
+        loops = [replace(self.loops, local=local, constraints=found, others=[]) for local, found in forms]
+        return [replace(self, loops=each, executed=None) for each in loops]
 
     def roots(self) -> dict[Axis, Bound]:
         """The value of each axis of the computation, in terms of prefix and own variables."""
@@ -238,9 +247,9 @@ def _needed(
             continue
         placement = placed[reader]
         merged.update(placement.box)
-        axes = placement.intervals()
         variables = [*placement.prefix, *placement.loops.variables]
         found = boxes if variables[: len(around)] == around else elsewhere
-        found.extend(read_box(read, axes, visible, {**placement.box, **prefix}) for read in reads)
+        for axes in [case.intervals() for case in placement.cases]:
+            found.extend(read_box(read, axes, visible, {**placement.box, **prefix}) for read in reads)
     merged.update(prefix)
     return hull(boxes or elsewhere, merged), merged

@@ -81,6 +81,7 @@ class Mapped:
     """Loops that an isl map of the user's gives: each parent as a formula of ``variables``, one per child.
 
     A child counts from 0 where its variable is ``first``; ``constraints`` must be >= 0 at the points that there are.
+    A map of several pieces has more cases, each with its own values and constraints; no two hold at the same time.
     """
 
     parents: tuple[LoopAxis, ...]
@@ -89,6 +90,7 @@ class Mapped:
     first: tuple[int, ...]
     values: tuple[Linear, ...]
     constraints: tuple[Linear, ...]
+    others: tuple[tuple[tuple[Linear, ...], tuple[Linear, ...]], ...] = ()
 
 
 Relation = Split | Fuse | Affine | Mapped
@@ -208,6 +210,11 @@ class StageState:
         """Whether a command has changed the loops."""
         loops = self.leaves != self.roots or bool(self.relations)
         return loops or self.pragma is not None or bool(self.threads) or bool(self.signals)
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether set_schedule has given the loops."""
+        return any(isinstance(relation, Mapped) for relation in self.relations)
 
     @property
     def own_leaves(self) -> tuple[LoopAxis, ...]:
