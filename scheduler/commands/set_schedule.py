@@ -11,6 +11,7 @@ from lathe.frontend.polyhedra import domain_of, limited_operations
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.parallelism import values_of
+from lathe.scheduler.parts_of_maps import cases_of
 from lathe.scheduler.quasi_affine import linear_of
 from lathe.scheduler.state import LoopAxis, Mapped
 
@@ -78,7 +79,7 @@ def set_schedule(stage: "Stage", schedule: "str | isl.Map") -> tuple[LoopAxis, .
             if forward is not None and inverse is not None:
                 cases = [_one_formula(forward, inverse, axes, times, inputs)]
             else:
-                cases = _pieces(relation.reverse(), inputs)
+                cases = cases_of(relation.reverse(), inputs)
     except isl.Error as error:
         raise ScheduleError(
             f"{where} must be one that isl can decide on, not one that it gives up on: {error}."
@@ -122,23 +123,6 @@ def _one_formula(
         gap = linear_of(forward.get_at(n), points) - inputs[n]
         constraints += [] if gap == Linear() else [gap, gap * -1]
     return points, constraints
-
-
-def _pieces(back: isl.Map, inputs: list[Linear]) -> list[tuple[list[Linear], list[Linear]]]:
-    """A function from times to points as formulas, each with the times that it is for; no two for the same time."""
-    found: list[tuple[list[Linear], list[Linear]]] = []
-
-    def piece(times: isl.Set, formula: isl.MultiAff) -> None:
-        points = [linear_of(formula.get_at(d), inputs) for d in range(formula.dim(OUT))]
-        for part in times.coalesce().compute_divs().make_disjoint().get_basic_sets():
-            conditions: list[Linear] = []
-            for constraint in part.remove_redundancies().get_constraints():
-                value = linear_of(constraint.get_aff(), inputs)
-                conditions += [value, value * -1] if constraint.is_equality() else [value]
-            found.append((points, conditions))
-
-    isl.PwMultiAff.from_map(back).coalesce().foreach_piece(piece)
-    return found
 
 
 def _check_free(stage: "Stage") -> None:

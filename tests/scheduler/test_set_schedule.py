@@ -11,7 +11,7 @@ from random_programs import random_inputs
 from lathe.configs import load_config
 from lathe.frontend import compute, placeholder, reduce_axis, sum
 from lathe.frontend.operators import matmul, requantise
-from lathe.scheduler import create_schedule
+from lathe.scheduler import BuildError, create_schedule
 from lathe.scheduler.commands.set_schedule import set_schedule
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.partition import partition
@@ -145,6 +145,40 @@ def test_pieces_on_the_machine():
         result = simulate_program(program, inputs)
         assert dict(counts.loaded) == dict(result.counters.bytes_read)
         assert counts.stages["output"].executed == 64 * 48
+
+
+def product_of(shape=(32, 48)):
+    x, w = placeholder((shape[0], 32), "int8", "x"), placeholder((shape[1], 32), "int8", "w")
+    return matmul(x, w, transpose_b=True, name="C")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "{ [i, j, k] -> [floor(k/16), i, j, k % 16] }",
+        "{ [i, j, k] -> [i, -floor(k/16), j, k % 16] }",
+        "{ [i, j, k] -> [floor(j/16), i, j % 16, k] : i < 16; "
+        "[i, j, k] -> [floor(j/16), 47 - i, j % 16, k] : i >= 16 }",
+    ],
+)
+def test_reductions_whose_loops_maps_give_on_the_machine(given):
+    C = product_of()
+    s = create_schedule(C)
+    s[C].set_schedule(given)
+    run(s, load_config("vta"), random_inputs([C], seed=3))
+
+
+def test_mixed_reductions_are_refused_by_build():
+    C = product_of()
+    s = create_schedule(C)
+    s[C].set_schedule("{ [i, j, k] -> [i + k, j, k] }")
+    check(s)
+    with pytest.raises(BuildError) as caught:
+        run(s, load_config("vta"), random_inputs([C], seed=3))
+    assert str(caught.value) == (
+        "loops of stage C must each be of data axes or of its reduction for a machine, which stores what a reduction "
+        "has made when it is whole, not of both, as set_schedule has given them. Give each kind times of its own."
+    )
 
 
 def test_it_replaces_what_earlier_commands_did_to_the_loops():
