@@ -77,6 +77,7 @@ class Emitter:
         self.labels: list[str] = []
         self.taken: list[str] = []  # the rules that have carried out the parts of the present chunk
         self.thread, self.threads = 0, 1
+        self.across_cores: set[LoopVariable] = set()
         self._turn: dict[tuple[Stage, int], int] = {}
         self.rings = {
             buffer.stage.tensor: (buffer.ring.dimension, buffer.ring.cells(buffer.slots))
@@ -136,6 +137,7 @@ class Emitter:
         threads = [Thread(0, {}, self.places)] if threads is None else threads
         for node in nodes:
             if isinstance(node, Loop):
+                self.across_cores |= {node.variable} if node.across_cores else set()
                 for inside in turns(threads, node, dict):
                     self.run(node.body, inside)
                 continue
@@ -241,9 +243,10 @@ class Emitter:
         own = self._working.get(node.placement.stage, (0, 0))
         self.temporaries = max(own, self._unused, key=lambda each: each[1])
         label, thread = self._label(node), self.thread if self.threads > 1 else None
+        core = tuple(value for variable, value in environment.items() if variable in self.across_cores)
         for chunk in prepared.chunks(self, node, environment, rule_name, role):
             instructions = self.emit(rule_name, chunk)
-            origin = Origin(label, chunk.stage, chunk.offsets, thread)
+            origin = Origin(label, chunk.stage, chunk.offsets, thread, core)
             self.entries += [(each, origin) for each in instructions]
 
     def signal(self, node: SignalNode, environment: Mapping[LoopVariable, int]) -> None:

@@ -12,7 +12,7 @@ from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add, b
 from lathe.scheduler.loops import StageLoops, leaf_extents, stage_loops
 from lathe.scheduler.regions import Interval, extent_of, hull, read_box
 from lathe.scheduler.reuse import Window, buffer_shape, kept_window
-from lathe.scheduler.state import LoopAxis, StageState, placed_alike, same_place
+from lathe.scheduler.state import ACROSS_CORES, LoopAxis, StageState, placed_alike, same_place
 from lathe.scheduler.undefined import conditions_of
 
 if TYPE_CHECKING:
@@ -51,6 +51,12 @@ class Placement:
         return self.stage.state
 
     @property
+    def across_cores(self) -> set[LoopVariable]:
+        """Its own loops whose iterations may run on different cores."""
+        marks = self.state.marks
+        return {v for leaf, mark in marks.items() if mark in ACROSS_CORES for v in self.loops.of_leaf.get(leaf, ())}
+
+    @property
     def threads(self) -> dict[LoopVariable, int]:
         """How many iterations of its own loops are carried out together; of a fused one, of its innermost part."""
         found: dict[LoopVariable, int] = {}
@@ -86,8 +92,8 @@ class Placement:
             assert root.source is not None
             extent: Bound = next(extents) if root.kind == "data" else Linear(root.source.extent)
             found.append(add(add(extent, Linear(-1)), self.loops.local[root] * -1))
+        found += self.domain_bounds()
         roots = self.roots()
-        found += bounds_of(self.state.computation, roots, self.box)
         for body in self.state.computation.bodies:
             for condition in conditions_of(body):
                 bound = condition_bound(condition, roots)
@@ -95,6 +101,18 @@ class Placement:
                 found.append(bound)
         unique: dict[Bound, None] = dict.fromkeys(each for each in found if bound_range(each, self.box)[0] < 0)
         return list(unique)
+
+    def domain_bounds(self) -> list[Bound]:
+        """What must be >= 0 for an instance to be in the domain of the computation, where that is no box."""
+        if self.state.computation.where is None:
+            return []
+        found = bounds_of(self.state.computation, self.roots(), self.box)
+        return [each for each in found if bound_range(each, self.box)[0] < 0]
+
+    def certain_constraints(self) -> list[Bound]:
+        """The constraints that hold for the instances of all cases."""
+        first, *others = [case.constraints() for case in self.cases]
+        return [each for each in first if all(each in other for other in others)]
 
     def intervals(self) -> dict[Axis, Interval]:
         """Bounds of each axis over all instances, as bounds over prefix and own variables."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DRAM = "dram"
 SCRATCHPADS = ("inp", "wgt", "acc")
 SCOPES = (DRAM, *SCRATCHPADS)
+ACROSS_CORES = ("parallelize", "distribute")
 SCOPE_SYNONYMS = {"global": DRAM, "out": "acc", "": DRAM}
 
 
@@ -235,20 +236,8 @@ class StageState:
 
 
 TAGS = frozenset(
-    {
-        "unrolled",
-        "marks",
-        "pragma",
-        "pragma_axis",
-        "scope",
-        "copies",
-        "hints",
-        "lanes",
-        "on_alu",
-        "slots",
-        "threads",
-        "ahead",
-    }
+    {"unrolled", "marks", "pragma", "pragma_axis", "scope", "copies", "hints", "lanes", "on_alu", "slots"}
+    | {"threads", "signals", "ahead"}
 )
 """Fields of a state that say neither what is computed nor in which loops or where among those of other stages."""
 PLACED = tuple(each.name for each in fields(StageState) if each.name not in TAGS)

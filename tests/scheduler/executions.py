@@ -11,7 +11,7 @@ from lathe.frontend import Axis, Tensor, evaluate, reads_data
 from lathe.frontend.accesses import ReadAccess
 from lathe.scheduler import Schedule, Witness
 from lathe.scheduler.conditions import mask_of
-from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, Slide, build_nest
+from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide, build_nest
 from lathe.scheduler.partition import partition
 
 
@@ -43,6 +43,8 @@ def events(nodes: list[Node], environment: dict[object, int] | None = None) -> I
             yield Gone(tuple(stored), isinstance(node, Acquire))
         elif isinstance(node, Acquire | Release):
             yield Gone(node.placement.state.tensors)
+        elif isinstance(node, SignalNode):
+            continue  # changes no values
         elif isinstance(node, Slide):
             continue  # what the window leaves behind is overwritten by what comes, cell by cell
         else:
