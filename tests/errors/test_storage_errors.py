@@ -47,8 +47,8 @@ CASES = [
         "a_function_of_one_index",
         T,
         stored(S, lambda i: i),
-        "parameters of the function of store_in of S must be 2, one per axis of its present layout (8, 6), not 1. Write "
-        "lambda *indices to take any number.",
+        "parameters of the function of store_in of S must be 2, one per axis of its present layout (8, 6), not 1. "
+        "Write lambda *indices to take any number.",
     ),
     Refused(
         "a_function_that_returns_nothing",
@@ -126,8 +126,8 @@ CASES = [
         "an_output_in_a_scratchpad",
         T,
         stored(T, lambda i, j: (i, j), scope="acc"),
-        "scope of stage T must be dram, not 'acc', because T is an output of the program. Make a copy in the scratchpad "
-        "with s.cache_write(T, 'acc').",
+        "scope of stage T must be dram, not 'acc', because T is an output of the program. Make a copy in the "
+        "scratchpad with s.cache_write(T, 'acc').",
     ),
     Refused(
         "an_unknown_scope",
@@ -172,8 +172,8 @@ CASES = [
         "a_buffer_that_nobody_uses",
         T,
         lambda s: s.allocate_at(s.buffer("b", 8), T, "i"),
-        "buffer of allocate_at must be one that a stage of the schedule is stored in (none yet), not 'b'. Call store_in "
-        "first, which returns it.",
+        "buffer of allocate_at must be one that a stage of the schedule is stored in (none yet), not 'b'. Call "
+        "store_in first, which returns it.",
     ),
     Refused(
         "a_loop_of_an_allocation_that_is_gone",
