@@ -166,8 +166,8 @@ CASES = [
         "cells_that_iterations_take_turns_in",
         C,
         lambda s: s[C].vthread("io", 2),
-        "buffer B must be allocated inside loop io of stage C, which runs in 2 threads, not outside, where the values of "
-        "several iterations would be in the same cells at the same time. Use s.allocate_at(B, s[C], io).",
+        "buffer B must be allocated inside loop io of stage C, which runs in 2 threads, not outside, where the values "
+        "of several iterations would be in the same cells at the same time. Use s.allocate_at(B, s[C], io).",
         folded(),
     ),
     Refused(
