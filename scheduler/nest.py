@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 from lathe.frontend.expressions import Axis, Expr
 from lathe.scheduler.circular import carried_loops
-from lathe.scheduler.linear import Bound, FloorDivision, Linear, LoopVariable, bound_variables
+from lathe.scheduler.conditions import bounds_of
+from lathe.scheduler.iterations import conditions_at, innermost_shared, may_grow
+from lathe.scheduler.linear import Bound, Linear, LoopVariable, bound_variables
 from lathe.scheduler.placement import Placement, fills, place_stages
 from lathe.scheduler.state import DRAM, Signal
 from lathe.scheduler.storage import Allocated
@@ -137,7 +139,6 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
     """
     placed = place_stages(schedule)
     hosted: dict[LoopVariable, list[Stage]] = {}
-    together: set[LoopVariable] = set()
     roots: list[Stage] = []
     for stage in schedule.stages:
         attachment = stage.state.attachment
@@ -145,13 +146,11 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
             roots.append(stage)
         else:
             hosted.setdefault(placed[stage].prefix[-1], []).append(stage)
-            if attachment.loops:
-                together.add(placed[stage].prefix[-1])
     from lathe.scheduler.buffer_lives import allocation_loops, with_buffers
 
     for variable in allocation_loops(schedule, placed):
         hosted.setdefault(variable, [])
-    nodes = _Builder(placed, hosted, together, largest_blocks).sequence(roots, [])
+    nodes = _Builder(placed, hosted, innermost_shared(placed), largest_blocks).sequence(roots, [])
     return with_buffers(schedule, nodes, placed)
 
 
@@ -196,36 +195,36 @@ class _Builder:
     def own_nodes(self, stage: "Stage", conditions: list[Linear]) -> list[Node]:
         placement = self.placed[stage]
         state, variables = placement.state, placement.loops.variables
-        roots, constraints = placement.roots(), [*placement.constraints(), *conditions]
+        views = [(case.roots(), [*case.constraints(), *conditions]) for case in placement.cases]
+        constraints = views[0][1]
+        if len(views) > 1:  # what holds in all of them
+            constraints = [each for each in constraints if all(each in own for _, own in views)]
+        mixed = placement.state.is_mapped and placement.loops.is_mixed()
         block_level = self.block_level(placement)
         reducing = bool(state.computation.reduce_axes)
         reductions = {v for v in variables if v.kind == "reduce"}  # its own, not those of the loops around
         first_reduction = next((level for level, v in enumerate(variables) if v.kind == "reduce"), len(variables))
-        init_level = min(first_reduction, block_level)
-
-        def block(role: Role, inside: list[LoopVariable]) -> Block:
-            wanted, remaining = roots, constraints
-            if role == "init":
-                wanted = {axis: value for axis, value in roots.items() if axis.kind == "data"}
-                remaining = [each for each in constraints if not bound_variables(each) & reductions]
-            return Block(placement, role, inside, wanted, remaining, reducing and init_level == block_level)
+        init_level = 0 if mixed else min(first_reduction, block_level)
+        whole = reducing and init_level == block_level and not mixed
 
         def level_nodes(level: int) -> list[Node]:
             nodes: list[Node] = []
-            if reducing and level == init_level:
-                nodes.append(block("init", [v for v in variables[level:] if v.kind == "data"]))
+            if reducing and level == init_level and mixed:
+                nodes.append(_whole_init(placement))
+            elif reducing and level == init_level:
+                data = [v for v in variables[level:] if v.kind == "data"]
+                for roots, own in views:
+                    wanted = {axis: value for axis, value in roots.items() if axis.kind == "data"}
+                    remaining = [each for each in own if not bound_variables(each) & reductions]
+                    nodes.append(Block(placement, "init", data, wanted, remaining, whole))
             if level == block_level:
-                nodes.append(block("update" if reducing else "map", variables[level:]))
-                return nodes
+                role: Role = "update" if reducing else "map"
+                return [*nodes, *(Block(placement, role, variables[level:], roots, own, whole) for roots, own in views)]
             variable = variables[level]
-            deeper = set(variables[level + 1 :])
-            decided = [each for each in constraints if variable in bound_variables(each)]
-            decided = [each for each in decided if not bound_variables(each) & deeper]
+            decided = conditions_at(placement, level, constraints, self.together)
             hosted = self.hosted.get(variable, [])
             kept = [each for each in hosted if each.state.reuse]
             early = [each for each in hosted if kept and fills(each.schedule, each)]
-            if set(variables[level:]) & self.together:
-                decided = []  # where this stage has come to its end, others in the loop may not
             guards = [each for each in decided if kept and may_grow(each, variable)]
             if guards:  # iterations that fill reuse buffers and do nothing else
                 decided = [each for each in decided if each not in guards]
@@ -262,6 +261,15 @@ class _Builder:
         return max(hosting, carried_loops(placement))
 
 
+def _whole_init(placement: Placement) -> Block:
+    """Sets all elements of a reduction, in loops of their own, where those that it has are of elements and updates."""
+    axes = placement.state.computation.axes
+    variables = [LoopVariable(axis.name, axis.extent) for axis in axes]
+    roots: dict[Axis, Bound] = {axis: Linear.of(variable) for axis, variable in zip(axes, variables, strict=True)}
+    box = {variable: (0, variable.extent - 1) for variable in variables}
+    return Block(placement, "init", variables, roots, bounds_of(placement.state.computation, roots, box))
+
+
 SIGNALS_BEFORE, SIGNALS_BEHIND = ("barrier", "receive"), ("send",)
 
 
@@ -287,14 +295,6 @@ def _reads(node: Node, stage: "Stage") -> bool:
     if isinstance(node, Block):
         return any(read.tensor in stage.state.tensors for read in node.placement.state.computation.reads)
     return False
-
-
-def may_grow(bound: Bound, variable: LoopVariable) -> bool:
-    """Whether a bound may be negative in early iterations of a loop and not in later ones."""
-    if isinstance(bound, Linear):
-        divided = [atom for atom in bound.terms if isinstance(atom, FloorDivision)]
-        return bound.terms.get(variable, 0) > 0 or any(variable in atom.numerator.variables() for atom in divided)
-    return any(may_grow(inner, variable) for inner in bound.bounds)
 
 
 def buffer_box(placement: Placement) -> tuple[list[Bound], list[Bound]]:
