@@ -21,6 +21,7 @@ from lathe.scheduler.canonical import canonicalise
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.filled_domains import fill_domains
+from lathe.scheduler.filled_padding import fill_padding
 from lathe.scheduler.groups import Group, groups_of, is_copy
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.nest import build_nest
@@ -35,6 +36,7 @@ from lathe.scheduler.stored_lanes import check_completed, fit_lanes
 from lathe.scheduler.tiles import apply_tiling
 from lathe.scheduler.tiling import choose_tiling
 from lathe.scheduler.tiling_problem import Operand, TilingProblem
+from lathe.scheduler.undefined import where_defined
 
 
 @dataclass
@@ -62,6 +64,7 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
         if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
             stage.state = replace(state, scope="acc")
     fill_domains(copy)
+    fill_padding(copy)
     settle(copy, config)
     fit_lanes(copy, config)
     views = canonicalise(copy)
@@ -224,6 +227,7 @@ def _write_through_acc(schedule: Schedule, stage: Stage) -> tuple[Stage, Stage]:
             relations=reduce_relations,
         )
     copy = copy_of(writer.tensor, state.computation.name, state.computation.axes, whole=True)
+    copy = where_defined(copy, state.computation)
     stage.state = replace(
         state,
         computation=copy,
