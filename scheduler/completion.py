@@ -7,8 +7,8 @@ is computed in its tile loops, and operands are loaded at the loop where they fi
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig, LatheError
@@ -18,25 +18,28 @@ from lathe.scheduler.agreement import agree_on_lanes
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.canonical import canonicalise
+from lathe.scheduler.circular import circles
+from lathe.scheduler.circular_operands import load_once
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.filled_domains import fill_domains
 from lathe.scheduler.filled_padding import fill_padding
 from lathe.scheduler.groups import Group, groups_of, is_copy
 from lathe.scheduler.lanes import plan_lanes
+from lathe.scheduler.masks import mask_conditions
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.products import Product
-from lathe.scheduler.rewrite import copy_of, reads_redirected, renamed_axes
+from lathe.scheduler.rewrite import copy_of, reads_redirected
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.settling import settle
+from lathe.scheduler.shared_stores import store_shared, write_through_acc
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Relation, StageState, initial_state, made_by
+from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state
 from lathe.scheduler.stored_lanes import check_completed, fit_lanes
 from lathe.scheduler.tiles import apply_tiling
 from lathe.scheduler.tiling import choose_tiling
 from lathe.scheduler.tiling_problem import Operand, TilingProblem
-from lathe.scheduler.undefined import where_defined
 
 
 @dataclass
@@ -45,7 +48,7 @@ class Completed:
 
     schedule: Schedule
     views: Mapping[Tensor, Tensor]
-    constants: Mapping[Tensor, NDArray[np.int8]]
+    constants: Mapping[Tensor, NDArray[Any]]
 
 
 def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, LatheError] | None = None) -> Completed:
@@ -65,10 +68,12 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
             stage.state = replace(state, scope="acc")
     fill_domains(copy)
     fill_padding(copy)
+    store_shared(copy)
     settle(copy, config)
     fit_lanes(copy, config)
     views = canonicalise(copy)
-    constants = agree_on_lanes(copy, config)
+    constants: dict[Tensor, NDArray[Any]] = mask_conditions(copy, config)
+    constants.update(agree_on_lanes(copy, config))
     for group in groups_of(copy, config):
         try:
             with copy.all_or_nothing():
@@ -77,9 +82,12 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
             if refused is None:
                 raise
             refused.update(dict.fromkeys((*group.pads, *group.inner, group.sink), error))
+    loads: list[Stage] = []
     for stage in list(copy.stages):
         if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
-            _load_operands(copy, stage, config)
+            loads += _load_operands(copy, stage, config)
+    if copy.circular:
+        load_once(copy, config, loads)
     check_completed(copy)
     return Completed(copy, views, constants)
 
@@ -111,7 +119,7 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
         )
     given = group.sink.state
     guests = schedule.attached(group.sink)
-    sink, writer = _write_through_acc(schedule, group.sink)
+    sink, writer = write_through_acc(schedule, group.sink)
     least_depth = max(_follow_loops(given, sink, writer, guests), _keep_loops(given, sink, writer))
     computing = [*group.inner, writer]
     for stage in computing:
@@ -210,52 +218,21 @@ def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
             return
 
 
-def _write_through_acc(schedule: Schedule, stage: Stage) -> tuple[Stage, Stage]:
-    """``cache_write`` to acc that also takes a stage whose loops were given: data loops stay with the copy."""
-    state = stage.state
-    computation = renamed_axes(state.computation, fresh_name(schedule, f"{state.tensor.name}.acc"))
-    writer = Stage(schedule, replace(initial_state(computation, "acc"), lanes=state.lanes, on_alu=state.on_alu))
-    reduce_relations = tuple(r for r in state.relations if _kind(r) == "reduce")
-    reduce_leaves = [leaf for leaf in state.leaves if leaf.kind == "reduce"]
-    reduce_roots = [root for root in state.roots if root.kind == "reduce"]
-    if reduce_relations or any(leaf.kind == "reduce" for leaf in state.kept_leaves):
-        data_roots = [root for root in writer.state.roots if root.kind == "data"]
-        writer.state = replace(
-            writer.state,
-            roots=(*data_roots, *reduce_roots),
-            leaves=(*data_roots, *reduce_leaves),
-            relations=reduce_relations,
-        )
-    copy = copy_of(writer.tensor, state.computation.name, state.computation.axes, whole=True)
-    copy = where_defined(copy, state.computation)
-    stage.state = replace(
-        state,
-        computation=copy,
-        roots=tuple(root for root in state.roots if root.kind == "data"),
-        leaves=tuple(leaf for leaf in state.leaves if leaf.kind == "data"),
-        relations=tuple(r for r in state.relations if _kind(r) == "data"),
-        copies=writer.tensor,
-    )
-    position = schedule.stages.index(stage)
-    schedule.stages.insert(position, writer)
-    return stage, writer
-
-
-def _kind(relation: Relation) -> str:
-    return made_by(relation)[0].kind
-
-
-def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> None:
+def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> list[Stage]:
     """Caches for what a stage in acc, placed by the user, still reads from DRAM: loaded just outside its chunks."""
     if is_copy(stage):
-        return
+        return []
     state = stage.state
     place = state.attachment
+    if place is not None:
+        place = Attachment(place.stage, place.axis)  # all that is read there, whatever part of the stage that is
     if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
         place = Attachment(stage, state.leaves[state.leaves.index(state.pragma_axis) - 1])
     product = plan_lanes(schedule, config).products[stage.tensor]
-    for operand in _operands(schedule, stage, product, Group(stage, [], []), []):
-        operand.stage.state = replace(operand.stage.state, attachment=place)
+    found = [operand.stage for operand in _operands(schedule, stage, product, Group(stage, [], []), [])]
+    for load in found:
+        load.state = replace(load.state, attachment=place)
+    return found
 
 
 def _operands(
@@ -264,7 +241,8 @@ def _operands(
     """The stages that load what a computing stage reads from DRAM: paddings of the group, or new caches."""
     made = {tensor for inner in computing for tensor in inner.state.tensors}
     operands: list[Operand] = []
-    cached_as: dict[tuple[Tensor, str, tuple[frozenset[Axis], ...]], Tensor] = {}
+    cached_as: dict[tuple[Tensor, str, tuple[object, ...]], Tensor] = {}
+    circle = next((each for each in circles(schedule) if stage in each), []) if schedule.circular else []
     instead: dict[Read, Tensor] = {}
     for read in stage.state.computation.reads:
         tensor = read.tensor
@@ -273,7 +251,8 @@ def _operands(
         scope = "acc"
         if product is not None:
             scope = "inp" if read.node is product.data else "wgt"
-        key = tensor, scope, tuple(frozenset(axes_of(index)) for index in read.indices)
+        alone = any(tensor in each.state.tensors for each in circle)  # around two reads are cells not made yet
+        key = tensor, scope, tuple(str(index) if alone else frozenset(axes_of(index)) for index in read.indices)
         if key in cached_as:  # what moves along other axes is another part of the tensor
             instead[read.node] = cached_as[key]
             continue

@@ -4,7 +4,7 @@ Partitioned nests are boxes, so instances are products of extents. How often eac
 same boxes: along axes that share no loop, the counts of a box are products of counts along each.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,10 @@ from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.frontend import Computation, evaluate, placeholders, reads_data
 from lathe.frontend.expressions import Axis
-from lathe.isa import Load, MemoryType, Program, Store
+from lathe.isa import Instruction, Load, MemoryType, Program, Store
 from lathe.isa.table import QUEUE_OF
 from lathe.scheduler.conditions import mask_of
+from lathe.scheduler.cores import CoreCount, core_counts
 from lathe.scheduler.event_times import values_on
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.nest import ChunkNode, Loop, Node, SignalNode, build_nest
@@ -71,7 +72,8 @@ class BufferCount:
 class Counts:
     """``stages`` by name; ``marked``: how many iterations the loops marked ``parallelize`` and ``distribute`` have.
 
-    ``barriers``, and by queue the tokens that are ``sent`` and ``received``, are those by hand.
+    ``barriers``, and by queue the tokens that are ``sent`` and ``received``, are those by hand. ``cores``: what each
+    iteration of the marked loops has to do, on a core of its own.
 
     With a machine, ``loaded`` and ``stored`` bytes, and ``loads`` and ``stores``: how many transfers, each by memory
     type, as the counters of a simulation name them (``loaded`` has the instruction stream, too); ``tokens`` are all
@@ -89,6 +91,7 @@ class Counts:
     barriers: int = 0
     sent: Mapping[str, int] = field(default_factory=dict)
     received: Mapping[str, int] = field(default_factory=dict)
+    cores: tuple[CoreCount, ...] = ()
 
     @property
     def executed(self) -> int:
@@ -114,6 +117,7 @@ class Counts:
             lines.append(f"buffer {name}: {extents} cells in {buffer.scope}{elements}, for {buffer.values} values")
         for name, loops in self.marked.items():
             lines += [f"{name}: {loop}, {extent} iterations" for loop, extent in loops.items()]
+        lines += list(_lines_of(self.cores))
         for what, sizes, times in (("loaded", self.loaded, self.loads), ("stored", self.stored, self.stores)):
             for memory, size in sizes.items():
                 if size:
@@ -127,6 +131,21 @@ class Counts:
         return "\n".join(lines)
 
 
+def _lines_of(cores: tuple[CoreCount, ...]) -> Iterator[str]:
+    """How much the cores have to do, from the least to the most."""
+    own = [each for each in cores if each.core]
+    for name in dict.fromkeys(name for each in own for name in each.instances):
+        counts = sorted(each.instances.get(name, 0) for each in own)
+        yield f"each of {len(own)} cores: {name}: {_range(counts[0], counts[-1])} instances"
+    moved = sorted(each.dram_bytes for each in own)
+    if moved and moved[-1]:
+        yield f"each of {len(own)} cores: {_range(moved[0], moved[-1])} bytes of data loaded and stored"
+
+
+def _range(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} to {most}"
+
+
 def count(schedule: "Schedule", config: HardwareConfig | None = None) -> Counts:
     """Exact numbers of a schedule, before running it.
 
@@ -134,7 +153,7 @@ def count(schedule: "Schedule", config: HardwareConfig | None = None) -> Counts:
     schedule as it was given. With a machine, the schedule is completed and compiled as ``build`` does, and bytes and
     transfers are those of its instructions, class by class. Raises what ``build`` raises.
     """
-    coverage = {stage: _Coverage(stage) for stage in schedule.stages}
+    coverage = {stage: Coverage(stage) for stage in schedule.stages}
     signals = _Signals()
     for node in partition(build_nest(schedule, largest_blocks=True)):
         _visit(node, [], coverage)
@@ -142,20 +161,22 @@ def count(schedule: "Schedule", config: HardwareConfig | None = None) -> Counts:
     stages = {stage.name: each.result() for stage, each in coverage.items()}
     marked = {mark: loops for mark in ("parallelize", "distribute") if (loops := _marked(schedule, mark))}
     if config is None:
-        return Counts(stages, marked, buffers=_buffers(schedule, {}), **signals.counts)
+        return Counts(
+            stages, marked, buffers=_buffers(schedule, {}), cores=core_counts(schedule, None), **signals.counts
+        )
     from lathe.scheduler.build import build
 
     program = build(schedule, [*placeholders(schedule.program), *schedule.program], config)
-    buffers, traffic = _buffers(schedule, _elements(schedule, config)), _traffic(program)
-    return Counts(stages, marked, *traffic, buffers, _tokens(program), **signals.counts)
+    buffers, traffic = _buffers(schedule, _elements(schedule, config)), traffic_of(config, program.instructions)
+    cores = core_counts(schedule, config)
+    return Counts(stages, marked, *traffic, buffers, _tokens(program), **signals.counts, cores=cores)
 
 
 def _buffers(schedule: "Schedule", elements: Mapping[StorageBuffer, int]) -> dict[str, BufferCount]:
     found: dict[str, BufferCount] = {}
     for buffer, allocated in storages_of(schedule.stages).items():
         values = sum(prod(stage.tensor.shape) for stage in allocated.users)
-        name = buffer.name if buffer.name not in found else f"{buffer.name}.{len(found)}"
-        found[name] = BufferCount(allocated.scope, allocated.shape, values, elements.get(buffer, 0))
+        found[buffer.name] = BufferCount(allocated.scope, allocated.shape, values, elements.get(buffer, 0))
     return found
 
 
@@ -171,7 +192,7 @@ def _elements(schedule: "Schedule", config: HardwareConfig) -> dict[StorageBuffe
     return {buffer: physical_of(each.users[0], known, config).count for buffer, each in stored.items()}
 
 
-def _visit(node: Node, around: list[tuple[LoopVariable, int, int]], coverage: "dict[Stage, _Coverage]") -> None:
+def _visit(node: Node, around: list[tuple[LoopVariable, int, int]], coverage: "dict[Stage, Coverage]") -> None:
     if isinstance(node, Loop):
         for inner in node.body:
             _visit(inner, [*around, (node.variable, node.first, node.last)], coverage)
@@ -206,7 +227,7 @@ class _Signals:
             count[queue] = count.get(queue, 0) + times
 
 
-class _Coverage:
+class Coverage:
     """How often each point of a stage is computed, summed over the boxes of a nest."""
 
     def __init__(self, stage: "Stage") -> None:
@@ -315,9 +336,10 @@ def _tokens(program: Program) -> dict[str, int]:
     }
 
 
-def _traffic(program: Program) -> tuple[dict[str, int], dict[str, int], dict[str, int], dict[str, int]]:
-    """Bytes loaded and stored, and transfers, by memory type."""
-    config = program.config
+def traffic_of(
+    config: HardwareConfig, instructions: Sequence[Instruction]
+) -> tuple[dict[str, int], dict[str, int], dict[str, int], dict[str, int]]:
+    """Bytes loaded and stored, and transfers, by memory type; instructions are loaded themselves."""
     sizes = {
         MemoryType.UOP: config.uop_element_bytes,
         MemoryType.WGT: config.wgt_element_bytes,
@@ -327,9 +349,9 @@ def _traffic(program: Program) -> tuple[dict[str, int], dict[str, int], dict[str
         MemoryType.ACC8: config.acc8_element_bytes,
     }
     loads = {memory.name.lower(): 0 for memory in MemoryType if memory is not MemoryType.OUT}
-    loaded = {"instructions": INSTRUCTION_BYTES * len(program.instructions), **loads}
+    loaded = {"instructions": INSTRUCTION_BYTES * len(instructions), **loads}
     stored, stores = {"out": 0}, {"out": 0}
-    for each in program.instructions:
+    for each in instructions:
         if isinstance(each, Load | Store):
             name = each.memory_type.name.lower()
             moved = each.y_size * each.x_size * sizes[each.memory_type]

@@ -39,6 +39,7 @@ from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
 from lathe.scheduler.signals import Entry, Marker, Origin, unit_of_stage
 from lathe.scheduler.state import DRAM
 from lathe.scheduler.storage import Allocated
+from lathe.scheduler.temporaries import keeps_source
 from lathe.scheduler.threads import Thread, turns
 from lathe.scheduler.undefined import defined
 
@@ -76,6 +77,7 @@ class Emitter:
         self.labels: list[str] = []
         self.taken: list[str] = []  # the rules that have carried out the parts of the present chunk
         self.thread, self.threads = 0, 1
+        self.across_cores: set[LoopVariable] = set()
         self._turn: dict[tuple[Stage, int], int] = {}
         self.rings = {
             buffer.stage.tensor: (buffer.ring.dimension, buffer.ring.cells(buffer.slots))
@@ -119,6 +121,10 @@ class Emitter:
         high = tuple(low + extent - 1 for low, extent in zip(place.low, place.extent, strict=True))
         check_covers(target, chunk, place.low, high)
 
+    def keeps_source(self, chunk: Chunk) -> bool:
+        """Whether what a chunk stores is read again."""
+        return keeps_source(self.schedule, next(each for each in self.schedule.stages if each.name == chunk.stage))
+
     def only_stored(self, tensor: Tensor) -> bool:
         """Whether nothing but stores to DRAM reads the tensor, which see the low bits only."""
         readers = self.schedule.readers(tensor)
@@ -131,6 +137,7 @@ class Emitter:
         threads = [Thread(0, {}, self.places)] if threads is None else threads
         for node in nodes:
             if isinstance(node, Loop):
+                self.across_cores |= {node.variable} if node.across_cores else set()
                 for inside in turns(threads, node, dict):
                     self.run(node.body, inside)
                 continue
@@ -236,9 +243,10 @@ class Emitter:
         own = self._working.get(node.placement.stage, (0, 0))
         self.temporaries = max(own, self._unused, key=lambda each: each[1])
         label, thread = self._label(node), self.thread if self.threads > 1 else None
+        core = tuple(value for variable, value in environment.items() if variable in self.across_cores)
         for chunk in prepared.chunks(self, node, environment, rule_name, role):
             instructions = self.emit(rule_name, chunk)
-            origin = Origin(label, chunk.stage, chunk.offsets, thread)
+            origin = Origin(label, chunk.stage, chunk.offsets, thread, core)
             self.entries += [(each, origin) for each in instructions]
 
     def signal(self, node: SignalNode, environment: Mapping[LoopVariable, int]) -> None:

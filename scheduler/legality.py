@@ -14,9 +14,10 @@ import islpy as isl
 
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
-from lathe.scheduler.circular import check_circles
+from lathe.scheduler.circular import check_circles, check_emitted, in_circle, read_later
 from lathe.scheduler.communication import check_communication
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
+from lathe.scheduler.iterations import carried_out
 from lathe.scheduler.liveness import check_storage
 from lathe.scheduler.parallelism import check_marked_loops, check_marks
 from lathe.scheduler.placement import Placement, place_stages
@@ -50,7 +51,10 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]", mo
     _check_reads(schedule, command, moved)
     check_storage(schedule, command, changed)
     if schedule.circular:
-        check_circles(schedule, command, moved, place_stages(schedule))
+        placed = place_stages(schedule)
+        check_circles(schedule, command, moved, placed)
+        for stage in changed & set(schedule.stages):
+            check_emitted(placed[stage], command)
     check_marked_loops(schedule, command)
     check_threads(schedule, command)
 
@@ -62,9 +66,11 @@ def _check_reads(schedule: "Schedule", command: str, moved: "set[Stage]") -> Non
         return
     placed = place_stages(schedule)
     for stage in affected:
+        kept = stage.state.attachment and stage.state.attachment.loops and values_stay(stage)
+        others = in_circle(schedule, stage) if kept else []  # among these, pairs of instances are compared
         for reader in schedule.stages:
             for read in reader.state.computation.reads:
-                if read.tensor not in stage.state.tensors:
+                if read.tensor not in stage.state.tensors or reader in others:
                     continue
                 try:
                     with limited_operations():
@@ -104,6 +110,12 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
         raise ScheduleError(
             f"stage of compute_at must be one whose loops are for any part of it, not {stage.name!r}, whose loops "
             f"set_schedule gives for the whole ({command}). Let it share loops with after instead."
+        )
+    elif schedule.circular and (later := read_later(schedule, stage)):
+        raise ScheduleError(
+            f"stage of compute_at must be one whose values an iteration needs for itself, not {stage.name!r}, of which "
+            f"{later[0].name} reads what earlier iterations have made ({command}). Let it share loops with after, or "
+            f"copy it with s.cache_write({stage.name}, ...) and move the copy."
         )
     elif any(tensor in schedule.outputs for tensor in stage.state.tensors):
         raise ScheduleError(
@@ -168,7 +180,9 @@ def _check_read(
     needed = cells_read(there, read, depth).set_tuple_name(isl.dim_type.in_, "loops")
     place = stage.state.attachment
     together = place is not None and (bool(place.loops) or place.region != "box")
-    cells = cells_written(here, read.tensor.name, depth) if together else cells_made(here, read.tensor.name, depth)
+    around = None if depth == len(here.prefix) and not together else carried_out(here, placed)
+    written = cells_written if together else cells_made
+    cells = written(here, read.tensor.name, depth, around)
     if depth == len(here.prefix) and here.window is not None:
         cells = cells_kept(here, read.tensor.name)
     made = cells.set_tuple_name(isl.dim_type.in_, "loops")

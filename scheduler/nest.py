@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from lathe.frontend.expressions import Axis, Expr
 from lathe.scheduler.circular import carried_loops
-from lathe.scheduler.linear import Bound, FloorDivision, Linear, LoopVariable, bound_variables
+from lathe.scheduler.iterations import conditions_at, innermost_shared, may_grow
+from lathe.scheduler.linear import Bound, Linear, LoopVariable, bound_variables
 from lathe.scheduler.placement import Placement, fills, place_stages
 from lathe.scheduler.state import DRAM, Signal
 from lathe.scheduler.storage import Allocated
@@ -22,7 +23,7 @@ Role = Literal["init", "update", "map"]
 class Loop:
     """``variable`` from ``first`` to ``last`` inclusive, while every one of ``constraints`` is >= 0.
 
-    ``threads`` iterations at a time are carried out together.
+    ``threads`` iterations at a time are carried out together; ``across_cores``: each may be on a core of its own.
     """
 
     variable: LoopVariable
@@ -31,6 +32,7 @@ class Loop:
     body: "list[Node]"
     constraints: list[Bound] = field(default_factory=list)
     threads: int = 1
+    across_cores: bool = False
 
 
 @dataclass
@@ -106,19 +108,21 @@ class ChunkNode:
     whole_reduction: bool = False
 
 
-Zeros = tuple[tuple[LoopVariable, int, int], ...]
+Around = tuple[tuple[LoopVariable, int, int], ...]
 
 
 @dataclass
 class DecidedChunk(ChunkNode):
     """A chunk whose statements compute ``values``, without selects over loops.
 
-    ``zeros`` are (loop, before, after): the first and last iterations of a loop that get zeros instead of what is read.
+    ``around`` are (loop, before, after): the first and last iterations of a loop that get the constant ``padding``
+    instead of what is read.
     ``choices`` are what the selects have chosen; ``rule`` is the one that takes the chunk, where that is known.
     """
 
     values: tuple[Expr, ...] = ()
-    zeros: Zeros = ()
+    around: Around = ()
+    padding: int = 0
     choices: tuple[bool, ...] = ()
     rule: str = ""
 
@@ -134,7 +138,6 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
     """
     placed = place_stages(schedule)
     hosted: dict[LoopVariable, list[Stage]] = {}
-    together: set[LoopVariable] = set()
     roots: list[Stage] = []
     for stage in schedule.stages:
         attachment = stage.state.attachment
@@ -142,13 +145,11 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
             roots.append(stage)
         else:
             hosted.setdefault(placed[stage].prefix[-1], []).append(stage)
-            if attachment.loops:
-                together.add(placed[stage].prefix[-1])
     from lathe.scheduler.buffer_lives import allocation_loops, with_buffers
 
     for variable in allocation_loops(schedule, placed):
         hosted.setdefault(variable, [])
-    nodes = _Builder(placed, hosted, together, largest_blocks).sequence(roots, [])
+    nodes = _Builder(placed, hosted, innermost_shared(placed), largest_blocks).sequence(roots, [])
     return with_buffers(schedule, nodes, placed)
 
 
@@ -215,14 +216,10 @@ class _Builder:
                 nodes.append(block("update" if reducing else "map", variables[level:]))
                 return nodes
             variable = variables[level]
-            deeper = set(variables[level + 1 :])
-            decided = [each for each in constraints if variable in bound_variables(each)]
-            decided = [each for each in decided if not bound_variables(each) & deeper]
+            decided = conditions_at(placement, level, constraints, self.together)
             hosted = self.hosted.get(variable, [])
             kept = [each for each in hosted if each.state.reuse]
             early = [each for each in hosted if kept and fills(each.schedule, each)]
-            if set(variables[level:]) & self.together:
-                decided = []  # where this stage has come to its end, others in the loop may not
             guards = [each for each in decided if kept and may_grow(each, variable)]
             if guards:  # iterations that fill reuse buffers and do nothing else
                 decided = [each for each in decided if each not in guards]
@@ -239,7 +236,8 @@ class _Builder:
             around = [self.placed[each] for each in kept if each.state.storage is None]
             nodes += [Acquire(each, *buffer_box(each)) for each in around]
             together = min(placement.threads.get(variable, 1), variable.extent)
-            nodes.append(Loop(variable, 0, variable.extent - 1, body, decided, together))
+            across = variable in placement.across_cores
+            nodes.append(Loop(variable, 0, variable.extent - 1, body, decided, together, across))
             nodes += [Release(each) for each in around]
             return nodes
 
@@ -283,14 +281,6 @@ def _reads(node: Node, stage: "Stage") -> bool:
     if isinstance(node, Block):
         return any(read.tensor in stage.state.tensors for read in node.placement.state.computation.reads)
     return False
-
-
-def may_grow(bound: Bound, variable: LoopVariable) -> bool:
-    """Whether a bound may be negative in early iterations of a loop and not in later ones."""
-    if isinstance(bound, Linear):
-        divided = [atom for atom in bound.terms if isinstance(atom, FloorDivision)]
-        return bound.terms.get(variable, 0) > 0 or any(variable in atom.numerator.variables() for atom in divided)
-    return any(may_grow(inner, variable) for inner in bound.bounds)
 
 
 def buffer_box(placement: Placement) -> tuple[list[Bound], list[Bound]]:

@@ -79,8 +79,9 @@ class _Formatter:
             condition = " while " + " and ".join(self.condition(each) for each in node.constraints)
         result = []
         bodies = node.values if isinstance(node, DecidedChunk) else defined(state.computation).bodies
-        if isinstance(node, DecidedChunk) and node.zeros:
-            condition = ", zeros around " + ", ".join(f"{self.names[v]} ({a}, {b})" for v, a, b in node.zeros)
+        if isinstance(node, DecidedChunk) and node.around:
+            what = str(node.padding) if node.padding else "zeros"
+            condition = f", {what} around " + ", ".join(f"{self.names[v]} ({a}, {b})" for v, a, b in node.around)
         for tensor, body in zip(state.tensors, bodies, strict=True):
             values = {axis: self.text(value) for axis, value in node.roots.items()}
             target = f"{tensor.name}[{', '.join(values[axis] for axis in state.computation.axes)}]"

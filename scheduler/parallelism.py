@@ -13,7 +13,9 @@ from lathe.scheduler.answers import Answer, answerable
 from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
 from lathe.scheduler.placement import Placement, place_stages
 from lathe.scheduler.polyhedra import cells_made, cells_read, cells_written, instances
-from lathe.scheduler.state import DRAM, LoopAxis
+from lathe.scheduler.state import LoopAxis
+from lathe.scheduler.storage import values_stay
+from lathe.scheduler.stored_iterations import shared_cell
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -60,7 +62,8 @@ def parallel_loop(
 ) -> Answer:
     """Whether a loop of a stage, with all that is computed inside it, is parallel; if not, why, with a witness.
 
-    ``updates_commute``: iterations may update the same elements, as those of a reduction do, one update at a time.
+    ``updates_commute``: iterations may update the same elements, as those of a reduction do, one update at a time, and
+    may have buffers of their own, where others of the user's would be shared.
     """
     if loop.kind == "reduce" and not updates_commute:
         return _reduction(stage, loop, placed[stage])
@@ -74,7 +77,7 @@ def parallel_loop(
     for reader in inside:
         for read in reader.state.computation.reads:
             producer = schedule.maker(read.tensor)
-            if producer not in inside or producer is None or producer.state.scope != DRAM:
+            if producer not in inside or producer is None or not values_stay(producer):
                 continue
             with answerable(f"whether loop {loop.name} of stage {stage.name} is parallel"):
                 needed = cells_read(placed[reader], read, depth).set_tuple_name(IN, "loops")
@@ -89,6 +92,9 @@ def parallel_loop(
                     continue
                 witness = _carried(producer, reader, read.tensor.name, placed, missing, carried, depth)
             return Answer(False, f"one iteration reads what another makes: {witness}", witness)
+    reason = "" if updates_commute else shared_cell(schedule, stage, loop)
+    if reason:
+        return Answer(False, reason)
     return Answer(True, "no iteration reads what another makes", None)
 
 

@@ -52,7 +52,7 @@ def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) 
                 if continues(before, node.variable, segment[0]) and same(before.body, body):
                     before.last = segment[1]  # the cut was for a choice that makes no difference here
                     continue
-                result.append(Loop(node.variable, *segment, body, threads=node.threads))
+                result.append(replace(node, first=segment[0], last=segment[1], body=body, constraints=[]))
         elif isinstance(node, Block):
             result.extend(_chunks(node, box, known))
         elif isinstance(node, Guard):

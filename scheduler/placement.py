@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import islpy as isl
+
 from lathe.frontend.expressions import Axis
 from lathe.scheduler.chunk_indices import condition_bound
 from lathe.scheduler.conditions import bounds_of
@@ -10,7 +12,7 @@ from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add, b
 from lathe.scheduler.loops import StageLoops, leaf_extents, stage_loops
 from lathe.scheduler.regions import Interval, extent_of, hull, read_box
 from lathe.scheduler.reuse import Window, buffer_shape, kept_window
-from lathe.scheduler.state import LoopAxis, StageState, placed_alike, same_place
+from lathe.scheduler.state import ACROSS_CORES, LoopAxis, StageState, placed_alike, same_place
 from lathe.scheduler.undefined import conditions_of
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class Placement:
     window: Window | None = None
     pieces: "list[list[Linear]] | None" = None
     """Conditions (each must be >= 0) of which one group must hold in addition; None for none at all."""
+    executed: "isl.Map | None" = None  # what ``polyhedra.instances`` has found
 
     @property
     def buffer_shape(self) -> tuple[int, ...]:
@@ -46,6 +49,12 @@ class Placement:
     @property
     def state(self) -> StageState:
         return self.stage.state
+
+    @property
+    def across_cores(self) -> set[LoopVariable]:
+        """Its own loops whose iterations may run on different cores."""
+        marks = self.state.marks
+        return {v for leaf, mark in marks.items() if mark in ACROSS_CORES for v in self.loops.of_leaf.get(leaf, ())}
 
     @property
     def threads(self) -> dict[LoopVariable, int]:
@@ -74,8 +83,8 @@ class Placement:
             assert root.source is not None
             extent: Bound = next(extents) if root.kind == "data" else Linear(root.source.extent)
             found.append(add(add(extent, Linear(-1)), self.loops.local[root] * -1))
+        found += self.domain_bounds()
         roots = self.roots()
-        found += bounds_of(self.state.computation, roots, self.box)
         for body in self.state.computation.bodies:
             for condition in conditions_of(body):
                 bound = condition_bound(condition, roots)
@@ -83,6 +92,13 @@ class Placement:
                 found.append(bound)
         unique: dict[Bound, None] = dict.fromkeys(each for each in found if bound_range(each, self.box)[0] < 0)
         return list(unique)
+
+    def domain_bounds(self) -> list[Bound]:
+        """What must be >= 0 for an instance to be in the domain of the computation, where that is no box."""
+        if self.state.computation.where is None:
+            return []
+        found = bounds_of(self.state.computation, self.roots(), self.box)
+        return [each for each in found if bound_range(each, self.box)[0] < 0]
 
     def intervals(self) -> dict[Axis, Interval]:
         """Bounds of each axis over all instances, as bounds over prefix and own variables."""
@@ -171,6 +187,7 @@ def _place(schedule: "Schedule") -> dict["Stage", Placement]:
             from lathe.scheduler.exact_regions import pieces_of
 
             placed[stage].pieces = pieces_of(placed[stage], placed)
+            placed[stage].executed = None
     return placed
 
 

@@ -10,6 +10,7 @@ from lathe.frontend.programs import as_outputs
 from lathe.scheduler.circular import circles, run_together
 from lathe.scheduler.commands.barrier_at import barrier_at
 from lathe.scheduler.commands.cache import cache_read, cache_write
+from lathe.scheduler.commands.copy_at import copy_at
 from lathe.scheduler.commands.merge_adjacent import merge_adjacent
 from lathe.scheduler.commands.remove_dead_stores import remove_dead_stores
 from lathe.scheduler.commands.reuse_at import reuse_at
@@ -77,6 +78,7 @@ class Schedule:
     allocate_at = allocate_at
     cache_read = cache_read
     cache_write = cache_write
+    copy_at = copy_at
     transform_layout = transform_layout
     merge_adjacent = merge_adjacent
     remove_dead_stores = remove_dead_stores
@@ -158,8 +160,9 @@ class Schedule:
         *,
         renamed: Mapping[LoopAxis, LoopAxis] | None = None,
         stages: list[Stage] | None = None,
+        allocations: Mapping[StorageBuffer, Attachment] | None = None,
     ) -> None:
-        """Put new states (and a new list of stages) in place if the whole is legal, else leave everything as it was.
+        """Put new states (lists of stages, allocations) in place if the whole is legal, else leave all as it was.
 
         ``renamed`` says which loop now stands for a loop that the command has replaced, for stages computed there.
         """
@@ -170,6 +173,8 @@ class Schedule:
         try:
             if stages is not None:
                 self.stages = stages
+            if allocations is not None:
+                self.allocations = dict(allocations)
             for stage, state in changes.items():
                 stage.state = state
             for stage in self.stages:
@@ -190,6 +195,8 @@ class Schedule:
                 if stage not in before_stages
                 or not placed_alike(before[stage], state)
                 or before[stage].scope != state.scope
+                or before[stage].storage is not state.storage
+                or allocations is not None
             }
             check_schedule(self, command, set(changes) | reordered, moved)
         except BaseException:

@@ -34,10 +34,7 @@ def settle(schedule: "Schedule", config: HardwareConfig) -> None:
             stage.state = replace(stage.state, attachment=place)
             continue
         if stage.state.scope == DRAM:
-            raise BuildError(
-                f"stage {stage.name} must live in a scratchpad to run in the loops of {attachment.stage.name} on a "
-                f"machine, not in dram, where no instruction computes. Say where with s[{stage.name}].set_scope."
-            )
+            continue  # it keeps what each iteration makes, and its loops as they are
         stage.state = _alone(replace(stage.state, attachment=place), attachment.loops)
 
 

@@ -32,13 +32,14 @@ QUEUES = {
 class Origin:
     """Where an instruction comes from: a stage, the values of the loops outside, and the thread, if there are any.
 
-    ``label`` is the number of its label in the program.
+    ``label`` is the number of its label in the program, ``core`` are the values of loops across cores.
     """
 
     label: int
     stage: str = ""
     offsets: Mapping[str, int] = field(default_factory=dict)
     thread: int | None = None
+    core: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         at = ", ".join(f"{name}={value}" for name, value in self.offsets.items())

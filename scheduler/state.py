@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DRAM = "dram"
 SCRATCHPADS = ("inp", "wgt", "acc")
 SCOPES = (DRAM, *SCRATCHPADS)
+ACROSS_CORES = ("parallelize", "distribute")
 SCOPE_SYNONYMS = {"global": DRAM, "out": "acc", "": DRAM}
 
 
@@ -182,6 +183,7 @@ class StageState:
     copies: Tensor | None = None  # the tensor that this stage caches, for its text form
     hints: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     lanes: "Lanes | None" = None  # which dimensions fill the lanes of elements, where that has been decided
+    walked: frozenset[int] = frozenset()  # dimensions made one value at a time, as a cycle wants: no lanes for them
     on_alu: bool = False  # whether the ALU shall compute it although it is a matrix product
     slots: int | None = None  # how many buffers take turns; None: two where there is room
     reuse: str | None = None  # "ring" or "shift": values stay from one iteration of the attachment's loop to the next
@@ -225,7 +227,8 @@ class StageState:
 
 
 TAGS = frozenset(
-    {"unrolled", "marks", "pragma", "pragma_axis", "scope", "copies", "hints", "lanes", "on_alu", "slots", "threads"}
+    {"unrolled", "marks", "pragma", "pragma_axis", "scope", "copies", "hints", "lanes", "on_alu", "slots"}
+    | {"threads", "signals"}
 )
 """Fields of a state that say neither what is computed nor in which loops or where among those of other stages."""
 PLACED = tuple(each.name for each in fields(StageState) if each.name not in TAGS)

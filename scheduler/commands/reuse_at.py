@@ -69,7 +69,7 @@ def reuse_at(
     where = f"reuse_at of {getattr(tensor, 'name', tensor)}"
     _check_consumer(schedule, consumer, where)
     loop = consumer.find(axis, "reuse_at")
-    inside = _stages_in(consumer, loop)
+    inside = stages_in(consumer, loop)
     readers = [stage for stage in inside if stage in schedule.readers(tensor)] if isinstance(tensor, Tensor) else []
     if not readers:
         reads = (read.tensor.name for stage in inside for read in stage.state.computation.reads)
@@ -123,7 +123,7 @@ def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = 
     where = f"reuse_at of stage {stage.name}"
     _check_consumer(stage.schedule, consumer, where)
     loop = consumer.find(axis, "reuse_at")
-    if consumer is stage or not set(_stages_in(consumer, loop)) & set(stage.schedule.readers(stage.tensor)):
+    if consumer is stage or not set(stages_in(consumer, loop)) & set(stage.schedule.readers(stage.tensor)):
         raise ScheduleError(
             f"loop of {where} must be one in which its values are read, not loop {loop.name} of {consumer.name!r}."
         )
@@ -175,7 +175,7 @@ def _kept(
     return {stage: replace(stage.state, attachment=Attachment(consumer, loop), reuse=form), consumer: host}
 
 
-def _stages_in(host: "Stage", loop: LoopAxis) -> "list[Stage]":
+def stages_in(host: "Stage", loop: LoopAxis) -> "list[Stage]":
     """The stage, and those that are computed in one of its loops, or in theirs, from the given one inwards."""
     leaves = host.state.leaves
     found = [host]
