@@ -5,7 +5,8 @@ from contextlib import suppress
 
 import pytest
 from nests import CONFIG, text
-from random_programs import Choice, commands, programs, random_inputs
+from random_commands import commands
+from random_programs import Choice, programs, random_inputs
 from test_random_programs import ALL, check_values
 
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum

@@ -6,7 +6,8 @@ import pytest
 from documented import before_and_after
 from executions import cell_of
 from nests import blur, check, text, two_stages
-from random_programs import ORDER, Choice, commands, programs
+from random_commands import ORDER, commands
+from random_programs import Choice, programs
 
 from lathe.frontend import Tensor, compute, placeholder
 from lathe.scheduler import Schedule, ScheduleError, Stage, create_schedule

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
+from random_commands import commands
 from random_layouts import layouts
 from random_networks import loops, machines, networks
-from random_programs import Choice, commands, programs, random_inputs
+from random_programs import Choice, programs, random_inputs
 
 from lathe.frontend import format_program, placeholders, reference
 from lathe.isa import verify

@@ -8,9 +8,10 @@ import pytest
 from executions import confirm
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
+from random_commands import ORDER, commands
 from random_hand_schedules import hand_schedules
 from random_networks import loops, machines, networks, orders
-from random_programs import ORDER, Choice, commands, programs, random_inputs
+from random_programs import Choice, programs, random_inputs
 
 from lathe.configs import HardwareConfig, LatheError, load_config
 from lathe.frontend import Tensor, format_program, placeholders, reference
