@@ -10,7 +10,7 @@ from executions import Gone, Instance, cell_of, execution
 from random_programs import random_inputs
 
 from lathe.frontend import Tensor, evaluate, reference
-from lathe.scheduler import LegalityError, Schedule, interpret
+from lathe.scheduler import LegalityError, Schedule, Witness, interpret
 from lathe.scheduler.errors import StorageWitness
 from lathe.scheduler.storage import storages_of
 
@@ -45,12 +45,14 @@ def lost_reads(s: Schedule) -> Iterator[tuple[str, dict[str, int], Value, Value 
         if event.node.role != "init":
             found = [(read.tensor, cell_of(read, event.point)) for read in state.computation.reads]
             wanted += [(tensor, cell) for tensor, cell in found if cell is not None]
+        spoilt = False  # what is added to another value does not become the right one
         for tensor, index in wanted:
             if tensor in storage:
                 there = cells(tensor).get(place(tensor, index))
                 if there != (tensor.name, index):
                     yield state.computation.name, point, (tensor.name, index), there
-        if state.tensor in storage:
+                    spoilt = spoilt or tensor is state.tensor
+        if state.tensor in storage and not spoilt:
             cells(state.tensor)[place(state.tensor, target)] = (state.tensor.name, target)
     for tensor in s.outputs:
         if tensor in storage:
@@ -91,7 +93,12 @@ def check_lost(refused: Callable[[], Any], s: Schedule) -> LegalityError:
         raise AssertionError("the command is not refused")
     with unchecked():
         refused()
-    witness = caught.witness
+    confirm_lost(caught.witness, s)
+    return caught
+
+
+def confirm_lost(witness: Witness, s: Schedule) -> None:
+    """Fail unless the read of a witness does not find its value in a schedule with storage, when that is executed."""
     reads = [
         (reader, point, wanted, there)
         for reader, point, wanted, there in lost_reads(s)
@@ -104,4 +111,3 @@ def check_lost(refused: Callable[[], Any], s: Schedule) -> LegalityError:
         assert reads[0][3] == (witness.overwriter_stage, tuple(witness.overwriter.values()))
     shapes = {buffer.name: each.shape for buffer, each in storages_of(s.stages).items()}
     assert all(0 <= n < extent for n, extent in zip(witness.cell, shapes[witness.tensor], strict=True))
-    return caught
