@@ -4,6 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+def shown(value: object) -> str:
+    """A value as it is quoted in a message: on one line, and no longer than fits there."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 class LatheError(Exception):
     """A mistake in what the user gave, told in one paragraph: what is wrong, what is allowed, what to do.
 

@@ -4,7 +4,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from lathe.configs.errors import ConfigError
+from lathe.configs.errors import ConfigError, shown
 from lathe.configs.memory import MemoryConfig, TimingConfig
 from lathe.configs.validation import fault_in, unknown_key
 
@@ -167,3 +167,11 @@ class HardwareConfig:
         own["timing"] = TimingConfig(**own.get("timing", {}))
         own["extensions"] = tuple(own.get("extensions", ()))
         return cls(**own)
+
+
+def check_machine(config: object, where: str) -> None:
+    """Raises ConfigError unless ``config`` is a machine."""
+    if not isinstance(config, HardwareConfig):
+        raise ConfigError(
+            f"machine of {where} must be a HardwareConfig, not {shown(config)}. Make one with load_config."
+        )

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from lathe.configs.errors import ConfigError, Fault
+from lathe.configs.errors import ConfigError, Fault, shown
 from lathe.configs.hardware import HardwareConfig
 from lathe.configs.memory import MemoryConfig, TimingConfig
 from lathe.configs.validation import REQUIRED_KEYS, SECTIONS, TOP_LEVEL_KEYS, nearest, unknown_key
@@ -28,6 +28,11 @@ def load_config(source: str | os.PathLike[str]) -> HardwareConfig:
 
     Raises :class:`ConfigError` naming file, line and key, what the key allows and the nearest known key.
     """
+    if not isinstance(source, str | os.PathLike):
+        raise ConfigError(
+            f"The configuration must be one of {', '.join(shipped_configs())}, or the path of a YAML or JSON file, not "
+            f"{shown(source)}."
+        )
     text = os.fspath(source)
     if text in shipped_configs():
         return _load_file(_FOLDER / f"{text}.yaml")

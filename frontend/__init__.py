@@ -2,7 +2,7 @@
 
 from lathe.frontend.accesses import Guard, ReadAccess
 from lathe.frontend.affine import Affine, as_affine
-from lathe.frontend.arithmetic import const, max, min, select, sum
+from lathe.frontend.arithmetic import const, max, min, prod, select, sum
 from lathe.frontend.cycles import Cycle, cycles
 from lathe.frontend.errors import CausalityError, DomainError, InputError, TensorError
 from lathe.frontend.evaluation import evaluate
@@ -77,6 +77,7 @@ __all__ = [
     "min",
     "placeholder",
     "placeholders",
+    "prod",
     "reads_data",
     "recurrence",
     "reduce_axis",

@@ -15,7 +15,10 @@ Guard: TypeAlias = tuple[Expr, bool]
 
 @dataclass(frozen=True, eq=False)
 class ReadAccess:
-    """One read: the tensor, its index expressions, the guards from the outside in, and the body it stands in."""
+    """One read: the tensor, its index expressions, the guards from the outside in, and the body it stands in.
+
+    Reads of the condition on the domain stand in none: their ``body_index`` is one more than the last.
+    """
 
     tensor: "Tensor"
     indices: tuple[Expr, ...]
@@ -24,16 +27,19 @@ class ReadAccess:
     node: Read
 
 
-def reads_of(bodies: Sequence[Expr]) -> tuple[ReadAccess, ...]:
-    """Every read in the bodies, in the order in which they are written.
+def reads_of(bodies: Sequence[Expr], where: Expr | None = None) -> tuple[ReadAccess, ...]:
+    """Every read in the bodies, in the order in which they are written, and then those of the condition ``where``.
 
     A node that is reached twice under the same guards is one read. A read inside a condition or inside another read's
-    index is under the guards around that condition or read.
+    index is under the guards around that condition or read. All that bodies read they read where ``where`` holds.
     """
     found: list[ReadAccess] = []
-    for body_index, body in enumerate(bodies):
+    around: tuple[Guard, ...] = () if where is None else ((where, True),)
+    roots = [(body, around) for body in bodies]
+    roots += [] if where is None else [(where, ())]
+    for body_index, root in enumerate(roots):
         seen: set[tuple[int, ...]] = set()
-        stack: list[tuple[Expr, tuple[Guard, ...]]] = [(body, ())]
+        stack: list[tuple[Expr, tuple[Guard, ...]]] = [root]
         while stack:
             node, guards = stack.pop()
             key = (id(node), *(id(condition) if holds else ~id(condition) for condition, holds in guards))

@@ -255,25 +255,63 @@ def select(condition: Value, then: Value, otherwise: Value) -> Expr:
     return Select(guard, *unified("select", then, otherwise))
 
 
-def sum(expr: Value, axis: Axis | Sequence[Axis]) -> Expr:
+def sum(expr: Value, axis: Axis | Sequence[Axis], *, where: Value | None = None) -> Expr:
     """The sum of ``expr`` over one reduction axis or several; wraps around at the dtype's width.
 
-    It must stand at the top of a computation's body. Raises TensorError for a dtype of bool or wrong axes.
+    Only where the condition ``where`` holds, if there is one: elsewhere nothing is added and nothing of ``expr`` read,
+    so that ``sum(A[x - r], axis=r, where=x >= r)`` needs no other guard. A sum of nothing is 0.
+
+    It must stand at the top of a computation's body. Raises TensorError for a dtype of bool or wrong axes, or a
+    condition that is not bool.
     """
-    return _reduce("sum", expr, axis)
+    return _reduce("sum", expr, axis, where)
 
 
-def max(expr: Value, other: Value | None = None, *, axis: Axis | Sequence[Axis] | None = None) -> Expr:
-    """With ``axis``, the maximum over reduction axes; with two expressions, the larger of the two at each point."""
-    return _extremum("max", expr, other, axis)
+def prod(expr: Value, axis: Axis | Sequence[Axis], *, where: Value | None = None) -> Expr:
+    """The product of ``expr`` over one reduction axis or several; wraps around at the dtype's width.
+
+    Only where the condition ``where`` holds, if there is one, as of a ``sum``; a product of nothing is 1. It must stand
+    at the top of a computation's body. Raises TensorError for a dtype of bool or wrong axes.
+    """
+    return _reduce("prod", expr, axis, where)
 
 
-def min(expr: Value, other: Value | None = None, *, axis: Axis | Sequence[Axis] | None = None) -> Expr:
-    """With ``axis``, the minimum over reduction axes; with two expressions, the smaller of the two at each point."""
-    return _extremum("min", expr, other, axis)
+def max(
+    expr: Value,
+    other: Value | None = None,
+    *,
+    axis: Axis | Sequence[Axis] | None = None,
+    where: Value | None = None,
+) -> Expr:
+    """With ``axis``, the maximum over reduction axes; with two expressions, the larger of the two at each point.
+
+    A reduction may have a condition ``where``, as ``sum``; a maximum of nothing is the least value of the dtype.
+    """
+    return _extremum("max", expr, other, axis, where)
 
 
-def _extremum(kind: ReduceKind, expr: Value, other: Value | None, axis: Axis | Sequence[Axis] | None) -> Expr:
+def min(
+    expr: Value,
+    other: Value | None = None,
+    *,
+    axis: Axis | Sequence[Axis] | None = None,
+    where: Value | None = None,
+) -> Expr:
+    """With ``axis``, the minimum over reduction axes; with two expressions, the smaller of the two at each point.
+
+    A reduction may have a condition ``where``, as ``sum``; a minimum of nothing is the largest value of the dtype.
+    """
+    return _extremum("min", expr, other, axis, where)
+
+
+def neutral(kind: str, dtype: str) -> int:
+    """What a reduction starts from, and what changes nothing in it."""
+    return {"sum": 0, "prod": 1, "max": DTYPES[dtype].minimum, "min": DTYPES[dtype].maximum}[kind]
+
+
+def _extremum(
+    kind: ReduceKind, expr: Value, other: Value | None, axis: Axis | Sequence[Axis] | None, where: Value | None
+) -> Expr:
     if (other is None) == (axis is None):
         given = "neither" if axis is None else "both"
         raise TensorError(
@@ -281,12 +319,17 @@ def _extremum(kind: ReduceKind, expr: Value, other: Value | None, axis: Axis | S
             f"{kind}(x, y) is element-wise, {kind}(x, axis=k) reduces."
         )
     if axis is not None:
-        return _reduce(kind, expr, axis)
+        return _reduce(kind, expr, axis, where)
+    if where is not None:
+        raise TensorError(
+            f"where of {kind} must stand beside axis=, not beside a second expression: the condition says what is "
+            "reduced. Use select for one element."
+        )
     assert other is not None
     return binary("max" if kind == "max" else "min", expr, other)
 
 
-def _reduce(kind: ReduceKind, expr: Value, axis: Axis | Sequence[Axis]) -> Expr:
+def _reduce(kind: ReduceKind, expr: Value, axis: Axis | Sequence[Axis], where: Value | None) -> Expr:
     body = expression(expr, f"operand of {kind}")
     axes = (axis,) if isinstance(axis, Axis) else tuple(axis) if isinstance(axis, Sequence) else ()
     if not axes:
@@ -308,4 +351,10 @@ def _reduce(kind: ReduceKind, expr: Value, axis: Axis | Sequence[Axis]) -> Expr:
             f"operand of {kind} must be integers of a tensor dtype, not {body.dtype}: {body}. "
             'Convert it first, as in x.astype("int32").'
         )
+    if where is not None:
+        guard = _operand(where, f"where of {kind}")
+        if isinstance(guard, int) or guard.dtype != BOOL:
+            dtype = "an integer" if isinstance(guard, int) else guard.dtype
+            raise TensorError(f"where of {kind} must be bool, not {dtype}: {guard}. Compare first, as in x != 0.")
+        body = Select(guard, body, Const(neutral(kind, body.dtype), body.dtype))
     return Reduce(kind, body, axes)

@@ -1,12 +1,8 @@
 """The mistakes that a tensor program can hold."""
 
-from lathe.configs.errors import LatheError
+from lathe.configs.errors import LatheError, shown
 
-
-def shown(value: object) -> str:
-    """A value as it is quoted in a message: on one line, and no longer than fits there."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
+__all__ = ["CausalityError", "DomainError", "InputError", "LatheError", "TensorError", "shown"]
 
 
 class TensorError(LatheError):

@@ -139,4 +139,6 @@ def _shifted(op: str, value: Array, amount: Array) -> Array:
     return shift(value, amount)
 
 
-REDUCTIONS: Mapping[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+REDUCTIONS: Mapping[str, np.ufunc] = {
+    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
+}  # fmt: skip

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 BinaryOp: TypeAlias = Literal["add", "sub", "mul", "min", "max", "shr", "shl", "floordiv", "mod", "and", "or"]
 CompareOp: TypeAlias = Literal["lt", "le", "gt", "ge", "eq", "ne"]
-ReduceKind: TypeAlias = Literal["sum", "max", "min"]
+ReduceKind: TypeAlias = Literal["sum", "prod", "max", "min"]
 Value: TypeAlias = Union["Operand", int]
 
 
@@ -307,7 +307,7 @@ class Cast(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Reduce(Expr):
-    """Sum, maximum or minimum of ``body`` over all points of ``axes``; only at the top of a computation's body."""
+    """Sum, product, maximum or minimum of ``body`` over all points of ``axes``; only at the top of a body."""
 
     kind: ReduceKind
     body: Expr

@@ -64,6 +64,8 @@ def _kept(found: Interval, whole: Interval) -> Interval:
 
 
 def _reduced(kind: str, body: Interval, axes: tuple[Axis, ...], whole: Interval) -> Interval:
+    if kind == "prod":
+        return whole
     if kind != "sum":
         return body
     points = 1

@@ -11,9 +11,10 @@ import islpy as isl
 
 from lathe.frontend.accesses import Guard, ReadAccess
 from lathe.frontend.dtypes import DTYPES, INDEX
-from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Compare, Const, Expr, Not, Select
+from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Compare, Const, Expr, Not, Select, axes_of
 from lathe.frontend.intervals import interval
 from lathe.frontend.tensors import Computation, Tensor
+from lathe.frontend.truth_tables import boxes_of
 
 OPERATIONS_LIMIT = 2_000_000
 """How many elementary isl operations one question may take (about a second) before it counts as too hard."""
@@ -81,7 +82,10 @@ class Points:
         return None
 
     def condition(self, expr: Expr, holds: bool) -> isl.Set | None:
-        """The points where the ``bool`` expression is ``holds``, exactly, or None when it is not quasi-affine."""
+        """The points where the ``bool`` expression is ``holds``, exactly, or None when it is not quasi-affine.
+
+        Other conditions on axes count as quasi-affine where few boxes make them up, which is found by visiting points.
+        """
         match expr:
             case Const(value=value):
                 return self.universe if bool(value) == holds else isl.Set.empty(self.space)
@@ -95,9 +99,22 @@ class Points:
             case Compare(op=op, lhs=lhs, rhs=rhs) if lhs.dtype != "bool":
                 left_value, right_value = self.value(lhs), self.value(rhs)
                 if left_value is None or right_value is None:
-                    return None
+                    return self._visited(expr, holds)
                 return _compared(op if holds else _OPPOSITE[op], left_value, right_value)
         return None
+
+    def _visited(self, expr: Expr, holds: bool) -> isl.Set | None:
+        found = boxes_of(expr)
+        if found is None or any(axis not in self.position for axis in axes_of(expr)):
+            return None
+        points = isl.Set.empty(self.space)
+        for box in found[0 if holds else 1]:
+            part = self.universe
+            for axis, first, last in box:
+                part = part.lower_bound_val(isl.dim_type.set, self.position[axis], isl.Val(first))
+                part = part.upper_bound_val(isl.dim_type.set, self.position[axis], isl.Val(last))
+            points = points.union(part)
+        return points
 
     def where(self, guards: Iterable[Guard]) -> isl.Set:
         """The points at which all guards may hold; what is not quasi-affine counts as possible."""
@@ -177,24 +194,45 @@ def points_of(computation: Computation) -> Points:
 
 
 def domain_of(computation: Computation) -> isl.Set:
-    """The iteration domain: the box of data and reduction axes, in a tuple named after the computation."""
-    return points_of(computation).box()
+    """The iteration domain: data and reduction axes in their ranges, in a tuple named after the computation.
+
+    Where the computation has a condition on its domain, the points at which that may hold: exactly those at which it
+    does if it is quasi-affine.
+    """
+    points = points_of(computation)
+    domain = points.box()
+    return domain if computation.where is None else domain.intersect(points.where([(computation.where, True)]))
+
+
+def has_exact_domain(computation: Computation) -> bool:
+    """Whether ``domain_of`` is exact: the condition on the domain, if there is one, is quasi-affine."""
+    return computation.where is None or points_of(computation).is_exact([(computation.where, True)])
 
 
 def shape_of(tensor: Tensor) -> isl.Set:
-    """The cells of a tensor: the box of its shape, in a tuple named after it."""
+    """The cells of a tensor's array: the box of its shape, in a tuple named after it."""
     return Points((Axis(f"d{n}", extent) for n, extent in enumerate(tensor.shape)), tensor.name).box()
+
+
+def cells_of(tensor: Tensor) -> isl.Set:
+    """The cells of a tensor that (may) exist: its shape, or the part that the domain of its computation has."""
+    computation = tensor.computation
+    if computation is None or computation.where is None:
+        return shape_of(tensor)
+    points = Points(computation.axes, tensor.name)
+    return points.box().intersect(points.where([(computation.where, True)]))
 
 
 def access_of(computation: Computation, read: ReadAccess) -> isl.Map:
     """The access relation: from each point of the domain at which ``read`` happens to the cell that it reads.
 
     It is exact when the indices and guards are quasi-affine. Otherwise it is the smallest such relation found that
-    holds all accesses: an index that is not affine may be anything within its interval, a guard may be either.
+    holds all accesses: an index that is not affine may be anything within its interval, a guard may be either. The
+    computation's condition on its domain is such a guard; no read is of a cell that its tensor does not have.
     """
     points = points_of(computation)
     happens = points.box().intersect(points.where(read.guards))
-    relation = isl.Map.from_domain_and_range(happens, shape_of(read.tensor))
+    relation = isl.Map.from_domain_and_range(happens, cells_of(read.tensor))
     for position, index in enumerate(read.indices):
         value = points.value(index)
         if value is not None:

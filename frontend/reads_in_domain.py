@@ -1,11 +1,10 @@
 """The check that no computation reads outside the domain of a tensor."""
 
-from collections.abc import Iterator
-
 import islpy as isl
 import numpy as np
 
 from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.domains import ENUMERATION_LIMIT, blocks, check_exists
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import DomainError
 from lathe.frontend.evaluation import evaluate
@@ -14,14 +13,9 @@ from lathe.frontend.intervals import interval
 from lathe.frontend.polyhedra import Points, limited_operations
 from lathe.frontend.tensors import Computation
 
-ENUMERATION_LIMIT = 1 << 24
-"""How many points a check may visit one by one when neither intervals nor isl can decide."""
-
-_BLOCK = 1 << 18
-
 
 def check_reads(computation: Computation) -> None:
-    """Raise DomainError unless every read of the computation stays inside its tensor, at every point where it happens.
+    """Raise DomainError unless every read of the computation is of a cell that its tensor has, wherever it happens.
 
     Affine and quasi-affine indices and conditions are decided exactly. Others are decided by intervals, or by visiting
     the points when these are few; when that fails too, the read is refused with what is missing.
@@ -31,6 +25,7 @@ def check_reads(computation: Computation) -> None:
             low, high = interval(index)
             if low < 0 or high >= extent:
                 _check_index(computation, read, position, index, extent)
+        check_exists(computation, read)
 
 
 def _check_index(computation: Computation, read: ReadAccess, position: int, index: Expr, extent: int) -> None:
@@ -75,7 +70,7 @@ def _check_one_by_one(computation: Computation, read: ReadAccess, position: int,
         count *= axis.extent
     if count > ENUMERATION_LIMIT:
         raise _undecided_error(computation, read, position, index, extent, count)
-    for env in _blocks(axes, count):
+    for env in blocks(axes, count):
         value = evaluate(index, env)
         wrong = (value < 0) | (value >= extent)
         for expr, holds in guards:
@@ -84,14 +79,6 @@ def _check_one_by_one(computation: Computation, read: ReadAccess, position: int,
             at = int(np.argmax(np.broadcast_to(wrong, np.broadcast_shapes(*(v.shape for v in env.values())))))
             point = {axis: axis.start for axis in (*computation.axes, *computation.reduce_axes)}
             raise _outside_error(computation, read, point | {axis: int(env[axis][at]) for axis in axes})
-
-
-def _blocks(axes: tuple[Axis, ...], count: int) -> Iterator[dict[Axis, np.ndarray]]:
-    """All points in lexicographic order, in blocks of flat coordinate arrays."""
-    for begin in range(0, count, _BLOCK):
-        flat = np.arange(begin, min(begin + _BLOCK, count))
-        coordinates = np.unravel_index(flat, [axis.extent for axis in axes]) if axes else ()
-        yield {axis: where + axis.start for axis, where in zip(axes, coordinates, strict=True)}
 
 
 def _outside_error(computation: Computation, read: ReadAccess, point: dict[Axis, int]) -> DomainError:

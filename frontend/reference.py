@@ -97,7 +97,13 @@ def checked_input(tensor: Tensor, array: object) -> Array:
 
 
 def evaluate_computation(computation: Computation, arrays: Mapping[Tensor, Array]) -> tuple[Array, ...]:
-    """The arrays of a computation's outputs, given those of all tensors that it reads (contiguous)."""
+    """The arrays of a computation's outputs, given those of all tensors that it reads (contiguous).
+
+    Elements outside the computation's domain are 0.
+    """
+    exists = (
+        None if computation.where is None else DenseEvaluator(whole(computation.axes), arrays).full(computation.where)
+    )
     split = SplitAxes((*computation.axes, *computation.reduce_axes), computation.bodies)
     axes = tuple(part for axis in computation.axes for part in split.parts[axis])
     results = []
@@ -107,7 +113,8 @@ def evaluate_computation(computation: Computation, arrays: Mapping[Tensor, Array
             value = _reduced(axes, Reduce(body.kind, body.body, reduce_axes), arrays)
         else:
             value = DenseEvaluator(whole(axes), arrays).value(body)
-        results.append(_stored(value, tuple(axis.extent for axis in axes)).reshape(computation.shape))
+        result = _stored(value, tuple(axis.extent for axis in axes)).reshape(computation.shape)
+        results.append(result if exists is None else np.where(exists, result, result.dtype.type(0)))
     return tuple(results)
 
 

@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NoReturn, overload
 
@@ -78,7 +78,7 @@ class Tensor(Operand):
     def __iter__(self) -> NoReturn:
         raise TensorError(
             f"elements of tensor {self.name!r} must be read one by one, as in {self.name}[i, j], not iterated over. "
-            "Reduce over them with Lathe's sum, max or min and a reduction axis."
+            "Reduce over them with Lathe's sum, prod, max or min and a reduction axis."
         )
 
     def __repr__(self) -> str:
@@ -89,9 +89,11 @@ class Tensor(Operand):
 class Computation:
     """What the elements of one tensor, or of several over the same points, are.
 
-    The iteration domain is the box of ``axes`` (one per output dimension, each from 0) and ``reduce_axes``. Each body
-    is an expression over them; when there are reduction axes every body is a ``Reduce`` over all of them. ``attrs``
-    tells what an operator was called with and never changes the meaning.
+    The iteration domain is the box of ``axes`` (one per output dimension, each from 0) and ``reduce_axes``, or that
+    part of it where ``where``, a condition on data axes, holds: elsewhere there are no instances, nothing may be read,
+    and an output of the program holds 0. Each body is an expression over the axes; when there are reduction axes every
+    body is a ``Reduce`` over all of them. ``attrs`` tells what an operator was called with and never changes the
+    meaning.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Computation:
     reduce_axes: tuple[Axis, ...]
     bodies: tuple[Expr, ...]
     attrs: Mapping[str, object] = field(default_factory=dict)
+    where: Expr | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -125,8 +128,13 @@ class Computation:
 
     @cached_property
     def reads(self) -> tuple[ReadAccess, ...]:
-        """Every read, with the guards on the way to it."""
-        return reads_of(self.bodies)
+        """Every read, with the guards on the way to it; ``where`` is the first of them."""
+        return reads_of(self.bodies, self.where)
+
+    def mapped(self, change: Callable[[Expr], Expr]) -> "Computation":
+        """The same computation with every expression, the condition on the domain included, changed by ``change``."""
+        where = None if self.where is None else change(self.where)
+        return replace(self, bodies=tuple(change(body) for body in self.bodies), where=where)
 
     def __str__(self) -> str:
         from lathe.frontend.text import format_computation
@@ -172,6 +180,7 @@ def compute(
     fcompute: Callable[..., tuple[Value, ...]],
     name: str = ...,
     *,
+    where: Callable[..., Value] | None = ...,
     attrs: Mapping[str, object] | None = ...,
 ) -> tuple[Tensor, ...]: ...
 
@@ -182,6 +191,7 @@ def compute(
     fcompute: Callable[..., Value],
     name: str = ...,
     *,
+    where: Callable[..., Value] | None = ...,
     attrs: Mapping[str, object] | None = ...,
 ) -> Tensor: ...
 
@@ -191,6 +201,7 @@ def compute(
     fcompute: Callable[..., Value | tuple[Value, ...]],
     name: str = "compute",
     *,
+    where: Callable[..., Value] | None = None,
     attrs: Mapping[str, object] | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
     """A tensor of ``shape`` whose element at each point is what ``fcompute`` says.
@@ -200,9 +211,15 @@ def compute(
     over the same points and a tuple of tensors is returned. A reduction (``sum``, ``max``, ``min`` with ``axis=``)
     stands at the top of the expression.
 
-    Raises TensorError when the expression breaks a rule of the language, DomainError when it reads outside the domain
-    of a tensor. The idea is Halide's and TVM's.
+    ``where``, a function of the same indices, gives a condition: only where it holds do elements exist, as in
+    ``where=lambda i, j: j <= i`` for a triangle. It may be any condition on the data axes, one that is not affine
+    (``i * j < 20``) or one on data (``A[i] > 3``) included. Other elements may not be read; as an output of the program
+    they hold 0.
+
+    Raises TensorError when the expression breaks a rule of the language or ``where`` holds nowhere, DomainError when it
+    reads outside the domain of a tensor. The idea is Halide's and TVM's; domains other than boxes are Tiramisu's.
     """
+    from lathe.frontend.domains import simplified_where
     from lathe.frontend.reads_in_domain import check_reads
 
     checked_name(name, "a computation")
@@ -222,19 +239,52 @@ def compute(
         raise TensorError(f"expressions of computation {name!r} must be one or more, not an empty tuple.")
     bodies = tuple(expression(each, f"expression of computation {name!r}") for each in values)
     reduce_axes = _checked_bodies(name, axes, bodies)
-    computation = Computation(name, axes, reduce_axes, bodies, dict(attrs or {}))
+    condition = None if where is None else _checked_where(name, axes, where)
+    computation = Computation(name, axes, reduce_axes, bodies, dict(attrs or {}), condition)
     check_reads(computation)
+    if condition is not None:
+        computation = replace(computation, where=simplified_where(computation))
     return computation.outputs if isinstance(value, tuple) else computation.outputs[0]
 
 
-def _axis_names(fcompute: Callable[..., object], count: int, name: str) -> list[str]:
+def _checked_where(name: str, axes: tuple[Axis, ...], where: object) -> Expr:
+    """The condition on the domain, once it keeps the rules of the language."""
+    if not callable(where):
+        raise TensorError(
+            f"where of computation {name!r} must be given as a function of its axes, as in lambda i, j: j <= i, not "
+            f"{shown(where)}."
+        )
+    _axis_names(where, len(axes), name, "where")
+    condition = expression(where(*(AxisRef(axis) for axis in axes)), f"where of computation {name!r}")
+    if condition.dtype != "bool":
+        raise TensorError(
+            f"where of computation {name!r} must be bool, not {condition.dtype}: {condition}. Compare first, as in "
+            "x != 0."
+        )
+    for node in walk(condition):
+        if isinstance(node, Reduce):
+            raise TensorError(
+                f"where of computation {name!r} must be a condition without a reduction, not {condition}. Give the "
+                "reduction a computation of its own and read its result here."
+            )
+    for axis in axes_of(condition):
+        if axis not in axes:
+            raise TensorError(
+                f"where of computation {name!r} must be a condition on its data axes "
+                f"({', '.join(each.name for each in axes)}), not on {axis.name!r}: {condition}. Conditions on "
+                "reduction axes belong to the reduction, as in sum(x, axis=k, where=k <= i)."
+            )
+    return condition
+
+
+def _axis_names(fcompute: Callable[..., object], count: int, name: str, what: str = "the function") -> list[str]:
     parameters = list(inspect.signature(fcompute).parameters.values())
     positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     rest = any(each.kind is each.VAR_POSITIONAL for each in parameters)
     required = [each for each in positional if each.default is each.empty]
     if len(required) > count or (len(positional) < count and not rest):
         raise TensorError(
-            f"parameters of the function of computation {name!r} must be {count}, one per dimension, "
+            f"parameters of {what} of computation {name!r} must be {count}, one per dimension, "
             f"not {len(required)}. Write lambda *indices to take any number."
         )
     names = [each.name for each in positional[:count]]

@@ -99,6 +99,8 @@ def format_computation(computation: "Computation") -> str:
     heads = [f"{tensor.name}: {tensor.dtype}[{', '.join(map(str, tensor.shape))}]" for tensor in computation.outputs]
     lines = [f"compute {', '.join(heads)}"]
     domain = [format_axis(axis) for axis in (*computation.axes, *computation.reduce_axes)]
+    if computation.where is not None:
+        domain.append(_within(computation.where, _AND))
     lines.append(f"  domain {' and '.join(domain) or 'one point'}")
     if computation.reduce_axes:
         lines.append(f"  reduce {', '.join(axis.name for axis in computation.reduce_axes)}")
@@ -108,7 +110,9 @@ def format_computation(computation: "Computation") -> str:
     for read in computation.reads:
         line = f"  reads  {read.tensor.name}[{', '.join(map(format_expr, read.indices))}]"
         conditions = [
-            format_expr(condition) if holds else f"not ({format_expr(condition)})" for condition, holds in read.guards
+            format_expr(condition) if holds else f"not ({format_expr(condition)})"
+            for condition, holds in read.guards
+            if condition is not computation.where  # the domain says it already
         ]
         lines.append(line + (f" where {' and '.join(conditions)}" if conditions else ""))
     return "\n".join(lines)

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BITS, INSTRUCTION_BYTES, UOP_BITS, Placement
+from lathe.configs.errors import shown
+from lathe.configs.hardware import check_machine
 from lathe.isa.disassembly import CHOICE_OF, REQUIRED
 from lathe.isa.encoding import decode, encode
 from lathe.isa.errors import AssemblyError
@@ -37,8 +39,11 @@ class Assembly:
 def assemble(config: HardwareConfig, text: str, source: str = "the text") -> Assembly:
     """The instructions and micro-ops of a text. ``source`` is what messages call it, for example a file's name.
 
-    Raises :class:`AssemblyError` naming the line, the field and what it allows.
+    Raises :class:`AssemblyError` naming the line, the field and what it allows, and ConfigError for what is no machine.
     """
+    check_machine(config, "assemble")
+    if not isinstance(text, str):
+        raise AssemblyError(f"text of assemble must be a string, not {shown(text)}.", line=0)
     return _Assembler(config, source).run(text)
 
 

@@ -12,8 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.configs.errors import shown
+from lathe.configs.hardware import check_machine
 from lathe.isa.columns import Columns
 from lathe.isa.encoding import encode_columns, extract_columns
+from lathe.isa.errors import EncodingError
 from lathe.isa.instructions import CLASS_OF, FLAGS, Instruction, unit_of
 from lathe.isa.microops import decode_uops, encode_uops
 from lathe.isa.program import Program
@@ -66,8 +69,17 @@ def disassemble(
     """The text of a stream, given as instructions or as (N, 16) uint8, and of tables of micro-op words by name.
 
     Bytes that are no instruction, or that have bits set where no field is, stand as ``.insn`` with their 128 bits.
-    ``notes`` are comments for the instructions, one for each.
+    ``notes`` are comments for the instructions, one for each. Raises ConfigError for what is no machine, and
+    EncodingError for what are no instructions.
     """
+    check_machine(config, "disassemble")
+    if not isinstance(instructions, np.ndarray) and not (
+        isinstance(instructions, Sequence) and all(isinstance(each, Instruction) for each in instructions)
+    ):
+        raise EncodingError(
+            "instructions of disassemble must be a list of instructions or an array of their bytes, (N, 16) uint8, not "
+            f"{shown(instructions)}."
+        )
     if isinstance(instructions, np.ndarray):
         lines = _lines_of_bytes(config, instructions)
     else:

@@ -20,7 +20,7 @@ class NoInstructionError(EncodingError):
 
 
 class AssemblyError(LatheError):
-    """Assembly text that is not an instruction of the machine; ``line`` counts from 1."""
+    """Assembly text that is not an instruction of the machine; ``line`` counts from 1; 0 where there is no text."""
 
     def __init__(self, message: str, *, line: int) -> None:
         super().__init__(message)

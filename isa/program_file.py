@@ -11,6 +11,7 @@ import numpy as np
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.atomic import writing
+from lathe.configs.errors import shown
 from lathe.isa.encoding import decode
 from lathe.isa.errors import ProgramError
 from lathe.isa.layout import Layout
@@ -36,6 +37,8 @@ def save_program(program: Program, path: str | PathLike[str]) -> None:
 
 def load_program(path: str | PathLike[str]) -> Program:
     """Read a program. Raises :class:`ProgramError` for a file that is truncated, foreign or of another version."""
+    if not isinstance(path, str | PathLike):
+        raise ProgramError(f"The program file must be given by its path, not {shown(path)}.")
     source = Path(path)
     try:
         with np.load(source, allow_pickle=False) as archive:

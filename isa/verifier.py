@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from lathe.configs import HardwareConfig
+from lathe.configs.errors import shown
 from lathe.isa.access_checks import check_accesses
 from lathe.isa.columns import Columns
 from lathe.isa.dram_map import ProgramMap, RawMap
+from lathe.isa.errors import ProgramError
 from lathe.isa.findings import Finding, FindingKind, VerificationError
 from lathe.isa.instruction_checks import check_fields, check_instructions
 from lathe.isa.instructions import Instruction
@@ -22,7 +24,10 @@ def verify(program: Program) -> list[Finding]:
 
     Besides what :func:`verify_stream` finds: reads outside every segment, stores outside outputs and temporaries,
     reads of outputs and temporaries that nothing has stored, and launches that do not leave the tokens they began with.
+    Raises :class:`ProgramError` for what is no program.
     """
+    if not isinstance(program, Program):
+        raise ProgramError(f"The program to verify must be a Program, not {shown(program)}. It is what build returns.")
     subject = Subject(program.config, program.instructions, program.columns, ProgramMap(program), program.tokens_in)
     return _verify(subject, tokens_after=program.tokens_in)
 

@@ -15,6 +15,7 @@ from lathe.commands.simulate import simulate
 from lathe.commands.sweep import sweep
 from lathe.commands.verify import verify
 from lathe.configs import LatheError
+from lathe.isa import MachineFault
 
 USER_ERROR = 2
 
@@ -33,9 +34,18 @@ class Reporting(click.Group):
         except LatheError as error:
             if ctx.params["debug"]:
                 raise
-            notes = getattr(error, "__notes__", [])
+            notes = [*getattr(error, "__notes__", [])]
+            if isinstance(error, MachineFault):
+                notes.append(_of_fault(error))
             click.echo(" ".join([f"Error: {error}", *notes]), err=True)
             ctx.exit(USER_ERROR)
+
+
+def _of_fault(fault: MachineFault) -> str:
+    """What the status register and the cycle counter say of a fault."""
+    when = "" if fault.cycle is None else f", in cycle {fault.cycle}"
+    which = "" if fault.instruction is None else f", instruction {fault.instruction}"
+    return f"(Fault {fault.code.value}, {fault.code.name}{when}{which}.)"
 
 
 @click.group(cls=Reporting, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs import HardwareConfig, LatheError
+from lathe.configs.errors import shown
 from lathe.differences import fault_differences, memory_differences, output_differences, time_differences
-from lathe.engines import check_wave, engine_named, replay
+from lathe.engines import check_program, check_wave, engine_named, replay
 from lathe.isa import BusError, MachineFault, Program
 from lathe.isa.paged_memory import PAGE_BYTES
 from lathe.sim import ReplayResult, Result
@@ -87,6 +88,7 @@ def cosimulate(
     cycle or instruction; EngineError for an unknown engine, InputError for inputs that do not fit, MachineFault for a
     program that no engine carries out, all with the same fault, RtlError for a machine that cannot be built.
     """
+    check_program(program, inputs)
     before = memory_of(program, {} if inputs is None else inputs)
     count = -(-len(before.content) // PAGE_BYTES)
     pages = np.zeros((count, PAGE_BYTES), np.uint8)
@@ -139,6 +141,11 @@ def _run(
     memory_end: int | None,
 ) -> tuple[dict[str, ReplayResult], list[str]]:
     """Results by engine, and who stops with a fault. Raises the first engine's MachineFault if all stop with it."""
+    if isinstance(engines, str) or not isinstance(engines, Sequence):
+        raise CosimulationError(
+            f"The engines of a cosimulation must be a list of their names, not {shown(engines)}. Leave them out for "
+            f"{' and '.join(COSIMULATED)}."
+        )
     for name in engines:
         engine_named(name)
     if len(set(engines)) < max(2, len(engines)):

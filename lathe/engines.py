@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.atomic import check_writable
-from lathe.frontend.errors import shown
+from lathe.configs.errors import shown
+from lathe.configs.hardware import check_machine
 from lathe.isa import BusError, Program
 from lathe.sim import InputError, ReplayResult, Result, simulate_program
 from lathe.sim import replay as replay_stream
@@ -97,10 +98,7 @@ def simulate(
     carry out, and RtlError for a machine that cannot be built, or not here.
     """
     chosen, options = engine_named(engine), {"timing_only": timing_only, "trace": trace, "tokens": tokens}
-    if not isinstance(program, Program):
-        raise InputError(f"The program to simulate must be a Program, not {shown(program)}. It is what build returns.")
-    if inputs is not None and not isinstance(inputs, Mapping):
-        raise InputError(f"The inputs of the program must be arrays by their names, not {shown(inputs)}.")
+    check_program(program, inputs)
     if wave is None:
         return chosen.simulate(program, inputs, **options)
     check_wave(engine, wave)
@@ -123,9 +121,11 @@ def replay(
     :func:`simulate`. The memory answers the beat or burst of `bus_error` with an error, and all that begins at byte
     `memory_end` or beyond: a way to see what a machine does then.
 
-    Raises :class:`EngineError`, FileError, StreamError for a stream of another form, MachineFault and RtlError.
+    Raises :class:`EngineError`, ConfigError for what is no machine, FileError, StreamError for a stream of another
+    form, MachineFault and RtlError.
     """
     chosen = engine_named(engine)
+    check_machine(config, "replay")
     options: dict[str, Any] = {"trace": trace, "bus_error": bus_error, "memory_end": memory_end}
     if wave is None:
         return chosen.replay(config, stream, **options)
@@ -133,28 +133,36 @@ def replay(
     return chosen.replay(config, stream, wave=wave, **options)
 
 
+def check_program(program: Program, inputs: Mapping[str, ArrayLike] | None) -> None:
+    """Raise InputError unless `program` is one and `inputs` are arrays by their names."""
+    if not isinstance(program, Program):
+        raise InputError(f"The program to simulate must be a Program, not {shown(program)}. It is what build returns.")
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise InputError(f"The inputs of the program must be arrays by their names, not {shown(inputs)}.")
+
+
 def check_wave(engine: str, path: str | PathLike[str]) -> None:
     """Raise :class:`EngineError` or FileError when `engine` cannot write a waveform to `path`."""
     kinds = engine_named(engine).waves
+    told = repr(str(path)) if isinstance(path, str | PathLike) else shown(path)
     if not kinds:
         able = " or ".join(repr(name) for name, each in ENGINES.items() if each.waves)
         raise EngineError(
-            f"The waveform of engine {engine!r} must be left out, not {str(path)!r}. The cycle model has no signals; "
+            f"The waveform of engine {engine!r} must be left out, not {told}. The cycle model has no signals; "
             f"choose engine {able}, or write a trace."
         )
-    if Path(path).suffix not in kinds:
+    if not isinstance(path, str | PathLike) or Path(path).suffix not in kinds:
         raise EngineError(
-            f"The waveform of engine {engine!r} must be a {' or '.join(kinds)} file, not {str(path)!r}. "
-            "Change the suffix."
+            f"The waveform of engine {engine!r} must be a {' or '.join(kinds)} file, not {told}. Change the suffix."
         )
     check_writable(path)
 
 
-def engine_named(name: str) -> Engine:
-    """The engine of a name. Raises :class:`EngineError`."""
-    if name in ENGINES:
+def engine_named(name: str, others: Sequence[str] = ()) -> Engine:
+    """The engine of a name. Raises :class:`EngineError`; ``others`` are names that stand for several engines there."""
+    if isinstance(name, str) and name in ENGINES:
         return ENGINES[name]
-    known = ", ".join(ENGINES)
-    alike = difflib.get_close_matches(name, ENGINES, n=1)
+    known = [*ENGINES, *others]
+    alike = difflib.get_close_matches(name, known, n=1) if isinstance(name, str) else []
     remedy = f"Did you mean {alike[0]!r}?" if alike else "Choose one of these."
-    raise EngineError(f"The engine must be one of {known}, not {name!r}. {remedy}")
+    raise EngineError(f"The engine must be one of {', '.join(known)}, not {shown(name)}. {remedy}")

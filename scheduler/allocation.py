@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lathe.configs import HardwareConfig
 from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.linear import Linear, bound_range
-from lathe.scheduler.nest import Acquire, Block, Guard, Loop, Node, Release, Slide
+from lathe.scheduler.nest import Acquire, Block, Guard, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.physical import Physical
 from lathe.scheduler.placement import Placement
 from lathe.scheduler.reuse import Ring
@@ -118,7 +118,7 @@ def lifetimes(
                 visit(node.body, depth + 1, threads * node.threads)
             elif isinstance(node, Guard):
                 visit(node.body, depth, threads)
-            elif isinstance(node, Slide):
+            elif isinstance(node, Slide | SignalNode):
                 continue
             elif isinstance(node, Acquire):
                 if node.stored is not None and node.stored.scope == DRAM:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import islpy as isl
 
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
-from lathe.scheduler.errors import ScheduleError, Witness
+from lathe.scheduler.errors import PaddingWitness, ScheduleError, Witness
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Answer:
 
     holds: bool
     reason: str
-    witness: Witness | None = None
+    witness: Witness | PaddingWitness | None = None
 
     def __bool__(self) -> bool:
         return self.holds

@@ -12,6 +12,7 @@ from lathe.frontend.errors import shown
 from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
+from lathe.scheduler.compiled import Compiled
 from lathe.scheduler.completion import complete
 from lathe.scheduler.emission import Emitter
 from lathe.scheduler.errors import BuildError, EmitError
@@ -23,6 +24,8 @@ from lathe.scheduler.physical import physical_of
 from lathe.scheduler.preloading import preload_microops
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.segments import PAGE, DramMap, packed_bytes
+from lathe.scheduler.signals import Origin
+from lathe.scheduler.token_order import Step, steps_of
 from lathe.scheduler.tokens import TokenPass
 
 if TYPE_CHECKING:
@@ -54,9 +57,14 @@ def build(
         from lathe.scheduler.checking import check_against_reference
 
         check_against_reference(schedule)
+    return compiled(schedule, config, given).program
+
+
+def compiled(schedule: Schedule, config: HardwareConfig, constants: Mapping[str, NDArray[Any]]) -> Compiled:
+    """A schedule, completed and compiled."""
     completed = complete(schedule, config)
     added = {tensor.name: array for tensor, array in completed.constants.items()}
-    return compile_schedule(completed.schedule, config, {**given, **added}, completed.views)
+    return compile_schedule(completed.schedule, config, {**constants, **added}, completed.views)
 
 
 def compile_schedule(
@@ -64,7 +72,7 @@ def compile_schedule(
     config: HardwareConfig,
     constants: Mapping[str, NDArray[Any]],
     views: Mapping[Tensor, Tensor],
-) -> Program:
+) -> Compiled:
     """Compile a complete schedule: allocation, emission, tokens, and the map of DRAM.
 
     ``views`` maps placeholders that stand for another one, reshaped, to that one.
@@ -141,20 +149,18 @@ def _checked_constants(schedule: Schedule, constants: object) -> dict[str, NDArr
     return dict(constants)
 
 
-def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str, NDArray[Any]]) -> Program:
+def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str, NDArray[Any]]) -> Compiled:
     config = emitter.config
     image = emitter.pool.image()
-    written = [segment for segment in segments if segment.role in ("output", "temporary")]
-    tracked = (
-        min((segment.address for segment in written), default=0),
-        max((segment.end for segment in written), default=0),
-    )
-    grain = min(config.out_element_bytes, config.inp_element_bytes, config.wgt_element_bytes)
-    tokens = TokenPass(config, Footprints(config, image.view("<u4"), grain, tracked))
-    for instruction, label in zip(*preload_microops(emitter.instructions, emitter.label_of), strict=True):
-        tokens.add(instruction, label)
+    steps = steps_in_order(emitter)
+    tokens = TokenPass[Origin](footprints_of(emitter))
+    numbers: list[int] = []
+    for step in steps:
+        if step.barrier:
+            tokens.barrier(step.origin)
+        numbers.append(tokens.add(step.instruction, step.origin, [numbers[n] for n in step.waits]))
     labels = list(emitter.labels) or ["program"]
-    tokens.add(Finish(), len(labels) - 1)
+    tokens.add(Finish(), Origin(len(labels) - 1))
     address = max((segment.end for segment in segments), default=PAGE)
     uop_address = -(-address // PAGE) * PAGE
     uops = Segment("uop", "uop", uop_address, image.nbytes)
@@ -165,14 +171,29 @@ def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str,
     for segment in segments:
         if segment.role == "constant":
             images[segment.name] = packed_bytes(segment, constants[segment.tensor])
-    return Program(
-        config,
-        instructions,
-        (*segments, uops, stream),
-        images,
-        tuple(labels),
-        np.asarray(tokens.labels, np.int32),
+    label_of = np.asarray([origin.label for origin in tokens.labels], np.int32)
+    program = Program(config, instructions, (*segments, uops, stream), images, tuple(labels), label_of)
+    sends = [(number, each) for number, step in zip(numbers, steps, strict=True) for each in step.sends]
+    receives = [(number, each) for number, step in zip(numbers, steps, strict=True) for each in step.receives]
+    return Compiled(program, tokens.labels, tokens.barriers, sends, receives)
+
+
+def steps_in_order(emitter: Emitter) -> list[Step]:
+    """What has been emitted, micro-ops first. Raises ScheduleError where tokens by hand leave no order."""
+    entries, origins = [entry for entry, _ in emitter.entries], [origin for _, origin in emitter.entries]
+    return steps_of(list(zip(*preload_microops(entries, origins), strict=True)), lambda: footprints_of(emitter))
+
+
+def footprints_of(emitter: Emitter) -> Footprints:
+    """The cells that instructions touch, in the order of a stream, with what the micro-op pool holds by now."""
+    config = emitter.config
+    written = [segment for segment in emitter.dram.segments if segment.role in ("output", "temporary")]
+    tracked = (
+        min((segment.address for segment in written), default=0),
+        max((segment.end for segment in written), default=0),
     )
+    grain = min(config.out_element_bytes, config.inp_element_bytes, config.wgt_element_bytes)
+    return Footprints(config, emitter.pool.image().view("<u4"), grain, tracked)
 
 
 def _moved(instruction: Instruction, uop_base: int) -> Instruction:

@@ -101,9 +101,9 @@ class _Canonical:
         for stage in [each for each in self.schedule.stages if is_open(each)]:
             computation = stage.state.computation
             body = computation.bodies[0]
-            if not isinstance(body, Reduce) or body.kind != "sum" or DTYPES[body.dtype].bits >= 32:
+            if not isinstance(body, Reduce) or body.kind not in ("sum", "prod") or DTYPES[body.dtype].bits >= 32:
                 continue
-            wide = Reduce("sum", Cast(body.body, "int32"), body.axes)
+            wide = Reduce(body.kind, Cast(body.body, "int32"), body.axes)
             name = fresh_name(self.schedule, f"{computation.name}.sum")
             total = renamed_axes(
                 Computation(name, computation.axes, computation.reduce_axes, (wide,), computation.attrs), name

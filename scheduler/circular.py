@@ -15,10 +15,10 @@ from lathe.frontend import cycles
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
-from lathe.scheduler.linear import LoopVariable
-from lathe.scheduler.placement import Placement
+from lathe.scheduler.linear import LoopVariable, bound_range
+from lathe.scheduler.placement import Placement, place_stages
 from lathe.scheduler.polyhedra import instances
-from lathe.scheduler.state import Attachment
+from lathe.scheduler.state import Attachment, made_by, replaced_by
 from lathe.scheduler.storage import values_stay
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def run_together(schedule: "Schedule") -> None:
     """Put the stages of each cycle into the loops that carry it."""
     for cycle in cycles(stage.op for stage in schedule.stages):
         *guests, host = [schedule[computation] for computation in cycle.computations]
-        for guest in guests:
+        for guest in guests if cycle.depth else []:  # reads that never happen need no loops
             loops = guest.state.leaves[: cycle.depth]
             attachment = Attachment(host, host.state.leaves[cycle.depth - 1], loops)
             guest.state = replace(guest.state, attachment=attachment)
@@ -58,15 +58,23 @@ def circles(schedule: "Schedule") -> "list[list[Stage]]":
     return groups
 
 
+def in_circle(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
+    """The stages of the cycle that a stage is in, or none."""
+    groups = circles(schedule) if schedule.circular else []
+    return next((group for group in groups if stage in group), [])
+
+
+def place_inside(stage: "Stage") -> Attachment:
+    """The innermost of the loops of a stage of a cycle that carry it."""
+    place = stage.state.attachment
+    if place is not None:
+        return Attachment(place.stage, place.axis)
+    return Attachment(stage, stage.state.leaves[max(shared_loops(stage), 1) - 1])
+
+
 def _makers(schedule: "Schedule", stage: "Stage") -> "set[Stage]":
     makers = {schedule.maker(read.tensor) for read in stage.state.computation.reads}
     return {maker for maker in makers if maker is not None}
-
-
-def is_backward(schedule: "Schedule", reader: "Stage", tensor: object) -> bool:
-    """Whether a stage reads a tensor that it, or a stage after it, makes: what an earlier iteration has made."""
-    maker = next((each for each in schedule.stages if tensor in each.state.tensors), None)
-    return maker is not None and schedule.stages.index(maker) >= schedule.stages.index(reader)
 
 
 def read_later(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
@@ -213,12 +221,22 @@ def carried_loops(placement: Placement) -> int:
 
     What is inside a block happens in any order, or at once.
     """
+    pairs = _own_pairs(placement)
+    if pairs is None:
+        return 0
+    outside = len(placement.prefix)
+    for level in range(outside, len(around(placement)) + 1):
+        if pairs.intersect(_equal(pairs.get_space(), level)).is_empty():
+            return level - outside
+    raise AssertionError(f"{placement.stage.name} reads a cell in the instance that makes it")
+
+
+def _own_pairs(placement: Placement) -> isl.Map | None:
+    """From instances of a stage to those of its own that make what it reads there; None where it reads others only."""
     stage = placement.stage
     own = [read for read in stage.state.computation.reads if read.tensor in stage.state.tensors]
     if not own:
-        return 0
-    outside = len(placement.prefix)
-    total = outside + len(placement.loops.variables)
+        return None
     executed = instances(placement)
     rank = len(stage.state.computation.axes)
     pairs = isl.Map.empty(isl.Space.map_from_set(executed.domain().get_space()))
@@ -226,7 +244,58 @@ def carried_loops(placement: Placement) -> int:
         makes = executed.project_out(OUT, rank, executed.dim(OUT) - rank).set_tuple_name(OUT, read.tensor.name)
         needs = executed.apply_range(access_of(stage.state.computation, read))
         pairs = pairs.union(needs.apply_range(makes.reverse()))
-    for level in range(outside, total + 1):
-        if pairs.intersect(_equal(pairs.get_space(), level)).is_empty():
-            return level - outside
-    raise AssertionError(f"{stage.name} reads a cell in the instance that makes it")
+    return pairs
+
+
+def check_emitted(placement: Placement, command: str) -> None:
+    """Raises LegalityError if a nest that an emission rule carries out as it likes holds instances in an order."""
+    stage, state = placement.stage, placement.state
+    emitted = state.emitted_leaves()
+    pairs = _own_pairs(placement) if emitted else None
+    if pairs is None:
+        return
+    variables = around(placement)
+    level = variables.index(placement.loops.of_leaf[emitted[0]][0])
+    inside = pairs.intersect(_equal(pairs.get_space(), level))
+    if inside.is_empty():
+        return
+    reader = inside.domain().lexmin()
+    executed, axes = instances(placement), state.computation.axes
+    consumer = values_of(executed.intersect_domain(reader).range())
+    producer = values_of(executed.intersect_domain(inside.intersect_domain(reader).range()).range().lexmin())
+    names = [axis.name for axis in (*axes, *state.computation.reduce_axes)]
+    cell = tuple(producer[: len(axes)])
+    made = {axis.name: value for axis, value in zip(axes, cell, strict=True)}
+    witness = Witness(state.tensor.name, cell, stage.name, made, stage.name, dict(zip(names, consumer, strict=True)))
+    raise LegalityError(
+        f"loops of stage {stage.name} that emit_insn gives to rule {state.pragma!r} must hold instances that may be "
+        f"carried out in any order, not some that need others ({command}, from {emitted[0].name} on). For example, "
+        f"{witness}. Put the pragma on an inner loop.",
+        witness,
+    )
+
+
+def walked_dimensions(stage: "Stage") -> frozenset[int]:
+    """The dimensions along which a stage of a cycle makes one value at a time, so that they can fill no lanes."""
+    axes = stage.state.computation.axes
+    if _is_part(stage):
+        placement = place_stages(stage.schedule)[stage]
+        return frozenset(n for n, each in enumerate(placement.extent) if bound_range(each, placement.box)[1] <= 1)
+    leaves = set(stage.state.leaves[: shared_loops(stage)])
+    for relation in reversed(stage.state.relations):
+        if leaves & set(made_by(relation)):
+            leaves |= set(replaced_by(relation))
+    roots = {root.source for root in stage.state.roots if root in leaves}
+    return frozenset(n for n, axis in enumerate(axes) if axis in roots and axis.extent > 1)
+
+
+def shared_loops(stage: "Stage") -> int:
+    """How many loops of a stage must stay outside what it computes at once: others run in them, or it needs itself."""
+    place = stage.state.attachment
+    loops = [each.state.attachment for each in stage.schedule.stages]
+    inside = [stage.state.leaves.index(each.axis) + 1 for each in loops if each is not None and each.stage is stage]
+    own = len(place.loops) if place is not None else 0
+    placement = place_stages(stage.schedule)[stage]
+    outside = set(placement.loops.variables[: carried_loops(placement)])
+    carried = [n + 1 for n, leaf in enumerate(stage.state.leaves) if outside & set(placement.loops.of_leaf[leaf])]
+    return max([own, *inside, *carried], default=0)

@@ -2,18 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-import islpy as isl
-
-from lathe.scheduler.answers import Answer, answerable
-from lathe.scheduler.errors import ParallelismError, ScheduleError
-from lathe.scheduler.linear import LoopVariable
-from lathe.scheduler.parallelism import levels_of, parallel_loop, values_of
-from lathe.scheduler.placement import Placement, place_stages
-from lathe.scheduler.polyhedra import cells_written
-from lathe.scheduler.state import DRAM, LoopAxis
+from lathe.isa import Unit
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.signals import UNITS, unit_of_stage
+from lathe.scheduler.state import DRAM, LoopAxis, Signal
 
 if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
     from lathe.scheduler.stage import Stage
 
 
@@ -21,7 +15,9 @@ def check_communication(stage: "Stage", command: str) -> None:
     """Raises ScheduleError if what a schedule says of a stage's buffers and loops has become impossible."""
     state = stage.state
     for loop, count in state.threads.items():
-        _check_loop(stage, loop, f"in {count} threads", "vthread", command)
+        _check_loop(stage, loop, f"to run in {count} threads", "vthread", command)
+    for signal in state.signals:
+        _check_signal(stage, signal, command)
     if state.slots is not None:
         _check_slots(stage, state.slots, command)
 
@@ -31,80 +27,44 @@ def _check_loop(stage: "Stage", loop: LoopAxis, what: str, cause: str, command: 
     state = stage.state
     if loop not in state.leaves:
         raise ScheduleError(
-            f"loop {loop.name} of stage {stage.name} must stay a loop while it runs {what}, not be replaced by "
-            f"{command}. Call {cause} last."
+            f"loop {loop.name} of stage {stage.name} must stay a loop {what}, not be replaced by {command}. "
+            f"Call {cause} last."
         )
     if loop in state.emitted_leaves():
         raise ScheduleError(
             f"loop {loop.name} of stage {stage.name} must be outside the nest that emit_insn gives to rule "
-            f"{state.pragma!r} to run {what} ({command}). Put the pragma on an inner loop."
+            f"{state.pragma!r} {what} ({command}). Put the pragma on an inner loop."
         )
     if loop not in state.own_leaves:
         assert state.attachment is not None
         raise ScheduleError(
-            f"loop {loop.name} of stage {stage.name} must be one that it runs by itself to run {what}, not one that it "
+            f"loop {loop.name} of stage {stage.name} must be one that it runs by itself {what}, not one that it "
             f"shares with {state.attachment.stage.name} ({command}). Call {cause} on {state.attachment.stage.name}."
         )
 
 
-def check_threads(schedule: "Schedule", command: str) -> None:
-    """Raises ScheduleError, with a witness where there is one, if iterations in threads must wait for each other."""
-    threaded = [(stage, loop, count) for stage in schedule.stages for loop, count in stage.state.threads.items()]
-    if not threaded:
+def _check_signal(stage: "Stage", signal: Signal, command: str) -> None:
+    """Raises ScheduleError unless a signal's loop and queue are there."""
+    cause = "barrier_at" if signal.kind == "barrier" else signal.kind
+    if signal.axis is not None:
+        what = {"barrier": "to have a barrier", "send": "to send a token", "receive": "to receive a token"}[signal.kind]
+        _check_loop(stage, signal.axis, what, cause, command)
+    if signal.kind == "barrier":
         return
-    placed = place_stages(schedule)
-    for stage, loop, count in threaded:
-        answer = parallel_loop(schedule, stage, loop, placed, updates_commute=True)
-        if answer:
-            answer = _updated_apart(schedule, stage, loop, placed)
-        if answer:
-            continue
-        after = "" if command == "vthread" else f" ({command})"
-        message = (
-            f"loop {loop.name} of stage {stage.name} must be parallel to run in {count} threads{after}, but "
-            f"{answer.reason}."
+    unit, other = unit_of_stage(stage), UNITS[signal.other]
+    after = "" if command == cause else f" ({command})"
+    if abs(unit - other) != 1:
+        near = " or ".join(name for name, each in UNITS.items() if abs(each - unit) == 1)
+        raise ScheduleError(
+            f"unit of {signal.kind} of stage {stage.name} must be {near}, next to {unit.name.lower()}, where its "
+            f"values are made{after}, not {signal.other!r}. Only compute can pass a token on between load and store."
         )
-        if answer.witness is not None:
-            raise ParallelismError(message, answer.witness)
-        raise ScheduleError(message)
-
-
-def _updated_apart(schedule: "Schedule", stage: "Stage", loop: LoopAxis, placed: "dict[Stage, Placement]") -> Answer:
-    """Whether no two iterations of a loop make the same sums in DRAM: one would begin what another goes on with.
-
-    In a scratchpad each thread has its own.
-    """
-    outer, inner = levels_of(placed[stage], loop)
-    around = _around(placed[stage])[:inner]
-    for each in schedule.stages:
-        state, place = each.state, placed[each]
-        shared = state.attachment is None or state.attachment.loops or state.scope != DRAM
-        if shared or not state.computation.reduce_axes or _around(place)[:inner] != around:
-            continue
-        with answerable(f"whether loop {loop.name} of stage {stage.name} may run in threads"):
-            made = cells_written(place, each.tensor.name, inner).set_tuple_name(isl.dim_type.in_, "loops")
-            pairs = made.apply_range(made.reverse())
-            same = isl.Map.universe(pairs.get_space())
-            for level in range(outer):
-                same = same.equate(isl.dim_type.in_, level, isl.dim_type.out, level)
-            pairs = pairs.intersect(same).subtract(isl.Map.identity(pairs.get_space()))
-            if pairs.is_empty():
-                continue
-            one = pairs.domain().lexmin()
-            other = pairs.intersect_domain(one).range().lexmin()
-            both = made.intersect_domain(one).range().intersect(made.intersect_domain(other).range()).lexmin()
-            cell = ", ".join(map(str, values_of(both)))
-            first, second = values_of(one)[inner - 1], values_of(other)[inner - 1]
-        return Answer(
-            False,
-            f"iterations {first} and {second} both begin the sum {each.tensor.name}[{cell}], in dram: in a scratchpad "
-            "each thread would have its own",
+    if unit == Unit.STORE and signal.axis is not None and signal.axis.kind == "reduce":
+        raise ScheduleError(
+            f"loop {signal.axis.name} of {signal.kind} of stage {stage.name} must be a data loop{after}, not one of a "
+            f"reduction, which compute carries out, not store. Use s.cache_write({stage.name}, 'acc') first, and "
+            f"{cause} there."
         )
-    return Answer(True, "no two iterations update the same cells")
-
-
-def _around(placement: "Placement") -> list[LoopVariable]:
-    return [*placement.prefix, *placement.loops.variables]
 
 
 def _check_slots(stage: "Stage", slots: int, command: str) -> None:
@@ -119,4 +79,10 @@ def _check_slots(stage: "Stage", slots: int, command: str) -> None:
         raise ScheduleError(
             f"stage of double_buffer must be computed in a loop, whose iterations take turns, not {stage.name!r} at "
             f"the root{after}. Use compute_at first, or undo it with s[{stage.name}].double_buffer(None)."
+        )
+    if slots > 1 and state.storage is not None and state.storage.buffer not in stage.schedule.allocations:
+        raise ScheduleError(
+            f"stage of double_buffer must be in a buffer that is allocated in a loop, whose iterations take turns, not "
+            f"{stage.name!r} in {state.storage.buffer.name}, which is there around all loops{after}. Use s.allocate_at "
+            f"first, or undo it with s[{stage.name}].double_buffer(None)."
         )

@@ -18,18 +18,22 @@ from lathe.scheduler.agreement import agree_on_lanes
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.canonical import canonicalise
+from lathe.scheduler.circular import circles
+from lathe.scheduler.circular_operands import load_once
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError, CapacityError
+from lathe.scheduler.filled_domains import fill_domains
 from lathe.scheduler.groups import Group, groups_of, is_copy
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.products import Product
-from lathe.scheduler.rewrite import copy_of, reads_redirected, renamed_axes
+from lathe.scheduler.rewrite import copy_of, reads_redirected
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.settling import settle
+from lathe.scheduler.shared_stores import store_shared, write_through_acc
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Relation, StageState, initial_state, made_by
+from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state
 from lathe.scheduler.stored_lanes import check_completed, fit_lanes
 from lathe.scheduler.tiles import apply_tiling
 from lathe.scheduler.tiling import choose_tiling
@@ -60,11 +64,13 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
             continue  # the user wants it there
         if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
             stage.state = replace(state, scope="acc")
+    fill_domains(copy)
+    store_shared(copy)
     settle(copy, config)
     fit_lanes(copy, config)
     views = canonicalise(copy)
     constants = agree_on_lanes(copy, config)
-    for group in groups_of(copy):
+    for group in groups_of(copy, config):
         try:
             with copy.all_or_nothing():
                 _complete_group(copy, group, config)
@@ -72,9 +78,12 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
             if refused is None:
                 raise
             refused.update(dict.fromkeys((*group.pads, *group.inner, group.sink), error))
+    loads: list[Stage] = []
     for stage in list(copy.stages):
         if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
-            _load_operands(copy, stage, config)
+            loads += _load_operands(copy, stage, config)
+    if copy.circular:
+        load_once(copy, config, loads)
     check_completed(copy)
     return Completed(copy, views, constants)
 
@@ -106,7 +115,7 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
         )
     given = group.sink.state
     guests = schedule.attached(group.sink)
-    sink, writer = _write_through_acc(schedule, group.sink)
+    sink, writer = write_through_acc(schedule, group.sink)
     least_depth = max(_follow_loops(given, sink, writer, guests), _keep_loops(given, sink, writer))
     computing = [*group.inner, writer]
     for stage in computing:
@@ -156,15 +165,18 @@ def _keep_loops(given: StageState, sink: Stage, writer: Stage) -> int:
     depth = 0
     threads: dict[str, dict[LoopAxis, int]] = {"data": {}, "reduce": {}}
     for leaf in given.kept_leaves:
-        threads[leaf.kind][leaf] = given.threads[leaf]
+        if leaf in given.threads:
+            threads[leaf.kind][leaf] = given.threads[leaf]
         outside = given.leaves[: given.leaves.index(leaf) + 1]
         depth = max(depth, sum(each.kind == "data" for each in outside))
         if leaf.kind == "reduce":
             outermost = [each for each in outside if each.kind == "reduce"]
             rest = [each for each in writer.state.leaves if each not in outermost]
             writer.state = replace(writer.state, leaves=(*outermost, *rest))
-    sink.state = replace(sink.state, threads=MappingProxyType(threads["data"]))
-    writer.state = replace(writer.state, threads=MappingProxyType(threads["reduce"]))
+    inner = tuple(each for each in given.signals if each.axis is not None and each.axis.kind == "reduce")
+    outer = tuple(each for each in given.signals if each not in inner)
+    sink.state = replace(sink.state, threads=MappingProxyType(threads["data"]), signals=outer)
+    writer.state = replace(writer.state, threads=MappingProxyType(threads["reduce"]), signals=inner)
     return depth
 
 
@@ -202,51 +214,21 @@ def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
             return
 
 
-def _write_through_acc(schedule: Schedule, stage: Stage) -> tuple[Stage, Stage]:
-    """``cache_write`` to acc that also takes a stage whose loops were given: data loops stay with the copy."""
-    state = stage.state
-    computation = renamed_axes(state.computation, fresh_name(schedule, f"{state.tensor.name}.acc"))
-    writer = Stage(schedule, replace(initial_state(computation, "acc"), lanes=state.lanes, on_alu=state.on_alu))
-    reduce_relations = tuple(r for r in state.relations if _kind(r) == "reduce")
-    reduce_leaves = [leaf for leaf in state.leaves if leaf.kind == "reduce"]
-    reduce_roots = [root for root in state.roots if root.kind == "reduce"]
-    if reduce_relations or any(leaf.kind == "reduce" for leaf in state.kept_leaves):
-        data_roots = [root for root in writer.state.roots if root.kind == "data"]
-        writer.state = replace(
-            writer.state,
-            roots=(*data_roots, *reduce_roots),
-            leaves=(*data_roots, *reduce_leaves),
-            relations=reduce_relations,
-        )
-    copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
-    stage.state = replace(
-        state,
-        computation=copy,
-        roots=tuple(root for root in state.roots if root.kind == "data"),
-        leaves=tuple(leaf for leaf in state.leaves if leaf.kind == "data"),
-        relations=tuple(r for r in state.relations if _kind(r) == "data"),
-        copies=writer.tensor,
-    )
-    position = schedule.stages.index(stage)
-    schedule.stages.insert(position, writer)
-    return stage, writer
-
-
-def _kind(relation: Relation) -> str:
-    return made_by(relation)[0].kind
-
-
-def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> None:
+def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> list[Stage]:
     """Caches for what a stage in acc, placed by the user, still reads from DRAM: loaded just outside its chunks."""
     if is_copy(stage):
-        return
+        return []
     state = stage.state
     place = state.attachment
+    if place is not None:
+        place = Attachment(place.stage, place.axis)  # all that is read there, whatever part of the stage that is
     if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
         place = Attachment(stage, state.leaves[state.leaves.index(state.pragma_axis) - 1])
     product = plan_lanes(schedule, config).products[stage.tensor]
-    for operand in _operands(schedule, stage, product, Group(stage, [], []), []):
-        operand.stage.state = replace(operand.stage.state, attachment=place)
+    found = [operand.stage for operand in _operands(schedule, stage, product, Group(stage, [], []), [])]
+    for load in found:
+        load.state = replace(load.state, attachment=place)
+    return found
 
 
 def _operands(
@@ -255,7 +237,8 @@ def _operands(
     """The stages that load what a computing stage reads from DRAM: paddings of the group, or new caches."""
     made = {tensor for inner in computing for tensor in inner.state.tensors}
     operands: list[Operand] = []
-    cached_as: dict[tuple[Tensor, str, tuple[frozenset[Axis], ...]], Tensor] = {}
+    cached_as: dict[tuple[Tensor, str, tuple[object, ...]], Tensor] = {}
+    circle = next((each for each in circles(schedule) if stage in each), []) if schedule.circular else []
     instead: dict[Read, Tensor] = {}
     for read in stage.state.computation.reads:
         tensor = read.tensor
@@ -264,7 +247,8 @@ def _operands(
         scope = "acc"
         if product is not None:
             scope = "inp" if read.node is product.data else "wgt"
-        key = tensor, scope, tuple(frozenset(axes_of(index)) for index in read.indices)
+        alone = any(tensor in each.state.tensors for each in circle)  # around two reads are cells not made yet
+        key = tensor, scope, tuple(str(index) if alone else frozenset(axes_of(index)) for index in read.indices)
         if key in cached_as:  # what moves along other axes is another part of the tensor
             instead[read.node] = cached_as[key]
             continue
@@ -275,7 +259,7 @@ def _operands(
             cached_as[key] = instead[read.node] = tensor
             continue
         axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
-        copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes)
+        copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes, whole=True)
         cached = Stage(schedule, initial_state(copy, scope, copies=tensor))
         schedule.stages.insert(schedule.stages.index(stage), cached)
         operands.append(Operand(cached, stage))

@@ -4,23 +4,27 @@ Partitioned nests are boxes, so instances are products of extents. How often eac
 same boxes: along axes that share no loop, the counts of a box are products of counts along each.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
-from lathe.frontend import placeholders
+from lathe.frontend import Computation, evaluate, placeholders, reads_data
 from lathe.frontend.expressions import Axis
-from lathe.isa import Load, MemoryType, Program, Store
+from lathe.isa import Instruction, Load, MemoryType, Program, Store
+from lathe.isa.table import QUEUE_OF
+from lathe.scheduler.conditions import mask_of
+from lathe.scheduler.cores import CoreCount, core_counts
 from lathe.scheduler.event_times import values_on
 from lathe.scheduler.linear import Linear, LoopVariable
-from lathe.scheduler.nest import ChunkNode, Loop, Node, build_nest
+from lathe.scheduler.nest import ChunkNode, Loop, Node, SignalNode, build_nest
 from lathe.scheduler.partition import partition
+from lathe.scheduler.signals import queue_of, unit_of_stage
 from lathe.scheduler.storage import StorageBuffer, storages_of
 
 if TYPE_CHECKING:
@@ -34,11 +38,13 @@ Ints = NDArray[np.int64]
 class StageCount:
     """Instances of a stage: ``executed`` in all, of which ``distinct`` are there once, and ``redundant`` again.
 
-    An instance is a point of the computation's domain, reduction axes included.
+    An instance is a point of the computation's domain, reduction axes included. Where a condition on data says which
+    points there are, these are as many as there can be, and not ``exact``.
     """
 
     executed: int
     distinct: int
+    exact: bool = True
 
     @property
     def redundant(self) -> int:
@@ -66,8 +72,12 @@ class BufferCount:
 class Counts:
     """``stages`` by name; ``marked``: how many iterations the loops marked ``parallelize`` and ``distribute`` have.
 
+    ``barriers``, and by queue the tokens that are ``sent`` and ``received``, are those by hand. ``cores``: what each
+    iteration of the marked loops has to do, on a core of its own.
+
     With a machine, ``loaded`` and ``stored`` bytes, and ``loads`` and ``stores``: how many transfers, each by memory
-    type, as the counters of a simulation name them (``loaded`` has the instruction stream, too).
+    type, as the counters of a simulation name them (``loaded`` has the instruction stream, too); ``tokens`` are all
+    that are pushed, by queue.
     """
 
     stages: Mapping[str, StageCount]
@@ -77,6 +87,11 @@ class Counts:
     loads: Mapping[str, int] = field(default_factory=dict)
     stores: Mapping[str, int] = field(default_factory=dict)
     buffers: Mapping[str, BufferCount] = field(default_factory=dict)
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    barriers: int = 0
+    sent: Mapping[str, int] = field(default_factory=dict)
+    received: Mapping[str, int] = field(default_factory=dict)
+    cores: tuple[CoreCount, ...] = ()
 
     @property
     def executed(self) -> int:
@@ -94,19 +109,41 @@ class Counts:
     def __str__(self) -> str:
         lines = []
         for name, each in self.stages.items():
-            lines.append(f"{name}: {each.executed} instances ({each.distinct} once, {each.redundant} again)")
+            limit = "" if each.exact else "at most "
+            lines.append(f"{name}: {limit}{each.executed} instances ({each.distinct} once, {each.redundant} again)")
         for name, buffer in self.buffers.items():
             elements = f", {buffer.elements} elements" if buffer.elements else ""
             extents = "×".join(map(str, buffer.shape))
             lines.append(f"buffer {name}: {extents} cells in {buffer.scope}{elements}, for {buffer.values} values")
         for name, loops in self.marked.items():
             lines += [f"{name}: {loop}, {extent} iterations" for loop, extent in loops.items()]
+        lines += list(_lines_of(self.cores))
         for what, sizes, times in (("loaded", self.loaded, self.loads), ("stored", self.stored, self.stores)):
             for memory, size in sizes.items():
                 if size:
                     transfers = f" in {times[memory]} transfers" if memory in times else ""
                     lines.append(f"{memory}: {size} bytes {what}{transfers}")
+        lines += [f"{queue}: {number} tokens" for queue, number in self.tokens.items() if number]
+        if self.barriers:
+            lines.append(f"barriers: {self.barriers}")
+        for queue in dict.fromkeys((*self.sent, *self.received)):
+            lines.append(f"{queue} by hand: {self.sent.get(queue, 0)} sent, {self.received.get(queue, 0)} received")
         return "\n".join(lines)
+
+
+def _lines_of(cores: tuple[CoreCount, ...]) -> Iterator[str]:
+    """How much the cores have to do, from the least to the most."""
+    own = [each for each in cores if each.core]
+    for name in dict.fromkeys(name for each in own for name in each.instances):
+        counts = sorted(each.instances.get(name, 0) for each in own)
+        yield f"each of {len(own)} cores: {name}: {_range(counts[0], counts[-1])} instances"
+    moved = sorted(each.dram_bytes for each in own)
+    if moved and moved[-1]:
+        yield f"each of {len(own)} cores: {_range(moved[0], moved[-1])} bytes of data loaded and stored"
+
+
+def _range(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def count(schedule: "Schedule", config: HardwareConfig | None = None) -> Counts:
@@ -116,25 +153,30 @@ def count(schedule: "Schedule", config: HardwareConfig | None = None) -> Counts:
     schedule as it was given. With a machine, the schedule is completed and compiled as ``build`` does, and bytes and
     transfers are those of its instructions, class by class. Raises what ``build`` raises.
     """
-    coverage = {stage: _Coverage(stage) for stage in schedule.stages}
+    coverage = {stage: Coverage(stage) for stage in schedule.stages}
+    signals = _Signals()
     for node in partition(build_nest(schedule, largest_blocks=True)):
         _visit(node, [], coverage)
+        signals.visit(node, 1, 1)
     stages = {stage.name: each.result() for stage, each in coverage.items()}
     marked = {mark: loops for mark in ("parallelize", "distribute") if (loops := _marked(schedule, mark))}
     if config is None:
-        return Counts(stages, marked, buffers=_buffers(schedule, {}))
+        return Counts(
+            stages, marked, buffers=_buffers(schedule, {}), cores=core_counts(schedule, None), **signals.counts
+        )
     from lathe.scheduler.build import build
 
     program = build(schedule, [*placeholders(schedule.program), *schedule.program], config)
-    return Counts(stages, marked, *_traffic(program), _buffers(schedule, _elements(schedule, config)))
+    buffers, traffic = _buffers(schedule, _elements(schedule, config)), traffic_of(config, program.instructions)
+    cores = core_counts(schedule, config)
+    return Counts(stages, marked, *traffic, buffers, _tokens(program), **signals.counts, cores=cores)
 
 
 def _buffers(schedule: "Schedule", elements: Mapping[StorageBuffer, int]) -> dict[str, BufferCount]:
     found: dict[str, BufferCount] = {}
     for buffer, allocated in storages_of(schedule.stages).items():
         values = sum(prod(stage.tensor.shape) for stage in allocated.users)
-        name = buffer.name if buffer.name not in found else f"{buffer.name}.{len(found)}"
-        found[name] = BufferCount(allocated.scope, allocated.shape, values, elements.get(buffer, 0))
+        found[buffer.name] = BufferCount(allocated.scope, allocated.shape, values, elements.get(buffer, 0))
     return found
 
 
@@ -150,7 +192,7 @@ def _elements(schedule: "Schedule", config: HardwareConfig) -> dict[StorageBuffe
     return {buffer: physical_of(each.users[0], known, config).count for buffer, each in stored.items()}
 
 
-def _visit(node: Node, around: list[tuple[LoopVariable, int, int]], coverage: "dict[Stage, _Coverage]") -> None:
+def _visit(node: Node, around: list[tuple[LoopVariable, int, int]], coverage: "dict[Stage, Coverage]") -> None:
     if isinstance(node, Loop):
         for inner in node.body:
             _visit(inner, [*around, (node.variable, node.first, node.last)], coverage)
@@ -158,17 +200,45 @@ def _visit(node: Node, around: list[tuple[LoopVariable, int, int]], coverage: "d
         coverage[node.placement.stage].add(node, around)
 
 
-class _Coverage:
+class _Signals:
+    """Barriers and tokens by hand, summed over a nest."""
+
+    def __init__(self) -> None:
+        self.barriers = 0
+        self.sent: dict[str, int] = {}
+        self.received: dict[str, int] = {}
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        return {"barriers": self.barriers, "sent": self.sent, "received": self.received}
+
+    def visit(self, node: Node, times: int, turns: int) -> None:
+        """``times`` and ``turns``: how often a node is carried out, and how often if once for all threads."""
+        if isinstance(node, Loop):
+            iterations = node.last - node.first + 1
+            for inner in node.body:
+                self.visit(inner, times * iterations, turns * -(-iterations // node.threads))
+        elif isinstance(node, SignalNode):
+            if node.signal.kind == "barrier":
+                self.barriers += turns
+                return
+            queue = queue_of(node.signal, unit_of_stage(node.placement.stage)).arrow
+            count = self.sent if node.signal.kind == "send" else self.received
+            count[queue] = count.get(queue, 0) + times
+
+
+class Coverage:
     """How often each point of a stage is computed, summed over the boxes of a nest."""
 
     def __init__(self, stage: "Stage") -> None:
         self.stage = stage
         self.executed = 0
         self.axes = stage.state.computation.axes
+        self.exists, self.exact = _existing(stage.state.computation)
         self.points: int = int(np.prod([axis.extent for axis in stage.state.computation.reduce_axes], dtype=np.int64))
         # a stage that is computed whole meets each point once: only what is computed in loops may come again
         attachment = stage.state.attachment
-        self.counted = attachment is not None and not attachment.loops
+        self.counted = (attachment is not None and not attachment.loops) or self.exists is not None
         self.times: Ints | None = np.zeros([axis.extent for axis in self.axes], np.int64) if self.counted else None
 
     def add(self, chunk: ChunkNode, around: list[tuple[LoopVariable, int, int]]) -> None:
@@ -207,8 +277,24 @@ class _Coverage:
 
     def result(self) -> StageCount:
         if self.times is None:
-            return StageCount(self.executed, self.executed)
-        return StageCount(self.executed, int(np.count_nonzero(self.times)) * self.points)
+            return StageCount(self.executed, self.executed, self.exact)
+        executed = self.executed
+        if self.exists is not None:  # boxes that are executed under a mask
+            self.times *= self.exists
+            executed = int(self.times.sum()) * self.points
+        return StageCount(executed, int(np.count_nonzero(self.times)) * self.points, self.exact)
+
+
+def _existing(computation: Computation) -> tuple[NDArray[np.bool_] | None, bool]:
+    """Which points exist of those that the bounds of loops let through, if not all, and whether that can be told."""
+    mask = mask_of(computation)
+    if mask is None:
+        return None, True
+    if reads_data(mask):
+        return None, False
+    ranges = [np.arange(axis.start, axis.stop) for axis in computation.axes]
+    points = dict(zip(computation.axes, np.meshgrid(*ranges, indexing="ij", sparse=True), strict=True))
+    return np.broadcast_to(evaluate(mask, points), computation.shape), True
 
 
 def _groups(roots: Mapping[Axis, Linear]) -> list[tuple[list[Axis], list[LoopVariable]]]:
@@ -240,9 +326,20 @@ def _marked(schedule: "Schedule", mark: str) -> dict[str, int]:
     }
 
 
-def _traffic(program: Program) -> tuple[dict[str, int], dict[str, int], dict[str, int], dict[str, int]]:
-    """Bytes loaded and stored, and transfers, by memory type."""
-    config = program.config
+def _tokens(program: Program) -> dict[str, int]:
+    """Tokens that are pushed, by queue."""
+    units = program.columns.unit
+    return {
+        queue.arrow: int(np.count_nonzero((units == unit) & (program.columns[name] != 0)))
+        for (unit, name), queue in QUEUE_OF.items()
+        if name.startswith("push")
+    }
+
+
+def traffic_of(
+    config: HardwareConfig, instructions: Sequence[Instruction]
+) -> tuple[dict[str, int], dict[str, int], dict[str, int], dict[str, int]]:
+    """Bytes loaded and stored, and transfers, by memory type; instructions are loaded themselves."""
     sizes = {
         MemoryType.UOP: config.uop_element_bytes,
         MemoryType.WGT: config.wgt_element_bytes,
@@ -252,9 +349,9 @@ def _traffic(program: Program) -> tuple[dict[str, int], dict[str, int], dict[str
         MemoryType.ACC8: config.acc8_element_bytes,
     }
     loads = {memory.name.lower(): 0 for memory in MemoryType if memory is not MemoryType.OUT}
-    loaded = {"instructions": INSTRUCTION_BYTES * len(program.instructions), **loads}
+    loaded = {"instructions": INSTRUCTION_BYTES * len(instructions), **loads}
     stored, stores = {"out": 0}, {"out": 0}
-    for each in program.instructions:
+    for each in instructions:
         if isinstance(each, Load | Store):
             name = each.memory_type.name.lower()
             moved = each.y_size * each.x_size * sizes[each.memory_type]

@@ -1,25 +1,27 @@
 """Chunks as rules carry them out: what a ``select`` chooses is decided by where the chunk is.
 
 A partitioned nest may still hold selects over loops, such as those of a padding. No instruction decides anything per
-element, so on the way to instructions the DMA turns them into zeros around what it loads, and other chunks are peeled
+element, so on the way to instructions the DMA turns them into padding around what it loads, and other chunks are peeled
 (``guards.py``), for each iteration of the loops outside. Here the same is done for the text of a nest: loops outside
 are cut where a choice changes, so that one chunk stands for every iteration that is carried out alike.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from lathe.frontend import evaluate, reads_data, walk
-from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import Compare, Const, Expr, Reduce, Select, Undef, axes_of
 from lathe.scheduler.chunk_indices import linear_index
 from lathe.scheduler.guards import Grid, boxes, resolved
 from lathe.scheduler.linear import Linear, LoopVariable
-from lathe.scheduler.nest import ChunkNode, DecidedChunk, Loop, Node, Zeros
+from lathe.scheduler.nest import Around, ChunkNode, DecidedChunk, Loop, Node
 from lathe.scheduler.partition import Range, Sign, cut, same
 from lathe.scheduler.products import bare
 from lathe.scheduler.rule_choice import automatic_rule
+from lathe.scheduler.rules.borders import constants_around
 from lathe.scheduler.state import DRAM
 from lathe.scheduler.undefined import defined
 
@@ -57,7 +59,7 @@ def _decide(nodes: list[Node], box: dict[LoopVariable, Range]) -> list[Node]:
                 if joins and isinstance(before, Loop) and before.last + 1 == segment[0] and _alike(before.body, body):
                     before.last = segment[1]
                 else:
-                    result.append(Loop(node.variable, *segment, body, threads=node.threads))
+                    result.append(replace(node, first=segment[0], last=segment[1], body=body))
         elif isinstance(node, ChunkNode) and _conditions(node):
             result.extend(_parts(node, {v: first for v, (first, _) in box.items()}))
         else:
@@ -68,7 +70,7 @@ def _decide(nodes: list[Node], box: dict[LoopVariable, Range]) -> list[Node]:
 def with_rules(nodes: list[Node]) -> list[Node]:
     """The chunks of a complete schedule, each with the rule that takes it."""
     return [
-        Loop(node.variable, node.first, node.last, with_rules(node.body), threads=node.threads)
+        replace(node, body=with_rules(node.body))
         if isinstance(node, Loop)
         else _with_rule(node)
         if isinstance(node, ChunkNode)
@@ -81,13 +83,22 @@ def _with_rule(node: ChunkNode) -> DecidedChunk:
     state = node.placement.state
     rule = "reset" if node.role == "init" else state.pragma or automatic_rule(node)
     values: tuple[Expr, ...] = defined(state.computation).bodies
-    zeros: Zeros = ()
+    around: Around = ()
+    padding = 0
     if isinstance(node, DecidedChunk):
-        values, zeros = node.values, node.zeros
+        values, around, padding = node.values, node.around, node.padding
         if all(isinstance(bare(value), Const) for value in values):
             rule = "alu"
     return DecidedChunk(
-        node.placement, node.role, node.loops, node.roots, node.whole_reduction, values=values, zeros=zeros, rule=rule
+        node.placement,
+        node.role,
+        node.loops,
+        node.roots,
+        node.whole_reduction,
+        values=values,
+        around=around,
+        padding=padding,
+        rule=rule,
     )
 
 
@@ -100,7 +111,7 @@ def _choices(nodes: list[Node]) -> Iterator[object]:
         if isinstance(node, Loop):
             yield from _choices(node.body)
         elif isinstance(node, DecidedChunk):
-            yield node.choices, node.zeros
+            yield node.choices, node.around, node.padding
 
 
 def _conditions(node: ChunkNode) -> list[Select]:
@@ -140,7 +151,7 @@ def _signs(node: Node) -> list[Sign]:
 
 
 def _parts(node: ChunkNode, outside: dict[LoopVariable, int]) -> list[Node]:
-    """The boxes of a chunk in which nothing is left to decide; as one where the DMA fills the others with zeros."""
+    """The boxes of a chunk in which nothing is left to decide; as one where the DMA has a constant for the others."""
     state = node.placement.state
     selects = _conditions(node)
     grids = _grids(node, selects)
@@ -156,14 +167,15 @@ def _parts(node: ChunkNode, outside: dict[LoopVariable, int]) -> list[Node]:
         parts.append((box, _part(node, box, bodies, values)))
     rule = state.pragma or automatic_rule(node)
     if rule == "dma" and state.scope != DRAM and len(parts) > 1:
-        loaded = [(box, part) for box, part in parts if not _is(part, 0)]
-        if len(loaded) == 1:
+        loaded = [(box, part) for box, part in parts if not _is_constant(part)]
+        constants = {value for _, part in parts if _is_constant(part) for value in constants_around(part.values[0])}
+        if len(loaded) == 1 and len(constants) == 1:
             box, part = loaded[0]
             ends = zip(node.loops, box, strict=True)
-            zeros = tuple((v, low, extent - 1 - high) for (v, extent), (low, high) in ends)
+            sides = tuple((v, low, extent - 1 - high) for (v, extent), (low, high) in ends)
             whole = [(0, extent - 1) for _, extent in node.loops]
-            around = tuple(each for each in zeros if each[1] or each[2])
-            return [_part(node, whole, part.values, part.choices, around)]
+            around = tuple(each for each in sides if each[1] or each[2])
+            return [_part(node, whole, part.values, part.choices, around, constants.pop())]
     return [part for _, part in parts if not _is_neutral(part) and not _is_undefined(part)]
 
 
@@ -197,18 +209,27 @@ def _part(
     box: list[Range],
     values: tuple[Expr, ...],
     choices: tuple[bool, ...],
-    zeros: Zeros = (),
+    around: Around = (),
+    padding: int = 0,
 ) -> DecidedChunk:
     shift = {v: Linear.of(v) + first for (v, _), (first, _) in zip(node.loops, box, strict=True) if first}
     roots = {axis: root.substitute(shift.get) for axis, root in node.roots.items()}
     loops = [(v, last - first + 1) for (v, _), (first, last) in zip(node.loops, box, strict=True)]
     return DecidedChunk(
-        node.placement, node.role, loops, roots, node.whole_reduction, values=values, zeros=zeros, choices=choices
+        node.placement,
+        node.role,
+        loops,
+        roots,
+        node.whole_reduction,
+        values=values,
+        around=around,
+        padding=padding,
+        choices=choices,
     )
 
 
-def _is(part: DecidedChunk, value: int) -> bool:
-    return all(isinstance(each := bare(body), Const) and each.value == value for body in part.values)
+def _is_constant(part: DecidedChunk) -> bool:
+    return all(isinstance(bare(body), Const) for body in part.values)
 
 
 def _is_neutral(part: DecidedChunk) -> bool:
@@ -216,8 +237,7 @@ def _is_neutral(part: DecidedChunk) -> bool:
     body = part.values[0]
     if not isinstance(body, Reduce) or not isinstance(value := bare(body.body), Const):
         return False
-    limits = DTYPES[part.placement.state.tensor.dtype]
-    return value.value == {"sum": 0, "max": limits.minimum, "min": limits.maximum}[body.kind]
+    return value.value == neutral(body.kind, part.placement.state.tensor.dtype)
 
 
 def _is_undefined(part: DecidedChunk) -> bool:

@@ -31,12 +31,15 @@ from lathe.scheduler.guards import has_conditions, peeled
 from lathe.scheduler.in_place import operand_in_place
 from lathe.scheduler.linear import Linear, LoopVariable, floor_divide
 from lathe.scheduler.microops import MicroOpPool
-from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, Slide
+from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.physical import Physical
 from lathe.scheduler.rule_choice import automatic_rule, rule_of_part
+from lathe.scheduler.rules.borders import constants_around
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
+from lathe.scheduler.signals import Entry, Marker, Origin, unit_of_stage
 from lathe.scheduler.state import DRAM
 from lathe.scheduler.storage import Allocated
+from lathe.scheduler.temporaries import keeps_source
 from lathe.scheduler.threads import Thread, turns
 from lathe.scheduler.undefined import defined
 
@@ -70,11 +73,11 @@ class Emitter:
         self._unused = (top, config.acc_depth - top)
         self._working = {buffer.stage: (buffer.base, buffer.size) for buffer in buffers if buffer.temporary}
         self.temporaries = self._unused
-        self.instructions: list[Instruction] = []
-        self.label_of: list[int] = []
+        self.entries: list[tuple[Entry, Origin]] = []
         self.labels: list[str] = []
         self.taken: list[str] = []  # the rules that have carried out the parts of the present chunk
-        self.thread = 0
+        self.thread, self.threads = 0, 1
+        self.across_cores: set[LoopVariable] = set()
         self._turn: dict[tuple[Stage, int], int] = {}
         self.rings = {
             buffer.stage.tensor: (buffer.ring.dimension, buffer.ring.cells(buffer.slots))
@@ -118,6 +121,10 @@ class Emitter:
         high = tuple(low + extent - 1 for low, extent in zip(place.low, place.extent, strict=True))
         check_covers(target, chunk, place.low, high)
 
+    def keeps_source(self, chunk: Chunk) -> bool:
+        """Whether what a chunk stores is read again."""
+        return keeps_source(self.schedule, next(each for each in self.schedule.stages if each.name == chunk.stage))
+
     def only_stored(self, tensor: Tensor) -> bool:
         """Whether nothing but stores to DRAM reads the tensor, which see the low bits only."""
         readers = self.schedule.readers(tensor)
@@ -130,15 +137,19 @@ class Emitter:
         threads = [Thread(0, {}, self.places)] if threads is None else threads
         for node in nodes:
             if isinstance(node, Loop):
+                self.across_cores |= {node.variable} if node.across_cores else set()
                 for inside in turns(threads, node, dict):
                     self.run(node.body, inside)
                 continue
             for thread in threads:
-                self.thread, self.places = thread.number, thread.own
+                self.thread, self.threads, self.places = thread.number, thread.of, thread.own
                 if isinstance(node, Acquire):
                     self.acquire(node, thread.environment)
                 elif isinstance(node, ChunkNode):
                     self.chunks(node, thread.environment)
+                elif isinstance(node, SignalNode):
+                    if node.signal.kind != "barrier" or thread is threads[0]:  # one barrier for all threads
+                        self.signal(node, thread.environment)
                 else:
                     assert isinstance(node, Release | Slide), f"{type(node).__name__} in a partitioned nest"
 
@@ -187,6 +198,7 @@ class Emitter:
     def _place(self, stage: "Stage", base: int, low: tuple[int, ...], extent: tuple[int, ...]) -> Place:
         sources = [self.place(read.tensor, stage) for read in stage.state.computation.reads]
         zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
+        zeros = zeros and constants_around(stage.state.computation.bodies[0]) <= {0}
         return Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
 
     def _ring_box(self, stage: "Stage", extent: tuple[int, ...]) -> tuple[int, ...]:
@@ -230,11 +242,19 @@ class Emitter:
             prepared = self._prepared[id(node)] = _Prepared(node, self)
         own = self._working.get(node.placement.stage, (0, 0))
         self.temporaries = max(own, self._unused, key=lambda each: each[1])
-        label = self._label(node)
+        label, thread = self._label(node), self.thread if self.threads > 1 else None
+        core = tuple(value for variable, value in environment.items() if variable in self.across_cores)
         for chunk in prepared.chunks(self, node, environment, rule_name, role):
             instructions = self.emit(rule_name, chunk)
-            self.instructions += instructions
-            self.label_of += [label] * len(instructions)
+            origin = Origin(label, chunk.stage, chunk.offsets, thread, core)
+            self.entries += [(each, origin) for each in instructions]
+
+    def signal(self, node: SignalNode, environment: Mapping[LoopVariable, int]) -> None:
+        """A barrier, or a token by hand, at this place of the stream."""
+        stage = node.placement.stage
+        offsets = {variable.name: value for variable, value in environment.items()}
+        origin = Origin(0, stage.name, offsets, self.thread if self.threads > 1 else None)
+        self.entries.append((Marker(node.signal, unit_of_stage(stage), origin), origin))
 
     def emit(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
         """The instructions of one chunk. Raises EmitError if it does not map."""

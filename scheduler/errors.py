@@ -63,6 +63,33 @@ class LegalityError(ScheduleError):
         self.witness = witness
 
 
+@dataclass(frozen=True)
+class PaddingWitness:
+    """An instance that a command would add, and what it would do.
+
+    ``stage`` at ``instance`` (axis names to values) reads ``reads`` (tensor, cell, and what is known of the cell) for
+    ``cell`` of its own tensor, which another instance, or a contract, has made what it must be.
+    """
+
+    stage: str
+    instance: dict[str, int]
+    cell: tuple[int, ...]
+    reads: tuple[tuple[str, tuple[int, ...], str], ...]
+
+    def __str__(self) -> str:
+        point = ", ".join(f"{name}={value}" for name, value in self.instance.items())
+        reads = " and ".join(f"{name}{list(cell)} ({what})" for name, cell, what in self.reads) or "nothing"
+        return f"{self.stage}({point}), for {self.stage}{list(self.cell)}, reads {reads}"
+
+
+class PaddingError(ScheduleError):
+    """Instances that a command adds would change a value that somebody relies on; ``witness`` shows one of them."""
+
+    def __init__(self, message: str, witness: PaddingWitness) -> None:
+        super().__init__(message)
+        self.witness = witness
+
+
 class ParallelismError(LegalityError):
     """A marked loop would not be parallel: its ``witness`` shows what one iteration reads and another makes."""
 

@@ -1,9 +1,7 @@
-"""When each value of a partitioned nest is written and read: exact times, in order, without executing the nest.
+"""When each statement of a partitioned nest is executed: exact times, without executing the nest.
 
 Every statement instance of a nest gets a number, its time. Loops are boxes, so within one chunk of the nest times are
-a linear function of the loops, and so, mostly, are indices. Loops that move different dimensions of a tensor are looked
-at apart: the last time at which a value is read is a sum of maxima, one for each group of loops, and a convolution's
-reads need not be gone through one by one.
+a linear function of the loops.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,21 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend import evaluate, reads_data
-from lathe.frontend.accesses import Guard
-from lathe.frontend.expressions import Axis, Binary, Expr, axes_of
+from lathe.frontend.expressions import Axis
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.nest import ChunkNode, Loop, Node
 from lathe.scheduler.nest import Guard as GuardNode
 
 Ints = NDArray[np.int64]
-
-LARGEST = 1 << 24
-"""How many points of loops, and how many events, one question may have before it counts as too hard."""
-
-
-class TooManyEvents(Exception):  # noqa: N818 - an answer, which the caller turns into a ScheduleError
-    """A question has more events than ``LARGEST``."""
 
 
 @dataclass(eq=False)
@@ -67,7 +56,7 @@ class Occurrence:
 
     def depth_of(self, variable: LoopVariable) -> int | None:
         """How many loops there are around the chunk down to that of a variable; None if it is not among them."""
-        for depth, span in enumerate(self.around):
+        for depth, span in enumerate(self.spans):
             if span.variable is variable:
                 return depth + 1
         return None
@@ -114,141 +103,35 @@ def _walk(nodes: list[Node], around: list[Span], start: int, found: list[Occurre
 
 
 @dataclass(frozen=True)
-class Events:
-    """Of each event its time, the row-major number of its value, and the iteration of the allocation's loop it is in.
+class Tag:
+    """A number that tells iterations apart: ``constant``, and so much more for each step of loops, by position."""
 
-    An iteration is told by the time at which it begins; -1 stands for none.
-    """
+    constant: int
+    weights: Mapping[int, int]
 
-    times: Ints
-    values: Ints
-    iterations: Ints
+    @staticmethod
+    def begin(occurrence: Occurrence, variable: LoopVariable) -> "Tag":
+        """When the iteration of a loop begins that a chunk's instance is in; -1 if it is in none."""
+        depth = occurrence.depth_of(variable)
+        if depth is None:
+            return Tag(-1, {})
+        spans = occurrence.spans[:depth]
+        return Tag(spans[-1].begin, {n: span.stride for n, span in enumerate(spans)})
 
-
-def events(
-    occurrence: Occurrence,
-    indices: Sequence[Expr],
-    shape: Sequence[int],
-    guards: Sequence[Guard],
-    kept: int,
-    allocated: int | None = None,
-) -> Events:
-    """Reads or writes of the values at ``indices`` of a tensor, where ``guards`` hold, by the instances of a chunk.
-
-    Of the events of one value in one iteration of the outermost ``kept`` loops, only the last. ``allocated`` is how
-    many loops there are down to the one in which the tensor's buffer is allocated; these are kept, too. Conditions on
-    data are taken to hold. Raises TooManyEvents.
-    """
-    spans = occurrence.spans
-    kept = max(kept, allocated or 0)
-    strides = _strides(shape)
-    parts: list[tuple[set[int], list[tuple[Expr, int]], list[Guard]]] = []
-    position = {span.variable: n for n, span in enumerate(spans)}
-    for expr, stride in zip(indices, strides, strict=True):
-        parts.append((_loops(expr, occurrence, position), [(expr, stride)], []))
-    for guard in _conjuncts(guards):
-        if not reads_data(guard[0]):
-            parts.append((_loops(guard[0], occurrence, position), [], [guard]))
-    groups: list[tuple[set[int], list[tuple[Expr, int]], list[Guard]]] = []
-    for part in parts:
-        merged = part
-        for group in [each for each in groups if each[0] & part[0]]:
-            groups.remove(group)
-            merged = (merged[0] | group[0], [*group[1], *merged[1]], [*group[2], *merged[2]])
-        groups.append(merged)
-    seen: set[int] = set().union(*(group[0] for group in groups))
-    groups += [({n}, [], []) for n in range(kept) if n not in seen]
-    base = occurrence.start
-    base += sum((span.count - 1) * span.stride for n, span in enumerate(spans) if n >= kept and n not in seen)
-    begin = -1 if allocated is None else spans[allocated - 1].begin
-    total = Events(*(np.asarray([each], np.int64) for each in (base, 0, begin)))
-    for loops, numbers, conditions in groups:
-        part_events = _group(occurrence, sorted(loops), numbers, conditions, kept, allocated or 0)
-        if len(total.times) * len(part_events.times) > LARGEST:
-            raise TooManyEvents
-        total = Events(
-            np.add.outer(total.times, part_events.times).reshape(-1),
-            np.add.outer(total.values, part_events.values).reshape(-1),
-            np.add.outer(total.iterations, part_events.iterations).reshape(-1),
-        )
-    return total
+    @staticmethod
+    def values(occurrence: Occurrence, variables: Sequence[LoopVariable]) -> "Tag":
+        """The values of some of the loops around a chunk's instance, as one number."""
+        position = {span.variable: n for n, span in enumerate(occurrence.spans)}
+        constant, weight = 0, 1
+        weights: dict[int, int] = {}
+        for variable in reversed(variables):
+            weights[position[variable]] = weight
+            constant += occurrence.spans[position[variable]].first * weight
+            weight *= variable.extent
+        return Tag(constant, weights)
 
 
-def _group(
-    occurrence: Occurrence,
-    loops: list[int],
-    numbers: list[tuple[Expr, int]],
-    conditions: list[Guard],
-    kept: int,
-    allocated: int,
-) -> Events:
-    """What some loops contribute to times, numbers of values and iterations."""
-    spans = [occurrence.spans[n] for n in loops]
-    shape = tuple(span.count for span in spans)
-    if int(np.prod(shape, dtype=object)) > LARGEST:
-        raise TooManyEvents
-    grids: dict[LoopVariable, Ints] = {}
-    time: Ints = np.zeros((), np.int64)
-    iteration: Ints = np.zeros((), np.int64)
-    outer: Ints = np.zeros((), np.int64)
-    for d, (n, span) in enumerate(zip(loops, spans, strict=True)):
-        steps = np.arange(span.count, dtype=np.int64).reshape([-1 if other == d else 1 for other in range(len(loops))])
-        grids[span.variable] = steps + span.first
-        time = time + steps * span.stride
-        if n < allocated:
-            iteration = iteration + steps * span.stride
-        if n < kept:
-            outer = outer * span.count + steps
-    axes = {
-        axis: values_on(value, grids)
-        for axis, value in occurrence.chunk.roots.items()
-        if value.variables() <= grids.keys()
-    }
-    value: Ints = np.zeros((), np.int64)
-    for expr, stride in numbers:
-        value = value + np.asarray(evaluate(expr, axes), np.int64) * stride
-    happens = np.ones((), np.bool_)
-    for condition, holds in conditions:
-        happens = happens & (evaluate(condition, axes) == holds)
-    flat = [np.broadcast_to(each, shape).reshape(-1) for each in (time, value, iteration, outer)]
-    if happens.ndim or not happens:
-        chosen = np.broadcast_to(happens, shape).reshape(-1)
-        flat = [each[chosen] for each in flat]
-    times, values, iterations, key = flat
-    if all(n < kept for n in loops) or not len(times):
-        return Events(times, values, iterations)
-    order = np.lexsort((times, values, key))
-    last = np.ones(len(order), np.bool_)
-    last[:-1] = (np.diff(key[order]) != 0) | (np.diff(values[order]) != 0)
-    order = order[last]
-    return Events(times[order], values[order], iterations[order])
-
-
-def _loops(expr: Expr, occurrence: Occurrence, position: dict[LoopVariable, int]) -> set[int]:
-    found: set[int] = set()
-    for axis in axes_of(expr):
-        found |= {position[variable] for variable in occurrence.chunk.roots[axis].variables()}
-    return found
-
-
-def _conjuncts(guards: Sequence[Guard]) -> list[Guard]:
-    """Conditions that must all hold, as far apart as they come."""
-    found: list[Guard] = []
-    for condition, holds in guards:
-        if isinstance(condition, Binary) and condition.op == ("and" if holds else "or"):
-            found += _conjuncts([(condition.lhs, holds), (condition.rhs, holds)])
-        else:
-            found.append((condition, holds))
-    return found
-
-
-def _strides(shape: Sequence[int]) -> list[int]:
-    strides: list[int] = []
-    step = 1
-    for extent in reversed(shape):
-        strides.insert(0, step)
-        step *= extent
-    return strides
+NO_TAG = Tag(0, {})
 
 
 def values_on(value: Linear, grids: Mapping[LoopVariable, Ints]) -> Ints:

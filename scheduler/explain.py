@@ -12,11 +12,11 @@ from lathe.isa import EncodingError, Instruction
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.allocation import Buffer, box_of, depth_of, lifetimes
 from lathe.scheduler.buffers import buffers_of
-from lathe.scheduler.build import check_machine
+from lathe.scheduler.build import check_machine, steps_in_order
 from lathe.scheduler.chunk import Chunk
 from lathe.scheduler.completion import complete
 from lathe.scheduler.emission import Emitter
-from lathe.scheduler.errors import CapacityError, EmitError
+from lathe.scheduler.errors import CapacityError, EmitError, ScheduleError
 from lathe.scheduler.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
 from lathe.scheduler.guards import decided_boxes
 from lathe.scheduler.lanes import conflict_of_lanes, plan_lanes
@@ -84,10 +84,20 @@ def explain(program: Schedule | Tensor | Sequence[Tensor], config: HardwareConfi
         return Explanation(machine.name, depths, (), tuple(_unasked(given)), tuple(refusals))
     emitter.run(partition(build_nest(schedule, largest_blocks=True)))
     classes = emitter.classes()
+    refusals += _refused_signals(emitter) if not refusals and all(each.maps for each in classes) else []
     if any(not each.maps for each in classes):
         reason = conflict_of_lanes(schedule, machine)
         refusals += [Refusal("EmitError", reason)] if reason else []
     return Explanation(machine.name, depths, tuple(map(_use, buffers)), classes, tuple(refusals))
+
+
+def _refused_signals(emitter: Emitter) -> list[Refusal]:
+    """Why tokens by hand would not match, or be waited for for ever."""
+    try:
+        steps_in_order(emitter)
+    except ScheduleError as error:
+        return [_refusal(error)]
+    return []
 
 
 def _refusal(error: LatheError, stage: "Stage | None" = None) -> Refusal:

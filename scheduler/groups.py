@@ -6,7 +6,11 @@ holds the element-wise stages and the reduction before it.
 
 from dataclasses import dataclass
 
+from lathe.configs import HardwareConfig
+from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend.expressions import Cast, Const, Read, Select
+from lathe.scheduler.dead_lanes import comes_from_host
+from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.products import factors, plain_axis
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.stage import Stage
@@ -51,8 +55,8 @@ def is_padding(stage: Stage, with_zeros: bool = True) -> bool:
     return found and isinstance(body, Read)
 
 
-def groups_of(schedule: Schedule) -> list[Group]:
-    """The groups of the stages that wait for completion, in order."""
+def groups_of(schedule: Schedule, config: HardwareConfig) -> list[Group]:
+    """The groups of the stages that wait for completion on a machine, in order."""
     open_stages = [stage for stage in schedule.stages if is_open(stage) and not _is_store(schedule, stage)]
     pads: dict[Stage, Stage] = {}
     for stage in open_stages:
@@ -62,9 +66,12 @@ def groups_of(schedule: Schedule) -> list[Group]:
             continue
         if sum(read.tensor is stage.tensor for read in readers[0].state.computation.reads) > 1:
             continue  # two operands of one product are loaded to two scratchpads
-        if not is_padding(stage, with_zeros=factors(readers[0].state.computation) is not None):
+        if not is_padding(stage, with_zeros=False):
             continue
-        if readers[0].state.computation.reduce_axes and readers[0] in open_stages:
+        if not readers[0].state.computation.reduce_axes or readers[0] not in open_stages:
+            continue
+        product = factors(readers[0].state.computation) is not None
+        if is_padding(stage) or not product or _may_surround_data(schedule, config, stage, readers[0]):
             pads[stage] = readers[0]
     computing = [stage for stage in open_stages if stage not in pads]
     sink_of: dict[Stage, Stage] = {}
@@ -93,6 +100,20 @@ def groups_of(schedule: Schedule) -> list[Group]:
     for pad, reader in pads.items():
         groups[sink_of[reader]].pads.append(pad)
     return [groups[stage] for stage in computing if stage in groups]
+
+
+def _may_surround_data(schedule: Schedule, config: HardwareConfig, stage: Stage, reader: Stage) -> bool:
+    """Whether a padding that is not zeros may be loaded around the data of a product.
+
+    It stands in all lanes, so that lanes behind the last channel count unless the weights have zeros there.
+    """
+    if PAD_VALUE not in config.extensions:
+        return False
+    product = plan_lanes(schedule, config).products[reader.tensor]
+    if product is None or product.data.tensor is not stage.tensor:
+        return False
+    whole = product.inner is not None and product.inner.extent % config.block_in == 0
+    return whole or comes_from_host(schedule, product.weight.tensor)
 
 
 def _is_store(schedule: Schedule, stage: Stage) -> bool:

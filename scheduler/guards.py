@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.accesses import Guard
-from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import Axis, Binary, Cast, Const, Expr, Read, Select, Undef, axes_of
 from lathe.scheduler.chunk import Chunk, Operand
 from lathe.scheduler.chunk_parts import restricted
@@ -135,5 +135,4 @@ def _is_neutral(chunk: Chunk) -> bool:
     value = bare(chunk.expression)
     if chunk.role != "update" or not isinstance(value, Const):
         return False
-    limits = DTYPES[chunk.write.tensor.dtype]
-    return value.value == {"sum": 0, "max": limits.minimum, "min": limits.maximum}[chunk.reduction or "sum"]
+    return value.value == neutral(chunk.reduction or "sum", chunk.write.tensor.dtype)

@@ -156,19 +156,31 @@ class IndexMap:
         return f"[{', '.join(axis.name for axis in self.axes)}] -> [{new}]"
 
 
-def index_map(axes: Sequence[Axis], indices: Sequence[Expr], separators: Sequence[int], name: str) -> IndexMap:
-    """The map of tensor ``name``. Raises ScheduleError unless each index has a cell of its own."""
+def index_map(
+    axes: Sequence[Axis], indices: Sequence[Expr], separators: Sequence[int], name: str, *, whole: bool = False
+) -> IndexMap:
+    """The map of tensor ``name``. Raises ScheduleError unless each index has a cell of its own.
+
+    Each new index goes as far as values lead; with ``whole``, a remainder has all its values, also where an axis is too
+    short for them: 8 channels by 16 are a block of 16.
+    """
     axes, indices = tuple(axes), tuple(indices)
-    digits = _digits_of(axes, indices, exact=True)
+    digits = None if whole else _digits_of(axes, indices, exact=True)
     widths = tuple((0, 0) for _ in axes)
     if digits is None:
-        wide = _widened(axes, indices)
+        wide = _widened(axes, indices, whole)
         if wide is not None:
             widths = wide.widths
             digits = _digits_of(wide.axes, wide.indices, exact=False)
+    if digits is None and whole:
+        return index_map(axes, indices, separators, name)
     if digits is None:
         _refuse(axes, indices, name)
     return IndexMap(axes, indices, tuple(separators), digits, widths)
+
+
+_ENDLESS = 1 << 40
+"""The extent of an axis that is long enough for every remainder to have all its values."""
 
 
 @dataclass
@@ -180,7 +192,7 @@ class _Wide:
     widths: tuple[tuple[int, int], ...]
 
 
-def _widened(axes: tuple[Axis, ...], indices: tuple[Expr, ...]) -> _Wide | None:
+def _widened(axes: tuple[Axis, ...], indices: tuple[Expr, ...], whole: bool) -> _Wide | None:
     """The map in terms of axes that have what stands beside them and are multiples of what divides them."""
     offsets: dict[Axis, int] = {}
     for index in indices:
@@ -195,7 +207,11 @@ def _widened(axes: tuple[Axis, ...], indices: tuple[Expr, ...]) -> _Wide | None:
                     offsets.setdefault(axis, rest // coefficient)
                     rest %= coefficient
     before = [offsets.get(axis, 0) for axis in axes]
-    moved = {axis: Axis(axis.name, axis.extent + offset) for axis, offset in zip(axes, before, strict=True)}
+    extents = [axis.extent + offset for axis, offset in zip(axes, before, strict=True)]
+    moved = {
+        axis: Axis(axis.name, _ENDLESS if whole and extent > 1 else extent)
+        for axis, extent in zip(axes, extents, strict=True)
+    }
     back: dict[Axis, Expr] = {
         axis: Binary("sub", AxisRef(moved[axis]), Const(offset, "index")) if offset else AxisRef(moved[axis])
         for axis, offset in zip(axes, before, strict=True)
@@ -203,14 +219,14 @@ def _widened(axes: tuple[Axis, ...], indices: tuple[Expr, ...]) -> _Wide | None:
     shown = tuple(simplified_index(substitute(index, back)) for index in indices)
     wide: list[Axis] = []
     widths: list[tuple[int, int]] = []
-    for axis, offset in zip(axes, before, strict=True):
+    for axis, offset, extent in zip(axes, before, extents, strict=True):
         new = moved[axis]
         steps = sorted(_steps(shown, new))
         if any(b % a for a, b in pairwise(steps)):
             return None
-        whole = -(-new.extent // steps[-1]) * steps[-1] if steps else new.extent
-        wide.append(replace(new, extent=whole))
-        widths.append((offset, whole - new.extent))
+        reached = -(-extent // steps[-1]) * steps[-1] if steps else extent
+        wide.append(replace(new, extent=reached))
+        widths.append((offset, reached - extent))
     final: dict[Axis, Expr] = {moved[axis]: AxisRef(new) for axis, new in zip(axes, wide, strict=True)}
     return _Wide(tuple(wide), tuple(substitute(index, final) for index in shown), tuple(widths))
 

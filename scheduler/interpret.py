@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lathe.frontend import Tensor, evaluate
-from lathe.frontend.dtypes import DTYPES
+from lathe.frontend import Computation, Tensor, evaluate, reads_data
+from lathe.frontend.arithmetic import neutral
+from lathe.frontend.evaluation import REDUCTIONS
 from lathe.frontend.expressions import Reduce
+from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.linear import Linear, LoopVariable, bound_value
 from lathe.scheduler.nest import Acquire, ChunkNode, DecidedChunk, Loop, Node, Release, Slide, build_nest
 from lathe.scheduler.partition import partition
@@ -27,15 +29,7 @@ if TYPE_CHECKING:
 Array = np.ndarray
 
 
-def neutral(kind: str, dtype: str) -> int:
-    """What a reduction starts from."""
-    return {"sum": 0, "max": DTYPES[dtype].minimum, "min": DTYPES[dtype].maximum}[kind]
-
-
 GARBAGE = 0x5A5A5A5A
-
-
-UPDATES: Mapping[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 @dataclass
@@ -104,12 +98,27 @@ def _executed(
         if stage.state.storage is None:
             for tensor in stage.state.tensors:
                 memory.spoil(tensor)
+                if tensor in schedule.outputs:
+                    _clear_outside(stage.state.computation, memory.values[tensor])
         for read in stage.state.computation.reads:
             if read.tensor.computation is None:
                 given = np.asarray(inputs[read.tensor.name], read.tensor.dtype)
                 memory.values[read.tensor] = schedule.layout(read.tensor).pack(given, GARBAGE)
     _run(nodes, [Thread(0, {}, memory)])
     return memory
+
+
+def _clear_outside(computation: Computation, values: Array) -> None:
+    """Zeros where a tensor has no elements; everywhere, if that depends on data."""
+    where = computation.where
+    if where is None:
+        return
+    if reads_data(where):
+        values[...] = 0
+        return
+    ranges = [np.arange(axis.start, axis.stop) for axis in computation.axes]
+    points = dict(zip(computation.axes, np.meshgrid(*ranges, indexing="ij", sparse=True), strict=True))
+    values[~np.broadcast_to(evaluate(where, points), values.shape)] = 0
 
 
 def _run(nodes: list[Node], threads: list[Thread[_Memory]]) -> None:
@@ -158,6 +167,11 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
                 happens = happens & (evaluate(guard, bound) == holds)
             count = int(np.broadcast_to(happens, shape).sum())
             memory.reads[access.tensor.name] = memory.reads.get(access.tensor.name, 0) + count
+    exists = mask_of(computation)
+    at: tuple[Any, ...] = (...,)
+    if exists is not None:
+        at = (np.broadcast_to(evaluate(memory.stored.reading(exists), bound), shape),)
+        indices = tuple(each[at] for each in indices)
     bodies = chunk.values if isinstance(chunk, DecidedChunk) else defined(computation).bodies
     for tensor, whole in zip(chunk.placement.state.tensors, bodies, strict=True):
         body = memory.stored.reading(whole)
@@ -170,20 +184,21 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
             values[cells] = neutral(body.kind, tensor.dtype)
             continue
         if not isinstance(body, Reduce):
-            values[cells] = evaluate(body, bound)
+            values[cells] = np.broadcast_to(evaluate(body, bound), shape)[at]
             if isinstance(chunk, DecidedChunk):
-                values[tuple(each[_outside(chunk, grids, shape)] for each in cells)] = 0
+                outside = _outside(chunk, grids, shape)[at]
+                values[tuple(each[outside] for each in cells)] = chunk.padding
             continue
-        result = np.broadcast_to(evaluate(body.body, bound), shape)
+        result = np.broadcast_to(evaluate(body.body, bound), shape)[at]
         with np.errstate(over="ignore"):
-            UPDATES[body.kind].at(values, cells, result)
+            REDUCTIONS[body.kind].at(values, cells, result)
 
 
 def _outside(chunk: DecidedChunk, grids: Mapping[LoopVariable, Array], shape: tuple[int, ...]) -> Array:
-    """Where a chunk has zeros around what it reads."""
+    """Where a chunk has a constant around what it reads."""
     outside = np.zeros(shape, np.bool_)
     extents = dict(chunk.loops)
-    for variable, before, after in chunk.zeros:
+    for variable, before, after in chunk.around:
         outside |= (grids[variable] < before) | (grids[variable] >= extents[variable] - after)
     return outside
 

@@ -68,7 +68,8 @@ class _Planner:
         known, config = self.plan.known, self.config
         product = None
         if not state.on_alu:
-            product = matrix_product(state.computation, config, self.schedule, known, state.lanes)
+            walked = [state.computation.axes[dim] for dim in state.walked]
+            product = matrix_product(state.computation, config, self.schedule, known, state.lanes, walked)
         if product is not None:
             product = self._without_obstacles(state, product)
         for tensor in state.tensors:
@@ -137,7 +138,7 @@ class _Planner:
 
     def decide(self, state: "StageState") -> None:
         """Choose for a tensor that nothing is said about: what least stands in the way, then fills lanes best."""
-        dims = range(len(state.computation.axes))
+        dims = [dim for dim in range(len(state.computation.axes)) if dim not in state.walked]
         best: tuple[tuple[int, float, int], dict[Tensor, Lanes]] | None = None
         for cols in (*reversed(dims), None):
             for rows in (None, *dims) if self.config.batch > 1 else (None,):
@@ -168,7 +169,7 @@ class _Planner:
 
     def obstacles(self, state: "StageState", known: Mapping[Tensor, Lanes]) -> int:
         """How many reads of an element-wise stage do not lead its lanes through."""
-        if state.tensor not in known or self.plan.products[state.tensor] is not None:
+        if state.tensor not in known or self.plan.products.get(state.tensor, self) is not None:
             return 0
         return len(obstacles_of(state, known, element_of(self.config, "acc")))
 

@@ -14,8 +14,8 @@ import islpy as isl
 
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
-from lathe.scheduler.circular import check_circles
-from lathe.scheduler.communication import check_communication, check_threads
+from lathe.scheduler.circular import check_circles, check_emitted, in_circle, read_later
+from lathe.scheduler.communication import check_communication
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.liveness import check_storage
 from lathe.scheduler.parallelism import check_marked_loops, check_marks
@@ -24,6 +24,7 @@ from lathe.scheduler.polyhedra import cells_kept, cells_made, cells_read, cells_
 from lathe.scheduler.state import Mapped
 from lathe.scheduler.storage import check_buffers, values_stay
 from lathe.scheduler.tensor_layouts import check_dimensions
+from lathe.scheduler.threads_apart import check_threads
 from lathe.scheduler.together import check_together
 
 if TYPE_CHECKING:
@@ -49,7 +50,10 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]", mo
     _check_reads(schedule, command, moved)
     check_storage(schedule, command, changed)
     if schedule.circular:
-        check_circles(schedule, command, moved, place_stages(schedule))
+        placed = place_stages(schedule)
+        check_circles(schedule, command, moved, placed)
+        for stage in changed & set(schedule.stages):
+            check_emitted(placed[stage], command)
     check_marked_loops(schedule, command)
     check_threads(schedule, command)
 
@@ -61,9 +65,11 @@ def _check_reads(schedule: "Schedule", command: str, moved: "set[Stage]") -> Non
         return
     placed = place_stages(schedule)
     for stage in affected:
+        kept = stage.state.attachment and stage.state.attachment.loops and values_stay(stage)
+        others = in_circle(schedule, stage) if kept else []  # among these, pairs of instances are compared
         for reader in schedule.stages:
             for read in reader.state.computation.reads:
-                if read.tensor not in stage.state.tensors:
+                if read.tensor not in stage.state.tensors or reader in others:
                     continue
                 try:
                     with limited_operations():
@@ -103,6 +109,12 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
         raise ScheduleError(
             f"stage of compute_at must be one whose loops are for any part of it, not {stage.name!r}, whose loops "
             f"set_schedule gives for the whole ({command}). Let it share loops with after instead."
+        )
+    elif schedule.circular and (later := read_later(schedule, stage)):
+        raise ScheduleError(
+            f"stage of compute_at must be one whose values an iteration needs for itself, not {stage.name!r}, of which "
+            f"{later[0].name} reads what earlier iterations have made ({command}). Let it share loops with after, or "
+            f"copy it with s.cache_write({stage.name}, ...) and move the copy."
         )
     elif any(tensor in schedule.outputs for tensor in stage.state.tensors):
         raise ScheduleError(

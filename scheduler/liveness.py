@@ -6,36 +6,25 @@ written before a read must be the value that is read. Of reads in the same itera
 reader, the last one tells for all. Values of outputs are read when everything is done, by the host.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend import Tensor
-from lathe.frontend.expressions import AxisRef
+from lathe.scheduler.buffer_accesses import Accesses, Batch, storage_of
+from lathe.scheduler.buffer_events import LARGEST, TooManyEvents
 from lathe.scheduler.errors import LegalityError, ScheduleError, StorageWitness, Witness
-from lathe.scheduler.event_times import LARGEST, Events, Occurrence, TooManyEvents, events, occurrences_of
+from lathe.scheduler.event_times import NO_TAG, Occurrence, Tag, occurrences_of
 from lathe.scheduler.linear import LoopVariable
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.partition import partition
-from lathe.scheduler.storage import Allocated, Storage, storages_of
+from lathe.scheduler.storage import Allocated, storages_of
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
     from lathe.scheduler.stage import Stage
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(eq=False)
-class _Batch:
-    """Events of one chunk, or those of the host, which are of no chunk."""
-
-    stage: "Stage"  # whose values these are
-    occurrence: Occurrence | None
-    found: Events
 
 
 def check_storage(schedule: "Schedule", command: str, changed: "set[Stage] | None" = None) -> None:
@@ -61,7 +50,7 @@ def check_storage(schedule: "Schedule", command: str, changed: "set[Stage] | Non
 def _needs_check(schedule: "Schedule", allocated: Allocated, changed: "set[Stage] | None") -> bool:
     stages = allocated.users
     shared = len(stages) > 1 or allocated.buffer in schedule.allocations
-    if not shared and not _storage(stages[0]).folds(allocated.shape):
+    if not shared and not storage_of(stages[0]).folds(allocated.shape):
         return False
     return changed is None or bool(_concerned(schedule, allocated) & changed)
 
@@ -80,42 +69,43 @@ def _concerned(schedule: "Schedule", allocated: Allocated) -> "set[Stage]":
                 waiting.append(current.state.attachment.stage)
                 # what it computes there follows from what its readers need
                 waiting += [reader for tensor in current.state.tensors for reader in schedule.readers(tensor)]
+    waiting = list(found)  # what is computed inside a stage's loops, or no longer is, orders its statements
+    while waiting:
+        makers = [schedule.maker(read.tensor) for read in waiting.pop().state.computation.reads]
+        new = {each for each in makers if each is not None} - found
+        found |= new
+        waiting += new
     return found
 
 
 class _Timeline:
-    """All writes and reads of one buffer."""
+    """All writes and reads of one buffer, in order."""
 
     def __init__(self, schedule: "Schedule", allocated: Allocated, occurrences: list[Occurrence], end: int) -> None:
         self.schedule = schedule
         self.allocated = allocated
-        self.occurrences = occurrences
         self.end = end
-        self.variable = self._allocation()
-        self.first_value: dict[Stage, int] = {}
-        count = 0
-        for stage in allocated.users:
-            self.first_value[stage] = count
-            count += _storage(stage).values
-        self.cell_of = np.concatenate([_storage(stage).cells(allocated.shape) for stage in allocated.users])
+        self.variable: LoopVariable | None = None  # in whose iterations the buffer lives
+        place = schedule.allocations.get(allocated.buffer)
+        if place is not None:
+            placements = (each.chunk.placement for each in occurrences)
+            loops = next(each.loops for each in placements if each.stage is place.stage)
+            self.variable = loops.of_leaf[place.axis][-1]
+        self.accesses = Accesses(schedule, allocated, occurrences, end, self._tag, slices=True)
+        self.first_value, self.cell_of = self.accesses.first_value, self.accesses.cell_of
 
-    def _allocation(self) -> LoopVariable | None:
-        """The loop in whose iterations the buffer lives, if it is allocated in one."""
-        place = self.schedule.allocations.get(self.allocated.buffer)
-        if place is None:
-            return None
-        placement = next(each.chunk.placement for each in self.occurrences if each.chunk.placement.stage is place.stage)
-        return placement.loops.of_leaf[place.axis][-1]
+    def _tag(self, occurrence: Occurrence) -> Tag:
+        return NO_TAG if self.variable is None else Tag.begin(occurrence, self.variable)
 
     def check(self, command: str) -> None:
-        writes = list(self._writes())
-        reads = list(self._reads())
+        writes, reads = list(self.accesses.writes()), list(self.accesses.reads())
         batches = [*writes, *reads]
-        times = np.concatenate([2 * each.found.times + (each in writes) for each in batches])
+        times = np.concatenate([2 * each.found.times for each in batches])
         values = np.concatenate([each.found.values + self.first_value[each.stage] for each in batches])
-        iterations = np.concatenate([each.found.iterations for each in batches])
+        iterations = np.concatenate([each.found.tags for each in batches])
         written = np.zeros(len(times), np.bool_)
         written[: sum(len(each.found.times) for each in writes)] = True
+        times[written] += 1  # an instance reads first
         cells = self.cell_of[values]
         order = _in_order(cells, times, 2 * self.end + 2)
         latest = np.maximum.accumulate(np.where(written[order], np.arange(len(order)), -1))
@@ -130,48 +120,10 @@ class _Timeline:
         chosen = bad[np.argmin(times[order[bad]])]
         self._refuse(batches, int(order[chosen]), int(source[chosen]), values, times, command)
 
-    def _writes(self) -> Iterator[_Batch]:
-        for stage in self.allocated.users:
-            for each in self._chunks(stage):
-                if each.chunk.role == "update":
-                    continue
-                indices = [AxisRef(axis) for axis in stage.state.computation.axes]
-                yield _Batch(stage, each, self._events(each, stage.tensor, indices, len(each.around)))
-
-    def _reads(self) -> Iterator[_Batch]:
-        for stage in self.allocated.users:
-            starts = [each for each in self._chunks(stage) if each.chunk.role != "update"]
-            for each in self._chunks(stage):
-                if each.chunk.role == "update":
-                    indices = [AxisRef(axis) for axis in stage.state.computation.axes]
-                    yield _Batch(stage, each, self._events(each, stage.tensor, indices, _beside(each, starts)))
-            for reader in self.schedule.readers(stage.tensor):
-                for each in self._chunks(reader):
-                    if each.chunk.role == "init":
-                        continue
-                    for access in reader.state.computation.reads:
-                        if access.tensor is stage.tensor:
-                            kept = _beside(each, starts)
-                            found = self._events(each, stage.tensor, access.indices, kept, access.guards)
-                            yield _Batch(stage, each, found)
-            if stage.tensor in self.schedule.outputs:
-                count = _storage(stage).values
-                numbers: Ints = np.arange(count, dtype=np.int64)
-                yield _Batch(stage, None, Events(np.full(count, self.end), numbers, np.full(count, -1)))
-
-    def _chunks(self, stage: "Stage") -> list[Occurrence]:
-        return [each for each in self.occurrences if each.chunk.placement.stage is stage]
-
-    def _events(
-        self, occurrence: Occurrence, tensor: Tensor, indices: object, kept: int, guards: object = ()
-    ) -> Events:
-        depth = None if self.variable is None else occurrence.depth_of(self.variable)
-        return events(occurrence, indices, tensor.shape, guards, kept, depth)  # type: ignore[arg-type]
-
-    def _refuse(self, batches: list[_Batch], read: int, write: int, values: Ints, times: Ints, command: str) -> None:
+    def _refuse(self, batches: list[Batch], read: int, write: int, values: Ints, times: Ints, command: str) -> None:
         reading, writing = _batch_of(batches, read), _batch_of(batches, write)
         stage, other = reading.stage, writing.stage
-        storage = _storage(stage)
+        storage = storage_of(stage)
         producer = self._instance(stage, int(values[read]))
         consumer: dict[str, int] = {}
         reader = ""
@@ -208,17 +160,6 @@ class _Timeline:
         return {axis.name: n for axis, n in zip(stage.state.computation.axes, index, strict=True)}
 
 
-def _beside(occurrence: Occurrence, writers: list[Occurrence]) -> int:
-    """How many loops are around a chunk and one that writes what it reads, at most."""
-    return max((occurrence.shared(writer) for writer in writers), default=0)
-
-
-def _storage(stage: "Stage") -> Storage:
-    storage = stage.state.storage
-    assert storage is not None, f"{stage.name} has no cells of its own"
-    return storage
-
-
 def _named(allocated: Allocated) -> str:
     return " and ".join(stage.name for stage in allocated.users)
 
@@ -231,7 +172,7 @@ def _in_order(cells: Ints, times: Ints, end: int) -> Ints:
     return np.lexsort((times, cells))
 
 
-def _batch_of(batches: list[_Batch], event: int) -> _Batch:
+def _batch_of(batches: list[Batch], event: int) -> Batch:
     for batch in batches:
         if event < len(batch.found.times):
             return batch

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.text import format_program
-from lathe.isa import Unit, disassemble, unit_of
+from lathe.isa import Unit, instruction_text, unit_of
 from lathe.scheduler.allocation import largest_size
-from lathe.scheduler.build import build, check_machine, check_tensors
+from lathe.scheduler.build import check_machine, check_tensors, compiled
+from lathe.scheduler.compiled import Compiled
 from lathe.scheduler.completion import complete
 from lathe.scheduler.decided import decide, with_rules
 from lathe.scheduler.errors import BuildError
@@ -19,6 +20,7 @@ from lathe.scheduler.partition import partition
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.schedule import Schedule, create_schedule
+from lathe.scheduler.signals import tag_of
 from lathe.scheduler.state import DRAM, StageState, same_place
 from lathe.scheduler.storage import Allocated, StorageBuffer, storages_of
 
@@ -39,7 +41,7 @@ def lower(
     ``stage``: "algorithm" (domains and accesses), "order" (the tree of bands with tags, and the time map of each
     stage), "data" (where values live), "communication" (instructions per queue, with tokens), "loops" (the nest with
     its conditions) or "chunks" (the nest partitioned into boxes without conditions, as rules carry them out: where a
-    DMA pads, with zeros around what it loads). Order, loops and chunks show a schedule as it was given; data and
+    DMA pads, with the constant around what it loads). Order, loops and chunks show a schedule as it was given; data and
     communication, and a tensor program without a schedule, as ``build`` completes it, chunks then with the rules that
     take them. Raises BuildError for another stage, a machine that is none, or a wrong list of tensors.
     """
@@ -51,7 +53,7 @@ def lower(
     if stage == "algorithm":
         return format_program(schedule.program)
     if stage == "communication":
-        return _communication(build(schedule, tensors, config))
+        return _communication(compiled(schedule, config, {}))
     if stage == "data" or not isinstance(program, Schedule):
         schedule = complete(schedule, config).schedule
     if stage == "order":
@@ -108,6 +110,8 @@ def stage_tags(state: StageState) -> Iterator[str]:
         yield f" @reuse {state.reuse}"
     if state.slots is not None:
         yield f" @double_buffer {state.slots}"
+    for signal in state.signals:
+        yield f" @{tag_of(signal)}"
 
 
 def time_of(schedule: Schedule, stage: "Stage") -> str:
@@ -168,16 +172,15 @@ def _cells(stage: "Stage", stored: Mapping[StorageBuffer, Allocated]) -> str:
     return f", in cells {storage} of {list(stored[storage.buffer].shape)}{where}"
 
 
-def _communication(program: object) -> str:
-    from lathe.isa import Program
-
-    assert isinstance(program, Program)
-    text = disassemble(program.config, program.instructions)
-    lines = [line for line in text.split(".code\n")[1].splitlines() if line]
+def _communication(compiled: Compiled) -> str:
+    """The instructions of each unit, with their tokens, what they are for, and what signals say between them."""
     result = []
     for unit in Unit:
         result.append(f"{unit.name.lower()}:")
-        for number, instruction in enumerate(program.instructions):
-            if unit_of(instruction) == unit:
-                result.append(f"  {number:5} {lines[number]}")
+        lines = compiled.lines_of(unit)
+        for number, (each, origin) in enumerate(zip(compiled.program.instructions, compiled.origins, strict=True)):
+            if unit_of(each) == unit:
+                note = str(origin)
+                lines.append((number, f"{number:5} {instruction_text(each)}{f'  ; {note}' if note else ''}"))
+        result += [f"  {line if at == int(at) and line[0] != 'b' else ' ' * 6 + line}" for at, line in sorted(lines)]
     return "\n".join(result) + "\n"

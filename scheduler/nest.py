@@ -8,7 +8,7 @@ from lathe.frontend.expressions import Axis, Expr
 from lathe.scheduler.circular import carried_loops
 from lathe.scheduler.linear import Bound, FloorDivision, Linear, LoopVariable, bound_variables
 from lathe.scheduler.placement import Placement, fills, place_stages
-from lathe.scheduler.state import DRAM
+from lathe.scheduler.state import DRAM, Signal
 from lathe.scheduler.storage import Allocated
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ Role = Literal["init", "update", "map"]
 class Loop:
     """``variable`` from ``first`` to ``last`` inclusive, while every one of ``constraints`` is >= 0.
 
-    ``threads`` iterations at a time are carried out together.
+    ``threads`` iterations at a time are carried out together; ``across_cores``: each may be on a core of its own.
     """
 
     variable: LoopVariable
@@ -31,6 +31,7 @@ class Loop:
     body: "list[Node]"
     constraints: list[Bound] = field(default_factory=list)
     threads: int = 1
+    across_cores: bool = False
 
 
 @dataclass
@@ -80,6 +81,14 @@ class Slide:
 
 
 @dataclass
+class SignalNode:
+    """A barrier, or a token that a stage sends or receives."""
+
+    placement: Placement
+    signal: Signal
+
+
+@dataclass
 class Guard:
     """What happens only where every one of ``constraints`` is >= 0; partitioning removes it."""
 
@@ -98,24 +107,26 @@ class ChunkNode:
     whole_reduction: bool = False
 
 
-Zeros = tuple[tuple[LoopVariable, int, int], ...]
+Around = tuple[tuple[LoopVariable, int, int], ...]
 
 
 @dataclass
 class DecidedChunk(ChunkNode):
     """A chunk whose statements compute ``values``, without selects over loops.
 
-    ``zeros`` are (loop, before, after): the first and last iterations of a loop that get zeros instead of what is read.
+    ``around`` are (loop, before, after): the first and last iterations of a loop that get the constant ``padding``
+    instead of what is read.
     ``choices`` are what the selects have chosen; ``rule`` is the one that takes the chunk, where that is known.
     """
 
     values: tuple[Expr, ...] = ()
-    zeros: Zeros = ()
+    around: Around = ()
+    padding: int = 0
     choices: tuple[bool, ...] = ()
     rule: str = ""
 
 
-Node = Loop | Block | Acquire | Release | Slide | Guard | ChunkNode
+Node = Loop | Block | Acquire | Release | Slide | SignalNode | Guard | ChunkNode
 
 
 def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[Node]:
@@ -171,10 +182,10 @@ class _Builder:
         return result
 
     def stage_nodes(self, stage: "Stage") -> list[Node]:
-        pieces = self.placed[stage].pieces
-        if pieces is None:
-            return self.piece_nodes(stage, [])
-        return [node for piece in pieces for node in self.piece_nodes(stage, piece)]
+        placement = self.placed[stage]
+        pieces: list[list[Linear]] = [[]] if placement.pieces is None else placement.pieces
+        inside = [node for piece in pieces for node in self.piece_nodes(stage, piece)]
+        return [*_signals(placement, None, SIGNALS_BEFORE), *inside, *_signals(placement, None, SIGNALS_BEHIND)]
 
     def piece_nodes(self, stage: "Stage", conditions: list[Linear]) -> list[Node]:
         placement = self.placed[stage]
@@ -223,10 +234,16 @@ class _Builder:
                 body = self.sequence(early, [Guard(rest, guards)])
             else:
                 body = self.sequence(hosted, level_nodes(level + 1))
+            body = [
+                *_signals(placement, variable, SIGNALS_BEFORE),
+                *body,
+                *_signals(placement, variable, SIGNALS_BEHIND),
+            ]
             around = [self.placed[each] for each in kept if each.state.storage is None]
             nodes += [Acquire(each, *buffer_box(each)) for each in around]
             together = min(placement.threads.get(variable, 1), variable.extent)
-            nodes.append(Loop(variable, 0, variable.extent - 1, body, decided, together))
+            across = variable in placement.across_cores
+            nodes.append(Loop(variable, 0, variable.extent - 1, body, decided, together, across))
             nodes += [Release(each) for each in around]
             return nodes
 
@@ -243,6 +260,20 @@ class _Builder:
         kept = {v for leaf in placement.state.kept_leaves for v in placement.loops.of_leaf[leaf]}
         hosting = max((level + 1 for level, v in enumerate(variables) if v in self.hosted or v in kept), default=0)
         return max(hosting, carried_loops(placement))
+
+
+SIGNALS_BEFORE, SIGNALS_BEHIND = ("barrier", "receive"), ("send",)
+
+
+def _signals(placement: Placement, variable: LoopVariable | None, kinds: tuple[str, ...]) -> list[Node]:
+    """The signals of a stage in iterations of a loop, or each time that it is computed, in order of their kinds."""
+    found: list[Node] = []
+    for kind in kinds:
+        for signal in placement.state.signals:
+            there = None if signal.axis is None else placement.loops.of_leaf[signal.axis][-1]
+            if signal.kind == kind and there is variable:
+                found.append(SignalNode(placement, signal))
+    return found
 
 
 def _has_own_buffer(stage: "Stage") -> bool:

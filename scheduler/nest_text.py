@@ -5,10 +5,10 @@ import re
 from lathe.frontend.expressions import Axis, AxisRef, Expr, Reduce
 from lathe.frontend.text import format_expr
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable
-from lathe.scheduler.nest import Acquire, Block, ChunkNode, DecidedChunk, Guard, Loop, Node, Release, Slide
+from lathe.scheduler.nest import Acquire, Block, ChunkNode, DecidedChunk, Guard, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.reuse import buffer_shape
 from lathe.scheduler.rewrite import rewrite
-from lathe.scheduler.state import StageState
+from lathe.scheduler.state import Signal, StageState
 from lathe.scheduler.undefined import defined
 
 
@@ -55,6 +55,8 @@ class _Formatter:
                 state = node.placement.state
                 where = f" in {state.scope}{turns(state)}" if isinstance(node, Acquire) else ""
                 result.append(f"{indent}{verb} {state.tensor.name}{where}: [{box}]")
+            elif isinstance(node, SignalNode):
+                result.append(f"{indent}{signal_text(node.placement.state.computation.name, node.signal)}")
             elif isinstance(node, Release):
                 result.append(f"{indent}free {node.placement.state.tensor.name}")
             else:
@@ -77,17 +79,19 @@ class _Formatter:
             condition = " while " + " and ".join(self.condition(each) for each in node.constraints)
         result = []
         bodies = node.values if isinstance(node, DecidedChunk) else defined(state.computation).bodies
-        if isinstance(node, DecidedChunk) and node.zeros:
-            condition = ", zeros around " + ", ".join(f"{self.names[v]} ({a}, {b})" for v, a, b in node.zeros)
+        if isinstance(node, DecidedChunk) and node.around:
+            what = str(node.padding) if node.padding else "zeros"
+            condition = f", {what} around " + ", ".join(f"{self.names[v]} ({a}, {b})" for v, a, b in node.around)
         for tensor, body in zip(state.tensors, bodies, strict=True):
             values = {axis: self.text(value) for axis, value in node.roots.items()}
             target = f"{tensor.name}[{', '.join(values[axis] for axis in state.computation.axes)}]"
             if node.role == "init":
                 assert isinstance(body, Reduce)
-                start = {"sum": "0", "max": "minimum", "min": "maximum"}[body.kind]
+                start = {"sum": "0", "prod": "1", "max": "minimum", "min": "maximum"}[body.kind]
                 statement = f"{target} = {start}"
             elif isinstance(body, Reduce):
-                statement = f"{target} {'+=' if body.kind == 'sum' else body.kind + '='} {_with(body.body, values)}"
+                takes = {"sum": "+", "prod": "*"}.get(body.kind, body.kind)
+                statement = f"{target} {takes}= {_with(body.body, values)}"
             else:
                 statement = f"{target} = {_with(body, values)}"
             result.append(f"{indent}{pragma}{statement}{condition}")
@@ -139,6 +143,13 @@ def _with(expr: Expr, values: dict[Axis, str]) -> str:
         axis: AxisRef(Axis(f"{_OPEN}{text}{_CLOSE}", axis.extent, axis.start)) for axis, text in values.items()
     }
     return _MARKED.sub(bound, format_expr(rewrite(expr, axes=named)))
+
+
+def signal_text(stage: str, signal: Signal) -> str:
+    """A barrier, or who sends a token to whom."""
+    if signal.kind == "barrier":
+        return "barrier"
+    return f"{stage} sends to {signal.other}" if signal.kind == "send" else f"{stage} receives from {signal.other}"
 
 
 def turns(state: StageState) -> str:

@@ -3,17 +3,11 @@
 from collections.abc import Sequence
 
 from lathe.frontend import Axis
-from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr, Read, Reduce, Select, Undef
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.indices import simplified_index
 from lathe.scheduler.rewrite import rewrite_indices, transform
-
-
-def neutral(kind: str, dtype: str) -> int:
-    """What a reduction starts from, and what changes nothing in it."""
-    limits = DTYPES[dtype]
-    return {"sum": 0, "prod": 1, "max": limits.minimum, "min": limits.maximum}[kind]
 
 
 def padded_body(body: Expr, live: Expr, added: Expr | None, old: Expr, old_axes: Sequence[Axis]) -> Expr:

@@ -6,7 +6,7 @@ on it.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,12 @@ from lathe.frontend import Axis, Tensor, TensorError, evaluate
 from lathe.frontend.arithmetic import cast, expression
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import shown
-from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Select, Undef, axes_of, walk
+from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr, Read, Select, Undef, axes_of, walk
+from lathe.frontend.substitution import substitute
 from lathe.isa.layout_steps import Filling, LayoutStep
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.index_maps import IndexMap
+from lathe.scheduler.indices import simplified_index
 from lathe.scheduler.products import bare
 from lathe.scheduler.rewrite import rewrite, transform
 
@@ -129,6 +131,38 @@ def _called(tensor: Tensor, new: IndexMap, function: Callable[..., Any], axes: t
         return Read(tensor, tuple(rewrite(inverse[axis], axes=values) for axis in new.axes))
 
     return transform(value, lambda _: None, read)
+
+
+def live_conditions(
+    maps: Sequence[tuple[IndexMap, Pad | None]], axes: Sequence[Axis]
+) -> list[tuple[Expr, Expr | None]]:
+    """For each map that adds cells, the last first: where cells of a layout are none of those, and what these hold.
+
+    Both are over the axes of the layout.
+    """
+    found: list[tuple[Expr, Expr | None]] = []
+    now: list[Expr] = [AxisRef(axis) for axis in axes]
+    for each, pad in reversed(maps):
+        new = [Axis(f"p{n}", extent) for n, extent in enumerate(each.shape)]
+        onto: dict[Axis, Expr] = dict(zip(new, now, strict=True))
+        live = each.live(new)
+        if live is not None and pad is not None:
+            value = pad.value
+            if value is not None:
+                value = substitute(value, dict(zip(pad.axes, now, strict=True)))
+            found.append((_simplified(substitute(live, onto)), value))
+        inverse = each.inverse(new)
+        now = [simplified_index(substitute(inverse[old], onto)) for old in each.axes]
+    return found
+
+
+def _simplified(condition: Expr) -> Expr:
+    match condition:
+        case Binary(op="and" | "or" as op, lhs=lhs, rhs=rhs):
+            return Binary(op, _simplified(lhs), _simplified(rhs))
+        case Compare(op=relation, lhs=lhs, rhs=rhs):
+            return Compare(relation, simplified_index(lhs), simplified_index(rhs))
+    return condition
 
 
 def added_cells(new: IndexMap) -> tuple[Array, ...]:

@@ -13,7 +13,9 @@ from lathe.scheduler.answers import Answer, answerable
 from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
 from lathe.scheduler.placement import Placement, place_stages
 from lathe.scheduler.polyhedra import cells_made, cells_read, cells_written, instances
-from lathe.scheduler.state import DRAM, LoopAxis
+from lathe.scheduler.state import LoopAxis
+from lathe.scheduler.storage import values_stay
+from lathe.scheduler.stored_iterations import shared_cell
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -45,7 +47,7 @@ def check_marked_loops(schedule: "Schedule", command: str) -> None:
                 f"loop {loop.name} of stage {stage.name} must be parallel to be marked {mark} ({command}), but "
                 f"{answer.reason}."
             )
-            if answer.witness is not None:
+            if isinstance(answer.witness, Witness):
                 raise ParallelismError(message, answer.witness)
             raise ScheduleError(message)
 
@@ -74,7 +76,7 @@ def parallel_loop(
     for reader in inside:
         for read in reader.state.computation.reads:
             producer = schedule.maker(read.tensor)
-            if producer not in inside or producer is None or producer.state.scope != DRAM:
+            if producer not in inside or producer is None or not values_stay(producer):
                 continue
             with answerable(f"whether loop {loop.name} of stage {stage.name} is parallel"):
                 needed = cells_read(placed[reader], read, depth).set_tuple_name(IN, "loops")
@@ -89,6 +91,9 @@ def parallel_loop(
                     continue
                 witness = _carried(producer, reader, read.tensor.name, placed, missing, carried, depth)
             return Answer(False, f"one iteration reads what another makes: {witness}", witness)
+    reason = shared_cell(schedule, stage, loop)
+    if reason:
+        return Answer(False, reason)
     return Answer(True, "no iteration reads what another makes", None)
 
 

@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 from lathe.frontend.expressions import Axis
 from lathe.scheduler.linear import Bound, Box, Extremum, FloorDivision, Linear, LoopVariable, bound_range, extremum
-from lathe.scheduler.nest import Acquire, Block, ChunkNode, Guard, Loop, Node, Release, Slide
+from lathe.scheduler.nest import Acquire, Block, ChunkNode, Guard, Loop, Node, Release, SignalNode, Slide
 
 Range = tuple[int, int]
 Sign = tuple[Linear, bool]
@@ -46,13 +46,13 @@ def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) 
                 if any(bound_range(constraint, inside)[1] < 0 for constraint in node.constraints):
                     continue
                 body = _partition(node.body, inside, known)
-                if all(isinstance(inner, Acquire | Release | Slide) for inner in body):
+                if all(isinstance(inner, Acquire | Release | Slide | SignalNode) for inner in body):
                     continue
                 before = result[-1] if result else None
                 if continues(before, node.variable, segment[0]) and same(before.body, body):
                     before.last = segment[1]  # the cut was for a choice that makes no difference here
                     continue
-                result.append(Loop(node.variable, *segment, body, threads=node.threads))
+                result.append(replace(node, first=segment[0], last=segment[1], body=body, constraints=[]))
         elif isinstance(node, Block):
             result.extend(_chunks(node, box, known))
         elif isinstance(node, Guard):
@@ -90,6 +90,9 @@ def same(left: list[Node], right: list[Node]) -> bool:
                     return False
             case ChunkNode(), ChunkNode():
                 if a.placement is not b.placement or (a.role, a.loops, a.roots) != (b.role, b.loops, b.roots):
+                    return False
+            case SignalNode(), SignalNode():
+                if a.placement is not b.placement or a.signal is not b.signal:
                     return False
             case Release(), Release():
                 if a.placement is not b.placement:

@@ -3,13 +3,16 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import islpy as isl
+
 from lathe.frontend.expressions import Axis
 from lathe.scheduler.chunk_indices import condition_bound
+from lathe.scheduler.conditions import bounds_of
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add, bound_range, scale
 from lathe.scheduler.loops import StageLoops, leaf_extents, stage_loops
 from lathe.scheduler.regions import Interval, extent_of, hull, read_box
 from lathe.scheduler.reuse import Window, buffer_shape, kept_window
-from lathe.scheduler.state import LoopAxis, StageState, placed_alike, same_place
+from lathe.scheduler.state import ACROSS_CORES, LoopAxis, StageState, placed_alike, same_place
 from lathe.scheduler.undefined import conditions_of
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ class Placement:
     window: Window | None = None
     pieces: "list[list[Linear]] | None" = None
     """Conditions (each must be >= 0) of which one group must hold in addition; None for none at all."""
+    executed: "isl.Map | None" = None  # what ``polyhedra.instances`` has found
 
     @property
     def buffer_shape(self) -> tuple[int, ...]:
@@ -45,6 +49,12 @@ class Placement:
     @property
     def state(self) -> StageState:
         return self.stage.state
+
+    @property
+    def across_cores(self) -> set[LoopVariable]:
+        """Its own loops whose iterations may run on different cores."""
+        marks = self.state.marks
+        return {v for leaf, mark in marks.items() if mark in ACROSS_CORES for v in self.loops.of_leaf.get(leaf, ())}
 
     @property
     def threads(self) -> dict[LoopVariable, int]:
@@ -74,6 +84,7 @@ class Placement:
             extent: Bound = next(extents) if root.kind == "data" else Linear(root.source.extent)
             found.append(add(add(extent, Linear(-1)), self.loops.local[root] * -1))
         roots = self.roots()
+        found += bounds_of(self.state.computation, roots, self.box)
         for body in self.state.computation.bodies:
             for condition in conditions_of(body):
                 bound = condition_bound(condition, roots)
@@ -169,6 +180,7 @@ def _place(schedule: "Schedule") -> dict["Stage", Placement]:
             from lathe.scheduler.exact_regions import pieces_of
 
             placed[stage].pieces = pieces_of(placed[stage], placed)
+            placed[stage].executed = None
     return placed
 
 

@@ -65,6 +65,12 @@ class InstanceSpace:
 
 def instances(placement: Placement) -> isl.Map:
     """From each executed instance (prefix and own loops) to the point of the computation's domain that it computes."""
+    if placement.executed is None:
+        placement.executed = _instances(placement)
+    return placement.executed
+
+
+def _instances(placement: Placement) -> isl.Map:
     variables = [*placement.prefix, *placement.loops.variables]
     space = InstanceSpace(variables, "instance")
     points = space.box(placement.box)

@@ -8,13 +8,17 @@ to be drained, and the bus is free.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import TypeVar
 
-from lathe.isa import Instruction, Load, MemoryType
+from lathe.isa import Load, MemoryType
+from lathe.scheduler.signals import Entry
+
+Label = TypeVar("Label")
 
 MOST = (1 << 16) - 1  # the field x_size
 
 
-def preload_microops(instructions: Sequence[Instruction], labels: Sequence[int]) -> tuple[list[Instruction], list[int]]:
+def preload_microops(instructions: Sequence[Entry], labels: Sequence[Label]) -> tuple[list[Entry], list[Label]]:
     """The stream with those LOADs of micro-ops first that overwrite none, neighbours merged; and its labels."""
     first = _first_loads(instructions)
     moved = [(instructions[n], labels[n]) for n in first]
@@ -25,7 +29,7 @@ def preload_microops(instructions: Sequence[Instruction], labels: Sequence[int])
     return [each for each, _ in stream], [label for _, label in stream]
 
 
-def _first_loads(instructions: Sequence[Instruction]) -> list[int]:
+def _first_loads(instructions: Sequence[Entry]) -> list[int]:
     """The places of the LOADs of micro-ops before the first that overwrites others."""
     found: list[int] = []
     taken: list[range] = []
@@ -40,9 +44,9 @@ def _first_loads(instructions: Sequence[Instruction]) -> list[int]:
     return found
 
 
-def _merged(loads: Sequence[tuple[Instruction, int]]) -> Iterator[tuple[Instruction, int]]:
+def _merged(loads: Sequence[tuple[Entry, Label]]) -> Iterator[tuple[Entry, Label]]:
     """LOADs that continue each other in both memories made one, with the label of the first."""
-    pending: tuple[Load, int] | None = None
+    pending: tuple[Load, Label] | None = None
     for load, label in loads:
         assert isinstance(load, Load)
         if pending is not None:

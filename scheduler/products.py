@@ -1,6 +1,6 @@
 """Matrix products in computations, and which of their axes become rows, columns and the summed lanes of elements."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -79,12 +79,14 @@ def matrix_product(
     schedule: "Schedule | None" = None,
     known: Mapping[Tensor, Lanes] | None = None,
     made: Lanes | None = None,
+    walked: Collection[Axis] = (),
 ) -> Product | None:
     """The matrix product that a computation is, with lanes chosen to leave the fewest empty, or None.
 
     The operand that has a lane axis of the output which the other lacks is the weight; a computed tensor is the data
     where it can be, because a store seldom lays elements out as weights. ``known`` gives the lanes of computed tensors,
-    which the choice keeps to where it can; ``made`` those of the result, where they are decided. A product that neither
+    which the choice keeps to where it can; ``made`` those of the result, where they are decided; ``walked`` are axes
+    along which it is made one value at a time. A product that neither
     shares lanes between the operands (as in a depthwise convolution) nor has columns to speak of is none: the ALU does
     it in fewer cycles, and keeps the channels' lanes.
     """
@@ -98,9 +100,10 @@ def matrix_product(
         placed = placed or "inp" in places or "wgt" in places
         if places[0] == "wgt" or places[1] == "inp":
             continue
-        columns = _decided(computation, _lanes(computation.axes, weight, data), made, "cols")
+        axes = [axis for axis in computation.axes if axis not in walked]
+        columns = _decided(computation, _lanes(axes, weight, data), made, "cols")
         inners = [a for a in _mentioned(computation.reduce_axes, data) if dimension_of(weight, a) is not None]
-        rows = _decided(computation, _lanes(computation.axes, data, weight), made, "rows")
+        rows = _decided(computation, _lanes(axes, data, weight), made, "rows")
         if columns is None or (rows is None and config.batch > 1):
             continue
         kept = (known or {}).get(data.tensor), (known or {}).get(weight.tensor)

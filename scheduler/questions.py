@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lathe.frontend import Axis, Tensor
 from lathe.scheduler.answers import Answer
-from lathe.scheduler.errors import LegalityError, ScheduleError
+from lathe.scheduler.errors import LegalityError, PaddingError, ScheduleError
 from lathe.scheduler.parallelism import parallel_loop
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.state import LoopAxis
@@ -75,7 +75,7 @@ def is_legal(schedule: "Schedule", command: "str | Callable[[Schedule], object]"
             command(copy)
         else:
             _carry_out(copy, command, [there(each) for each in arguments])
-    except LegalityError as error:
+    except (LegalityError, PaddingError) as error:
         return Answer(False, str(error), error.witness)
     except _NoCommandError as error:
         raise ScheduleError(str(error)) from None

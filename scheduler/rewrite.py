@@ -1,8 +1,9 @@
 """Computations rewritten: reads redirected to a cache, axes renamed."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from lathe.frontend import Axis, Computation, Tensor
+from lathe.frontend import Axis, Computation, Tensor, reads_data
 from lathe.frontend.expressions import AxisRef, Binary, Cast, Compare, Const, Expr, Not, Read, Reduce, Select, Undef
 
 
@@ -72,8 +73,7 @@ def rewrite_indices(expr: Expr, replacement: Callable[[Expr], Expr]) -> Expr:
 
 def redirect_reads(computation: Computation, replacement: Mapping[Tensor, Tensor]) -> Computation:
     """The computation reading other tensors of the same shape and dtype instead."""
-    bodies = tuple(rewrite(body, replacement) for body in computation.bodies)
-    return Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
+    return computation.mapped(lambda expr: rewrite(expr, replacement))
 
 
 def reads_redirected(computation: Computation, instead: Mapping[Read, Tensor]) -> Computation:
@@ -82,18 +82,26 @@ def reads_redirected(computation: Computation, instead: Mapping[Read, Tensor]) -
     def leaf(node: Expr) -> Expr | None:
         return Read(instead[node], node.indices) if isinstance(node, Read) and node in instead else None
 
-    bodies = tuple(transform(body, leaf) for body in computation.bodies)
-    return Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
+    return computation.mapped(lambda expr: transform(expr, leaf))
 
 
-def copy_of(tensor: Tensor, name: str, axes: tuple[Axis, ...]) -> Computation:
-    """The computation ``name[axes] = tensor[axes]``."""
-    return Computation(name, axes, (), (Read(tensor, tuple(AxisRef(axis) for axis in axes)),))
+def copy_of(tensor: Tensor, name: str, axes: tuple[Axis, ...], *, whole: bool = False) -> Computation:
+    """The computation ``name[axes] = tensor[axes]``, of the elements that the tensor is known to have.
+
+    A condition on data says of no element that it does not exist: where the tensor has one, all may be copied. With
+    ``whole`` the box is, whatever the elements that do not exist hold.
+    """
+    where = None
+    computation = tensor.computation
+    exists = computation.where if computation is not None and not whole else None
+    if computation is not None and exists is not None and not reads_data(exists):
+        points: dict[Axis, Expr] = {old: AxisRef(new) for old, new in zip(computation.axes, axes, strict=True)}
+        where = rewrite(exists, axes=points)
+    return Computation(name, axes, (), (Read(tensor, tuple(AxisRef(axis) for axis in axes)),), where=where)
 
 
 def renamed_axes(computation: Computation, name: str) -> Computation:
     """The same computation under another name and over data axes of its own; reduction axes stay the same objects."""
     axes = tuple(Axis(axis.name, axis.extent, axis.start, axis.kind) for axis in computation.axes)
     mapping: dict[Axis, Expr] = {old: AxisRef(new) for old, new in zip(computation.axes, axes, strict=True)}
-    bodies = tuple(rewrite(body, axes=mapping) for body in computation.bodies)
-    return Computation(name, axes, computation.reduce_axes, bodies, computation.attrs)
+    return replace(computation.mapped(lambda expr: rewrite(expr, axes=mapping)), name=name, axes=axes)

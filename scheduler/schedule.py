@@ -8,6 +8,7 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, topological
 from lathe.frontend.programs import as_outputs
 from lathe.scheduler.circular import circles, run_together
+from lathe.scheduler.commands.barrier_at import barrier_at
 from lathe.scheduler.commands.cache import cache_read, cache_write
 from lathe.scheduler.commands.reuse_at import reuse_at
 from lathe.scheduler.commands.store_in import allocate_at, buffer
@@ -68,6 +69,7 @@ class Schedule:
             "s.cache_read to place them."
         )
 
+    barrier_at = barrier_at
     buffer = buffer
     allocate_at = allocate_at
     cache_read = cache_read

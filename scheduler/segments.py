@@ -15,6 +15,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.accesses import ReadAccess
 from lathe.isa import Segment
 from lathe.isa.layout_steps import LayoutStep
+from lathe.isa.table import Opcode, placements
 from lathe.scheduler.chunk import Place
 from lathe.scheduler.dead_lanes import tensors_with_zeros_behind
 from lathe.scheduler.errors import BuildError
@@ -84,7 +85,8 @@ class DramMap:
         while name in taken:
             count += 1
             name = f"{named.name}.{count}"
-        limit = self.config.uop_element_bytes << 32  # micro-ops and instructions come last
+        elements = placements(self.config, Opcode.LOAD)["dram_base"].highest + 1
+        limit = self.config.uop_element_bytes * elements  # micro-ops and instructions come last
         if address + layout.nbytes >= limit:
             raise BuildError(
                 f"tensors of a program must end below byte {limit} of DRAM, {name!r} not at byte "

@@ -34,10 +34,7 @@ def settle(schedule: "Schedule", config: HardwareConfig) -> None:
             stage.state = replace(stage.state, attachment=place)
             continue
         if stage.state.scope == DRAM:
-            raise BuildError(
-                f"stage {stage.name} must live in a scratchpad to run in the loops of {attachment.stage.name} on a "
-                f"machine, not in dram, where no instruction computes. Say where with s[{stage.name}].set_scope."
-            )
+            continue  # it keeps what each iteration makes, and its loops as they are
         stage.state = _alone(replace(stage.state, attachment=place), attachment.loops)
 
 
@@ -68,11 +65,13 @@ def _alone(state: StageState, shared: tuple[LoopAxis, ...]) -> StageState:
         early = {loop: lead for loop, lead in early.items() if loop not in replaced_by(relation)}
     pragma = _instead(state, state.pragma_axis, leaves)
     threads = {_instead(state, loop, leaves): count for loop, count in state.threads.items()}
+    signals = tuple(replace(each, axis=_instead(state, each.axis, leaves)) for each in state.signals)
     return replace(
         state,
         leaves=tuple(leaves),
         relations=tuple(relations),
         pragma_axis=pragma,
+        signals=signals,
         threads=MappingProxyType({loop: count for loop, count in threads.items() if loop is not None}),
         unrolled=frozenset(loop for loop in state.unrolled if loop in leaves),
         lead=MappingProxyType({loop: lead for loop, lead in early.items() if loop not in gone}),

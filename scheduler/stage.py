@@ -6,6 +6,7 @@ from lathe.frontend import Axis, Computation, Tensor
 from lathe.scheduler.commands.after import after
 from lathe.scheduler.commands.before import before
 from lathe.scheduler.commands.between import between
+from lathe.scheduler.commands.branch import branch, reduce_extent
 from lathe.scheduler.commands.compute_at import compute_at, compute_root
 from lathe.scheduler.commands.distribute import distribute
 from lathe.scheduler.commands.double_buffer import double_buffer
@@ -13,10 +14,12 @@ from lathe.scheduler.commands.emit_insn import emit_insn
 from lathe.scheduler.commands.fuse import fuse
 from lathe.scheduler.commands.inline import inline
 from lathe.scheduler.commands.interchange import interchange
+from lathe.scheduler.commands.overcompute import overcompute
 from lathe.scheduler.commands.parallelize import parallelize
 from lathe.scheduler.commands.reorder import reorder
 from lathe.scheduler.commands.reuse_at import keep_at
 from lathe.scheduler.commands.reverse import reverse
+from lathe.scheduler.commands.send import receive, send
 from lathe.scheduler.commands.separate import separate
 from lathe.scheduler.commands.set_schedule import set_schedule
 from lathe.scheduler.commands.set_scope import set_scope
@@ -151,9 +154,14 @@ class Stage:
     set_scope = set_scope
     store_in = store_in
     double_buffer = double_buffer
+    send = send
+    receive = receive
     vthread = vthread
     virtual_threads = vthread
     transform_layout = transform_layout_of
+    overcompute = overcompute
+    branch = branch
+    reduce_extent = reduce_extent
     reuse_at = keep_at
     emit_insn = emit_insn
 

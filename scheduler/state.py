@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DRAM = "dram"
 SCRATCHPADS = ("inp", "wgt", "acc")
 SCOPES = (DRAM, *SCRATCHPADS)
+ACROSS_CORES = ("parallelize", "distribute")
 SCOPE_SYNONYMS = {"global": DRAM, "out": "acc", "": DRAM}
 
 
@@ -125,6 +126,19 @@ def with_loops(relation: Relation, loop: Callable[[LoopAxis], LoopAxis]) -> Rela
     return replace(relation, parents=parents, children=children)
 
 
+@dataclass(frozen=True)
+class Signal:
+    """What a user lets queues do by hand at a stage: a barrier for all, or a token sent or received by its unit.
+
+    ``axis``: in each iteration of this loop; None: each time that the stage is computed. ``other``: the unit that the
+    token goes to or comes from.
+    """
+
+    kind: Literal["barrier", "send", "receive"]
+    axis: LoopAxis | None
+    other: str = ""
+
+
 Region = Literal["box", "exact", "missing"]
 """A box around what an iteration reads; exactly that; or what of it no earlier iteration has made."""
 
@@ -169,6 +183,7 @@ class StageState:
     copies: Tensor | None = None  # the tensor that this stage caches, for its text form
     hints: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     lanes: "Lanes | None" = None  # which dimensions fill the lanes of elements, where that has been decided
+    walked: frozenset[int] = frozenset()  # dimensions made one value at a time, as a cycle wants: no lanes for them
     on_alu: bool = False  # whether the ALU shall compute it although it is a matrix product
     slots: int | None = None  # how many buffers take turns; None: two where there is room
     reuse: str | None = None  # "ring" or "shift": values stay from one iteration of the attachment's loop to the next
@@ -177,6 +192,7 @@ class StageState:
     storage: "Storage | None" = None  # in which cells of which buffer its values are, where the user has said so
     threads: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many iterations of loops are carried out together (``vthread``)."""
+    signals: tuple[Signal, ...] = ()
 
     @property
     def tensor(self) -> Tensor:
@@ -189,7 +205,8 @@ class StageState:
     @property
     def is_touched(self) -> bool:
         """Whether a command has changed the loops."""
-        return self.leaves != self.roots or bool(self.relations) or self.pragma is not None or bool(self.threads)
+        loops = self.leaves != self.roots or bool(self.relations)
+        return loops or self.pragma is not None or bool(self.threads) or bool(self.signals)
 
     @property
     def own_leaves(self) -> tuple[LoopAxis, ...]:
@@ -199,7 +216,8 @@ class StageState:
     @property
     def kept_leaves(self) -> tuple[LoopAxis, ...]:
         """The loops that commands on queues speak of: no instruction may have them inside."""
-        return tuple(leaf for leaf in self.leaves if leaf in self.threads)
+        named = {*self.threads, *(signal.axis for signal in self.signals)}
+        return tuple(leaf for leaf in self.leaves if leaf in named)
 
     def emitted_leaves(self) -> tuple[LoopAxis, ...]:
         """The loops that belong to the emission rule: ``pragma_axis`` and everything inside it."""
@@ -209,7 +227,8 @@ class StageState:
 
 
 TAGS = frozenset(
-    {"unrolled", "marks", "pragma", "pragma_axis", "scope", "copies", "hints", "lanes", "on_alu", "slots", "threads"}
+    {"unrolled", "marks", "pragma", "pragma_axis", "scope", "copies", "hints", "lanes", "on_alu", "slots"}
+    | {"threads", "signals"}
 )
 """Fields of a state that say neither what is computed nor in which loops or where among those of other stages."""
 PLACED = tuple(each.name for each in fields(StageState) if each.name not in TAGS)

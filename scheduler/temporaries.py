@@ -9,6 +9,7 @@ from lathe.frontend.expressions import Read, Reduce
 from lathe.scheduler.allocation import largest_size
 from lathe.scheduler.physical import Physical
 from lathe.scheduler.placement import Placement
+from lathe.scheduler.products import plain_axis
 from lathe.scheduler.rules.alu_expressions import temporaries, temporaries_of_operand
 from lathe.scheduler.segments import PLANES
 from lathe.scheduler.state import DRAM, StageState
@@ -34,6 +35,8 @@ def temporaries_wanted(
     wanted: dict[Stage, int] = {}
     for stage in schedule.stages:
         state = stage.state
+        if state.scope == DRAM and keeps_source(schedule, stage) and state.tensor.dtype in PLANES:
+            wanted[stage] = min(largest_size(placed[stage], physical[stage]), max(config.acc_depth // SHARE, 1))
         if state.scope != "acc" or any(tensor in operands for tensor in _read(state) if state.computation.reduce_axes):
             continue  # GEMM takes its operands as they are
         owner = aliases.get(stage)
@@ -45,6 +48,17 @@ def temporaries_wanted(
             room = max(config.acc_depth // SHARE, 1)
             wanted[stage] = min(tiles * largest_size(placed[stage], physical[stage]), max(room, tiles)) + singles
     return wanted
+
+
+def keeps_source(schedule: "Schedule", stage: "Stage") -> bool:
+    """Whether a store from a scratchpad must leave there what it stores: it is read again, by others or by itself."""
+    computation = stage.state.computation
+    body = computation.bodies[0]
+    if not isinstance(body, Read) or schedule.scope_of(body.tensor) == DRAM:
+        return False
+    plain = {plain_axis(index) for index in body.indices}
+    once = all(axis in plain for axis in computation.axes if axis.extent > 1)
+    return not once or schedule.readers(body.tensor) != [stage]
 
 
 def _read(state: StageState) -> list[Tensor]:

@@ -19,11 +19,12 @@ Memory = TypeVar("Memory")
 
 @dataclass
 class Thread(Generic[Memory]):
-    """One thread of a walk: its number among those side by side, the values of loops, and what it has of its own."""
+    """One thread of a walk: its number among those ``of`` side by side, the values of loops, and what it has alone."""
 
     number: int
     environment: "dict[LoopVariable, int]"
     own: Memory
+    of: int = 1
 
 
 def turns(
@@ -41,7 +42,12 @@ def turns(
     for first in range(loop.first, loop.last + 1, loop.threads):
         values = range(first, min(first + loop.threads, loop.last + 1))
         yield [
-            Thread(outer.number * loop.threads + n, {**outer.environment, loop.variable: value}, fork(outer.own))
+            Thread(
+                outer.number * loop.threads + n,
+                {**outer.environment, loop.variable: value},
+                fork(outer.own),
+                outer.of * loop.threads,
+            )
             for outer in threads
             for n, value in enumerate(values)
         ]

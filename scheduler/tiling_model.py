@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
+from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend import Tensor, as_affine
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Axis, axes_of
@@ -121,7 +122,8 @@ class TilingModel:
             product = self.plan.products[reader.tensor]
             if product is not None and product.data.tensor is tensor:
                 return True
-            if product is None and is_padding(reader) and self._is_data(reader.tensor):
+            zeros = PAD_VALUE not in self.config.extensions
+            if product is None and is_padding(reader, with_zeros=zeros) and self._is_data(reader.tensor):
                 return True
         return False
 

@@ -4,69 +4,69 @@ Instructions are taken in stream order. Each one depends on the last writer of e
 writer and the readers since of every cell that it writes, in the scratchpads and in DRAM. Within a unit, order is
 given. Between neighbouring units a dependence becomes a token, unless earlier tokens imply it already, directly or
 through the third unit; vector clocks tell. Load and store are no neighbours: compute passes the news on, with an
-instruction that does nothing where none of its own will do.
+instruction that does nothing where none of its own will do. What a user orders by hand is waited for in the same way;
+a barrier is an instruction that does nothing, for which all units wait once all of them have come to it.
 
 Every token goes from an instruction to one that comes later in the stream, so the stream order itself is a legal
 execution and no stream made here can deadlock.
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-import numpy as np
-
-from lathe.configs import HardwareConfig
 from lathe.isa import Instruction, Load, MemoryType, Unit, unit_of
-from lathe.scheduler.allocation import depth_of
-from lathe.scheduler.footprints import Footprint, Footprints
+from lathe.scheduler.footprints import Footprints
+from lathe.scheduler.last_uses import NONE, LastUses
 
 UNITS = (Unit.LOAD, Unit.COMPUTE, Unit.STORE)
-NONE = -1
 
 Clock = list[int]  # per unit, the last instruction known to be done
+Label = TypeVar("Label")
 
 
-class _LastUse:
-    """Per unit and cell, the numbers of the instructions that wrote and read it last."""
+class TokenPass(Generic[Label]):
+    """Takes instructions in order; ``output`` and ``labels`` are the stream with tokens, relays and ``barriers``."""
 
-    def __init__(self, size: int) -> None:
-        self.writer = np.full((len(UNITS), size), NONE, np.int64)
-        self.reader = np.full((len(UNITS), size), NONE, np.int64)
-
-
-class TokenPass:
-    """Takes instructions in order; ``output`` and ``labels`` are the stream with tokens and relays."""
-
-    def __init__(self, config: HardwareConfig, footprints: Footprints) -> None:
+    def __init__(self, footprints: Footprints) -> None:
         self.footprints = footprints
-        first, end = footprints.tracked
-        self.memories = {scope: _LastUse(depth_of(config, scope)) for scope in ("inp", "wgt", "acc")}
-        self.memories["dram"] = _LastUse((end - first) // footprints.grain + 1)
+        self.uses = LastUses(footprints)
         self.output: list[Instruction] = []
-        self.labels: list[int] = []
+        self.labels: list[Label] = []
+        self.barriers: list[int] = []
         self.done: list[Clock] = []  # per instruction, what is known to be done when it is done
         self.known: list[Clock] = [[NONE] * len(UNITS) for _ in UNITS]  # per unit, from its next instruction on
         self.of_unit: list[list[int]] = [[] for _ in UNITS]
 
-    def add(self, instruction: Instruction, label: int) -> None:
-        """Append an instruction that waits for what its cells need."""
+    def add(self, instruction: Instruction, label: Label, waits: Sequence[int] = ()) -> int:
+        """Append an instruction that waits for what its cells need, and for ``waits``; returns its number."""
         unit = unit_of(instruction)
         footprint = self.footprints.of(instruction)
-        needed = self._needed(footprint, unit)
+        needed = self.uses.needed(footprint, unit)
+        for number in waits:
+            giver = unit_of(self.output[number])
+            needed[giver] = max(needed[giver], number)
         if unit != Unit.COMPUTE:
+            if self.barriers:
+                needed[Unit.COMPUTE] = max(needed[Unit.COMPUTE], self.barriers[-1])
             far = Unit.STORE if unit == Unit.LOAD else Unit.LOAD
             if needed[far] > self.known[unit][far]:
                 relay = self._relay(far, needed[far], label)
                 needed[Unit.COMPUTE] = max(needed[Unit.COMPUTE], relay)
             needed[far] = NONE
         number = self._append(instruction, label, unit, needed)
-        for memory, cells in footprint.reads:
-            self.memories[memory].reader[unit][cells] = number
-        for memory, cells in footprint.writes:
-            self.memories[memory].writer[unit][cells] = number
+        self.uses.note(footprint, unit, number)
+        return number
 
-    def _append(self, instruction: Instruction, label: int, unit: Unit, needed: Clock) -> int:
+    def barrier(self, label: Label) -> None:
+        """What comes later begins when all that came before is done, in any unit."""
+        before = len(self.output)
+        if before and self.barriers[-1:] != [before - 1]:
+            latest = [numbers[-1] if numbers else NONE for numbers in self.of_unit]
+            self.barriers.append(self._append(_nothing(), label, Unit.COMPUTE, latest))
+
+    def _append(self, instruction: Instruction, label: Label, unit: Unit, needed: Clock) -> int:
         number = len(self.output)
         self.output.append(instruction)
         self.labels.append(label)
@@ -90,7 +90,7 @@ class TokenPass:
         flag: dict[str, Any] = {field: True}
         self.output[number] = replace(self.output[number], **flag)
 
-    def _relay(self, far: Unit, needed: int, label: int) -> int:
+    def _relay(self, far: Unit, needed: int, label: Label) -> int:
         """An instruction of compute that is done only after the far unit's; one that does nothing, if there is none."""
         candidates = self.of_unit[Unit.COMPUTE]
         position = bisect_left(candidates, needed, key=lambda number: self.done[number][far])
@@ -98,21 +98,9 @@ class TokenPass:
             return candidates[position]
         waits = [NONE] * len(UNITS)
         waits[far] = needed
-        return self._append(Load(MemoryType.UOP, 0, 0, 0, 0, 0), label, Unit.COMPUTE, waits)
-
-    def _needed(self, footprint: Footprint, unit: Unit) -> Clock:
-        """Per unit, the last instruction that one with this footprint must wait for."""
-        latest = [NONE] * len(UNITS)
-        for other in UNITS:
-            if other == unit:
-                continue
-            for memory, cells in footprint.reads:
-                latest[other] = max(latest[other], _last(self.memories[memory].writer[other][cells]))
-            for memory, cells in footprint.writes:
-                use = self.memories[memory]
-                latest[other] = max(latest[other], _last(use.writer[other][cells]), _last(use.reader[other][cells]))
-        return latest
+        return self._append(_nothing(), label, Unit.COMPUTE, waits)
 
 
-def _last(numbers: "np.ndarray[tuple[int, ...], np.dtype[np.int64]]") -> int:
-    return int(numbers.max()) if numbers.size else NONE
+def _nothing() -> Instruction:
+    """An instruction of compute that loads nothing: it starts when the unit is drained."""
+    return Load(MemoryType.UOP, 0, 0, 0, 0, 0)

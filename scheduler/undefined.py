@@ -5,6 +5,7 @@ condition does not hold, there is no instance at all. Nests and dependences take
 what computes values takes ``value``.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 
 from lathe.frontend import Computation
@@ -27,14 +28,14 @@ def conditions_of(body: Expr) -> list[Expr]:
         body = body.body
     found: list[Expr] = []
     while isinstance(body, Select) and isinstance(body.otherwise, Undef):
-        found += _terms(body.condition)
+        found += terms_of(body.condition)
         body = body.then
     return found
 
 
-def _terms(condition: Expr) -> list[Expr]:
+def terms_of(condition: Expr) -> list[Expr]:
     if isinstance(condition, Binary) and condition.op == "and":
-        return [*_terms(condition.lhs), *_terms(condition.rhs)]
+        return [*terms_of(condition.lhs), *terms_of(condition.rhs)]
     return [condition]
 
 
@@ -44,4 +45,4 @@ def defined(computation: Computation) -> Computation:
     bodies = tuple(stripped(body) for body in computation.bodies)
     if all(new is old for new, old in zip(bodies, computation.bodies, strict=True)):
         return computation
-    return Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
+    return replace(computation, bodies=bodies)

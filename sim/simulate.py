@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs import LatheError
+from lathe.configs.errors import shown
 from lathe.isa import Program, Segment
 from lathe.sim.bus_errors import FaultyMemory
 from lathe.sim.dram import FlatMemory
@@ -126,10 +127,11 @@ def place(memory: FlatMemory, address: int, array: NDArray[Any]) -> None:
 
 def token_counts(tokens: Sequence[int]) -> tuple[int, int, int, int]:
     """The four token counts of a launch. Raises :class:`InputError`."""
-    counts = [int(count) for count in np.asarray(tokens).reshape(-1).tolist()]
+    given = np.asarray(tokens)
+    counts = given.reshape(-1).tolist() if given.dtype.kind in "iu" else []
     if len(counts) != 4 or min(counts) < 0 or max(counts) > 65535:
         raise InputError(
-            f"tokens of a launch must be four counts from 0 to 65535, not {list(tokens)}. "
+            f"tokens of a launch must be four counts from 0 to 65535, not {shown(tokens)}. "
             "Their order is load->compute, compute->load, compute->store, store->compute."
         )
     return counts[0], counts[1], counts[2], counts[3]

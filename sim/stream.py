@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs import LatheError
 from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.configs.errors import shown
 from lathe.isa.paged_memory import PAGE_BYTES
 
 KEYS = ("insns", "insn_addr", "page_addrs", "pages", "tokens")
@@ -42,6 +43,11 @@ def read_stream(stream: str | PathLike[str] | Mapping[str, ArrayLike]) -> RawStr
     """
     if isinstance(stream, Mapping):
         return _checked(stream, "the stream")
+    if not isinstance(stream, str | PathLike):
+        raise StreamError(
+            f"The stream must be the path of an .npz file, or a mapping with the keys {', '.join(KEYS)}, not "
+            f"{shown(stream)}."
+        )
     path = Path(stream)
     try:
         with np.load(path, allow_pickle=False) as archive:

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from lathe.frontend.arithmetic import sum
+from lathe.frontend.arithmetic import const, sum
 from lathe.frontend.errors import TensorError
 from lathe.frontend.expressions import Expr
 from lathe.frontend.operators.arguments import (
@@ -31,6 +31,7 @@ def conv2d(
     kernel_layout: KernelLayout | None = None,
     stride: Pair = 1,
     padding: Padding = 0,
+    pad_value: int = 0,
     dilation: Pair = 1,
     groups: int = 1,
     name: str = "conv2d",
@@ -43,9 +44,11 @@ def conv2d(
 
     out[n, y, x, o] = Σ data[n, y·stride + ry·dilation, x·stride + rx·dilation, g·C/groups + rc] · weight[o, ry, rx, rc]
     with g = o // (O / groups). Padding (as in ``pad2d``) is a computation of its own, ``name.pad``, that a DMA can
-    carry out while it loads. Stride and dilation are one number or (vertical, horizontal).
+    carry out while it loads: with zeros on every machine, with another ``pad_value``, such as the zero point of
+    quantised images, on those with the extension of that name. Stride and dilation are one number or (vertical,
+    horizontal).
 
-    Raises TensorError when shapes, dtypes, groups or windows don't fit.
+    Raises TensorError when shapes, dtypes, groups or windows don't fit, or pad_value is no int8.
     """
     where = f"conv2d {name!r}"
     source = image(data, layout, where)
@@ -58,12 +61,10 @@ def conv2d(
     extent = dict(zip(order, weight.shape, strict=True))
     step, spread = pair(stride, f"stride of {where}"), pair(dilation, f"dilation of {where}")
     around = sides(padding, f"padding of {where}")
+    const(pad_value, data.dtype)  # refused also where nothing is padded
     outputs_per_group = _checked_groups(source, extent, groups, where)
-    padded = (
-        pad2d(data, ((around.top, around.bottom), (around.left, around.right)), layout=layout, name=f"{name}.pad")
-        if around.any
-        else data
-    )
+    borders = ((around.top, around.bottom), (around.left, around.right))
+    padded = pad2d(data, borders, value=pad_value, layout=layout, name=f"{name}.pad") if around.any else data
     inner = image(padded, layout, where)
     height = _windows(inner.height, extent["H"], step[0], spread[0], f"height of {where}")
     width = _windows(inner.width, extent["W"], step[1], spread[1], f"width of {where}")
@@ -89,7 +90,8 @@ def conv2d(
             "layout": layout,
             "kernel_layout": order,
             "stride": step,
-            "padding": ((around.top, around.bottom), (around.left, around.right)),
+            "padding": borders,
+            "pad_value": pad_value,
             "dilation": spread,
             "groups": groups,
         },

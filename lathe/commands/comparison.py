@@ -17,8 +17,12 @@ DIFFERENT = 1
 
 
 def engines_of(names: str) -> tuple[str, ...]:
-    """The engines that `--engine` names: one, several with commas between them, or "all"."""
-    return COSIMULATED if names == ALL else tuple(name.strip() for name in names.split(","))
+    """The engines that `--engine` names: one, several with commas between them, or "all". Raises EngineError."""
+    named = [name.strip() for name in names.split(",")]
+    for name in named:
+        if name != ALL:
+            engine_named(name, [ALL])
+    return tuple(dict.fromkeys(each for name in named for each in (COSIMULATED if name == ALL else (name,))))
 
 
 def prepare(names: tuple[str, ...], machine: HardwareConfig, wave: Path | None) -> None:

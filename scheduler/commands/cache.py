@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lathe.frontend import Axis, Tensor
+from lathe.scheduler.circular import in_circle, place_inside
 from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
@@ -20,7 +21,8 @@ def cache_read(
 ) -> Tensor:
     """Let the given readers (all, if none are given) read a copy of ``tensor`` that lives in ``scope``.
 
-    The copy is a stage of its own, to be placed with ``compute_at``. Before::
+    The copy is a stage of its own, to be placed with ``compute_at``; of a tensor that a cycle makes for itself, it is
+    placed in the loops that carry the cycle. Before::
 
         for i in 0..60:
           C[i] = A[i] + 1
@@ -58,7 +60,11 @@ def cache_read(
     computation = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{name}"), axes_of_copy(tensor))
     from lathe.scheduler.stage import Stage
 
-    cached = Stage(schedule, initial_state(computation, name, copies=tensor))
+    state = initial_state(computation, name, copies=tensor)
+    circle = in_circle(schedule, chosen[0])
+    if any(tensor in each.state.tensors for each in circle):
+        state = replace(state, attachment=place_inside(chosen[0]))
+    cached = Stage(schedule, state)
     changes = {
         stage: replace(stage.state, computation=redirect_reads(stage.state.computation, {tensor: cached.tensor}))
         for stage in chosen
@@ -73,6 +79,7 @@ def cache_write(schedule: "Schedule", tensor: Tensor, scope: str) -> Tensor:
     """Compute ``tensor`` in ``scope`` first, and copy it to its place from there.
 
     The stage of the tensor becomes the copy; a new stage, before it, computes the values and has the reduction axes.
+    In a cycle the new stage is placed in the loops that carry it.
     Before::
 
         for i in 0..60:
@@ -108,10 +115,13 @@ def cache_write(schedule: "Schedule", tensor: Tensor, scope: str) -> Tensor:
     computation = renamed_axes(state.computation, fresh_name(schedule, f"{tensor.name}.{name}"))
     writer = Stage(schedule, initial_state(computation, name))
     copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
+    copy = replace(copy, where=state.computation.where)  # an output holds zeros elsewhere, whatever the condition
     data = tuple(root for root in state.roots if root.kind == "data")
     copier = replace(state, computation=copy, roots=data, leaves=data, copies=writer.tensor)
     position = schedule.stages.index(stage)
     stages = [*schedule.stages[:position], writer, *schedule.stages[position:]]
+    if in_circle(schedule, stage):
+        writer.state = replace(writer.state, attachment=place_inside(stage))
     schedule.commit({writer: writer.state, stage: copier}, "cache_write", stages=stages)
     return writer.tensor
 

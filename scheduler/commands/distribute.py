@@ -25,7 +25,8 @@ def distribute(stage: "Stage", axis: "AxisLike") -> None:
           band j [96]
           time [0, i, 0, j, 0]
 
-    Checked and counted as ``parallelize`` is; there is one core so far, which runs the iterations one after the other.
+    Checked and counted as ``parallelize`` is: ``s.count(cfg).cores`` has the instances and transfers of each core, with
+    the halos that several of them load. There is one core so far, which runs the iterations one after the other.
     Raises ScheduleError if the axis is not a present loop of this stage or a reduction, LegalityError with a witness if
     an iteration reads what another makes. Tiramisu's distribute.
     """

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lathe.frontend import Computation, substitute
+from lathe.frontend import substitute
 from lathe.frontend.expressions import Axis, Expr, Read
 from lathe.frontend.tensors import DEPTH_LIMIT
+from lathe.scheduler.circular import in_circle
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.rewrite import rewrite_reads
 
@@ -29,7 +30,8 @@ def inline(stage: "Stage") -> None:
           C[i] = (A[i] + 1) * 2
 
     Raises ScheduleError if the stage is an output, a reduction, or has several outputs, if its loops have been changed
-    or tagged, if it lives in a scratchpad or other stages are computed inside it. Halide's and Tiramisu's inline.
+    or tagged, if it reads itself, if it lives in a scratchpad or other stages are computed inside it. Halide's and
+    Tiramisu's inline.
     """
     schedule, state = stage.schedule, stage.state
     where = f"stage of inline must be one that only its readers need, not {stage.name!r}"
@@ -46,8 +48,15 @@ def inline(stage: "Stage") -> None:
             f"stage of inline must have one output, not {len(state.tensors)}, as {stage.name!r} has. Give each a "
             "computation of its own."
         )
+    if any(reader is stage for reader in schedule.readers(stage.tensor)):
+        raise ScheduleError(
+            f"stage of inline must be an expression of other stages, not {stage.name!r}, which reads its own earlier "
+            "values."
+        )
     inside = ", ".join(each.name for each in schedule.attached(stage))
-    if state.is_touched or state.unrolled or state.marks or state.attachment or state.scope != "dram" or inside:
+    # stages of a cycle run together from the start
+    placed = state.attachment is not None and not (state.attachment.loops and in_circle(schedule, stage))
+    if state.is_touched or state.unrolled or state.marks or placed or state.scope != "dram" or inside:
         reason = f"has {inside} computed inside it" if inside else "has a place, a scratchpad, or changed loops"
         raise ScheduleError(
             f"stage of inline must be as it was made, not {stage.name!r}, which {reason}. Call inline before other "
@@ -62,15 +71,14 @@ def inline(stage: "Stage") -> None:
     changes = {}
     for reader in schedule.readers(stage.tensor):
         old = reader.state.computation
-        bodies = tuple(rewrite_reads(each, stage.tensor, value) for each in old.bodies)
+        new = old.mapped(lambda expr: rewrite_reads(expr, stage.tensor, value))
         from lathe.frontend.expressions import depth
 
-        if max(depth(each) for each in bodies) > DEPTH_LIMIT:
+        if max(depth(each) for each in new.bodies) > DEPTH_LIMIT:
             raise ScheduleError(
                 f"expressions of {reader.name} must nest at most {DEPTH_LIMIT} deep, not deeper, as they would with "
                 f"{stage.name!r} inlined."
             )
-        new = Computation(old.name, old.axes, old.reduce_axes, bodies, old.attrs)
         changes[reader] = replace(reader.state, computation=new)
     stages = [each for each in schedule.stages if each is not stage]
     schedule.commit(changes, "inline", stages=stages)

@@ -25,8 +25,9 @@ def parallelize(stage: "Stage", axis: "AxisLike") -> None:
           band j [96]
           time [0, i, 0, j, 0]
 
-    The mark is checked now and after every later command, and counted by ``s.count()``; a single core runs the
-    iterations one after the other. Raises ScheduleError if the axis is not a present loop of this stage or a reduction,
-    LegalityError with a witness if an iteration reads what another makes. Tiramisu's parallelize.
+    The mark is checked now and after every later command. A single core runs the iterations one after the other;
+    ``s.count().cores`` says what each would have to do alone, and with a machine, what it would load and store. Raises
+    ScheduleError if the axis is not a present loop of this stage or a reduction, LegalityError with a witness if an
+    iteration reads what another makes. Tiramisu's parallelize.
     """
     mark_loop(stage, stage.find(axis, "parallelize"), "parallelize")

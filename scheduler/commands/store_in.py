@@ -63,7 +63,7 @@ def store_in(stage: "Stage", *where: "StorageBuffer | Map", scope: str | None = 
             f"{stage.name}. Give each output a computation of its own."
         )
     if buffer is None:
-        buffer = StorageBuffer(stage.tensor.name, None, None, None)
+        buffer = StorageBuffer(_free_name(stage), None, None, None)
     storage = _storage(stage.tensor, buffer, given)
     _check_cells(stage, storage)
     if buffer.dtype not in (None, stage.tensor.dtype):
@@ -132,6 +132,17 @@ def allocate_at(schedule: "Schedule", buffer: StorageBuffer, stage: "Tensor | St
         schedule.allocations = {**schedule.allocations, buffer: Attachment(host, loop)}
         users = [each for each in schedule.stages if each.state.storage and each.state.storage.buffer is buffer]
         schedule.commit({each: each.state for each in users}, "allocate_at")
+
+
+def _free_name(stage: "Stage") -> str:
+    """The name of the stage's tensor, with a number behind it where another buffer has that name."""
+    others = [each for each in stage.schedule.stages if each is not stage]
+    taken = {each.name for each in storages_of(others)}
+    name, count = stage.tensor.name, 1
+    while name in taken:
+        count += 1
+        name = f"{stage.tensor.name}{count}"
+    return name
 
 
 def _check_used(schedule: "Schedule", buffer: object) -> None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from lathe.frontend import Axis, Computation, Tensor
-from lathe.frontend.expressions import AxisRef, Expr, Read
+from lathe.frontend.expressions import AxisRef, Binary, Expr, Not, Read
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.commands.index_functions import called, index_given
 from lathe.scheduler.errors import ScheduleError
@@ -62,7 +62,8 @@ def transform_layout(
     Cells of no element are padding: ``[i // 4, i % 4]`` of 14 elements has two behind the last, ``[(i + 2) // 8,
     (i + 2) % 8]`` two before the first. ``pad_value`` says what they hold: None (nothing may read them), ``lt.undef``
     (anything), a number, or a function of the new indices, which may take the tensor in its new layout, too, to copy
-    elements of it. The stage that computes the tensor writes that; of an input, the host does.
+    elements of it. The stage that computes the tensor writes that; of an input, the host does. Each new index goes as
+    far as elements lead; with a value for padding, blocks are whole: ``[c // 16, c % 16]`` of 8 channels is one of 16.
 
     Returns the new loops of the stage, outermost first; none for an input. Raises ScheduleError for a tensor that is
     not part of the program, a function that takes another number of indices or returns something else, a map that sends
@@ -80,10 +81,11 @@ def transform_layout(
     if maker is not None:
         _check_untouched(maker)
     old = schedule.layouts.get(now, TensorLayout(now))
-    new = _map_of(now, function)
+    new = _map_of(now, function, whole=pad_value is not None)
     pad = pad_of(now, new, pad_value) if new.padded else None
-    if pad is None and pad_value is not None:
-        _refuse_pad_value(now, new)
+    if pad is not None and pad_value is not None and pad.value is None:  # a function that says so
+        new = _map_of(now, function)
+        pad = pad_of(now, new, pad_value) if new.padded else None
     changes: dict[Stage, StageState] = {}
     if maker is None:
         seen = Tensor(now.name, new.shape, now.dtype)
@@ -112,13 +114,6 @@ def transform_layout_of(
     return transform_layout(stage.schedule, stage.tensor, function, pad_value=pad_value)
 
 
-def _refuse_pad_value(tensor: Tensor, new: IndexMap) -> NoReturn:
-    raise ScheduleError(
-        f"pad_value of transform_layout of {tensor.name} must be left out for a map that adds no cells, as {new} of "
-        f"shape {new.shape}."
-    )
-
-
 def _check_untouched(stage: "Stage") -> None:
     state = stage.state
     if len(state.tensors) > 1:
@@ -139,7 +134,7 @@ def _check_untouched(stage: "Stage") -> None:
         )
 
 
-def _map_of(tensor: Tensor, function: Callable[..., Any]) -> IndexMap:
+def _map_of(tensor: Tensor, function: Callable[..., Any], *, whole: bool = False) -> IndexMap:
     """The map that the function describes. Raises ScheduleError if it describes none."""
     axes, result = called(tensor, function, "transform_layout")
     indices: list[Expr] = []
@@ -154,7 +149,7 @@ def _map_of(tensor: Tensor, function: Callable[..., Any]) -> IndexMap:
             f"AXIS_SEPARATOR of transform_layout of {tensor.name} must stand between two indices, not at an end or "
             "beside another one. Leave it out."
         )
-    return index_map(axes, indices, separators, tensor.name)
+    return index_map(axes, indices, separators, tensor.name, whole=whole)
 
 
 def _over_new_axes(state: StageState, new: IndexMap, pad: Pad | None) -> StageState:
@@ -164,7 +159,8 @@ def _over_new_axes(state: StageState, new: IndexMap, pad: Pad | None) -> StageSt
     axes = tuple(Axis(name, extent) for name, extent in zip(names, new.shape, strict=True))
     inverse = new.inverse(axes)
     values = {own: inverse[axis] for own, axis in zip(old.axes, new.axes, strict=True)}
-    bodies = tuple(rewrite_indices(substitute(body, values), simplified_index) for body in old.bodies)
+    moved = old.mapped(lambda expr: rewrite_indices(substitute(expr, values), simplified_index))
+    bodies, where = moved.bodies, moved.where
     live = new.live(axes)
     if live is not None:
         assert pad is not None, f"{new} adds cells without a contract"
@@ -174,14 +170,12 @@ def _over_new_axes(state: StageState, new: IndexMap, pad: Pad | None) -> StageSt
             padded_body(body, live, added, old_body, old.axes)
             for body, old_body in zip(bodies, old.bodies, strict=True)
         )
-    computation = Computation(old.name, axes, old.reduce_axes, bodies, old.attrs)
+        where = where if where is None else Binary("or", Not(live), where)
+    computation = replace(old, axes=axes, bodies=bodies, where=where)
     fresh = initial_state(computation, state.scope, state.copies)
     return replace(fresh, attachment=state.attachment, hints=state.hints, on_alu=state.on_alu, reuse=state.reuse)
 
 
 def _reading(computation: Computation, old: Tensor, seen: Tensor, new: IndexMap) -> Computation:
     """A computation that reads the tensor in its new layout."""
-    bodies = tuple(
-        rewrite_reads(body, old, lambda read: Read(seen, new.apply(read.indices))) for body in computation.bodies
-    )
-    return Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
+    return computation.mapped(lambda expr: rewrite_reads(expr, old, lambda read: Read(seen, new.apply(read.indices))))

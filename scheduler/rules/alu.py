@@ -99,9 +99,9 @@ class _Compiler:
     def update(self, target: _Cells) -> None:
         """One step of a reduction: ``target = op(target, value)``."""
         assert self.chunk.reduction is not None
-        op = {"sum": AluOp.ADD, "max": AluOp.MAX, "min": AluOp.MIN}[self.chunk.reduction]
+        op = {"sum": AluOp.ADD, "prod": AluOp.MUL, "max": AluOp.MAX, "min": AluOp.MIN}[self.chunk.reduction]
         dtype = self.chunk.expression.dtype
-        if self.chunk.reduction == "sum":
+        if self.chunk.reduction in ("sum", "prod"):
             self._require_32_bits(self.chunk.expression)
         elif dtype == "uint32":
             raise RuleMismatch(f"dtype of a {self.chunk.reduction} must be signed or narrower, not uint32")

@@ -1,4 +1,4 @@
-"""Rule ``dma``: strided copies between DRAM and the scratchpads, with zero padding on the way in.
+"""Rule ``dma``: strided copies between DRAM and the scratchpads, with padding on the way in.
 
 The chunk may have any number of loops, be cut by a tail, and be padded, all at once. Loops that continue each other are
 merged; the innermost contiguous one becomes a row, the next the rows of one instruction, and the rest instructions.
@@ -23,6 +23,9 @@ from lathe.scheduler.chunk import (
 )
 from lathe.scheduler.chunk_parts import restricted
 from lathe.scheduler.physical import Physical
+from lathe.scheduler.products import bare
+from lathe.scheduler.rules.borders import constants_around, fill_around, refusal
+from lathe.scheduler.rules.padding import ZEROS, padding_of
 from lathe.scheduler.rules.planes import load_planes, store_planes
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.rules.transfers import DmaLoop, load_rows, store_rows
@@ -30,15 +33,16 @@ from lathe.scheduler.rules.transfers import DmaLoop, load_rows, store_rows
 
 @emit_rule("dma", separate_init=True)
 def dma(chunk: Chunk) -> list[Instruction]:
-    """A copy between DRAM and a scratchpad: ``B[i] = A[f(i)]``, or ``select(inside, A[f(i)], 0)`` on the way in.
+    """A copy between DRAM and a scratchpad: ``B[i] = A[f(i)]``, or ``select(inside, A[f(i)], constant)`` on the way in.
 
-    Wants whole elements with the same lanes on both sides and linear indices. A result of more than 8 bits is stored
-    as planes of bytes, and put together again from them.
+    Wants whole elements with the same lanes on both sides and linear indices. Constants are padding of the LOADs where
+    the machine has it; in acc, the ALU adds others to the zeros that the LOADs have written. A result of more than 8
+    bits is stored as planes of bytes, and put together again from them.
     """
     if chunk.role != "map":
         raise RuleMismatch(f"statement must be a copy, not a reduction by {chunk.reduction}")
-    if _is_zero(chunk.expression) and chunk.write.scope in ("inp", "wgt"):
-        return _zeros(chunk)
+    if isinstance(bare(chunk.expression), Const) and chunk.write.scope in ("inp", "wgt"):
+        return _constant(chunk)
     source = _source(chunk)
     into, out_of = chunk.write, source
     if (into.scope == "dram") == (out_of.scope == "dram"):
@@ -52,51 +56,52 @@ def dma(chunk: Chunk) -> list[Instruction]:
     if into.scope == "dram":
         return _store(chunk, view, view.write, view.reads[0])
     mask, depends = padding_mask(chunk, view, source)
+    values = constants_around(chunk.expression) if mask is not None else set()
     if out_of.place is not None and out_of.place.storage == "planes":
-        return load_planes(chunk, view, view.write, view.reads[0], mask, depends)
-    return list(_load(view, view.write, view.reads[0], mask, depends))
+        planes = load_planes(chunk, view, view.write, view.reads[0], mask, depends)
+        return [*planes, *fill_around(chunk)] if values - {0} else planes
+    memory = _memory_type(into.scope, out_of)
+    padding = padding_of(chunk.config, memory, max(values, default=0)) if len(values) < 2 else None
+    if padding is None and into.scope != "acc":
+        raise refusal(chunk, values)
+    loops = [
+        DmaLoop(view.extents[n], view.write.strides[n], view.reads[0].strides[n], depends.get(n)) for n in view.loops
+    ]
+    loads = list(load_rows(memory, loops, view.write.base, view.reads[0].base, mask, padding or ZEROS))
+    return loads if padding is not None else [*loads, *fill_around(chunk)]
 
 
-def _is_zero(expr: Expr) -> bool:
-    expr = _uncast(expr)
-    return isinstance(expr, Const) and expr.value == 0
-
-
-def _zeros(chunk: Chunk) -> list[Instruction]:
+def _constant(chunk: Chunk) -> list[Instruction]:
     """What is left of a padded copy where nothing is copied: loads of padding around no data."""
+    values = constants_around(chunk.expression)
+    memory = MemoryType.INP if chunk.write.scope == "inp" else MemoryType.WGT
+    padding = padding_of(chunk.config, memory, max(values))
+    if padding is None:
+        raise refusal(chunk, values)
     view = vectors(chunk, operands=())
     into = view.write
     assert into is not None
     chunk.emitter.check_covers(chunk, into)
-    memory = MemoryType.INP if chunk.write.scope == "inp" else MemoryType.WGT
     loops = [DmaLoop(view.extents[n], into.strides[n], into.strides[n], None) for n in view.loops]
-    return list(load_rows(memory, loops, into.base, 0, np.zeros((), np.bool_)))
+    return list(load_rows(memory, loops, into.base, 0, np.zeros((), np.bool_), padding))
 
 
 def _source(chunk: Chunk) -> Operand:
-    """The one read of a copy, below casts that keep the value and selects whose other branch is 0."""
+    """The one read of a copy, below casts that keep the value and selects whose other branch is a constant."""
     expr: Expr = chunk.expression
     while not isinstance(expr, Read):
         if isinstance(expr, Cast):
             expr = expr.operand
         elif isinstance(expr, Select):
-            value, pad = expr.then, _uncast(expr.otherwise)
-            if isinstance(_uncast(value), Const):
-                value, pad = expr.otherwise, _uncast(value)
+            value, pad = expr.then, bare(expr.otherwise)
+            if isinstance(bare(value), Const):
+                value, pad = expr.otherwise, bare(value)
             if not isinstance(pad, Const):
                 raise RuleMismatch(f"expression must be a copy of one tensor, not {chunk.expression}")
-            if pad.value != 0:
-                raise RuleMismatch(f"padding must be 0, not {pad.value}")
             expr = value
         else:
             raise RuleMismatch(f"expression must be a copy of one tensor, not {chunk.expression}")
     return chunk.operand(expr)
-
-
-def _uncast(expr: Expr) -> Expr:
-    while isinstance(expr, Cast):
-        expr = expr.operand
-    return expr
 
 
 def _same_lanes(into: VectorOperand, out_of: VectorOperand) -> None:
@@ -124,18 +129,6 @@ def _memory_type(scope: str, operand: Operand) -> MemoryType:
     if operand.tensor.dtype != "int8":
         raise RuleMismatch(f"dtype of {operand.tensor.name} must be int8 to go to {scope}, not {operand.tensor.dtype}")
     return MemoryType.INP if scope == "inp" else MemoryType.WGT
-
-
-def _load(
-    view: VectorView,
-    into: VectorOperand,
-    out_of: VectorOperand,
-    mask: NDArray[np.bool_] | None,
-    depends: dict[int, int],
-) -> Iterator[Instruction]:
-    memory = _memory_type(into.operand.scope, out_of.operand)
-    loops = [DmaLoop(view.extents[n], into.strides[n], out_of.strides[n], depends.get(n)) for n in view.loops]
-    yield from load_rows(memory, loops, into.base, out_of.base, mask)
 
 
 def padding_mask(chunk: Chunk, view: VectorView, operand: Operand) -> tuple[NDArray[np.bool_] | None, dict[int, int]]:

@@ -22,19 +22,28 @@ from lathe.scheduler.rules.transfers import DmaLoop, load_rows, store_rows
 def store_planes(
     chunk: Chunk, out_of: VectorOperand, loops: list[DmaLoop], base: int, plane_size: int
 ) -> list[Instruction]:
-    """Store elements of acc as planes of ``plane_size`` elements from ``base`` on; the accumulators are used up.
+    """Store elements of acc as planes of ``plane_size`` elements from ``base`` on.
 
-    Two halves take turns, so that one is stored while the other is shifted.
+    Two halves take turns, so that one is stored while the other is shifted. The accumulators are used up; where they
+    are read again, it is a copy of them that is shifted.
     """
-    parts = [(loops, out_of.base, base)]
+    instructions: list[Instruction] = []
+    first_source = out_of.base
+    if chunk.emitter.keeps_source(chunk):
+        extents, strides = [loop.extent for loop in loops], [loop.sram for loop in loops]
+        dense = [prod(extents[n + 1 :]) for n in range(len(extents))]
+        first_source = chunk.emitter.temporary(prod(extents))
+        instructions += zero(chunk, extents, dense, first_source)
+        instructions += _add(chunk, extents, dense, first_source, strides, out_of.base)
+        loops = [replace(loop, sram=step) for loop, step in zip(loops, dense, strict=True)]
+    parts = [(loops, first_source, base)]
     cut = max((n for n, loop in enumerate(loops) if loop.extent > 1), key=lambda n: loops[n].sram, default=None)
     if cut is not None:
         loop = loops[cut]
         half = loop.extent // 2
         first, second = list(loops), list(loops)
         first[cut], second[cut] = replace(loop, extent=half), replace(loop, extent=loop.extent - half)
-        parts = [(first, out_of.base, base), (second, out_of.base + half * loop.sram, base + half * loop.dram)]
-    instructions: list[Instruction] = []
+        parts = [(first, first_source, base), (second, first_source + half * loop.sram, base + half * loop.dram)]
     for plane in range(_planes(chunk.write.tensor.dtype)):
         for part, source, target in parts:
             if plane:

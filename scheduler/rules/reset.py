@@ -1,15 +1,17 @@
 """Rule ``reset``: accumulators set to a constant."""
 
 from collections.abc import Iterator
+from math import prod
 
 import numpy as np
 
 from lathe.frontend import Const
-from lathe.frontend.dtypes import DTYPES
-from lathe.isa import Alu, AluOp, Gemm, Instruction, Load
+from lathe.frontend.arithmetic import neutral
+from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType
 from lathe.scheduler.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.products import bare
 from lathe.scheduler.rules.looping import plan_loops
+from lathe.scheduler.rules.padding import padding_of, padding_only
 from lathe.scheduler.rules.registry import emit_rule
 
 IMMEDIATE = range(-(1 << 15), 1 << 15)
@@ -26,8 +28,7 @@ def reset_elements(chunk: Chunk) -> list[Instruction]:
     if chunk.write.scope != "acc":
         raise RuleMismatch(f"result {chunk.write.tensor.name} must be in acc, not in {chunk.write.scope}")
     if chunk.role == "init":
-        dtype = DTYPES[chunk.write.tensor.dtype]
-        value = {"sum": 0, "max": dtype.minimum, "min": dtype.maximum}[chunk.reduction or "sum"]
+        value = neutral(chunk.reduction or "sum", chunk.write.tensor.dtype)
     else:
         constant = bare(chunk.expression)
         if not isinstance(constant, Const):
@@ -44,10 +45,24 @@ def fill(chunk: Chunk, view: VectorView, target: VectorOperand, value: int) -> l
     loops = [n for n in view.loops if target.strides[n]]
     extents = [view.extents[n] for n in loops]
     strides = [target.strides[n] for n in loops]
+    padding, timing = padding_of(chunk.config, MemoryType.ACC8, value), chunk.config.timing
+    # A LOAD takes one step for each element, not two or more, but waits for the pipeline to drain.
+    if value and padding is not None and prod(extents) > timing.alu_pipeline and _adjoin(extents, strides):
+        return list(padding_only(MemoryType.ACC8, target.base, prod(extents), padding))
     instructions = zero(chunk, extents, strides, target.base)
     for op, immediate in constant_steps(value):
         instructions += alu_immediate(chunk, extents, strides, target.base, op, immediate)
     return instructions
+
+
+def _adjoin(extents: list[int], strides: list[int]) -> bool:
+    """Whether loops run through elements that adjoin, in any order."""
+    reach = 1
+    for stride, extent in sorted(zip(strides, extents, strict=True)):
+        if stride != reach:
+            return False
+        reach *= extent
+    return True
 
 
 def constant_steps(value: int) -> list[tuple[AluOp, int]]:

@@ -1,15 +1,15 @@
 """LOADs and STOREs for a copy over loops: two of them become rows and rows of rows, the others instructions."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.isa import Instruction, Load, MemoryType, Store
+from lathe.scheduler.rules.padding import MAX_SIZE, ZEROS, Padding, padding_only
 
-MAX_SIZE = (1 << 16) - 1
 MAX_PAD = 15
 
 
@@ -24,14 +24,24 @@ class DmaLoop:
 
 
 def load_rows(
-    memory: MemoryType, loops: list[DmaLoop], sram: int, dram: int, mask: NDArray[np.bool_] | None
+    memory: MemoryType,
+    loops: list[DmaLoop],
+    sram: int,
+    dram: int,
+    mask: NDArray[np.bool_] | None,
+    padding: Padding = ZEROS,
 ) -> Iterator[Instruction]:
-    """LOADs for a copy into a scratchpad over element loops, zeros where the mask is False."""
+    """LOADs for a copy into a scratchpad over element loops, padding where the mask is False."""
     loops, rows, row = _blocks(loops)
     for point in product(*(range(loop.extent) for loop in loops)):
         at_sram, at_dram = _at(point, loops, sram, dram)
         window = _window(mask, loops, point, rows, row)
-        yield from _load_window(memory, at_sram, at_dram, rows, row, window)
+        for load in _load_window(memory, at_sram, at_dram, rows, row, window):
+            padded = load.y_pad_0 or load.y_pad_1 or load.x_pad_0 or load.x_pad_1
+            if padded and padding is not ZEROS:
+                yield replace(load, pad_value=padding.pad_value, pad_limit=padding.pad_limit)
+            else:
+                yield load
 
 
 def _blocks(loops: list[DmaLoop]) -> tuple[list[DmaLoop], DmaLoop, DmaLoop]:
@@ -72,13 +82,13 @@ def _window(
 
 def _load_window(
     memory: MemoryType, sram: int, dram: int, rows: DmaLoop, row: DmaLoop, window: NDArray[np.bool_] | None
-) -> Iterator[Instruction]:
+) -> Iterator[Load]:
     stride = rows.dram if rows.extent > 1 else row.extent
     if window is None or window.all():
         yield Load(memory, sram, dram, rows.extent, row.extent, stride)
         return
     if not window.any():
-        yield from _zeros(memory, sram, rows.extent * row.extent)
+        yield from padding_only(memory, sram, rows.extent * row.extent)
         return
     ys, xs = np.flatnonzero(window.any(axis=1)), np.flatnonzero(window.any(axis=0))
     y0, y1, x0, x1 = int(ys[0]), int(ys[-1]) + 1, int(xs[0]), int(xs[-1]) + 1
@@ -88,7 +98,7 @@ def _load_window(
             yield from _load_runs(memory, sram + y * row.extent, dram + y * rows.dram, window[y])
         return
     top, bottom = min(y0, MAX_PAD), min(rows.extent - y1, MAX_PAD)
-    yield from _zeros(memory, sram, (y0 - top) * row.extent)
+    yield from padding_only(memory, sram, (y0 - top) * row.extent)
     yield Load(
         memory,
         sram + (y0 - top) * row.extent,
@@ -102,25 +112,17 @@ def _load_window(
         right,
     )
     end = y1 + bottom
-    yield from _zeros(memory, sram + end * row.extent, (rows.extent - end) * row.extent)
+    yield from padding_only(memory, sram + end * row.extent, (rows.extent - end) * row.extent)
 
 
-def _load_runs(memory: MemoryType, sram: int, dram: int, valid: NDArray[np.bool_]) -> Iterator[Instruction]:
-    """One row piece by piece: runs of data and runs of zeros."""
+def _load_runs(memory: MemoryType, sram: int, dram: int, valid: NDArray[np.bool_]) -> Iterator[Load]:
+    """One row piece by piece: runs of data and runs of padding."""
     edges = [0, *(np.flatnonzero(np.diff(valid)) + 1).tolist(), len(valid)]
     for first, end in pairwise(edges):
         if valid[first]:
             yield Load(memory, sram + first, dram + first, 1, end - first, end - first)
         else:
-            yield from _zeros(memory, sram + first, end - first)
-
-
-def _zeros(memory: MemoryType, sram: int, count: int) -> Iterator[Instruction]:
-    """Zeros without reading: rows of padding around no rows of data."""
-    while count > 0:
-        size = min(count, MAX_SIZE)
-        yield Load(memory, sram, 0, 0, size, size, 1)
-        sram, count = sram + size, count - size
+            yield from padding_only(memory, sram + first, end - first)
 
 
 def _merged(loops: list[DmaLoop]) -> list[DmaLoop]:

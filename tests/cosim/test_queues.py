@@ -63,6 +63,27 @@ def threads_of_parts(p: Product) -> None:
     p.schedule[p.C].vthread(p.part, 2)
 
 
+def barriers(p: Product) -> None:
+    p.schedule.barrier_at(p.schedule[p.D], p.tile)
+    p.schedule.barrier_at(p.schedule[p.C])
+
+
+def tokens(p: Product) -> None:
+    """Columns are loaded only when the product before has its rows; the next tile waits until this one is stored."""
+    p.schedule[p.rows].send("compute")
+    p.schedule[p.C].receive("load", p.part)
+    p.schedule[p.D].send("compute", p.tile)
+    p.schedule[p.made].receive("store")
+
+
+def tokens_that_reach_back(p: Product) -> None:
+    """What is sent when the tile is stored is received before the next tile's first instruction of compute."""
+    p.schedule[p.D].receive("compute", p.tile)
+    p.schedule[p.C].send("store")
+    p.schedule[p.C].send("load")
+    p.schedule[p.rows].receive("compute", None)
+
+
 WAYS: list[Callable[[Product], None]] = [one_buffer, three_buffers, two_threads, threads_of_parts]
 
 

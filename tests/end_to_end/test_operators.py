@@ -302,6 +302,12 @@ def test_pad2d_as_output(layout, value, machine):
     check_program(lt.pad2d(image(layout), ((1, 2), (0, 3)), value=value, layout=layout, name="padded"), machine)
 
 
+@pytest.mark.parametrize("parameters", [{"channels": 16}, {"channels": 5, "stride": 2}, {"layout": "NCHW"}], ids=str)
+def test_conv2d_padded_with_a_zero_point(parameters, machine):
+    output, _ = convolved(padding=1, pad_value=-77, **parameters)
+    check_program(output, machine)
+
+
 def test_pad2d_with_a_constant_beyond_16_bits(machine):
     check_program(lt.pad2d(image("NHWC", "int32", 4, 5), 1, value=100000, name="padded"), machine)
 

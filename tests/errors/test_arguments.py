@@ -11,6 +11,7 @@ from lathe.configs import LatheError
 CONFIG = lt.load_config("vta")
 A = lt.placeholder((4, 16), "int8", name="A")
 B = lt.relu(A, name="B")
+ZEROS = np.zeros(A.shape, np.int8)
 
 
 def big(extent: int) -> lt.Tensor:
@@ -45,6 +46,77 @@ MISTAKES = {
     "a list of inputs": (
         lambda: lt.simulate(lt.build(B, [A, B], CONFIG), [1]),
         "The inputs of the program must be arrays by their names, not [1].",
+    ),
+    "a number for a machine": (
+        lambda: lt.load_config(3),
+        "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, not 3.",
+    ),
+    "a number for a stream": (
+        lambda: lt.replay(CONFIG, 3),
+        "The stream must be the path of an .npz file, or a mapping with the keys insns, insn_addr, page_addrs, pages, "
+        "tokens, not 3.",
+    ),
+    "a number for a stream on several engines": (
+        lambda: lt.cosimulate_stream(CONFIG, 3),
+        "The stream must be the path of an .npz file, or a mapping with the keys insns, insn_addr, page_addrs, pages, "
+        "tokens, not 3.",
+    ),
+    "the name of a machine to replay on": (
+        lambda: lt.replay("vta", {}),
+        "machine of replay must be a HardwareConfig, not 'vta'. Make one with load_config.",
+    ),
+    "a number for a program to verify": (
+        lambda: lt.verify(3),
+        "The program to verify must be a Program, not 3. It is what build returns.",
+    ),
+    "a number for a program on several engines": (
+        lambda: lt.cosimulate(3, {}),
+        "The program to simulate must be a Program, not 3. It is what build returns.",
+    ),
+    "a number for a program's file": (
+        lambda: lt.Program.load(3),
+        "The program file must be given by its path, not 3.",
+    ),
+    "no engine": (
+        lambda: lt.simulate(lt.build(B, [A, B], CONFIG), {"A": ZEROS}, engine=None),
+        "The engine must be one of sim, pysim, verilator, not None. Choose one of these.",
+    ),
+    "no engine to replay on": (
+        lambda: lt.replay(CONFIG, {}, engine=None),
+        "The engine must be one of sim, pysim, verilator, not None. Choose one of these.",
+    ),
+    "an engine with a slip": (
+        lambda: lt.replay(CONFIG, {}, engine="verilater"),
+        "The engine must be one of sim, pysim, verilator, not 'verilater'. Did you mean 'verilator'?",
+    ),
+    "one engine for a list": (
+        lambda: lt.cosimulate(lt.build(B, [A, B], CONFIG), {"A": ZEROS}, engines="sim"),
+        "The engines of a cosimulation must be a list of their names, not 'sim'. Leave them out for sim and verilator.",
+    ),
+    "a number for a waveform": (
+        lambda: lt.simulate(lt.build(B, [A, B], CONFIG), {"A": ZEROS}, engine="pysim", wave=3),
+        "The waveform of engine 'pysim' must be a .vcd file, not 3. Change the suffix.",
+    ),
+    "a word for tokens": (
+        lambda: lt.simulate(lt.build(B, [A, B], CONFIG), {"A": ZEROS}, tokens="none"),
+        "tokens of a launch must be four counts from 0 to 65535, not 'none'. Their order is load->compute, "
+        "compute->load, compute->store, store->compute.",
+    ),
+    "the name of a machine to disassemble for": (
+        lambda: lt.disassemble("vta", []),
+        "machine of disassemble must be a HardwareConfig, not 'vta'. Make one with load_config.",
+    ),
+    "a number for instructions": (
+        lambda: lt.disassemble(CONFIG, 3),
+        "instructions of disassemble must be a list of instructions or an array of their bytes, (N, 16) uint8, not 3.",
+    ),
+    "the name of a machine to assemble for": (
+        lambda: lt.assemble("vta", "finish"),
+        "machine of assemble must be a HardwareConfig, not 'vta'. Make one with load_config.",
+    ),
+    "a number for a text": (
+        lambda: lt.assemble(CONFIG, 3),
+        "text of assemble must be a string, not 3.",
     ),
     "more than instructions can address": (
         lambda: lt.build(b := big(1 << 40), [b.computation.reads[0].tensor, b], CONFIG),

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 import lathe as lt
 from lathe.command_line import main
+from lathe.isa import encode
 
 
 @pytest.fixture(autouse=True)
@@ -177,4 +178,28 @@ def test_an_output_folder_that_does_not_exist():
 def test_a_seed_that_is_negative(program):
     assert refused("simulate", program, "--random", "-1") == (
         "The seed of --random must be an integer of at least 0, not -1."
+    )
+
+
+@pytest.mark.parametrize("command", ["simulate", "replay"])
+def test_an_unknown_engine(command, program):
+    stream = {"insns": np.zeros((0, 16), np.uint8), "insn_addr": 0, "tokens": np.zeros(4, np.int64)}
+    np.savez("s.npz", **stream, page_addrs=np.zeros(0, np.uint64), pages=np.zeros((0, 4096), np.uint8))
+    path = program if command == "simulate" else "s.npz"
+    known = "The engine must be one of sim, pysim, verilator, all, not "
+    assert refused(command, path, "--engine", "foo") == f"{known}'foo'. Choose one of these."
+    assert refused(command, path, "--engine", "al") == f"{known}'al'. Did you mean 'all'?"
+    assert refused(command, path, "--engine", "sim,foo") == f"{known}'foo'. Choose one of these."
+
+
+def test_a_fault_with_its_code_and_cycle():
+    cfg = lt.load_config("tiny")
+    waiting = lt.Load(lt.MemoryType.INP, 0, 0, 1, 1, 1, pop_next=True)
+    stream = {"insns": encode(cfg, [waiting, lt.Finish()]), "insn_addr": 0x1000, "tokens": np.zeros(4, np.int64)}
+    np.savez("s.npz", **stream, page_addrs=np.zeros(1, np.uint64), pages=np.zeros((1, 4096), np.uint8))
+    assert refused("replay", "s.npz", "-c", "tiny") == (
+        "The launch must end, and is deadlocked after cycle 16: load waits with instruction 0 (load inp sram_base=0 "
+        "dram_base=0x0 y_size=1 x_size=1 x_stride=1 pop_next) for a token of compute->load; compute has no "
+        "instruction; store has no instruction. Every pop needs a push before it. "
+        "(Fault 14, DEADLOCK, in cycle 17, instruction 0.)"
     )

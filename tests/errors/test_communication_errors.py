@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from refused_commands import B, C, Refused, X, check_refused, steps
+from refused_commands import A, B, C, M, N, Refused, X, check_refused, steps
 
 from lathe.frontend import compute, reduce_axis, sum
 from lathe.scheduler import ParallelismError, Schedule
@@ -24,6 +24,11 @@ def placed(slots: int | None = None) -> Callable[[Schedule], None]:
         s[B].double_buffer(slots)
 
     return prepare
+
+
+def folded() -> Callable[[Schedule], None]:
+    """B in acc, in tiles of C that use the same 16 cells."""
+    return steps(placed(), lambda s: s[B].store_in(lambda i: [i % 16], scope="acc"))
 
 
 CASES = [
@@ -101,7 +106,7 @@ CASES = [
         "a_loop_split_afterwards",
         C,
         lambda s: s[C].split("i", 8),
-        "loop i of stage C must stay a loop while it runs in 2 threads, not be replaced by split. Call vthread last.",
+        "loop i of stage C must stay a loop to run in 2 threads, not be replaced by split. Call vthread last.",
         lambda s: s[C].vthread("i", 2),
     ),
     Refused(
@@ -142,8 +147,122 @@ CASES = [
         G,
         lambda s: s[G].vthread("io", 2),
         "loop io of stage G must be parallel to run in 2 threads, but iterations 0 and 1 both begin the sum S[4], in "
-        "dram: in a scratchpad each thread would have its own.",
+        "dram: in a buffer inside the loop each thread would have its own.",
         steps(lambda s: s[G].split("i", 4), lambda s: s[S].compute_at(s[G], "io")),
+    ),
+    Refused(
+        "sums_in_a_buffer_that_two_threads_share",
+        G,
+        lambda s: s[G].vthread("io", 2),
+        "loop io of stage G must be parallel to run in 2 threads, but iterations 0 and 1 both begin the sum S[4], in "
+        "S[i]: in a buffer inside the loop each thread would have its own.",
+        steps(
+            lambda s: s[G].split("i", 4),
+            lambda s: s[S].compute_at(s[G], "io"),
+            lambda s: s[S].store_in(lambda i: [i], scope="acc"),
+        ),
+    ),
+    Refused(
+        "cells_that_iterations_take_turns_in",
+        C,
+        lambda s: s[C].vthread("io", 2),
+        "buffer B must be allocated inside loop io of stage C, which runs in 2 threads, not outside, where the values "
+        "of several iterations would be in the same cells at the same time. Use s.allocate_at(B, s[C], io).",
+        folded(),
+    ),
+    Refused(
+        "two_buffers_for_one_around_all_loops",
+        C,
+        lambda s: s[B].double_buffer(2),
+        "stage of double_buffer must be in a buffer that is allocated in a loop, whose iterations take turns, not 'B' "
+        "in B, which is there around all loops. Use s.allocate_at first, or undo it with s[B].double_buffer(None).",
+        folded(),
+    ),
+    Refused(
+        "a_unit_that_is_none",
+        C,
+        lambda s: s[C].send("fetch"),
+        "unit of send of stage C must be one of load, compute, store, not 'fetch'.",
+    ),
+    Refused(
+        "a_unit_that_is_no_name",
+        C,
+        lambda s: s[C].receive(1),  # type: ignore[arg-type]
+        "unit of receive of stage C must be one of load, compute, store, not 1.",
+    ),
+    Refused(
+        "a_token_from_store_to_load",
+        C,
+        lambda s: s[C].send("load", "i"),
+        "unit of send of stage C must be compute, next to store, where its values are made, not 'load'. Only compute "
+        "can pass a token on between load and store.",
+    ),
+    Refused(
+        "a_token_from_compute_to_itself",
+        C,
+        lambda s: s[B].receive("compute"),
+        "unit of receive of stage B must be load or store, next to compute, where its values are made, not 'compute'. "
+        "Only compute can pass a token on between load and store.",
+        placed(),
+    ),
+    Refused(
+        "values_made_elsewhere_afterwards",
+        C,
+        lambda s: s[B].set_scope("inp"),
+        "unit of send of stage B must be compute, next to load, where its values are made (set_scope), not 'store'. "
+        "Only compute can pass a token on between load and store.",
+        steps(placed(), lambda s: s[B].send("store")),
+    ),
+    Refused(
+        "a_token_in_a_loop_that_is_not_there",
+        C,
+        lambda s: s[C].receive("compute", "k"),
+        "axis of receive on stage C must be one of its present loops (i), not 'k'. Take it from s[C].axis, "
+        ".reduce_axis or from what a command on this stage returned.",
+    ),
+    Refused(
+        "a_token_of_store_in_a_reduction",
+        M,
+        lambda s: s[M].send("compute", s[M].reduce_axis[0]),
+        "loop k of send of stage M must be a data loop, not one of a reduction, which compute carries out, not store. "
+        "Use s.cache_write(M, 'acc') first, and send there.",
+    ),
+    Refused(
+        "a_barrier_in_a_loop_of_another_stage",
+        C,
+        lambda s: s.barrier_at(s[C], s[B].axis[0]),
+        "axis of barrier_at on stage C must be one of its present loops (i), not 'i' of another stage. Take it from "
+        "s[C].axis, .reduce_axis or from what a command on this stage returned.",
+    ),
+    Refused(
+        "a_barrier_at_an_input",
+        C,
+        lambda s: s.barrier_at(A),
+        "stage of the schedule must be one of B, C, not 'A'. Inputs have no stage: cache them with s.cache_read to "
+        "place them.",
+    ),
+    Refused(
+        "a_loop_with_a_barrier_fused_afterwards",
+        N,
+        lambda s: s[N].fuse(*s[N].axis),
+        "loop i of stage N must stay a loop to have a barrier, not be replaced by fuse. Call barrier_at last.",
+        lambda s: s.barrier_at(s[N], "i"),
+    ),
+    Refused(
+        "a_loop_with_a_token_in_an_instruction_afterwards",
+        N,
+        lambda s: s[N].emit_insn("i", "alu"),
+        "loop io of stage N must be outside the nest that emit_insn gives to rule 'alu' to receive a token "
+        "(emit_insn). Put the pragma on an inner loop.",
+        lambda s: s[N].receive("compute", "io"),
+    ),
+    Refused(
+        "a_barrier_in_a_shared_loop",
+        C,
+        lambda s: s.barrier_at(s[B], "i"),
+        "loop i of stage B must be one that it runs by itself to have a barrier, not one that it shares with C "
+        "(barrier_at). Call barrier_at on C.",
+        lambda s: s[C].after(s[B], "i"),
     ),
 ]
 

@@ -199,7 +199,7 @@ CASES = [
         lambda: list(V),
         TensorError,
         "elements of tensor 'V' must be read one by one, as in V[i, j], not iterated over. Reduce over "
-        "them with Lathe's sum, max or min and a reduction axis.",
+        "them with Lathe's sum, prod, max or min and a reduction axis.",
     ),
     Mistake(
         "builtin_max",
@@ -214,7 +214,7 @@ CASES = [
         lambda: builtins.sum(V),
         TensorError,
         "elements of tensor 'V' must be read one by one, as in V[i, j], not iterated over. Reduce over "
-        "them with Lathe's sum, max or min and a reduction axis.",
+        "them with Lathe's sum, prod, max or min and a reduction axis.",
     ),
 ]
 

@@ -13,6 +13,7 @@ from lathe.frontend import (
     min,
     placeholder,
     placeholders,
+    prod,
     reduce_axis,
     reference,
     select,
@@ -161,14 +162,14 @@ def test_factors_may_be_whole_expressions():
     assert np.array_equal(reference(C, inputs), materialised(C, inputs))
 
 
-@pytest.mark.parametrize("reduction", [sum, max, min])
+@pytest.mark.parametrize("reduction", [sum, prod, max, min])
 def test_reductions_run_in_blocks_when_their_domain_is_large(reduction):
     A = placeholder((600, 70, 60), "int16", "A")
     r, s = reduce_axis((10, 70), "r"), reduce_axis(60, "s")
     C = compute((600, 3), lambda i, j: reduction(A[i, r, s] + j.astype("int16"), axis=(r, s)), "C")
     a = random_array(np.random.default_rng(6), A.shape, "int16")
     shifted = a[:, None, 10:] + np.arange(3, dtype=np.int16)[:, None, None]
-    combine = {sum: np.add, max: np.maximum, min: np.minimum}[reduction]
+    combine = {sum: np.add, prod: np.multiply, max: np.maximum, min: np.minimum}[reduction]
     assert np.array_equal(reference(C, {"A": a}), combine.reduce(shifted, axis=(2, 3), dtype=np.int16))
 
 

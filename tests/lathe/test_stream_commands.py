@@ -213,5 +213,5 @@ def test_an_unknown_engine_is_told(stream):
     result = run("replay", stream, "--engine", "simm")
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: The engine must be one of sim, pysim, verilator, not 'simm'. Did you mean 'sim'?\n",
+        "Error: The engine must be one of sim, pysim, verilator, all, not 'simm'. Did you mean 'sim'?\n",
     )

@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 import numpy as np
 
 from lathe.frontend import Axis, Tensor, evaluate, reads_data
 from lathe.frontend.accesses import ReadAccess
 from lathe.scheduler import Schedule, Witness
-from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, Slide, build_nest
+from lathe.scheduler.conditions import mask_of
+from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide, build_nest
 from lathe.scheduler.partition import partition
 
 
@@ -26,6 +28,7 @@ class Gone:
     """A buffer begins or ends: whatever it held cannot be read any more."""
 
     tensors: tuple[Tensor, ...]
+    begins: bool = False
 
 
 def events(nodes: list[Node], environment: dict[object, int] | None = None) -> Iterator[Instance | Gone]:
@@ -36,16 +39,22 @@ def events(nodes: list[Node], environment: dict[object, int] | None = None) -> I
             for value in range(node.first, node.last + 1):
                 yield from events(node.body, environment | {node.variable: value})
         elif isinstance(node, Acquire | Release) and node.stored is not None:
-            yield Gone(tuple(tensor for user in node.stored.users for tensor in user.state.tensors))
+            stored = (tensor for user in node.stored.users for tensor in user.state.tensors)
+            yield Gone(tuple(stored), isinstance(node, Acquire))
         elif isinstance(node, Acquire | Release):
             yield Gone(node.placement.state.tensors)
+        elif isinstance(node, SignalNode):
+            continue  # changes no values
         elif isinstance(node, Slide):
             continue  # what the window leaves behind is overwritten by what comes, cell by cell
         else:
             assert isinstance(node, ChunkNode), f"{type(node).__name__} in a partitioned nest"
+            mask = mask_of(node.placement.state.computation)
             for values in product(*(range(extent) for _, extent in node.loops)):
                 here = environment | {variable: value for (variable, _), value in zip(node.loops, values, strict=True)}
-                yield Instance(node, {axis: value.value(here) for axis, value in node.roots.items()})
+                point = {axis: value.value(here) for axis, value in node.roots.items()}
+                if mask is None or reads_data(mask) or bool(evaluate(mask, point)):
+                    yield Instance(node, point)
 
 
 def execution(schedule: Schedule) -> Iterator[Instance | Gone]:
@@ -75,19 +84,19 @@ def confirm(witness: Witness, refused: Schedule) -> None:
     )
     assert list(witness.producer) == [axis.name for axis in producer.op.axes]
     assert tuple(witness.producer.values()) == witness.cell, "the producer's instance writes another cell"
-    there = False
-    executed = False
+    made, executed = 0, False
+    wanted = prod(axis.extent for axis in producer.op.reduce_axes)  # a sum is there when all of it is
     for event in execution(refused):
         if isinstance(event, Gone):
-            there = there and tensor not in event.tensors
+            made = 0 if tensor in event.tensors else made
             continue
         computation = event.node.placement.state.computation
         stage = event.node.placement.stage
-        if stage is producer and tuple(event.point[axis] for axis in computation.axes) == witness.cell:
-            there = True
-        elif stage is consumer and event.node.role != "init" and event.point == point:
+        if stage is consumer and event.node.role != "init" and event.point == point:
             executed = True
-            if not there:
+            if made < wanted:
                 return
+        if stage is producer and tuple(event.point[axis] for axis in computation.axes) == witness.cell:
+            made += event.node.role != "init"
     assert executed, f"{witness.consumer_stage} never executes {witness.consumer}"
     raise AssertionError(f"the value is there whenever {witness.consumer_stage} reads it: {witness}")

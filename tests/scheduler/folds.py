@@ -12,7 +12,7 @@ from random_programs import random_inputs
 from lathe.frontend import Tensor, evaluate, reference
 from lathe.scheduler import LegalityError, Schedule, Witness, interpret
 from lathe.scheduler.errors import StorageWitness
-from lathe.scheduler.storage import storages_of
+from lathe.scheduler.storage import Allocated, StorageBuffer, storages_of
 
 Value = tuple[str, tuple[int, ...]]
 """A tensor's name and an index of it."""
@@ -22,20 +22,23 @@ HOST = "the host"
 def lost_reads(s: Schedule) -> Iterator[tuple[str, dict[str, int], Value, Value | None]]:
     """Reads that find another value than they want: reader, its point, what it wants, what it finds."""
     storage = {stage.tensor: stage.state.storage for stage in s.stages if stage.state.storage is not None}
-    buffers: dict[str, dict[tuple[int, ...], Value]] = {each.buffer.name: {} for each in storage.values()}
+    buffers: dict[StorageBuffer, dict[tuple[int, ...], Value]] = {each.buffer: {} for each in storage.values()}
+    there_is = {buffer: buffer not in s.allocations for buffer in buffers}
 
     def place(tensor: Tensor, index: tuple[int, ...]) -> tuple[int, ...]:
         kept = storage[tensor]
         return tuple(int(evaluate(each, dict(zip(kept.axes, index, strict=True)))) for each in kept.indices)
 
     def cells(tensor: Tensor) -> dict[tuple[int, ...], Value]:
-        return buffers[storage[tensor].buffer.name]
+        return buffers[storage[tensor].buffer]
 
     for event in execution(s):
         if isinstance(event, Gone):
             for tensor in event.tensors:
                 if tensor in storage:
                     cells(tensor).clear()
+                    if storage[tensor].buffer in s.allocations:
+                        there_is[storage[tensor].buffer] = event.begins
             continue
         assert isinstance(event, Instance)
         state = event.node.placement.state
@@ -45,14 +48,14 @@ def lost_reads(s: Schedule) -> Iterator[tuple[str, dict[str, int], Value, Value 
         if event.node.role != "init":
             found = [(read.tensor, cell_of(read, event.point)) for read in state.computation.reads]
             wanted += [(tensor, cell) for tensor, cell in found if cell is not None]
-        spoilt = False  # what is added to another value does not become the right one
         for tensor, index in wanted:
             if tensor in storage:
                 there = cells(tensor).get(place(tensor, index))
                 if there != (tensor.name, index):
                     yield state.computation.name, point, (tensor.name, index), there
-                    spoilt = spoilt or tensor is state.tensor
-        if state.tensor in storage and not spoilt:
+        if state.tensor in storage and event.node.role != "update":  # an update goes on with what is there
+            if not there_is[storage[state.tensor].buffer]:
+                continue
             cells(state.tensor)[place(state.tensor, target)] = (state.tensor.name, target)
     for tensor in s.outputs:
         if tensor in storage:
@@ -71,6 +74,10 @@ def check_stored(s: Schedule) -> None:
         np.testing.assert_array_equal(values, expected[name] if isinstance(expected, dict) else expected)
     for lost in lost_reads(s):
         raise AssertionError(f"{lost[0]} at {lost[1]} finds {lost[3]} instead of {lost[2]}")
+
+
+def _names(stored: Allocated) -> list[str]:
+    return [stage.name for stage in stored.users]
 
 
 @contextmanager
@@ -109,5 +116,6 @@ def confirm_lost(witness: Witness, s: Schedule) -> None:
     assert reads, f"the value is there: {witness}"
     if isinstance(witness, StorageWitness):
         assert reads[0][3] == (witness.overwriter_stage, tuple(witness.overwriter.values()))
-    shapes = {buffer.name: each.shape for buffer, each in storages_of(s.stages).items()}
-    assert all(0 <= n < extent for n, extent in zip(witness.cell, shapes[witness.tensor], strict=True))
+    stored = next(each for each in storages_of(s.stages).values() if witness.producer_stage in _names(each))
+    assert stored.buffer.name == witness.tensor
+    assert all(0 <= n < extent for n, extent in zip(witness.cell, stored.shape, strict=True))

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
 
+from executions import cell_of
 from random_commands import Command
-from symbolic_execution import Box, Iteration, windows
+from symbolic_execution import Box, Iteration, IterationsOf, steps, windows
+from unchecked import carry_out
 
-from lathe.frontend import Binary, Tensor, as_affine, walk
+from lathe.frontend import Binary, Tensor, as_affine, evaluate, walk
 from lathe.scheduler import Schedule, Stage
 from lathe.scheduler.state import DRAM, Fuse, LoopAxis, Mapped, made_by, replaced_by
 
@@ -25,6 +27,11 @@ class Refusal:
     says: re.Match[str]
     schedule: Schedule
     command: Command
+
+    def refused(self) -> Schedule:
+        """The schedule as it would be after the command; the same object, changed."""
+        carry_out(self.command, self.schedule)
+        return self.schedule
 
     def stage(self, group: str = "stage") -> Stage:
         return next(stage for stage in self.schedule.stages if stage.name == self.says[group])
@@ -157,6 +164,32 @@ def _of_two_kinds(r: Refusal) -> bool:
     return kinds == {"data", "reduce"} and r.says["one"] != r.says["other"]
 
 
+def _share_cells(r: Refusal) -> bool:
+    """Two iterations of a loop use one cell of a buffer, and one of them writes it."""
+    schedule = r.refused()
+    iterations = [IterationsOf(r.stage(), loop) for loop in r.loops()]
+    used: dict[object, set[Iteration]] = {}
+    written: set[object] = set()
+    for step in steps(schedule):
+        points = [(step.stage.tensor, tuple(step.point[axis] for axis in step.stage.op.axes))]
+        if step.role != "init":
+            cells = ((read.tensor, cell_of(read, step.point)) for read in step.stage.op.reads)
+            points += [(tensor, cell) for tensor, cell in cells if cell is not None]
+        for position, (tensor, index) in enumerate(points):
+            maker = schedule.maker(tensor)
+            kept = maker.state.storage if maker is not None else None
+            for number, iteration in enumerate(iterations):
+                at = iteration(step)
+                if kept is None or at is None:
+                    continue
+                cell = tuple(int(evaluate(each, dict(zip(kept.axes, index, strict=True)))) for each in kept.indices)
+                key = number, at[0], kept.buffer, cell
+                used.setdefault(key, set()).add(at)
+                if position == 0:
+                    written.add(key)
+    return any(len(used[key]) > 1 for key in written)
+
+
 def _marked(r: Refusal) -> bool:
     """A loop of that name has a mark or threads, and the command replaces it."""
     state = r.stage().state
@@ -244,7 +277,10 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         lambda r: any(isinstance(each, Mapped) for each in r.stage().state.relations),
     ),
     # Loops that marks, rules or several stages hold on to.
-    (rf"loop {L} of stage {S} must stay a loop while it (is marked \w+|runs in \d+ threads), not be replaced", _marked),
+    (
+        rf"loop {L} of stage {S} must stay a loop (while it is marked \w+|to run in \d+ threads), not be replaced",
+        _marked,
+    ),
     (r"loop \S+ of stage \S+ must be outside the nest that emit_insn gives to rule", _in_pragma),
     (r"loops that stage \S+ shares with \S+ must be outside the nest that emit_insn gives", _in_pragma),
     (
@@ -300,6 +336,11 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
     (
         rf"stages stored in buffer \S+ must have one dtype, not \S+ of (?P<one>\w+) and {S} of (?P<other>\w+)",
         lambda r: r.says["one"] != r.says["other"],
+    ),
+    (rf"loop {L} of stage {S} must be parallel .* but two iterations use cell", _share_cells),
+    (
+        rf"buffer \S+ must be allocated inside loop {L} of stage {S}, which runs in \d+ threads, not outside",
+        _share_cells,
     ),
     # Windows of reuse buffers: linear in the loops, of one size, overlapping, in one direction.
     (rf"reads of (?P<tensor>\S+) in neighbouring iterations of loop {L} of stage {S} must overlap", _never_overlap),

@@ -133,6 +133,7 @@ class OperatorProgram:
             self.input(taps),
             stride=c.number(1, 2),
             padding=pads,
+            pad_value=c.pick([0, 0, 0, -128, 127, 5]),
             groups=groups,
             layout=self.layout,
             kernel_layout=kernel_layout,
@@ -151,4 +152,5 @@ class OperatorProgram:
         ), [x]
 
     def padded(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-        return pad2d(x, self.choice.number(0, 2), layout=self.layout, name=self.name("padded")), [x]
+        value = self.choice.pick([0, 0, -128, 127, 5])
+        return pad2d(x, self.choice.number(0, 2), value=value, layout=self.layout, name=self.name("padded")), [x]

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from lathe.frontend import Axis, Tensor, evaluate
+from lathe.frontend import Axis, Tensor, evaluate, reads_data
 from lathe.scheduler import Schedule, Stage
+from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.linear import Bound, LoopVariable, bound_value
 from lathe.scheduler.nest import Block, Guard, Loop, Node, build_nest
 from lathe.scheduler.placement import place_stages
@@ -44,10 +45,12 @@ def _steps(nodes: list[Node], loops: dict[LoopVariable, int], conditions: bool) 
             if hold(node.constraints, loops):
                 yield from _steps(node.body, loops, conditions)
         elif isinstance(node, Block):
+            mask = mask_of(node.placement.state.computation)
             for values in product(*(range(variable.extent) for variable in node.variables)):
                 here = loops | dict(zip(node.variables, values, strict=True))
-                if hold(node.constraints, here):
-                    point = {axis: bound_value(value, here) for axis, value in node.roots.items()}
+                point = {axis: bound_value(value, here) for axis, value in node.roots.items()}
+                masked = conditions and mask is not None and not reads_data(mask) and not evaluate(mask, point)
+                if hold(node.constraints, here) and not masked:
                     yield Step(node.placement.stage, node.role, point, here)
 
 

@@ -146,3 +146,4 @@ def test_widened_digits_in_any_order_leave_out_what_no_index_leads_to(seed):
     axes = [Axis(name, choice.number(1, 14)) for name in "ijk"[: choice.number(1, 3)]]
     indices = random_padded(choice, [AxisRef(axis) for axis in axes])
     check_padded(index_map(axes, indices, (), "T"), axes, cells(axes, indices))
+    check_padded(index_map(axes, indices, (), "T", whole=True), axes, cells(axes, indices))

@@ -69,6 +69,9 @@ def test_a_layout_that_is_full_has_none():
     s = create_schedule(B)
     s.transform_layout(A, lambda i: [i // 8, i % 8])
     assert s.layout(A).padding == ()
+    s.transform_layout(B, lambda i: [i // 8, i % 8], pad_value=1)
+    assert s.layout(B).padding == ()
+    assert "select" not in text(s)
 
 
 def test_three_ways_to_say_the_same():
@@ -250,11 +253,13 @@ def test_messages():
             s.transform_layout(B, blocks, **arguments)
         assert str(caught.value) == message
         assert text(s) == before
-    C = compute(16, lambda i: A[i % 14], "C")
-    s = create_schedule(C)
-    with pytest.raises(ScheduleError) as caught:
-        s.transform_layout(C, blocks, pad_value=0)
-    assert str(caught.value) == (
-        "pad_value of transform_layout of C must be left out for a map that adds no cells, as [i] -> [i // 4, i % 4] "
-        "of shape (4, 4)."
-    )
+
+
+def test_blocks_are_whole_where_padding_has_a_value():
+    A = placeholder((3, 8), "int8", "A")
+    B = compute((3, 8), lambda i, c: A[i, c] * 2, "B")
+    for pad_value, shape in ((None, (1, 3, 8)), (lambda *_: None, (1, 3, 8)), (0, (1, 3, 16)), (undef, (1, 3, 16))):
+        s = create_schedule(B)
+        s.transform_layout(A, lambda i, c: [c // 16, i, c % 16], pad_value=pad_value)
+        assert s.layout(A).shape == shape
+        check(s)

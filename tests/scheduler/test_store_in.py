@@ -215,3 +215,33 @@ def test_caches_are_stored_like_any_stage():
     assert shape_of(s, rows) == (3, 3, M - 2)
     check_stored(s)
     check_lost(lambda: s[rows].store_in(lambda i, j, c: (i % 2, c, j)), s)
+
+
+def test_a_loop_whose_iterations_use_one_cell_is_not_parallel():
+    bx, by = stencils()
+    s = create_schedule(by)
+    s[bx].compute_at(s[by], "j")
+    assert s.is_parallel("i", by)
+    s[bx].store_in(lambda i, j, c: (i % 3, j, c))
+    assert s.is_parallel("j", by)
+    assert str(s.is_parallel("i", by)) == "no: two iterations use cell bx[0, 0, 0], which one of them writes"
+    s.allocate_at(s[bx].state.storage.buffer, by, "j")
+    assert s.is_parallel("i", by)
+    s = create_schedule(by)
+    s[bx].compute_at(s[by], "j")
+    s[bx].store_in(lambda i, _j, c: (i % 3, c))
+    with pytest.raises(ScheduleError) as caught:
+        s[by].vthread("j", 2)
+    assert str(caught.value) == (
+        "loop j of stage by must be parallel to run in 2 threads, but two iterations use cell bx[0, 0], which one of "
+        "them writes."
+    )
+
+
+def test_threads_have_buffers_of_their_own_that_are_allocated_inside():
+    bx, by = stencils()
+    s = create_schedule(by)
+    s[bx].compute_at(s[by], "j")
+    s.allocate_at(s[bx].store_in(lambda i, _j, c: (i % 3, c)), by, "j")
+    s[by].vthread("j", 2)
+    check_stored(s)

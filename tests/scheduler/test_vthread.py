@@ -182,6 +182,25 @@ def test_windows_that_slide_inside_a_thread():
     assert simulate_program(program, inputs).counters.bytes_read["acc8"] == 6 * 10 * 16
 
 
+def test_a_buffer_of_the_users_inside_the_loop_is_one_for_each_thread():
+    A = placeholder((64, 16), "int8", "A")
+    B = compute((64, 16), lambda i, c: A[i, c].astype("int32") + 1, "B")
+    C = compute((64, 16), lambda i, c: (B[i, c] >> 1).astype("int8"), "C")
+    s = create_schedule(C)
+    made = s.cache_write(C, "acc")
+    outer, _ = s[C].split("i", 8)
+    s[made].compute_at(s[C], outer)
+    s[B].compute_at(s[C], outer)
+    buffer = s[B].store_in(lambda i, c: [i % 8, c], scope="acc")
+    s.allocate_at(buffer, s[C], outer)
+    s[B].double_buffer(1)
+    s[C].vthread(outer, 3)
+    check(s)
+    config = load_config("vta")
+    run(s, config, random_inputs([C], seed=0))
+    assert next(each for each in s.explain(config).buffers if each.stage == "B").slots == 3
+
+
 def test_buffers_of_all_threads_must_fit():
     tiles = Tiles()
     tiles.alone()

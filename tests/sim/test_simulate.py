@@ -195,6 +195,6 @@ def test_token_counts_that_no_machine_has_are_refused(tokens):
     with pytest.raises(InputError) as caught:
         simulate_program(copying(), {"a": np.zeros((2, 4), np.int8)}, tokens=tokens)
     assert str(caught.value) == (
-        f"tokens of a launch must be four counts from 0 to 65535, not {list(tokens)}. "
+        f"tokens of a launch must be four counts from 0 to 65535, not {tokens}. "
         "Their order is load->compute, compute->load, compute->store, store->compute."
     )

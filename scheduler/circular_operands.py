@@ -1,0 +1,134 @@
+"""Operands of stages of a cycle, for the machine: from where each is loaded, and how often."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import islpy as isl
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Axis, Computation
+from lathe.frontend.expressions import AxisRef, Binary, Const, Expr, Read, Reduce, Select, axes_of
+from lathe.frontend.polyhedra import access_of
+from lathe.scheduler.aliasing import find_aliases
+from lathe.scheduler.buffers import buffers_of
+from lathe.scheduler.circular import around, circles, shared_loops
+from lathe.scheduler.commands.cache import fresh_name
+from lathe.scheduler.errors import CapacityError
+from lathe.scheduler.lanes import plan_lanes
+from lathe.scheduler.nest import build_nest
+from lathe.scheduler.physical import physical_of
+from lathe.scheduler.placement import place_stages
+from lathe.scheduler.polyhedra import instances
+from lathe.scheduler.products import bare, factors
+from lathe.scheduler.rewrite import reads_redirected, rewrite, transform
+from lathe.scheduler.segments import PLANES
+from lathe.scheduler.stage import Stage
+from lathe.scheduler.state import DRAM, Attachment, initial_state
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+
+IN, OUT = isl.dim_type.in_, isl.dim_type.out
+
+
+def only_moves(body: Expr) -> bool:
+    """Whether an expression is what a DMA can load: elements of other tensors, or zeros."""
+    if isinstance(body, Select):
+        return only_moves(body.then) and only_moves(body.otherwise)
+    return isinstance(body, Read) or (isinstance(body, Const) and body.value == 0)
+
+
+def separate_choices(schedule: "Schedule") -> None:
+    """Load what a matrix product of a cycle chooses from, h[t - 1] or zeros, in a stage of its own, in place."""
+    for stage in [each for group in circles(schedule) for each in group]:
+        computation = stage.state.computation
+        body = computation.bodies[0]
+        if (
+            stage.state.scope not in (DRAM, "acc")
+            or not isinstance(body, Reduce)
+            or body.kind != "sum"
+            or body.dtype != "int32"
+        ):
+            continue
+        product = bare(body.body)
+        if (body.kind, body.dtype) != ("sum", "int32") or not isinstance(product, Binary) or product.op != "mul":
+            continue
+        for factor in (bare(product.lhs), bare(product.rhs)):
+            if isinstance(factor, Select) and factor.dtype == "int8" and only_moves(factor):
+                _separate(stage, factor)
+
+
+def _separate(stage: Stage, choice: Select) -> None:
+    schedule, computation = stage.schedule, stage.state.computation
+    used = set(axes_of(choice))
+    old = [axis for axis in (*computation.axes, *computation.reduce_axes) if axis in used]
+    axes = tuple(Axis(axis.name, axis.stop) for axis in old)
+    inside = rewrite(choice, axes={axis: AxisRef(own) for axis, own in zip(old, axes, strict=True)})
+    loaded = Computation(fresh_name(schedule, f"{stage.name}.choice"), axes, (), (inside,))
+    state = stage.state
+    place = replace(state.attachment, loops=()) if state.attachment is not None else None
+    if place is None:
+        place = Attachment(stage, state.leaves[max(shared_loops(stage), 1) - 1])
+    new = Stage(schedule, replace(initial_state(loaded, "inp"), attachment=place))
+    read = Read(new.tensor, tuple(AxisRef(axis) for axis in old))
+    bodies = tuple(transform(body, lambda node: read if node is choice else None) for body in computation.bodies)
+    rewritten = Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
+    stage.state = replace(state, computation=rewritten)
+    schedule.stages.insert(schedule.stages.index(stage), new)
+
+
+def forward(schedule: "Schedule", writer: Stage, store: Stage) -> None:
+    """Let stages in acc read what the same iteration has made where it was made, and not where it has been stored.
+
+    Storing bytes leaves the accumulators as they are; storing wider values would have to copy them first.
+    """
+    if store.tensor.dtype in PLANES:
+        return
+    for reader in schedule.stages[schedule.stages.index(store) + 1 :]:
+        state = reader.state
+        if state.scope != "acc" or state.copies or factors(state.computation) is not None:
+            continue
+        reads = [read for read in state.computation.reads if read.tensor is store.tensor]
+        near = {read.node: writer.tensor for read in reads if _is_near(writer, reader, read)}
+        if near and len(near) == len(reads):
+            reader.state = replace(state, computation=reads_redirected(state.computation, near))
+
+
+def _is_near(writer: Stage, reader: Stage, read: object) -> bool:
+    """Whether all that a read touches is made in the same iteration of the loops around the writer."""
+    from lathe.frontend.accesses import ReadAccess
+
+    assert isinstance(read, ReadAccess)
+    placed = place_stages(writer.schedule)
+    loops = placed[writer].prefix
+    depth = len(loops)
+    if any(own is not other for own, other in zip(loops, around(placed[reader])[:depth], strict=False)):
+        return False
+    makes = instances(placed[writer]).set_tuple_name(OUT, read.tensor.name)
+    needs = instances(placed[reader]).apply_range(access_of(reader.state.computation, read))
+    pairs = needs.apply_range(makes.reverse())
+    same = isl.Map.universe(pairs.get_space())
+    for level in range(depth):
+        same = same.equate(IN, level, OUT, level)
+    return bool(pairs.subtract(same).is_empty())
+
+
+def load_once(schedule: "Schedule", config: HardwareConfig, loads: list[Stage]) -> None:
+    """Load what stays the same in all iterations of a cycle before its loops, as far as scratchpads have room."""
+    made = {tensor for group in circles(schedule) for stage in group for tensor in stage.state.tensors}
+    for stage in loads:
+        if any(read.tensor in made for read in stage.state.computation.reads):
+            continue
+        before, stages = stage.state, list(schedule.stages)
+        stage.state = replace(before, attachment=None)
+        place = min(schedule.stages.index(each) for group in circles(schedule) for each in group)
+        if schedule.stages.index(stage) > place:
+            schedule.stages.remove(stage)
+            schedule.stages.insert(place, stage)
+        try:
+            lanes = plan_lanes(schedule, config).known
+            physical = {each: physical_of(each, lanes, config) for each in schedule.stages}
+            nest = build_nest(schedule, largest_blocks=True)
+            buffers_of(schedule, config, nest, physical, find_aliases(schedule))
+        except CapacityError:
+            stage.state, schedule.stages = before, stages

@@ -1,0 +1,228 @@
+"""``branch`` and ``reduce_extent``: instances that change nothing are kept from running."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import islpy as isl
+
+from lathe.frontend import Axis
+from lathe.frontend.arithmetic import neutral
+from lathe.frontend.expressions import AxisRef, Compare, Const, Expr, Read, Reduce, Select, Undef, walk
+from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
+from lathe.scheduler.branches import Branches, conjunction, free_points, mentions, roots_under, with_bodies
+from lathe.scheduler.commands.overcompute import with_axis
+from lathe.scheduler.dataflow import Dataflow
+from lathe.scheduler.errors import PaddingError, ScheduleError
+from lathe.scheduler.padding import live_conditions
+from lathe.scheduler.state import StageState
+from lathe.scheduler.undefined import stripped, terms_of
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import AxisLike, Stage
+
+SET = isl.dim_type.set
+
+
+def branch(stage: "Stage", axis: "AxisLike | None" = None) -> None:
+    """Keep the instances of a loop (of any, without ``axis``) that change nothing from running: less work, a branch.
+
+    The way back from ``overcompute``. Before, with ``A`` laid out by ``[i, j // 4, j % 4]`` and ``pad_value=0``::
+
+        for i in 0..16:
+          B[i] = 0
+          for jo in 0..4:
+            for ji in 0..4:
+              B[i] += A[i, (4*jo + ji) // 4, (4*jo + ji) % 4]
+
+    After ``s[B].branch(ji)``::
+
+        for i in 0..16:
+          B[i] = 0
+          for jo in 0..4:
+            for ji in 0..4:
+              B[i] += select(4*jo + ji < 14, A[i, (4*jo + ji) // 4, (4*jo + ji) % 4], 0)
+
+    Of a data loop, the instances that compute padding of the stage's own layout: the contract is written instead, or
+    nothing where there is none. Of a reduction loop, the first and last iterations in which everything that is taken
+    changes nothing, whatever the elements are.
+
+    Raises PaddingError, with an instance, where every iteration of a reduction loop takes an element, ScheduleError for
+    a loop of another stage, or a data loop without padding. RFC 0077's remove_overcompute_through_branching.
+    """
+    axes = roots_under(stage, axis, "branch")
+    data = {each for each in axes if each.kind == "data"}
+    state = stage.state
+    if data:
+        state = _defined_where(stage, data)
+    found: PaddingError | None = None
+    for each in state.computation.reduce_axes:
+        if each in axes:
+            try:
+                first, last = _needed(stage, each, "branch")
+            except PaddingError as error:
+                found = error
+                continue
+            if _run_outside(stage, each, first, last):
+                state = _restricted(state, each, first, last)
+    if state is stage.state:
+        if found is not None:
+            raise found
+        of = "" if axis is None else f"loop {stage.find(axis, 'branch').name} of "
+        raise ScheduleError(
+            f"{of}stage {stage.name} must have instances that branch can keep from running, and has none: it computes "
+            "no padding without a condition."
+        )
+    stage.update(state, "branch")
+
+
+def reduce_extent(stage: "Stage", axis: "AxisLike") -> None:
+    """Let the axis of a reduction loop begin and end where it takes something: fewer iterations, and no condition.
+
+    Before, with ``A`` laid out by ``[i, (j + 2) // 8, (j + 2) % 8]`` and ``pad_value=0``, or with a ``select``::
+
+        for i in 0..16:
+          B[i] = 0
+          for j in 0..16:
+            B[i] += select(j < 14, A[i, j], 0)
+
+    After ``s[B].reduce_extent(j)``::
+
+        for i in 0..16:
+          B[i] = 0
+          for j in 0..14:
+            B[i] += A[i, j]
+
+    Iterations go in which everything that is taken changes nothing, whatever the elements are, and conditions that hold
+    in all others. Raises PaddingError, with an instance, where the first and the last iteration take something;
+    ScheduleError for a loop of another stage, or a data loop: what its instances compute are cells of the tensor, and
+    those that need not be computed are left out by chunks. RFC 0077's reduction of loop extents.
+    """
+    loop = stage.find(axis, "reduce_extent")
+    axes = roots_under(stage, axis, "reduce_extent")
+    if len(axes) != 1 or next(iter(axes)).kind == "data":
+        raise ScheduleError(
+            f"loop of reduce_extent on stage {stage.name} must be one of a reduction axis, not {loop.name!r}, which "
+            "runs over cells of the tensor."
+        )
+    (old,) = axes
+    first, last = _needed(stage, old, "reduce_extent")
+    new = Axis(old.name, last - first + 1, first, "reduce")
+    state, renamed = with_axis(stage.state, old, new)
+    flow = Dataflow(stage.schedule, state.computation)
+    bodies = tuple(
+        Reduce(body.kind, _decided(body.body, flow), body.axes) if isinstance(body, Reduce) else body
+        for body in state.computation.bodies
+    )
+    state = replace(state, computation=with_bodies(state.computation, bodies))
+    stage.schedule.commit({stage: state}, "reduce_extent", renamed=renamed)
+
+
+def _decided(body: Expr, flow: Dataflow) -> Expr:
+    """The expression without outer conditions that always hold."""
+    while isinstance(body, Select):
+        fails = flow.where(body.condition, False, flow.domain())
+        if fails is None or not fails.is_empty():
+            return body
+        body = body.then
+    return body
+
+
+def _defined_where(stage: "Stage", axes: set[Axis]) -> StageState:
+    """The stage with the conditions of its layout on some axes, and the contract elsewhere; itself if it has them."""
+    state = stage.state
+    computation = state.computation
+    layout = stage.schedule.layouts.get(state.tensor)
+    if layout is None or not layout.padding_count or len(state.tensors) > 1:
+        return state
+    body = computation.bodies[0]
+    inner = body.body if isinstance(body, Reduce) else body
+    there = {str(term) for node in walk(inner) if isinstance(node, Select) for term in terms_of(node.condition)}
+    wanted = mentions(axes)
+    for live, value in reversed(live_conditions(list(zip(layout.maps, layout.pads, strict=False)), computation.axes)):
+        terms = [term for term in terms_of(live) if wanted(term) and str(term) not in there]
+        condition = conjunction(terms)
+        if condition is None:
+            continue
+        other: Expr = Undef(inner.dtype) if value is None else value
+        if isinstance(body, Reduce) and not isinstance(other, Undef):
+            unit = neutral(body.kind, body.dtype)
+            if not isinstance(other, Const) or other.value != unit:
+                continue
+        if any(isinstance(node, Read) for node in walk(other)):
+            continue
+        inner = Select(condition, inner, other)
+    new = Reduce(body.kind, inner, body.axes) if isinstance(body, Reduce) else inner
+    same = inner is body or (isinstance(body, Reduce) and inner is body.body)
+    return state if same else replace(state, computation=with_bodies(computation, (new,)))
+
+
+def _needed(stage: "Stage", axis: Axis, command: str) -> tuple[int, int]:
+    """The first and last value of a reduction axis at which something is taken.
+
+    Raises PaddingError, naming the instances, if these are the first and last there are.
+    """
+    computation = stage.state.computation
+    flow = Dataflow(stage.schedule, computation)
+    domain = flow.domain().subtract(free_points(stage, computation))
+    taken = isl.Set.empty(flow.points.space)
+    try:
+        with limited_operations():
+            for body in computation.bodies:
+                assert isinstance(body, Reduce), f"{stage.name} has reduction axes and no reduction"
+                unit = neutral(body.kind, body.dtype)
+                inner = stripped(body).children[0]
+                for part, value in flow.parts(inner, domain):
+                    if value != unit or not isinstance(value, int):
+                        taken = taken.union(part)
+    except isl.Error:
+        raise ScheduleError(
+            f"{command} on stage {stage.name} must be decided within {OPERATIONS_LIMIT} isl operations, and takes more."
+        ) from None
+    position = flow.points.position[axis]
+    if taken.is_empty():
+        return axis.start, axis.start
+    low = int(taken.dim_min_val(position).to_python())
+    high = int(taken.dim_max_val(position).to_python())
+    if (low, high) == (axis.start, axis.stop - 1):
+        at = taken.lower_bound_val(SET, position, isl.Val(high))
+        raise Branches(stage, lambda _: False, command, computation).refusal_of_taken(at, axis)
+    return low, high
+
+
+def _run_outside(stage: "Stage", axis: Axis, first: int, last: int) -> bool:
+    """Whether conditions let instances run with an axis below the first or above the last of some values."""
+    flow = Dataflow(stage.schedule, stage.state.computation)
+    position = flow.points.position[axis]
+    domain = flow.domain()
+    before = domain.upper_bound_val(SET, position, isl.Val(first - 1))
+    behind = domain.lower_bound_val(SET, position, isl.Val(last + 1))
+    for body in stage.state.computation.bodies:
+        running = before.union(behind)
+        inner = body.children[0]
+        while isinstance(inner, Select):
+            holds = flow.where(inner.condition, True, running)
+            unit = isinstance(inner.otherwise, Const | Undef)
+            if holds is None or not unit:
+                break
+            running, inner = holds, inner.then
+        if not running.is_empty():
+            return True
+    return False
+
+
+def _restricted(state: StageState, axis: Axis, first: int, last: int) -> StageState:
+    """The stage with conditions that keep an axis between two values."""
+    terms: list[Expr] = []
+    if first > axis.start:
+        terms.append(Compare("ge", AxisRef(axis), Const(first, "index")))
+    if last < axis.stop - 1:
+        terms.append(Compare("lt", AxisRef(axis), Const(last + 1, "index")))
+    condition = conjunction(terms)
+    if condition is None:
+        return state
+    bodies: list[Expr] = []
+    for body in state.computation.bodies:
+        assert isinstance(body, Reduce)
+        unit = Const(neutral(body.kind, body.dtype), body.dtype)
+        bodies.append(Reduce(body.kind, Select(condition, body.body, unit), body.axes))
+    return replace(state, computation=with_bodies(state.computation, tuple(bodies)))

@@ -1,0 +1,165 @@
+"""Domains that are no boxes, on the machine: an output gets zeros where it has no elements, anything else a whole box.
+
+An element of the machine has lanes, and an instruction works on all of them, so a domain's border may run through
+elements. Where nobody reads, it does not matter what is computed, as long as that reads nothing outside of tensors:
+a stage between others computes the box. A stage whose values leave the program computes ``select(where, value, 0)``,
+which partitioning, the DMA's zeros, and masks (``masks.py``) know how to carry out.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lathe.frontend import Axis, Computation, Tensor, interval, substitute
+from lathe.frontend.arithmetic import neutral
+from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
+from lathe.scheduler.commands.cache import fresh_name
+from lathe.scheduler.errors import BuildError
+from lathe.scheduler.products import plain_axis
+from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
+from lathe.scheduler.state import DRAM, Relation, StageState, initial_state, made_by
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+
+def fill_domains(schedule: "Schedule") -> None:
+    """Rewrite, in place, the stages of a schedule that have a condition on their domain.
+
+    Raises BuildError for an output that is a maximum or minimum with loops that compute other stages.
+    """
+    for stage in list(schedule.stages):
+        computation = stage.state.computation
+        if computation.where is None:
+            continue
+        if any(tensor in schedule.outputs for tensor in stage.state.tensors):
+            _fill_output(schedule, stage)
+        elif _stays_inside(computation):
+            stage.state = replace(stage.state, computation=replace(computation, where=None))
+        else:
+            stage.state = replace(stage.state, computation=_selected(computation))
+
+
+def _stays_inside(computation: Computation) -> bool:
+    """Whether no read leaves its tensor at any point of the box, whatever conditions around it say."""
+    return all(
+        low >= 0 and high < extent
+        for read in computation.reads
+        for (low, high), extent in zip(map(interval, read.indices), read.tensor.shape, strict=True)
+    )
+
+
+def _selected(computation: Computation) -> Computation:
+    """The computation of the whole box: 0, or what changes nothing in a reduction, outside the domain."""
+    where = computation.where
+    assert where is not None
+    bodies: list[Expr] = []
+    for body in computation.bodies:
+        if isinstance(body, Reduce):
+            nothing = Const(neutral(body.kind, body.dtype), body.dtype)
+            bodies.append(Reduce(body.kind, Select(where, body.body, nothing), body.axes))
+        else:
+            bodies.append(Select(where, body, Const(0, body.dtype)))
+    return replace(computation, bodies=tuple(bodies), where=None)
+
+
+def _fill_output(schedule: "Schedule", stage: "Stage") -> None:
+    computation = stage.state.computation
+    maker = _copied_from(schedule, stage)
+    if maker is not None:
+        _fill_before(schedule, maker, stage)
+        return
+    if not computation.reduce_axes:
+        stage.state = replace(stage.state, computation=_selected(computation))
+        return
+    if _can_come_apart(schedule, stage):
+        _take_apart(schedule, stage)
+        return
+    kind = next((body.kind for body in computation.bodies if isinstance(body, Reduce) and body.kind != "sum"), None)
+    if kind is not None:
+        raise BuildError(
+            f"output {stage.name} with a domain ({computation.where}) must be no {kind} for the machine while other "
+            f"stages are computed in its reduction loops: it has zeros elsewhere, which no {kind} gives. Call "
+            "cache_write first, and compute them in the loops of the copy in acc."
+        )
+    stage.state = replace(stage.state, computation=_selected(computation))
+
+
+def _copied_from(schedule: "Schedule", stage: "Stage") -> "Stage | None":
+    """The stage in acc of whose elements a stage in DRAM is a copy, if it is one."""
+    computation = stage.state.computation
+    body = computation.bodies[0]
+    if stage.state.scope != DRAM or not isinstance(body, Read) or len(body.indices) != len(computation.axes):
+        return None
+    if any(plain_axis(index) is not axis for index, axis in zip(body.indices, computation.axes, strict=True)):
+        return None
+    maker = schedule.maker(body.tensor)
+    return maker if maker is not None and maker.state.scope == "acc" else None
+
+
+def _fill_before(schedule: "Schedule", maker: "Stage", stage: "Stage") -> None:
+    """Let what an output is copied from have the zeros: a store selects nothing."""
+    from lathe.scheduler.stage import Stage
+
+    computation, made = stage.state.computation, maker.state
+    points: dict[Axis, Expr] = {
+        old: AxisRef(new) for old, new in zip(computation.axes, made.computation.axes, strict=True)
+    }
+    assert computation.where is not None
+    where = substitute(computation.where, points)
+    whole = replace(computation, where=None)
+    if not made.computation.reduce_axes and len(schedule.readers(made.tensor)) == 1:
+        maker.state = replace(made, computation=_selected(replace(made.computation, where=where)))
+    else:
+        name = fresh_name(schedule, f"{made.tensor.name}.filled")
+        copy = replace(copy_of(made.tensor, made.computation.name, made.computation.axes, whole=True), where=where)
+        filled = initial_state(renamed_axes(_selected(copy), name), "acc")
+        inner = Stage(schedule, replace(filled, attachment=made.attachment))
+        schedule.stages.insert(schedule.stages.index(maker) + 1, inner)
+        whole = redirect_reads(whole, {made.tensor: inner.tensor})
+    stage.state = replace(stage.state, computation=whole)
+
+
+def _can_come_apart(schedule: "Schedule", stage: "Stage") -> bool:
+    """Whether the reduction of a stage can be a stage of its own: nothing relies on its loops being one nest."""
+    places = [each.state.attachment for each in schedule.attached(stage)]
+    inside = any(place is not None and place.axis.kind == "reduce" for place in places)
+    return not inside and stage.state.pragma is None and len(stage.state.tensors) == 1
+
+
+def _take_apart(schedule: "Schedule", stage: "Stage") -> None:
+    """A reduction, which keeps the loops over reduction axes, and the selection of its elements with the others."""
+    from lathe.scheduler.stage import Stage
+
+    state = stage.state
+    computation = state.computation
+    reduction = renamed_axes(computation, fresh_name(schedule, f"{state.tensor.name}.whole"))
+    reduction = replace(reduction, where=None) if _stays_inside(computation) else _selected(reduction)
+    first = initial_state(reduction)
+    reducing = tuple(relation for relation in state.relations if _is_reducing(relation))
+    if reducing:
+        own = tuple(root for root in first.roots if root.kind == "data")
+        roots = tuple(root for root in state.roots if root.kind == "reduce")
+        loops = tuple(leaf for leaf in state.leaves if leaf.kind == "reduce")
+        first = replace(first, roots=(*own, *roots), leaves=(*own, *loops), relations=reducing)
+    inner = Stage(schedule, replace(first, lanes=state.lanes, on_alu=state.on_alu))
+    stage.state = _without_reduction(state, inner.tensor, tuple(r for r in state.relations if r not in reducing))
+    schedule.stages.insert(schedule.stages.index(stage), inner)
+
+
+def _is_reducing(relation: Relation) -> bool:
+    return made_by(relation)[0].kind == "reduce"
+
+
+def _without_reduction(state: StageState, value: Tensor, relations: tuple[Relation, ...]) -> StageState:
+    """The stage that only selects what another has reduced."""
+    computation = state.computation
+    body = Read(value, tuple(AxisRef(axis) for axis in computation.axes))
+    selecting = _selected(replace(computation, bodies=(body,), reduce_axes=()))
+    return replace(
+        state,
+        computation=selecting,
+        roots=tuple(root for root in state.roots if root.kind == "data"),
+        leaves=tuple(leaf for leaf in state.leaves if leaf.kind == "data"),
+        relations=relations,
+    )

@@ -1,0 +1,26 @@
+"""A recurrent network of two layers on simulator and RTL, in the declared order and along the wavefront."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import lathe as lt
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scheduler"))
+from recurrent_programs import TwoLayers
+
+
+@pytest.mark.parametrize("wavefront", [False, True])
+def test_two_layers_on_the_rtl(wavefront):
+    network = TwoLayers(steps=2, size=8)
+    s = lt.create_schedule([network.h, network.c])
+    if wavefront:
+        along, diagonal = s[network.h].skew("t", "l")
+        s[network.h].reorder(diagonal, along)
+        s[network.h].parallelize(along)
+    program = lt.build(s, [*network.inputs, network.h, network.c], lt.load_config("tiny"))
+    data = network.data()
+    ran = lt.cosimulate(program, data, engines=("sim", "pysim")).check()
+    for name, values in network.meaning(data).items():
+        assert (ran.results["pysim"].outputs[name] == values).all()

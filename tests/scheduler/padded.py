@@ -1,0 +1,74 @@
+"""Schedules with padding executed with poison in it, and refusals of overcompute confirmed by brute force."""
+
+from unittest.mock import patch
+
+import numpy as np
+from random_programs import random_inputs
+
+from lathe.frontend import Tensor, evaluate, reference
+from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.expressions import Read, Reduce, Undef, walk
+from lathe.scheduler import PaddingWitness, Schedule
+from lathe.scheduler.interpret import interpret_padded
+
+
+def poisoned(schedule: Schedule, inputs=None, offset: int = 0) -> dict[str, np.ndarray]:
+    """Every computed tensor in its layout, executed with other garbage than usual where nobody relies on a value."""
+    inputs = random_inputs(list(schedule.program), seed=0) if inputs is None else inputs
+    with patch("lathe.scheduler.interpret.GARBAGE", 0x5A5A5A5A + offset):
+        return interpret_padded(schedule, inputs)
+
+
+def check_poisoned(schedule: Schedule, seed: int = 0) -> None:
+    """No value of the program depends on what padding without a value holds."""
+    inputs = random_inputs(list(schedule.program), seed=seed)
+    expected = reference(list(schedule.program), inputs)
+    for offset in (0, 77, -12345):
+        found = poisoned(schedule, inputs, offset)
+        for tensor in schedule.program:
+            seen = schedule.current(tensor)
+            values = schedule.layout(tensor).unpack(found[seen.name])
+            wanted = expected[tensor.name] if isinstance(expected, dict) else expected
+            np.testing.assert_array_equal(values, wanted, f"{tensor.name} with poison {offset}")
+
+
+def confirm_added(schedule: Schedule, tensor: Tensor, witness: PaddingWitness) -> None:
+    """Fail unless the added instance really brings about another value, for some elements, or reads undefined cells.
+
+    The instance of the witness is evaluated over the stage's expression without conditions; what it reads is what the
+    layouts say.
+    """
+    stage = schedule[tensor]
+    computation = stage.op
+    axes = {axis.name: axis for axis in (*computation.axes, *computation.reduce_axes)}
+    bound = {axes[name]: value for name, value in witness.instance.items()}
+    body = computation.bodies[0]
+    inner = body.body if isinstance(body, Reduce) else body
+    while type(inner).__name__ == "Select":
+        inner = inner.then
+    results = set()
+    for offset in (0, 1, 2, 3, 50):
+        arrays = {}
+        inputs = random_inputs(list(schedule.program), seed=offset)
+        with patch("lathe.scheduler.interpret.GARBAGE", offset * 12345):
+            computed = interpret_padded(schedule, inputs)
+        for node in walk(inner):
+            if isinstance(node, Read):
+                given = inputs.get(node.tensor.name)
+                arrays[node.tensor] = (
+                    schedule.layout(node.tensor).pack(given, offset * 12345)
+                    if given is not None
+                    else computed[node.tensor.name]
+                )
+        results.add(int(evaluate(inner, {**bound, **arrays})))
+    if isinstance(body, Reduce):
+        limits = DTYPES[body.dtype]
+        unit = {"sum": 0, "prod": 1, "max": limits.minimum, "min": limits.maximum}[body.kind]
+        assert results != {unit}, f"{witness} changes nothing"
+    else:
+        layout = schedule.layout(tensor)
+        cell = witness.cell
+        promised = layout.pack(np.zeros(layout.tensor.shape, np.int64), 4711)[cell]
+        assert promised != 4711, f"nobody relies on {cell}"
+        assert results != {int(promised)}, f"{witness} keeps the contract"
+    assert not any(isinstance(node, Undef) for node in walk(inner))

@@ -1,0 +1,159 @@
+"""Random programs whose domains are no boxes: triangles, bands, stripes, conditions not affine, or on data."""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from random_programs import MOST_CELLS, Builder, Choice, elementwise, wide
+
+from lathe.frontend import (
+    Expr,
+    Tensor,
+    TensorError,
+    compute,
+    const,
+    max,
+    min,
+    reads_data,
+    reduce_axis,
+    select,
+    substitute,
+    sum,
+)
+from lathe.frontend.expressions import Axis, AxisRef
+
+Condition = Callable[..., Expr]
+
+
+def existing(A: Tensor) -> Condition | None:
+    """Where a tensor has elements, as a function of the indices; None for everywhere."""
+    computation = A.computation
+    if computation is None or computation.where is None:
+        return None
+    where = computation.where
+    axes: tuple[Axis, ...] = computation.axes
+    return lambda *i: substitute(where, {axis: index + 0 for axis, index in zip(axes, i, strict=True)})
+
+
+def condition(b: Builder, A: Tensor) -> Condition:
+    """A condition on the indices of a tensor; with values of an input of its shape, sometimes."""
+    first, last = b.number(0, A.ndim - 1), b.number(0, A.ndim - 1)
+    c, d = b.number(0, 4), b.number(1, 3)
+
+    def x(i: Any) -> Any:
+        return i[first] + 0
+
+    def y(i: Any) -> Any:
+        return i[last] + 0
+
+    forms: list[Condition] = [
+        lambda *i: x(i) <= y(i) + c,
+        lambda *i: x(i) * d >= y(i),
+        lambda *i: x(i) >= c,
+        lambda *i: (x(i) - y(i) <= c) & (y(i) - x(i) <= d),
+        lambda *i: (x(i) < d) | (y(i) > c),
+        lambda *i: (x(i) + y(i)) % (d + 1) == 0,
+        lambda *i: x(i) // d <= y(i) // 2,
+        lambda *i: x(i) != y(i) + d,
+        lambda *i: ~((x(i) == c) | (y(i) == d)),
+        lambda *i: max(x(i), y(i)) >= d,
+        lambda *i: x(i) * y(i) < 4 + c,
+        lambda *i: (x(i) * y(i) > c) & (x(i) >= y(i)),
+    ]
+    inputs = [T for T in b.tensors if T.computation is None and T.shape == A.shape]
+    if inputs:
+        M = b.pick(inputs)
+        forms.append(lambda *i: wide(M[i]) > c)
+        forms.append(lambda *i: (x(i) >= y(i)) & (wide(M[i]) < 40))
+    return b.pick(forms)
+
+
+def both(one: Condition | None, other: Condition) -> Condition:
+    return other if one is None else lambda *i: one(*i) & other(*i)
+
+
+def restricted(b: Builder, A: Tensor) -> Tensor:
+    """A tensor of fewer elements than the one it is made of."""
+    constant = b.number(-5, 5)
+    where = both(existing(A), condition(b, A))
+    return compute(A.shape, lambda *i: wide(A[i]) + constant, b.name(), where=where)
+
+
+def alike(b: Builder, A: Tensor) -> Tensor:
+    """A tensor of the same elements."""
+    return compute(A.shape, lambda *i: max(wide(A[i]) * 3, -7), b.name(), where=existing(A))
+
+
+def whole(b: Builder, A: Tensor) -> Tensor:
+    """All elements again, with a value for those that the other tensor has not."""
+    exists = existing(A)
+    if exists is None:
+        return elementwise(b, A)
+    return compute(A.shape, lambda *i: select(exists(*i), wide(A[i]), b.number(-3, 3)), b.name())
+
+
+def reduced(b: Builder, A: Tensor) -> Tensor:
+    """A reduction over the elements of a row that there are, or some of them."""
+    exists, also = existing(A), condition(b, A)
+    k = reduce_axis(A.shape[-1], "k")
+    kind = b.pick([sum, max, min])
+
+    def body(*i: Any) -> Any:
+        outer = list(i) if A.ndim > 1 else []
+        point = (*outer, AxisRef(k))
+        return kind(wide(A[point]), axis=k, where=both(exists, also)(*point))
+
+    where = None
+    if A.ndim > 1 and b.number(0, 1):
+        row = b.number(0, A.shape[0] - 1)
+        where = lambda *i: i[0] + 0 >= row  # noqa: E731
+    return compute(A.shape[:-1] or (1,), body, b.name(), where=where)
+
+
+def shifted(b: Builder, A: Tensor) -> Tensor:
+    """A neighbour, where it exists: the condition of the read is the producer's at the shifted index."""
+    exists = existing(A)
+    if exists is not None and A.computation is not None and reads_data(A.computation.where):
+        return alike(b, A)  # the condition itself would be read outside
+    dim, step = b.number(0, A.ndim - 1), b.number(1, 2)
+    size = A.shape[dim]
+
+    def at(i: Any) -> Any:
+        return tuple(index - step if d == dim else index + 0 for d, index in enumerate(i))
+
+    def inside(i: Any) -> Any:
+        inside = at(i)[dim] >= 0
+        return inside if exists is None else inside & exists(*at(i))
+
+    if size > step and b.number(0, 1):
+        try:
+            return compute(A.shape, lambda *i: wide(A[at(i)]) - 1, b.name(), where=lambda *i: inside(i))
+        except TensorError:  # it holds nowhere
+            return whole(b, A)
+    return compute(A.shape, lambda *i: select(inside(i), wide(A[at(i)]), const(9, "int32")), b.name())
+
+
+STEPS = [restricted, restricted, restricted, alike, whole, reduced, reduced, shifted, shifted]
+
+
+def programs_with_domains(choice: Choice, most: int) -> list[Tensor]:
+    """The outputs of a program of up to ``most`` computations, most of which have conditions on their domain."""
+    shape = tuple(choice.number(2, 7) for _ in range(choice.number(1, 3)))
+    builder = Builder(choice, [])
+    for _ in range(choice.number(1, 2)):
+        builder.tensors.append(builder.input(shape, choice.pick(["int8", "int32"])))
+    for _ in range(3 * most):
+        source = choice.pick(builder.tensors)
+        try:
+            made = choice.pick(STEPS)(builder, source)
+        except TensorError:  # a domain without points
+            continue
+        if prod(made.shape) <= MOST_CELLS:
+            builder.tensors.append(made)
+        if len(builder.made()) >= most:
+            break
+    if not builder.made():
+        builder.tensors.append(elementwise(builder, builder.tensors[0]))
+    made = builder.made()
+    more = [choice.pick(made)] if choice.number(0, 3) == 0 else []
+    return list(dict.fromkeys([made[-1], *more]))

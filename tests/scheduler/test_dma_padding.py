@@ -1,0 +1,288 @@
+"""Padding by the DMA: any constant where LOAD has it, filled by the ALU in acc where it has not, refused elsewhere."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from machine import loads_of, run
+
+from lathe.configs import load_config
+from lathe.frontend import Tensor, compute, placeholder, select
+from lathe.frontend.operators import conv2d, dense, matmul, max_pool2d, pad2d, requantise
+from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType, Program
+from lathe.scheduler import EmitError, Schedule, build, create_schedule, explain
+from lathe.sim import simulate_program
+
+VTA, LATHE16, TINY = load_config("vta"), load_config("lathe16"), load_config("tiny")
+EXTENDED = {"batch4": load_config("batch4").with_(extensions=("pad_value",)), "lathe16": LATHE16}
+PLAIN = {"vta": VTA, "tiny": TINY, "batch4": load_config("batch4")}
+MACHINES = {**PLAIN, **{f"{name} with pad_value": machine for name, machine in EXTENDED.items()}}
+
+
+def filled(*tensors: Tensor) -> dict[str, Any]:
+    generator = np.random.default_rng(3)
+    found = {}
+    for tensor in tensors:
+        limits = np.iinfo(tensor.dtype)
+        found[tensor.name] = generator.integers(limits.min, limits.max, tensor.shape, tensor.dtype, endpoint=True)
+    return found
+
+
+def of_kind(program: Program, kind: type[Instruction], **fields: Any) -> list[Any]:
+    return [
+        each
+        for each in program.instructions
+        if isinstance(each, kind) and all(getattr(each, name) == value for name, value in fields.items())
+    ]
+
+
+def pads(load: Load) -> tuple[int, ...]:
+    return load.y_size, load.x_size, load.y_pad_0, load.y_pad_1, load.x_pad_0, load.x_pad_1
+
+
+# Into the accumulators.
+
+
+def pooled() -> tuple[Tensor, Tensor]:
+    A = placeholder((1, 8, 9, 16), "int8", "A")
+    return A, max_pool2d(A, 3, stride=2, padding=1, name="M")
+
+
+def test_a_maximum_over_windows_is_loaded_with_the_least_value_around_it() -> None:
+    A, M = pooled()
+    program = run(create_schedule(M), LATHE16, filled(A))
+    (load,) = loads_of(program, "A")
+    assert (*pads(load), load.padding) == (8, 9, 1, 0, 1, 1, -128)
+    assert of_kind(program, Alu, alu_opcode=AluOp.ADD) == []
+    assert of_kind(program, Gemm) == []  # the maxima begin as padding, too
+    (start,) = [each for each in of_kind(program, Load, memory_type=MemoryType.ACC8) if each is not load]
+    assert (*pads(start), start.padding) == (0, 20, 1, 0, 0, 0, -128)
+
+
+def test_without_the_extension_zeros_are_loaded_around_it_and_the_alu_fills_them() -> None:
+    A, M = pooled()
+    program = run(create_schedule(M), VTA, filled(A))
+    (load,) = loads_of(program, "A")
+    assert (*pads(load), load.padding) == (8, 9, 1, 0, 1, 1, 0)
+    fills = of_kind(program, Alu, alu_opcode=AluOp.ADD, imm=-128)
+    assert [each.iter_out * each.iter_in for each in fills] == [11, 8, 8, 20]  # row, two columns, the maxima's start
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        *(("int8", value) for value in (-128, -1, 1, 127)),
+        *(("int16", value) for value in (-32768, -128, 32767)),
+        *(("int32", value) for value in (-(1 << 31), -40000, -129, 127, 128, 40000, (1 << 31) - 1)),
+        ("uint8", 255),
+        ("uint16", 65535),
+    ],
+)
+def test_any_constant_may_stand_around_accumulators(dtype: str, value: int, machine: str) -> None:
+    A = placeholder((1, 3, 4, 20), dtype, "A")
+    P = pad2d(A, ((1, 2), (2, 1)), value=value, name="P")
+    s = create_schedule(P)
+    s[s.cache_write(P, "acc")].emit_insn(s[s.stages[0]].axis[0], "dma")
+    run(s, MACHINES[machine], filled(A))
+
+
+@pytest.mark.parametrize(
+    ("value", "fields"),
+    [
+        (-128, (-128, False)),
+        (127, (127, False)),
+        (-(1 << 31), (-1, True)),
+        ((1 << 31) - 1, (0, True)),
+        (128, None),
+        (-129, None),
+    ],
+)
+def test_constants_that_a_load_of_lathe16_holds(value: int, fields: tuple[int, bool] | None) -> None:
+    A = placeholder((1, 3, 4, 16), "int8", "A")
+    P = compute(
+        (1, 3, 6, 16),
+        lambda n, y, x, c: select((x >= 1) & (x < 5), A[n, y, x - 1, c].astype("int32"), value),
+        "P",
+    )
+    s = create_schedule(P)
+    made = s.cache_write(P, "acc")
+    s[made].emit_insn(s[made].axis[0], "dma")
+    program = run(s, LATHE16, filled(A))
+    (load,) = loads_of(program, "A")
+    assert pads(load) == (3, 4, 0, 0, 1, 1)
+    assert (load.pad_value, load.pad_limit) == (fields or (0, False))
+    assert bool(of_kind(program, Alu, alu_opcode=AluOp.ADD)) == (fields is None)
+
+
+@pytest.mark.parametrize("machine", [VTA, LATHE16], ids=lambda machine: machine.name)
+def test_different_constants_around_accumulators_are_filled_one_by_one(machine: Any) -> None:
+    A = placeholder((4, 5, 16), "int32", "A")
+
+    def element(y: Any, x: Any, c: Any) -> Any:
+        inside = select((x >= 1) & (x < 6), A[y - 1, x - 1, c], 9)
+        return select((y >= 1) & (y < 5), inside, 100000)
+
+    B = compute((6, 7, 16), element, "B")
+    s = create_schedule(B)
+    made = s.cache_write(B, "acc")
+    s[made].emit_insn(s[made].axis[0], "dma")
+    program = run(s, machine, filled(A))
+    assert {load.padding for load in of_kind(program, Load)} == {0}
+    assert {each.imm for each in of_kind(program, Alu, alu_opcode=AluOp.ADD)} >= {9, 2, -31072}  # (2 << 16) - 31072
+
+
+def test_casts_around_a_padding_apply_to_its_constant() -> None:
+    A = placeholder((3, 16), "int8", "A")
+    B = compute((5, 16), lambda i, j: select(i < 3, A[i, j], -7).astype("uint8").astype("int32"), "B")
+    s = create_schedule(B)
+    made = s.cache_write(B, "acc")
+    s[made].emit_insn(s[made].axis[0], "dma")
+    # −7 as uint8 is 249, which no LOAD pads with; A itself may be negative, so that this schedule is only looked at.
+    program = build(s, [A, B], LATHE16)
+    assert {each.imm for each in of_kind(program, Alu, alu_opcode=AluOp.ADD)} == {249}
+
+
+# Into inp: the data of products.
+
+
+def convolution(
+    value: int, channels: int = 16, filters: int = 16, padding: Any = 1
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    A, W = placeholder((1, 6, 7, channels), "int8", "A"), placeholder((filters, 3, 3, channels), "int8", "W")
+    C = conv2d(A, W, padding=padding, pad_value=value, name="C")
+    return [A, W], C, requantise(C, 7, name="D")
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("value", [-128, -7, 127])
+@pytest.mark.parametrize("channels", [16, 8, 5])
+def test_zero_points_around_the_data_of_a_convolution(channels: int, value: int, machine: str) -> None:
+    inputs, _, D = convolution(value, channels, 20)
+    run(create_schedule(D), MACHINES[machine], filled(*inputs))
+
+
+def test_a_zero_point_costs_no_copy_of_the_image_with_the_extension() -> None:
+    inputs, _, D = convolution(-7)
+    program = run(create_schedule(D), LATHE16, filled(*inputs))
+    assert [(segment.name, segment.role) for segment in program.segments if segment.role == "temporary"] == []
+    assert [(*pads(load), load.padding) for load in loads_of(program, "A")] == [(6, 7, 1, 1, 1, 1, -7)]
+    program = run(create_schedule(D), VTA, filled(*inputs))
+    assert [(segment.name, segment.role) for segment in program.segments if segment.role == "temporary"] == [
+        ("C.pad", "temporary")
+    ]
+
+
+def test_tiles_of_rows_have_the_zero_point_on_their_own_sides_only() -> None:
+    inputs, C, _ = convolution(5)
+    padded = C.computation.reads[0].tensor
+    s = create_schedule(C)
+    result = s.cache_write(C, "acc")
+    outer, _ = s[C].split(s[C].axis[1], factor=2)
+    s[result].compute_at(s[C], outer)
+    s[padded].set_scope("inp")
+    s[padded].compute_at(s[C], outer)
+    program = run(s, LATHE16, filled(*inputs))
+    loads = [(*pads(load), load.padding) for load in loads_of(program, "A")]
+    assert loads == [(3, 7, 1, 0, 1, 1, 5), (4, 7, 0, 0, 1, 1, 5), (3, 7, 0, 1, 1, 1, 5)]
+
+
+def test_rows_of_nothing_but_padding_are_loaded_without_reading() -> None:
+    inputs, C, _ = convolution(5, padding=((4, 0), (1, 1)))
+    padded = C.computation.reads[0].tensor
+    s = create_schedule(C)
+    result = s.cache_write(C, "acc")
+    outer, _ = s[C].split(s[C].axis[1], factor=1)
+    s[result].compute_at(s[C], outer)
+    s[padded].set_scope("inp")
+    s[padded].compute_at(s[C], outer)
+    program = run(s, LATHE16, filled(*inputs))
+    empty = [load for load in of_kind(program, Load, memory_type=MemoryType.INP) if load.y_size == 0]
+    assert [(load.padding, load.x_size * load.y_pad_0) for load in empty] == [(5, 27), (5, 27)]
+
+
+def test_lanes_behind_the_last_channel_do_not_count_though_padding_stands_in_them() -> None:
+    """Weights that are computed hold no zeros there: the padded image is stored instead."""
+    A, V, U = placeholder((1, 5, 5, 5), "int8", "A"), placeholder((9, 6), "int8", "V"), placeholder((5, 6), "int8", "U")
+    weights = requantise(matmul(V, U, transpose_b=True, name="w"), 7, name="weights")
+    data = pad2d(A, ((0, 0), (0, 4)), value=-3, name="padded")
+    rows = compute((45, 5), lambda i, k: data[0, i // 9, i % 9, k], "rows")
+    D = dense(rows, weights, name="D")
+    for machine in MACHINES.values():
+        run(create_schedule(D), machine, filled(A, V, U))
+
+
+def test_a_zero_point_in_inp_is_refused_without_the_extension() -> None:
+    inputs, C, _ = convolution(-7)
+    s = create_schedule(C)
+    s[C.computation.reads[0].tensor].set_scope("inp")
+    with pytest.raises(EmitError) as caught:
+        build(s, [*inputs, C], VTA)
+    assert str(caught.value) == (
+        "chunk C.pad.map(n in 0..1, y in 0..1, x in 0..9, c in 0..16) must satisfy rule 'dma': padding of C.pad in inp "
+        "must be 0, not -7: LOAD of machine 'vta' pads with zeros (extension 'pad_value' is off), and the ALU writes "
+        "acc only. Change the tile, the scope of the operands, or the loop that the pragma is on."
+    )
+    told = str(explain(s, VTA))
+    assert "pads of -7 around y (1, 1), x (1, 1): REFUSED by 'dma' in C.pad.map(" in told
+    assert "padding of C.pad in inp must be 0, not -7: LOAD of machine 'vta' pads with zeros" in told
+    run(s, LATHE16, filled(*inputs))
+
+
+def test_two_constants_in_inp_are_peeled_apart() -> None:
+    """Each box of one constant is a load of padding only; the border costs more instructions, but no copy."""
+    A, W = placeholder((4, 16), "int8", "A"), placeholder((16, 16), "int8", "W")
+    P = compute((8, 16), lambda i, k: select(i < 2, 3, select(i < 6, A[i - 2, k], -4)), "P")
+    C = dense(P, W, name="C")
+    s = create_schedule(C)
+    s[P].set_scope("inp")
+    program = run(s, LATHE16, filled(A, W))
+    loads = [(*pads(each), each.padding) for each in of_kind(program, Load, memory_type=MemoryType.INP)]
+    assert sorted(loads) == [(0, 2, 1, 0, 0, 0, -4), (0, 2, 1, 0, 0, 0, 3), (1, 4, 0, 0, 0, 0, 0)]
+    with pytest.raises(EmitError) as caught:
+        build(s, [A, W, C], VTA)
+    assert "padding of P in inp must be 0, not 3: LOAD of machine 'vta' pads with zeros" in str(caught.value)
+
+
+# Input channels that are tiled.
+
+
+def channels_tiled(value: int, block: int) -> tuple[Schedule, list[Tensor], list[Any]]:
+    """A padded convolution of 64 channels, a block of them in the scratchpads at a time."""
+    inputs, C, _ = convolution(value, channels=64)
+    padded = C.computation.reads[0].tensor
+    s = create_schedule(C)
+    made = s.cache_write(C, "acc")
+    weights = s.cache_read(inputs[1], "wgt", [made])
+    ry, rx, rc = s[made].reduce_axis
+    outer, inner = s[made].split(rc, factor=block)
+    s[made].reorder(outer, *s[made].axis, ry, rx, inner)
+    s[padded].set_scope("inp")
+    for operand in (padded, weights):
+        s[operand].compute_at(s[made], outer)
+    return s, inputs, [padded, weights]
+
+
+@pytest.mark.parametrize(("value", "name"), [(0, "vta"), (0, "tiny"), (0, "batch4"), (-7, "lathe16")])
+def test_a_padded_convolution_whose_input_channels_are_tiled(value: int, name: str) -> None:
+    machine = load_config(name)
+    s, inputs, _ = channels_tiled(value, machine.block_in)
+    program = run(s, machine, filled(*inputs))
+    blocks = 64 // machine.block_in
+    assert [(*pads(load), load.padding) for load in loads_of(program, "A")] == [(6, 7, 1, 1, 1, 1, value)] * blocks
+    counters = simulate_program(program, filled(*inputs)).counters
+    assert counters.bytes_read["inp"] == 6 * 7 * 64 * machine.batch  # every channel of every pixel once
+    assert counters.bytes_read["wgt"] == 16 * 9 * 64
+    assert counters.gemm_operations == 6 * 7 * 9 * blocks * (16 // machine.block_out)
+
+
+@pytest.mark.parametrize("value", [0, -7])
+def test_the_default_schedule_tiles_the_input_channels_of_a_padded_convolution(value: int) -> None:
+    """`tiny` cannot hold the weights of all channels: 16 filters of 9 taps and 64 channels are 576 elements of 128."""
+    inputs, _, D = convolution(value, channels=64)
+    machine = TINY.with_(extensions=("pad_value",))
+    program = run(create_schedule(D), machine, filled(*inputs))
+    of_weights = [load.y_size * load.x_size for load in of_kind(program, Load, memory_type=MemoryType.WGT)]
+    assert sum(of_weights) >= 576
+    assert max(of_weights) <= 128
+    assert {load.padding for load in loads_of(program, "A") if any(pads(load)[2:])} == {value}

@@ -1,0 +1,159 @@
+"""Random circles under random schedules: NumPy, the loop nest and the machine agree; refusals are justified."""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+from executions import confirm
+from hypothesis import event, given, note, settings
+from hypothesis import strategies as st
+from random_commands import ORDER, commands
+from random_programs import Choice, random_inputs
+from random_recurrences import recurrences
+
+from lathe.configs import load_config
+from lathe.frontend import format_program, placeholders, reference
+from lathe.isa import verify
+from lathe.scheduler import (
+    BuildError,
+    CapacityError,
+    EmitError,
+    LegalityError,
+    ParallelismError,
+    ScheduleError,
+    build,
+    create_schedule,
+    interpret,
+)
+from lathe.scheduler.completion import copied
+from lathe.sim import simulate_program
+
+KINDS = (
+    *("split", "tile", "reorder", "reorder", "fuse", "compute_at", "compute_root", "set_scope", "cache_write"),
+    *("cache_read", "reuse_at", "emit_insn", "reverse", "skew", "skew", *ORDER),
+)
+MACHINES = [load_config(name) for name in ("tiny", "vta", "batch4")]
+SEEDS = st.integers(0, 2**40)
+
+
+def plain_meaning(outputs, inputs):
+    """The values of a program, point by point in the order in which the frontend says that they are made."""
+    from itertools import product
+
+    from lathe.frontend import cycles, evaluate, topological
+    from lathe.frontend.expressions import Reduce
+
+    values = {tensor: inputs[tensor.name] for tensor in placeholders(outputs)}
+    order = topological(outputs)
+    inside = {each: cycle for cycle in cycles(order) for each in cycle.computations}
+    for computation in order:
+        for tensor in computation.outputs:
+            values[tensor] = np.full(tensor.shape, 77, tensor.dtype)
+
+    def execute(computation, point):
+        env = {**values, **{axis: np.asarray(value) for axis, value in zip(computation.axes, point, strict=True)}}
+        for tensor, body in zip(computation.outputs, computation.bodies, strict=True):
+            assert not isinstance(body, Reduce) or body.kind == "sum"
+            values[tensor][point] = evaluate(body, env)
+
+    done = set()
+    for computation in order:
+        cycle = inside.get(computation)
+        if cycle is None:
+            for point in np.ndindex(*computation.shape):
+                execute(computation, point)
+        elif cycle not in done:
+            done.add(cycle)
+            for outer in product(*(range(extent) for extent in cycle.computations[0].shape[: cycle.depth])):
+                for each in cycle.computations:
+                    for rest in np.ndindex(*each.shape[cycle.depth :]):
+                        execute(each, (*outer, *rest))
+    return {tensor.name: values[tensor] for tensor in outputs}
+
+
+def equal(found, expected):
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, f"{name} differs")
+
+
+def check_random_circle(seed: int, most_commands: int) -> None:
+    choice = Choice(seed)
+    outputs = recurrences(choice)
+    note(format_program(outputs))
+    inputs = random_inputs(outputs, seed=1)
+    expected = reference(outputs, inputs)
+    equal(expected, plain_meaning(outputs, inputs))
+    schedule = create_schedule(outputs)
+    equal(interpret(schedule, inputs), expected)
+    for _ in range(choice.number(1, most_commands)):
+        command = commands(choice, schedule, KINDS)
+        before = copied(schedule)
+        states = [(stage, stage.state) for stage in schedule.stages]
+        try:
+            command.run(schedule)
+            note(command.text)
+            event(f"accepted {command.text.split('(')[0].split('.')[-1]}")
+        except ParallelismError:
+            assert [(stage, stage.state) for stage in schedule.stages] == states
+        except LegalityError as error:
+            note(f"refused: {command.text}: {error}")
+            event("refused with a witness")
+            with mock.patch("lathe.scheduler.legality.check_schedule"):
+                command.run(before)
+            if "may be carried out in any order" not in str(error):  # execution takes them in one that may be right
+                confirm(error.witness, before)
+            assert [(stage, stage.state) for stage in schedule.stages] == states
+        except ScheduleError as error:
+            note(f"refused: {command.text}: {error}")
+            assert [(stage, stage.state) for stage in schedule.stages] == states
+    equal(interpret(schedule, inputs), expected)
+
+
+def check_circle_on_machine(seed: int, most_commands: int) -> None:
+    choice = Choice(seed)
+    outputs = recurrences(choice)
+    schedule = create_schedule(outputs)
+    for _ in range(choice.number(0, most_commands)):
+        command = commands(choice, schedule, ("split", "reorder", "skew", "tile", "reverse", "shift"))
+        try:
+            command.run(schedule)
+            note(command.text)
+        except ScheduleError:
+            event("refused")
+    config = choice.pick(MACHINES)
+    note(f"{format_program(outputs)} {config.name}")
+    inputs = random_inputs(outputs, seed=1)
+    try:
+        program = build(schedule, [*placeholders(outputs), *outputs], config)
+    except (CapacityError, EmitError, BuildError) as error:
+        event(f"refused by build: {type(error).__name__}")
+        refusal = str(error)
+    else:
+        event("built")
+        refusal = ""
+    if refusal:
+        note(refusal)
+        assert " must " in refusal
+        return
+    assert verify(program) == []
+    equal(simulate_program(program, inputs, trace=False).outputs, reference(outputs, inputs))
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_every_accepted_order_keeps_the_meaning_and_every_refusal_has_a_true_witness(seed):
+    check_random_circle(seed, 6)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_circles_on_the_machine(seed):
+    check_circle_on_machine(seed, 3)
+
+
+@pytest.mark.nightly
+@settings(max_examples=5000, deadline=None, print_blob=True)
+@given(seed=SEEDS)
+def test_the_same_for_many_more(seed):
+    check_random_circle(seed, 10)
+    check_circle_on_machine(seed, 4)

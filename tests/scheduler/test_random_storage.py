@@ -1,0 +1,224 @@
+"""Random programs under random commands and random folds: what is accepted is right, what is refused is wrong."""
+
+from collections.abc import Callable
+from random import Random
+from unittest.mock import patch
+
+import pytest
+from folds import check_lost, check_stored
+from machine import run
+from random_programs import random_inputs
+
+from lathe.configs import load_config
+from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
+from lathe.scheduler import (
+    BuildError,
+    CapacityError,
+    EmitError,
+    LegalityError,
+    Schedule,
+    ScheduleError,
+    create_schedule,
+)
+from lathe.scheduler.errors import StorageWitness
+
+
+def program(random: Random, channels: int | None = None) -> tuple[list[Tensor], Tensor]:
+    """Stages whose values may be folded, and the output; with channels, what a machine computes."""
+    h, w = random.randint(3, 6), random.randint(3, 5)
+    rest = () if channels is None else (channels,)
+    A = placeholder((h, w, *rest), "int8" if channels else "int32", "A")
+    P = compute(A.shape, lambda y, x, *c: A[(y, x, *c)].astype("int32") * 3 + 1, "P")
+    made = [P]
+    if random.random() < 0.4:
+        dy = random.randint(0, 1)
+        made.append(compute((h - dy, w, *rest), lambda y, x, *c: made[0][(y + dy, x, *c)] - 7, "Q"))
+    last = made[-1]
+    h = last.shape[0]
+    kind = random.choice(["taps", "taps", "sum", "guarded", "upside down", "both"])
+    taps = [(random.randint(0, 2), random.randint(0, 1)) for _ in range(2)]
+    ky, kx = max(a for a, _ in taps), max(b for _, b in taps)
+    shape = (h - ky, w - kx, *rest)
+    if h - ky < 1:
+        kind, shape = "upside down", (h, w, *rest)
+    if kind == "sum":
+        r = reduce_axis(ky + 1, "r")
+        out = compute(shape, lambda y, x, *c: sum(last[(y + r, x, *c)], axis=r), "R")
+    elif kind == "guarded":
+        out = compute(
+            (h, *shape[1:]),
+            lambda y, x, *c: select(y >= ky, last[(y - ky, x, *c)], 0) + last[(y, x + kx, *c)],
+            "R",
+        )
+    elif kind == "upside down":
+        out = compute((h, w, *rest), lambda y, x, *c: last[(h - 1 - y, x, *c)] + last[(y, x, *c)], "R")
+    elif kind == "both":
+        out = compute(shape, lambda y, x, *c: last[(y + ky, x, *c)] + made[0][(y, x + kx, *c)], "R")
+    else:
+        (a, b), (d, _) = taps
+        out = compute(shape, lambda y, x, *c: last[(y + a, x + b, *c)] + last[(y + d, x, *c)], "R")
+    made.append(out)
+    if random.random() < 0.5:
+        made.append(compute(out.shape, lambda y, x, *c: out[(y, x, *c)] * 2, "D"))
+    return made, made[-1]
+
+
+def command(random: Random, s: Schedule) -> None:
+    stage, other = random.choice(s.stages), random.choice(s.stages)
+    loops = stage.leaf_axis
+    loop = random.choice(loops)
+    match random.choice(["split", "reorder", "reverse", "shift", "compute_at", "compute_at", "after", "after", "fuse"]):
+        case "split":
+            stage.split(loop, factor=random.randint(1, 3))
+        case "reorder":
+            stage.reorder(*random.sample(list(loops), len(loops)))
+        case "reverse":
+            stage.reverse(loop)
+        case "shift":
+            stage.shift(loop, random.randint(1, 2))
+        case "compute_at":
+            other.compute_at(stage, loop, random.choice(["box", "box", "exact", "missing"]))
+        case "after":
+            stage.after(other, random.choice(other.leaf_axis))
+        case "fuse":
+            stage.fuse(loop, loops[min(loops.index(loop) + 1, len(loops) - 1)])
+
+
+def fold(random: Random, channels: bool = False) -> Callable[..., list]:
+    """A map from indices to cells."""
+    a, b = random.randint(1, 4), random.randint(1, 4)
+    maps = [
+        lambda y, x, *c: [y % a, x, *c],
+        lambda y, x, *c: [x, y % a, *c],
+        lambda y, x, *c: [y % a, x % b, *c],
+        lambda y, x, *c: [(y + x) % a, *c],
+        lambda y, x, *c: [(y * b + x) % (a * b), *c],
+        lambda _y, x, *c: [x % b, *c],
+        lambda y, x, *c: [y // a, x, *c],
+    ]
+    chosen = random.choice(maps)
+    if channels:
+        return chosen
+    return random.choice([chosen, chosen, lambda *_: [0], lambda y, x: [(a * y + b * x) % 5]])
+
+
+def store(random: Random, s: Schedule, buffers: list, channels: bool = False) -> Callable[[], object]:
+    """A command that stores a stage, perhaps where another is stored, or allocates its buffer in a loop."""
+    stage = random.choice([each for each in s.stages if each.tensor not in s.outputs] or s.stages)
+    kept = stage.state.storage
+    if kept is not None and random.random() < 0.3:
+        host = random.choice(s.stages)
+        loop = random.choice(host.leaf_axis)
+        return lambda: s.allocate_at(kept.buffer, host, loop)
+    if buffers and random.random() < 0.4:
+        buffer = random.choice(buffers)
+        given = fold(random, channels)
+        return lambda: stage.store_in(buffer, given)
+    given = fold(random, channels)
+    return lambda: buffers.append(stage.store_in(given))
+
+
+def step(random: Random, s: Schedule, buffers: list, share: float, channels: bool = False) -> Callable[[], object]:
+    """A command that may be given again."""
+    if random.random() < share:
+        return store(random, s, buffers, channels)
+    state = random.random()
+    return lambda: command(Random(state), s)
+
+
+def attempt(do: Callable[[], object]) -> str:
+    """Whether a command was accepted, refused for a value that is lost (which is confirmed on a copy), or otherwise."""
+    try:
+        do()
+    except LegalityError as error:
+        stored = isinstance(error.witness, StorageWitness) or "allocated anew" in str(error)
+        return "lost" if stored else "other"
+    except ScheduleError:
+        return "other"
+    return "accepted"
+
+
+def check(seed: int) -> tuple[bool, bool]:
+    """Whether a fold was accepted, and whether one was refused; fails where either is wrong."""
+    random = Random(seed)
+    _, output = program(random)
+    s = create_schedule(output)
+    buffers: list = []
+    accepted = refused = False
+    for _ in range(random.randint(3, 8)):
+        do = step(random, s, buffers, 0.4)
+        before = {stage: stage.state for stage in s.stages}, list(s.stages), dict(s.allocations)
+        outcome = attempt(do)
+        if outcome == "accepted":
+            accepted |= any(stage.state.storage for stage in s.stages)
+        elif outcome == "lost":
+            refused = True
+            check_lost(do, s)
+            states, s.stages, s.allocations = before
+            for stage, state in states.items():
+                stage.state = state
+    check_stored(s)
+    return accepted, refused
+
+
+@pytest.mark.parametrize("first", range(0, 160, 40))
+def test_what_is_accepted_is_right_and_what_is_refused_is_wrong(first):
+    outcomes = [check(seed) for seed in range(first, first + 40)]
+    assert len([1 for accepted, _ in outcomes if accepted]) >= 5
+    assert len([1 for _, refused in outcomes if refused]) >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(200, 2200, 200))
+def test_what_is_accepted_is_right_more_often(first):
+    for seed in range(first, first + 200):
+        check(seed)
+
+
+def check_on_machine(seed: int) -> bool:
+    """Whether a fold ran on the simulator; fails where it computes anything but what NumPy does."""
+    random = Random(seed)
+    config = load_config(random.choice(["vta", "tiny", "batch4"]))
+    _, output = program(random, random.choice([4, 16, 20]))
+    s = create_schedule(output)
+    made = s.cache_write(output, "acc")
+    if random.random() < 0.6:
+        s[made].compute_at(s[output], random.choice(s[output].leaf_axis[:2]))
+    buffers: list = []
+    for _ in range(random.randint(3, 8)):
+        attempt(step(random, s, buffers, 0.5, channels=True))
+    for stage in s.stages:
+        if stage.state.storage is not None and random.random() < 0.8:
+            attempt(lambda stage=stage: stage.set_scope("acc"))
+    try:
+        run(s, config, random_inputs([output], seed))
+    except (BuildError, CapacityError, EmitError):
+        return False
+    return any(stage.state.storage for stage in s.stages)
+
+
+def test_what_the_machine_takes_is_right():
+    assert len([seed for seed in range(60) if check_on_machine(seed)]) >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(100, 1000, 300))
+def test_what_the_machine_takes_is_right_more_often(first):
+    assert len([seed for seed in range(first, first + 300) if check_on_machine(seed)]) >= 25
+
+
+def outcomes(seed: int) -> list[str]:
+    """What becomes of random commands, one after the other."""
+    random = Random(seed)
+    _, output = program(random)
+    s = create_schedule(output)
+    buffers: list = []
+    return [attempt(step(random, s, buffers, 0.5)) for _ in range(8)]
+
+
+def test_one_slice_tells_for_all_that_live_alike():
+    with patch("lathe.scheduler.buffer_accesses.alike", lambda *_: []):
+        expected = [outcomes(seed) for seed in range(3000, 3100)]
+    assert [outcomes(seed) for seed in range(3000, 3100)] == expected
+    assert any("accepted" in each for each in expected)
+    assert any("lost" in each for each in expected)

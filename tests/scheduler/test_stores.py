@@ -1,0 +1,42 @@
+"""Stores of values wider than a byte leave the accumulators as they are where these are read again."""
+
+# The parameters of these functions name axes, used or not.
+# ruff: noqa: ARG005
+
+import numpy as np
+import pytest
+from machine import run
+
+from lathe.configs import load_config
+from lathe.frontend import compute, placeholder
+from lathe.scheduler import create_schedule
+
+A = placeholder((4, 16), "int32", "A")
+VALUES = {"A": np.random.default_rng(0).integers(-(2**31), 2**31, A.shape).astype(np.int32)}
+
+
+@pytest.mark.parametrize("name", ["vta", "tiny"])
+def test_what_is_stored_and_read_again(name):
+    P = compute(A.shape, lambda i, j: A[i, j] + 1000, "P")
+    stored = compute(A.shape, lambda i, j: P[i, j], "stored")
+    doubled = compute(A.shape, lambda i, j: P[i, j] * 2, "doubled")
+    s = create_schedule([stored, doubled])
+    s[P].set_scope("acc")
+    run(s, load_config(name), VALUES)
+
+
+def test_what_is_stored_several_times():
+    P = compute(16, lambda j: A[1, j] + 1000, "P")
+    rows = compute((3, 16), lambda i, j: P[j], "rows")
+    s = create_schedule(rows)
+    s[P].set_scope("acc")
+    run(s, load_config("vta"), VALUES)
+
+
+def test_what_is_stored_twice():
+    P = compute(A.shape, lambda i, j: A[i, j] * 3, "P")
+    one = compute(A.shape, lambda i, j: P[i, j], "one")
+    two = compute(A.shape, lambda i, j: P[3 - i, j], "two")
+    s = create_schedule([one, two])
+    s[P].set_scope("acc")
+    run(s, load_config("vta"), VALUES)
