@@ -87,13 +87,13 @@ class Accesses:
     def _writes_of(self, stage: "Stage") -> Iterator[Use]:
         for each in self._chunks(stage):
             if each.chunk.role != "update":
-                yield self._use(each, stage.tensor, _own_index(stage), len(each.around))
+                yield self._use(each, stage.tensor, _own_index(stage), len(each.around), _own_guards(stage))
 
     def _reads_of(self, stage: "Stage") -> Iterator[Use]:
         starts = [each for each in self._chunks(stage) if each.chunk.role != "update"]
         for each in self._chunks(stage):
             if each.chunk.role == "update":
-                yield self._use(each, stage.tensor, _own_index(stage), _beside(each, starts))
+                yield self._use(each, stage.tensor, _own_index(stage), _beside(each, starts), _own_guards(stage))
         for reader in self.schedule.readers(stage.tensor):
             for each in self._chunks(reader):
                 if each.chunk.role == "init":
@@ -121,6 +121,12 @@ def storage_of(stage: "Stage") -> Storage:
 
 def _own_index(stage: "Stage") -> list[Expr]:
     return [AxisRef(axis) for axis in stage.state.computation.axes]
+
+
+def _own_guards(stage: "Stage") -> list[Guard]:
+    """The condition under which a value exists."""
+    where = stage.state.computation.where
+    return [] if where is None else [(where, True)]
 
 
 def _beside(occurrence: Occurrence, writers: Sequence[Occurrence]) -> int:

@@ -94,12 +94,16 @@ def _executed(
     memory = _Memory(reads=reads, stored=StandIns(schedule))
     for cells in memory.stored.of_buffer.values():
         memory.spoil(cells)
+    for tensor in schedule.outputs:
+        if tensor in memory.stored.tensors and tensor.computation is not None:
+            missing = np.nonzero(_outside_of(schedule[tensor].op, tensor.shape))
+            memory.values[memory.stored.tensors[tensor]][memory.stored.cells(tensor, list(missing))] = 0
     for stage in schedule.stages:
         if stage.state.storage is None:
             for tensor in stage.state.tensors:
                 memory.spoil(tensor)
                 if tensor in schedule.outputs:
-                    _clear_outside(stage.state.computation, memory.values[tensor])
+                    memory.values[tensor][_outside_of(stage.state.computation, tensor.shape)] = 0
         for read in stage.state.computation.reads:
             if read.tensor.computation is None:
                 given = np.asarray(inputs[read.tensor.name], read.tensor.dtype)
@@ -108,17 +112,16 @@ def _executed(
     return memory
 
 
-def _clear_outside(computation: Computation, values: Array) -> None:
-    """Zeros where a tensor has no elements; everywhere, if that depends on data."""
+def _outside_of(computation: Computation, shape: tuple[int, ...]) -> Array:
+    """Where a tensor has no elements, and so holds zeros when it is an output; everywhere, if that depends on data."""
     where = computation.where
     if where is None:
-        return
+        return np.zeros(shape, np.bool_)
     if reads_data(where):
-        values[...] = 0
-        return
+        return np.ones(shape, np.bool_)
     ranges = [np.arange(axis.start, axis.stop) for axis in computation.axes]
     points = dict(zip(computation.axes, np.meshgrid(*ranges, indexing="ij", sparse=True), strict=True))
-    values[~np.broadcast_to(evaluate(where, points), values.shape)] = 0
+    return ~np.broadcast_to(evaluate(where, points), shape)
 
 
 def _run(nodes: list[Node], threads: list[Thread[_Memory]]) -> None:

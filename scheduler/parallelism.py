@@ -62,7 +62,8 @@ def parallel_loop(
 ) -> Answer:
     """Whether a loop of a stage, with all that is computed inside it, is parallel; if not, why, with a witness.
 
-    ``updates_commute``: iterations may update the same elements, as those of a reduction do, one update at a time.
+    ``updates_commute``: iterations may update the same elements, as those of a reduction do, one update at a time, and
+    may have buffers of their own, where others of the user's would be shared.
     """
     if loop.kind == "reduce" and not updates_commute:
         return _reduction(stage, loop, placed[stage])
@@ -91,7 +92,7 @@ def parallel_loop(
                     continue
                 witness = _carried(producer, reader, read.tensor.name, placed, missing, carried, depth)
             return Answer(False, f"one iteration reads what another makes: {witness}", witness)
-    reason = shared_cell(schedule, stage, loop)
+    reason = "" if updates_commute else shared_cell(schedule, stage, loop)
     if reason:
         return Answer(False, reason)
     return Answer(True, "no iteration reads what another makes", None)

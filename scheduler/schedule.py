@@ -151,8 +151,9 @@ class Schedule:
         *,
         renamed: Mapping[LoopAxis, LoopAxis] | None = None,
         stages: list[Stage] | None = None,
+        allocations: Mapping[StorageBuffer, Attachment] | None = None,
     ) -> None:
-        """Put new states (and a new list of stages) in place if the whole is legal, else leave everything as it was.
+        """Put new states (lists of stages, allocations) in place if the whole is legal, else leave all as it was.
 
         ``renamed`` says which loop now stands for a loop that the command has replaced, for stages computed there.
         """
@@ -163,6 +164,8 @@ class Schedule:
         try:
             if stages is not None:
                 self.stages = stages
+            if allocations is not None:
+                self.allocations = dict(allocations)
             for stage, state in changes.items():
                 stage.state = state
             for stage in self.stages:
@@ -183,6 +186,8 @@ class Schedule:
                 if stage not in before_stages
                 or not placed_alike(before[stage], state)
                 or before[stage].scope != state.scope
+                or before[stage].storage is not state.storage
+                or allocations is not None
             }
             check_schedule(self, command, set(changes) | reordered, moved)
         except BaseException:

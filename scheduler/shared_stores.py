@@ -101,13 +101,13 @@ def _through_acc(stage: Stage) -> Stage:
     return writer
 
 
-def write_through_acc(schedule: "Schedule", stage: Stage) -> tuple[Stage, Stage]:
-    """``cache_write`` to acc that also takes a stage whose loops were given: data loops stay with the copy."""
+def write_through_acc(schedule: "Schedule", stage: Stage, scope: str = "acc") -> tuple[Stage, Stage]:
+    """``cache_write`` that also takes a stage whose loops were given: data loops stay with the copy."""
     state = stage.state
-    computation = renamed_axes(state.computation, fresh_name(schedule, f"{state.tensor.name}.acc"))
+    computation = renamed_axes(state.computation, fresh_name(schedule, f"{state.tensor.name}.{scope}"))
     writer = Stage(
         schedule,
-        replace(initial_state(computation, "acc"), lanes=state.lanes, walked=state.walked, on_alu=state.on_alu),
+        replace(initial_state(computation, scope), lanes=state.lanes, walked=state.walked, on_alu=state.on_alu),
     )
     reduce_relations = tuple(r for r in state.relations if _kind(r) == "reduce")
     reduce_leaves = [leaf for leaf in state.leaves if leaf.kind == "reduce"]

@@ -112,14 +112,20 @@ def allocate_at(schedule: "Schedule", buffer: StorageBuffer, stage: "Tensor | St
 
         buffer B in acc: [8]
         for io in 0..8:
-          ...
+          for i in 0..8:
+            B[8*io + i] = A[8*io + i] + 1 while i < 8 and 8*io + i < 60
+          for ii in 0..8:
+            C[8*io + ii] = B[8*io + ii] * 2 while 8*io + ii < 60
         free B
 
     After ``s.allocate_at(b, s[C], io)``::
 
         for io in 0..8:
           buffer B in acc: [8]
-          ...
+          for i in 0..8:
+            B[8*io + i] = A[8*io + i] + 1 while i < 8 and 8*io + i < 60
+          for ii in 0..8:
+            C[8*io + ii] = B[8*io + ii] * 2 while 8*io + ii < 60
           free B
 
     Raises ScheduleError for a buffer that no stage uses, or an axis that is no loop of the stage; LegalityError, with a
@@ -128,10 +134,9 @@ def allocate_at(schedule: "Schedule", buffer: StorageBuffer, stage: "Tensor | St
     host = schedule[stage]
     _check_used(schedule, buffer)
     loop: LoopAxis = host.find(axis, "allocate_at")
-    with schedule.all_or_nothing():
-        schedule.allocations = {**schedule.allocations, buffer: Attachment(host, loop)}
-        users = [each for each in schedule.stages if each.state.storage and each.state.storage.buffer is buffer]
-        schedule.commit({each: each.state for each in users}, "allocate_at")
+    users = [each for each in schedule.stages if each.state.storage and each.state.storage.buffer is buffer]
+    allocations = {**schedule.allocations, buffer: Attachment(host, loop)}
+    schedule.commit({each: each.state for each in users}, "allocate_at", allocations=allocations)
 
 
 def _free_name(stage: "Stage") -> str:

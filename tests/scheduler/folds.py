@@ -59,10 +59,19 @@ def lost_reads(s: Schedule) -> Iterator[tuple[str, dict[str, int], Value, Value 
             cells(state.tensor)[place(state.tensor, target)] = (state.tensor.name, target)
     for tensor in s.outputs:
         if tensor in storage:
-            for index in np.ndindex(*tensor.shape):
+            for index in _existing(s, tensor):
                 there = cells(tensor).get(place(tensor, index))
                 if there != (tensor.name, index):
                     yield HOST, {}, (tensor.name, index), there
+
+
+def _existing(s: Schedule, tensor: Tensor) -> Iterator[tuple[int, ...]]:
+    """The indices at which a tensor has elements."""
+    computation = s[tensor].op
+    for index in np.ndindex(*tensor.shape):
+        point = dict(zip(computation.axes, index, strict=True))
+        if computation.where is None or bool(evaluate(computation.where, point)):
+            yield index
 
 
 def check_stored(s: Schedule) -> None:

@@ -1,0 +1,235 @@
+"""Buffers that stages share, and that live within one iteration of a loop: no clash, less memory, the same results."""
+
+import numpy as np
+import pytest
+from documented import before_and_after
+from folds import check_lost, check_stored
+from machine import run
+from nests import text
+from random_programs import random_inputs
+from test_stored_on_the_machine import TINY, VTA, on_rtl, rows
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor, compute, placeholder, placeholders
+from lathe.frontend.operators import matmul, requantise
+from lathe.scheduler import EmitError, LegalityError, Schedule, ScheduleError, build, create_schedule
+from lathe.scheduler.aliasing import find_aliases
+from lathe.scheduler.allocation import Buffer
+from lathe.scheduler.buffers import buffers_of
+from lathe.scheduler.completion import complete
+from lathe.scheduler.lanes import plan_lanes
+from lathe.scheduler.nest import build_nest
+from lathe.scheduler.physical import physical_of
+
+
+def buffers(s: Schedule, config: HardwareConfig = VTA) -> dict[str, Buffer]:
+    """The scratchpad buffers of a schedule, by the name of their first stage."""
+    whole = complete(s, config).schedule
+    known = plan_lanes(whole, config).known
+    physical = {stage: physical_of(stage, known, config) for stage in whole.stages}
+    found = buffers_of(whole, config, build_nest(whole, largest_blocks=True), physical, find_aliases(whole))
+    return {buffer.stage.name: buffer for buffer in found if not buffer.temporary}
+
+
+def chain(length: int, width: int = 16) -> tuple[list[Tensor], Tensor]:
+    """Stages that each read what the one before has made."""
+    A = placeholder((8, width), "int8", "A")
+    made = [compute(A.shape, lambda i, c: A[i, c].astype("int32") + 1, "P1")]
+    for n in range(2, length + 1):
+        last = made[-1]
+        made.append(compute(A.shape, lambda i, c, last=last: last[i, c] * 2 - 3, f"P{n}"))
+    return made, made[-1]
+
+
+def test_two_stages_in_one_buffer_in_turn():
+    (P1, P2, P3), D = chain(3)
+    s = create_schedule(D)
+    made = s.cache_write(D, "acc")
+    for tensor in (P1, P2):
+        s[tensor].set_scope("acc")
+    b = s.buffer("b", (8, 16), "int32", "acc")
+    s[P1].store_in(b)
+    s[made].store_in(b, lambda i, c: (i, c))
+    assert P3 is D
+    assert "buffer b in acc: [8, 16]" in text(s)
+    assert s.count(VTA).buffers["b"].elements == 8
+    check_stored(s)
+    assert list(buffers(s)) == ["A.acc", "P1", "P2"]
+    run(s, VTA, random_inputs([D], seed=0))
+
+
+def test_a_result_takes_the_place_of_its_operand():
+    (P1, P2, _), D = chain(3, 4)
+    s = create_schedule(D)
+    made = s.cache_write(D, "acc")
+    b = s.buffer("b", (8, 4), scope="acc")
+    for tensor in (P1, P2, made):
+        s[tensor].store_in(b)
+    check_stored(s)
+    assert [name for name in buffers(s, TINY) if name.startswith("P")] == ["P1"]
+    on_rtl(s)
+
+
+def test_values_that_are_needed_later_are_not_overwritten():
+    B, D = rows(8)
+    s = create_schedule(D)
+    made = s.cache_write(D, "acc")
+    b = s.buffer("b", (8, 16), scope="acc")
+    s[B].store_in(b)
+    s[made].store_in(b)  # row i of D over row i of B, which no later row reads
+    check_stored(s)
+    error = check_lost(lambda: s[made].store_in(b, lambda i, c: (i + 2, c)), s)
+    assert str(error) == (
+        "buffer b, shared by B and D.acc, must keep each value until it is last read, not let another take its cell "
+        "before (store_in): B(i=2, c=0) and D.acc(i=0, c=0) are both in b[2, 0], and the second is written before "
+        "D.acc(i=1, c=0) reads the first. Give the buffer more cells, or let values be read sooner after they are made."
+    )
+
+
+def test_what_instructions_cannot_do_in_order_is_refused_for_the_machine():
+    B, D = rows(8)
+    s = create_schedule(D)
+    made = s.cache_write(D, "acc")
+    b = s.buffer("b", (8, 16), scope="acc")
+    s[B].store_in(b)
+    s[made].store_in(b)
+    with pytest.raises(EmitError) as caught:
+        build(s, [*placeholders(s.program), D], VTA)
+    assert str(caught.value) == (
+        "cells of buffer b that a chunk of stage D.acc writes must not be read as B by other instances of the chunk, "
+        "since instructions take these in any order. Split its loops, or store it in another buffer."
+    )
+
+
+def two_products(size: int) -> tuple[list[Tensor], Tensor]:
+    """Two products, one after the other, each with weights of its own."""
+    X, W, V = (placeholder((size, size), "int8", name) for name in ("X", "W", "V"))
+    first = matmul(X, W, transpose_b=True, name="first")
+    middle = requantise(first, 6, name="middle")
+    second = matmul(middle, V, transpose_b=True, name="second")
+    return [W, V, first, middle, second], requantise(second, 6, name="out")
+
+
+@pytest.mark.parametrize("config", [VTA, TINY], ids=lambda config: config.name)
+def test_weights_of_two_products_take_turns(config):
+    (W, V, first, middle, second), out = two_products(2 * config.block_in)
+    s = create_schedule(out)
+    made = s.cache_write(out, "acc")
+    kept = s.cache_write(middle, "acc")
+    weights = s.buffer("weights", W.shape, "int8", "wgt")
+    for tensor in (first, second, made, kept):
+        s[tensor].set_scope("acc")
+    s[s.cache_read(W, "wgt", [first])].store_in(weights)
+    s[s.cache_read(V, "wgt", [second])].store_in(weights)
+    assert s.count(config).buffers["weights"].elements == 4
+    assert [name for name, buffer in buffers(s, config).items() if buffer.scope == "wgt"] == ["W.wgt"]
+    check_stored(s)
+    if config is TINY:
+        on_rtl(s)
+    else:
+        run(s, config, random_inputs([out], seed=0))
+
+
+def test_weights_that_are_still_needed_keep_their_place():
+    (W, V, first, _, second), out = two_products(16)
+    s = create_schedule(out)
+    weights = s.buffer("weights", W.shape, "int8", "wgt")
+    one, two = s.cache_read(W, "wgt", [first]), s.cache_read(V, "wgt", [second])
+    s[one].store_in(weights)
+    s[two].before(s[first])
+    error = check_lost(lambda: s[two].store_in(weights), s)
+    assert error.witness.consumer_stage == "first"
+
+
+def test_allocate_at_before_and_after():
+    A = placeholder(60, "int32", "A")
+    B = compute(60, lambda i: A[i] + 1, "B")
+    C = compute(60, lambda i: B[i] * 2, "C")
+    s = create_schedule(C)
+    io, _ = s[C].split("i", 8)
+    s[B].compute_at(s[C], io)
+    b = s[B].store_in(lambda i: i % 8, scope="acc")
+    before, after = before_and_after(Schedule.allocate_at)
+    assert text(s) == before
+    s.allocate_at(b, s[C], io)
+    assert text(s) == after
+    check_stored(s)
+
+
+def test_a_buffer_of_an_iteration_is_free_for_others_between():
+    B, D = rows(10, 16)
+    s = create_schedule(D)
+    made = s.cache_write(D, "acc")
+    s[made].compute_at(s[D], "i")
+    s[B].compute_at(s[D], "i")
+    b = s[B].store_in(lambda i, c: (i % 3, c), scope="acc")
+    assert not buffers(s)["B"].in_loop
+    s.allocate_at(b, D, "i")
+    found = buffers(s)["B"]
+    assert found.in_loop
+    assert found.size == 3
+    run(s, VTA, random_inputs([D], seed=0))
+
+
+def test_a_buffer_of_an_iteration_on_the_rtl():
+    B, D = rows(5, 4)
+    s = create_schedule(D)
+    made = s.cache_write(D, "acc")
+    s[made].compute_at(s[D], "i")
+    s[B].compute_at(s[D], "i")
+    s.allocate_at(s[B].store_in(lambda i, c: (c, i % 3), scope="acc"), D, "i")
+    on_rtl(s)
+
+
+def test_values_must_not_outlive_the_iteration():
+    B, D = rows(10, 16)
+    s = create_schedule(D)
+    s[B].compute_at(s[D], "i", "missing")
+    b = s[B].store_in(lambda i, c: (i % 3, c))
+    before = text(s, "order", "loops")
+    with pytest.raises(LegalityError) as caught:
+        s.allocate_at(b, D, "i")
+    assert text(s, "order", "loops") == before
+    assert str(caught.value) == (
+        "region 'missing' of stage B must make what its readers have not got, not leave it to values that are gone or "
+        "yet to come (allocate_at, loop i of D): stage D reads the values after the loop iteration that makes them has "
+        "ended. For example, D(i=1, c=0) reads B[1, 0] that B(i=1, c=0) writes."
+    )
+    s = create_schedule(D)
+    b = s[B].store_in(lambda i, c: (i, c))
+    with pytest.raises(LegalityError) as caught:
+        s.allocate_at(b, D, "i")
+    assert str(caught.value) == (
+        "values in buffer B must live within one iteration of loop i of D, for each of which it is allocated anew "
+        "(allocate_at), not be read by D in another: D(i=0, c=0) reads B[0, 0] that B(i=0, c=0) writes. Allocate it at "
+        "a loop outside."
+    )
+    check_lost(lambda: s.allocate_at(b, D, "i"), s)
+
+
+def test_the_loop_of_an_allocation_follows_splits():
+    B, D = rows(10, 16)
+    s = create_schedule(D)
+    s[B].compute_at(s[D], "i")
+    b = s[B].store_in(lambda i, c: (i % 3, c))
+    s.allocate_at(b, D, "i")
+    _, inner = s[D].split("i", 2)
+    assert s.allocations[b].axis is inner
+    check_stored(s)
+    with pytest.raises(ScheduleError) as caught:
+        s[D].emit_insn(inner, "dma")
+    assert "emit_insn" in str(caught.value)
+
+
+def test_the_buffer_is_as_large_as_what_is_stored_there_needs():
+    (P1, P2, _), D = chain(3)
+    s = create_schedule(D)
+    made = s.cache_write(D, "acc")
+    b = s.buffer("b")
+    s[P1].store_in(b, lambda i, c: (c, i), scope="acc")
+    s[made].store_in(b, lambda i, c: (c, i + 2), scope="acc")
+    assert s.count().buffers["b"].shape == (16, 10)
+    assert s.count().buffers["b"].cells == 160
+    assert str(s.count()).splitlines()[-1] == "buffer b: 16×10 cells in acc, for 256 values"
+    check_stored(s)
+    np.testing.assert_equal(s.count(VTA).buffers["b"].elements, 10)
