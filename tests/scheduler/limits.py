@@ -151,7 +151,14 @@ def _never_move(r: Refusal) -> bool:
 def _vary(r: Refusal) -> bool:
     """The size of a window differs from iteration to iteration, or windows would have nothing to keep anyway."""
     sizes = [{tuple(high - low for low, high in box) for box in found.values()} for found in _windows(r)]
-    return any(len(each) > 1 for each in sizes) or _never_move(r) or _never_overlap(r)
+    return any(len(each) > 1 for each in sizes) or _never_move(r) or _never_overlap(r) or _mirrored(r)
+
+
+def _mirrored(r: Refusal) -> bool:
+    """Reads that run against each other: their span counts as changing, even where two iterations make it constant."""
+    found = [as_affine(index) for read in r.stage().op.reads for index in read.indices]
+    signs = {(axis, factor > 0) for each in found if each is not None for axis, factor in each.coefficients.items()}
+    return any((axis, not positive) in signs for axis, positive in signs)
 
 
 def _no_affine_index(r: Refusal) -> bool:
@@ -162,6 +169,14 @@ def _no_affine_index(r: Refusal) -> bool:
 def _of_two_kinds(r: Refusal) -> bool:
     kinds = {loop.kind for loop in r.stage().leaf_axis}
     return kinds == {"data", "reduce"} and r.says["one"] != r.says["other"]
+
+
+def _is_allocated_outside(r: Refusal) -> bool:
+    """A buffer is there around the loop: threads share it, whatever cells they use of it."""
+    places = [place for buffer, place in r.schedule.allocations.items() if buffer.name == r.says["kept"]]
+    leaves = r.stage().leaf_axis
+    outermost = min(leaves.index(loop) for loop in r.loops())
+    return not any(place.stage is r.stage() and leaves.index(place.axis) >= outermost for place in places)
 
 
 def _share_cells(r: Refusal) -> bool:
@@ -339,8 +354,8 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
     ),
     (rf"loop {L} of stage {S} must be parallel .* but two iterations use cell", _share_cells),
     (
-        rf"buffer \S+ must be allocated inside loop {L} of stage {S}, which runs in \d+ threads, not outside",
-        _share_cells,
+        rf"buffer (?P<kept>\S+) must be allocated inside loop {L} of stage {S}, which runs in \d+ threads",
+        _is_allocated_outside,
     ),
     # Windows of reuse buffers: linear in the loops, of one size, overlapping, in one direction.
     (rf"reads of (?P<tensor>\S+) in neighbouring iterations of loop {L} of stage {S} must overlap", _never_overlap),
