@@ -44,7 +44,8 @@ def _at(computation: Computation, at: Mapping[int, int]) -> Computation:
     axes = tuple(Axis(axis.name, 1) if d in at else axis for d, axis in enumerate(computation.axes))
     values: dict[Axis, Expr] = {computation.axes[d]: Const(value, INDEX) for d, value in at.items()}
     bodies = tuple(_decided(substitute(body, values), {}) for body in computation.bodies)
-    return Computation(computation.name, axes, computation.reduce_axes, bodies)
+    where = None if computation.where is None else substitute(computation.where, values)
+    return Computation(computation.name, axes, computation.reduce_axes, bodies, where=where)
 
 
 def _decided(expr: Expr, known: dict[Expr, Expr]) -> Expr:

@@ -7,8 +7,8 @@ is computed in its tile loops, and operands are loaded at the loop where they fi
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig, LatheError
@@ -25,6 +25,7 @@ from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.filled_domains import fill_domains
 from lathe.scheduler.groups import Group, groups_of, is_copy
 from lathe.scheduler.lanes import plan_lanes
+from lathe.scheduler.masks import mask_conditions
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.products import Product
@@ -46,7 +47,7 @@ class Completed:
 
     schedule: Schedule
     views: Mapping[Tensor, Tensor]
-    constants: Mapping[Tensor, NDArray[np.int8]]
+    constants: Mapping[Tensor, NDArray[Any]]
 
 
 def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, LatheError] | None = None) -> Completed:
@@ -69,7 +70,8 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
     settle(copy, config)
     fit_lanes(copy, config)
     views = canonicalise(copy)
-    constants = agree_on_lanes(copy, config)
+    constants: dict[Tensor, NDArray[Any]] = mask_conditions(copy, config)
+    constants.update(agree_on_lanes(copy, config))
     for group in groups_of(copy, config):
         try:
             with copy.all_or_nothing():

@@ -26,12 +26,19 @@ if TYPE_CHECKING:
 def fill_domains(schedule: "Schedule") -> None:
     """Rewrite, in place, the stages of a schedule that have a condition on their domain.
 
-    Raises BuildError for an output that is a maximum or minimum with loops that compute other stages.
+    Raises BuildError for an output that is a maximum or minimum with loops that compute other stages, and for a stage
+    whose values are stored in shared cells.
     """
     for stage in list(schedule.stages):
         computation = stage.state.computation
         if computation.where is None:
             continue
+        if stage.state.storage is not None:
+            raise BuildError(
+                f"stage {stage.name} must be defined everywhere to be stored in {stage.state.storage} on a machine, "
+                f"not where {computation.where} only: the machine computes whole boxes, and cells of elements that do "
+                "not exist may be shared with others that do. Leave out store_in."
+            )
         if any(tensor in schedule.outputs for tensor in stage.state.tensors):
             _fill_output(schedule, stage)
         elif _stays_inside(computation):

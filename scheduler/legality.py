@@ -17,6 +17,7 @@ from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operat
 from lathe.scheduler.circular import check_circles, check_emitted, in_circle, read_later
 from lathe.scheduler.communication import check_communication
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
+from lathe.scheduler.iterations import carried_out
 from lathe.scheduler.liveness import check_storage
 from lathe.scheduler.parallelism import check_marked_loops, check_marks
 from lathe.scheduler.placement import Placement, place_stages
@@ -184,7 +185,9 @@ def _check_read(
     needed = cells_read(there, read, depth).set_tuple_name(isl.dim_type.in_, "loops")
     place = stage.state.attachment
     together = place is not None and (bool(place.loops) or place.region != "box")
-    cells = cells_written(here, read.tensor.name, depth) if together else cells_made(here, read.tensor.name, depth)
+    around = None if depth == len(here.prefix) and not together else carried_out(here, placed)
+    written = cells_written if together else cells_made
+    cells = written(here, read.tensor.name, depth, around)
     if depth == len(here.prefix) and here.window is not None:
         cells = cells_kept(here, read.tensor.name)
     made = cells.set_tuple_name(isl.dim_type.in_, "loops")

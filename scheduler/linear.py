@@ -6,6 +6,7 @@ rather than isl objects; isl decides legality (``legality.py``) and the tests ho
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import Literal
 
 
@@ -79,20 +80,36 @@ class Linear:
         return not self.terms
 
     def range(self, box: Box) -> tuple[int, int]:
-        """Smallest and largest value over a box (exact unless floor divisions share variables with other terms)."""
+        """Smallest and largest value over a box (exact unless floor divisions share variables with other terms).
+
+        A remainder, ``x - d * (x // d)``, is known to be less than its divisor.
+        """
         low = high = self.constant
+        remainder: tuple[FloorDivision, int] | None = None
         for atom, coefficient in self.terms.items():
             if isinstance(atom, LoopVariable):
                 first, last = box[atom]
             else:
                 first, last = atom.numerator.range(box)
                 first, last = first // atom.divisor, last // atom.divisor
+                times, rest = divmod(-coefficient, atom.divisor)
+                if not rest and any(
+                    self.terms.get(part, 0) * times * c > 0 for part, c in atom.numerator.terms.items()
+                ):
+                    remainder = atom, times
             if coefficient > 0:
                 low += coefficient * first
                 high += coefficient * last
             else:
                 low += coefficient * last
                 high += coefficient * first
+        if remainder is not None:
+            atom, times = remainder
+            others = (self - atom.numerator * times + Linear.of(atom, times * atom.divisor)).range(box)
+            step = gcd(atom.divisor, *atom.numerator.terms.values())
+            first = atom.numerator.constant % step
+            ends = times * first, times * (atom.divisor - step + first)
+            low, high = max(low, others[0] + min(ends)), min(high, others[1] + max(ends))
         return low, high
 
     def value(self, environment: Mapping[LoopVariable, int]) -> int:
@@ -150,6 +167,7 @@ def floor_divide(numerator: Linear, divisor: int) -> Linear:
             rest += Linear.of(atom, coefficient)
     if rest.is_constant:
         return whole
+    rest -= rest.constant % gcd(divisor, *rest.terms.values())  # what the other terms cannot carry over
     return whole + Linear.of(FloorDivision(rest, divisor))
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from lathe.frontend.expressions import Axis, Expr
 from lathe.scheduler.circular import carried_loops
-from lathe.scheduler.linear import Bound, FloorDivision, Linear, LoopVariable, bound_variables
+from lathe.scheduler.iterations import conditions_at, innermost_shared, may_grow
+from lathe.scheduler.linear import Bound, Linear, LoopVariable, bound_variables
 from lathe.scheduler.placement import Placement, fills, place_stages
 from lathe.scheduler.state import DRAM, Signal
 from lathe.scheduler.storage import Allocated
@@ -137,7 +138,6 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
     """
     placed = place_stages(schedule)
     hosted: dict[LoopVariable, list[Stage]] = {}
-    together: set[LoopVariable] = set()
     roots: list[Stage] = []
     for stage in schedule.stages:
         attachment = stage.state.attachment
@@ -145,13 +145,11 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
             roots.append(stage)
         else:
             hosted.setdefault(placed[stage].prefix[-1], []).append(stage)
-            if attachment.loops:
-                together.add(placed[stage].prefix[-1])
     from lathe.scheduler.buffer_lives import allocation_loops, with_buffers
 
     for variable in allocation_loops(schedule, placed):
         hosted.setdefault(variable, [])
-    nodes = _Builder(placed, hosted, together, largest_blocks).sequence(roots, [])
+    nodes = _Builder(placed, hosted, innermost_shared(placed), largest_blocks).sequence(roots, [])
     return with_buffers(schedule, nodes, placed)
 
 
@@ -218,14 +216,10 @@ class _Builder:
                 nodes.append(block("update" if reducing else "map", variables[level:]))
                 return nodes
             variable = variables[level]
-            deeper = set(variables[level + 1 :])
-            decided = [each for each in constraints if variable in bound_variables(each)]
-            decided = [each for each in decided if not bound_variables(each) & deeper]
+            decided = conditions_at(placement, level, constraints, self.together)
             hosted = self.hosted.get(variable, [])
             kept = [each for each in hosted if each.state.reuse]
             early = [each for each in hosted if kept and fills(each.schedule, each)]
-            if set(variables[level:]) & self.together:
-                decided = []  # where this stage has come to its end, others in the loop may not
             guards = [each for each in decided if kept and may_grow(each, variable)]
             if guards:  # iterations that fill reuse buffers and do nothing else
                 decided = [each for each in decided if each not in guards]
@@ -287,14 +281,6 @@ def _reads(node: Node, stage: "Stage") -> bool:
     if isinstance(node, Block):
         return any(read.tensor in stage.state.tensors for read in node.placement.state.computation.reads)
     return False
-
-
-def may_grow(bound: Bound, variable: LoopVariable) -> bool:
-    """Whether a bound may be negative in early iterations of a loop and not in later ones."""
-    if isinstance(bound, Linear):
-        divided = [atom for atom in bound.terms if isinstance(atom, FloorDivision)]
-        return bound.terms.get(variable, 0) > 0 or any(variable in atom.numerator.variables() for atom in divided)
-    return any(may_grow(inner, variable) for inner in bound.bounds)
 
 
 def buffer_box(placement: Placement) -> tuple[list[Bound], list[Bound]]:

@@ -83,8 +83,8 @@ class Placement:
             assert root.source is not None
             extent: Bound = next(extents) if root.kind == "data" else Linear(root.source.extent)
             found.append(add(add(extent, Linear(-1)), self.loops.local[root] * -1))
+        found += self.domain_bounds()
         roots = self.roots()
-        found += bounds_of(self.state.computation, roots, self.box)
         for body in self.state.computation.bodies:
             for condition in conditions_of(body):
                 bound = condition_bound(condition, roots)
@@ -92,6 +92,13 @@ class Placement:
                 found.append(bound)
         unique: dict[Bound, None] = dict.fromkeys(each for each in found if bound_range(each, self.box)[0] < 0)
         return list(unique)
+
+    def domain_bounds(self) -> list[Bound]:
+        """What must be >= 0 for an instance to be in the domain of the computation, where that is no box."""
+        if self.state.computation.where is None:
+            return []
+        found = bounds_of(self.state.computation, self.roots(), self.box)
+        return [each for each in found if bound_range(each, self.box)[0] < 0]
 
     def intervals(self) -> dict[Axis, Interval]:
         """Bounds of each axis over all instances, as bounds over prefix and own variables."""

@@ -107,19 +107,31 @@ def cells_read(placement: Placement, read: ReadAccess, depth: int) -> isl.Map:
     return relation.project_out(isl.dim_type.in_, depth, count - depth)
 
 
-def cells_written(placement: Placement, tensor_name: str, depth: int) -> isl.Map:
-    """From the first ``depth`` loops around a stage to the cells of the instances executed within them, one by one."""
+def cells_written(placement: Placement, tensor_name: str, depth: int, around: isl.Set | None = None) -> isl.Map:
+    """From the first ``depth`` loops around a stage to the cells of the instances executed within them, one by one.
+
+    ``around``: the iterations of the loops around the stage that are carried out, if not all are.
+    """
     computation = placement.state.computation
     relation = instances(placement)
+    if around is not None:
+        own = len(placement.loops.variables)
+        inside = around.insert_dims(SET, len(placement.prefix), own).set_tuple_name("instance")
+        relation = relation.intersect_domain(inside)
     relation = relation.project_out(isl.dim_type.out, len(computation.axes), len(computation.reduce_axes))
     count = len(placement.prefix) + len(placement.loops.variables)
     relation = relation.project_out(isl.dim_type.in_, depth, count - depth)
     return relation.set_tuple_name(isl.dim_type.out, tensor_name)
 
 
-def cells_made(placement: Placement, tensor_name: str, depth: int) -> isl.Map:
-    """From the first ``depth`` loops around a stage to the cells that it computes within them."""
+def cells_made(placement: Placement, tensor_name: str, depth: int, around: isl.Set | None = None) -> isl.Map:
+    """From the first ``depth`` loops around a stage to the cells that it computes within them.
+
+    ``around``: the iterations of the loops around the stage that are carried out, if not all are.
+    """
     relation = _box_around(placement, tensor_name, placement.low, placement.extent)
+    if around is not None:
+        relation = relation.intersect_domain(around)
     return relation.project_out(isl.dim_type.in_, depth, len(placement.prefix) - depth)
 
 

@@ -85,11 +85,11 @@ def in_tiles(s, T):
 
 
 def backwards(s, T):
-    s[T].reverse("i")
+    s[T].reverse("j")
 
 
 def along_diagonals(s, T):
-    outer, _, _, _ = s[T].tile("i", "j", 8, 8)
+    outer, _, _, _ = s[T].tile("i", "j", 16, 8)
     s[T].skew(outer, "jo")
 
 
@@ -106,7 +106,7 @@ def by_hand(s, T):
         s[s.cache_read(source, scope, [made])].compute_at(s[T], row)
 
 
-@pytest.mark.parametrize("schedule", [in_tiles, backwards, along_diagonals, in_parts])
+@pytest.mark.parametrize("schedule", [in_tiles, backwards, along_diagonals, in_parts, by_hand])
 def test_a_triangular_product_by_hand(schedule):
     T = product()
     s = lt.create_schedule(T)
@@ -117,3 +117,91 @@ def test_a_triangular_product_by_hand(schedule):
     result = lt.simulate(program, inputs)
     assert np.array_equal(result.outputs["T"], lt.reference(T, inputs))
     assert not np.triu(result.outputs["T"], 1).any()
+
+
+X = lt.placeholder((21, 20), "int32", name="X")
+Y = lt.placeholder((21, 20), "int32", name="Y")
+
+
+def where_data_is_positive():
+    return lt.compute((21, 20), lambda i, j: A[i, j], name="T", where=lambda i, j: A[i, j] > 0)
+
+
+def triangle_by_data():
+    return lt.compute((21, 20), lambda i, j: A[i, j], name="T", where=lambda i, j: (j <= i) & (A[i, j] % 4 != 1))
+
+
+def larger_of_all_values():
+    """All of int32, where a difference may wrap around."""
+    return lt.compute((21, 20), lambda i, j: lt.select(X[i, j] > Y[i, j], X[i, j], Y[i, j] >> 1), name="T")
+
+
+def every_comparison():
+    def body(i, j):
+        x, y = A[i, j].astype("int32"), B[j, j].astype("int32")
+        near = lt.select((x == y) | (x != 3), x * 2, y) + lt.select((x < y) & ~(x <= -y), x - y, 7)
+        return near - lt.select((x >= 5) | (j + i > 12), y, x)
+
+    return lt.compute((21, 20), body, name="T")
+
+
+def against_an_index():
+    def body(i, j):
+        return lt.select(A[i, j].astype("int32") > (i * 3 - j).astype("int32"), A[i, j], -1)
+
+    return lt.compute((21, 20), body, name="T")
+
+
+def by_a_table():
+    table = lt.placeholder((20,), "int8", name="table")
+    return lt.compute((21, 20), lambda i, j: A[i, j], name="T", where=lambda _, j: table[j] > 10)
+
+
+def sum_of_what_data_chooses():
+    return lt.compute((21,), lambda i: lt.sum(A[i, k].astype("int32"), axis=k, where=A[i, k] > B[0, k]), name="T")
+
+
+def numbers_from_indices():
+    return lt.compute((21, 20), lambda i, j: A[i, j].astype("int32") * (i * j - 90).astype("int32"), name="T")
+
+
+BY_DATA = [
+    where_data_is_positive, triangle_by_data, larger_of_all_values, every_comparison, against_an_index, by_a_table,
+    sum_of_what_data_chooses, numbers_from_indices,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", ["vta", "tiny"])
+@pytest.mark.parametrize("program", BY_DATA)
+def test_conditions_on_data_are_computed(program, machine):
+    check_program(program(), SHIPPED[machine])
+
+
+def test_comparisons_of_numbers_far_apart():
+    ends = np.array([-(2**31), -(2**31) + 1, -3, -1, 0, 1, 2, 2**31 - 2, 2**31 - 1], np.int32)
+    x, y = np.meshgrid(ends, ends)
+    one, other = lt.placeholder((9, 9), "int32", name="one"), lt.placeholder((9, 9), "int32", name="other")
+
+    def body(i, j):
+        a, b = one[i, j], other[i, j]
+
+        def number(condition, value):
+            return lt.select(condition, lt.const(value, "int32"), 0)
+
+        return number(a > b, 1) + number(a >= b, 10) + number(a == b, 100) + number(a < b, 1000)
+
+    T = lt.compute((9, 9), body, name="T")
+    result = lt.simulate(lt.build(T, [one, other, T], SHIPPED["vta"]), {"one": x, "other": y})
+    assert np.array_equal(result.outputs["T"], (x > y) + 10 * (x >= y) + 100 * (x == y) + 1000 * (x < y))
+
+
+def test_a_triangle_costs_a_mask_and_a_product_with_one_stays_on_the_matrix_core():
+    """In place of a row for each value, as conditions that are peeled would take."""
+    whole = lt.compute((21, 20), lambda i, j: A[i, j].astype("int32") * 3, name="T")
+    cut = lt.compute((21, 20), lambda i, j: A[i, j].astype("int32") * 3, name="T", where=lambda i, j: j <= i)
+    plain, masked = (
+        lt.simulate(lt.build(T, [A, T], SHIPPED["vta"]), timing_only=True).counters.alu_operations for T in (whole, cut)
+    )
+    assert masked - plain == 20 * 2  # one multiplication of each element of 16 rows
+    result = check_program(product_of_triangles(), SHIPPED["vta"])
+    assert result.counters.gemm_operations == 20 * 2 * 2  # columns, blocks of rows, blocks of what is summed

@@ -34,6 +34,7 @@ C = compute(64, lambda i: B[i] * 2, "C")
 low, high = compute(64, lambda i: (A[i] + 1, A[i] - 1), "pair")
 both = compute(64, lambda i: low[i] + high[i], "both")
 elsewhere = placeholder((64,), "int8", "elsewhere")
+COUNTS = placeholder((64,), "uint32", "counts")
 DATA = placeholder((4, 64), "int8", "data")
 WEIGHTS = placeholder((512, 64), "int8", "weights")
 M = matmul(DATA, WEIGHTS, transpose_b=True, name="M")
@@ -247,7 +248,7 @@ CASES = [
     ),
     Case(
         "choice_by_data",
-        default(compute(64, lambda i: select(A[i] > 0, A[i], elsewhere[i]), "chosen")),
+        default(compute(64, lambda i: select(COUNTS[i] > 3, A[i], elsewhere[i]), "chosen")),
         EmitError,
         "chunk chosen.acc.map(i in 0..64) at io=0 must satisfy rule 'alu': operand A.acc must be read without"
         " a condition, which an ALU cannot decide. Change the tile, the scope of the operands, or the loop "

@@ -4,7 +4,9 @@ import re
 
 import pytest
 
+from lathe.configs import load_config
 from lathe.frontend import DomainError, TensorError, compute, max, placeholder, reduce_axis, select, sum
+from lathe.scheduler import BuildError, build, create_schedule
 
 A = placeholder((8, 8), "int32", "A")
 k = reduce_axis(8, "k")
@@ -134,6 +136,33 @@ CASES = {
         "select for one element.",
     ),
 }
+
+
+def test_cells_of_elements_that_do_not_exist_are_not_shared_on_a_machine():
+    where = create_schedule(compute((8, 8), lambda i, j: TRIANGLE[i, j], "Q", where=lambda i, j: j <= i))
+    where[TRIANGLE].store_in(lambda i, j: [i % 8, j])
+    with pytest.raises(BuildError) as refused:
+        build(where, [A, *where.outputs], load_config("vta"))
+    assert str(refused.value) == (
+        "stage T must be defined everywhere to be stored in T[i % 8, j] on a machine, not where j <= i only: the "
+        "machine computes whole boxes, and cells of elements that do not exist may be shared with others that do. "
+        "Leave out store_in."
+    )
+
+
+def test_an_output_that_is_a_maximum_keeps_its_reduction_loops_to_itself():
+    X = placeholder((8, 8), "int32", "X")
+    P = compute((8, 8), lambda i, j: X[i, j] + 1, "P")
+    Q = compute((8,), lambda i: max(P[i, k], axis=k), "Q", where=lambda i: i > 2)
+    s = create_schedule(Q)
+    s[P].compute_at(s[Q], "k")
+    with pytest.raises(BuildError) as refused:
+        build(s, [X, Q], load_config("vta"))
+    assert str(refused.value) == (
+        "output Q with a domain (i > 2) must be no max for the machine while other stages are computed in its "
+        "reduction loops: it has zeros elsewhere, which no max gives. Call cache_write first, and compute them in the "
+        "loops of the copy in acc."
+    )
 
 
 @pytest.mark.parametrize("name", CASES)

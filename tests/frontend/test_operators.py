@@ -267,5 +267,6 @@ def test_attributes_tell_what_an_operator_was_called_with():
         "padding": ((1, 1), (0, 0)),
         "dilation": (1, 1),
         "groups": 2,
+        "pad_value": 0,
     }
     assert [c.attrs["operator"] for c in topological(C)] == ["pad2d", "conv2d"]

@@ -108,3 +108,10 @@ def test_stream_leaves_the_expected_memory_and_tokens(name: str) -> None:
 def test_stream_is_the_same_after_encoding_and_decoding(name: str) -> None:
     stream = STREAMS[name]
     assert decode(stream.config, encode(stream.config, stream.instructions)) == stream.instructions
+
+
+@pytest.mark.parametrize("name", [name for name, stream in STREAMS.items() if stream.config.name == "vta"])
+def test_a_stream_of_vta_is_the_same_stream_of_lathe16(name: str) -> None:
+    stream = STREAMS[name]
+    encoded = encode(stream.config, stream.instructions)
+    assert decode(load_config("lathe16"), encoded) == stream.instructions

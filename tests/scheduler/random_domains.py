@@ -133,7 +133,33 @@ def shifted(b: Builder, A: Tensor) -> Tensor:
     return compute(A.shape, lambda *i: select(inside(i), wide(A[at(i)]), const(9, "int32")), b.name())
 
 
-STEPS = [restricted, restricted, restricted, alike, whole, reduced, reduced, shifted, shifted]
+def chosen(b: Builder, A: Tensor) -> Tensor:
+    """One of two values, by a condition on indices, on data, or on both, in all forms of comparisons."""
+    full = [T for T in b.tensors if T.shape == A.shape and existing(T) is None]
+    if not full:
+        return alike(b, A)
+    number, read = b.number(-130, 130), [b.pick(full), b.pick(full)]
+
+    def values(i: Any) -> list[Expr]:
+        return [*(wide(T[i]) for T in read), const(number, "int32"), wide(i[0] * 3)]
+
+    forms: list[Condition] = [
+        lambda *i: values(i)[0] > values(i)[-1],
+        lambda *i: values(i)[0] <= values(i)[1],
+        lambda *i: ~(values(i)[-2] == values(i)[0]) | (i[-1] + 0 < 2),
+        lambda *i: (values(i)[0] != number) & (values(i)[0] < values(i)[1]) & (i[-1] + 0 >= i[0]),
+        lambda *i: values(i)[0] // 4 >= values(i)[1] >> 3,
+    ]
+    decides, first, second = b.pick(forms), b.number(0, 3), b.number(0, 3)
+
+    def body(*i: Any) -> Any:
+        offered = values(i)
+        return select(decides(*i), offered[first % len(offered)], offered[second % len(offered)])
+
+    return compute(A.shape, body, b.name())
+
+
+STEPS = [chosen, chosen, restricted, restricted, restricted, alike, whole, reduced, reduced, shifted, shifted]
 
 
 def programs_with_domains(choice: Choice, most: int) -> list[Tensor]:

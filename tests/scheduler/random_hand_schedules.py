@@ -12,7 +12,7 @@ from lathe.scheduler.state import LoopAxis
 def hand_schedules(choice: Choice, config: HardwareConfig) -> tuple[Schedule, list[str]]:
     """A convolution or product whose every stage is placed and tagged, and what was done."""
     done: list[str] = []
-    product = _convolution(choice) if choice.number(0, 1) else _product(choice)
+    product = _convolution(choice, config) if choice.number(0, 1) else _product(choice)
     output = requantise(product, choice.number(0, 10), name="Q") if choice.number(0, 1) else product
     schedule = create_schedule(output)
     made = schedule.cache_write(output, "acc")
@@ -59,11 +59,12 @@ def _product(choice: Choice) -> Tensor:
     return matmul(A, B, transpose_b=True, name="P")
 
 
-def _convolution(choice: Choice) -> Tensor:
+def _convolution(choice: Choice, config: HardwareConfig) -> Tensor:
     size = (choice.number(1, 2), choice.number(3, 10), choice.number(3, 10), choice.number(1, 20))
     kernel = (choice.number(1, 20), choice.number(1, 3), choice.number(1, 3), size[3])
     D, W = placeholder(size, "int8", "D"), placeholder(kernel, "int8", "W")
-    return conv2d(D, W, padding=choice.number(0, 2), stride=choice.number(1, 2), name="P")
+    value = choice.pick([0, -128, 127, 9]) if config.extensions else 0
+    return conv2d(D, W, padding=choice.number(0, 2), stride=choice.number(1, 2), pad_value=value, name="P")
 
 
 def _tile(choice: Choice, stage: Stage, config: HardwareConfig, done: list[str]) -> list[LoopAxis]:

@@ -3,7 +3,6 @@
 from random_programs import Choice
 
 from lathe.configs import ConfigError, HardwareConfig, load_config
-from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend import Tensor, compute, max, min, placeholder
 from lathe.frontend.operators import (
     add,
@@ -34,7 +33,6 @@ def machines(choice: Choice) -> HardwareConfig:
         "uop_buffer_bytes": [1024, 32768],
         "memory.bus_bits": [64, 128, 256],
         "memory.latency": [0, 3, 40],
-        "extensions": [(PAD_VALUE,)],
     }
     for key in choice.shuffled(list(changes))[: choice.number(0, 3)]:
         try:

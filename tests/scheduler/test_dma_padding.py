@@ -4,13 +4,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
 from machine import loads_of, run
+from random_hand_schedules import hand_schedules
+from random_networks import machines
+from random_programs import Choice, random_inputs
 
 from lathe.configs import load_config
-from lathe.frontend import Tensor, compute, placeholder, select
+from lathe.frontend import Tensor, compute, format_program, placeholder, select
 from lathe.frontend.operators import conv2d, dense, matmul, max_pool2d, pad2d, requantise
 from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType, Program
-from lathe.scheduler import EmitError, Schedule, build, create_schedule, explain
+from lathe.scheduler import BuildError, CapacityError, EmitError, Schedule, build, create_schedule, explain
 from lathe.sim import simulate_program
 
 VTA, LATHE16, TINY = load_config("vta"), load_config("lathe16"), load_config("tiny")
@@ -147,9 +152,9 @@ def test_casts_around_a_padding_apply_to_its_constant() -> None:
 
 
 def convolution(
-    value: int, channels: int = 16, filters: int = 16, padding: Any = 1
+    value: int, channels: int = 16, filters: int = 16, padding: Any = 1, size: tuple[int, int] = (6, 7)
 ) -> tuple[list[Tensor], Tensor, Tensor]:
-    A, W = placeholder((1, 6, 7, channels), "int8", "A"), placeholder((filters, 3, 3, channels), "int8", "W")
+    A, W = placeholder((1, *size, channels), "int8", "A"), placeholder((filters, 3, 3, channels), "int8", "W")
     C = conv2d(A, W, padding=padding, pad_value=value, name="C")
     return [A, W], C, requantise(C, 7, name="D")
 
@@ -242,6 +247,42 @@ def test_two_constants_in_inp_are_peeled_apart() -> None:
     with pytest.raises(EmitError) as caught:
         build(s, [A, W, C], VTA)
     assert "padding of P in inp must be 0, not 3: LOAD of machine 'vta' pads with zeros" in str(caught.value)
+
+
+def test_a_reuse_buffer_keeps_the_zero_point_of_its_own_rows() -> None:
+    """Tiles of four rows load their new rows only, the first and the last with padding above and below."""
+    inputs, C, D = convolution(-9, size=(12, 9))
+    padded = C.computation.reads[0].tensor
+    s = create_schedule(D)
+    made = s.cache_write(D, "acc")
+    s.cache_read(inputs[1], "wgt", [C])
+    outer, _ = s[D].split(s[D].axis[1], factor=4)
+    for tensor in (made, C):
+        s[tensor].set_scope("acc")
+        s[tensor].compute_at(s[D], outer)
+    s[padded].set_scope("inp")
+    s[padded].reuse_at(s[D], outer)
+    program = run(s, LATHE16, filled(*inputs))
+    loads = loads_of(program, "A")
+    assert sum(load.y_size for load in loads) == 12
+    assert {load.padding for load in loads} == {-9}
+    assert simulate_program(program, filled(*inputs)).counters.bytes_read["inp"] == 12 * 9 * 16
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**40))
+def test_schedules_by_hand_with_zero_points_agree_with_numpy(seed: int) -> None:
+    choice = Choice(seed)
+    config = machines(choice).with_(extensions=("pad_value",))
+    schedule, done = hand_schedules(choice, config)
+    note(f"{config}\n{format_program(schedule.outputs)}\n{done}")
+    inputs = random_inputs(list(schedule.outputs), seed=1)
+    refused = ""
+    try:
+        run(schedule, config, inputs)
+    except (BuildError, CapacityError, EmitError) as error:
+        refused = str(error)
+    assert "padding of" not in refused
 
 
 # Input channels that are tiled.

@@ -187,6 +187,35 @@ def test_what_only_absent_points_would_forbid_is_legal():
     assert refused.value.witness.consumer == {"i": 9, "j": 0}
 
 
+def test_iterations_without_points_make_nothing_for_other_readers():
+    """M has its rows from 10 on only: in the others of its loop, nothing is carried out, so P cannot be left to it."""
+    P = compute((20, 20), lambda i, j: A[i, j] + 1, "P")
+    M = compute((20, 20), lambda i, j: P[i, j] * 2, "M", where=lambda i, _: i >= 10)
+    low = compute((20, 20), lambda i, j: P[i, j], "low", where=lambda i, _: i >= 9)
+    high = compute((20, 20), lambda i, j: P[i, j], "high", where=lambda i, _: i >= 10)
+    s = create_schedule([M, low])
+    with pytest.raises(LegalityError) as refused:
+        s[P].compute_at(s[M], "i")
+    assert refused.value.witness.consumer == {"i": 9, "j": 0}
+    s = create_schedule([M, high])
+    s[P].compute_at(s[M], "i")
+    check(s)
+    assert s.count().stages["P"].executed == 200
+
+
+def test_tiles_without_points_leave_out_what_is_computed_in_them():
+    P = compute((20, 20), lambda i, j: A[i, j] + 1, "P")
+    M = compute((20, 20), lambda i, j: P[i, j] * 2, "M", where=lambda i, j: (i < 7) & (j <= i))
+    s = create_schedule(M)
+    outer, _ = s[M].split("i", 4)
+    s[P].compute_at(s[M], outer)
+    check(s)
+    assert s.count().stages["P"].executed == 8 * 20
+    s[P].compute_at(s[M], outer, "exact")
+    check(s)
+    assert s.count().stages["P"].executed == 28
+
+
 def test_rows_of_a_triangle_are_reused_in_a_window():
     P = compute((20, 20), lambda i, j: A[i, j] + 1, "P")
     Q = compute((18, 20), lambda i, j: P[i, j] + P[i + 1, j] + P[i + 2, j], "Q", where=lambda i, j: (j <= i) & (i >= 5))
@@ -207,7 +236,9 @@ def test_parallel_loops_of_a_triangle():
     assert str(s.count()) == (
         "P: 210 instances (210 once, 0 again)\n"
         "Q: 210 instances (210 once, 0 again)\n"
-        "parallelize: loop i of Q, 20 iterations"
+        "parallelize: loop i of Q, 20 iterations\n"
+        "each of 20 cores: P: 1 to 20 instances\n"
+        "each of 20 cores: Q: 1 to 20 instances"
     )
 
 

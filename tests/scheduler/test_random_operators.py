@@ -33,7 +33,7 @@ def check_default_schedule(outputs: list[lt.Tensor], config: lt.HardwareConfig) 
 
 def check_random_operators(seed: int, most: int) -> None:
     choice = Choice(seed)
-    config = machines(choice)
+    config = machines(choice).with_(extensions=choice.pick([(), ("pad_value",)]))
     outputs = OperatorProgram(choice, choice.number(1, most)).outputs
     note(f"{config}\n{format_program(outputs)}")
     check_default_schedule(outputs, config)

@@ -266,3 +266,21 @@ def test_constants_are_packed_too():
     (segment,) = (each for each in program.segments if each.role == "constant")
     wanted = values["A"].reshape(16, 2, 16).transpose(1, 0, 2)
     assert program.images[segment.name].view(np.int8).tolist() == wanted.reshape(-1).tolist()
+
+
+@pytest.mark.parametrize("factor", [8, 5, 64])
+def test_a_part_of_a_joined_axis_needs_a_part_of_what_it_reads(factor):
+    """B in column-major order, some elements at a time: of A those elements, not all rows and columns."""
+    A = placeholder((32, 16), "int8", "A")
+    B = compute(A.shape, lambda i, j: A[i, j] * 2, "B")
+    s = create_schedule(B)
+    s.transform_layout(B, lambda i, j: [j * 32 + i])
+    made = s.cache_write(B, "acc")
+    copy = s.cache_read(A, "acc", [made])
+    outer, _ = s[B].split(s[B].leaf_axis[0], factor=factor)
+    for tensor in (made, copy):
+        s[tensor].compute_at(s[B], outer)
+    box = next(line for line in text(s).splitlines() if "buffer A.acc" in line)
+    if factor == 8:
+        assert box == ("  buffer A.acc in acc: [8*j_io - 32*((8*j_io) // 32) + 8, ((8*j_io) // 32) + 1]")
+    check(s)
