@@ -119,7 +119,8 @@ def _in_pieces(r: Refusal) -> bool:
 
 
 def _windows(r: Refusal) -> list[dict[Iteration, Box]]:
-    return [windows(r.stage(), loop, r.tensor()) for loop in r.loops()]
+    """Windows with and without the conditions of the loops, of which bounds know some."""
+    return [windows(r.stage(), loop, r.tensor(), known) for loop in r.loops() for known in (False, True)]
 
 
 def _following(found: dict[Iteration, Box]) -> list[tuple[Box, Box]]:
@@ -203,6 +204,22 @@ def _share_cells(r: Refusal) -> bool:
                 if position == 0:
                     written.add(key)
     return any(len(used[key]) > 1 for key in written)
+
+
+def _begin_twice(r: Refusal) -> bool:
+    """Two iterations of a loop set the same sum to its start value, or add to it."""
+    if all(loop.kind == "reduce" for loop in r.loops()):
+        return True
+    schedule = r.refused()
+    for loop in r.loops():
+        iteration, began = IterationsOf(r.stage(), loop), dict[object, Iteration]()
+        for step in steps(schedule):
+            at = iteration(step)
+            if at is None or step.role != "init" or step.stage.tensor.name != r.says["name"]:
+                continue
+            if began.setdefault((at[0], tuple(step.point.values())), at) != at:
+                return True
+    return False
 
 
 def _marked(r: Refusal) -> bool:
@@ -357,6 +374,13 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         rf"buffer (?P<kept>\S+) must be allocated inside loop {L} of stage {S}, which runs in \d+ threads",
         _is_allocated_outside,
     ),
+    (
+        rf"stage of double_buffer must be in a buffer that is allocated in a loop, .* not '{S}' in (?P<kept>\S+),",
+        lambda r: r.says["kept"] not in {buffer.name for buffer in r.schedule.allocations},
+    ),
+    (rf"loop {L} of stage {S} must be parallel .* both begin the sum (?P<name>\S+)\[", _begin_twice),
+    # What cannot be decided in time.
+    (r"\w+ must leave a schedule that can be checked within \d+ isl operations", lambda _: True),
     # Windows of reuse buffers: linear in the loops, of one size, overlapping, in one direction.
     (rf"reads of (?P<tensor>\S+) in neighbouring iterations of loop {L} of stage {S} must overlap", _never_overlap),
     (rf"reads of (?P<tensor>\S+) in loop {L} of stage {S} must move for reuse_at", _never_move),

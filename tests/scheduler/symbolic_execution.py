@@ -72,15 +72,15 @@ class IterationsOf:
 Box = tuple[tuple[int, int], ...]
 
 
-def windows(stage: Stage, loop: LoopAxis, tensor: Tensor) -> dict[Iteration, Box]:
-    """The box of indices of a tensor that a stage's reads name in each iteration of a loop, whatever the conditions.
+def windows(stage: Stage, loop: LoopAxis, tensor: Tensor, conditions: bool) -> dict[Iteration, Box]:
+    """The box of indices of a tensor that a stage's reads name in each iteration of a loop, whatever their guards.
 
     A fused loop counts as its inner one: that is what a window moves with.
     """
     iteration = IterationsOf(stage, loop)
     reads = [read for read in stage.op.reads if read.tensor is tensor]
     found: dict[Iteration, Box] = {}
-    for step in steps(stage.schedule, conditions=False):
+    for step in steps(stage.schedule, conditions=conditions):
         found_in = iteration(step)
         if step.stage is not stage or step.role == "init" or found_in is None:
             continue
