@@ -10,6 +10,7 @@ from lathe.frontend.programs import as_outputs
 from lathe.scheduler.circular import circles, run_together
 from lathe.scheduler.commands.barrier_at import barrier_at
 from lathe.scheduler.commands.cache import cache_read, cache_write
+from lathe.scheduler.commands.copy_at import copy_at
 from lathe.scheduler.commands.reuse_at import reuse_at
 from lathe.scheduler.commands.store_in import allocate_at, buffer
 from lathe.scheduler.commands.transform_layout import transform_layout
@@ -74,6 +75,7 @@ class Schedule:
     allocate_at = allocate_at
     cache_read = cache_read
     cache_write = cache_write
+    copy_at = copy_at
     transform_layout = transform_layout
 
     @overload

@@ -1,16 +1,17 @@
 """``reuse_at``: values that neighbouring iterations share stay in a reuse buffer."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from lathe.frontend import Binary, Tensor, as_affine, walk
+from lathe.frontend import Axis, Binary, Expr, Tensor, as_affine, walk
 from lathe.frontend.errors import shown
-from lathe.frontend.expressions import Expr
+from lathe.frontend.expressions import axes_of
 from lathe.scheduler.commands.cache import axes_of_copy, fresh_name
 from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.linear import Bound, Linear
+from lathe.scheduler.linear import Bound, Linear, LoopVariable
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.regions import eliminate, interval_of
 from lathe.scheduler.reuse import FORMS
@@ -68,9 +69,10 @@ def reuse_at(
     is not constant. From HeteroCL.
     """
     where = f"reuse_at of {getattr(tensor, 'name', tensor)}"
+    tensor = schedule.current(tensor)
     _check_consumer(schedule, consumer, where)
     loop = consumer.find(axis, "reuse_at")
-    inside = _stages_in(consumer, loop)
+    inside = stages_in(consumer, loop)
     readers = [stage for stage in inside if stage in schedule.readers(tensor)] if isinstance(tensor, Tensor) else []
     if not readers:
         reads = (read.tensor.name for stage in inside for read in stage.state.computation.reads)
@@ -125,7 +127,7 @@ def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = 
     _check_consumer(stage.schedule, consumer, where)
     loop = consumer.find(axis, "reuse_at")
     readers = [reader for tensor in stage.state.tensors for reader in stage.schedule.readers(tensor)]
-    if consumer is stage or not set(_stages_in(consumer, loop)) & set(readers):
+    if consumer is stage or not set(stages_in(consumer, loop)) & set(readers):
         raise ScheduleError(
             f"loop of {where} must be one in which its values are read, not loop {loop.name} of {consumer.name!r}."
         )
@@ -172,12 +174,12 @@ def _kept(
             )
     early = _fill(consumer, loop, tensors)
     host = consumer.state
-    if prologue == "loop" and early and not _begins_elsewhere(host, loop):
+    if prologue == "loop" and early and not _begins_elsewhere(host, loop) and not _shared(consumer, loop):
         host = replace(host, lead=MappingProxyType({**host.lead, loop: max(early, host.lead.get(loop, 0))}))
     return {stage: replace(stage.state, attachment=Attachment(consumer, loop), reuse=form), consumer: host}
 
 
-def _stages_in(host: "Stage", loop: LoopAxis) -> "list[Stage]":
+def stages_in(host: "Stage", loop: LoopAxis) -> "list[Stage]":
     """The stage, and those that are computed in one of its loops, or in theirs, from the given one inwards."""
     leaves = host.state.leaves
     found = [host]
@@ -217,7 +219,7 @@ def _fill(host: "Stage", loop: LoopAxis, tensors: tuple[Tensor, ...]) -> int:
             axes = {axis: (_main(value), _main(value)) for axis, value in there.roots().items()}
             index = read.indices[d]
             interval = interval_of(index, axes)
-            if interval is None or (as_affine(index) is None and _has_remainder(index)):
+            if interval is None or (as_affine(index) is None and any(visible & _moving(n, axes) for n in walk(index))):
                 raise ScheduleError(
                     f"indices of {tensor.name} in stage {reader.name} must be affine in the loops for reuse_at, not "
                     f"{index}: what an iteration reads would not move as a window. Read {tensor.name} as it "
@@ -251,8 +253,11 @@ def _fill(host: "Stage", loop: LoopAxis, tensors: tuple[Tensor, ...]) -> int:
     return max(-(-(sizes[d] - advance) // advance) if advance else 0 for d, advance in advances.items())
 
 
-def _has_remainder(index: Expr) -> bool:
-    return any(isinstance(node, Binary) and node.op == "mod" for node in walk(index))
+def _moving(node: Expr, axes: Mapping[Axis, tuple[Linear, Linear]]) -> set[LoopVariable]:
+    """The loops that a remainder depends on, if a node is one."""
+    if not isinstance(node, Binary) or node.op != "mod":
+        return set()
+    return {variable for axis in axes_of(node) for variable in axes[axis][0].variables()}
 
 
 def _main(bound: Bound) -> Linear:
@@ -260,6 +265,14 @@ def _main(bound: Bound) -> Linear:
     if isinstance(bound, Linear):
         return bound
     return max((_main(inner) for inner in bound.bounds), key=lambda each: len(each.terms))
+
+
+def _shared(host: "Stage", loop: LoopAxis) -> bool:
+    """Whether a stage in a scratchpad runs in the loop, too, and would not begin earlier with it."""
+    leaves = host.state.leaves
+    beside = [each for each in host.schedule.attached(host) if each.state.attachment and each.state.attachment.loops]
+    places = [(each, each.state.attachment.axis) for each in beside if each.state.attachment]
+    return any(each.state.scope != DRAM and leaves.index(axis) >= leaves.index(loop) for each, axis in places)
 
 
 def _begins_elsewhere(state: StageState, loop: LoopAxis) -> bool:

@@ -308,6 +308,10 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         rf"stage of compute_at must be one whose loops are for any part of it, not '{S}', whose loops set_schedule",
         lambda r: any(isinstance(each, Mapped) for each in r.stage().state.relations),
     ),
+    (
+        rf"axis (?P<axis>\S+) of transform_layout of {S} must be an index of its own in \[(?P<indices>.*)\], since",
+        lambda r: _is_touched(r) and r.says["axis"] not in r.says["indices"].split(", "),
+    ),
     # Loops that marks, rules or several stages hold on to.
     (
         rf"loop {L} of stage {S} must stay a loop (while it is marked \w+|to run in \d+ threads), not be replaced",
