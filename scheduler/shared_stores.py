@@ -19,6 +19,7 @@ from lathe.scheduler.products import factors
 from lathe.scheduler.rewrite import copy_of, renamed_axes
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, Mapped, Relation, initial_state, made_by
+from lathe.scheduler.undefined import where_defined
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -123,6 +124,7 @@ def write_through_acc(schedule: "Schedule", stage: Stage, scope: str = "acc") ->
             relations=reductions,
         )
     copy = copy_of(writer.tensor, state.computation.name, state.computation.axes, whole=True)
+    copy = where_defined(copy, state.computation)
     stage.state = replace(
         state,
         computation=copy,

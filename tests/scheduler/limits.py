@@ -335,7 +335,7 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
     ),
     (r"loops that stage \S+ shares with \S+ must have \S+ last, not before", _shares),
     (
-        rf"loops that stage \S+ shares with \S+ must be loops .* but set_schedule has mixed data and reduction axes of {S}",
+        rf"loops that stage \S+ shares with \S+ must be .* but set_schedule has mixed data and reduction axes of {S}",
         lambda r: any(isinstance(each, Mapped) for each in r.stage().state.relations),
     ),
     # Reductions have no order that queues or lanes could take apart; a reuse buffer has one.
