@@ -383,8 +383,8 @@ CASES = [
         D,
         lambda s: s.is_legal("fuze", C, "i"),
         (
-            f"command of is_legal must be a function of the schedule, or one of {', '.join(COMMANDS)}, cache_read, "
-            "cache_write, not 'fuze'."
+            f"command of is_legal must be a function of the schedule, or one of {', '.join(COMMANDS)}, barrier_at, "
+            "cache_read, cache_write, not 'fuze'."
         ),
     ),
     Refused(
