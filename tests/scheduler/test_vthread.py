@@ -8,8 +8,9 @@ from documented import before_and_after
 from machine import run
 from nests import check, text, two_stages
 from queues import TINY, Tiles, overlap
+from random_commands import ORDER, commands
 from random_hand_schedules import hand_schedules
-from random_programs import ORDER, Choice, commands, programs, random_inputs
+from random_programs import Choice, programs, random_inputs
 from recurrent_programs import TwoLayers
 
 from lathe.configs import load_config
