@@ -11,6 +11,7 @@ from lathe.scheduler.circular import circles, run_together
 from lathe.scheduler.commands.barrier_at import barrier_at
 from lathe.scheduler.commands.cache import cache_read, cache_write
 from lathe.scheduler.commands.copy_at import copy_at
+from lathe.scheduler.commands.host_copies import device_to_host, host_to_device
 from lathe.scheduler.commands.reuse_at import reuse_at
 from lathe.scheduler.commands.store_in import allocate_at, buffer
 from lathe.scheduler.commands.transform_layout import transform_layout
@@ -43,6 +44,7 @@ class Schedule:
         self.program = tuple(outputs)  # as the user names them; a transformed layout puts others into ``outputs``
         self.outputs = self.program
         self.layouts: dict[Tensor, TensorLayout] = {}  # by the tensor that stands for one of another layout
+        self.host_copies: tuple[tuple[str, Tensor], ...] = ()  # steps at the program's edge that the user speaks of
         self.allocations: dict[StorageBuffer, Attachment] = {}  # buffers that live within one iteration of a loop
         self.stages: list[Stage] = [Stage(self, initial_state(each)) for each in topological(self.outputs)]
         self.circular = bool(circles(self))  # whether stages need each other's earlier values, or their own
@@ -76,6 +78,8 @@ class Schedule:
     cache_read = cache_read
     cache_write = cache_write
     copy_at = copy_at
+    host_to_device = host_to_device
+    device_to_host = device_to_host
     transform_layout = transform_layout
 
     @overload
