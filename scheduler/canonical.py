@@ -19,7 +19,7 @@ from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.indices import simplified_index
 from lathe.scheduler.products import plain_axis
 from lathe.scheduler.reshapes import Reshapes, is_open, merge_output_copies
-from lathe.scheduler.rewrite import redirect_reads, renamed_axes, rewrite, rewrite_indices, rewrite_reads
+from lathe.scheduler.rewrite import redirect_reads, renamed_axes, rewrite, rewrite_indices, rewrite_reads, transform
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, LoopAxis, StageState, initial_state, with_loops
@@ -118,7 +118,7 @@ class _Canonical:
         for stage in self.schedule.stages:
             if is_open(stage):
                 old = stage.state.computation
-                bodies = tuple(_simplified(body) for body in old.bodies)
+                bodies = tuple(_with_units(_simplified(body), old.axes) for body in old.bodies)
                 new = Computation(old.name, old.axes, old.reduce_axes, bodies, old.attrs)
                 stage.state = _restated(new, stage.state.tensors)
 
@@ -288,6 +288,21 @@ def _with_digits(expr: Expr, tensor: Tensor, finer: Tensor, dim: int, radices: S
         return Read(finer, (*node.indices[:dim], *digits, *node.indices[dim + 1 :]))
 
     return rewrite_reads(expr, tensor, read)
+
+
+def _with_units(expr: Expr, axes: Sequence[Axis]) -> Expr:
+    """The expression reading dimensions of one value at the axis of one value that is in their place, not at 0."""
+
+    def index(given: Expr, extent: int, axis: Axis) -> Expr:
+        one = extent == axis.extent == 1 and isinstance(given, Const)
+        return AxisRef(axis) if one else given
+
+    def read(node: Read) -> Read:
+        if len(node.indices) != len(axes):
+            return node
+        return Read(node.tensor, tuple(map(index, node.indices, node.tensor.shape, axes)))
+
+    return transform(expr, lambda _: None, read)
 
 
 def _simplified(expr: Expr) -> Expr:

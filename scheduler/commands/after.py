@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lathe.scheduler.commands.reuse_at import host_without
+from lathe.scheduler.commands.shift import align
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import Attachment
 
@@ -45,9 +46,11 @@ def after(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> Non
         )
     schedule = stage.schedule
     stages = _moved(other, stage, "after")
-    attachment = Attachment(stage, target, other.state.leaves[:count])
-    new = replace(other.state, attachment=attachment, reuse=None)
-    schedule.commit({**host_without(other), other: new}, "after", stages=stages)
+    with schedule.all_or_nothing():
+        align(stage, other, count)
+        attachment = Attachment(stage, stage.state.leaves[count - 1], other.state.leaves[:count])
+        new = replace(other.state, attachment=attachment, reuse=None)
+        schedule.commit({**host_without(other), other: new}, "after", stages=stages)
 
 
 def check_pair(stage: "Stage", other: object, command: str) -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
-from random_layouts import layouts
+from padded import check_poisoned
+from random_layouts import conditions, layouts
 from random_networks import loops, machines, networks
 from random_programs import Choice, commands, programs, random_inputs
 
@@ -36,7 +37,11 @@ def check_meaning(seed: int, most_computations: int, most_commands: int) -> None
     schedule = create_schedule(outputs)
     note(format_program(outputs))
     for _ in range(choice.number(1, most_commands)):
-        command = layouts(choice, schedule) if choice.number(0, 1) else commands(choice, schedule, KINDS)
+        kind = choice.number(0, 3)
+        if kind == 3:
+            command = conditions(choice, schedule)
+        else:
+            command = layouts(choice, schedule) if kind else commands(choice, schedule, KINDS)
         try:
             command.run(schedule)
             note(command.text)
@@ -44,6 +49,7 @@ def check_meaning(seed: int, most_computations: int, most_commands: int) -> None
             note(f"refused: {command.text}: {error}")
     inputs = random_inputs(outputs, seed=1)
     check_values(interpret(schedule, inputs), outputs, inputs)
+    check_poisoned(schedule)
 
 
 def check_machine(seed: int, most_layers: int) -> None:
@@ -53,8 +59,8 @@ def check_machine(seed: int, most_layers: int) -> None:
     outputs = networks(choice, choice.number(1, most_layers))
     schedule = create_schedule(outputs)
     note(f"{config}\n{format_program(outputs)}")
-    for _ in range(choice.number(1, 3)):
-        command = layouts(choice, schedule)
+    for _ in range(choice.number(1, 4)):
+        command = conditions(choice, schedule) if choice.number(0, 2) == 2 else layouts(choice, schedule)
         try:
             command.run(schedule)
             note(command.text)
