@@ -133,12 +133,13 @@ class Signal:
     """What a user lets queues do by hand at a stage: a barrier for all, or a token sent or received by its unit.
 
     ``axis``: in each iteration of this loop; None: each time that the stage is computed. ``other``: the unit that the
-    token goes to or comes from.
+    token goes to or comes from. ``ahead``: how many tokens that are received are there from the beginning.
     """
 
     kind: Literal["barrier", "send", "receive"]
     axis: LoopAxis | None
     other: str = ""
+    ahead: int = 0
 
 
 Region = Literal["box", "exact", "missing"]

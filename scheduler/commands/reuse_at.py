@@ -1,15 +1,17 @@
 """``reuse_at``: values that neighbouring iterations share stay in a reuse buffer."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from lathe.frontend import Binary, Tensor, walk
+from lathe.frontend import Axis, Binary, Expr, Tensor, walk
 from lathe.frontend.errors import shown
+from lathe.frontend.expressions import axes_of
 from lathe.scheduler.commands.cache import axes_of_copy, fresh_name
 from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.linear import Bound, Linear
+from lathe.scheduler.linear import Bound, Linear, LoopVariable
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.regions import eliminate, interval_of
 from lathe.scheduler.reuse import FORMS
@@ -67,6 +69,7 @@ def reuse_at(
     is not constant. From HeteroCL.
     """
     where = f"reuse_at of {getattr(tensor, 'name', tensor)}"
+    tensor = schedule.current(tensor)
     _check_consumer(schedule, consumer, where)
     loop = consumer.find(axis, "reuse_at")
     inside = stages_in(consumer, loop)
@@ -170,7 +173,7 @@ def _kept(
             )
     early = _fill(consumer, loop, tensor)
     host = consumer.state
-    if prologue == "loop" and early and not _begins_elsewhere(host, loop):
+    if prologue == "loop" and early and not _begins_elsewhere(host, loop) and not _shared(consumer, loop):
         host = replace(host, lead=MappingProxyType({**host.lead, loop: max(early, host.lead.get(loop, 0))}))
     return {stage: replace(stage.state, attachment=Attachment(consumer, loop), reuse=form), consumer: host}
 
@@ -214,7 +217,7 @@ def _fill(host: "Stage", loop: LoopAxis, tensor: Tensor) -> int:
             axes = {axis: (_main(value), _main(value)) for axis, value in there.roots().items()}
             index = read.indices[d]
             interval = interval_of(index, axes)
-            if interval is None or any(isinstance(node, Binary) and node.op == "mod" for node in walk(index)):
+            if interval is None or any(visible & _moving(node, axes) for node in walk(index)):
                 raise ScheduleError(
                     f"indices of {tensor.name} in stage {reader.name} must be affine in the loops for reuse_at, not "
                     f"{index}: what an iteration reads would not move as a window. Read {tensor.name} as it "
@@ -248,11 +251,26 @@ def _fill(host: "Stage", loop: LoopAxis, tensor: Tensor) -> int:
     return max(-(-(sizes[d] - advance) // advance) if advance else 0 for d, advance in advances.items())
 
 
+def _moving(node: Expr, axes: Mapping[Axis, tuple[Linear, Linear]]) -> set[LoopVariable]:
+    """The loops that a remainder depends on, if a node is one."""
+    if not isinstance(node, Binary) or node.op != "mod":
+        return set()
+    return {variable for axis in axes_of(node) for variable in axes[axis][0].variables()}
+
+
 def _main(bound: Bound) -> Linear:
     """The linear expression that a bound is away from the borders, where it is cut off."""
     if isinstance(bound, Linear):
         return bound
     return max((_main(inner) for inner in bound.bounds), key=lambda each: len(each.terms))
+
+
+def _shared(host: "Stage", loop: LoopAxis) -> bool:
+    """Whether a stage in a scratchpad runs in the loop, too, and would not begin earlier with it."""
+    leaves = host.state.leaves
+    beside = [each for each in host.schedule.attached(host) if each.state.attachment and each.state.attachment.loops]
+    places = [(each, each.state.attachment.axis) for each in beside if each.state.attachment]
+    return any(each.state.scope != DRAM and leaves.index(axis) >= leaves.index(loop) for each, axis in places)
 
 
 def _begins_elsewhere(state: StageState, loop: LoopAxis) -> bool:

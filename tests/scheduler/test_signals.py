@@ -12,7 +12,7 @@ from random_programs import Choice, random_inputs
 
 from lathe.frontend import Tensor, placeholder, placeholders
 from lathe.frontend.operators import matmul
-from lathe.isa import Gemm, Instruction, Load, MemoryType, Unit, unit_of
+from lathe.isa import Gemm, Instruction, Load, MemoryType, Store, Unit, unit_of
 from lathe.scheduler import CapacityError, EmitError, Schedule, ScheduleError, build, create_schedule, lower
 from lathe.scheduler.commands.barrier_at import barrier_at
 from lathe.scheduler.commands.send import send
@@ -144,6 +144,24 @@ def test_a_token_makes_a_load_wait_for_what_comes_behind_it_in_the_stream():
     shown = lower(s, [*placeholders(s.program), *s.program], TINY, "communication")
     assert "sends to load: P0.acc" in shown
     assert "receives from compute: A1.inp" in shown
+
+
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_tokens_ahead_let_iterations_wait_for_earlier_ones(ahead):
+    tiles = Tiles(48)
+    s = tiles.schedule
+    s[tiles.rows].double_buffer(6)
+    s[tiles.D].send("compute", tiles.loop)
+    s[tiles.C].receive("store", ahead=ahead)
+    check(s)
+    assert f"C receives from store, {ahead} ahead" in text(s)
+    config = TINY.with_(inp_buffer_bytes=2048)
+    inputs = tiles.inputs()
+    events = timed(simulate_program(run(s, config, inputs), inputs))
+    resets = [start for each, start, _ in events if isinstance(each, Gemm) and each.reset]
+    stores = [end for each, _, end in events if isinstance(each, Store)]
+    assert all(start > stores[n] for n, start in enumerate(resets[ahead:]))
+    assert any(start < stores[n] for n, start in enumerate(resets[ahead - 1 :]) if n < len(stores))
 
 
 def test_a_token_that_derived_ones_imply_changes_nothing():
