@@ -169,6 +169,7 @@ def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str,
         numbers.append(tokens.add(step.instruction, step.origin, [numbers[n] for n in step.waits]))
     labels = list(emitter.labels) or ["program"]
     tokens.add(Finish(), Origin(len(labels) - 1))
+    tokens.check_room()
     address = max((segment.end for segment in segments), default=PAGE)
     uop_address = -(-address // PAGE) * PAGE
     uops = Segment("uop", "uop", uop_address, image.nbytes)

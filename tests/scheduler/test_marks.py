@@ -7,7 +7,8 @@ from documented import before_and_after
 from executions import cell_of
 from machine import run
 from nests import blur, check, text, two_stages
-from random_programs import ORDER, Choice, commands, programs, random_inputs
+from random_commands import ORDER, commands
+from random_programs import Choice, programs, random_inputs
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder
