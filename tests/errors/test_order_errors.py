@@ -134,8 +134,8 @@ CASES = [
         lambda s: s[N2].after(s[N], "i.ioo"),
         (
             "loops that stage N shares with N2 must be loops of N2 that a fuse has made as they are, or none, not "
-            "i.ioo, which other commands have made of a fused one (after). Let N2 share the loops of N instead, or fuse "
-            "last."
+            "i.ioo, which other commands have made of a fused one (after). Let N2 share the loops of N instead, or "
+            "fuse last."
         ),
         lambda s: s[N2].split(s[N2].fuse("i", "io"), 4),
     ),
