@@ -15,6 +15,7 @@ from lathe.scheduler.products import factors, plain_axis
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.undefined import stripped
 
 
 def is_open(stage: Stage) -> bool:
@@ -136,7 +137,7 @@ def _reads_elementwise(reader: Stage, stage: Stage) -> bool:
 
 def is_copy(stage: Stage) -> bool:
     """Whether a stage only moves data, so that a DMA into the scratchpad is all it needs."""
-    body = stage.state.computation.bodies[0]
+    body = stripped(stage.state.computation.bodies[0])
     while isinstance(body, Cast):
         body = body.operand
     return isinstance(body, Read) or is_padding(stage, with_zeros=False)

@@ -19,6 +19,7 @@ from lathe.scheduler.products import factors
 from lathe.scheduler.rewrite import copy_of, renamed_axes
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, Mapped, Relation, initial_state, made_by
+from lathe.scheduler.undefined import where_defined
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -97,7 +98,7 @@ def _through_acc(stage: Stage) -> Stage:
         depth = len(placed[writer].prefix)
         made = cells_made(placed[writer], stage.tensor.name, depth)
         if made.is_equal(cells_written(placed[stage], stage.tensor.name, depth)):
-            break  # in the innermost loop it is always one cell that is made and stored
+            break  # in the innermost loop it is one cell, and nothing is lost where others in the loop go on
     return writer
 
 
@@ -123,6 +124,7 @@ def write_through_acc(schedule: "Schedule", stage: Stage, scope: str = "acc") ->
             relations=reductions,
         )
     copy = copy_of(writer.tensor, state.computation.name, state.computation.axes, whole=True)
+    copy = where_defined(copy, state.computation)
     stage.state = replace(
         state,
         computation=copy,

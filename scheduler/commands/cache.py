@@ -9,8 +9,10 @@ from lathe.scheduler.circular import in_circle, place_inside
 from lathe.scheduler.commands.copy_at import place_of, written_at
 from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.padding import live_conditions
 from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
 from lathe.scheduler.state import initial_state
+from lathe.scheduler.undefined import undefined_but, where_defined
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -65,6 +67,11 @@ def cache_read(
     if not chosen:
         raise ScheduleError(f"readers of {where} must be one stage or more, not none. Leave them out to mean all.")
     computation = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{name}"), axes_of_copy(tensor))
+    layout = schedule.layouts.get(tensor)
+    if layout is not None and layout.padding_count:  # what nothing may read is not copied
+        conditions = live_conditions(layout.padded_maps, computation.axes)
+        forbidden = [condition for condition, value in conditions if value is None]
+        computation = replace(computation, bodies=(undefined_but(computation.bodies[0], forbidden),))
     from lathe.scheduler.stage import Stage
 
     state = initial_state(computation, name, copies=tensor)
@@ -128,6 +135,7 @@ def cache_write(schedule: "Schedule", tensor: Tensor, scope: str, *, at: "AxisLi
     computation = renamed_axes(state.computation, fresh_name(schedule, f"{tensor.name}.{name}"))
     writer = Stage(schedule, initial_state(computation, name))
     copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
+    copy = where_defined(copy, state.computation)
     copy = replace(copy, where=state.computation.where)  # an output holds zeros elsewhere, whatever the condition
     data = tuple(root for root in state.roots if root.kind == "data")
     copier = replace(state, computation=copy, roots=data, leaves=data, copies=writer.tensor)
