@@ -1,6 +1,7 @@
 """Barriers and tokens by hand: what they order, seen in the trace; what they cannot order, refused; the same values."""
 
 from contextlib import suppress
+from unittest import mock
 
 import pytest
 from documented import before_and_after
@@ -210,6 +211,21 @@ def test_tokens_that_do_not_match_or_never_come_are_refused_before_anything_runs
     explained = tiles.schedule.explain(TINY)
     assert not explained.maps
     assert [refusal.message for refusal in explained.refusals] == [message]
+
+
+def test_a_queue_holds_as_many_tokens_as_its_counter():
+    tiles = Tiles(64)
+    tiles.schedule[tiles.rows].double_buffer(4)
+    tiles.schedule[tiles.C].double_buffer(1)
+    tensors = [tiles.A, tiles.B, tiles.D]
+    with mock.patch("lathe.scheduler.tokens.MOST_TOKENS", 4):
+        build(tiles.schedule, tensors, TINY)
+    with mock.patch("lathe.scheduler.tokens.MOST_TOKENS", 3), pytest.raises(ScheduleError) as caught:
+        build(tiles.schedule, tensors, TINY)
+    assert str(caught.value) == (
+        "tokens of queue load->compute must be at most 3 at a time, which its counter holds, not up to 4. Let load "
+        "wait for compute more often: receive tokens sooner, have fewer buffers in turn, or a barrier."
+    )
 
 
 def test_signals_and_tokens_are_counted_before_anything_runs():
