@@ -261,12 +261,12 @@ def test_a_reuse_buffer_of_a_form_that_the_machine_has_not():
     s = create_schedule(B)
     made = s.cache_write(B, "acc")
     s[made].split("y", factor=1)
-    buffer = s.reuse_at(A, s[made], "yo", form="shift")
+    buffer = s.reuse_at(A, s[made], "yo", "inp", form="shift")
     found = s.explain()
     assert not found.maps
     assert found.of(s[buffer].name)[0].constraint == (
-        f"form of reuse buffer {s[buffer].name} must be 'ring' for the machine, not 'shift': no instruction moves "
-        "elements within acc. Call reuse_at with form='ring'."
+        f"form of reuse buffer {s[buffer].name} must be 'ring' for the machine in inp, not 'shift': only the ALU moves "
+        "elements, within acc. Call reuse_at with form='ring'."
     )
 
 
