@@ -21,7 +21,7 @@ from lathe.scheduler.explanation import BufferUse, ChunkClass, Explanation, Pad,
 from lathe.scheduler.guards import decided_boxes
 from lathe.scheduler.lanes import conflict_of_lanes, plan_lanes
 from lathe.scheduler.linear import LoopVariable
-from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, build_nest
+from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Slide, build_nest
 from lathe.scheduler.partition import partition
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.placement import place_stages
@@ -176,6 +176,10 @@ class _Explainer(Emitter):
             super().acquire(node, environment)
         except EmitError as error:
             self.unplaced[node.placement.stage] = str(error)
+
+    def slide(self, node: Slide, environment: Mapping[LoopVariable, int]) -> None:
+        if node.placement.stage not in self.unplaced:
+            super().slide(node, environment)
 
     def chunks(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
         stage = node.placement.stage
