@@ -330,7 +330,7 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         _shares,
     ),
     (
-        rf"loops that stage \S+ shares with \S+ must be loops of {S} that a fuse has made as they are, .*, not {L}, which",
+        rf"loops that stage \S+ shares with \S+ must be loops of {S} that a fuse has made as they are.* not {L},",
         _comes_from_fuse,
     ),
     (
