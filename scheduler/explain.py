@@ -260,6 +260,8 @@ def _class_of(tally: _Tally | _Unasked) -> ChunkClass:
 
 def _pads_of(chunk: Chunk) -> tuple[tuple[Pad, ...], object]:
     """The pads around the one box of a chunk that gets data, and what its conditions are where."""
+    if chunk.role == "init":  # a start value, whatever is added to it afterwards
+        return (), ()
     found = decided_boxes(chunk)
     pattern = tuple((tuple(box), values) for box, values, _ in found)
     data = [box for box, _, value in found if not isinstance(bare(value), Const)]
