@@ -5,9 +5,10 @@ import json
 import pytest
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
+from random_commands import commands
 from random_layouts import layouts
 from random_networks import loops, machines, networks
-from random_programs import Choice, commands, programs
+from random_programs import Choice, programs
 
 from lathe.configs import LatheError, load_config
 from lathe.frontend import format_program, placeholders
