@@ -14,7 +14,7 @@ from unchecked import carry_out
 from lathe.frontend import Binary, Tensor, as_affine, evaluate, walk
 from lathe.frontend.expressions import Select
 from lathe.scheduler import Schedule, Stage
-from lathe.scheduler.state import DRAM, Fuse, LoopAxis, Split, made_by, replaced_by
+from lathe.scheduler.state import DRAM, Fuse, LoopAxis, Mapped, Split, made_by, replaced_by
 
 
 @dataclass
@@ -244,8 +244,18 @@ def computes_no_padding(r: Refusal) -> bool:
 
 
 def has_no_condition(r: Refusal) -> bool:
-    """Whether a step of a stage happens does not depend on a loop (on any, if none is named)."""
+    """Whether a step of a stage happens does not depend on a loop (on any, if none is named).
+
+    What is computed in another stage's loops ends where that does, a domain where the elements do, and a map says of
+    every point when: these are no conditions for a command to remove.
+    """
     stage = r.stage()
+    if (
+        stage.state.attachment is not None
+        or stage.op.where is not None
+        or any(isinstance(each, Mapped) for each in stage.state.relations)
+    ):
+        return True
     loops = r.loops() if r.says["loop"] else list(stage.leaf_axis)
     own = {variable for loop in loops for variable in IterationsOf(stage, loop).own}
 
