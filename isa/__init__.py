@@ -7,9 +7,10 @@ from lathe.isa.encoding import decode, encode
 from lathe.isa.errors import AssemblyError, EncodingError, LayoutError, MachineFault, ProgramError
 from lathe.isa.fault import BusError, FaultCode
 from lathe.isa.findings import Finding, FindingKind, VerificationError
+from lathe.isa.host_copies import HostCopy, host_copies
 from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Store, unit_of
 from lathe.isa.layout import Layout, PhysicalAxis
-from lathe.isa.layout_steps import Filling, Reordering, Widening
+from lathe.isa.layout_steps import Filling, Reordering, Reversing, Widening
 from lathe.isa.microops import decode_uops, encode_uops
 from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.program import Program, Segment
@@ -31,6 +32,7 @@ __all__ = [
     "FindingKind",
     "Finish",
     "Gemm",
+    "HostCopy",
     "Instruction",
     "Layout",
     "LayoutError",
@@ -43,6 +45,7 @@ __all__ = [
     "Program",
     "ProgramError",
     "Reordering",
+    "Reversing",
     "Segment",
     "StallCause",
     "Store",
@@ -58,6 +61,7 @@ __all__ = [
     "disassemble_program",
     "encode",
     "encode_uops",
+    "host_copies",
     "instruction_text",
     "unit_of",
     "verify",

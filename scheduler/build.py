@@ -87,14 +87,14 @@ def compile_schedule(
     try:
         emitter.run(partition(symbolic))
     except EmitError as error:
-        reasons = [conflict_of_lanes(schedule, config), _lanes_as_wanted(schedule)]
+        reasons = [conflict_of_lanes(schedule, config), lanes_as_wanted(schedule)]
         if not any(reasons):
             raise
         raise EmitError(" ".join([str(error), *filter(None, reasons)])) from None
     return _assemble(emitter, dram.segments, constants)
 
 
-def _lanes_as_wanted(schedule: Schedule) -> str:
+def lanes_as_wanted(schedule: Schedule) -> str:
     """A sentence on stages whose lanes a command has decided."""
     wanted = [stage.name for stage in schedule.stages if stage.state.is_vectorized]
     if not wanted:
@@ -169,6 +169,7 @@ def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str,
         numbers.append(tokens.add(step.instruction, step.origin, [numbers[n] for n in step.waits]))
     labels = list(emitter.labels) or ["program"]
     tokens.add(Finish(), Origin(len(labels) - 1))
+    tokens.check_room()
     address = max((segment.end for segment in segments), default=PAGE)
     uop_address = -(-address // PAGE) * PAGE
     uops = Segment("uop", "uop", uop_address, image.nbytes)

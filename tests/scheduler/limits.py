@@ -30,6 +30,7 @@ from stated import (
     no_affine_index,
     not_neighbours,
     of_two_kinds,
+    reduces_together,
     runs_over_data,
     runs_over_reduction,
     share_cells,
@@ -135,10 +136,17 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         r"loops that stage \S+ shares with \S+ must (stay their outermost loops|be loops of a stage that is computed)",
         shares,
     ),
-    (rf"loops that stage \S+ shares with \S+ must be loops that no fuse has made, not {L} of {S} \(", comes_from_fuse),
     (
-        rf"loops that stage \S+ shares with \S+ must be data loops, not {L} of {S}, a reduction",
-        runs_over_reduction,
+        rf"loops that stage \S+ shares with \S+ must be loops of {S} that a fuse has made as they are.* not {L},",
+        comes_from_fuse,
+    ),
+    (
+        rf"loops that stage \S+ shares with \S+ must each be of data axes or of the reduction of {S}, not of both",
+        lambda r: bool(r.stage().op.reduce_axes),
+    ),
+    (
+        rf"scope of stage {S} must be dram to run its reduction in loops that it shares with \S+, not ",
+        lambda r: r.stage().state.scope != DRAM or ".set_scope(" in r.command.text,
     ),
     (rf"loop {L} of stage {S} must be one that it runs by itself", shares),
     (
@@ -146,10 +154,6 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         in_pieces,
     ),
     (r"loops that stage \S+ shares with \S+ must have \S+ last, not before", shares),
-    (
-        rf"loops that stage \S+ shares with \S+ must be .* but set_schedule has mixed data and reduction axes of {S}",
-        lambda r: any(isinstance(each, Mapped) for each in r.stage().state.relations),
-    ),
     # Reductions have no order that queues or lanes could take apart; a reuse buffer has one.
     (
         rf"axis of vectorize on stage {S} must be a data loop, not '{L}'",
@@ -157,7 +161,7 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
     ),
     (
         rf"loop {L} of stage {S} must be parallel .* but its iterations update the same elements",
-        runs_over_reduction,
+        lambda r: runs_over_reduction(r) or reduces_together(r),
     ),
     (
         rf"loop {L} of stage {S} must be parallel .* but reuse buffer (?P<kept>\S+) keeps values",

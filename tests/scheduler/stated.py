@@ -110,6 +110,12 @@ def shares(r: Refusal) -> bool:
     return bool(together) or any(name in r.command.text for name in names)
 
 
+def reduces_together(r: Refusal) -> bool:
+    """Some stage runs loops of its reduction together with those of another."""
+    places = [stage.state.attachment for stage in r.schedule.stages]
+    return any(loop.kind == "reduce" for place in places if place is not None for loop in place.loops)
+
+
 def in_pieces(r: Refusal) -> bool:
     place = r.stage().state.attachment
     region = place.region if place is not None else "box"
