@@ -49,6 +49,12 @@ def operand_in_place(
         takes_over = index == list(target) and can_take_over(stage.state.computation.bodies[0], access.tensor)
         if takes_over and stage.state.scope == "acc" and not access.guards:
             aliased = access.tensor
+        elif index == list(target):
+            raise EmitError(
+                f"result of stage {stage.name} must take the cells of {access.tensor.name} in buffer "
+                f"{storage.buffer.name} as the first operand of a chain of operations in acc, read once and without a "
+                "condition, not otherwise: the first instruction overwrites it. Store it in another buffer."
+            )
         elif np.intersect1d(written, _cells(index, node.loops, environment, shape)).size:
             raise EmitError(
                 f"cells of buffer {storage.buffer.name} that a chunk of stage {stage.name} writes must not be read as "
