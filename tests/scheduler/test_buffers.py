@@ -287,6 +287,6 @@ def test_an_operand_that_is_read_twice_keeps_its_cells_on_the_machine():
         build(s, [A, C], VTA)
     assert str(caught.value) == (
         "result of stage C.acc must take the cells of B in buffer b as the first operand of a chain of operations in "
-        "acc, read once and without a condition, not otherwise: the first instruction overwrites it. Store it in another "
-        "buffer."
+        "acc, read once and without a condition, not otherwise: the first instruction overwrites it. Store it in "
+        "another buffer."
     )
