@@ -7,10 +7,12 @@ instance: what the loop nest does in order, instructions do in any.
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lathe.frontend import Tensor
 from lathe.frontend.accesses import ReadAccess
 from lathe.scheduler.errors import EmitError
+from lathe.scheduler.event_times import values_on
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.nest import ChunkNode
 from lathe.scheduler.rules.alu_expressions import can_take_over
