@@ -127,10 +127,15 @@ def _parts(affine: Affine, divisor: int) -> tuple[Affine, Affine, int]:
 def _sum(affine: Affine) -> Expr:
     total: Expr | None = None
     moving = {axis: factor for axis, factor in affine.coefficients.items() if axis.extent > 1 or axis.start}
-    for axis, factor in (moving or affine.coefficients).items():
+    for axis, factor in sorted((moving or affine.coefficients).items(), key=lambda item: item[1] < 0):
         reference = AxisRef(axis)
-        term: Expr = reference if factor == 1 else Binary("mul", reference, Const(factor, "index"))
-        total = term if total is None else Binary("add", total, term)
+        taken = factor < 0 and total is not None
+        size = -factor if taken else factor
+        term: Expr = reference if size == 1 else Binary("mul", reference, Const(size, "index"))
+        total = term if total is None else Binary("sub" if taken else "add", total, term)
     if total is None:
         return Const(affine.const, "index")
-    return total if affine.const == 0 else Binary("add", total, Const(affine.const, "index"))
+    if affine.const == 0:
+        return total
+    beside = Const(abs(affine.const), "index")
+    return Binary("add" if affine.const > 0 else "sub", total, beside)
