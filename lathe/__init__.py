@@ -71,6 +71,7 @@ from lathe.isa import (
     Finding,
     Finish,
     Gemm,
+    HostCopy,
     Instruction,
     Layout,
     LayoutError,
@@ -86,6 +87,7 @@ from lathe.isa import (
     VerificationError,
     assemble,
     disassemble,
+    host_copies,
     verify,
 )
 from lathe.rtl.geometry import RtlError
@@ -160,6 +162,7 @@ __all__ = [
     "Finish",
     "Gemm",
     "HardwareConfig",
+    "HostCopy",
     "InputError",
     "Instruction",
     "LabelCycles",
@@ -221,6 +224,7 @@ __all__ = [
     "emit_rule",
     "explain",
     "flatten",
+    "host_copies",
     "interpret",
     "load_config",
     "lower",

@@ -21,14 +21,15 @@ from lathe.scheduler.products import plain_axis
 from lathe.scheduler.reshapes import Reshapes, is_open, merge_output_copies
 from lathe.scheduler.rewrite import redirect_reads, renamed_axes, rewrite, rewrite_indices, rewrite_reads, transform
 from lathe.scheduler.schedule import Schedule
+from lathe.scheduler.separation import separate_outputs
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, LoopAxis, StageState, initial_state, with_loops
+from lathe.scheduler.state import DRAM, StageState, initial_state
 
 
 def canonicalise(schedule: Schedule) -> dict[Tensor, Tensor]:
     """Rewrite the untouched stages of a schedule in place; returns, for each tensor of finer shape, the original."""
     pass_ = _Canonical(schedule)
-    pass_.separate_outputs()
+    separate_outputs(schedule)
     pass_.widen_sums()
     Reshapes(schedule, pass_.views).run()
     pass_.simplify()
@@ -59,42 +60,11 @@ def radices_of(expressions: Sequence[Expr], axis: Axis) -> list[int]:
     return [b // a for a, b in pairwise(ordered)][::-1]
 
 
-def _with_loops_of(state: StageState, computation: Computation, tensor: Tensor) -> StageState:
-    """A computation over the same axes, by other names, in loops of its own that are made as those of a stage are."""
-    fresh = _restated(computation, (tensor,))
-    loops = dict(zip(state.roots, fresh.roots, strict=True))
-
-    def loop(old: LoopAxis) -> LoopAxis:
-        return loops.setdefault(old, LoopAxis(old.name, old.kind))
-
-    relations = tuple(with_loops(each, loop) for each in state.relations)
-    leaves = tuple(loop(leaf) for leaf in state.leaves)
-    unrolled = frozenset(map(loop, state.unrolled))
-    return replace(fresh, leaves=leaves, relations=relations, unrolled=unrolled, lanes=state.lanes)
-
-
 class _Canonical:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.views: dict[Tensor, Tensor] = {}
         self.made: set[Axis] = set()
-
-    def separate_outputs(self) -> None:
-        """A computation of several outputs becomes one computation per output, over the same points in the same order.
-
-        Outputs do not read each other, so all of one may be computed before the next. One in whose loops another stage
-        is computed stays, since that stage would have to be computed in the loops of each.
-        """
-        for stage in [each for each in self.schedule.stages if len(each.state.tensors) > 1]:
-            state, old = stage.state, stage.state.computation
-            if state.scope != DRAM or state.pragma is not None or state.attachment or self.schedule.attached(stage):
-                continue
-            parts = []
-            for tensor, body in zip(state.tensors, old.bodies, strict=True):
-                one = renamed_axes(Computation(tensor.name, old.axes, old.reduce_axes, (body,), old.attrs), tensor.name)
-                parts.append(Stage(self.schedule, _with_loops_of(state, one, tensor)))
-            position = self.schedule.stages.index(stage)
-            self.schedule.stages[position : position + 1] = parts
 
     def widen_sums(self) -> None:
         """A sum in a narrow dtype becomes a sum in int32 and a conversion, which wraps around to the same."""
@@ -244,7 +214,7 @@ def _is_at_most_reordered(stage: Stage) -> bool:
     state = stage.state
     if not stage.schedule.layouts:
         return is_open(stage)
-    if state.storage is not None:
+    if state.storage is not None or state.threads or state.signals:
         return False
     free = state.scope == DRAM and not state.relations and state.pragma is None and state.attachment is None
     return free and state.lanes is None and not stage.schedule.attached(stage) and not state.copies

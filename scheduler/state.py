@@ -214,6 +214,11 @@ class StageState:
         return loops or self.pragma is not None or bool(self.threads) or bool(self.signals)
 
     @property
+    def is_vectorized(self) -> bool:
+        """Whether a command has said which loop fills the lanes of elements."""
+        return "vectorize" in self.marks.values()
+
+    @property
     def is_mapped(self) -> bool:
         """Whether set_schedule has given the loops."""
         return any(isinstance(relation, Mapped) for relation in self.relations)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from lathe.frontend import Axis, Binary, Expr, Tensor, walk
+from lathe.frontend import Axis, Binary, Expr, Tensor, as_affine, walk
 from lathe.frontend.errors import shown
 from lathe.frontend.expressions import axes_of
 from lathe.scheduler.commands.cache import axes_of_copy, fresh_name
@@ -89,7 +89,7 @@ def reuse_at(
             f"scope of {where} must be a scratchpad, not dram, from where values would be fetched again."
         )
     buffer = Stage(schedule, initial_state(computation, name, copies=tensor))
-    changes = _kept(buffer, consumer, loop, form, prologue, tensor)
+    changes = _kept(buffer, consumer, loop, form, prologue, (tensor,))
     for reader in readers:
         redirected = redirect_reads(reader.state.computation, {tensor: buffer.tensor})
         changes[reader] = replace(changes.get(reader, reader.state), computation=redirected)
@@ -126,7 +126,8 @@ def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = 
     where = f"reuse_at of stage {stage.name}"
     _check_consumer(stage.schedule, consumer, where)
     loop = consumer.find(axis, "reuse_at")
-    if consumer is stage or not set(stages_in(consumer, loop)) & set(stage.schedule.readers(stage.tensor)):
+    readers = [reader for tensor in stage.state.tensors for reader in stage.schedule.readers(tensor)]
+    if consumer is stage or not set(stages_in(consumer, loop)) & set(readers):
         raise ScheduleError(
             f"loop of {where} must be one in which its values are read, not loop {loop.name} of {consumer.name!r}."
         )
@@ -135,7 +136,7 @@ def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = 
             f"scope of stage {stage.name} must be a scratchpad for {where}, not dram, which keeps all values anyway. "
             "Use set_scope first."
         )
-    stage.schedule.commit(_kept(stage, consumer, loop, form, prologue, stage.tensor), "reuse_at")
+    stage.schedule.commit(_kept(stage, consumer, loop, form, prologue, stage.state.tensors), "reuse_at")
 
 
 def host_without(stage: "Stage") -> "dict[Stage, StageState]":
@@ -160,18 +161,18 @@ def _check_consumer(schedule: "Schedule", consumer: object, where: str) -> None:
 
 
 def _kept(
-    stage: "Stage", consumer: "Stage", loop: LoopAxis, form: str, prologue: str, tensor: Tensor
+    stage: "Stage", consumer: "Stage", loop: LoopAxis, form: str, prologue: str, tensors: tuple[Tensor, ...]
 ) -> "dict[Stage, StageState]":
     """The states of a stage whose values stay along a loop of its consumer, and of the consumer.
 
-    Raises ScheduleError where the reads of ``tensor`` in neighbouring iterations share no values.
+    Raises ScheduleError where the reads of ``tensors`` in neighbouring iterations share no values.
     """
     for name, value, known in (("form", form, FORMS), ("prologue", prologue, PROLOGUES)):
         if value not in known:
             raise ScheduleError(
-                f"{name} of reuse_at of {tensor.name} must be one of {', '.join(known)}, not {value!r}."
+                f"{name} of reuse_at of {tensors[0].name} must be one of {', '.join(known)}, not {value!r}."
             )
-    early = _fill(consumer, loop, tensor)
+    early = _fill(consumer, loop, tensors)
     host = consumer.state
     if prologue == "loop" and early and not _begins_elsewhere(host, loop) and not _shared(consumer, loop):
         host = replace(host, lead=MappingProxyType({**host.lead, loop: max(early, host.lead.get(loop, 0))}))
@@ -191,7 +192,7 @@ def stages_in(host: "Stage", loop: LoopAxis) -> "list[Stage]":
     return found
 
 
-def _fill(host: "Stage", loop: LoopAxis, tensor: Tensor) -> int:
+def _fill(host: "Stage", loop: LoopAxis, tensors: tuple[Tensor, ...]) -> int:
     """How many iterations fill the window but for what its first use fetches.
 
     Raises ScheduleError where an iteration shares no values with the next.
@@ -203,11 +204,12 @@ def _fill(host: "Stage", loop: LoopAxis, tensor: Tensor) -> int:
     visible, name = set(around), loop.name
     boxes = [
         (reader, read, placed[reader])
-        for reader in host.schedule.readers(tensor)
+        for reader in host.schedule.stages
         if [*placed[reader].prefix, *placed[reader].loops.variables][: len(around)] == around
         for read in reader.state.computation.reads
-        if read.tensor is tensor
+        if read.tensor in tensors
     ]
+    tensor = boxes[0][1].tensor
     advances: dict[int, int] = {}
     sizes: dict[int, int] = {}
     for d in range(tensor.ndim):
@@ -217,7 +219,7 @@ def _fill(host: "Stage", loop: LoopAxis, tensor: Tensor) -> int:
             axes = {axis: (_main(value), _main(value)) for axis, value in there.roots().items()}
             index = read.indices[d]
             interval = interval_of(index, axes)
-            if interval is None or any(visible & _moving(node, axes) for node in walk(index)):
+            if interval is None or (as_affine(index) is None and any(visible & _moving(n, axes) for n in walk(index))):
                 raise ScheduleError(
                     f"indices of {tensor.name} in stage {reader.name} must be affine in the loops for reuse_at, not "
                     f"{index}: what an iteration reads would not move as a window. Read {tensor.name} as it "

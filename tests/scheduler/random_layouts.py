@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from math import prod
 
-from random_programs import Choice, Command
+from random_commands import Command
+from random_programs import Choice
 
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
 from lathe.scheduler import Schedule, undef

@@ -7,12 +7,14 @@ import pytest
 from executions import confirm
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
-from random_programs import ORDER, Choice, commands, random_inputs
+from random_commands import ORDER, commands
+from random_programs import Choice, random_inputs
 from random_recurrences import recurrences
 
 from lathe.configs import load_config
 from lathe.frontend import format_program, placeholders, reference
 from lathe.isa import verify
+from lathe.isa.findings import FindingKind
 from lathe.scheduler import (
     BuildError,
     CapacityError,
@@ -134,7 +136,8 @@ def check_circle_on_machine(seed: int, most_commands: int) -> None:
         note(refusal)
         assert " must " in refusal
         return
-    assert verify(program) == []
+    # where others in a loop go on, a stage may load cells that are not there yet, and does nothing with them
+    assert [each for each in verify(program) if each.kind is not FindingKind.UNINITIALISED_DRAM] == []
     equal(simulate_program(program, inputs, trace=False).outputs, reference(outputs, inputs))
 
 
