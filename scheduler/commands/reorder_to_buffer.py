@@ -87,15 +87,15 @@ class _Follower:
         self.logical = [Axis(f"d{n}", extent) for n, extent in enumerate(shape)]
         self.places = [Axis(f"p{n}", extent) for n, extent in enumerate(layout.shape)]
         forward: list[Expr] = [AxisRef(axis) for axis in self.logical]
-        for each in layout.maps:
-            forward = list(each.apply(forward))
-        self.forward = forward
+        for each in layout.maps:  # not simplified: what always has one value of several depends on its axis, too
+            onto: dict[Axis, Expr] = dict(zip(each.axes, forward, strict=True))
+            forward = [substitute(index, onto) for index in each.indices]
         self.depends = [{self.logical.index(axis) for axis in axes_of(index)} for index in forward]
         back: list[Expr] = [AxisRef(axis) for axis in self.places]
         for each in reversed(layout.maps):
             new = [Axis(f"q{n}", extent) for n, extent in enumerate(each.shape)]
             inverse = each.inverse(new)
-            onto: dict[Axis, Expr] = dict(zip(new, back, strict=True))
+            onto = dict(zip(new, back, strict=True))
             back = [simplified_index(substitute(inverse[old], onto)) for old in each.axes]
         self.fixed = {self.places[n]: index for n, index in enumerate(indices) if not axes_of(index)}
         self.back = [simplified_index(substitute(index, self.fixed)) for index in back]
@@ -103,7 +103,13 @@ class _Follower:
     def run(self) -> tuple[LoopAxis, ...]:
         loops: dict[int, LoopAxis] = {}
         for dim in range(len(self.logical)):
-            where = [place for place, depends in enumerate(self.depends) if dim in depends]
+            where = [
+                place
+                for place, depends in enumerate(self.depends)
+                if dim in depends and self.places[place] not in self.fixed
+            ]
+            if not where:
+                continue
             named = [plain_axis(self.indices[place]) for place in where]
             if where and all(axis is not None for axis in named):
                 loops.update(zip(where, (self._loop(axis) for axis in named if axis is not None), strict=True))
