@@ -7,7 +7,7 @@ left are divisions of single axes, which an axis can be split at, or none.
 from math import gcd
 
 from lathe.frontend import Affine, as_affine, interval
-from lathe.frontend.expressions import AxisRef, Binary, Cast, Const, Expr
+from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Const, Expr
 from lathe.scheduler.products import plain_axis
 
 
@@ -125,17 +125,21 @@ def _parts(affine: Affine, divisor: int) -> tuple[Affine, Affine, int]:
 
 
 def _sum(affine: Affine) -> Expr:
-    total: Expr | None = None
+    """The expression, what is taken away behind what is added."""
     moving = {axis: factor for axis, factor in affine.coefficients.items() if axis.extent > 1 or axis.start}
-    for axis, factor in sorted((moving or affine.coefficients).items(), key=lambda item: item[1] < 0):
-        reference = AxisRef(axis)
-        taken = factor < 0 and total is not None
-        size = -factor if taken else factor
-        term: Expr = reference if size == 1 else Binary("mul", reference, Const(size, "index"))
-        total = term if total is None else Binary("sub" if taken else "add", total, term)
-    if total is None:
-        return Const(affine.const, "index")
-    if affine.const == 0:
-        return total
-    beside = Const(abs(affine.const), "index")
-    return Binary("add" if affine.const > 0 else "sub", total, beside)
+    terms = list((moving or affine.coefficients).items())
+    added = [_term(axis, factor) for axis, factor in terms if factor > 0]
+    taken = [_term(axis, -factor) for axis, factor in terms if factor < 0]
+    if affine.const or not added:
+        added.append(Const(affine.const, "index"))
+    total = added[0]
+    for term in added[1:]:
+        total = Binary("add", total, term)
+    for term in taken:
+        total = Binary("sub", total, term)
+    return total
+
+
+def _term(axis: Axis, factor: int) -> Expr:
+    reference = AxisRef(axis)
+    return reference if factor == 1 else Binary("mul", reference, Const(factor, "index"))

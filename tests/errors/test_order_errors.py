@@ -322,8 +322,8 @@ CASES = [
         M2,
         lambda s: s[M2].after(s[M], "i"),
         (
-            "loops that stage M shares with M2 must be loops of a stage whose reduction begins inside them, but "
-            "set_schedule has mixed data and reduction axes of M (after). Let M2 share the loops of M instead."
+            "loops that stage M shares with M2 must each be of data axes or of the reduction of M, not of both "
+            "(after). Let M2 share the loops of M instead."
         ),
         lambda s: s[M].set_schedule("{ [i, j, k] -> [i, j + k, k] }"),
     ),
@@ -387,8 +387,8 @@ CASES = [
         D,
         lambda s: s.is_legal("fuze", C, "i"),
         (
-            f"command of is_legal must be a function of the schedule, or one of {', '.join(COMMANDS)}, barrier_at, "
-            "cache_read, cache_write, not 'fuze'."
+            f"command of is_legal must be a function of the schedule, or one of {', '.join(COMMANDS)}, "
+            "allocate_at, barrier_at, cache_read, cache_write, copy_at, device_to_host, not 'fuze'."
         ),
     ),
     Refused(

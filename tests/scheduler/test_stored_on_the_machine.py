@@ -4,15 +4,16 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from folds import check_stored
 from machine import run
 from random_programs import random_inputs
 
 from lathe.configs import HardwareConfig, load_config
 from lathe.cosimulation import cosimulate
-from lathe.frontend import Tensor, compute, placeholder, placeholders, reference
+from lathe.frontend import Tensor, compute, placeholder, placeholders, recurrence, reduce_axis, reference, sum
 from lathe.frontend.operators import conv2d, requantise
 from lathe.isa import Program
-from lathe.scheduler import BuildError, EmitError, Schedule, build, create_schedule
+from lathe.scheduler import BuildError, CapacityError, EmitError, Schedule, build, create_schedule
 
 VTA, TINY = load_config("vta"), load_config("tiny")
 
@@ -201,3 +202,103 @@ def test_an_output_that_the_host_cannot_unpack_is_refused():
         "axes, for the host to unpack it, not D[2 * i, c] of (15, 16). Store a copy of it instead, with "
         "s.cache_write(D, 'dram')."
     )
+
+
+@pytest.mark.parametrize("scope", ["dram", "acc"])
+def test_a_recurrence_keeps_two_steps(scope):
+    x = placeholder((6, 16), "int8", "x")
+    h = recurrence((6, 16), lambda s, t, n: (s[t - 1, n] >> 1) + x[t, n].astype("int32"), init=0, name="h")
+    out = compute(16, lambda n: h[5, n] * 2, "out")
+    s = create_schedule(out)
+    s[h].store_in(lambda t, n: (t % 2, n), scope=scope)
+    counts = s.count(VTA).buffers["h"]
+    assert (counts.shape, counts.elements, counts.values) == ((2, 16), 2, 96)
+    check_stored(s)
+    run(s, VTA, random_inputs([out], seed=0))
+    if scope == "acc":
+        on_rtl(s)
+
+
+def test_what_does_not_fit_says_what_the_buffer_is():
+    s = folded_convolution(56, 64, 40)
+    with pytest.raises(CapacityError) as caught:
+        build(s, [*placeholders(s.program), *s.program], VTA)
+    assert str(caught.value).endswith(
+        "now data.dram is 40×56×64 values. Split its loops with a smaller factor, or compute it at an inner loop."
+    )
+
+
+def test_a_convolution_loads_each_pixel_once_from_a_few_rows():
+    """56 × 56 × 64 in tiles of four rows: six rows of the padded image are there at a time."""
+    data = placeholder((1, 56, 56, 64), "int8", "data")
+    weights = placeholder((64, 3, 3, 64), "int8", "weights")
+    product = conv2d(data, weights, padding=1, name="conv")
+    output = requantise(product, 8, name="output")
+    padded = product.computation.reads[0].tensor
+    s = create_schedule(output)
+    rows, _ = s[output].split(s[output].axis[1], 4)
+    made = s.cache_write(output, "acc", at=rows)
+    s.cache_read(weights, "wgt", [product])
+    s[product].compute_at(s[output], rows)
+    s[padded].compute_at(s[output], rows, "missing")
+    s[padded].store_in(lambda _n, y, x, c: (y % 6, x, c), scope="inp")
+    for tensor in (product, made):
+        s[tensor].store_in(lambda _n, y, x, c: (y % 4, x, c), scope="acc")
+    counts = s.count(VTA)
+    assert counts.buffers["conv.pad"].elements == 6 * 58 * 4
+    assert counts.loaded["inp"] == 56 * 56 * 64
+    assert counts.loaded["wgt"] == 64 * 9 * 64
+    run(s, VTA, random_inputs([output], seed=0))
+
+
+def one_at_a_time(kind: str, block: int) -> tuple[Schedule, Tensor, int]:
+    """Values that are read before the next are made: a schedule, what is stored, and the elements that it takes."""
+    A = placeholder((6, block), "int8", "A")
+    if kind == "sum":
+        k = reduce_axis(block, "k")
+        T = compute(6, lambda i: sum(A[i, k].astype("int32"), axis=k), "T")
+        out = compute(6, lambda i: T[i] * 2, "out")
+    else:
+        T = compute((6, block), lambda i, c: A[i, c].astype("int32") + 1, "T")
+        out = compute((6, block), lambda i, c: T[i, c] * 2, "out")
+    s = create_schedule(out)
+    place = s[out].axis[1 if kind == "value" else 0]
+    made = s.cache_write(out, "acc", at=place)
+    s[T].compute_at(s[out], place)
+    s[T].store_in((lambda *index: index[1:]) if kind == "row" else (lambda *_: 0), scope="acc")
+    assert s[made].state.scope == "acc"
+    return s, T, 1
+
+
+@pytest.mark.parametrize("kind", ["sum", "value", "row"])
+@pytest.mark.parametrize("config", [VTA, TINY, load_config("batch4")], ids=lambda config: config.name)
+def test_one_element_holds_all_that_is_made(kind, config):
+    s, T, elements = one_at_a_time(kind, config.block_out)
+    found = s.count(config).buffers[T.name]
+    assert found.elements == elements
+    assert found.values == T.shape[0] * (config.block_out if T.ndim == 2 else 1)
+    if config is TINY:
+        on_rtl(s, config)
+    else:
+        run(s, config, random_inputs(list(s.program), seed=0))
+
+
+def test_rows_go_round_in_dram_on_the_rtl():
+    B, D = rows(8, 4)
+    s = create_schedule(D)
+    io, _ = s[D].split("i", factor=3)
+    made = s.cache_write(B, "acc")
+    s[made].compute_at(s[B], "i")
+    s[B].compute_at(s[D], io)
+    s[B].store_in(s.buffer("rows", (5, 4), scope="dram"), lambda i, c: (i % 5, c))
+    assert on_rtl(s).segment("rows").nbytes == 4 * 5 * 4
+
+
+def test_the_host_gets_a_stored_intermediate_result_from_the_rtl():
+    B, D = rows(6, 4)
+    s = create_schedule(D)
+    s[B].store_in(lambda i, c: (c, i))
+    s.host_to_device(B.computation.reads[0].tensor)
+    s.device_to_host(B)
+    program = on_rtl(s)
+    assert [segment.name for segment in program.segments if segment.role == "output"] == ["B", "D"]
