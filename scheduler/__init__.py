@@ -24,6 +24,7 @@ from lathe.scheduler.explanation import BufferUse, ChunkClass, Explanation, Pad,
 from lathe.scheduler.interpret import interpret
 from lathe.scheduler.lower import lower
 from lathe.scheduler.padding import undef
+from lathe.scheduler.recording import bind
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.stage import Stage
@@ -61,6 +62,7 @@ __all__ = [
     "StorageWitness",
     "TensorLayout",
     "Witness",
+    "bind",
     "build",
     "create_schedule",
     "emit_rule",

@@ -34,6 +34,7 @@ from lathe.scheduler.commands.unroll import unroll
 from lathe.scheduler.commands.vectorize import vectorize
 from lathe.scheduler.commands.vthread import vthread
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.recording import record_commands
 from lathe.scheduler.state import Affine, LoopAxis, Mapped, StageState, made_by, replaced_by
 
 if TYPE_CHECKING:
@@ -167,3 +168,6 @@ class Stage:
 
     def __repr__(self) -> str:
         return f"Stage({self.name})"
+
+
+record_commands(Stage)
