@@ -92,6 +92,9 @@ def more_commands(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
         lambda: s.cache_read(c.tensors[0], "inp", [c.padded]),
         lambda: s.transform_layout(c.tensors[0], lambda n, y, x, c: [n, c // 16, y, x, c % 16]),
         lambda: s[c.padded].set_scope("inp"),
+        lambda: s.barrier_at(product, "rcoo"),
+        lambda: product.send("load", "rcoo"),
+        lambda: product.receive("load", "rcoo"),
     ]
 
 

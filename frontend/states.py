@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, cast
 
-from lathe.frontend.arithmetic import const, select
+from lathe.frontend.arithmetic import const, expression, select
 from lathe.frontend.cycles import check_causality
 from lathe.frontend.dtypes import checked_dtype
 from lathe.frontend.errors import TensorError, shown
@@ -40,6 +40,8 @@ class State(Tensor):
         below = [d for d, index in enumerate(read.indices) if interval(index)[0] < 0]
         if self.init is None or not below:
             return read
+        if any(interval(index)[1] < 0 for index in read.indices):
+            return expression(self._before(read, below), f"init of state {self.name!r}")
         inside = read.indices[below[0]] >= 0
         for d in below[1:]:
             inside = inside & (read.indices[d] >= 0)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.configs.encoding import INSTRUCTION_BITS, INSTRUCTION_BYTES, UOP_BITS, Placement
+from lathe.configs.encoding import INSTRUCTION_BITS, INSTRUCTION_BYTES, PAD_VALUE, UOP_BITS, Placement
 from lathe.configs.errors import shown
 from lathe.configs.hardware import check_machine
 from lathe.isa.disassembly import CHOICE_OF, REQUIRED
@@ -124,10 +124,13 @@ class _Assembler:
             values[choice] = _CHOICES[choice][given.upper()]
             operands = operands[1:]
         places = {
-            name: place
-            for name, place in placements(self.config, opcode).items()
-            if name not in ("opcode", choice) and (place.width or name in REQUIRED[opcode])
+            name: place for name, place in placements(self.config, opcode).items() if name not in ("opcode", choice)
         }
+        for name in [name for name, place in places.items() if not place.width and name not in REQUIRED[opcode]]:
+            if any(word.partition("=")[0] == name for word in operands):
+                contract = f"on a machine with the extension {PAD_VALUE!r}, not on {self.config.name!r}"
+                raise self.error(f"{name} of {opcode.name}", contract, "Remove it or take another machine.")
+            del places[name]
         values |= self.operands(operands, opcode.name, places)
         for name in REQUIRED[opcode]:
             if name not in values:

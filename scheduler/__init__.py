@@ -24,6 +24,7 @@ from lathe.scheduler.explanation import BufferUse, ChunkClass, Explanation, Pad,
 from lathe.scheduler.interpret import interpret
 from lathe.scheduler.lower import lower
 from lathe.scheduler.padding import undef
+from lathe.scheduler.padding_needs import PaddingNeeded
 from lathe.scheduler.recording import bind
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.schedule import Schedule, create_schedule
@@ -49,6 +50,7 @@ __all__ = [
     "Operand",
     "Pad",
     "PaddingError",
+    "PaddingNeeded",
     "PaddingWitness",
     "ParallelismError",
     "Place",

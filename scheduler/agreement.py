@@ -88,8 +88,10 @@ class _Agreement:
                     stage.state = self._without_lanes(stage, plan)
 
     def _is_free(self, stage: "Stage") -> bool:
-        """Whether a stage may get other lanes: nobody has placed it, and it has not been left without any."""
+        """Whether a stage may get other lanes: nobody has placed it or its lanes, nor has it been left without any."""
         state = stage.state
+        if state.is_vectorized:
+            return False
         bare = state.lanes == Lanes(None, None) and (state.on_alu or factors(state.computation) is None)
         return state.scope == DRAM and state.pragma is None and not bare
 

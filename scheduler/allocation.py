@@ -85,7 +85,7 @@ def largest_size(placement: Placement, physical: Physical) -> int:
 def ring_of(placement: Placement, physical: Physical) -> Ring | None:
     """How a reuse buffer is counted around."""
     window = placement.window
-    if window is None:
+    if window is None or placement.state.reuse == "shift":
         return None
     d = window.dimension
     return Ring(d, window.shape[d], window.advance, physical.block(d))

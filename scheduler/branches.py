@@ -206,9 +206,9 @@ def roots_under(stage: "Stage", axis: "AxisLike | None", command: str) -> set[Ax
     leaf = stage.find(axis, command)
     loops = place_stages(stage.schedule)[stage].loops
     variables = set(loops.of_leaf[leaf])
-    return {
-        root.source for root in state.roots if root.source is not None and loops.local[root].variables() & variables
-    }
+    forms = [loops.local, *(local for local, _ in loops.others)]
+    roots = [root for root in state.roots if any(local[root].variables() & variables for local in forms)]
+    return {root.source for root in roots if root.source is not None}
 
 
 def mentions(axes: set[Axis]) -> Callable[[Expr], bool]:

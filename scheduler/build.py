@@ -106,11 +106,19 @@ def compile_schedule(
     try:
         emitter.run(partition(symbolic))
     except EmitError as error:
-        reason = conflict_of_lanes(schedule, config)
-        if not reason:
+        reasons = [conflict_of_lanes(schedule, config), _lanes_as_wanted(schedule)]
+        if not any(reasons):
             raise
-        raise EmitError(f"{error} {reason}") from None
+        raise EmitError(" ".join([str(error), *filter(None, reasons)])) from None
     return _assemble(emitter, dram.segments, constants)
+
+
+def _lanes_as_wanted(schedule: Schedule) -> str:
+    """A sentence on stages whose lanes a command has decided."""
+    wanted = [stage.name for stage in schedule.stages if stage.state.is_vectorized]
+    if not wanted:
+        return ""
+    return f"Lanes of {', '.join(wanted)} are those that vectorize says; without it, build chooses what fits."
 
 
 def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
@@ -180,6 +188,7 @@ def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str,
         numbers.append(tokens.add(step.instruction, step.origin, [numbers[n] for n in step.waits]))
     labels = list(emitter.labels) or ["program"]
     tokens.add(Finish(), Origin(len(labels) - 1))
+    tokens.check_room()
     address = max((segment.end for segment in segments), default=PAGE)
     uop_address = -(-address // PAGE) * PAGE
     uops = Segment("uop", "uop", uop_address, image.nbytes)

@@ -19,16 +19,17 @@ from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.indices import simplified_index
 from lathe.scheduler.products import plain_axis
 from lathe.scheduler.reshapes import Reshapes, is_open, merge_output_copies
-from lathe.scheduler.rewrite import redirect_reads, renamed_axes, rewrite, rewrite_indices, rewrite_reads
+from lathe.scheduler.rewrite import redirect_reads, renamed_axes, rewrite, rewrite_indices, rewrite_reads, transform
 from lathe.scheduler.schedule import Schedule
+from lathe.scheduler.separation import separate_outputs
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, LoopAxis, StageState, initial_state, with_loops
+from lathe.scheduler.state import DRAM, StageState, initial_state
 
 
 def canonicalise(schedule: Schedule) -> dict[Tensor, Tensor]:
     """Rewrite the untouched stages of a schedule in place; returns, for each tensor of finer shape, the original."""
     pass_ = _Canonical(schedule)
-    pass_.separate_outputs()
+    separate_outputs(schedule)
     pass_.widen_sums()
     Reshapes(schedule, pass_.views).run()
     pass_.simplify()
@@ -59,42 +60,11 @@ def radices_of(expressions: Sequence[Expr], axis: Axis) -> list[int]:
     return [b // a for a, b in pairwise(ordered)][::-1]
 
 
-def _with_loops_of(state: StageState, computation: Computation, tensor: Tensor) -> StageState:
-    """A computation over the same axes, by other names, in loops of its own that are made as those of a stage are."""
-    fresh = _restated(computation, (tensor,))
-    loops = dict(zip(state.roots, fresh.roots, strict=True))
-
-    def loop(old: LoopAxis) -> LoopAxis:
-        return loops.setdefault(old, LoopAxis(old.name, old.kind))
-
-    relations = tuple(with_loops(each, loop) for each in state.relations)
-    leaves = tuple(loop(leaf) for leaf in state.leaves)
-    unrolled = frozenset(map(loop, state.unrolled))
-    return replace(fresh, leaves=leaves, relations=relations, unrolled=unrolled, lanes=state.lanes)
-
-
 class _Canonical:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.views: dict[Tensor, Tensor] = {}
         self.made: set[Axis] = set()
-
-    def separate_outputs(self) -> None:
-        """A computation of several outputs becomes one computation per output, over the same points in the same order.
-
-        Outputs do not read each other, so all of one may be computed before the next. One in whose loops another stage
-        is computed stays, since that stage would have to be computed in the loops of each.
-        """
-        for stage in [each for each in self.schedule.stages if len(each.state.tensors) > 1]:
-            state, old = stage.state, stage.state.computation
-            if state.scope != DRAM or state.pragma is not None or state.attachment or self.schedule.attached(stage):
-                continue
-            parts = []
-            for tensor, body in zip(state.tensors, old.bodies, strict=True):
-                one = renamed_axes(Computation(tensor.name, old.axes, old.reduce_axes, (body,), old.attrs), tensor.name)
-                parts.append(Stage(self.schedule, _with_loops_of(state, one, tensor)))
-            position = self.schedule.stages.index(stage)
-            self.schedule.stages[position : position + 1] = parts
 
     def widen_sums(self) -> None:
         """A sum in a narrow dtype becomes a sum in int32 and a conversion, which wraps around to the same."""
@@ -118,7 +88,7 @@ class _Canonical:
         for stage in self.schedule.stages:
             if is_open(stage):
                 old = stage.state.computation
-                bodies = tuple(_simplified(body) for body in old.bodies)
+                bodies = tuple(_with_units(_simplified(body), old.axes) for body in old.bodies)
                 new = Computation(old.name, old.axes, old.reduce_axes, bodies, old.attrs)
                 stage.state = _restated(new, stage.state.tensors)
 
@@ -288,6 +258,21 @@ def _with_digits(expr: Expr, tensor: Tensor, finer: Tensor, dim: int, radices: S
         return Read(finer, (*node.indices[:dim], *digits, *node.indices[dim + 1 :]))
 
     return rewrite_reads(expr, tensor, read)
+
+
+def _with_units(expr: Expr, axes: Sequence[Axis]) -> Expr:
+    """The expression reading dimensions of one value at the axis of one value that is in their place, not at 0."""
+
+    def index(given: Expr, extent: int, axis: Axis) -> Expr:
+        one = extent == axis.extent == 1 and isinstance(given, Const)
+        return AxisRef(axis) if one else given
+
+    def read(node: Read) -> Read:
+        if len(node.indices) != len(axes):
+            return node
+        return Read(node.tensor, tuple(map(index, node.indices, node.tensor.shape, axes)))
+
+    return transform(expr, lambda _: None, read)
 
 
 def _simplified(expr: Expr) -> Expr:

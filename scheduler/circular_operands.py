@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import islpy as isl
 
 from lathe.configs import HardwareConfig
-from lathe.frontend import Axis, Computation
-from lathe.frontend.expressions import AxisRef, Binary, Const, Expr, Read, Reduce, Select, axes_of
+from lathe.frontend import Axis, Computation, interval
+from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr, Read, Reduce, Select, axes_of
 from lathe.frontend.polyhedra import access_of
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
@@ -36,6 +37,36 @@ def only_moves(body: Expr) -> bool:
     if isinstance(body, Select):
         return only_moves(body.then) and only_moves(body.otherwise)
     return isinstance(body, Read) or (isinstance(body, Const) and body.value == 0)
+
+
+def settle_choices(schedule: "Schedule") -> None:
+    """Leave out of stages of a cycle what they never read: a select whose condition is the same at every point."""
+    for stage in [each for group in circles(schedule) for each in group]:
+        old = stage.state.computation
+        bodies = tuple(transform(body, _settled) for body in old.bodies)
+        if any(new is not body for new, body in zip(bodies, old.bodies, strict=True)):
+            stage.state = replace(stage.state, computation=replace(old, bodies=bodies))
+
+
+def _settled(node: Expr) -> Expr | None:
+    chosen = node
+    while isinstance(chosen, Select) and (holds := _always(chosen.condition)) is not None:
+        chosen = chosen.then if holds else chosen.otherwise
+    return None if chosen is node else transform(chosen, _settled)
+
+
+def _always(condition: Expr) -> bool | None:
+    """Whether a condition holds at every point, or at none; None where that depends."""
+    match condition:
+        case Binary(op="and", lhs=lhs, rhs=rhs):
+            sides = _always(lhs), _always(rhs)
+            return False if False in sides else True if sides == (True, True) else None
+        case Compare(op="ge" | "lt" as op, lhs=lhs, rhs=rhs):
+            (low, high), (least, most) = interval(lhs), interval(rhs)
+            if low >= most:
+                return op == "ge"
+            return op != "ge" if high < least else None
+    return None
 
 
 def separate_choices(schedule: "Schedule") -> None:
@@ -89,22 +120,20 @@ def forward(schedule: "Schedule", writer: Stage, store: Stage) -> None:
         if state.scope != "acc" or state.copies or factors(state.computation) is not None:
             continue
         reads = [read for read in state.computation.reads if read.tensor is store.tensor]
-        near = {read.node: writer.tensor for read in reads if _is_near(writer, reader, read)}
+        near = {read.node: writer.tensor for read in reads if is_near(writer, reader, read)}
         if near and len(near) == len(reads):
             reader.state = replace(state, computation=reads_redirected(state.computation, near))
 
 
-def _is_near(writer: Stage, reader: Stage, read: object) -> bool:
+def is_near(writer: Stage, reader: Stage, read: ReadAccess) -> bool:
     """Whether all that a read touches is made in the same iteration of the loops around the writer."""
-    from lathe.frontend.accesses import ReadAccess
-
-    assert isinstance(read, ReadAccess)
     placed = place_stages(writer.schedule)
     loops = placed[writer].prefix
     depth = len(loops)
     if any(own is not other for own, other in zip(loops, around(placed[reader])[:depth], strict=False)):
         return False
-    makes = instances(placed[writer]).set_tuple_name(OUT, read.tensor.name)
+    makes, rank = instances(placed[writer]), len(writer.state.computation.axes)
+    makes = makes.project_out(OUT, rank, makes.dim(OUT) - rank).set_tuple_name(OUT, read.tensor.name)
     needs = instances(placed[reader]).apply_range(access_of(reader.state.computation, read))
     pairs = needs.apply_range(makes.reverse())
     same = isl.Map.universe(pairs.get_space())
@@ -114,11 +143,10 @@ def _is_near(writer: Stage, reader: Stage, read: object) -> bool:
 
 
 def load_once(schedule: "Schedule", config: HardwareConfig, loads: list[Stage]) -> None:
-    """Load what stays the same in all iterations of a cycle before its loops, as far as scratchpads have room."""
-    made = {tensor for group in circles(schedule) for stage in group for tensor in stage.state.tensors}
+    """Load inputs before the loops of a cycle, once for all iterations, as far as scratchpads have room."""
     for stage in loads:
-        if any(read.tensor in made for read in stage.state.computation.reads):
-            continue
+        if any(schedule.maker(read.tensor) is not None for read in stage.state.computation.reads):
+            continue  # made on the way, perhaps in the same loops
         before, stages = stage.state, list(schedule.stages)
         stage.state = replace(before, attachment=None)
         place = min(schedule.stages.index(each) for group in circles(schedule) for each in group)

@@ -23,6 +23,7 @@ from lathe.scheduler.circular_operands import load_once
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.filled_domains import fill_domains
+from lathe.scheduler.filled_padding import fill_padding
 from lathe.scheduler.groups import Group, groups_of, is_copy
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.masks import mask_conditions
@@ -66,6 +67,7 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
         if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
             stage.state = replace(state, scope="acc")
     fill_domains(copy)
+    fill_padding(copy)
     store_shared(copy)
     settle(copy, config)
     fit_lanes(copy, config)

@@ -5,6 +5,7 @@ the set, on each of which the value is a number, undefined, unknown, or may not 
 (RFC 0077) say what padding holds; of a tensor without one, the expression that makes it tells.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
@@ -124,7 +125,7 @@ class Dataflow:
             for two, b in right:
                 both = one if len(right) == 1 else two if len(left) == 1 else one.intersect(two)
                 if not both.is_empty():
-                    found.append((both, _combined(expr, a, b)))
+                    found.append((both, combined(expr, a, b)))
         return found
 
     def _read(self, read: Read, points: isl.Set) -> Parts:
@@ -167,7 +168,7 @@ def _at_least(value: Value) -> Value:
     return value if isinstance(value, Forbidden) or value is Some.UNDEFINED else Some.UNKNOWN
 
 
-def _combined(expr: Binary, left: Value, right: Value) -> Value:
+def combined(expr: Binary, left: Value, right: Value) -> Value:
     """The value of an operation on what is known of its operands; 0 times anything is 0."""
     for value in (left, right):
         if isinstance(value, Forbidden):
@@ -199,7 +200,7 @@ def cells_of(schedule: "Schedule", tensor: Tensor, depth: int = 0) -> Classes:
     """
     layout = schedule.layouts.get(tensor)
     if layout is not None and layout.padding_count:
-        return padded_cells(layout.tensor.shape, list(zip(layout.maps, layout.pads, strict=False)))
+        return padded_cells(layout.tensor.shape, layout.padded_maps)
     maker = schedule.maker(tensor)
     if maker is None or depth >= DEEPEST:
         return []
@@ -214,7 +215,7 @@ def cells_of(schedule: "Schedule", tensor: Tensor, depth: int = 0) -> Classes:
     return [] if all(value is Some.UNKNOWN for _, value in found) else found
 
 
-def padded_cells(shape: tuple[int, ...], maps: "list[tuple[IndexMap, Pad | None]]") -> Classes:
+def padded_cells(shape: tuple[int, ...], maps: "Sequence[tuple[IndexMap, Pad | None]]") -> Classes:
     """The cells of a layout: elements, of which nothing is known, and what each map has added."""
     found: Classes = [(cell_box(shape), Some.UNKNOWN)]
     for each, pad in maps:

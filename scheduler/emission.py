@@ -7,41 +7,35 @@ from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
-from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.errors import shown
-from lathe.frontend.expressions import Axis, Reduce
 from lathe.isa import Instruction
 from lathe.scheduler.allocation import Buffer
 from lathe.scheduler.chunk import (
     Chunk,
-    ChunkLoop,
-    Index,
     NoRoom,
-    Operand,
     Place,
     RuleMismatch,
     Uneven,
     VectorOperand,
     check_covers,
 )
-from lathe.scheduler.chunk_indices import Bend, index_in_loops, linear_index
 from lathe.scheduler.chunk_parts import halves, parted
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.guards import has_conditions, peeled
-from lathe.scheduler.in_place import operand_in_place
 from lathe.scheduler.linear import Linear, LoopVariable, floor_divide
 from lathe.scheduler.microops import MicroOpPool
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.physical import Physical
+from lathe.scheduler.prepared_chunk import PreparedChunk
 from lathe.scheduler.rule_choice import automatic_rule, rule_of_part
 from lathe.scheduler.rules.borders import constants_around
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
+from lathe.scheduler.shifting import Held, check_shifted, moves
 from lathe.scheduler.signals import Entry, Marker, Origin, unit_of_stage
 from lathe.scheduler.state import DRAM
 from lathe.scheduler.storage import Allocated
 from lathe.scheduler.temporaries import keeps_source
 from lathe.scheduler.threads import Thread, turns
-from lathe.scheduler.undefined import defined
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -79,6 +73,7 @@ class Emitter:
         self.thread, self.threads = 0, 1
         self.across_cores: set[LoopVariable] = set()
         self._turn: dict[tuple[Stage, int], int] = {}
+        self._held: dict[tuple[Stage, int], Held] = {}  # by stage and thread
         self.rings = {
             buffer.stage.tensor: (buffer.ring.dimension, buffer.ring.cells(buffer.slots))
             for buffer in self.buffers.values()
@@ -86,7 +81,7 @@ class Emitter:
         }
         self.maker = {tensor: stage for stage in schedule.stages for tensor in stage.state.tensors}
         self._used = 0
-        self._prepared: dict[int, _Prepared] = {}
+        self._prepared: dict[int, PreparedChunk] = {}
 
     def place(self, tensor: Tensor, stage: "Stage") -> Place | None:
         """Where a stage finds the cells of a tensor now: in the scratchpad that holds it, or in DRAM."""
@@ -150,8 +145,10 @@ class Emitter:
                 elif isinstance(node, SignalNode):
                     if node.signal.kind != "barrier" or thread is threads[0]:  # one barrier for all threads
                         self.signal(node, thread.environment)
+                elif isinstance(node, Slide):
+                    self.slide(node, thread.environment)
                 else:
-                    assert isinstance(node, Release | Slide), f"{type(node).__name__} in a partitioned nest"
+                    assert isinstance(node, Release), f"{type(node).__name__} in a partitioned nest"
 
     def acquire(self, node: Acquire, environment: Mapping[LoopVariable, int]) -> None:
         """From here on the stage's cells have a place. Raises EmitError for a buffer that the machine cannot have."""
@@ -166,8 +163,13 @@ class Emitter:
             base = self.places[owner.tensor].base
         else:
             base = self._next_base(stage)
-            if stage.state.reuse is not None:
-                extent = self._ring_box(stage, extent)
+            window = node.placement.window
+            if stage.state.reuse == "shift" and window is not None:
+                check_shifted(stage, self, window.dimension)
+                self._held.pop((stage, self.thread), None)
+            elif stage.tensor in self.rings:
+                dimension, cells = self.rings[stage.tensor]
+                extent = (*extent[:dimension], cells, *extent[dimension + 1 :])
                 size = self.physical[stage].strides(low, extent)[1]
                 assert size <= self.buffers[stage].of_thread, f"ring of {stage.name} takes {size} elements"
         self.places[stage.tensor] = self._place(stage, base, low, extent)
@@ -201,18 +203,25 @@ class Emitter:
         zeros = zeros and constants_around(stage.state.computation.bodies[0]) <= {0}
         return Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
 
-    def _ring_box(self, stage: "Stage", extent: tuple[int, ...]) -> tuple[int, ...]:
-        """The extents of a ring, with the room that allocation has given it along the dimension that moves.
-
-        Raises EmitError for a reuse buffer that the machine cannot have.
-        """
-        if stage.state.reuse != "ring":
-            raise EmitError(
-                f"form of reuse buffer {stage.name} must be 'ring' for the machine, not {stage.state.reuse!r}: no "
-                f"instruction moves elements within {stage.state.scope}. Call reuse_at with form='ring'."
+    def slide(self, node: Slide, environment: Mapping[LoopVariable, int]) -> None:
+        """A window moves: in a buffer that is shifted, so does what it keeps."""
+        stage, window = node.placement.stage, node.placement.window
+        if stage.state.reuse != "shift" or stage.state.storage is not None or window is None:
+            return
+        low = tuple(each.value(environment) for each in node.low if isinstance(each, Linear))
+        extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
+        place = replace(self.places[stage.tensor], low=low, extent=window.shape)
+        assert place.physical.strides(low, window.shape)[1] <= self.buffers[stage].size, f"window of {stage.name}"
+        now = Held(tuple((first, first + count) for first, count in zip(low, extent, strict=True)), place)
+        before = self._held.get((stage, self.thread))
+        for chunk in [] if before is None else moves(stage, self, window.dimension, before, now):
+            self.temporaries = self._unused
+            offsets = {variable.name: value for variable, value in environment.items()}
+            self._add(
+                self.emit("alu", replace(chunk, offsets=offsets)), stage, self._label(stage), environment, offsets
             )
-        dimension, size = self.rings[stage.tensor]
-        return (*extent[:dimension], size, *extent[dimension + 1 :])
+        self._held[stage, self.thread] = now
+        self.places[stage.tensor] = place
 
     def folded(self, tensor: Tensor, index: list[Linear]) -> list[Linear]:
         """An index of a tensor as its place has it: in a ring, counted around; in a buffer of the user's, its cell."""
@@ -239,15 +248,27 @@ class Emitter:
                 role = "reduce"
         prepared = self._prepared.get(id(node))
         if prepared is None:
-            prepared = self._prepared[id(node)] = _Prepared(node, self)
+            prepared = self._prepared[id(node)] = PreparedChunk(node, self)
         own = self._working.get(node.placement.stage, (0, 0))
         self.temporaries = max(own, self._unused, key=lambda each: each[1])
-        label, thread = self._label(node), self.thread if self.threads > 1 else None
-        core = tuple(value for variable, value in environment.items() if variable in self.across_cores)
+        label = self._label(node.placement.stage)
         for chunk in prepared.chunks(self, node, environment, rule_name, role):
             instructions = self.emit(rule_name, chunk)
-            origin = Origin(label, chunk.stage, chunk.offsets, thread, core)
-            self.entries += [(each, origin) for each in instructions]
+            self._add(instructions, node.placement.stage, label, environment, chunk.offsets)
+
+    def _add(
+        self,
+        instructions: list[Instruction],
+        stage: "Stage",
+        label: int,
+        environment: Mapping[LoopVariable, int],
+        offsets: Mapping[str, int],
+    ) -> None:
+        """The instructions of a chunk come next."""
+        thread = self.thread if self.threads > 1 else None
+        core = tuple(value for variable, value in environment.items() if variable in self.across_cores)
+        origin = Origin(label, stage.name, offsets, thread, core)
+        self.entries += [(each, origin) for each in instructions]
 
     def signal(self, node: SignalNode, environment: Mapping[LoopVariable, int]) -> None:
         """A barrier, or a token by hand, at this place of the stream."""
@@ -301,8 +322,7 @@ class Emitter:
                 instructions += self.apply(rule, replace(part, pragma=rule))
         return instructions
 
-    def _label(self, node: ChunkNode) -> int:
-        stage = node.placement.stage
+    def _label(self, stage: "Stage") -> int:
         while True:  # to the stored stage that it is for: out of the loops, or on to the reader of a buffer
             if stage.state.attachment is not None:
                 stage = stage.state.attachment.stage
@@ -336,110 +356,3 @@ def _parts(chunk: Chunk, mismatch: RuleMismatch) -> tuple[Chunk, Chunk] | None:
     if isinstance(mismatch, Uneven) and mismatch.loop < len(chunk.loops):
         return parted(chunk, mismatch.loop, mismatch.first)
     return halves(chunk) if isinstance(mismatch, NoRoom) else None
-
-
-class _Prepared:
-    """What of a chunk does not depend on the outer loops' values: done once per chunk of the nest."""
-
-    def __init__(self, node: ChunkNode, emitter: Emitter) -> None:
-        computation = node.placement.state.computation
-        if len(computation.bodies) > 1:
-            raise EmitError(
-                f"stage {computation.name} must compute one tensor to be scheduled by hand, not "
-                f"{len(computation.bodies)}. Give each output a computation of its own, or leave scope, place and "
-                "pragma of the stage open."
-            )
-        computation = defined(computation)
-        body = computation.bodies[0]
-        self.reduction = body.kind if isinstance(body, Reduce) else None
-        self.expression = body.body if isinstance(body, Reduce) else body
-        self.accesses: list[tuple[ReadAccess, list[Linear]]] = []
-        if node.role != "init":
-            for access in computation.reads:
-                indices: list[Linear] = []
-                for index in access.indices:
-                    linear = linear_index(index, node.roots)
-                    if linear is None:
-                        raise EmitError(
-                            f"index of {access.tensor.name} in stage {computation.name} must be linear in the loops, "
-                            f"not {index}: no instruction has such addresses."
-                        )
-                    indices.append(linear)
-                self.accesses.append((access, emitter.folded(access.tensor, indices)))
-        target = [node.roots[axis] for axis in computation.axes]
-        self.target = emitter.folded(node.placement.state.tensor, target)
-        self.ranges = tuple(range(extent) for _, extent in node.loops)
-        unrolled = {v for leaf in node.placement.state.unrolled for v in node.placement.loops.of_leaf.get(leaf, ())}
-        self.unrolled = frozenset(n for n, (v, _) in enumerate(node.loops) if v in unrolled)
-
-    def chunks(
-        self, emitter: Emitter, node: ChunkNode, environment: Mapping[LoopVariable, int], rule: str, role: str
-    ) -> Iterator[Chunk]:
-        """The chunk at some values of the outer loops, in parts where an index is not linear in all of it."""
-        stage = node.placement.stage
-        owner = emitter.aliases.get(stage)
-        aliased = owner.tensor if owner is not None else None
-        if stage.state.storage is not None:
-            shape = emitter.shape_of(stage)
-            aliased = operand_in_place(node, environment, self.target, self.accesses, shape)
-        parts = [self.ranges]
-        while parts:
-            part = parts.pop()
-            try:
-                yield self._chunk(emitter, node, environment, rule, role, part, aliased)
-            except Bend as bend:
-                if role == "reduce" and node.loops[bend.loop][0].kind == "reduce":
-                    raise EmitError(
-                        f"reduction of stage {node.placement.state.computation.name} must have linear indices for rule "
-                        f"{rule!r}, which takes it in one piece. Split loop {node.loops[bend.loop][0].name} where a "
-                        "division in an index steps, or let the rule take init and update separately."
-                    ) from None
-                for cut in (part[bend.loop][bend.count :], part[bend.loop][: bend.count]):
-                    parts.append((*part[: bend.loop], cut, *part[bend.loop + 1 :]))
-
-    def _chunk(
-        self,
-        emitter: Emitter,
-        node: ChunkNode,
-        environment: Mapping[LoopVariable, int],
-        rule: str,
-        role: str,
-        ranges: tuple[range, ...],
-        aliased: Tensor | None,
-    ) -> Chunk:
-        state = node.placement.state
-        loops = [(variable, part) for (variable, _), part in zip(node.loops, ranges, strict=True)]
-
-        def at(linear: Linear) -> Index:
-            return index_in_loops(linear, loops, environment)
-
-        axes: dict[Axis, Index] = {axis: at(value) for axis, value in node.roots.items()}
-        target = tuple(at(value) for value in self.target)
-        stage = node.placement.stage
-        write = Operand(state.tensor, target, emitter.place(state.tensor, stage))
-        reads = tuple(
-            Operand(
-                access.tensor,
-                tuple(at(linear) for linear in indices),
-                emitter.place(access.tensor, stage),
-                access.node,
-                access.guards,
-            )
-            for access, indices in self.accesses
-        )
-        return Chunk(
-            state.computation.name,
-            rule,
-            role,
-            tuple(ChunkLoop(variable.name, len(part), variable.kind) for variable, part in loops),
-            axes,
-            self.expression,
-            self.reduction,
-            write,
-            reads,
-            {variable.name: value for variable, value in environment.items()},
-            emitter.config,
-            emitter,
-            self.unrolled,
-            aliased,
-        )

@@ -15,6 +15,7 @@ from lathe.scheduler.products import factors, plain_axis
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM
+from lathe.scheduler.undefined import stripped
 
 
 def is_open(stage: Stage) -> bool:
@@ -105,12 +106,13 @@ def groups_of(schedule: Schedule, config: HardwareConfig) -> list[Group]:
 def _may_surround_data(schedule: Schedule, config: HardwareConfig, stage: Stage, reader: Stage) -> bool:
     """Whether a padding that is not zeros may be loaded around the data of a product.
 
-    It stands in all lanes, so that lanes behind the last channel count unless the weights have zeros there.
+    Into acc it may, if the ALU multiplies. In inp it stands in all lanes, so that lanes behind the last channel count
+    unless the weights have zeros there.
     """
-    if PAD_VALUE not in config.extensions:
-        return False
     product = plan_lanes(schedule, config).products[reader.tensor]
-    if product is None or product.data.tensor is not stage.tensor:
+    if product is None:
+        return True
+    if PAD_VALUE not in config.extensions or product.data.tensor is not stage.tensor:
         return False
     whole = product.inner is not None and product.inner.extent % config.block_in == 0
     return whole or comes_from_host(schedule, product.weight.tensor)
@@ -135,7 +137,7 @@ def _reads_elementwise(reader: Stage, stage: Stage) -> bool:
 
 def is_copy(stage: Stage) -> bool:
     """Whether a stage only moves data, so that a DMA into the scratchpad is all it needs."""
-    body = stage.state.computation.bodies[0]
+    body = stripped(stage.state.computation.bodies[0])
     while isinstance(body, Cast):
         body = body.operand
     return isinstance(body, Read) or is_padding(stage, with_zeros=False)

@@ -67,7 +67,7 @@ def carried_out(placement: Placement, placed: "dict[Stage, Placement]") -> isl.S
     guest, attachment = placement, placement.state.attachment
     while attachment is not None:
         host = placed[attachment.stage]
-        constraints, variables = host.constraints(), host.loops.variables
+        constraints, variables = host.certain_constraints(), host.loops.variables
         depth = sum(variable in guest.prefix for variable in variables)
         for level in range(depth):
             found = conditions_at(host, level, constraints, together)

@@ -122,6 +122,11 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
             f"stage of compute_at must be one whose values only other stages read, not {stage.name!r}, an output of "
             f"the program. Copy it with s.cache_write({stage.name}, ...) and move the copy."
         )
+    if schedule.stages.index(host) < schedule.stages.index(stage) and attachment.loops:
+        raise ScheduleError(
+            f"loops that stage {stage.name} shares with {host.name} must have {host.name} last, not before "
+            f"{stage.name} ({command}). Undo that with s[{stage.name}].compute_root()."
+        )
     if schedule.stages.index(host) < schedule.stages.index(stage):
         readers = dict.fromkeys(reader.name for tensor in stage.state.tensors for reader in schedule.readers(tensor))
         raise ScheduleError(

@@ -28,6 +28,16 @@ class StageLoops:
     constraints: list[Linear]
     extents: dict[LoopAxis, int]
     first: dict[LoopVariable, int] = field(default_factory=dict)
+    others: list[tuple[dict[LoopAxis, Linear], list[Linear]]] = field(default_factory=list)
+    """Other values of ``local`` and ``constraints``, for the pieces of a map; at no iteration two of them hold."""
+
+    def is_mixed(self) -> bool:
+        """Whether loops that run over a reduction decide on elements of the result, too."""
+        forms = [self.local, *(local for local, _ in self.others)]
+        found = {
+            v for local in forms for root, value in local.items() if root.kind == "data" for v in value.variables()
+        }
+        return any(variable.kind == "reduce" for variable in found)
 
 
 @dataclass
@@ -101,6 +111,8 @@ def stage_loops(
         value[leaf] = Linear.of(variable)
         of_leaf[leaf] = (variable,)
 
+    others: list[tuple[dict[LoopAxis, Linear], list[Linear]]] = []
+
     def replace_slot(old: LoopVariable, new: tuple[LoopVariable, ...]) -> None:
         position = slots.index(old)
         slots[position : position + 1] = new
@@ -127,6 +139,10 @@ def stage_loops(
                 variable: begun(child) + least
                 for variable, child, least in zip(relation.variables, relation.children, relation.first, strict=True)
             }
+            for values, conditions in relation.others:
+                case = (each.substitute(times.get) for each in values)
+                also = [each.substitute(times.get) for each in conditions]
+                others.append((dict(zip(relation.parents, case, strict=True)), [*constraints, *also]))
             value.update(zip(relation.parents, (each.substitute(times.get) for each in relation.values), strict=True))
             constraints += [each.substitute(times.get) for each in relation.constraints]
         else:
@@ -144,7 +160,8 @@ def stage_loops(
     local = {root: begun(root) for root in state.roots if root in value}
     alone = [leaf for leaf in state.leaves[len(shared) :] if leaf not in (longer or {})]  # what others share, they use
     first = {of_leaf[leaf][0]: state.lead[leaf] for leaf in alone if leaf in state.lead and len(of_leaf[leaf]) == 1}
-    return StageLoops(slots, of_leaf, local, constraints, {leaf: extent[leaf] for leaf in state.leaves}, first)
+    extents_of = {leaf: extent[leaf] for leaf in state.leaves}
+    return StageLoops(slots, of_leaf, local, constraints, extents_of, first, others)
 
 
 def _unfuse(

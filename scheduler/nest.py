@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lathe.frontend.expressions import Axis, Expr
 from lathe.scheduler.circular import carried_loops
+from lathe.scheduler.conditions import bounds_of
 from lathe.scheduler.iterations import conditions_at, innermost_shared, may_grow
 from lathe.scheduler.linear import Bound, Linear, LoopVariable, bound_variables
 from lathe.scheduler.placement import Placement, fills, place_stages
@@ -194,27 +195,31 @@ class _Builder:
     def own_nodes(self, stage: "Stage", conditions: list[Linear]) -> list[Node]:
         placement = self.placed[stage]
         state, variables = placement.state, placement.loops.variables
-        roots, constraints = placement.roots(), [*placement.constraints(), *conditions]
+        views = [(case.roots(), [*case.constraints(), *conditions]) for case in placement.cases]
+        constraints = views[0][1]
+        if len(views) > 1:  # what holds in all of them
+            constraints = [each for each in constraints if all(each in own for _, own in views)]
+        mixed = placement.state.is_mapped and placement.loops.is_mixed()
         block_level = self.block_level(placement)
         reducing = bool(state.computation.reduce_axes)
         reductions = {v for v in variables if v.kind == "reduce"}  # its own, not those of the loops around
         first_reduction = next((level for level, v in enumerate(variables) if v.kind == "reduce"), len(variables))
-        init_level = min(first_reduction, block_level)
-
-        def block(role: Role, inside: list[LoopVariable]) -> Block:
-            wanted, remaining = roots, constraints
-            if role == "init":
-                wanted = {axis: value for axis, value in roots.items() if axis.kind == "data"}
-                remaining = [each for each in constraints if not bound_variables(each) & reductions]
-            return Block(placement, role, inside, wanted, remaining, reducing and init_level == block_level)
+        init_level = 0 if mixed else min(first_reduction, block_level)
+        whole = reducing and init_level == block_level and not mixed
 
         def level_nodes(level: int) -> list[Node]:
             nodes: list[Node] = []
-            if reducing and level == init_level:
-                nodes.append(block("init", [v for v in variables[level:] if v.kind == "data"]))
+            if reducing and level == init_level and mixed:
+                nodes.append(_whole_init(placement))
+            elif reducing and level == init_level:
+                data = [v for v in variables[level:] if v.kind == "data"]
+                for roots, own in views:
+                    wanted = {axis: value for axis, value in roots.items() if axis.kind == "data"}
+                    remaining = [each for each in own if not bound_variables(each) & reductions]
+                    nodes.append(Block(placement, "init", data, wanted, remaining, whole))
             if level == block_level:
-                nodes.append(block("update" if reducing else "map", variables[level:]))
-                return nodes
+                role: Role = "update" if reducing else "map"
+                return [*nodes, *(Block(placement, role, variables[level:], roots, own, whole) for roots, own in views)]
             variable = variables[level]
             decided = conditions_at(placement, level, constraints, self.together)
             hosted = self.hosted.get(variable, [])
@@ -254,6 +259,15 @@ class _Builder:
         kept = {v for leaf in placement.state.kept_leaves for v in placement.loops.of_leaf[leaf]}
         hosting = max((level + 1 for level, v in enumerate(variables) if v in self.hosted or v in kept), default=0)
         return max(hosting, carried_loops(placement))
+
+
+def _whole_init(placement: Placement) -> Block:
+    """Sets all elements of a reduction, in loops of their own, where those that it has are of elements and updates."""
+    axes = placement.state.computation.axes
+    variables = [LoopVariable(axis.name, axis.extent) for axis in axes]
+    roots: dict[Axis, Bound] = {axis: Linear.of(variable) for axis, variable in zip(axes, variables, strict=True)}
+    box = {variable: (0, variable.extent - 1) for variable in variables}
+    return Block(placement, "init", variables, roots, bounds_of(placement.state.computation, roots, box))
 
 
 SIGNALS_BEFORE, SIGNALS_BEHIND = ("barrier", "receive"), ("send",)

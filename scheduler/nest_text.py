@@ -149,7 +149,9 @@ def signal_text(stage: str, signal: Signal) -> str:
     """A barrier, or who sends a token to whom."""
     if signal.kind == "barrier":
         return "barrier"
-    return f"{stage} sends to {signal.other}" if signal.kind == "send" else f"{stage} receives from {signal.other}"
+    if signal.kind == "send":
+        return f"{stage} sends to {signal.other}"
+    return f"{stage} receives from {signal.other}{f', {signal.ahead} ahead' if signal.ahead else ''}"
 
 
 def turns(state: StageState) -> str:

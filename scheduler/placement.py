@@ -1,6 +1,6 @@
 """Every stage of a schedule in its place: the loops around it, the box it computes there, its own loops."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import islpy as isl
@@ -65,6 +65,15 @@ class Placement:
             found[next((v for v in reversed(variables) if v.extent > 1), variables[-1])] = count
         return found
 
+    @property
+    def cases(self) -> "list[Placement]":
+        """The same placement for each of the pieces of a map that gives its loops; itself, where there is none."""
+        if not self.loops.others:
+            return [self]
+        forms = [(self.loops.local, self.loops.constraints), *self.loops.others]
+        loops = [replace(self.loops, local=local, constraints=found, others=[]) for local, found in forms]
+        return [replace(self, loops=each, executed=None) for each in loops]
+
     def roots(self) -> dict[Axis, Bound]:
         """The value of each axis of the computation, in terms of prefix and own variables."""
         result: dict[Axis, Bound] = {}
@@ -99,6 +108,11 @@ class Placement:
             return []
         found = bounds_of(self.state.computation, self.roots(), self.box)
         return [each for each in found if bound_range(each, self.box)[0] < 0]
+
+    def certain_constraints(self) -> list[Bound]:
+        """The constraints that hold for the instances of all cases."""
+        first, *others = [case.constraints() for case in self.cases]
+        return [each for each in first if all(each in other for other in others)]
 
     def intervals(self) -> dict[Axis, Interval]:
         """Bounds of each axis over all instances, as bounds over prefix and own variables."""
@@ -251,9 +265,9 @@ def _needed(
             continue
         placement = placed[reader]
         merged.update(placement.box)
-        axes = placement.intervals()
         variables = [*placement.prefix, *placement.loops.variables]
         found = boxes if variables[: len(around)] == around else elsewhere
-        found.extend(read_box(read, axes, visible, {**placement.box, **prefix}) for read in reads)
+        for axes in [case.intervals() for case in placement.cases]:
+            found.extend(read_box(read, axes, visible, {**placement.box, **prefix}) for read in reads)
     merged.update(prefix)
     return hull(boxes or elsewhere, merged), merged

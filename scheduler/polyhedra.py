@@ -66,7 +66,10 @@ class InstanceSpace:
 def instances(placement: Placement) -> isl.Map:
     """From each executed instance (prefix and own loops) to the point of the computation's domain that it computes."""
     if placement.executed is None:
-        placement.executed = _instances(placement)
+        first, *others = map(_instances, placement.cases)
+        for each in others:
+            first = first.union(each)
+        placement.executed = first
     return placement.executed
 
 

@@ -21,9 +21,9 @@ from lathe.scheduler.state import DRAM, initial_state, replace
 
 
 def is_open(stage: Stage) -> bool:
-    """Whether no command has touched a stage."""
+    """Whether no command has touched a stage, or said what fills its lanes."""
     state = stage.state
-    untouched = not state.is_touched and not stage.schedule.attached(stage)
+    untouched = not state.is_touched and not state.is_vectorized and not stage.schedule.attached(stage)
     return state.scope == DRAM and untouched and state.attachment is None and not state.copies and not state.storage
 
 

@@ -11,6 +11,8 @@ of reuse buffers, and the inference of their shapes, is HeteroCL's.
 """
 
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.linear import (
@@ -22,6 +24,7 @@ from lathe.scheduler.linear import (
     at_most,
     bound_range,
     bound_substitute,
+    bound_value,
     bound_variables,
     extremum,
     scale,
@@ -29,6 +32,9 @@ from lathe.scheduler.linear import (
 from lathe.scheduler.regions import Interval, extent_of
 
 FORMS = ("ring", "shift")
+
+MOST_POINTS = 2048
+"""How many iterations may be tried out to see where a window moves."""
 
 
 @dataclass
@@ -83,8 +89,8 @@ def kept_window(
 
     low, high = needed[d]
     before, later = Linear.of(loop) - 1, {**box, loop: (1, max(loop.extent - 1, 1))}
-    upwards = at_most(at(low, before), low, later) and at_most(at(high, before), high, later)
-    downwards = at_most(low, at(low, before), later) and at_most(high, at(high, before), later)
+    upwards = never_above(at(low, before), low, later) and never_above(at(high, before), high, later)
+    downwards = never_above(low, at(low, before), later) and never_above(high, at(high, before), later)
     if upwards and first:
         low = extremum("max", [low, at(low, Linear(first))], box)
     elif downwards and first:
@@ -112,6 +118,18 @@ def kept_window(
         )
     advance = max(min(bound_range(step, later)[1], shape[d]), 1)
     return new, Window([each for each, _ in held], extents, d, shape, advance)
+
+
+def never_above(one: Bound, other: Bound, box: Box) -> bool:
+    """Whether a bound is at most another at every point; tried out point by point where their form does not tell."""
+    if at_most(one, other, box):
+        return True
+    variables = list(bound_variables(one) | bound_variables(other))
+    ranges = [range(box[variable][0], box[variable][1] + 1) for variable in variables]
+    if prod(map(len, ranges)) > MOST_POINTS:
+        return False
+    points = (dict(zip(variables, values, strict=True)) for values in product(*ranges))
+    return all(bound_value(one, point) <= bound_value(other, point) for point in points)
 
 
 def buffer_shape(extents: tuple[int, ...]) -> tuple[int, ...]:

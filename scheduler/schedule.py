@@ -10,6 +10,9 @@ from lathe.frontend.programs import as_outputs
 from lathe.scheduler.circular import circles, run_together
 from lathe.scheduler.commands.barrier_at import barrier_at
 from lathe.scheduler.commands.cache import cache_read, cache_write
+from lathe.scheduler.commands.copy_at import copy_at
+from lathe.scheduler.commands.merge_adjacent import merge_adjacent
+from lathe.scheduler.commands.remove_dead_stores import remove_dead_stores
 from lathe.scheduler.commands.reuse_at import reuse_at
 from lathe.scheduler.commands.store_in import allocate_at, buffer
 from lathe.scheduler.commands.transform_layout import transform_layout
@@ -17,6 +20,7 @@ from lathe.scheduler.counting import count
 from lathe.scheduler.dependences import dependences
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.explanation import Explanation
+from lathe.scheduler.padding_needs import padding_needed, solve_padding
 from lathe.scheduler.questions import is_legal, is_parallel, parallel_skew, smallest_shift
 from lathe.scheduler.recording import Recording, record_commands, start_recording
 from lathe.scheduler.stage import Stage
@@ -77,7 +81,12 @@ class Schedule:
     allocate_at = allocate_at
     cache_read = cache_read
     cache_write = cache_write
+    copy_at = copy_at
     transform_layout = transform_layout
+    merge_adjacent = merge_adjacent
+    remove_dead_stores = remove_dead_stores
+    padding_needed = padding_needed
+    solve_padding = solve_padding
 
     @overload
     def current(self, tensor: Tensor) -> Tensor: ...

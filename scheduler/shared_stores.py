@@ -5,19 +5,21 @@ acc, which computes what an iteration makes, and the stage itself, which copies 
 """
 
 from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING
 
 from lathe.frontend.expressions import Read
 from lathe.scheduler.circular import circles, read_later, shared_loops, walked_dimensions
-from lathe.scheduler.circular_operands import forward, only_moves, separate_choices
+from lathe.scheduler.circular_operands import forward, is_near, only_moves, separate_choices, settle_choices
 from lathe.scheduler.commands.cache import fresh_name
-from lathe.scheduler.linear import bound_range
+from lathe.scheduler.errors import BuildError
+from lathe.scheduler.parts_of_maps import part_of_map
 from lathe.scheduler.placement import place_stages
+from lathe.scheduler.polyhedra import cells_made, cells_written
 from lathe.scheduler.products import factors
 from lathe.scheduler.rewrite import copy_of, renamed_axes
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, Attachment, Relation, initial_state, made_by
+from lathe.scheduler.state import DRAM, Attachment, Mapped, Relation, initial_state, made_by
+from lathe.scheduler.undefined import where_defined
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -30,6 +32,7 @@ def store_shared(schedule: "Schedule") -> None:
     """
     made: list[tuple[Stage, Stage]] = []
     if schedule.circular:
+        settle_choices(schedule)
         separate_choices(schedule)
     for group in circles(schedule) if schedule.circular else []:
         for stage in group:
@@ -66,6 +69,9 @@ def _stays(stage: Stage, group: list[Stage]) -> bool:
     readers = schedule.readers(stage.tensor)
     if any(reader not in group for reader in readers) or read_later(schedule, stage):
         return True
+    reads = [(reader, read) for reader in readers for read in reader.state.computation.reads]
+    if not all(is_near(stage, reader, read) for reader, read in reads if read.tensor is stage.tensor):
+        return True
     return _is_operand(stage) and not only_moves(stage.state.computation.bodies[0])
 
 
@@ -86,18 +92,13 @@ def _through_acc(stage: Stage) -> Stage:
     schedule = stage.schedule
     least = max(shared_loops(stage), 1)
     _, writer = write_through_acc(schedule, stage)
-    best: tuple[float, Attachment] | None = None
     for leaf in stage.state.leaves[least - 1 :]:
-        place = Attachment(stage, leaf)
-        writer.state = replace(writer.state, attachment=place)
+        writer.state = replace(writer.state, attachment=Attachment(stage, leaf))
         placed = place_stages(schedule)
-        inner = stage.state.leaves[stage.state.leaves.index(leaf) + 1 :]
-        stored = prod(placed[stage].loops.extents[each] for each in inner)
-        computed = prod(max(bound_range(extent, placed[writer].box)[1], 1) for extent in placed[writer].extent)
-        if best is None or computed / stored < best[0]:
-            best = computed / stored, place
-    assert best is not None, f"{stage.name} has no loop"
-    writer.state = replace(writer.state, attachment=best[1])
+        depth = len(placed[writer].prefix)
+        made = cells_made(placed[writer], stage.tensor.name, depth)
+        if made.is_equal(cells_written(placed[stage], stage.tensor.name, depth)):
+            break  # in the innermost loop it is always one cell that is made and stored
     return writer
 
 
@@ -109,29 +110,55 @@ def write_through_acc(schedule: "Schedule", stage: Stage, scope: str = "acc") ->
         schedule,
         replace(initial_state(computation, scope), lanes=state.lanes, walked=state.walked, on_alu=state.on_alu),
     )
-    reduce_relations = tuple(r for r in state.relations if _kind(r) == "reduce")
+    reductions, data_relations = _relations(stage)
     reduce_leaves = [leaf for leaf in state.leaves if leaf.kind == "reduce"]
     reduce_roots = [root for root in state.roots if root.kind == "reduce"]
-    if reduce_relations or any(leaf.kind == "reduce" for leaf in state.kept_leaves):
+    if reductions is None:
+        reductions, reduce_leaves = (), reduce_roots
+    if reductions or any(leaf.kind == "reduce" for leaf in state.kept_leaves):
         data_roots = [root for root in writer.state.roots if root.kind == "data"]
         writer.state = replace(
             writer.state,
             roots=(*data_roots, *reduce_roots),
             leaves=(*data_roots, *reduce_leaves),
-            relations=reduce_relations,
+            relations=reductions,
         )
     copy = copy_of(writer.tensor, state.computation.name, state.computation.axes, whole=True)
+    copy = where_defined(copy, state.computation)
     stage.state = replace(
         state,
         computation=copy,
         roots=tuple(root for root in state.roots if root.kind == "data"),
         leaves=tuple(leaf for leaf in state.leaves if leaf.kind == "data"),
-        relations=tuple(r for r in state.relations if _kind(r) == "data"),
+        relations=data_relations,
         copies=writer.tensor,
     )
     position = schedule.stages.index(stage)
     schedule.stages.insert(position, writer)
     return stage, writer
+
+
+def _relations(stage: Stage) -> tuple[tuple[Relation, ...] | None, tuple[Relation, ...]]:
+    """Where the loops of the reduction, and those of the data axes, come from; None for loops without any order."""
+    state = stage.state
+    found: dict[str, list[Relation]] = {"data": [], "reduce": []}
+    natural = False
+    for relation in state.relations:
+        if not isinstance(relation, Mapped) or not state.computation.reduce_axes:
+            found[_kind(relation)].append(relation)
+            continue
+        data, reduction = part_of_map(relation, "data"), part_of_map(relation, "reduce")
+        guests = [each.state.attachment for each in stage.schedule.attached(stage)]
+        if data is None or (reduction is None and any(each and each.axis.kind == "reduce" for each in guests)):
+            raise BuildError(
+                f"loops of stage {stage.name} must each be of data axes or of its reduction for a machine, which "
+                "stores what a reduction has made when it is whole, not of both, as set_schedule has given them. Give "
+                "each kind times of its own."
+            )
+        found["data"].append(data)
+        natural = reduction is None
+        found["reduce"] += [] if reduction is None else [reduction]
+    return None if natural else tuple(found["reduce"]), tuple(found["data"])
 
 
 def _kind(relation: Relation) -> str:

@@ -2,9 +2,9 @@
 
 A ``Marker`` stands in the stream where a barrier, a send or a receive happens. A token sent by a unit is there when all
 that the unit was given before is done; a unit that receives one begins nothing of what it is given later before. The
-``k``-th receive of a queue gets what its ``k``-th send gives, so the two give an order to a pair of instructions, and
-that is all that they do: tokens between these two instructions are pushed and popped only where derived ones
-do not give the same order already.
+``k``-th receive of a queue gets what its ``k``-th send gives, or an earlier one where some are to be ahead. So the two
+give an order to a pair of instructions, and that is all that they do: tokens between these two are pushed and popped
+only where derived ones do not give the same order already.
 """
 
 from collections.abc import Mapping

@@ -17,6 +17,7 @@ from lathe.scheduler.commands.interchange import interchange
 from lathe.scheduler.commands.overcompute import overcompute
 from lathe.scheduler.commands.parallelize import parallelize
 from lathe.scheduler.commands.reorder import reorder
+from lathe.scheduler.commands.reorder_to_buffer import reorder_to_buffer
 from lathe.scheduler.commands.reuse_at import keep_at
 from lathe.scheduler.commands.reverse import reverse
 from lathe.scheduler.commands.send import receive, send
@@ -163,6 +164,7 @@ class Stage:
     overcompute = overcompute
     branch = branch
     reduce_extent = reduce_extent
+    reorder_to_buffer = reorder_to_buffer
     reuse_at = keep_at
     emit_insn = emit_insn
 

@@ -82,6 +82,7 @@ class Mapped:
     """Loops that an isl map of the user's gives: each parent as a formula of ``variables``, one per child.
 
     A child counts from 0 where its variable is ``first``; ``constraints`` must be >= 0 at the points that there are.
+    A map of several pieces has more cases, each with its own values and constraints; no two hold at the same time.
     """
 
     parents: tuple[LoopAxis, ...]
@@ -90,6 +91,7 @@ class Mapped:
     first: tuple[int, ...]
     values: tuple[Linear, ...]
     constraints: tuple[Linear, ...]
+    others: tuple[tuple[tuple[Linear, ...], tuple[Linear, ...]], ...] = ()
 
 
 Relation = Split | Fuse | Affine | Mapped
@@ -131,12 +133,13 @@ class Signal:
     """What a user lets queues do by hand at a stage: a barrier for all, or a token sent or received by its unit.
 
     ``axis``: in each iteration of this loop; None: each time that the stage is computed. ``other``: the unit that the
-    token goes to or comes from.
+    token goes to or comes from. ``ahead``: how many tokens that are received are there from the beginning.
     """
 
     kind: Literal["barrier", "send", "receive"]
     axis: LoopAxis | None
     other: str = ""
+    ahead: int = 0
 
 
 Region = Literal["box", "exact", "missing"]
@@ -187,6 +190,8 @@ class StageState:
     on_alu: bool = False  # whether the ALU shall compute it although it is a matrix product
     slots: int | None = None  # how many buffers take turns; None: two where there is room
     reuse: str | None = None  # "ring" or "shift": values stay from one iteration of the attachment's loop to the next
+    ahead: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
+    """By how many iterations a loop shall run before those of a stage that will share it."""
     lead: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many iterations loops have before their first, in which reuse buffers fill and nothing else happens."""
     storage: "Storage | None" = None  # in which cells of which buffer its values are, where the user has said so
@@ -209,6 +214,16 @@ class StageState:
         return loops or self.pragma is not None or bool(self.threads) or bool(self.signals)
 
     @property
+    def is_vectorized(self) -> bool:
+        """Whether a command has said which loop fills the lanes of elements."""
+        return "vectorize" in self.marks.values()
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether set_schedule has given the loops."""
+        return any(isinstance(relation, Mapped) for relation in self.relations)
+
+    @property
     def own_leaves(self) -> tuple[LoopAxis, ...]:
         """The loops that the stage does not run together with those of another."""
         return self.leaves[len(self.attachment.loops) :] if self.attachment else self.leaves
@@ -228,7 +243,7 @@ class StageState:
 
 TAGS = frozenset(
     {"unrolled", "marks", "pragma", "pragma_axis", "scope", "copies", "hints", "lanes", "on_alu", "slots"}
-    | {"threads", "signals"}
+    | {"threads", "signals", "ahead"}
 )
 """Fields of a state that say neither what is computed nor in which loops or where among those of other stages."""
 PLACED = tuple(each.name for each in fields(StageState) if each.name not in TAGS)

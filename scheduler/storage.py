@@ -175,12 +175,6 @@ def check_buffers(schedule: "Schedule", command: str) -> None:
                 f"loop {place.axis.name} of stage {place.stage.name}, in which buffer {buffer.name} is allocated, must "
                 f"stay a loop, not be replaced by {command}. Call allocate_at afterwards."
             )
-        if place is not None and place.axis in place.stage.state.emitted_leaves():
-            raise ScheduleError(
-                f"loop {place.axis.name} of stage {place.stage.name} must be outside the nest that emit_insn gives to "
-                f"rule {place.stage.state.pragma!r}, not inside it, for buffer {buffer.name} to be allocated there "
-                f"({command}). Put the pragma on an inner loop, or allocate further out."
-            )
 
 
 def values_stay(stage: "Stage") -> bool:

@@ -101,7 +101,7 @@ class TensorLayout:
         axes = tuple(Axis(f"i{n}", extent) for n, extent in enumerate(self.shape))
         indices = tuple(_flat([axes[axis] for axis in group]) for group in self.groups)
         last = index_map(axes, indices, range(1, len(indices)), self.tensor.name)
-        return TensorLayout(self.tensor, (*self.maps, last), self.earlier, (*self._pads, None))
+        return TensorLayout(self.tensor, (*self.maps, last), self.earlier, (*self.pads, None))
 
     @property
     def padding(self) -> tuple[tuple[int, ...], ...]:
@@ -123,13 +123,14 @@ class TensorLayout:
         """The maps, for arrays; ``poison`` is put where nobody relies on a value (with ``live``, into all padding)."""
         found: list[LayoutStep] = []
         stands = (*self.earlier, *(self.tensor,) * len(self.maps))
-        for each, pad, tensor in zip(self.maps, self._pads, stands, strict=False):
+        for (each, pad), tensor in zip(self.padded_maps, stands, strict=False):
             found += each.steps(poison) if live else layout_steps(tensor, each, pad, poison)
         return tuple(found)
 
     @property
-    def _pads(self) -> tuple[Pad | None, ...]:
-        return self.pads + (None,) * (len(self.maps) - len(self.pads))
+    def padded_maps(self) -> list[tuple[IndexMap, Pad | None]]:
+        """Each map, and what the cells hold that it adds."""
+        return list(zip(self.maps, self.pads, strict=True))
 
     def pack(self, array: NDArray[Any], poison: int = 0, *, live: bool = False) -> NDArray[Any]:
         """An array of the program's shape in this layout; ``poison`` is put where nobody relies on a value."""

@@ -8,6 +8,7 @@ last of them has come to its end. (Tiramisu's ``after`` with a loop level.)
 from typing import TYPE_CHECKING
 
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.loops import stage_loops
 from lathe.scheduler.state import Fuse, LoopAxis, StageState, made_by, replaced_by
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ def check_together(stage: "Stage", command: str) -> None:
             f"{where} must stay their outermost loops, one for one, not be changed on one side ({names} of "
             f"{stage.name}, down to {attachment.axis.name} of {host.name}; {command}). Change the loops first, and put "
             "the stages together afterwards."
+        )
+    if stage.state.is_mapped and stage_loops(stage.state, _extents(stage.state)).is_mixed():
+        raise ScheduleError(
+            f"{where} must be loops of a stage whose reduction begins inside them, but set_schedule has mixed data and "
+            f"reduction axes of {stage.name} ({command}). Let {host.name} share the loops of {stage.name} instead."
         )
     for each, loops in ((stage, attachment.loops), (host, host.state.leaves[:count])):
         for loop in loops:
@@ -70,6 +76,10 @@ def sharing(stage: "Stage", loops: tuple[LoopAxis, ...]) -> "dict[Stage, tuple[L
         if max(places, default=-1) < len(attachment.loops):
             found[each] = tuple(attachment.loops[place] for place in places)
     return found
+
+
+def _extents(state: StageState) -> dict[LoopAxis, int]:
+    return {root: root.source.extent for root in state.roots if root.source is not None}
 
 
 def _comes_from_fuse(state: StageState, loop: LoopAxis) -> bool:

@@ -192,7 +192,8 @@ def _matched(queue: TokenQueue, sent: list[tuple[int, Marker]], received: list[t
             f"tokens by hand of queue {queue.arrow} must be received as often as they are sent, not "
             f"{_counted(received)} for {_counted(sent)}. Send and receive at loops of as many iterations."
         )
-    pairs = zip(sent, received, strict=True)
+    ahead = sum({(marker.where, marker.signal): marker.signal.ahead for _, marker in received}.values())
+    pairs = zip(sent[: max(len(sent) - ahead, 0)], received[ahead:], strict=True)
     return [Wait(earlier, later, a, b) for (earlier, a), (later, b) in pairs if NONE not in (earlier, later)]
 
 

@@ -11,14 +11,18 @@ Every token goes from an instruction to one that comes later in the stream, so t
 execution and no stream made here can deadlock.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from lathe.isa import Instruction, Load, MemoryType, Unit, unit_of
+from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.footprints import Footprints
 from lathe.scheduler.last_uses import NONE, LastUses
+
+MOST_TOKENS = (1 << 16) - 1
+"""What the counter of a queue holds."""
 
 UNITS = (Unit.LOAD, Unit.COMPUTE, Unit.STORE)
 
@@ -65,6 +69,23 @@ class TokenPass(Generic[Label]):
         if before and self.barriers[-1:] != [before - 1]:
             latest = [numbers[-1] if numbers else NONE for numbers in self.of_unit]
             self.barriers.append(self._append(_nothing(), label, Unit.COMPUTE, latest))
+
+    def check_room(self) -> None:
+        """Raises ScheduleError if more tokens could wait in a queue than its counter holds."""
+        for giver, taker in ((a, b) for a in UNITS for b in UNITS if abs(a - b) == 1):
+            pushes, pops = ("push_next", "pop_prev") if giver < taker else ("push_prev", "pop_next")
+            pushed = [number for number in self.of_unit[giver] if getattr(self.output[number], pushes)]
+            if len(pushed) <= MOST_TOKENS:
+                continue
+            popped = [number for number in self.of_unit[taker] if getattr(self.output[number], pops)]
+            known = [self.done[number][taker] for number in pushed]  # taken for certain when the token is pushed
+            waiting = max(n + 1 - bisect_right(popped, last) for n, last in enumerate(known))
+            if waiting > MOST_TOKENS:
+                raise ScheduleError(
+                    f"tokens of queue {giver.name.lower()}->{taker.name.lower()} must be at most {MOST_TOKENS} at a "
+                    f"time, which its counter holds, not up to {waiting}. Let {giver.name.lower()} wait for "
+                    f"{taker.name.lower()} more often: receive tokens sooner, have fewer buffers in turn, or a barrier."
+                )
 
     def _append(self, instruction: Instruction, label: Label, unit: Unit, needed: Clock) -> int:
         number = len(self.output)

@@ -5,6 +5,7 @@ condition does not hold, there is no instance at all. Nests and dependences take
 what computes values takes ``value``.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -37,6 +38,20 @@ def terms_of(condition: Expr) -> list[Expr]:
     if isinstance(condition, Binary) and condition.op == "and":
         return [*terms_of(condition.lhs), *terms_of(condition.rhs)]
     return [condition]
+
+
+def undefined_but(body: Expr, conditions: Sequence[Expr]) -> Expr:
+    """A body that leaves cells undefined where not all of some conditions hold."""
+    for condition in conditions:
+        body = Select(condition, body, Undef(body.dtype))
+    return body
+
+
+def where_defined(copy: Computation, original: Computation) -> Computation:
+    """A copy of what a computation over the same axes makes, leaving the same cells undefined."""
+    conditions = conditions_of(original.bodies[0]) if len(original.bodies) == 1 else []
+    bodies = tuple(undefined_but(body, conditions[::-1]) for body in copy.bodies)
+    return replace(copy, bodies=bodies) if conditions else copy
 
 
 @lru_cache(maxsize=4096)

@@ -1,5 +1,6 @@
 """What reverse, shift and skew share: loops replaced by an affine map of themselves."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -23,18 +24,21 @@ def replace_loops(
     inverse: Matrix,
     shift: tuple[int, ...],
     together: bool = False,
+    others: "Mapping[Stage, tuple[LoopAxis, ...]] | None" = None,
 ) -> tuple[LoopAxis, ...]:
     """Put new loops in the places of ``parents``, each in the place of one; returns them.
 
-    With ``together``, also in the stages that run these loops together with this one.
+    With ``together``, also in the stages that run these loops together with this one. With ``others``, in these stages
+    in the places of their own loops, and not in this one, whose loops stay.
     """
     size = range(len(parents))
     product = [[sum(inverse[r][k] * forward[k][c] for k in size) for c in size] for r in size]
     assert product == [[int(r == c) for c in size] for r in size], f"{command}: {inverse} is no inverse of {forward}"
     changes: dict[Stage, StageState] = {}
     renamed: dict[LoopAxis, LoopAxis] = {}
-    made: tuple[LoopAxis, ...] = ()
-    for each, loops in (sharing(stage, parents) if together else {stage: parents}).items():
+    made = parents
+    wanted = others if others is not None else sharing(stage, parents) if together else {stage: parents}
+    for each, loops in wanted.items():
         state = each.state
         children = tuple(LoopAxis(name, parent.kind) for name, parent in zip(names, loops, strict=True))
         instead = dict(zip(loops, children, strict=True))

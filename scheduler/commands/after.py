@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lathe.scheduler.commands.reuse_at import host_without
+from lathe.scheduler.commands.shift import align
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import Attachment
 
@@ -45,9 +46,18 @@ def after(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> Non
         )
     schedule = stage.schedule
     stages = _moved(other, stage, "after")
-    attachment = Attachment(stage, target, other.state.leaves[:count])
-    new = replace(other.state, attachment=attachment, reuse=None)
-    schedule.commit({**host_without(other), other: new}, "after", stages=stages)
+    with schedule.all_or_nothing():
+        if _shares_loops_of(stage, other):  # it was before the other, in its loops
+            schedule.commit({stage: replace(stage.state, attachment=None)}, "after", stages=stages)
+        align(stage, other, count)
+        attachment = Attachment(stage, stage.state.leaves[count - 1], other.state.leaves[:count])
+        new = replace(other.state, attachment=attachment, reuse=None)
+        schedule.commit({**host_without(other), other: new}, "after", stages=stages)
+
+
+def _shares_loops_of(stage: "Stage", other: "Stage") -> bool:
+    attachment = stage.state.attachment
+    return attachment is not None and attachment.stage is other and bool(attachment.loops)
 
 
 def check_pair(stage: "Stage", other: object, command: str) -> None:
@@ -101,7 +111,6 @@ def _order(first: "Stage", second: "Stage", command: str) -> None:
     schedule = first.schedule
     changes = {}
     for one, two in ((first, second), (second, first)):
-        attachment = one.state.attachment
-        if attachment is not None and attachment.stage is two and attachment.loops:
+        if _shares_loops_of(one, two):
             changes[one] = replace(one.state, attachment=None)
     schedule.commit(changes, command, stages=_moved(first, second, command))

@@ -138,7 +138,7 @@ def _defined_where(stage: "Stage", axes: set[Axis]) -> StageState:
     inner = body.body if isinstance(body, Reduce) else body
     there = {str(term) for node in walk(inner) if isinstance(node, Select) for term in terms_of(node.condition)}
     wanted = mentions(axes)
-    for live, value in reversed(live_conditions(list(zip(layout.maps, layout.pads, strict=False)), computation.axes)):
+    for live, value in reversed(live_conditions(layout.padded_maps, computation.axes)):
         terms = [term for term in terms_of(live) if wanted(term) and str(term) not in there]
         condition = conjunction(terms)
         if condition is None:

@@ -6,23 +6,32 @@ from typing import TYPE_CHECKING
 
 from lathe.frontend import Axis, Tensor
 from lathe.scheduler.circular import in_circle, place_inside
+from lathe.scheduler.commands.copy_at import place_of, written_at
 from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.padding import live_conditions
 from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
 from lathe.scheduler.state import initial_state
+from lathe.scheduler.undefined import undefined_but, where_defined
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+    from lathe.scheduler.stage import AxisLike, Stage
 
 
 def cache_read(
-    schedule: "Schedule", tensor: Tensor, scope: str, readers: "Iterable[Tensor | Stage] | Tensor | Stage | None" = None
+    schedule: "Schedule",
+    tensor: Tensor,
+    scope: str,
+    readers: "Iterable[Tensor | Stage] | Tensor | Stage | None" = None,
+    *,
+    at: "tuple[Tensor | Stage, AxisLike] | None" = None,
 ) -> Tensor:
     """Let the given readers (all, if none are given) read a copy of ``tensor`` that lives in ``scope``.
 
-    The copy is a stage of its own, to be placed with ``compute_at``; of a tensor that a cycle makes for itself, it is
-    placed in the loops that carry the cycle. Before::
+    The copy is a stage of its own, to be placed with ``compute_at``, or at once with ``at=(stage, axis)``: then each
+    iteration of that loop copies what it reads. Of a tensor that a cycle makes for itself, it is placed in the loops
+    that carry the cycle. Before::
 
         for i in 0..60:
           C[i] = A[i] + 1
@@ -36,8 +45,8 @@ def cache_read(
           C[i] = A.inp[i] + 1
         free A.inp
 
-    Returns the copy's tensor. Raises ScheduleError for an unknown scope, a tensor that is not part of the program, or
-    a reader that does not read it.
+    Returns the copy's tensor. Raises ScheduleError for an unknown scope, a tensor that is not part of the program, a
+    reader that does not read it, or an axis that is no loop; LegalityError for a reader outside the loop.
     """
     from lathe.scheduler.schedule import stages_of
 
@@ -58,12 +67,19 @@ def cache_read(
     if not chosen:
         raise ScheduleError(f"readers of {where} must be one stage or more, not none. Leave them out to mean all.")
     computation = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{name}"), axes_of_copy(tensor))
+    layout = schedule.layouts.get(tensor)
+    if layout is not None and layout.padding_count:  # what nothing may read is not copied
+        conditions = live_conditions(layout.padded_maps, computation.axes)
+        forbidden = [condition for condition, value in conditions if value is None]
+        computation = replace(computation, bodies=(undefined_but(computation.bodies[0], forbidden),))
     from lathe.scheduler.stage import Stage
 
     state = initial_state(computation, name, copies=tensor)
     circle = in_circle(schedule, chosen[0])
     if any(tensor in each.state.tensors for each in circle):
         state = replace(state, attachment=place_inside(chosen[0]))
+    if at is not None:
+        state = replace(state, attachment=place_of(schedule, at, "cache_read"))
     cached = Stage(schedule, state)
     changes = {
         stage: replace(stage.state, computation=redirect_reads(stage.state.computation, {tensor: cached.tensor}))
@@ -75,11 +91,12 @@ def cache_read(
     return cached.tensor
 
 
-def cache_write(schedule: "Schedule", tensor: Tensor, scope: str) -> Tensor:
+def cache_write(schedule: "Schedule", tensor: Tensor, scope: str, *, at: "AxisLike | None" = None) -> Tensor:
     """Compute ``tensor`` in ``scope`` first, and copy it to its place from there.
 
     The stage of the tensor becomes the copy; a new stage, before it, computes the values and has the reduction axes.
-    In a cycle the new stage is placed in the loops that carry it.
+    In a cycle the new stage is placed in the loops that carry it. With ``at``, a loop of the tensor's stage, each of
+    its iterations computes what it copies; the stage's loops may have been changed then, and stay with the copy.
     Before::
 
         for i in 0..60:
@@ -95,7 +112,8 @@ def cache_write(schedule: "Schedule", tensor: Tensor, scope: str) -> Tensor:
         free C.acc
 
     Returns the tensor of the new stage. Raises ScheduleError for an unknown scope, a tensor without a stage, a stage of
-    several outputs, or one whose loops have been changed already: call cache_write before other commands.
+    several outputs, or, without ``at``, one whose loops have been changed already: call cache_write before other
+    commands.
     """
     name = checked_scope(scope, f"cache_write of {getattr(tensor, 'name', tensor)}")
     stage = schedule[tensor]
@@ -105,6 +123,8 @@ def cache_write(schedule: "Schedule", tensor: Tensor, scope: str) -> Tensor:
             f"tensor of cache_write must be the only output of its computation, not {tensor.name!r}, one of "
             f"{len(state.tensors)} of {stage.name}. Give each output a computation of its own."
         )
+    if at is not None:
+        return written_at(stage, name, at)
     if state.is_touched or state.unrolled or schedule.attached(stage):
         raise ScheduleError(
             f"stage of cache_write must have its loops as they were made, not changed ones: {stage.name} has been "
@@ -115,6 +135,7 @@ def cache_write(schedule: "Schedule", tensor: Tensor, scope: str) -> Tensor:
     computation = renamed_axes(state.computation, fresh_name(schedule, f"{tensor.name}.{name}"))
     writer = Stage(schedule, initial_state(computation, name))
     copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
+    copy = where_defined(copy, state.computation)
     copy = replace(copy, where=state.computation.where)  # an output holds zeros elsewhere, whatever the condition
     data = tuple(root for root in state.roots if root.kind == "data")
     copier = replace(state, computation=copy, roots=data, leaves=data, copies=writer.tensor)

@@ -78,7 +78,7 @@ def without_branches(stage: "Stage", axes: set[Axis], command: str) -> "tuple[St
         if root.source in axes:
             whole = covered(stage, root, command)
             if whole is not None and root.source is not None and whole > root.source.extent:
-                state, loops = _extended(stage, state, root, whole, command)
+                state, loops = extended(stage, state, root, whole, command)
                 renamed |= loops
     return state, renamed
 
@@ -112,7 +112,7 @@ def covered(stage: "Stage", root: LoopAxis, command: str) -> int | None:
     return size(root)
 
 
-def _extended(
+def extended(
     stage: "Stage", state: StageState, root: LoopAxis, whole: int, command: str
 ) -> tuple[StageState, dict[LoopAxis, LoopAxis]]:
     """The stage with an axis of ``whole`` values. Raises PaddingError if the new ones change anything."""

@@ -1,15 +1,17 @@
 """``reuse_at``: values that neighbouring iterations share stay in a reuse buffer."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from lathe.frontend import Binary, Tensor, walk
+from lathe.frontend import Axis, Binary, Expr, Tensor, as_affine, walk
 from lathe.frontend.errors import shown
+from lathe.frontend.expressions import axes_of
 from lathe.scheduler.commands.cache import axes_of_copy, fresh_name
 from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.linear import Bound, Linear
+from lathe.scheduler.linear import Bound, Linear, LoopVariable
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.regions import eliminate, interval_of
 from lathe.scheduler.reuse import FORMS
@@ -67,9 +69,10 @@ def reuse_at(
     is not constant. From HeteroCL.
     """
     where = f"reuse_at of {getattr(tensor, 'name', tensor)}"
+    tensor = schedule.current(tensor)
     _check_consumer(schedule, consumer, where)
     loop = consumer.find(axis, "reuse_at")
-    inside = _stages_in(consumer, loop)
+    inside = stages_in(consumer, loop)
     readers = [stage for stage in inside if stage in schedule.readers(tensor)] if isinstance(tensor, Tensor) else []
     if not readers:
         reads = (read.tensor.name for stage in inside for read in stage.state.computation.reads)
@@ -86,7 +89,7 @@ def reuse_at(
             f"scope of {where} must be a scratchpad, not dram, from where values would be fetched again."
         )
     buffer = Stage(schedule, initial_state(computation, name, copies=tensor))
-    changes = _kept(buffer, consumer, loop, form, prologue, tensor)
+    changes = _kept(buffer, consumer, loop, form, prologue, (tensor,))
     for reader in readers:
         redirected = redirect_reads(reader.state.computation, {tensor: buffer.tensor})
         changes[reader] = replace(changes.get(reader, reader.state), computation=redirected)
@@ -123,7 +126,8 @@ def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = 
     where = f"reuse_at of stage {stage.name}"
     _check_consumer(stage.schedule, consumer, where)
     loop = consumer.find(axis, "reuse_at")
-    if consumer is stage or not set(_stages_in(consumer, loop)) & set(stage.schedule.readers(stage.tensor)):
+    readers = [reader for tensor in stage.state.tensors for reader in stage.schedule.readers(tensor)]
+    if consumer is stage or not set(stages_in(consumer, loop)) & set(readers):
         raise ScheduleError(
             f"loop of {where} must be one in which its values are read, not loop {loop.name} of {consumer.name!r}."
         )
@@ -132,7 +136,7 @@ def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = 
             f"scope of stage {stage.name} must be a scratchpad for {where}, not dram, which keeps all values anyway. "
             "Use set_scope first."
         )
-    stage.schedule.commit(_kept(stage, consumer, loop, form, prologue, stage.tensor), "reuse_at")
+    stage.schedule.commit(_kept(stage, consumer, loop, form, prologue, stage.state.tensors), "reuse_at")
 
 
 def host_without(stage: "Stage") -> "dict[Stage, StageState]":
@@ -157,25 +161,25 @@ def _check_consumer(schedule: "Schedule", consumer: object, where: str) -> None:
 
 
 def _kept(
-    stage: "Stage", consumer: "Stage", loop: LoopAxis, form: str, prologue: str, tensor: Tensor
+    stage: "Stage", consumer: "Stage", loop: LoopAxis, form: str, prologue: str, tensors: tuple[Tensor, ...]
 ) -> "dict[Stage, StageState]":
     """The states of a stage whose values stay along a loop of its consumer, and of the consumer.
 
-    Raises ScheduleError where the reads of ``tensor`` in neighbouring iterations share no values.
+    Raises ScheduleError where the reads of ``tensors`` in neighbouring iterations share no values.
     """
     for name, value, known in (("form", form, FORMS), ("prologue", prologue, PROLOGUES)):
         if value not in known:
             raise ScheduleError(
-                f"{name} of reuse_at of {tensor.name} must be one of {', '.join(known)}, not {value!r}."
+                f"{name} of reuse_at of {tensors[0].name} must be one of {', '.join(known)}, not {value!r}."
             )
-    early = _fill(consumer, loop, tensor)
+    early = _fill(consumer, loop, tensors)
     host = consumer.state
-    if prologue == "loop" and early and not _begins_elsewhere(host, loop):
+    if prologue == "loop" and early and not _begins_elsewhere(host, loop) and not _shared(consumer, loop):
         host = replace(host, lead=MappingProxyType({**host.lead, loop: max(early, host.lead.get(loop, 0))}))
     return {stage: replace(stage.state, attachment=Attachment(consumer, loop), reuse=form), consumer: host}
 
 
-def _stages_in(host: "Stage", loop: LoopAxis) -> "list[Stage]":
+def stages_in(host: "Stage", loop: LoopAxis) -> "list[Stage]":
     """The stage, and those that are computed in one of its loops, or in theirs, from the given one inwards."""
     leaves = host.state.leaves
     found = [host]
@@ -188,7 +192,7 @@ def _stages_in(host: "Stage", loop: LoopAxis) -> "list[Stage]":
     return found
 
 
-def _fill(host: "Stage", loop: LoopAxis, tensor: Tensor) -> int:
+def _fill(host: "Stage", loop: LoopAxis, tensors: tuple[Tensor, ...]) -> int:
     """How many iterations fill the window but for what its first use fetches.
 
     Raises ScheduleError where an iteration shares no values with the next.
@@ -200,11 +204,12 @@ def _fill(host: "Stage", loop: LoopAxis, tensor: Tensor) -> int:
     visible, name = set(around), loop.name
     boxes = [
         (reader, read, placed[reader])
-        for reader in host.schedule.readers(tensor)
+        for reader in host.schedule.stages
         if [*placed[reader].prefix, *placed[reader].loops.variables][: len(around)] == around
         for read in reader.state.computation.reads
-        if read.tensor is tensor
+        if read.tensor in tensors
     ]
+    tensor = boxes[0][1].tensor
     advances: dict[int, int] = {}
     sizes: dict[int, int] = {}
     for d in range(tensor.ndim):
@@ -214,7 +219,7 @@ def _fill(host: "Stage", loop: LoopAxis, tensor: Tensor) -> int:
             axes = {axis: (_main(value), _main(value)) for axis, value in there.roots().items()}
             index = read.indices[d]
             interval = interval_of(index, axes)
-            if interval is None or any(isinstance(node, Binary) and node.op == "mod" for node in walk(index)):
+            if interval is None or (as_affine(index) is None and any(visible & _moving(n, axes) for n in walk(index))):
                 raise ScheduleError(
                     f"indices of {tensor.name} in stage {reader.name} must be affine in the loops for reuse_at, not "
                     f"{index}: what an iteration reads would not move as a window. Read {tensor.name} as it "
@@ -248,11 +253,26 @@ def _fill(host: "Stage", loop: LoopAxis, tensor: Tensor) -> int:
     return max(-(-(sizes[d] - advance) // advance) if advance else 0 for d, advance in advances.items())
 
 
+def _moving(node: Expr, axes: Mapping[Axis, tuple[Linear, Linear]]) -> set[LoopVariable]:
+    """The loops that a remainder depends on, if a node is one."""
+    if not isinstance(node, Binary) or node.op != "mod":
+        return set()
+    return {variable for axis in axes_of(node) for variable in axes[axis][0].variables()}
+
+
 def _main(bound: Bound) -> Linear:
     """The linear expression that a bound is away from the borders, where it is cut off."""
     if isinstance(bound, Linear):
         return bound
     return max((_main(inner) for inner in bound.bounds), key=lambda each: len(each.terms))
+
+
+def _shared(host: "Stage", loop: LoopAxis) -> bool:
+    """Whether a stage in a scratchpad runs in the loop, too, and would not begin earlier with it."""
+    leaves = host.state.leaves
+    beside = [each for each in host.schedule.attached(host) if each.state.attachment and each.state.attachment.loops]
+    places = [(each, each.state.attachment.axis) for each in beside if each.state.attachment]
+    return any(each.state.scope != DRAM and leaves.index(axis) >= leaves.index(loop) for each, axis in places)
 
 
 def _begins_elsewhere(state: StageState, loop: LoopAxis) -> bool:

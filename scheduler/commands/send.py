@@ -50,18 +50,24 @@ def send(stage: "Stage", to: str, axis: "AxisLike | None" = None) -> None:
     _signal(stage, "send", to, axis)
 
 
-def receive(stage: "Stage", from_: str, axis: "AxisLike | None" = None) -> None:
+def receive(stage: "Stage", from_: str, axis: "AxisLike | None" = None, ahead: int = 0) -> None:
     """Wait for a token of a neighbouring unit at the beginning of each iteration of a loop, or before the whole stage.
 
-    The unit that makes the stage's values begins nothing that comes later before the token is there. See ``send``,
-    which shows both, and raises what this raises.
+    The unit that makes the stage's values begins nothing that comes later before the token is there. ``ahead`` tokens
+    are there from the beginning, and as many that are sent last are received by nobody: with one, each iteration waits
+    for what the iteration before has sent. See ``send``, which shows both; raises what this raises, and ScheduleError
+    for a number of tokens that is none.
     """
-    _signal(stage, "receive", from_, axis)
+    if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 0:
+        raise ScheduleError(f"tokens ahead of receive of stage {stage.name} must be a number from 0 on, not {ahead!r}.")
+    _signal(stage, "receive", from_, axis, ahead)
 
 
-def _signal(stage: "Stage", kind: Literal["send", "receive"], other: str, axis: "AxisLike | None") -> None:
+def _signal(
+    stage: "Stage", kind: Literal["send", "receive"], other: str, axis: "AxisLike | None", ahead: int = 0
+) -> None:
     if other not in UNITS:
         raise ScheduleError(f"unit of {kind} of stage {stage.name} must be one of {', '.join(UNITS)}, not {other!r}.")
     loop = None if axis is None or axis == "root" else stage.find(axis, kind)
-    signals = (*stage.state.signals, Signal(kind, loop, other))
+    signals = (*stage.state.signals, Signal(kind, loop, other, ahead))
     stage.update(replace(stage.state, signals=signals), kind)

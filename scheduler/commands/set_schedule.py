@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 
 import islpy as isl
 
+from lathe.frontend import Axis
 from lathe.frontend.polyhedra import domain_of, limited_operations
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.parallelism import values_of
+from lathe.scheduler.parts_of_maps import cases_of
 from lathe.scheduler.quasi_affine import linear_of
 from lathe.scheduler.state import LoopAxis, Mapped
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
+
+MOST_PIECES = 16
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
 
@@ -35,14 +39,14 @@ def set_schedule(stage: "Stage", schedule: "str | isl.Map") -> tuple[LoopAxis, .
             C[t0 - t1, t1] = A[t0 - t1, t1] + 1 while t1 <= t0 and t0 <= t1 + 4
 
     The map goes from the data axes, then the reduction axes, to any number of times; it may divide, as in
-    ``{ C[i] -> [floor(i/16), i % 16] }``, and times that are constant are left out. It replaces what earlier commands
-    did to the loops, and later commands go on from it.
+    ``{ C[i] -> [floor(i/16), i % 16] }``, have several pieces, as in ``{ C[i] -> [i] : i < 8; C[i] -> [20 - i] : i >= 8
+    }``, and mix data and reduction axes in a time; times that are constant are left out. It replaces what earlier
+    commands did to the loops, and later commands go on from it.
 
     Returns the loops, one for each time that is left, named as the map names them or ``t0``, ``t1``, … Raises
     ScheduleError if the text is no isl map, has another number of axes, leaves out a point of the domain, puts one
-    point at two times or two points at one, is not one quasi-affine formula, mixes data and reduction axes in a time,
-    or if the stage is computed in part, has stages computed inside it, or a pragma; LegalityError if a stage would find
-    a value not yet made. Tiramisu's set_schedule.
+    point at two times or two points at one, or has more than 16 pieces, or if the stage is computed in part, has stages
+    computed inside it, or a pragma; LegalityError if a stage would find a value not yet made. Tiramisu's set_schedule.
     """
     where = f"map of set_schedule on stage {stage.name}"
     state = stage.state
@@ -60,29 +64,57 @@ def set_schedule(stage: "Stage", schedule: "str | isl.Map") -> tuple[LoopAxis, .
             relation = given.set_tuple_name(IN, computation.name).intersect_domain(domain)
             _check_times(relation, domain, where, computation.name)
             forward, inverse = _formula(relation), _formula(relation.reverse())
-            if forward is None or inverse is None:
-                raise ScheduleError(
-                    f"{where} must be one quasi-affine formula, both ways, not one of several pieces. Part the stage "
-                    "with separate, or give a map without cases."
-                )
-            times = [n for n in range(forward.dim(OUT)) if not forward.get_at(n).is_cst()] or [0]
-            lows = [int(relation.range().dim_min_val(n).to_python()) for n in range(forward.dim(OUT))]
-            highs = [int(relation.range().dim_max_val(n).to_python()) for n in range(forward.dim(OUT))]
+            count = relation.dim(OUT)
+            lows = [int(relation.range().dim_min_val(n).to_python()) for n in range(count)]
+            highs = [int(relation.range().dim_max_val(n).to_python()) for n in range(count)]
+            times = [n for n in range(count) if lows[n] != highs[n]] or [0]
+            kinds = [_kind(relation, n, [axis.kind for axis in axes]) for n in times]
+            names = [given.get_dim_name(OUT, n) or f"t{n}" for n in times]
+            variables = [
+                LoopVariable(name, highs[n] - lows[n] + 1, kind)
+                for name, n, kind in zip(names, times, kinds, strict=True)
+            ]
+            known = dict(zip(times, variables, strict=True))
+            inputs = [Linear.of(known[n]) if n in known else Linear(lows[n]) for n in range(count)]
+            if forward is not None and inverse is not None:
+                cases = [_one_formula(forward, inverse, axes, times, inputs)]
+            else:
+                cases = cases_of(relation.reverse(), inputs)
     except isl.Error as error:
         raise ScheduleError(
             f"{where} must be one that isl can decide on, not one that it gives up on: {error}."
         ) from None
-    leaves: list[LoopAxis] = []
-    variables: list[LoopVariable] = []
-    for n in times:
-        kinds = {axis.kind for d, axis in enumerate(axes) if forward.get_at(n).involves_dims(IN, d, 1)}
-        name = given.get_dim_name(OUT, n) or f"t{n}"
-        if len(kinds) > 1:
-            raise ScheduleError(f"time {name} of {where} must be of data axes or of reduction axes, not of both.")
-        leaves.append(LoopAxis(name, kinds.pop() if kinds else "data"))
-        variables.append(LoopVariable(name, highs[n] - lows[n] + 1, leaves[-1].kind))
-    known = dict(zip(times, variables, strict=True))
-    inputs = [Linear.of(known[n]) if n in known else Linear(lows[n]) for n in range(forward.dim(OUT))]
+    if len(cases) > MOST_PIECES:
+        raise ScheduleError(f"{where} must be of at most {MOST_PIECES} pieces, not {len(cases)}. Give a simpler one.")
+    leaves = tuple(LoopAxis(name, kind) for name, kind in zip(names, kinds, strict=True))
+    starts = tuple(axis.start for axis in axes)
+    first = tuple(lows[n] for n in times)
+    (values, constraints), *others = [
+        (tuple(value - start for value, start in zip(points, starts, strict=True)), tuple(conditions))
+        for points, conditions in cases
+    ]
+    mapped = Mapped(state.roots, leaves, tuple(variables), first, values, constraints, tuple(others))
+    new = replace(state, leaves=leaves, relations=(mapped,), unrolled=frozenset(), marks=MappingProxyType({}))
+    stage.update(new, "set_schedule")
+    return leaves
+
+
+def _kind(relation: isl.Map, time: int, kinds: list[str]) -> str:
+    """Whether a time is of data axes only; one that a reduction axis has to do with counts as a reduction."""
+    found: set[str] = set()
+    function = isl.PwMultiAff.from_map(relation).gist(relation.domain())
+
+    def piece(_: isl.Set, formula: isl.MultiAff) -> None:
+        found.update(kind for d, kind in enumerate(kinds) if formula.get_at(time).involves_dims(IN, d, 1))
+
+    function.foreach_piece(piece)
+    return "reduce" if "reduce" in found else "data"
+
+
+def _one_formula(
+    forward: isl.MultiAff, inverse: isl.MultiAff, axes: tuple[Axis, ...], times: list[int], inputs: list[Linear]
+) -> tuple[list[Linear], list[Linear]]:
+    """The points as formulas of times, and what must be >= 0 at the times that there are."""
     points = [linear_of(inverse.get_at(d), inputs) for d in range(len(axes))]
     constraints: list[Linear] = []
     for axis, value in zip(axes, points, strict=True):
@@ -90,12 +122,7 @@ def set_schedule(stage: "Stage", schedule: "str | isl.Map") -> tuple[LoopAxis, .
     for n in times:
         gap = linear_of(forward.get_at(n), points) - inputs[n]
         constraints += [] if gap == Linear() else [gap, gap * -1]
-    local = tuple(value - axis.start for axis, value in zip(axes, points, strict=True))
-    first = tuple(lows[n] for n in times)
-    mapped = Mapped(state.roots, tuple(leaves), tuple(variables), first, local, tuple(constraints))
-    new = replace(state, leaves=tuple(leaves), relations=(mapped,), unrolled=frozenset(), marks=MappingProxyType({}))
-    stage.update(new, "set_schedule")
-    return tuple(leaves)
+    return points, constraints
 
 
 def _check_free(stage: "Stage") -> None:

@@ -1,12 +1,17 @@
 """``shift``: the iterations of a loop come later."""
 
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lathe.scheduler.commands.affine import checked_integer, replace_loops
 from lathe.scheduler.state import LoopAxis
+from lathe.scheduler.together import sharing
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage
+
+ONE = ((1,),)
 
 
 def shift(stage: "Stage", axis: "AxisLike", amount: int) -> LoopAxis:
@@ -22,12 +27,32 @@ def shift(stage: "Stage", axis: "AxisLike", amount: int) -> LoopAxis:
         for i in 0..62:
           C[i - 2] = A[i - 2] + 1 while i >= 2
 
-    It makes a difference where stages run together (``after``): a stage that reads ahead can follow two rows behind.
+    It makes a difference where stages run together (``after``): a stage that reads ahead can follow two rows behind. A
+    negative amount lets the loop run earlier. Loops begin at 0, so it is the others that come later: those that run
+    in the loop now, or, of a loop that no other stage shares yet, the one that ``after`` will bring.
+
     Returns the new loop. Raises ScheduleError if the axis is not a present loop of this stage, or the amount is no
-    integer of at least 0 (loops begin at 0: to bring a stage forward, shift the others), LegalityError if a stage
-    would find a value not yet made. Tiramisu's shift.
+    integer; LegalityError if a stage would find a value not yet made. Tiramisu's shift.
     """
     target = stage.find(axis, "shift")
-    amount = checked_integer(amount, f"amount of axis {target.name}", "shift", stage, 0)
-    one = ((1,),)
-    return replace_loops(stage, "shift", (target,), (target.name,), one, one, (amount,))[0]
+    amount = checked_integer(amount, f"amount of axis {target.name}", "shift", stage)
+    ahead = stage.state.ahead.get(target, 0)
+    others = {each: loops for each, loops in sharing(stage, (target,)).items() if each is not stage}
+    if others:
+        if amount < 0:
+            return replace_loops(stage, "shift", (target,), (target.name,), ONE, ONE, (-amount,), others=others)[0]
+    elif amount < ahead or amount < 0:
+        new = MappingProxyType({**stage.state.ahead, target: ahead - amount})
+        stage.update(replace(stage.state, ahead=new), "shift")
+        return target
+    return replace_loops(stage, "shift", (target,), (target.name,), ONE, ONE, (amount - ahead,))[0]
+
+
+def align(stage: "Stage", other: "Stage", count: int) -> None:
+    """Shift the one or the other of two stages that are about to share their outermost loops, as ``ahead`` wants."""
+    for level in range(count):
+        one, two = stage.state.leaves[level], other.state.leaves[level]
+        difference = stage.state.ahead.get(one, 0) - other.state.ahead.get(two, 0)
+        late, loop = (other, two) if difference > 0 else (stage, one)
+        if difference:
+            replace_loops(late, "shift", (loop,), (loop.name,), ONE, ONE, (abs(difference),), together=True)

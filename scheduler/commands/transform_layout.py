@@ -8,6 +8,7 @@ from lathe.frontend import Axis, Computation, Tensor
 from lathe.frontend.expressions import AxisRef, Binary, Expr, Not, Read
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.commands.index_functions import called, index_given
+from lathe.scheduler.commands.layout_loops import with_loops_of
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.index_maps import IndexMap, index_map
 from lathe.scheduler.indices import simplified_index
@@ -65,10 +66,14 @@ def transform_layout(
     elements of it. The stage that computes the tensor writes that; of an input, the host does. Each new index goes as
     far as elements lead; with a value for padding, blocks are whole: ``[c // 16, c % 16]`` of 8 channels is one of 16.
 
-    Returns the new loops of the stage, outermost first; none for an input. Raises ScheduleError for a tensor that is
+    Loops that other commands have changed stay as they are where the layout keeps their axis as an index of its own;
+    the new loops come in the place of the outermost one that goes.
+
+    Returns the loops of the stage, outermost first; none for an input. Raises ScheduleError for a tensor that is
     not part of the program, a function that takes another number of indices or returns something else, a map that sends
     two indices to one cell, with examples, or leaves cells out between those of an axis, a physical buffer of more
-    dimensions than its memory has, a pad_value that is none, or a stage whose loops have been changed already. In the
+    dimensions than its memory has, a pad_value that is none, or a loop changed already
+    of an axis that the layout takes apart. In the
     manner of TVM (RFC 0039 and RFC 0077).
     """
     now = schedule.current(tensor) if isinstance(tensor, Tensor) else tensor
@@ -79,7 +84,7 @@ def transform_layout(
             f"{getattr(tensor, 'name', tensor)!r}."
         )
     if maker is not None:
-        _check_untouched(maker)
+        _check_maker(maker)
     old = schedule.layouts.get(now, TensorLayout(now))
     new = _map_of(now, function, whole=pad_value is not None)
     pad = pad_of(now, new, pad_value) if new.padded else None
@@ -87,10 +92,13 @@ def transform_layout(
         new = _map_of(now, function)
         pad = pad_of(now, new, pad_value) if new.padded else None
     changes: dict[Stage, StageState] = {}
+    renamed: dict[LoopAxis, LoopAxis] = {}
     if maker is None:
         seen = Tensor(now.name, new.shape, now.dtype)
     else:
         changes[maker] = _over_new_axes(maker.state, new, pad)
+        if _has_changed_loops(maker):
+            changes[maker], renamed = with_loops_of(maker, new, changes[maker])
         seen = changes[maker].tensor
     for reader in schedule.readers(now):
         state = changes.get(reader, reader.state)
@@ -100,11 +108,11 @@ def transform_layout(
     schedule.layouts = {**{each: kept for each, kept in schedule.layouts.items() if each is not now}, seen: layout}
     schedule.outputs = tuple(seen if each is now else each for each in schedule.outputs)
     try:
-        schedule.commit(changes, "transform_layout")
+        schedule.commit(changes, "transform_layout", renamed=renamed)
     except BaseException:
         schedule.layouts, schedule.outputs = before
         raise
-    return () if maker is None else maker.axis
+    return () if maker is None else tuple(leaf for leaf in maker.state.leaves if leaf.kind == "data")
 
 
 def transform_layout_of(
@@ -114,7 +122,13 @@ def transform_layout_of(
     return transform_layout(stage.schedule, stage.tensor, function, pad_value=pad_value)
 
 
-def _check_untouched(stage: "Stage") -> None:
+def _has_changed_loops(stage: "Stage") -> bool:
+    state = stage.state
+    shared = state.attachment is not None and bool(state.attachment.loops)
+    return state.is_touched or bool(state.unrolled or state.marks or stage.schedule.attached(stage) or shared)
+
+
+def _check_maker(stage: "Stage") -> None:
     state = stage.state
     if len(state.tensors) > 1:
         raise ScheduleError(
@@ -126,11 +140,6 @@ def _check_untouched(stage: "Stage") -> None:
             f"stage of transform_layout must not have its values stored yet, unlike {stage.name}, which is in "
             f"{state.storage}: the map of store_in starts from the axes of the layout. Call transform_layout before "
             "store_in."
-        )
-    if state.is_touched or state.unrolled or state.marks or stage.schedule.attached(stage):
-        raise ScheduleError(
-            f"stage of transform_layout must have its loops as they were made, not changed ones: {stage.name} has been "
-            "split, reordered, tagged, or has stages computed inside it. Call transform_layout before other commands."
         )
 
 

@@ -30,8 +30,14 @@ def widest(size: int, channels: int) -> tuple[list[lt.Tensor], lt.Tensor]:
     return [A], lt.compute(padded.shape, lambda *i: (padded[i] >> 24).astype("int8"), name="out")
 
 
-def cosimulated(inputs: list[lt.Tensor], output: lt.Tensor, config: lt.HardwareConfig, engine: str) -> lt.Program:
-    program = lt.build(output, [*inputs, output], config)
+def cosimulated(
+    inputs: list[lt.Tensor],
+    output: lt.Tensor,
+    config: lt.HardwareConfig,
+    engine: str,
+    schedule: lt.Schedule | None = None,
+) -> lt.Program:
+    program = lt.build(schedule or output, [*inputs, output], config)
     generator = np.random.default_rng(1)
     values = {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in inputs}
     ran = lt.cosimulate(program, values, engines=("sim", engine)).check()
@@ -57,6 +63,24 @@ def test_zero_point_of_a_convolution_in_pysim(extensions):
 @pytest.mark.parametrize("extensions", [(), ("pad_value",)], ids=["vta", "pad_value"])
 def test_least_int32_around_accumulators_in_pysim(extensions):
     cosimulated(*widest(4, 4), tiny(*extensions), "pysim")
+
+
+@pytest.mark.parametrize(("value", "extensions"), [(0, ()), (-77, ("pad_value",))], ids=["vta", "pad_value"])
+def test_a_padded_convolution_whose_input_channels_are_tiled_in_pysim(value, extensions):
+    A, W = lt.placeholder((1, 3, 4, 8), "int8", name="A"), lt.placeholder((4, 3, 3, 8), "int8", name="W")
+    C = lt.conv2d(A, W, padding=1, pad_value=value, name="out")
+    s = lt.create_schedule(C)
+    made = s.cache_write(C, "acc")
+    weights, padded = s.cache_read(W, "wgt", [made]), C.computation.reads[0].tensor
+    ry, rx, rc = s[made].reduce_axis
+    outer, inner = s[made].split(rc, factor=4)
+    s[made].reorder(outer, *s[made].axis, ry, rx, inner)
+    s[padded].set_scope("inp")
+    for operand in (padded, weights):
+        s[operand].compute_at(s[made], outer)
+    program = cosimulated([A, W], C, tiny(*extensions), "pysim", s)
+    around = [each.padding for each in program.instructions if isinstance(each, lt.Load) and each.x_pad_0]
+    assert around == [value, value]
 
 
 @pytest.mark.slow

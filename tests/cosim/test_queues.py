@@ -69,22 +69,14 @@ def barriers(p: Product) -> None:
 
 
 def tokens(p: Product) -> None:
-    """Columns are loaded only when the product before has its rows; the next tile waits until this one is stored."""
-    p.schedule[p.rows].send("compute")
-    p.schedule[p.C].receive("load", p.part)
+    """Rows are loaded only when the product before is done; the next tile waits until this one is stored."""
+    p.schedule[p.C].send("load", p.part)
+    p.schedule[p.rows].receive("compute", ahead=1)
     p.schedule[p.D].send("compute", p.tile)
-    p.schedule[p.made].receive("store")
+    p.schedule[p.C].receive("store", ahead=1)
 
 
-def tokens_that_reach_back(p: Product) -> None:
-    """What is sent when the tile is stored is received before the next tile's first instruction of compute."""
-    p.schedule[p.D].receive("compute", p.tile)
-    p.schedule[p.C].send("store")
-    p.schedule[p.C].send("load")
-    p.schedule[p.rows].receive("compute", None)
-
-
-WAYS: list[Callable[[Product], None]] = [one_buffer, three_buffers, two_threads, threads_of_parts]
+WAYS: list[Callable[[Product], None]] = [one_buffer, three_buffers, two_threads, threads_of_parts, barriers, tokens]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -102,3 +94,26 @@ def test_buffers_in_turn_and_threads_take_fewer_cycles_than_neither():
         cycles[way] = product.run().cycles
     assert cycles[three_buffers] < cycles[one_buffer]
     assert cycles[two_threads] < cycles[one_buffer]
+
+
+def test_a_token_received_before_it_is_sent():
+    """The second product's data is loaded when the first is done, although it stands before that in the stream."""
+    data, weights = ([lt.placeholder((8, 8), "int8", name=f"{name}{n}") for n in range(2)] for name in "AW")
+    products = [
+        lt.matmul(a, w, transpose_b=True, name=f"P{n}") for n, (a, w) in enumerate(zip(data, weights, strict=True))
+    ]
+    s = lt.create_schedule(products)
+    made = [s.cache_write(product, "acc") for product in products]
+    loaded = [s.cache_read(a, "inp", [m]) for a, m in zip(data, made, strict=True)]
+    for w, m in zip(weights, made, strict=True):
+        s.cache_read(w, "wgt", [m])
+    first = ["A0.inp", "W0.wgt", "A1.inp"]
+    s.stages.sort(key=lambda stage: first.index(stage.name) if stage.name in first else len(first))
+    s[made[0]].send("load")
+    s[loaded[1]].receive("compute")
+    generator = np.random.default_rng(1)
+    inputs = {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in (*data, *weights)}
+    program = lt.build(s, [*data, *weights, *products], CONFIG)
+    ran = lt.cosimulate(program, inputs, engines=("sim", "pysim")).check()
+    for name, values in lt.reference(products, inputs).items():
+        np.testing.assert_array_equal(ran.outputs[name], values)

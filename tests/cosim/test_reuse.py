@@ -29,7 +29,7 @@ def convolution() -> tuple[lt.Program, dict[str, np.ndarray], np.ndarray]:
     return lt.build(s, [data, weights, output], CONFIG), values, lt.reference(output, values)
 
 
-def blur() -> tuple[lt.Program, dict[str, np.ndarray], np.ndarray]:
+def blur(form: str = "ring") -> tuple[lt.Program, dict[str, np.ndarray], np.ndarray]:
     """A line buffer, and a window that is filled from it, in the accumulators."""
     A = lt.placeholder((5, 5, 4), "int8", name="A")
     r, c = lt.reduce_axis((0, 3), name="r"), lt.reduce_axis((0, 3), name="c")
@@ -37,13 +37,21 @@ def blur() -> tuple[lt.Program, dict[str, np.ndarray], np.ndarray]:
     s = lt.create_schedule(B)
     made = s.cache_write(B, "acc")
     s[made].compute_at(s[B], "x")
-    lines = s.reuse_at(A, s[B], "y")
-    s.reuse_at(lines, s[B], "x")
+    lines = s.reuse_at(A, s[B], "y", form=form)
+    s.reuse_at(lines, s[B], "x", form=form)
     values = {"A": np.random.default_rng(4).integers(-128, 128, A.shape).astype(np.int8)}
     return lt.build(s, [A, B], CONFIG), values, lt.reference(B, values)
 
 
-@pytest.mark.parametrize(("program", "memory", "loaded"), [(convolution, "inp", 6 * 6 * 4), (blur, "acc8", 5 * 5 * 4)])
+def shifted_blur() -> tuple[lt.Program, dict[str, np.ndarray], np.ndarray]:
+    """The same in buffers that are shifted, by the ALU."""
+    return blur("shift")
+
+
+@pytest.mark.parametrize(
+    ("program", "memory", "loaded"),
+    [(convolution, "inp", 6 * 6 * 4), (blur, "acc8", 5 * 5 * 4), (shifted_blur, "acc8", 5 * 5 * 4)],
+)
 def test_simulator_and_rtl_agree_and_load_each_value_once(program, memory, loaded):
     compiled, values, expected = program()
     ran = lt.cosimulate(compiled, values, engines=("sim", "pysim")).check()

@@ -394,8 +394,10 @@ def test_a_stage_in_the_loops_of_one_of_several_outputs() -> None:
     assert isinstance(outputs, tuple)
     s = lt.create_schedule(outputs)
     s[B].compute_at(s[outputs[0]], s[outputs[0]].axis[0])
+    lt.build(s, [A, *outputs], VTA)  # computed in the loops of each
+    s[B].store_in(lambda _: [0], scope="acc")  # in one buffer, which there cannot be twice
     with pytest.raises(lt.BuildError) as caught:
-        lt.build(s, [A, *outputs], lt.load_config("vta"))
+        lt.build(s, [A, *outputs], VTA)
     assert str(caught.value) == (
         "loops of stage P must be left as they were made, since it has several outputs (P.0, P.1), which the machine "
         "computes one after the other. Give each a computation of its own to schedule its loops."

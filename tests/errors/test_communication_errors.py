@@ -191,6 +191,12 @@ CASES = [
         "unit of receive of stage C must be one of load, compute, store, not 1.",
     ),
     Refused(
+        "fewer_tokens_ahead_than_none",
+        C,
+        lambda s: s[C].receive("compute", "i", ahead=-1),
+        "tokens ahead of receive of stage C must be a number from 0 on, not -1.",
+    ),
+    Refused(
         "a_token_from_store_to_load",
         C,
         lambda s: s[C].send("load", "i"),

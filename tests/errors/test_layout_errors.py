@@ -37,6 +37,14 @@ def case(
     return Refused(name, output, mistake, message, prepared)
 
 
+def whole(axis: str, tensor: str, indices: str, why: str) -> str:
+    """A loop that has been changed, of an axis that the layout takes apart."""
+    return (
+        f"axis {axis} of transform_layout of {tensor} must be an index of its own in {indices}, since {why}: its loops "
+        f"cannot follow. Call transform_layout before that command, or leave {axis} whole."
+    )
+
+
 CASES = [
     case(
         "a_tensor_of_another_program",
@@ -181,11 +189,46 @@ CASES = [
         transform(lambda i, j: [i, AXIS_SEPARATOR, j]),
     ),
     case(
-        "loops_that_were_changed",
-        transform(lambda i, j: [j, i]),
-        "stage of transform_layout must have its loops as they were made, not changed ones: B has been split, "
-        "reordered, tagged, or has stages computed inside it. Call transform_layout before other commands.",
+        "a_loop_that_was_split",
+        transform(lambda i, j: [i // 4, j, i % 4]),
+        whole("i", "B", "[i // 4, j, i % 4]", "i has been split"),
         lambda s: s[B].split("i", factor=4),
+    ),
+    case(
+        "a_loop_that_was_fused",
+        transform(lambda i, j: [i // 4, j, i % 4]),
+        whole("i", "B", "[i // 4, j, i % 4]", "i and j have been fused"),
+        lambda s: s[B].fuse("i", "j"),
+    ),
+    case(
+        "a_loop_that_was_reversed",
+        transform(lambda i, j: [i // 4, j, i % 4]),
+        whole("i", "B", "[i // 4, j, i % 4]", "reverse has changed i"),
+        lambda s: s[B].reverse("i"),
+    ),
+    case(
+        "a_loop_that_is_unrolled",
+        transform(lambda i, j: [i // 4, j, i % 4]),
+        whole("i", "B", "[i // 4, j, i % 4]", "i is unrolled"),
+        lambda s: s[B].unroll("i"),
+    ),
+    case(
+        "a_loop_that_is_marked",
+        transform(lambda i, j: [i // 4, j, i % 4]),
+        whole("i", "B", "[i // 4, j, i % 4]", "i is marked by parallelize"),
+        lambda s: s[B].parallelize("i"),
+    ),
+    case(
+        "a_loop_that_a_rule_takes",
+        transform(lambda i, j: [i // 4, j, i % 4]),
+        whole("i", "B", "[i // 4, j, i % 4]", "emit_insn is on loop i"),
+        lambda s: s[B].emit_insn("i", "alu"),
+    ),
+    case(
+        "a_loop_that_another_stage_is_computed_in",
+        transform(lambda i, j: [i, j // 4, j % 4], C),
+        whole("j", "C", "[i, j // 4, j % 4]", "B is computed at loop j"),
+        lambda s: s[B].compute_at(s[C], "j"),
     ),
     case(
         "one_of_several_outputs",

@@ -308,6 +308,22 @@ CASES = [
         lambda s: s[B].emit_insn("i", "alu"),
     ),
     Refused(
+        "set_schedule_of_many_pieces",
+        D,
+        lambda s: s[B].set_schedule("{ " + "; ".join(f"[i] -> [{i * i + 7}] : i = {i}" for i in range(60)) + " }"),
+        ("map of set_schedule on stage B must be of at most 16 pieces, not 60. Give a simpler one."),
+    ),
+    Refused(
+        "after_of_a_mixed_reduction",
+        M2,
+        lambda s: s[M2].after(s[M], "i"),
+        (
+            "loops that stage M shares with M2 must be loops of a stage whose reduction begins inside them, but "
+            "set_schedule has mixed data and reduction axes of M (after). Let M2 share the loops of M instead."
+        ),
+        lambda s: s[M].set_schedule("{ [i, j, k] -> [i, j + k, k] }"),
+    ),
+    Refused(
         "set_schedule_no_map",
         D,
         lambda s: s[B].set_schedule("i -> -i"),
@@ -344,21 +360,6 @@ CASES = [
         ("map of set_schedule on stage B must give no two points the same time, not B(0) and B(1) both [0]."),
     ),
     Refused(
-        "set_schedule_in_pieces",
-        D,
-        lambda s: s[B].set_schedule("{ [i] -> [i] : i < 30; [i] -> [100 - i] : i >= 30 }"),
-        (
-            "map of set_schedule on stage B must be one quasi-affine formula, both ways, not one of several "
-            "pieces. Part the stage with separate, or give a map without cases."
-        ),
-    ),
-    Refused(
-        "set_schedule_mixes_kinds",
-        M,
-        lambda s: s[M].set_schedule("{ [i, j, k] -> [i + k, j, k] }"),
-        ("time t0 of map of set_schedule on stage M must be of data axes or of reduction axes, not of both."),
-    ),
-    Refused(
         "axis_replaced_by_set_schedule",
         D,
         lambda s: s[B].reverse(s[B].axis[0]),
@@ -382,8 +383,8 @@ CASES = [
         D,
         lambda s: s.is_legal("fuze", C, "i"),
         (
-            f"command of is_legal must be a function of the schedule, or one of {', '.join(COMMANDS)}, cache_read, "
-            "cache_write, not 'fuze'."
+            f"command of is_legal must be a function of the schedule, or one of {', '.join(COMMANDS)}, barrier_at, "
+            "cache_read, cache_write, not 'fuze'."
         ),
     ),
     Refused(
@@ -391,6 +392,17 @@ CASES = [
         D,
         lambda s: s.is_legal("fuse"),
         ("command 'fuse' of is_legal must be followed by the stage that it is for."),
+    ),
+    Refused(
+        "shift_of_what_comes_later_to_the_front",
+        D,
+        lambda s: s[C].shift("i", -1),
+        (
+            "shift must leave B ahead of what C reads of it, not in loop i of C as it stands: C reads cells that "
+            "no iteration so far has made. For example, C(i=0) reads B[0] that B(i=0) writes."
+        ),
+        lambda s: s[C].after(s[B], "i"),
+        LegalityError,
     ),
     Refused(
         "smallest_shift_unknown_axis",

@@ -38,6 +38,32 @@ def test_text_has_required_fields_and_those_that_are_set() -> None:
     assert instruction_text(Finish()) == "finish"
 
 
+LOAD = "load acc8 sram_base=0 dram_base=0x0 y_size=1 x_size=1 x_stride=1 y_pad_0=1"
+
+
+def test_text_of_padding_on_a_machine_that_has_it() -> None:
+    lathe16 = load_config("lathe16")
+    load = Load(MemoryType.ACC8, 0, 0, 1, 1, 1, 1, pad_value=-128, pad_limit=True)
+    assert instruction_text(load) == f"{LOAD} pad_value=-128 pad_limit"
+    assert assemble(lathe16, instruction_text(load)).instructions == [load]
+    with pytest.raises(AssemblyError) as caught:
+        assemble(lathe16, f"{LOAD} pad_value=128")
+    assert str(caught.value) == (
+        "pad_value of LOAD of the text, line 1, must be an integer from -128 to 127, not '128'. "
+        "Correct the number or the machine."
+    )
+
+
+@pytest.mark.parametrize("field", ["pad_value=-128", "pad_limit"])
+def test_text_of_padding_on_a_machine_without_it(field: str) -> None:
+    with pytest.raises(AssemblyError) as caught:
+        assemble(VTA, f"{LOAD} {field}")
+    assert str(caught.value) == (
+        f"{field.partition('=')[0]} of LOAD of the text, line 1, must be on a machine with the extension 'pad_value', "
+        "not on 'vta'. Remove it or take another machine."
+    )
+
+
 @pytest.mark.parametrize("name", ["vta", "tiny", "wide", "batch4", "lathe16"])
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=25, deadline=None, derandomize=True)

@@ -10,7 +10,7 @@ from executions import Gone, Instance, cell_of, execution
 from random_programs import random_inputs
 
 from lathe.frontend import Tensor, evaluate, reference
-from lathe.scheduler import LegalityError, Schedule, interpret
+from lathe.scheduler import LegalityError, Schedule, Witness, interpret
 from lathe.scheduler.errors import StorageWitness
 from lathe.scheduler.storage import Allocated, StorageBuffer, storages_of
 
@@ -109,7 +109,12 @@ def check_lost(refused: Callable[[], Any], s: Schedule) -> LegalityError:
         raise AssertionError("the command is not refused")
     with unchecked():
         refused()
-    witness = caught.witness
+    confirm_lost(caught.witness, s)
+    return caught
+
+
+def confirm_lost(witness: Witness, s: Schedule) -> None:
+    """Fail unless the read of a witness does not find its value in a schedule with storage, when that is executed."""
     reads = [
         (reader, point, wanted, there)
         for reader, point, wanted, there in lost_reads(s)
@@ -123,4 +128,3 @@ def check_lost(refused: Callable[[], Any], s: Schedule) -> LegalityError:
     stored = next(each for each in storages_of(s.stages).values() if witness.producer_stage in _names(each))
     assert stored.buffer.name == witness.tensor
     assert all(0 <= n < extent for n, extent in zip(witness.cell, stored.shape, strict=True))
-    return caught

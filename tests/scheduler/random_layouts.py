@@ -1,11 +1,13 @@
 """Random layouts: the digits of a tensor's axes in any order, some of them joined."""
 
 from collections.abc import Sequence
+from math import prod
 
-from random_programs import Choice, Command
+from random_commands import Command
+from random_programs import Choice
 
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
-from lathe.scheduler import Schedule
+from lathe.scheduler import Schedule, undef
 
 
 def digits_of(choice: Choice, axis: AxisRef) -> list[tuple[Expr, int]]:
@@ -66,12 +68,31 @@ def random_padded(choice: Choice, axes: Sequence[AxisRef]) -> list[Expr]:
 
 
 def layouts(choice: Choice, schedule: Schedule) -> Command:
-    """A random layout of a random tensor of the schedule; it may be refused."""
+    """A random layout of a random tensor of the schedule, perhaps with padding; it may be refused."""
     tensors = [tensor for stage in schedule.stages for tensor in stage.state.tensors]
     tensors += [read.tensor for stage in schedule.stages for read in stage.op.reads]
     tensor = choice.pick(list(dict.fromkeys(tensors)))
     seed = choice.number(0, 10**9)
+    if choice.number(0, 1) and prod(tensor.shape) < 2000:
+        pad_value = choice.pick([None, undef, 0, 1, -3, 7])
+        return Command(
+            f"transform_layout({tensor.name}, padded, seed {seed}, pad_value={pad_value})",
+            lambda s: s.transform_layout(
+                tensor, lambda *indices: random_padded(Choice(seed), indices), pad_value=pad_value
+            ),
+        )
     return Command(
         f"transform_layout({tensor.name}, seed {seed})",
         lambda s: s.transform_layout(tensor, lambda *indices: random_bijection(Choice(seed), indices)),
     )
+
+
+def conditions(choice: Choice, schedule: Schedule) -> Command:
+    """overcompute, branch or reduce_extent of a random loop; most are refused."""
+    stage = choice.pick(schedule.stages)
+    axis = choice.pick([None, *stage.leaf_axis])
+    kind = choice.pick(["overcompute", "overcompute", "branch", "reduce_extent"])
+    name = None if axis is None else axis.name
+    if kind == "reduce_extent":
+        axis = axis or stage.leaf_axis[-1]
+    return Command(f"{kind}({stage.name}, {name})", lambda s: getattr(s[stage], kind)(axis))

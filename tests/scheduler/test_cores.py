@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from machine import run
 from nests import blur
-from random_programs import ORDER, Choice, commands, programs
+from random_commands import ORDER, commands
+from random_programs import Choice, programs
 
 from lathe.configs import load_config
 from lathe.frontend import compute, placeholder

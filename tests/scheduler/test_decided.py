@@ -4,9 +4,11 @@ import re
 from contextlib import suppress
 
 import pytest
+from meanings import check_values
 from nests import CONFIG, text
-from random_programs import Choice, commands, programs, random_inputs
-from test_random_programs import ALL, check_values
+from random_commands import commands
+from random_programs import Choice, programs, random_inputs
+from random_schedules import LOOPS
 
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
 from lathe.frontend.operators import conv2d, max_pool2d, pad2d
@@ -27,7 +29,7 @@ def test_what_is_decided_means_the_same(seed, largest):
     schedule = create_schedule(outputs)
     for _ in range(choice.number(0, 8)):
         with suppress(LegalityError, ScheduleError):
-            commands(choice, schedule, ALL).run(schedule)
+            commands(choice, schedule, LOOPS).run(schedule)
     inputs = random_inputs(outputs, seed=1)
     nest = decide(partition(build_nest(schedule, largest_blocks=largest)))
     check_values(interpret_nest(schedule, nest, inputs), outputs, inputs)

@@ -178,6 +178,14 @@ def test_a_zero_point_costs_no_copy_of_the_image_with_the_extension() -> None:
     ]
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_zero_point_costs_no_copy_where_the_alu_multiplies(machine: str) -> None:
+    A, W = placeholder((1, 6, 7, 16), "int8", "A"), placeholder((16, 3, 3, 1), "int8", "W")
+    D = requantise(conv2d(A, W, padding=1, pad_value=-7, groups=16, name="C"), 6, name="D")
+    program = run(create_schedule(D), MACHINES[machine], filled(A, W))
+    assert [segment.name for segment in program.segments if segment.role == "temporary"] == []
+
+
 def test_tiles_of_rows_have_the_zero_point_on_their_own_sides_only() -> None:
     inputs, C, _ = convolution(5)
     padded = C.computation.reads[0].tensor

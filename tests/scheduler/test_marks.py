@@ -5,14 +5,19 @@ from itertools import product
 import pytest
 from documented import before_and_after
 from executions import cell_of
+from machine import run
 from nests import blur, check, text, two_stages
-from random_programs import ORDER, Choice, commands, programs
+from random_commands import ORDER, commands
+from random_programs import Choice, programs, random_inputs
 
+from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder
-from lathe.scheduler import Schedule, ScheduleError, Stage, create_schedule
+from lathe.scheduler import EmitError, Schedule, ScheduleError, Stage, build, create_schedule
 from lathe.scheduler.commands.distribute import distribute
 from lathe.scheduler.commands.parallelize import parallelize
 from lathe.scheduler.commands.vectorize import vectorize
+from lathe.scheduler.completion import complete
+from lathe.scheduler.lanes import assign_lanes
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, build_nest
 from lathe.scheduler.partition import partition
 from lathe.scheduler.state import DRAM, LoopAxis
@@ -133,3 +138,30 @@ def test_parallel_is_what_carries_nothing(seed):
             if loop.kind == "reduce" or (attachment and loop in attachment.loops):
                 continue
             assert bool(schedule.is_parallel(loop)) == (not carries(schedule, stage, loop)), (stage.name, loop.name)
+
+
+def test_lanes_that_vectorize_says_are_kept_or_refused():
+    X = placeholder((8, 4), "int32", "X")
+    P = compute((8, 16), lambda i, j: X[i, j // 4] + 1, "P")
+    run(create_schedule(P), load_config("vta"), random_inputs([P], seed=1))  # build takes j apart
+    s = create_schedule(P)
+    s[P].vectorize("j", 16)
+    with pytest.raises(EmitError) as caught:
+        build(s, [X, P], load_config("vta"))
+    assert str(caught.value) == (
+        "chunk P.acc.map(i in 0..8, j in 0..4) at io=0, jo=0 must satisfy rule 'alu': vector lanes along dimension 1 "
+        "of P.acc must be written in whole blocks of 16, but the chunk writes 0..3 of live cells 0..15. Change the "
+        "tile, the scope of the operands, or the loop that the pragma is on. Lanes of P are those that vectorize says; "
+        "without it, build chooses what fits."
+    )
+
+
+def test_lanes_that_vectorize_says_are_those_of_the_elements():
+    Y = placeholder((16, 16), "int32", "Y")
+    for loop, dimension in (("i", 0), ("j", 1)):
+        H = compute((16, 16), lambda i, j: Y[j, i] + 1, "H")
+        s = create_schedule(H)
+        s[H].vectorize(loop, 16)
+        lanes = assign_lanes(complete(s, load_config("vta")).schedule, load_config("vta"))
+        assert lanes[H].cols == dimension
+        run(s, load_config("vta"), random_inputs([H], seed=1))

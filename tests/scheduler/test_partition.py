@@ -12,7 +12,8 @@ import pytest
 from executions import Instance, execution
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_programs import Choice, commands, programs
+from random_commands import commands
+from random_programs import Choice, programs
 
 from lathe.frontend import compute, placeholder, reduce_axis, sum
 from lathe.frontend.operators import conv2d, max_pool2d

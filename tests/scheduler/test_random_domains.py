@@ -7,10 +7,11 @@ import pytest
 from executions import Instance, execution
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
+from meanings import check_machine
 from random_domains import programs_with_domains
 from random_networks import machines
-from random_programs import ORDER, Choice, random_inputs
-from test_random_programs import ALL, check_machine, check_schedules_of
+from random_programs import Choice, random_inputs
+from schedule_checks import check_schedules_of
 
 from lathe.frontend import Tensor, evaluate, format_program, placeholders, reference, topological
 from lathe.frontend.reference import checked_inputs
@@ -41,7 +42,7 @@ def check_domains(seed: int, most_computations: int, most_commands: int) -> None
     expected = point_by_point(outputs, inputs)
     for name, values in reference(outputs, inputs).items():
         np.testing.assert_array_equal(values, expected[name])
-    schedule = check_schedules_of(outputs, choice, most_commands, (*ALL, *ORDER))
+    schedule = check_schedules_of(outputs, choice, most_commands)
     instances: dict[str, list[tuple[int, ...]]] = {stage.name: [] for stage in schedule.stages}
     for event in execution(schedule):
         if isinstance(event, Instance) and event.node.role != "init":

@@ -1,32 +1,20 @@
 """Random programs in random layouts: NumPy, the loop nest and the machine agree."""
 
-import numpy as np
 import pytest
-from hypothesis import event, given, note, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
-from random_layouts import layouts
+from meanings import check_machine, check_values
+from padded import check_poisoned
+from random_commands import commands
+from random_layouts import conditions, layouts
 from random_networks import loops, machines, networks
-from random_programs import Choice, commands, programs, random_inputs
+from random_programs import Choice, programs, random_inputs
 
-from lathe.frontend import format_program, placeholders, reference
-from lathe.isa import verify
-from lathe.scheduler import BuildError, CapacityError, EmitError, ScheduleError, build, create_schedule, interpret
-from lathe.sim import simulate_program
+from lathe.frontend import format_program
+from lathe.scheduler import ScheduleError, create_schedule, interpret
 
 KINDS = ("split", "reorder", "fuse", "compute_at", "set_scope", "cache_read", "cache_write")
 SEEDS = st.integers(0, 2**40)
-
-
-def check_values(found, outputs, inputs):
-    expected = reference(outputs, inputs)
-    for tensor in outputs:
-        wanted = expected[tensor.name] if isinstance(expected, dict) else expected
-        np.testing.assert_array_equal(found[tensor.name], wanted, f"{tensor.name} differs from its NumPy meaning")
-
-
-def check_refusal(error):
-    """A refusal names a thing and a constraint: "… must …"."""
-    assert " must " in str(error), f"no constraint in {error}"
 
 
 def check_meaning(seed: int, most_computations: int, most_commands: int) -> None:
@@ -36,7 +24,11 @@ def check_meaning(seed: int, most_computations: int, most_commands: int) -> None
     schedule = create_schedule(outputs)
     note(format_program(outputs))
     for _ in range(choice.number(1, most_commands)):
-        command = layouts(choice, schedule) if choice.number(0, 1) else commands(choice, schedule, KINDS)
+        kind = choice.number(0, 3)
+        if kind == 3:
+            command = conditions(choice, schedule)
+        else:
+            command = layouts(choice, schedule) if kind else commands(choice, schedule, KINDS)
         try:
             command.run(schedule)
             note(command.text)
@@ -44,17 +36,18 @@ def check_meaning(seed: int, most_computations: int, most_commands: int) -> None
             note(f"refused: {command.text}: {error}")
     inputs = random_inputs(outputs, seed=1)
     check_values(interpret(schedule, inputs), outputs, inputs)
+    check_poisoned(schedule)
 
 
-def check_machine(seed: int, most_layers: int) -> None:
+def check_random_build(seed: int, most_layers: int) -> None:
     """A program of operators, its tensors in random layouts, down to the simulator; or ``build`` names a constraint."""
     choice = Choice(seed)
     config = machines(choice)
     outputs = networks(choice, choice.number(1, most_layers))
     schedule = create_schedule(outputs)
     note(f"{config}\n{format_program(outputs)}")
-    for _ in range(choice.number(1, 3)):
-        command = layouts(choice, schedule)
+    for _ in range(choice.number(1, 4)):
+        command = conditions(choice, schedule) if choice.number(0, 2) == 2 else layouts(choice, schedule)
         try:
             command.run(schedule)
             note(command.text)
@@ -62,16 +55,7 @@ def check_machine(seed: int, most_layers: int) -> None:
             note(f"refused: {command.text}: {error}")
     if choice.number(0, 1):
         note(str(loops(choice, schedule, 2)))
-    inputs = random_inputs(outputs, seed=1)
-    check_values(interpret(schedule, inputs), outputs, inputs)
-    try:
-        program = build(schedule, [*placeholders(outputs), *outputs], config)
-    except (CapacityError, EmitError, BuildError) as error:
-        event(f"refused by build: {type(error).__name__}")
-        check_refusal(error)
-        return
-    assert verify(program) == []
-    check_values(simulate_program(program, inputs, trace=False).outputs, outputs, inputs)
+    check_machine(schedule, config)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -83,7 +67,7 @@ def test_layouts_among_other_commands_keep_the_meaning(seed):
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(seed=SEEDS)
 def test_layouts_reach_machines(seed):
-    check_machine(seed, 2)
+    check_random_build(seed, 2)
 
 
 @pytest.mark.nightly
@@ -97,4 +81,4 @@ def test_layouts_of_many_more_keep_the_meaning(seed):
 @settings(max_examples=1000, deadline=None, print_blob=True)
 @given(seed=SEEDS)
 def test_layouts_of_many_more_reach_machines(seed):
-    check_machine(seed, 4)
+    check_random_build(seed, 4)

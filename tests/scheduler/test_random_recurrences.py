@@ -7,7 +7,8 @@ import pytest
 from executions import confirm
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
-from random_programs import ORDER, Choice, commands, random_inputs
+from random_commands import ORDER, commands
+from random_programs import Choice, random_inputs
 from random_recurrences import recurrences
 
 from lathe.configs import load_config

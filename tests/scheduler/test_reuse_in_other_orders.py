@@ -1,10 +1,14 @@
 """Reuse buffers in loops that are shifted, skewed, reversed, parted or shared, and beside other layouts and regions."""
 
 import pytest
+from machine import loads_of, run
+from nests import check
+from random_programs import random_inputs
 from rings import reads_of
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder
+from lathe.frontend.operators import conv2d, requantise
 from lathe.scheduler import LegalityError, Schedule, create_schedule
 
 CELLS = 100  # of the input: each is fetched once for each row that needs it
@@ -152,3 +156,26 @@ def test_transformed_and_then_reordered():
     s[B].shift(outer, 1)
     assert inner in s[B].leaf_axis
     assert reads_of(s) == {"A": 240}
+
+
+@pytest.mark.parametrize("prologue", ["loop", "first"])
+def test_a_tile_loop_of_a_padded_convolution_shifted_after_its_buffer_was_made(prologue):
+    data, weights = placeholder((1, 6, 6, 4), "int8", "data"), placeholder((4, 3, 3, 4), "int8", "weights")
+    product = conv2d(data, weights, padding=1, name="conv")
+    output = requantise(product, 4, name="output")
+    s = create_schedule(output)
+    made = s.cache_write(output, "acc")
+    s.cache_read(weights, "wgt", [product])
+    rows, _ = s[output].split(s[output].axis[1], factor=2)
+    padded = product.computation.reads[0].tensor
+    for tensor in (made, product):
+        s[tensor].set_scope("acc")
+        s[tensor].compute_at(s[output], rows)
+    s[padded].set_scope("inp")
+    s[padded].reuse_at(s[output], rows, prologue=prologue)
+    s[output].shift(rows, 1)
+    assert s.count().stages[padded.name].redundant == 0
+    check(s)
+    program = run(s, load_config("tiny"), random_inputs([output], seed=1))
+    loaded = [each.y_size * each.x_size for each in loads_of(program, "data")]
+    assert sum(loaded) == 6 * 6

@@ -7,7 +7,7 @@ from machine import loads_of, run
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder
 from lathe.frontend.operators import conv2d, requantise
-from lathe.scheduler import EmitError, Schedule, build, create_schedule
+from lathe.scheduler import Schedule, create_schedule
 from lathe.sim import simulate_program
 
 CONFIG = load_config("vta")
@@ -116,19 +116,6 @@ def test_line_buffer_and_window_in_the_accumulators(nested):
     program = run(s, CONFIG, inputs)
     assert simulate_program(program, inputs).counters.bytes_read["acc8"] == 10 * 10 * 16
     assert np.sum([load.y_size * load.x_size for load in loads_of(program, "A")]) == 10 * 10
-
-
-def test_a_shifted_buffer_is_for_the_interpreter():
-    A, B = image_blur()
-    s = create_schedule(B)
-    s[s.cache_write(B, "acc")].compute_at(s[B], "y")
-    s.reuse_at(A, s[B], "y", form="shift")
-    with pytest.raises(EmitError) as caught:
-        build(s, [A, B], CONFIG)
-    assert str(caught.value) == (
-        "form of reuse buffer A.reuse must be 'ring' for the machine, not 'shift': no instruction moves elements "
-        "within acc. Call reuse_at with form='ring'."
-    )
 
 
 @pytest.mark.parametrize(("factor", "apart"), [(16, 16), (32, 48), (16, 40), (48, 16)])

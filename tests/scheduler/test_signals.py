@@ -1,6 +1,7 @@
 """Barriers and tokens by hand: what they order, seen in the trace; what they cannot order, refused; the same values."""
 
 from contextlib import suppress
+from unittest import mock
 
 import pytest
 from documented import before_and_after
@@ -12,7 +13,7 @@ from random_programs import Choice, random_inputs
 
 from lathe.frontend import Tensor, placeholder, placeholders
 from lathe.frontend.operators import matmul
-from lathe.isa import Gemm, Instruction, Load, MemoryType, Unit, unit_of
+from lathe.isa import Gemm, Instruction, Load, MemoryType, Store, Unit, unit_of
 from lathe.scheduler import CapacityError, EmitError, Schedule, ScheduleError, build, create_schedule, lower
 from lathe.scheduler.commands.barrier_at import barrier_at
 from lathe.scheduler.commands.send import send
@@ -146,6 +147,24 @@ def test_a_token_makes_a_load_wait_for_what_comes_behind_it_in_the_stream():
     assert "receives from compute: A1.inp" in shown
 
 
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_tokens_ahead_let_iterations_wait_for_earlier_ones(ahead):
+    tiles = Tiles(48)
+    s = tiles.schedule
+    s[tiles.rows].double_buffer(6)
+    s[tiles.D].send("compute", tiles.loop)
+    s[tiles.C].receive("store", ahead=ahead)
+    check(s)
+    assert f"C receives from store, {ahead} ahead" in text(s)
+    config = TINY.with_(inp_buffer_bytes=2048)
+    inputs = tiles.inputs()
+    events = timed(simulate_program(run(s, config, inputs), inputs))
+    resets = [start for each, start, _ in events if isinstance(each, Gemm) and each.reset]
+    stores = [end for each, _, end in events if isinstance(each, Store)]
+    assert all(start > stores[n] for n, start in enumerate(resets[ahead:]))
+    assert any(start < stores[n] for n, start in enumerate(resets[ahead - 1 :]) if n < len(stores))
+
+
 def test_a_token_that_derived_ones_imply_changes_nothing():
     tiles, plain = Tiles(32, parts=2), Tiles(32, parts=2)
     s = tiles.schedule
@@ -192,6 +211,21 @@ def test_tokens_that_do_not_match_or_never_come_are_refused_before_anything_runs
     explained = tiles.schedule.explain(TINY)
     assert not explained.maps
     assert [refusal.message for refusal in explained.refusals] == [message]
+
+
+def test_a_queue_holds_as_many_tokens_as_its_counter():
+    tiles = Tiles(64)
+    tiles.schedule[tiles.rows].double_buffer(4)
+    tiles.schedule[tiles.C].double_buffer(1)
+    tensors = [tiles.A, tiles.B, tiles.D]
+    with mock.patch("lathe.scheduler.tokens.MOST_TOKENS", 4):
+        build(tiles.schedule, tensors, TINY)
+    with mock.patch("lathe.scheduler.tokens.MOST_TOKENS", 3), pytest.raises(ScheduleError) as caught:
+        build(tiles.schedule, tensors, TINY)
+    assert str(caught.value) == (
+        "tokens of queue load->compute must be at most 3 at a time, which its counter holds, not up to 4. Let load "
+        "wait for compute more often: receive tokens sooner, have fewer buffers in turn, or a barrier."
+    )
 
 
 def test_signals_and_tokens_are_counted_before_anything_runs():

@@ -194,3 +194,48 @@ def test_a_stage_cannot_move_before_the_loops_in_which_its_producer_is_computed(
         "before the loop that makes the values. For example, other(i=0) reads made[0] that made(i=0) writes."
     )
     assert [stage.name for stage in schedule.stages] == ["made", "host", "other"]
+
+
+def test_a_negative_shift_lets_the_others_come_later():
+    _, B, C = blur(6, 5)
+    later = create_schedule(C)
+    later[C].shift("y", 2)
+    later[C].after(later[B], "y")
+    sooner = create_schedule(C)
+    loop = sooner[B].shift("y", -2)
+    assert text(sooner) == text(create_schedule(C))  # alone, there is nothing to run before
+    sooner[C].after(sooner[B], "y")
+    assert text(sooner, "order", "loops", "chunks") == text(later, "order", "loops", "chunks")
+    check(sooner)
+    sooner[B].shift(loop, -1)  # now it shares the loop
+    assert text(sooner).splitlines()[0] == "for y in 0..7:"
+    check(sooner)
+    with pytest.raises(LegalityError) as caught:
+        sooner[C].shift("y", -2)
+    assert caught.value.witness.consumer_stage == "C"
+
+
+def test_a_negative_shift_is_taken_back_by_a_positive_one():
+    _, B, C = blur(6, 5)
+    s = create_schedule(C)
+    s[B].shift("y", -3)
+    s[B].shift("y", 1)
+    s[C].after(s[B], "y")
+    once = create_schedule(C)
+    once[C].shift("y", 2)
+    once[C].after(once[B], "y")
+    assert text(s) == text(once)
+
+
+def test_a_split_of_a_shared_loop_is_one_of_all_stages():
+    A = placeholder((8, 6), "int8", "A")
+    B = compute(A.shape, lambda i, j: A[i, j] + 1, "B")
+    C = compute(A.shape, lambda i, j: B[i, j] * 2, "C")
+    for parts in ({"factor": 3}, {"nparts": 3}):
+        s = create_schedule(C)
+        s[C].after(s[B], "i")
+        outer, inner = s[B].split("i", **parts)
+        assert [loop.name for loop in s[C].leaf_axis] == ["io", "ii", "j"]
+        assert s[C].state.attachment is None
+        assert s[B].state.attachment.loops == (outer, inner)
+        check(s)

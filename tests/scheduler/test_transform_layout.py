@@ -284,3 +284,52 @@ def test_a_part_of_a_joined_axis_needs_a_part_of_what_it_reads(factor):
     if factor == 8:
         assert box == ("  buffer A.acc in acc: [8*j_io - 32*((8*j_io) // 32) + 8, ((8*j_io) // 32) + 1]")
     check(s)
+
+
+def test_loops_that_commands_have_changed_stay_where_their_axis_does(golden_and_right):
+    """Rows are split and host what B reads; the columns are laid out in blocks afterwards."""
+    A, B = plus_one(32, 32)
+    C = compute(B.shape, lambda i, j: B[i, j] * 2, "C")
+    s = create_schedule(C)
+    io, ii = s[C].split("i", factor=8)
+    s[B].set_scope("acc")
+    s[B].compute_at(s[C], io)
+    s[C].emit_insn(ii, "dma")
+    assert [loop.name for loop in s.transform_layout(C, lambda i, j: [j // 16, i, j % 16])] == ["io", "ii", "jo", "ji"]
+    assert s[C].leaf_axis[:2] == (io, ii)
+    golden_and_right(s)
+
+
+def test_other_orders_of_axes_leave_all_loops_as_they_are():
+    A, B = plus_one(6, 10, 16)
+    s = create_schedule(B)
+    a, b, c = s[B].axis
+    fused = s[B].fuse(b, c)
+    outer, inner = s[B].split(fused, factor=12)
+    s[B].reorder(outer, a, inner)
+    before = [loop.name for loop in s[B].leaf_axis]
+    s.transform_layout(B, lambda i, j, k: [k, i, j])
+    assert [loop.name for loop in s[B].leaf_axis] == before
+    assert s.layout(B).index(5, 9, 15) == (15, 5, 9)
+    check(s)
+
+
+def test_a_stage_that_hosts_others_at_a_kept_axis_keeps_them():
+    A, B = plus_one(8, 12)
+    C = compute(B.shape, lambda i, j: B[i, j] * 2, "C")
+    s = create_schedule(C)
+    s[B].set_scope("acc")
+    s[B].compute_at(s[C], "i")
+    s.transform_layout(C, lambda i, j: [j // 4, i, j % 4])
+    assert text(s).startswith("for i in 0..8:\n  buffer B in acc: [i + 1, 0 + 12]\n")
+    check(s)
+
+
+def test_a_layout_after_other_commands_runs_on_the_machine():
+    A, B = plus_one(24, 40)
+    for config in (CONFIG, load_config("tiny")):
+        s = create_schedule(B)
+        s[B].split("i0", factor=5)
+        s.transform_layout(B, lambda i, j: [j // 8, i, j % 8])
+        s.transform_layout(A, lambda i, j: [j, i])
+        run(s, config, random_inputs([B], 0))

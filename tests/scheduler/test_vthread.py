@@ -8,14 +8,25 @@ from documented import before_and_after
 from machine import run
 from nests import check, text, two_stages
 from queues import TINY, Tiles, overlap
+from random_commands import ORDER, commands
 from random_hand_schedules import hand_schedules
-from random_programs import ORDER, Choice, commands, programs, random_inputs
+from random_programs import Choice, programs, random_inputs
+from recurrent_programs import TwoLayers
 
 from lathe.configs import load_config
 from lathe.frontend import compute, placeholder, reduce_axis, sum
 from lathe.frontend.operators import matmul, requantise
 from lathe.isa import Gemm, Instruction, Load, MemoryType, Store
-from lathe.scheduler import CapacityError, EmitError, Schedule, ScheduleError, build, create_schedule
+from lathe.scheduler import (
+    CapacityError,
+    EmitError,
+    ParallelismError,
+    Schedule,
+    ScheduleError,
+    build,
+    create_schedule,
+    interpret,
+)
 from lathe.scheduler.commands.vthread import vthread
 from lathe.sim import Result, simulate_program
 
@@ -198,6 +209,22 @@ def test_a_buffer_of_the_users_inside_the_loop_is_one_for_each_thread():
     config = load_config("vta")
     run(s, config, random_inputs([C], seed=0))
     assert next(each for each in s.explain(config).buffers if each.stage == "B").slots == 3
+
+
+def test_diagonals_of_a_recurrence_run_in_threads():
+    network = TwoLayers()
+    s = create_schedule(network.h)
+    for loop in ("t", "l"):
+        with pytest.raises(ParallelismError):
+            s[network.h].vthread(loop, 2)
+    along, diagonal = s[network.h].skew("t", "l")
+    s[network.h].reorder(diagonal, along)
+    s[network.h].vthread(along, 2)
+    data = network.data()
+    expected = network.meaning(data)["h"]
+    np.testing.assert_array_equal(interpret(s, data)["h"], expected)
+    program = build(s, [*network.inputs, network.h], load_config("vta"))
+    np.testing.assert_array_equal(simulate_program(program, data).outputs["h"], expected)
 
 
 def test_buffers_of_all_threads_must_fit():

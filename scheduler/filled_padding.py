@@ -1,0 +1,96 @@
+"""Padding on which nobody relies, on the machine: computed along with the rest, where nothing forbids it.
+
+An instruction works on whole elements, so the border of padding may run through one. A stage whose loops are left to
+``build`` computes its whole box if what that reads may be read (``overcompute``), and zeros there otherwise; a sum goes
+on into zeros that make its blocks whole. Loops that a schedule has cut keep their conditions.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import islpy as isl
+
+from lathe.frontend.arithmetic import neutral
+from lathe.frontend.expressions import Const, Expr, Reduce, Select, Undef, walk
+from lathe.frontend.polyhedra import limited_operations
+from lathe.scheduler.branches import Branches
+from lathe.scheduler.commands.overcompute import extended
+from lathe.scheduler.errors import PaddingError
+from lathe.scheduler.products import plain_axis
+from lathe.scheduler.rewrite import transform
+from lathe.scheduler.undefined import terms_of
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+
+def fill_padding(schedule: "Schedule") -> None:
+    """Rewrite, in place, the stages of a schedule that leave cells undefined, and let open sums go on into zeros."""
+    for stage in schedule.stages:
+        if not stage.state.is_touched:
+            _fill(stage)
+            _widen(stage)
+        computation = stage.state.computation
+        bodies = tuple(_zeros(body) for body in computation.bodies)
+        if any(new is not old for new, old in zip(bodies, computation.bodies, strict=True)):
+            stage.state = replace(stage.state, computation=replace(computation, bodies=bodies))
+
+
+def _widen(stage: "Stage") -> None:
+    """Let reductions go on into the padding of what they read where it changes nothing: so blocks are whole."""
+    for root in stage.state.roots:
+        axis = root.source
+        if axis is None or axis.kind == "data" or axis.start:
+            continue
+        reads = stage.state.computation.reads
+        over = [
+            read.tensor.shape[dim]
+            for read in reads
+            for dim, index in enumerate(read.indices)
+            if plain_axis(index) is axis
+        ]
+        whole = max(over, default=0)
+        if whole <= axis.extent:
+            continue
+        try:
+            with limited_operations():
+                stage.state, _ = extended(stage, stage.state, root, whole, "build")
+        except (PaddingError, isl.Error):
+            continue
+
+
+def _fill(stage: "Stage") -> None:
+    """Compute cells on which nobody relies, too, or put zeros there."""
+    state = stage.state
+    selects = [node for body in state.computation.bodies for node in walk(body) if isinstance(node, Select)]
+    known = {id(term) for node in selects if isinstance(node.otherwise, Undef) for term in terms_of(node.condition)}
+    if not known:
+        return
+    branches = Branches(stage, lambda term: id(term) in known, "build", state.computation)
+    try:
+        with limited_operations():
+            bodies = branches.bodies()
+    except (PaddingError, isl.Error):
+        bodies = tuple(_zeros(body, everywhere=True) for body in state.computation.bodies)
+    stage.state = replace(state, computation=replace(state.computation, bodies=bodies))
+
+
+def _zeros(body: Expr, *, everywhere: bool = False) -> Expr:
+    """The body with zeros, or what changes nothing in a reduction, for undefined values.
+
+    Cells that the whole body leaves undefined stay so, unless it is to be ``everywhere``: those are not computed.
+    """
+    if isinstance(body, Reduce):
+        inner = _filled(body.body, neutral(body.kind, body.dtype), everywhere)
+        return body if inner is body.body else Reduce(body.kind, inner, body.axes)
+    return _filled(body, 0, everywhere)
+
+
+def _filled(expr: Expr, value: int, everywhere: bool) -> Expr:
+    if not everywhere and isinstance(expr, Select) and isinstance(expr.otherwise, Undef):
+        then = _filled(expr.then, value, everywhere)
+        return expr if then is expr.then else Select(expr.condition, then, expr.otherwise)
+    if not any(isinstance(node, Undef) for node in walk(expr)):
+        return expr
+    return transform(expr, lambda node: Const(value, node.dtype) if isinstance(node, Undef) else None)

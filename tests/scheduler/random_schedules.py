@@ -1,0 +1,105 @@
+"""Random commands of the whole language: loops, places and orders of stages, layouts, storage, queues."""
+
+from collections.abc import Callable
+from typing import Any
+
+from random_commands import ORDER, Command, commands
+from random_layouts import layouts
+from random_programs import Choice
+
+from lathe.scheduler import Schedule
+from lathe.scheduler.commands.store_in import buffer
+from lathe.scheduler.storage import StorageBuffer
+
+LOOPS = (
+    "split",
+    "split",
+    "tile",
+    "reorder",
+    "fuse",
+    "unroll",
+    "compute_at",
+    "compute_at",
+    "compute_root",
+    "reuse_at",
+    "reuse_at",
+    "emit_insn",
+    "set_scope",
+    "cache_write",
+    "cache_read",
+)
+QUEUES = ("parallelize", "distribute", "vthread", "double_buffer")
+NEIGHBOURS = ("before", "then", "between")
+STORAGE = ("store_in", "store_in", "allocate_at")
+
+
+def any_command(choice: Choice, schedule: Schedule) -> Command:
+    """A command that suits the schedule as it stands; it may still be refused."""
+    kind = choice.pick([*LOOPS, *ORDER, *NEIGHBOURS, *QUEUES, *STORAGE, "layout", "layout"])
+    if kind == "layout":
+        return layouts(choice, schedule)
+    if kind in (*LOOPS, *ORDER):
+        return commands(choice, schedule, (kind,))
+    number = choice.number(0, len(schedule.stages) - 1)
+    return {**_QUEUES, **_NEIGHBOURS, **_STORAGE}[kind](choice, schedule, number, kind)
+
+
+def _queues(choice: Choice, schedule: Schedule, number: int, kind: str) -> Command:
+    stage = schedule.stages[number]
+    loop, count = choice.pick(stage.leaf_axis), choice.number(1, 3)
+    if kind == "double_buffer":
+        return Command(f"{stage.name}.double_buffer({count})", lambda s: s.stages[number].double_buffer(count))
+    if kind == "vthread":
+        return Command(f"{stage.name}.vthread({loop.name}, {count})", lambda s: s.stages[number].vthread(loop, count))
+    return Command(f"{stage.name}.{kind}({loop.name})", lambda s: getattr(s.stages[number], kind)(loop))
+
+
+def _neighbours(choice: Choice, schedule: Schedule, number: int, kind: str) -> Command:
+    stage, other = schedule.stages[number], choice.number(0, len(schedule.stages) - 1)
+    name, loop = schedule.stages[other].name, choice.pick([None, *schedule.stages[other].leaf_axis])
+    if kind != "between":
+        text = f"{stage.name}.{kind}({name}, {loop and loop.name})"
+        return Command(text, lambda s: getattr(s.stages[number], kind)(s.stages[other], loop))
+    last = choice.number(0, len(schedule.stages) - 1)
+    own, last_loop = choice.pick([None, *stage.leaf_axis]), choice.pick([None, *schedule.stages[last].leaf_axis])
+    text = f"{stage.name}.between({name}, {own and own.name}, {schedule.stages[last].name}, {last_loop})"
+    return Command(text, lambda s: s.stages[number].between(s.stages[other], own, s.stages[last], last_loop))
+
+
+def _store_in(choice: Choice, schedule: Schedule, number: int, _: str) -> Command:
+    """A map that drops, permutes and folds indices; sometimes into a buffer that another stage has, too."""
+    stage = schedule.stages[number]
+    rank = len(stage.op.axes)
+    order = choice.shuffled(range(rank))[: choice.number(max(rank - 1, 1), rank)]
+    folds = [choice.pick([0, 0, 0, 1, 2, 3, 4]) for _ in order]
+    scope = choice.pick([None, None, "acc"])
+    given = [other for other in _buffers(schedule) if other.scope in (None, scope)]
+    shared = [choice.pick(given)] if given and choice.number(0, 1) else []
+
+    def cell(*indices: Any) -> list[Any]:
+        return [indices[d] % fold if fold else indices[d] for d, fold in zip(order, folds, strict=True)]
+
+    text = f"{stage.name}.store_in({[each.name for each in shared]} {order} % {folds}, {scope})"
+    return Command(text, lambda s: s.stages[number].store_in(*shared, cell, scope=scope))
+
+
+def _allocate_at(choice: Choice, schedule: Schedule, number: int, _: str) -> Command:
+    stage = schedule.stages[number]
+    loop = choice.pick(stage.leaf_axis)
+    where = choice.pick([*_buffers(schedule), buffer(schedule, "new")])
+    return Command(
+        f"allocate_at({where.name}, {stage.name}, {loop.name})", lambda s: s.allocate_at(where, s.stages[number], loop)
+    )
+
+
+def _buffers(schedule: Schedule) -> list[StorageBuffer]:
+    return list(dict.fromkeys(each.state.storage.buffer for each in schedule.stages if each.state.storage is not None))
+
+
+Draw = Callable[[Choice, Schedule, int, str], Command]
+_QUEUES: dict[str, Draw] = dict.fromkeys(QUEUES, _queues)
+_NEIGHBOURS: dict[str, Draw] = dict.fromkeys(NEIGHBOURS, _neighbours)
+_STORAGE: dict[str, Draw] = {"store_in": _store_in, "allocate_at": _allocate_at}
+
+
+__all__ = ["any_command"]

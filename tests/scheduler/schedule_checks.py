@@ -1,0 +1,59 @@
+"""Random schedules held against NumPy, against execution in plain Python, and against reasons to refuse them."""
+
+from collections import Counter
+
+from executions import Instance, execution
+from folds import lost_reads
+from hypothesis import event, note
+from meanings import check_values
+from random_programs import Choice, random_inputs
+from random_schedules import any_command
+from refusals import check_refusal
+from rings import check_rings
+from symbolic_execution import steps
+
+from lathe.configs import load_config
+from lathe.frontend import Tensor, format_program, placeholders
+from lathe.scheduler import LegalityError, Schedule, ScheduleError, create_schedule, interpret, lower
+from lathe.scheduler.completion import copied
+
+CONFIG = load_config("tiny")
+
+
+def text_of(schedule: Schedule) -> str:
+    tensors = [*placeholders(schedule.program), *schedule.program]
+    return "".join(lower(schedule, tensors, CONFIG, stage) for stage in ("order", "loops"))
+
+
+def check_schedules_of(outputs: list[Tensor], choice: Choice, most_commands: int) -> Schedule:
+    """Random commands on a program, one after the other: accepted ones keep the meaning, refused ones are right to."""
+    schedule = create_schedule(outputs)
+    note(format_program(outputs))
+    for _ in range(choice.number(1, most_commands)):
+        command = any_command(choice, schedule)
+        before, kept = copied(schedule), text_of(schedule)
+        try:
+            command.run(schedule)
+            note(command.text)
+        except ScheduleError as error:
+            event("refused with a witness" if isinstance(error, LegalityError) else "refused as a limit")
+            note(f"refused: {command.text}: {error}")
+            assert text_of(schedule) == kept
+            check_refusal(error, before, command)
+    check_meaning(schedule)
+    return schedule
+
+
+def check_meaning(schedule: Schedule) -> None:
+    """Values are NumPy's; partitioning loses no instance and makes none; rings and folded cells lose no value."""
+    outputs = list(schedule.program)
+    inputs = random_inputs(outputs, seed=1)
+    check_values(interpret(schedule, inputs), outputs, inputs)
+    if not any(stage.state.threads for stage in schedule.stages):
+        symbolic = Counter((step.stage, step.role, tuple(step.point.values())) for step in steps(schedule))
+        instances = [each for each in execution(schedule) if isinstance(each, Instance)]
+        parted = Counter((i.node.placement.stage, i.node.role, tuple(i.point.values())) for i in instances)
+        assert symbolic == parted
+        assert not list(lost_reads(schedule))
+        if not any(stage.state.storage for stage in schedule.stages):
+            check_rings(schedule)

@@ -1,0 +1,96 @@
+"""Random programs on random machines: NumPy, the loop nest and the machine agree, or ``build`` says what is amiss."""
+
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from meanings import check_machine, check_values
+from random_hand_schedules import hand_schedules
+from random_networks import loops, machines, networks, orders
+from random_programs import Choice, random_inputs
+
+from lathe.frontend import format_program, placeholders
+from lathe.scheduler import build, create_schedule
+from lathe.sim import simulate_program
+
+SEEDS = st.integers(0, 2**40)
+
+
+def check_random_build(seed: int, most_layers: int, most_commands: int) -> None:
+    """A program of operators on a random machine, its stored stage tiled at random, down to the simulator."""
+    choice = Choice(seed)
+    config = machines(choice)
+    outputs = networks(choice, choice.number(1, most_layers))
+    schedule = create_schedule(outputs)
+    note(f"{config}\n{format_program(outputs)}")
+    note(str(loops(choice, schedule, most_commands)))
+    check_machine(schedule, config)
+
+
+def check_hand_schedule(seed: int) -> None:
+    """A product or convolution with every stage placed and tagged by hand, down to the simulator."""
+    choice = Choice(seed)
+    config = machines(choice)
+    schedule, done = hand_schedules(choice, config)
+    note(f"{config}\n{format_program(schedule.outputs)}\n{done}")
+    check_machine(schedule, config)
+
+
+@settings(max_examples=620, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_numpy_the_nest_and_the_machine_agree(seed):
+    check_random_build(seed, 2, 4)
+
+
+@pytest.mark.nightly
+@settings(max_examples=5000, deadline=None, print_blob=True)
+@given(seed=SEEDS)
+def test_numpy_the_nest_and_the_machine_agree_on_many_more(seed):
+    check_random_build(seed, 4, 8)
+
+
+def check_random_order(seed: int, most_layers: int) -> None:
+    """A program of operators on a random machine, its stored stage in another order, down to the simulator."""
+    choice = Choice(seed)
+    config = machines(choice)
+    outputs = networks(choice, choice.number(1, most_layers))
+    schedule = create_schedule(outputs)
+    note(f"{config}\n{format_program(outputs)}")
+    note(str(orders(choice, schedule, 3)))
+    check_machine(schedule, config)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_other_orders_reach_the_machine_too(seed):
+    check_random_order(seed, 1)
+
+
+@pytest.mark.nightly
+@settings(max_examples=2000, deadline=None, print_blob=True)
+@given(seed=SEEDS)
+def test_many_more_orders_reach_the_machine(seed):
+    check_random_order(seed, 3)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_schedules_by_hand_agree_too(seed):
+    check_hand_schedule(seed)
+
+
+@pytest.mark.nightly
+@settings(max_examples=3000, deadline=None, print_blob=True)
+@given(seed=SEEDS)
+def test_many_more_schedules_by_hand_agree_too(seed):
+    check_hand_schedule(seed)
+
+
+def test_a_loop_that_ends_within_a_group_of_elements_is_cut_where_the_group_ends():
+    """Found at random: the loop had been split along another operand's lanes before."""
+    choice = Choice(55)
+    config = machines(choice)
+    schedule, _ = hand_schedules(choice, config)
+    outputs = list(schedule.outputs)
+    inputs = random_inputs(outputs, seed=1)
+    program = build(schedule, [*placeholders(outputs), *outputs], config)
+    check_values(simulate_program(program, inputs, trace=False).outputs, outputs, inputs)

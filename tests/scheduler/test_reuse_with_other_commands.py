@@ -1,0 +1,116 @@
+"""Reuse buffers together with layouts, shared loops, and several readers: on the machine, each value loaded once."""
+
+from builtins import sum as total
+
+import pytest
+from machine import loads_of, run
+from nests import check
+from random_programs import random_inputs
+
+from lathe.configs import load_config
+from lathe.frontend import Tensor, compute, placeholder, reduce_axis, sum
+from lathe.scheduler import Schedule, ScheduleError, create_schedule
+
+CONFIG = load_config("vta")
+A = placeholder((10, 10, 16), "int8", "A")
+r = reduce_axis(3, "r")
+B = compute((8, 10, 16), lambda y, x, c: sum(A[y + r, x, c].astype("int32"), axis=r), "B")
+C = compute((8, 10, 16), lambda y, x, c: B[y, x, c] + A[y + 1, x, c].astype("int32"), "C")
+
+
+def loaded(s: Schedule) -> int:
+    """Elements of A that are loaded; the values are checked."""
+    check(s)
+    program = run(s, CONFIG, random_inputs(list(s.program), seed=0))
+    loads = loads_of(program, "A")
+    return total(load.y_size * load.x_size for load in loads)
+
+
+def in_rows(output: Tensor) -> Schedule:
+    s = create_schedule(output)
+    s[s.cache_write(output, "acc")].compute_at(s[output], "y")
+    return s
+
+
+def columns_first(h: object, w: object, c: object) -> list[object]:
+    return [w, h, c]
+
+
+@pytest.mark.parametrize("form", ["ring", "shift"])
+def test_a_tensor_in_another_layout(form):
+    s = in_rows(B)
+    s.transform_layout(A, columns_first)
+    buffer = s.reuse_at(A, s[B], "y", form=form)
+    assert s[buffer].buffer_shape == (10, 3, 16)
+    assert loaded(s) == 100
+
+
+def test_a_layout_after_the_buffer_has_been_made():
+    s = in_rows(B)
+    buffer = s.reuse_at(A, s[B], "y")
+    s.transform_layout(A, columns_first)
+    assert s[buffer].buffer_shape == (3, 10, 16)
+    assert loaded(s) == 100
+
+
+def test_a_layout_of_the_buffer_itself():
+    s = in_rows(B)
+    s.transform_layout(s.reuse_at(A, s[B], "y"), columns_first)
+    assert loaded(s) == 100
+
+
+def test_channels_in_blocks_do_not_move_with_the_window():
+    s = in_rows(B)
+    s.transform_layout(A, lambda h, w, c: [h, w, c // 4, c % 4])
+    buffer = s.reuse_at(A, s[B], "y")
+    assert s[buffer].buffer_shape == (3, 10, 4, 4)
+    check(s)
+    run(s, CONFIG, random_inputs([B], seed=0))
+
+
+def test_rows_in_blocks_do():
+    s = in_rows(B)
+    s.transform_layout(A, lambda h, w, c: [h // 2, w, h % 2, c])
+    with pytest.raises(ScheduleError) as caught:
+        s.reuse_at(A, s[B], "y")
+    assert str(caught.value) == (
+        "indices of A in stage B.acc must be affine in the loops for reuse_at, not (y + r) % 2: what an iteration "
+        "reads would not move as a window. Read A as it is, or copy it with cache_read."
+    )
+
+
+def test_two_stages_read_one_buffer():
+    s = in_rows(C)
+    s[B].set_scope("acc")
+    s[B].compute_at(s[C], "y")
+    s.reuse_at(A, s[C], "y")
+    assert loaded(s) == 100
+
+
+@pytest.mark.parametrize("form", ["ring", "shift"])
+@pytest.mark.parametrize("prologue", ["loop", "first"])
+def test_a_loop_that_stages_share(form, prologue):
+    s = create_schedule(C)
+    s[B].set_scope("acc")
+    s[C].after(s[B], "y")
+    s.reuse_at(A, s[C], "y", form=form, prologue=prologue)
+    assert loaded(s) == 100
+
+
+def test_a_loop_that_is_shared_afterwards():
+    s = create_schedule(C)
+    s[B].set_scope("acc")
+    s.reuse_at(A, s[B], "y", prologue="first")
+    s[C].after(s[B], "y")
+    assert loaded(s) == 100 + 80  # C reads its own rows
+
+
+def test_two_tensors_are_kept_in_one_loop():
+    E = placeholder((10, 10, 16), "int8", "E")
+    F = compute(
+        (8, 10, 16), lambda y, x, c: sum(A[y + r, x, c].astype("int32") - E[y + r, x, c].astype("int32"), r), "F"
+    )
+    s = in_rows(F)
+    s.reuse_at(A, s[F], "y")
+    s.reuse_at(E, s[F], "y", form="shift")
+    assert loaded(s) == 100
