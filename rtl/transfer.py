@@ -37,7 +37,7 @@ def transfer_layout(geometry: Geometry, memories: Sequence[MemoryType]) -> data.
             "tail": geometry.element_count_bits,
             "nothing": 1,
             "pushes": 2,
-            **({"padding": BITS} if has_padding(geometry) else {}),
+            **({"padding": BITS} if has_padding(geometry) and MemoryType.OUT not in memories else {}),
         }
     )
 

@@ -10,8 +10,11 @@ tie them together; partitioning turns these into boxes like any other condition.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lathe.scheduler.linear import Linear, LoopVariable
+from lathe.scheduler.linear import FloorDivision, Linear, LoopVariable, floor_divide
 from lathe.scheduler.state import Affine, Fuse, LoopAxis, Mapped, Split, StageState, made_by
+
+SharedLoop = tuple[Linear, tuple[LoopVariable, ...]]
+"""A loop of another stage: its value, and the variables that it runs over."""
 
 
 @dataclass
@@ -27,6 +30,8 @@ class StageLoops:
     local: dict[LoopAxis, Linear]
     constraints: list[Linear]
     extents: dict[LoopAxis, int]
+    values: dict[LoopAxis, Linear] = field(default_factory=dict)
+    """Each present loop in terms of variables: of one that was fused, of those of its parts."""
     first: dict[LoopVariable, int] = field(default_factory=dict)
     others: list[tuple[dict[LoopAxis, Linear], list[Linear]]] = field(default_factory=list)
     """Other values of ``local`` and ``constraints``, for the pieces of a map; at no iteration two of them hold."""
@@ -86,13 +91,13 @@ def leaf_extents(state: StageState, extents: Mapping[LoopAxis, int]) -> dict[Loo
 def stage_loops(
     state: StageState,
     extents: Mapping[LoopAxis, int],
-    shared: Sequence[LoopVariable] = (),
+    shared: Sequence[SharedLoop] = (),
     longer: Mapping[LoopAxis, int] | None = None,
 ) -> StageLoops:
     """The loops of a stage whose root axes have the given largest extents.
 
-    ``shared`` are variables of another stage that stand for the outermost loops of this one; ``longer`` gives loops
-    that run on for stages that run together with this one.
+    ``shared`` are loops of another stage that stand for the outermost ones of this one; ``longer`` gives loops that run
+    on for stages that run together with this one.
     """
     sizes = _sizes(state, extents)
     extent, factor = sizes.extent, sizes.factor
@@ -102,14 +107,13 @@ def stage_loops(
     constraints: list[Linear] = []
     for position, leaf in enumerate(state.leaves):
         if position < len(shared):
-            variable = shared[position]
+            value[leaf], of_leaf[leaf] = shared[position]
         else:
             variable = LoopVariable(leaf.name, max(extent[leaf], (longer or {}).get(leaf, 0)), leaf.kind)
             slots.append(variable)
-        if variable.extent > extent[leaf]:
-            constraints.append(Linear.of(variable, -1) + (extent[leaf] - 1))
-        value[leaf] = Linear.of(variable)
-        of_leaf[leaf] = (variable,)
+            value[leaf], of_leaf[leaf] = Linear.of(variable), (variable,)
+        if _last(value[leaf]) >= extent[leaf]:
+            constraints.append((value[leaf] * -1) + (extent[leaf] - 1))
 
     others: list[tuple[dict[LoopAxis, Linear], list[Linear]]] = []
 
@@ -161,7 +165,13 @@ def stage_loops(
     alone = [leaf for leaf in state.leaves[len(shared) :] if leaf not in (longer or {})]  # what others share, they use
     first = {of_leaf[leaf][0]: state.lead[leaf] for leaf in alone if leaf in state.lead and len(of_leaf[leaf]) == 1}
     extents_of = {leaf: extent[leaf] for leaf in state.leaves}
-    return StageLoops(slots, of_leaf, local, constraints, extents_of, first, others)
+    present = {leaf: value[leaf] for leaf in state.leaves}
+    return StageLoops(slots, of_leaf, local, constraints, extents_of, present, first, others)
+
+
+def _last(value: Linear) -> int:
+    """The largest value that loops give."""
+    return value.range({variable: (0, variable.extent - 1) for variable in value.variables()})[1]
 
 
 def _unfuse(
@@ -172,12 +182,20 @@ def _unfuse(
     slots: list[LoopVariable],
     replace_slot: "object",
 ) -> None:
-    outer = LoopVariable(relation.outer.name, extent[relation.outer], relation.outer.kind)
-    inner = LoopVariable(relation.inner.name, extent[relation.inner], relation.inner.kind)
+    fused, width = value[relation.fused], extent[relation.inner]
+    own = [atom for atom in fused.terms if isinstance(atom, LoopVariable) and atom in slots]
+    if not own:  # the loops of another stage, which stay as they are
+        value[relation.outer] = _settled(floor_divide(fused, width))
+        value[relation.inner] = fused - value[relation.outer] * width
+        return
+    last = max(own, key=slots.index)
+    count = extent[relation.outer]
+    if fused == Linear.of(last):
+        count = max(count, -(-last.extent // width))  # others that share the loop may run on
+    outer = LoopVariable(relation.outer.name, count, relation.outer.kind)
+    inner = LoopVariable(relation.inner.name, width, relation.inner.kind)
     value[relation.outer], value[relation.inner] = Linear.of(outer), Linear.of(inner)
-    joined = Linear.of(outer, extent[relation.inner]) + Linear.of(inner)
-    fused = value[relation.fused]
-    last = max((atom for atom in fused.terms if isinstance(atom, LoopVariable)), key=slots.index)
+    joined = Linear.of(outer, width) + Linear.of(inner)
     assert callable(replace_slot)
     if fused.terms[last] == 1:
         rest = fused - Linear.of(last)
@@ -193,3 +211,13 @@ def _unfuse(
     replace_slot(last, (last, outer, inner))
     constraints.append(joined - fused)
     constraints.append(fused - joined)
+
+
+def _settled(quotient: Linear) -> Linear:
+    """The quotient without divisions that have the same result in all iterations."""
+    result = Linear(quotient.constant)
+    for atom, coefficient in quotient.terms.items():
+        term = Linear.of(atom)
+        low, high = term.range({variable: (0, variable.extent - 1) for variable in term.variables()})
+        result += (Linear(low) if isinstance(atom, FloorDivision) and low == high else term) * coefficient
+    return result

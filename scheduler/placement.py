@@ -9,7 +9,7 @@ from lathe.frontend.expressions import Axis
 from lathe.scheduler.chunk_indices import condition_bound
 from lathe.scheduler.conditions import bounds_of
 from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add, bound_range, scale
-from lathe.scheduler.loops import StageLoops, leaf_extents, stage_loops
+from lathe.scheduler.loops import SharedLoop, StageLoops, leaf_extents, stage_loops
 from lathe.scheduler.regions import Interval, extent_of, hull, read_box
 from lathe.scheduler.reuse import Window, buffer_shape, kept_window
 from lathe.scheduler.state import ACROSS_CORES, LoopAxis, StageState, placed_alike, same_place
@@ -193,7 +193,11 @@ def _place(schedule: "Schedule") -> dict["Stage", Placement]:
             assert root.source is not None
             size = bound_range(next(extents), box)[1] if root.kind == "data" else root.source.extent
             nominal[root] = max(size, 1)  # nothing may be needed at all: a loop that its condition keeps empty
-        shared = prefix if attachment is not None and attachment.loops else ()
+        shared: list[SharedLoop] = []
+        if attachment is not None and attachment.loops:
+            host = placed[attachment.stage]
+            loops_there = attachment.stage.state.leaves[: len(attachment.loops)]
+            shared = [(host.loops.values[leaf], host.loops.of_leaf[leaf]) for leaf in loops_there]
         loops = stage_loops(state, nominal, shared, longer.get(stage))
         whole = {**box, **{variable: (0, variable.extent - 1) for variable in loops.variables}}
         placed[stage] = Placement(stage, prefix, low, extent, loops, whole, window)

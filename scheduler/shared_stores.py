@@ -98,7 +98,7 @@ def _through_acc(stage: Stage) -> Stage:
         depth = len(placed[writer].prefix)
         made = cells_made(placed[writer], stage.tensor.name, depth)
         if made.is_equal(cells_written(placed[stage], stage.tensor.name, depth)):
-            break  # in the innermost loop it is always one cell that is made and stored
+            break  # in the innermost loop it is one cell, and nothing is lost where others in the loop go on
     return writer
 
 

@@ -47,9 +47,11 @@ def check_together(stage: "Stage", command: str) -> None:
                     f"{where} must be data loops, not {loop.name} of {each.name}, a reduction ({command}). Stop "
                     "outside it."
                 )
-            if _comes_from_fuse(each.state, loop):
+            if each is host and _is_part_of_fused(each.state, loop):
                 raise ScheduleError(
-                    f"{where} must be loops that no fuse has made, not {loop.name} of {each.name} ({command})."
+                    f"{where} must be loops of {each.name} that a fuse has made as they are, or none, not "
+                    f"{loop.name}, which other commands have made of a fused one ({command}). Let {each.name} share "
+                    f"the loops of {stage.name} instead, or fuse last."
                 )
             if loop in each.state.emitted_leaves():
                 raise ScheduleError(
@@ -82,11 +84,11 @@ def _extents(state: StageState) -> dict[LoopAxis, int]:
     return {root: root.source.extent for root in state.roots if root.source is not None}
 
 
-def _comes_from_fuse(state: StageState, loop: LoopAxis) -> bool:
+def _is_part_of_fused(state: StageState, loop: LoopAxis) -> bool:
     wanted = {loop}
     for relation in reversed(state.relations):
         if wanted & set(made_by(relation)):
             if isinstance(relation, Fuse):
-                return True
+                return relation.fused is not loop
             wanted |= set(replaced_by(relation))
     return False

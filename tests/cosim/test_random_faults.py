@@ -67,7 +67,7 @@ def test_broken_streams_on_the_verilated_tiny_machine():
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", ["tiny", "vta", "wide", "batch4"])
+@pytest.mark.parametrize("name", ["tiny", "vta", "wide", "batch4", "lathe16"])
 def test_many_broken_streams_on_verilated_machines(name):
     found = faults(name, range(1000, 3000))
     assert found[FaultCode.NONE] < 1200

@@ -129,11 +129,15 @@ CASES = [
         ("axis of after on stage M must be one of its outermost 2 loops, as many as Y2 has, not 'k'."),
     ),
     Refused(
-        "after_in_a_fused_loop",
+        "after_in_a_part_of_a_fused_loop",
         N2,
-        lambda s: s[N2].after(s[N], "i.io"),
-        ("loops that stage N shares with N2 must be loops that no fuse has made, not i.io of N2 (after)."),
-        lambda s: s[N2].fuse("i", "io"),
+        lambda s: s[N2].after(s[N], "i.ioo"),
+        (
+            "loops that stage N shares with N2 must be loops of N2 that a fuse has made as they are, or none, not "
+            "i.ioo, which other commands have made of a fused one (after). Let N2 share the loops of N instead, or "
+            "fuse last."
+        ),
+        lambda s: s[N2].split(s[N2].fuse("i", "io"), 4),
     ),
     Refused(
         "after_what_is_computed_elsewhere",

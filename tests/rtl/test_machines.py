@@ -83,7 +83,9 @@ def test_the_page_of_the_registers_is_current():
     assert (DOCS / "rtl-registers.md").read_text() == register_manual()
 
 
-@pytest.mark.parametrize("name", ["tiny", pytest.param("vta", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["tiny", pytest.param("vta", marks=pytest.mark.slow), pytest.param("lathe16", marks=pytest.mark.slow)]
+)
 def test_the_verilog_has_no_warning_that_is_not_waived_with_a_reason(name, tmp_path):
     file = tmp_path / f"{TOP}.v"
     file.write_text(verilog(load_config(name)))

@@ -24,6 +24,8 @@ def commands(choice: Choice, schedule: Schedule, kinds: tuple[str, ...]) -> Comm
     stage = schedule.stages[position]
     loops = stage.leaf_axis
     kind = choice.pick(kinds)
+    if kind in ("reuse_at", "cache_read") and not stage.op.reads:
+        kind = "split"
 
     def of(s: Schedule) -> Stage:
         return s.stages[position]

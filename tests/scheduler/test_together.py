@@ -8,7 +8,7 @@ from documented import before_and_after
 from executions import confirm
 from nests import blur, check, text, two_stages
 
-from lathe.frontend import compute, min, placeholder, reduce_axis, sum
+from lathe.frontend import compute, min, placeholder, reduce_axis, select, sum
 from lathe.scheduler import LegalityError, create_schedule
 from lathe.scheduler.commands.after import after
 from lathe.scheduler.commands.before import before
@@ -239,3 +239,46 @@ def test_a_split_of_a_shared_loop_is_one_of_all_stages():
         assert s[C].state.attachment is None
         assert s[B].state.attachment.loops == (outer, inner)
         check(s)
+
+
+def image():
+    return placeholder((6, 5), "int32", "A")
+
+
+def test_two_fused_loops_are_shared():
+    A = image()
+    B = compute(A.shape, lambda i, j: A[i, j] + 1, "B")
+    C = compute(A.shape, lambda i, j: B[i, j] * 3, "C")
+    s = create_schedule(C)
+    s[B].fuse("i", "j")
+    loop = s[C].fuse("i", "j")
+    s[C].after(s[B], loop)
+    assert text(s) == "for i in 0..6:\n  for j in 0..5:\n    B[i, j] = A[i, j] + 1\n    C[i, j] = B[i, j] * 3\n"
+    assert s.is_parallel(loop)
+    check(s)
+
+
+@pytest.mark.parametrize("extent", [30, 33, 24])
+def test_a_fused_loop_is_shared_with_a_plain_one_of_another_length(extent):
+    A = image()
+    flat = compute(extent, lambda f: A[f % 30 // 5, f % 5] + f.astype("int32"), "flat")
+    grid = compute(A.shape, lambda i, j: flat[select(5 * i + j < extent, 5 * i + j, 0)] * 2, "grid")
+    s = create_schedule([grid, flat])
+    s[grid].after(s[flat], s[grid].fuse("i", "j"))
+    assert s.count().redundant == 0
+    check(s)
+
+
+def test_a_plain_loop_is_shared_with_fused_ones_of_another_width():
+    A = image()
+    B = compute(A.shape, lambda i, j: A[i, j] + 1, "B")
+    flat = compute(30, lambda f: B[f // 5, f % 5] * 2, "flat")
+    s = create_schedule(flat)
+    s[B].fuse("i", "j")
+    s[flat].after(s[B], "f")
+    check(s)
+    wide = compute((10, 3), lambda i, j: B[(3 * i + j) // 5, (3 * i + j) % 5] * 3, "wide")
+    s = create_schedule(wide)
+    s[B].fuse("i", "j")
+    s[wide].after(s[B], s[wide].fuse("i", "j"))
+    check(s)
