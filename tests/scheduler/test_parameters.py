@@ -5,7 +5,8 @@ import pytest
 from executions import confirm
 from hypothesis import event, given, settings
 from nests import check, text
-from random_programs import ORDER, Choice, commands
+from random_commands import ORDER, commands
+from random_programs import Choice
 
 from lathe.frontend import Tensor, compute, max, min, parameter, placeholder, placeholders, reduce_axis, select, sum
 from lathe.scheduler import LegalityError, Schedule, ScheduleError, bind, create_schedule
