@@ -9,9 +9,10 @@ import numpy as np
 from executions import Gone, Instance, cell_of, execution
 from random_programs import random_inputs
 
-from lathe.frontend import Tensor, evaluate, reference
+from lathe.frontend import Tensor, evaluate, reads_data, reference
 from lathe.scheduler import LegalityError, Schedule, Witness, interpret
 from lathe.scheduler.errors import StorageWitness
+from lathe.scheduler.masks import conjuncts
 from lathe.scheduler.storage import Allocated, StorageBuffer, storages_of
 
 Value = tuple[str, tuple[int, ...]]
@@ -66,11 +67,13 @@ def lost_reads(s: Schedule) -> Iterator[tuple[str, dict[str, int], Value, Value 
 
 
 def _existing(s: Schedule, tensor: Tensor) -> Iterator[tuple[int, ...]]:
-    """The indices at which a tensor has elements."""
+    """The indices at which a tensor has elements, or may have where data decides."""
     computation = s[tensor].op
+    conditions = [] if computation.where is None else list(conjuncts(computation.where))
+    conditions = [each for each in conditions if not reads_data(each)]
     for index in np.ndindex(*tensor.shape):
         point = dict(zip(computation.axes, index, strict=True))
-        if computation.where is None or bool(evaluate(computation.where, point)):
+        if all(bool(evaluate(each, point)) for each in conditions):
             yield index
 
 
