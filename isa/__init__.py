@@ -7,6 +7,7 @@ from lathe.isa.encoding import decode, encode
 from lathe.isa.errors import AssemblyError, EncodingError, LayoutError, MachineFault, ProgramError
 from lathe.isa.fault import BusError, FaultCode
 from lathe.isa.findings import Finding, FindingKind, VerificationError
+from lathe.isa.host_copies import HostCopy, host_copies
 from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Store, unit_of
 from lathe.isa.layout import Layout, PhysicalAxis
 from lathe.isa.layout_steps import Filling, Reordering, Widening
@@ -31,6 +32,7 @@ __all__ = [
     "FindingKind",
     "Finish",
     "Gemm",
+    "HostCopy",
     "Instruction",
     "Layout",
     "LayoutError",
@@ -58,6 +60,7 @@ __all__ = [
     "disassemble_program",
     "encode",
     "encode_uops",
+    "host_copies",
     "instruction_text",
     "unit_of",
     "verify",

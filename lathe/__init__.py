@@ -73,6 +73,7 @@ from lathe.isa import (
     Finding,
     Finish,
     Gemm,
+    HostCopy,
     Instruction,
     Layout,
     LayoutError,
@@ -88,6 +89,7 @@ from lathe.isa import (
     VerificationError,
     assemble,
     disassemble,
+    host_copies,
     verify,
 )
 from lathe.rtl.geometry import RtlError
@@ -163,6 +165,7 @@ __all__ = [
     "Finish",
     "Gemm",
     "HardwareConfig",
+    "HostCopy",
     "InputError",
     "Instruction",
     "LabelCycles",
@@ -226,6 +229,7 @@ __all__ = [
     "emit_rule",
     "explain",
     "flatten",
+    "host_copies",
     "interpret",
     "load_config",
     "lower",

@@ -17,7 +17,7 @@ from lathe.scheduler.physical import Physical
 from lathe.scheduler.placement import Placement
 from lathe.scheduler.reuse import Ring
 from lathe.scheduler.state import DRAM, SCRATCHPADS
-from lathe.scheduler.storage import Allocated
+from lathe.scheduler.storage import Allocated, storages_of
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
@@ -268,9 +268,12 @@ def _fewer(buffers: list[Buffer]) -> str:
 
 
 def box_of(buffer: Buffer) -> list[int]:
-    """The extents of the largest box of the stage's tensor that is in a buffer."""
+    """The extents of the largest box of the stage's tensor that is in a buffer; of a buffer of the user's, its own."""
     from lathe.scheduler.placement import place_stages
 
+    storage = buffer.stage.state.storage
+    if storage is not None:
+        return list(storages_of(buffer.stage.schedule.stages)[storage.buffer].shape)
     placement = place_stages(buffer.stage.schedule)[buffer.stage]
     if placement.window is not None:
         return list(placement.window.shape)

@@ -214,7 +214,7 @@ def _is_at_most_reordered(stage: Stage) -> bool:
     state = stage.state
     if not stage.schedule.layouts:
         return is_open(stage)
-    if state.storage is not None:
+    if state.storage is not None or state.threads or state.signals:
         return False
     free = state.scope == DRAM and not state.relations and state.pragma is None and state.attachment is None
     return free and state.lanes is None and not stage.schedule.attached(stage) and not state.copies

@@ -103,6 +103,7 @@ def copied(schedule: Schedule) -> Schedule:
         attachment = twin.state.attachment
         if attachment is not None:
             twin.state = replace(twin.state, attachment=replace(attachment, stage=twins[attachment.stage]))
+    copy.host_copies = schedule.host_copies
     copy.allocations = {
         buffer: replace(place, stage=twins[place.stage]) for buffer, place in schedule.allocations.items()
     }

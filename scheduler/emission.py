@@ -323,11 +323,14 @@ class Emitter:
         return instructions
 
     def _label(self, stage: "Stage") -> int:
+        seen: set[Stage] = set()
         while True:  # to the stored stage that it is for: out of the loops, or on to the reader of a buffer
+            seen.add(stage)
+            readers = [each for each in self.schedule.readers(stage.tensor) if each not in seen]
             if stage.state.attachment is not None:
                 stage = stage.state.attachment.stage
-            elif stage.state.scope != DRAM and self.schedule.readers(stage.tensor):
-                stage = self.schedule.readers(stage.tensor)[0]
+            elif stage.state.scope != DRAM and readers:
+                stage = readers[0]
             else:
                 break
         if stage.name not in self.labels:

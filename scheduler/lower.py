@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.text import format_program
-from lathe.isa import Unit, instruction_text, unit_of
+from lathe.isa import Unit, host_copies, instruction_text, unit_of
 from lathe.scheduler.allocation import largest_size
 from lathe.scheduler.build import bound_arguments, check_machine, check_tensors, compiled
 from lathe.scheduler.compiled import Compiled
@@ -65,7 +65,8 @@ def lower(
     if stage == "order":
         return _order(schedule)
     if stage == "data":
-        return _data(schedule, config)
+        before, after = _host_copies(program, config) if isinstance(program, Schedule) else ("", "")
+        return before + _data(schedule, config) + after
     if stage == "loops":
         return format_nest(build_nest(schedule))
     chunks = decide(partition(build_nest(schedule, largest_blocks=not given)))
@@ -165,6 +166,17 @@ def _data(schedule: Schedule, config: HardwareConfig) -> str:
             f"{_cells(stage, stored)}"
         )
     return "\n".join(lines) + "\n"
+
+
+def _host_copies(schedule: Schedule, config: HardwareConfig) -> tuple[str, str]:
+    """The steps at the program's edge that the user speaks of: before the launch, and after."""
+    if not schedule.host_copies:
+        return "", ""
+    steps = host_copies(compiled(schedule, config, {}).program)
+    asked = {(direction, tensor.name) for direction, tensor in schedule.host_copies}
+    told = [each for each in steps if (each.direction, each.tensor) in asked]
+    before = "".join(f"{each}\n" for each in told if each.direction == "host_to_device")
+    return before, "".join(f"{each}\n" for each in told if each.direction == "device_to_host")
 
 
 def _cells(stage: "Stage", stored: Mapping[StorageBuffer, Allocated]) -> str:

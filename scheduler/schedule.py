@@ -11,6 +11,7 @@ from lathe.scheduler.circular import circles, run_together
 from lathe.scheduler.commands.barrier_at import barrier_at
 from lathe.scheduler.commands.cache import cache_read, cache_write
 from lathe.scheduler.commands.copy_at import copy_at
+from lathe.scheduler.commands.host_copies import device_to_host, host_to_device
 from lathe.scheduler.commands.merge_adjacent import merge_adjacent
 from lathe.scheduler.commands.remove_dead_stores import remove_dead_stores
 from lathe.scheduler.commands.reuse_at import reuse_at
@@ -48,6 +49,7 @@ class Schedule:
         self.program = tuple(outputs)  # as the user names them; a transformed layout puts others into ``outputs``
         self.outputs = self.program
         self.layouts: dict[Tensor, TensorLayout] = {}  # by the tensor that stands for one of another layout
+        self.host_copies: tuple[tuple[str, Tensor], ...] = ()  # steps at the program's edge that the user speaks of
         self.allocations: dict[StorageBuffer, Attachment] = {}  # buffers that live within one iteration of a loop
         self.stages: list[Stage] = [Stage(self, initial_state(each)) for each in topological(self.outputs)]
         self.circular = bool(circles(self))  # whether stages need each other's earlier values, or their own
@@ -82,6 +84,8 @@ class Schedule:
     cache_read = cache_read
     cache_write = cache_write
     copy_at = copy_at
+    host_to_device = host_to_device
+    device_to_host = device_to_host
     transform_layout = transform_layout
     merge_adjacent = merge_adjacent
     remove_dead_stores = remove_dead_stores

@@ -7,6 +7,7 @@ of its own for data, and ``store_in``, are Tiramisu's.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,7 @@ class Storage:
             found = self._known[key] = np.ascontiguousarray(whole).reshape(-1)
         return found
 
-    @property
+    @cached_property
     def box(self) -> tuple[int, ...]:
         """The smallest shape that holds all cells."""
         return tuple(int(each.max()) + 1 for each in self.coordinates())

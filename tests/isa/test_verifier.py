@@ -429,3 +429,13 @@ def test_a_value_that_its_field_does_not_hold_is_found() -> None:
         f"(load inp sram_base=0 dram_base={A // 4:#x} y_size=1 x_size=4 x_stride=100018) must be from 0 to 65535, "
         "not 100018; see 16 bits."
     ]
+
+
+def test_padding_that_the_machine_has_no_field_for_is_found() -> None:
+    instructions = stream()
+    instructions[0] = replace(instructions[0], pad_value=-128)
+    assert [str(finding) for finding in verify(program(instructions))] == [
+        "value too wide: pad_value of instruction 0 in load "
+        f"(load inp sram_base=0 dram_base={A // 4:#x} y_size=1 x_size=4 x_stride=4 pad_value=-128) must be "
+        "from 0 to 0, not -128; see 0 bits."
+    ]

@@ -233,3 +233,39 @@ def test_the_buffer_is_as_large_as_what_is_stored_there_needs():
     assert str(s.count()).splitlines()[-1] == "buffer b: 16×10 cells in acc, for 256 values"
     check_stored(s)
     np.testing.assert_equal(s.count(VTA).buffers["b"].elements, 10)
+
+
+def averages(count: int) -> list[Tensor]:
+    """Stages that each average neighbouring rows of the one before, and so are stored one by one."""
+    last = placeholder((12, 16), "int8", "A")
+    made = []
+    for n in range(count):
+        previous = last
+
+        def rows_of(i: Tensor, c: Tensor, previous: Tensor = previous) -> Tensor:
+            return (previous[i, c].astype("int32") + previous[i + 1, c].astype("int32") >> 1).astype("int8")
+
+        last = compute((last.shape[0] - 1, 16), rows_of, f"S{n}")
+        made.append(last)
+    return made
+
+
+@pytest.mark.parametrize("given", [lambda i, c: (i, c), lambda i, c: (11 - i, c)])
+def test_intermediate_results_take_turns_in_dram(given):
+    S = averages(4)
+    s = create_schedule(S[3])
+    b = s.buffer("b", (12, 16), "int8", "dram")
+    s[S[0]].store_in(b)
+    s[S[2]].store_in(b, given)
+    check_stored(s)
+    program = run(s, VTA, random_inputs([S[3]], seed=0))
+    sizes = {segment.name: segment.nbytes for segment in program.segments if segment.role == "temporary"}
+    assert sizes == {"b": 12 * 16, "S1": 10 * 16}
+
+
+def test_a_result_over_what_is_read_once_more_is_refused_in_dram_too():
+    S = averages(3)
+    s = create_schedule(S[2])
+    b = s.buffer("b", (12, 16), "int8", "dram")
+    s[S[0]].store_in(b)
+    check_lost(lambda: s[S[1]].store_in(b, lambda i, c: (i + 1, c)), s)

@@ -11,7 +11,8 @@ from queues import TINY, Tiles
 from random_hand_schedules import hand_schedules
 from random_programs import Choice, random_inputs
 
-from lathe.frontend import Tensor, placeholder, placeholders
+from lathe.configs import load_config
+from lathe.frontend import Tensor, compute, placeholder, placeholders
 from lathe.frontend.operators import matmul
 from lathe.isa import Gemm, Instruction, Load, MemoryType, Store, Unit, unit_of
 from lathe.scheduler import CapacityError, EmitError, Schedule, ScheduleError, build, create_schedule, lower
@@ -276,3 +277,19 @@ def test_any_signals_leave_the_values_as_they_are(seed):
     check(schedule)
     with suppress(CapacityError, EmitError, ScheduleError):
         run(schedule, TINY, random_inputs(list(schedule.program), seed=seed))
+
+
+def test_signals_and_threads_stay_where_layouts_are_transformed():
+    A = placeholder((16, 64), "int8", "A")
+    B = compute((16, 64), lambda i, j: A[i, j].astype("int32") + 1, "B")
+    C = compute((16, 64), lambda i, j: B[i, j] * 2, "C")
+    s = create_schedule(C)
+    s.transform_layout(A, lambda i, j: [j, i])
+    s.transform_layout(B, lambda i, j: [j // 16, i, j % 16])
+    rows, _ = s[C].split(s[C].axis[0], factor=4)
+    s.barrier_at(s[C], rows)
+    s[C].vthread(rows, 2)
+    check(s)
+    program = run(s, load_config("vta"), random_inputs([C], seed=0))
+    assert sum(is_barrier(each) for each in program.instructions) == s.count().barriers == 2
+    assert "thread 1" in lower(s, [A, C], load_config("vta"), "communication")

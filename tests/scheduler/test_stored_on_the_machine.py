@@ -4,15 +4,16 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from folds import check_stored
 from machine import run
 from random_programs import random_inputs
 
 from lathe.configs import HardwareConfig, load_config
 from lathe.cosimulation import cosimulate
-from lathe.frontend import Tensor, compute, placeholder, placeholders, reference
+from lathe.frontend import Tensor, compute, placeholder, placeholders, recurrence, reference
 from lathe.frontend.operators import conv2d, requantise
 from lathe.isa import Program
-from lathe.scheduler import BuildError, EmitError, Schedule, build, create_schedule
+from lathe.scheduler import BuildError, CapacityError, EmitError, Schedule, build, create_schedule
 
 VTA, TINY = load_config("vta"), load_config("tiny")
 
@@ -201,3 +202,50 @@ def test_an_output_that_the_host_cannot_unpack_is_refused():
         "axes, for the host to unpack it, not D[2 * i, c] of (15, 16). Store a copy of it instead, with "
         "s.cache_write(D, 'dram')."
     )
+
+
+@pytest.mark.parametrize("scope", ["dram", "acc"])
+def test_a_recurrence_keeps_two_steps(scope):
+    x = placeholder((6, 16), "int8", "x")
+    h = recurrence((6, 16), lambda s, t, n: (s[t - 1, n] >> 1) + x[t, n].astype("int32"), init=0, name="h")
+    out = compute(16, lambda n: h[5, n] * 2, "out")
+    s = create_schedule(out)
+    s[h].store_in(lambda t, n: (t % 2, n), scope=scope)
+    counts = s.count(VTA).buffers["h"]
+    assert (counts.shape, counts.elements, counts.values) == ((2, 16), 2, 96)
+    check_stored(s)
+    run(s, VTA, random_inputs([out], seed=0))
+    if scope == "acc":
+        on_rtl(s)
+
+
+def test_what_does_not_fit_says_what_the_buffer_is():
+    s = folded_convolution(56, 64, 40)
+    with pytest.raises(CapacityError) as caught:
+        build(s, [*placeholders(s.program), *s.program], VTA)
+    assert str(caught.value).endswith(
+        "now data.dram is 40×56×64 values. Split its loops with a smaller factor, or compute it at an inner loop."
+    )
+
+
+def test_a_convolution_loads_each_pixel_once_from_a_few_rows():
+    """56 × 56 × 64 in tiles of four rows: six rows of the padded image are there at a time."""
+    data = placeholder((1, 56, 56, 64), "int8", "data")
+    weights = placeholder((64, 3, 3, 64), "int8", "weights")
+    product = conv2d(data, weights, padding=1, name="conv")
+    output = requantise(product, 8, name="output")
+    padded = product.computation.reads[0].tensor
+    s = create_schedule(output)
+    rows, _ = s[output].split(s[output].axis[1], 4)
+    made = s.cache_write(output, "acc", at=rows)
+    s.cache_read(weights, "wgt", [product])
+    s[product].compute_at(s[output], rows)
+    s[padded].compute_at(s[output], rows, "missing")
+    s[padded].store_in(lambda _n, y, x, c: (y % 6, x, c), scope="inp")
+    for tensor in (product, made):
+        s[tensor].store_in(lambda _n, y, x, c: (y % 4, x, c), scope="acc")
+    counts = s.count(VTA)
+    assert counts.buffers["conv.pad"].elements == 6 * 58 * 4
+    assert counts.loaded["inp"] == 56 * 56 * 64
+    assert counts.loaded["wgt"] == 64 * 9 * 64
+    run(s, VTA, random_inputs([output], seed=0))

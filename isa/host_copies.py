@@ -1,0 +1,73 @@
+"""What the host does at the edge of a program: it packs arrays into DRAM before a launch, and unpacks others after."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lathe.isa.errors import ProgramError
+from lathe.isa.layout import Layout
+from lathe.isa.program import Program, Segment
+
+
+@dataclass(frozen=True)
+class HostCopy:
+    """One step: an array of the host's to or from a segment of the device's DRAM, in the segment's layout."""
+
+    direction: Literal["host_to_device", "device_to_host"]
+    segment: Segment
+
+    @property
+    def layout(self) -> Layout:
+        layout = self.segment.layout
+        assert layout is not None, f"segment {self.segment.name} has no layout"
+        return layout
+
+    @property
+    def tensor(self) -> str:
+        """The name of the array."""
+        return self.segment.tensor
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes of DRAM it takes."""
+        return self.layout.nbytes
+
+    def pack(self, array: ArrayLike) -> NDArray[np.uint8]:
+        """The bytes of the segment for an array of shape ``layout.shape``. Raises ProgramError for another array."""
+        given = np.asarray(array)
+        if given.shape != self.layout.shape or given.dtype != np.dtype(self.layout.dtype):
+            raise ProgramError(
+                f"The array of a copy of {self.tensor!r} must have shape {self.layout.shape} and dtype "
+                f"{self.layout.dtype}, not {given.shape} and {given.dtype}. Convert it first."
+            )
+        return np.ascontiguousarray(self.layout.pack(given)).view(np.uint8).reshape(-1)
+
+    def unpack(self, content: NDArray[np.uint8]) -> NDArray[Any]:
+        """The array that the bytes of the segment hold. Raises ProgramError for another number of bytes."""
+        if content.dtype != np.uint8 or content.size != self.nbytes:
+            raise ProgramError(
+                f"The content of a copy of {self.tensor!r} must be {self.nbytes} bytes, not {content.size} of "
+                f"{content.dtype}."
+            )
+        physical = content.reshape(-1).view(self.layout.physical_dtype).reshape(self.layout.physical_shape)
+        return self.layout.unpack(physical)
+
+    def __str__(self) -> str:
+        shape = ", ".join(map(str, self.layout.shape))
+        way = "to" if self.direction == "host_to_device" else "from"
+        return (
+            f"{self.direction} {self.tensor}: {self.layout.dtype}[{shape}] {way} {self.nbytes} bytes at "
+            f"{self.segment.address:#x}"
+        )
+
+
+def host_copies(program: Program) -> tuple[HostCopy, ...]:
+    """The steps of a launch at the edge of a program, in order: inputs packed, then outputs unpacked.
+
+    An input that is needed in two layouts is packed twice. Constants are part of the program.
+    """
+    before = [HostCopy("host_to_device", each) for each in program.segments if each.role == "input"]
+    after = [HostCopy("device_to_host", each) for each in program.segments if each.role == "output"]
+    return tuple(each for each in (*before, *after) if each.segment.layout is not None)

@@ -1,0 +1,106 @@
+"""Arrays that cross the edge of a program: which, in which layout, and values of stages that the host asks for."""
+
+import numpy as np
+import pytest
+from folds import check_stored
+from machine import run
+from nests import text
+from random_programs import random_inputs
+
+import lathe as lt
+from lathe.configs import load_config
+from lathe.frontend import compute, placeholder
+from lathe.isa import ProgramError, host_copies
+from lathe.scheduler import LegalityError, ScheduleError, build, create_schedule, lower
+
+VTA = load_config("vta")
+A = placeholder((60, 64), "int8", "A")
+B = compute((60, 64), lambda i, j: A[i, j].astype("int32") * 3, "B")
+C = compute((60, 64), lambda i, j: (B[i, j] >> 2).astype("int8"), "C")
+
+
+def test_the_steps_of_a_program_are_listed_and_can_be_carried_out():
+    program = build(C, [A, C], VTA)
+    packed, unpacked = host_copies(program)
+    assert str(packed) == "host_to_device A: int8[60, 64] to 3840 bytes at 0x1000"
+    assert str(unpacked) == "device_to_host C: int8[60, 64] from 3840 bytes at 0x2000"
+    values = random_inputs([C], seed=0)["A"]
+    content = packed.pack(values)
+    assert content.nbytes == packed.nbytes == 60 * 64
+    np.testing.assert_array_equal(packed.unpack(content), values)
+    with pytest.raises(ProgramError) as caught:
+        packed.pack(values[:5])
+    assert str(caught.value) == (
+        "The array of a copy of 'A' must have shape (60, 64) and dtype int8, not (5, 64) and int8. Convert it first."
+    )
+    with pytest.raises(ProgramError) as caught:
+        unpacked.unpack(content[:5])
+    assert str(caught.value) == "The content of a copy of 'C' must be 3840 bytes, not 5 of uint8."
+
+
+def test_steps_that_a_schedule_speaks_of_are_in_its_text():
+    s = create_schedule(C)
+    s.host_to_device(A)
+    s.device_to_host(C)
+    lines = lower(s, [A, C], VTA, stage="data").splitlines()
+    assert lines[0] == "host_to_device A: int8[60, 64] to 3840 bytes at 0x1000"
+    assert lines[-1] == "device_to_host C: int8[60, 64] from 3840 bytes at 0x2000"
+    run(s, VTA, random_inputs([C], seed=0))
+
+
+def test_the_host_gets_what_a_stage_computes():
+    s = create_schedule(C)
+    s.device_to_host(B)
+    inputs = random_inputs([C], seed=0)
+    program = run(s, VTA, inputs)
+    assert [(each.direction, each.tensor) for each in host_copies(program)] == [
+        ("host_to_device", "A"),
+        ("device_to_host", "B"),
+        ("device_to_host", "C"),
+    ]
+    found = lt.interpret(s, inputs)
+    np.testing.assert_array_equal(found["B"], lt.reference(B, inputs))
+
+
+def test_values_that_the_host_gets_live_to_the_end():
+    s = create_schedule(C)
+    s[C].after(s[B], "j")
+    s[B].store_in(lambda i, j: (i % 2, j))
+    check_stored(s)
+    before, program = text(s), s.program
+    with pytest.raises(LegalityError) as caught:
+        s.device_to_host(B)
+    assert str(caught.value) == (
+        "store_in of B as B[i % 2, j] must keep each value until it is last read, not let another take its cell before "
+        "(device_to_host): B(i=0, j=0) and B(i=58, j=0) are both in B[0, 0], and the second is written before the host "
+        "reads the first. Give the buffer more cells, or let values be read sooner after they are made."
+    )
+    assert text(s) == before
+    assert s.program == program
+    assert not s.host_copies
+
+
+def test_what_the_host_cannot_copy():
+    s = create_schedule(C)
+    with pytest.raises(ScheduleError) as caught:
+        s.host_to_device(B)
+    assert str(caught.value) == (
+        "tensor of host_to_device must be an input of the program (A), not 'B'. What stages compute is on the device."
+    )
+    with pytest.raises(ScheduleError) as caught:
+        s.device_to_host(A)
+    assert str(caught.value) == "tensor of device_to_host must be one that a stage computes (B, C), not 'A'."
+    s[B].compute_at(s[C], "i")
+    with pytest.raises(ScheduleError) as caught:
+        s.device_to_host(B)
+    assert str(caught.value) == (
+        "tensor of device_to_host must be whole in dram when the program is done, not 'B', which is computed in part "
+        "in loop i of C. Copy it there, or call device_to_host before it is moved."
+    )
+    s[B].set_scope("acc")
+    with pytest.raises(ScheduleError) as caught:
+        s.device_to_host(B)
+    assert str(caught.value) == (
+        "tensor of device_to_host must be whole in dram when the program is done, not 'B', which is in acc. Copy it "
+        "there, or call device_to_host before it is moved."
+    )
