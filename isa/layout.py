@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lathe.isa.errors import LayoutError
-from lathe.isa.layout_steps import Filling, LayoutStep, Reordering, Widening, step_from_list, step_to_list
+from lathe.isa.layout_steps import Filling, LayoutStep, Reordering, Reversing, Widening, step_from_list, step_to_list
 
 PADDING = -1
 BROADCAST = -2
@@ -64,7 +64,7 @@ class Layout:
         size = prod(self.shape)
         for step in self.reorderings:
             taken, made = step.sizes
-            if taken != size or (made != size and isinstance(step, Reordering)):
+            if taken != size or (made != size and isinstance(step, Reordering | Reversing)):
                 raise LayoutError(
                     f"A reordering of a layout of {self.shape} must be a permutation of the dimensions of a shape of "
                     f"{size} elements, not {step!r}. Correct its shapes and its order."
@@ -110,6 +110,8 @@ class Layout:
                 return tuple(n + sum(width) for n, width in zip(view, widths, strict=True))
             case (Filling(size=size),):
                 return (size,)
+            case (Reversing(view=view),):
+                return view
         return self.shape
 
     def _digits(self, logical: int) -> list[PhysicalAxis]:

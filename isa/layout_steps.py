@@ -97,7 +97,29 @@ class Filling:
         return (self.size, self.size) if inside and alike else (-1, -1)
 
 
-LayoutStep: TypeAlias = Reordering | Widening | Filling
+@dataclass(frozen=True, slots=True)
+class Reversing:
+    """The elements seen as ``view``, some of its dimensions (``axes``) counted from their ends."""
+
+    view: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    def apply(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array with these dimensions reversed; a view."""
+        return np.flip(array.reshape(self.view), self.axes)
+
+    def undo(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The same again."""
+        return self.apply(array)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many elements go in and come out; −1 where a dimension is none of the view's, or stands twice."""
+        inside = all(0 <= axis < len(self.view) for axis in self.axes) and len(set(self.axes)) == len(self.axes)
+        return (prod(self.view), prod(self.view)) if inside else (-1, -1)
+
+
+LayoutStep: TypeAlias = Reordering | Widening | Filling | Reversing
 
 
 def step_to_list(step: LayoutStep) -> list[Any]:
@@ -109,6 +131,8 @@ def step_to_list(step: LayoutStep) -> list[Any]:
             return ["widen", list(view), [list(width) for width in widths], value]
         case Filling(size, cells, sources, values):
             return ["fill", size, list(cells), list(sources), list(values)]
+        case Reversing(view, axes):
+            return ["reverse", list(view), list(axes)]
 
 
 def step_from_list(values: list[Any]) -> LayoutStep:
@@ -118,5 +142,7 @@ def step_from_list(values: list[Any]) -> LayoutStep:
             return Widening(tuple(view), tuple((before, after) for before, after in widths), value)
         case ["fill", size, cells, sources, numbers]:
             return Filling(size, tuple(cells), tuple(sources), tuple(numbers))
+        case ["reverse", view, axes]:
+            return Reversing(tuple(view), tuple(axes))
     view, order, shape = values
     return Reordering(tuple(view), tuple(order), tuple(shape))

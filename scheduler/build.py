@@ -106,14 +106,14 @@ def compile_schedule(
     try:
         emitter.run(partition(symbolic))
     except EmitError as error:
-        reasons = [conflict_of_lanes(schedule, config), _lanes_as_wanted(schedule)]
+        reasons = [conflict_of_lanes(schedule, config), lanes_as_wanted(schedule)]
         if not any(reasons):
             raise
         raise EmitError(" ".join([str(error), *filter(None, reasons)])) from None
     return _assemble(emitter, dram.segments, constants)
 
 
-def _lanes_as_wanted(schedule: Schedule) -> str:
+def lanes_as_wanted(schedule: Schedule) -> str:
     """A sentence on stages whose lanes a command has decided."""
     wanted = [stage.name for stage in schedule.stages if stage.state.is_vectorized]
     if not wanted:

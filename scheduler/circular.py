@@ -93,7 +93,6 @@ def check_circles(schedule: "Schedule", command: str, changed: "set[Stage]", pla
         around = {host for stage in group for host in _hosts(stage)}
         if not changed & ({*group} | around):
             continue
-        executed = {stage: instances(placed[stage]) for stage in group}
         for reader in group:
             for read in reader.state.computation.reads:
                 maker = schedule.maker(read.tensor)
@@ -101,7 +100,15 @@ def check_circles(schedule: "Schedule", command: str, changed: "set[Stage]", pla
                     continue
                 try:
                     with limited_operations():
-                        _check(schedule, maker, reader, read, placed, executed, command)
+                        check_pairs(
+                            schedule,
+                            maker,
+                            reader,
+                            read,
+                            placed,
+                            command,
+                            "in a cycle of stages that need each other's earlier values, not later or at the same time",
+                        )
                 except isl.Error:
                     raise ScheduleError(
                         f"{command} must leave a schedule that can be checked within {OPERATIONS_LIMIT} isl operations "
@@ -129,15 +136,16 @@ def around(placement: Placement) -> list[LoopVariable]:
     return [*placement.prefix, *placement.loops.variables]
 
 
-def _check(
+def check_pairs(
     schedule: "Schedule",
     maker: "Stage",
     reader: "Stage",
     read: ReadAccess,
     placed: "dict[Stage, Placement]",
-    executed: "dict[Stage, isl.Map]",
     command: str,
+    why: str,
 ) -> None:
+    """Raises LegalityError unless all instances that make what a read touches come before it, one by one."""
     from lathe.scheduler.legality import comes_first
 
     back = read_later(schedule, maker)
@@ -147,9 +155,10 @@ def _check(
             f"what earlier iterations of {maker.name} have made, and a buffer belongs to one. Put a copy into a "
             "scratchpad with cache_write or cache_read."
         )
-    late = _not_before(schedule, maker, reader, read, placed, executed, comes_first)
+    late = _not_before(schedule, maker, reader, read, placed, comes_first)
     if late.is_empty():
         return
+    executed = {stage: instances(placed[stage]) for stage in (maker, reader)}
     instance = late.domain().lexmin()
     made = executed[maker].intersect_domain(late.intersect_domain(instance).range()).range().lexmin()
     point = executed[reader].intersect_domain(instance).range()
@@ -164,8 +173,8 @@ def _check(
         dict(zip((axis.name for axis in (*consumer.axes, *consumer.reduce_axes)), values_of(point), strict=True)),
     )
     raise LegalityError(
-        f"{command} must leave every cell of {maker.name} made before {reader.name} reads it, in a cycle of stages "
-        f"that need each other's earlier values, not later or at the same time. For example, {witness}.",
+        f"{command} must leave every cell of {maker.name} made before {reader.name} reads it, {why}. For example, "
+        f"{witness}.",
         witness,
     )
 
@@ -176,7 +185,6 @@ def _not_before(
     reader: "Stage",
     read: ReadAccess,
     placed: "dict[Stage, Placement]",
-    executed: "dict[Stage, isl.Map]",
     comes_first: object,
 ) -> isl.Map:
     """From instances of the reader to those of the maker that make what it reads there, and do not come before it."""
@@ -185,10 +193,9 @@ def _not_before(
     depth = 0
     while depth < min(len(here), len(there)) and here[depth] is there[depth]:
         depth += 1
-    rank = len(maker.state.computation.axes)
-    makes = executed[maker].project_out(OUT, rank, executed[maker].dim(OUT) - rank)
-    makes = makes.set_tuple_name(OUT, read.tensor.name)
-    needs = executed[reader].apply_range(access_of(reader.state.computation, read))
+    rank, makes = len(maker.state.computation.axes), instances(placed[maker])
+    makes = makes.project_out(OUT, rank, makes.dim(OUT) - rank).set_tuple_name(OUT, read.tensor.name)
+    needs = instances(placed[reader]).apply_range(access_of(reader.state.computation, read))
     pairs = needs.apply_range(makes.reverse())
     if maker is reader:
         depth = len(here)

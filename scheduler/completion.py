@@ -135,6 +135,20 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
         schedule, config, sink, computing, operands, tuple(given.leaves), loops_given, least_depth=least_depth
     )
     _tile(problem, guests)
+    _load_inside(schedule, sink, operands)
+
+
+def _load_inside(schedule: Schedule, sink: Stage, operands: list[Operand]) -> None:
+    """Load what is made and stored in loops of a stage no further out than there."""
+    for operand in operands:
+        makers = [schedule.maker(read.tensor) for read in operand.stage.state.computation.reads]
+        places = [maker.state.attachment for maker in makers if maker is not None]
+        for place in places:
+            if place is None or not place.loops or place.stage is not sink:
+                continue
+            now, leaves = operand.stage.state.attachment, sink.state.leaves
+            if now is None or (now.stage is sink and leaves.index(now.axis) < leaves.index(place.axis)):
+                operand.stage.state = replace(operand.stage.state, attachment=Attachment(sink, place.axis))
 
 
 def _follow_loops(given: StageState, sink: Stage, writer: Stage, guests: list[Stage]) -> int:

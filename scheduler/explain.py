@@ -12,7 +12,7 @@ from lathe.isa import EncodingError, Instruction
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.allocation import Buffer, box_of, depth_of, lifetimes
 from lathe.scheduler.buffers import buffers_of
-from lathe.scheduler.build import check_machine, steps_in_order
+from lathe.scheduler.build import check_machine, lanes_as_wanted, steps_in_order
 from lathe.scheduler.chunk import Chunk
 from lathe.scheduler.completion import complete
 from lathe.scheduler.emission import Emitter
@@ -21,7 +21,7 @@ from lathe.scheduler.explanation import BufferUse, ChunkClass, Explanation, Pad,
 from lathe.scheduler.guards import decided_boxes
 from lathe.scheduler.lanes import conflict_of_lanes, plan_lanes
 from lathe.scheduler.linear import LoopVariable
-from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, build_nest
+from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Slide, build_nest
 from lathe.scheduler.partition import partition
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.placement import place_stages
@@ -86,8 +86,8 @@ def explain(program: Schedule | Tensor | Sequence[Tensor], config: HardwareConfi
     classes = emitter.classes()
     refusals += _refused_signals(emitter) if not refusals and all(each.maps for each in classes) else []
     if any(not each.maps for each in classes):
-        reason = conflict_of_lanes(schedule, machine)
-        refusals += [Refusal("EmitError", reason)] if reason else []
+        reasons = conflict_of_lanes(schedule, machine), lanes_as_wanted(schedule)
+        refusals += [Refusal("EmitError", reason) for reason in reasons if reason]
     return Explanation(machine.name, depths, tuple(map(_use, buffers)), classes, tuple(refusals))
 
 
@@ -177,9 +177,18 @@ class _Explainer(Emitter):
         except EmitError as error:
             self.unplaced[node.placement.stage] = str(error)
 
+    def slide(self, node: Slide, environment: Mapping[LoopVariable, int]) -> None:
+        if node.placement.stage not in self.unplaced:
+            super().slide(node, environment)
+
     def chunks(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
         stage = node.placement.stage
         constraint = self.unplaced.get(stage, "")
+        missing = [each for each in self.unplaced if each.tensor in _tensors_read(stage)]
+        if missing and not constraint and node.role != "init":
+            constraint = (
+                f"operand {missing[0].name} must have a place in {missing[0].state.scope}, which is refused above"
+            )
         if stage in self.refused:
             constraint = NO_TILE
         if not constraint:
@@ -224,6 +233,10 @@ class _Explainer(Emitter):
         return tuple(sorted(found, key=lambda each: order[each.stage]))
 
 
+def _tensors_read(stage: "Stage") -> set[Tensor]:
+    return {read.tensor for read in stage.state.computation.reads}
+
+
 def _class_of(tally: _Tally | _Unasked) -> ChunkClass:
     if isinstance(tally, _Unasked):
         state, node = tally.stage.state, tally.node
@@ -260,6 +273,8 @@ def _class_of(tally: _Tally | _Unasked) -> ChunkClass:
 
 def _pads_of(chunk: Chunk) -> tuple[tuple[Pad, ...], object]:
     """The pads around the one box of a chunk that gets data, and what its conditions are where."""
+    if chunk.role == "init":  # a start value, whatever is added to it afterwards
+        return (), ()
     found = decided_boxes(chunk)
     pattern = tuple((tuple(box), values) for box, values, _ in found)
     data = [box for box, _, value in found if not isinstance(bare(value), Const)]

@@ -19,10 +19,11 @@ from lathe.frontend import Axis, as_affine, walk
 from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, Points, limited_operations
 from lathe.frontend.substitution import SplitAxes, substitute
-from lathe.isa.layout_steps import LayoutStep, Reordering, Widening
+from lathe.isa.layout_steps import LayoutStep, Reordering, Reversing, Widening
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.indices import simplified_index
 from lathe.scheduler.products import plain_axis
+from lathe.scheduler.reversed_axes import turned
 
 SET = isl.dim_type.set
 
@@ -47,7 +48,8 @@ class IndexMap:
     """``indices``, expressions over ``axes``, say where an element lies; no cell of ``shape`` is hit twice.
 
     ``digits`` are in row-major order of the axes. ``separators`` are the positions in ``indices`` at which another
-    dimension of the physical buffer begins. ``widths`` says how many values are added before and behind each axis.
+    dimension of the physical buffer begins. ``widths`` says how many values are added before and behind each axis. The
+    axes at the positions ``reversed`` are counted from their ends, by digits and widths as well.
     """
 
     axes: tuple[Axis, ...]
@@ -55,6 +57,7 @@ class IndexMap:
     separators: tuple[int, ...]
     digits: tuple[Digit, ...]
     widths: tuple[tuple[int, int], ...]
+    reversed: tuple[int, ...] = ()
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -80,6 +83,8 @@ class IndexMap:
             before = self.widths[position][0]
             wide = self._wide(position, axes)
             found[old] = simplified_index(Binary("sub", wide, Const(before, "index"))) if before else wide
+            if position in self.reversed:
+                found[old] = simplified_index(Binary("sub", Const(old.extent - 1, "index"), found[old]))
         return found
 
     def live(self, axes: Sequence[Axis]) -> Expr | None:
@@ -122,6 +127,8 @@ class IndexMap:
         view = tuple(digit.extent for digit in self.digits)
         room = tuple(digit.room for digit in self.digits)
         found: list[LayoutStep] = []
+        if self.reversed:
+            found.append(Reversing(tuple(axis.extent for axis in self.axes), self.reversed))
         if any(map(any, self.widths)):
             found.append(Widening(tuple(axis.extent for axis in self.axes), self.widths, value))
         if room != view:
@@ -165,10 +172,11 @@ def index_map(
     short for them: 8 channels by 16 are a block of 16.
     """
     axes, indices = tuple(axes), tuple(indices)
-    digits = None if whole else _digits_of(axes, indices, exact=True)
+    counted, shown, reversed_ = turned(axes, indices)
+    digits = None if whole else _digits_of(counted, shown, exact=True)
     widths = tuple((0, 0) for _ in axes)
     if digits is None:
-        wide = _widened(axes, indices, whole)
+        wide = _widened(counted, shown, whole)
         if wide is not None:
             widths = wide.widths
             digits = _digits_of(wide.axes, wide.indices, exact=False)
@@ -176,7 +184,7 @@ def index_map(
         return index_map(axes, indices, separators, name)
     if digits is None:
         _refuse(axes, indices, name)
-    return IndexMap(axes, indices, tuple(separators), digits, widths)
+    return IndexMap(axes, indices, tuple(separators), digits, widths, reversed_)
 
 
 _ENDLESS = 1 << 40
@@ -310,8 +318,8 @@ def _refuse(axes: tuple[Axis, ...], indices: tuple[Expr, ...], name: str) -> NoR
         ) from None
     raise ScheduleError(
         f"{where} must write each index as a number whose digits are axes or digits of axes, not "
-        f"[{', '.join(map(str, indices))}], although it gives each element a cell of its own. Reversed and skewed axes "
-        "are beyond what the host packs."
+        f"[{', '.join(map(str, indices))}], although it gives each element a cell of its own. Skewed axes are beyond "
+        "what the host packs."
     )
 
 

@@ -7,7 +7,7 @@ left are divisions of single axes, which an axis can be split at, or none.
 from math import gcd
 
 from lathe.frontend import Affine, as_affine, interval
-from lathe.frontend.expressions import AxisRef, Binary, Cast, Const, Expr
+from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Const, Expr
 from lathe.scheduler.products import plain_axis
 
 
@@ -125,12 +125,21 @@ def _parts(affine: Affine, divisor: int) -> tuple[Affine, Affine, int]:
 
 
 def _sum(affine: Affine) -> Expr:
-    total: Expr | None = None
+    """The expression, what is taken away behind what is added."""
     moving = {axis: factor for axis, factor in affine.coefficients.items() if axis.extent > 1 or axis.start}
-    for axis, factor in (moving or affine.coefficients).items():
-        reference = AxisRef(axis)
-        term: Expr = reference if factor == 1 else Binary("mul", reference, Const(factor, "index"))
-        total = term if total is None else Binary("add", total, term)
-    if total is None:
-        return Const(affine.const, "index")
-    return total if affine.const == 0 else Binary("add", total, Const(affine.const, "index"))
+    terms = list((moving or affine.coefficients).items())
+    added = [_term(axis, factor) for axis, factor in terms if factor > 0]
+    taken = [_term(axis, -factor) for axis, factor in terms if factor < 0]
+    if affine.const or not added:
+        added.append(Const(affine.const, "index"))
+    total = added[0]
+    for term in added[1:]:
+        total = Binary("add", total, term)
+    for term in taken:
+        total = Binary("sub", total, term)
+    return total
+
+
+def _term(axis: Axis, factor: int) -> Expr:
+    reference = AxisRef(axis)
+    return reference if factor == 1 else Binary("mul", reference, Const(factor, "index"))

@@ -14,7 +14,7 @@ import islpy as isl
 
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
-from lathe.scheduler.circular import check_circles, check_emitted, in_circle, read_later
+from lathe.scheduler.circular import check_circles, check_emitted, check_pairs, in_circle, read_later
 from lathe.scheduler.communication import check_communication
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.iterations import carried_out
@@ -26,7 +26,7 @@ from lathe.scheduler.state import Mapped
 from lathe.scheduler.storage import check_buffers, values_stay
 from lathe.scheduler.tensor_layouts import check_dimensions
 from lathe.scheduler.threads_apart import check_threads
-from lathe.scheduler.together import check_together
+from lathe.scheduler.together import check_together, shares_reduction
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -74,7 +74,10 @@ def _check_reads(schedule: "Schedule", command: str, moved: "set[Stage]") -> Non
                     continue
                 try:
                     with limited_operations():
-                        _check_read(schedule, stage, reader, read, placed, command)
+                        if shares_reduction(stage):
+                            check_pairs(schedule, stage, reader, read, placed, command, "all of its sum")
+                        else:
+                            _check_read(schedule, stage, reader, read, placed, command)
                 except isl.Error:
                     raise ScheduleError(
                         f"{command} must leave a schedule that can be checked within {OPERATIONS_LIMIT} isl operations "

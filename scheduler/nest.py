@@ -12,6 +12,7 @@ from lathe.scheduler.linear import Bound, Linear, LoopVariable, bound_variables
 from lathe.scheduler.placement import Placement, fills, place_stages
 from lathe.scheduler.state import DRAM, Signal
 from lathe.scheduler.storage import Allocated
+from lathe.scheduler.together import shares_reduction
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -150,7 +151,13 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
 
     for variable in allocation_loops(schedule, placed):
         hosted.setdefault(variable, [])
-    nodes = _Builder(placed, hosted, innermost_shared(placed), largest_blocks).sequence(roots, [])
+    beginning: dict[LoopVariable, list[Stage]] = {}
+    for stage in schedule.stages:
+        for leaf in stage.state.attachment.loops if stage.state.attachment and shares_reduction(stage) else ():
+            if leaf.kind == "reduce":
+                beginning.setdefault(placed[stage].loops.of_leaf[leaf][0], []).append(stage)
+                break
+    nodes = _Builder(placed, hosted, beginning, innermost_shared(placed), largest_blocks).sequence(roots, [])
     return with_buffers(schedule, nodes, placed)
 
 
@@ -158,6 +165,7 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
 class _Builder:
     placed: "dict[Stage, Placement]"
     hosted: "dict[LoopVariable, list[Stage]]"
+    beginning: "dict[LoopVariable, list[Stage]]"  # stages whose sums begin outside a loop of another
     together: "set[LoopVariable]"  # innermost loops that stages run together
     largest_blocks: bool
 
@@ -202,9 +210,11 @@ class _Builder:
         mixed = placement.state.is_mapped and placement.loops.is_mixed()
         block_level = self.block_level(placement)
         reducing = bool(state.computation.reduce_axes)
-        reductions = {v for v in variables if v.kind == "reduce"}  # its own, not those of the loops around
+        reductions = _reductions(placement)  # its own, not those of the loops around
         first_reduction = next((level for level, v in enumerate(variables) if v.kind == "reduce"), len(variables))
         init_level = 0 if mixed else min(first_reduction, block_level)
+        if shares_reduction(stage):  # it begins outside the loops that it shares
+            init_level = -1
         whole = reducing and init_level == block_level and not mixed
 
         def level_nodes(level: int) -> list[Node]:
@@ -241,12 +251,25 @@ class _Builder:
             around = [self.placed[each] for each in kept if each.state.storage is None]
             nodes += [Acquire(each, *buffer_box(each)) for each in around]
             together = min(placement.threads.get(variable, 1), variable.extent)
+            nodes += [block for each in self.beginning.get(variable, []) for block in self.inits(each, variable)]
             across = variable in placement.across_cores
             nodes.append(Loop(variable, 0, variable.extent - 1, body, decided, together, across))
             nodes += [Release(each) for each in around]
             return nodes
 
         return level_nodes(0)
+
+    def inits(self, stage: "Stage", variable: LoopVariable) -> list[Node]:
+        """Sets the sums that a stage makes in all iterations of a loop of another stage."""
+        placement = self.placed[stage]
+        inside = [*placement.prefix, *placement.loops.variables]
+        inside = inside[inside.index(variable) :]
+        reductions, found = _reductions(placement), list[Node]()
+        for case in placement.cases:
+            roots = {axis: value for axis, value in case.roots().items() if axis.kind == "data"}
+            constraints = [each for each in case.constraints() if not bound_variables(each) & reductions]
+            found.append(Block(placement, "init", [v for v in inside if v not in reductions], roots, constraints))
+        return found
 
     def block_level(self, placement: Placement) -> int:
         """How many of the stage's own loops are outside its blocks."""
@@ -259,6 +282,12 @@ class _Builder:
         kept = {v for leaf in placement.state.kept_leaves for v in placement.loops.of_leaf[leaf]}
         hosting = max((level + 1 for level, v in enumerate(variables) if v in self.hosted or v in kept), default=0)
         return max(hosting, carried_loops(placement))
+
+
+def _reductions(placement: Placement) -> set[LoopVariable]:
+    """The variables of the loops of a stage's reduction, shared ones included."""
+    loops = placement.loops
+    return {v for leaf, variables in loops.of_leaf.items() if leaf.kind == "reduce" for v in variables}
 
 
 def _whole_init(placement: Placement) -> Block:

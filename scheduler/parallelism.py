@@ -71,6 +71,11 @@ def parallel_loop(
     around = _around(here)
     outer, depth = levels_of(here, loop)
     inside = [each for each in schedule.stages if _around(placed[each])[:depth] == around[:depth]]
+    variables = set(here.loops.of_leaf[loop])
+    for each in inside if not updates_commute else []:
+        shared = each.state.attachment.loops if each.state.attachment else ()
+        if any(leaf.kind == "reduce" and variables & set(placed[each].loops.of_leaf[leaf]) for leaf in shared):
+            return Answer(False, f"its iterations update the same elements of {each.tensor.name}", None)
     for each in inside:
         if each.state.reuse and len(placed[each].prefix) == depth:
             return Answer(False, f"reuse buffer {each.name} keeps values from one iteration to the next", None)

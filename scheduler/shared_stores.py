@@ -19,6 +19,7 @@ from lathe.scheduler.products import factors
 from lathe.scheduler.rewrite import copy_of, renamed_axes
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, Mapped, Relation, initial_state, made_by
+from lathe.scheduler.together import shares_reduction
 from lathe.scheduler.undefined import where_defined
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def store_shared(schedule: "Schedule") -> None:
 
     What only later stages of the same iteration read goes to a scratchpad; the rest is computed in acc and stored.
     """
+    _check_reductions(schedule)
     made: list[tuple[Stage, Stage]] = []
     if schedule.circular:
         settle_choices(schedule)
@@ -47,6 +49,25 @@ def store_shared(schedule: "Schedule") -> None:
             made.append((_through_acc(stage), stage))
     for writer, store in made:
         forward(schedule, writer, store)
+
+
+def _check_reductions(schedule: "Schedule") -> None:
+    """Raises BuildError where what is stored would be made, or read, in the middle of a reduction."""
+    for stage in schedule.stages:
+        place = stage.state.attachment
+        if place is None or not place.loops:
+            continue
+        if shares_reduction(stage):
+            raise BuildError(
+                f"loops that stage {stage.name} shares with {place.stage.name} must be of its data axes for a machine, "
+                "which stores what a reduction has made when it is whole. Share loops outside the reduction."
+            )
+        host = place.stage.state.leaves[: len(place.loops)]
+        if stage.state.scope == DRAM and any(loop.kind == "reduce" for loop in host):
+            raise BuildError(
+                f"stage {stage.name} must live in a scratchpad to run in the reduction of {place.stage.name} on a "
+                f"machine, not in dram. Say where with s[{stage.name}].set_scope."
+            )
 
 
 def _is_shared(stage: Stage) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.loops import stage_loops
 from lathe.scheduler.state import Fuse, LoopAxis, StageState, made_by, replaced_by
+from lathe.scheduler.storage import values_stay
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
@@ -35,18 +36,19 @@ def check_together(stage: "Stage", command: str) -> None:
             f"{stage.name}, down to {attachment.axis.name} of {host.name}; {command}). Change the loops first, and put "
             "the stages together afterwards."
         )
-    if stage.state.is_mapped and stage_loops(stage.state, _extents(stage.state)).is_mixed():
+    if stage.state.computation.reduce_axes and stage_loops(stage.state, _extents(stage.state)).is_mixed():
         raise ScheduleError(
-            f"{where} must be loops of a stage whose reduction begins inside them, but set_schedule has mixed data and "
-            f"reduction axes of {stage.name} ({command}). Let {host.name} share the loops of {stage.name} instead."
+            f"{where} must each be of data axes or of the reduction of {stage.name}, not of both ({command}). Let "
+            f"{host.name} share the loops of {stage.name} instead."
+        )
+    if shares_reduction(stage) and not values_stay(stage):
+        raise ScheduleError(
+            f"scope of stage {stage.name} must be dram to run its reduction in loops that it shares with {host.name}, "
+            f"not {stage.state.scope!r}, where a buffer belongs to one iteration ({command}). Share loops outside the "
+            "reduction."
         )
     for each, loops in ((stage, attachment.loops), (host, host.state.leaves[:count])):
         for loop in loops:
-            if loop.kind == "reduce":
-                raise ScheduleError(
-                    f"{where} must be data loops, not {loop.name} of {each.name}, a reduction ({command}). Stop "
-                    "outside it."
-                )
             if each is host and _is_part_of_fused(each.state, loop):
                 raise ScheduleError(
                     f"{where} must be loops of {each.name} that a fuse has made as they are, or none, not "
@@ -58,6 +60,12 @@ def check_together(stage: "Stage", command: str) -> None:
                     f"{where} must be outside the nest that emit_insn gives to rule {each.state.pragma!r}, not "
                     f"{loop.name} of {each.name} ({command}). Put the pragma on an inner loop."
                 )
+
+
+def shares_reduction(stage: "Stage") -> bool:
+    """Whether a stage runs loops of its reduction together with those of another: its sums are whole only behind."""
+    attachment = stage.state.attachment
+    return attachment is not None and any(loop.kind == "reduce" for loop in attachment.loops)
 
 
 def sharing(stage: "Stage", loops: tuple[LoopAxis, ...]) -> "dict[Stage, tuple[LoopAxis, ...]]":

@@ -322,8 +322,8 @@ CASES = [
         M2,
         lambda s: s[M2].after(s[M], "i"),
         (
-            "loops that stage M shares with M2 must be loops of a stage whose reduction begins inside them, but "
-            "set_schedule has mixed data and reduction axes of M (after). Let M2 share the loops of M instead."
+            "loops that stage M shares with M2 must each be of data axes or of the reduction of M, not of both "
+            "(after). Let M2 share the loops of M instead."
         ),
         lambda s: s[M].set_schedule("{ [i, j, k] -> [i, j + k, k] }"),
     ),

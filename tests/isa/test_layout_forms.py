@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lathe.isa import Layout, LayoutError, PhysicalAxis, Reordering
+from lathe.isa import Layout, LayoutError, PhysicalAxis, Reordering, Reversing
 from lathe.isa.layout import BROADCAST
 
 
@@ -102,4 +102,32 @@ def test_a_reordering_that_loses_elements_is_refused(step: Reordering) -> None:
     assert str(caught.value) == (
         "A reordering of a layout of (6,) must be a permutation of the dimensions of a shape of 6 elements, "
         f"not {step!r}. Correct its shapes and its order."
+    )
+
+
+def test_dimensions_counted_from_their_ends() -> None:
+    """Rows backwards, then blocks of columns; there and back, and as plain values."""
+    steps = (Reversing((6, 80), (0,)), Reordering((6, 5, 16), (1, 0, 2), (5, 6, 16)))
+    layout = Layout(
+        (6, 80), "int8", (PhysicalAxis(0, 1, 5), PhysicalAxis(1, 1, 6), PhysicalAxis(2, 1, 16)), reorderings=steps
+    )
+    array = np.arange(480).astype(np.int8).reshape(6, 80)
+    wanted = array[::-1].reshape(6, 5, 16).transpose(1, 0, 2)
+    assert layout.pack(array).tolist() == wanted.tolist()
+    assert layout.unpack(layout.pack(array)).tolist() == array.tolist()
+    assert Layout.from_dict(layout.to_dict()) == layout
+    last = Layout(
+        (6, 80), "int8", (PhysicalAxis(0, 1, 6), PhysicalAxis(1, 1, 80)), reorderings=(Reversing((6, 80), (0, 1)),)
+    )
+    assert last.view == (6, 80)
+    assert last.pack(array).tolist() == array[::-1, ::-1].tolist()
+
+
+@pytest.mark.parametrize("step", [Reversing((6, 80), (2,)), Reversing((6, 80), (0, 0)), Reversing((6, 81), (0,))])
+def test_dimensions_that_are_none_are_refused(step: Reversing) -> None:
+    with pytest.raises(LayoutError) as caught:
+        Layout((6, 80), "int8", (PhysicalAxis(0, 1, 6), PhysicalAxis(1, 1, 80)), reorderings=(step,))
+    assert str(caught.value) == (
+        "A reordering of a layout of (6, 80) must be a permutation of the dimensions of a shape of 480 elements, not "
+        f"{step!r}. Correct its shapes and its order."
     )

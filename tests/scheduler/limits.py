@@ -112,6 +112,12 @@ def _shares(r: Refusal) -> bool:
     return together or any(f".{name}(" in r.command.text for name in ("after", "before", "then", "between"))
 
 
+def _reduces_together(r: Refusal) -> bool:
+    """Some stage runs loops of its reduction together with those of another."""
+    places = [stage.state.attachment for stage in r.schedule.stages]
+    return any(loop.kind == "reduce" for place in places if place is not None for loop in place.loops)
+
+
 def _in_pieces(r: Refusal) -> bool:
     place = r.stage().state.attachment
     region = place.region if place is not None else "box"
@@ -323,10 +329,17 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         r"loops that stage \S+ shares with \S+ must (stay their outermost loops|be loops of a stage that is computed)",
         _shares,
     ),
-    (rf"loops that stage \S+ shares with \S+ must be loops that no fuse has made, not {L} of {S} \(", _comes_from_fuse),
     (
-        rf"loops that stage \S+ shares with \S+ must be data loops, not {L} of {S}, a reduction",
-        lambda r: all(loop.kind == "reduce" for loop in r.loops()),
+        rf"loops that stage \S+ shares with \S+ must be loops of {S} that a fuse has made as they are.* not {L},",
+        _comes_from_fuse,
+    ),
+    (
+        rf"loops that stage \S+ shares with \S+ must each be of data axes or of the reduction of {S}, not of both",
+        lambda r: bool(r.stage().op.reduce_axes),
+    ),
+    (
+        rf"scope of stage {S} must be dram to run its reduction in loops that it shares with \S+, not ",
+        lambda r: r.stage().state.scope != DRAM or ".set_scope(" in r.command.text,
     ),
     (rf"loop {L} of stage {S} must be one that it runs by itself to run in \d+ threads", _shares),
     (
@@ -334,10 +347,6 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         _in_pieces,
     ),
     (r"loops that stage \S+ shares with \S+ must have \S+ last, not before", _shares),
-    (
-        rf"loops that stage \S+ shares with \S+ must be .* but set_schedule has mixed data and reduction axes of {S}",
-        lambda r: any(isinstance(each, Mapped) for each in r.stage().state.relations),
-    ),
     # Reductions have no order that queues or lanes could take apart; a reuse buffer has one.
     (
         rf"axis of vectorize on stage {S} must be a data loop, not '{L}'",
@@ -345,7 +354,7 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
     ),
     (
         rf"loop {L} of stage {S} must be parallel .* but its iterations update the same elements",
-        lambda r: all(loop.kind == "reduce" for loop in r.loops()),
+        lambda r: all(loop.kind == "reduce" for loop in r.loops()) or _reduces_together(r),
     ),
     (
         rf"loop {L} of stage {S} must be parallel .* but reuse buffer (?P<kept>\S+) keeps values",

@@ -256,18 +256,23 @@ def test_a_program_that_is_refused_as_a_whole():
 
 
 def test_a_reuse_buffer_of_a_form_that_the_machine_has_not():
-    A, r = placeholder((10, 16), "int32", "A"), reduce_axis(3, "r")
-    B = compute((8, 16), lambda y, x: sum(A[y + r, x], axis=r), "B")
+    A, W = placeholder((10, 16), "int8", "A"), placeholder((16, 3, 16), "int8", "W")
+    r, k = reduce_axis(3, "r"), reduce_axis(16, "k")
+    B = compute((8, 16), lambda y, o: sum(A[y + r, k].astype("int32") * W[o, r, k].astype("int32"), axis=[r, k]), "B")
     s = create_schedule(B)
     made = s.cache_write(B, "acc")
-    s[made].split("y", factor=1)
-    buffer = s.reuse_at(A, s[made], "yo", form="shift")
+    s.cache_read(W, "wgt")
+    s[made].compute_at(s[B], "y")
+    buffer = s.reuse_at(A, s[B], "y", form="shift")
+    s[buffer].set_scope("inp")
     found = s.explain()
-    assert not found.maps
-    assert found.of(s[buffer].name)[0].constraint == (
-        f"form of reuse buffer {s[buffer].name} must be 'ring' for the machine, not 'shift': no instruction moves "
-        "elements within acc. Call reuse_at with form='ring'."
-    )
+    assert [each.constraint for each in found.of("A.reuse")][:1] == [
+        "form of reuse buffer A.reuse must be 'ring' for the machine in inp, not 'shift': only the ALU moves elements, "
+        "within acc. Call reuse_at with form='ring'."
+    ]
+    assert {each.constraint for each in found.of("B.acc") if each.role == "update"} == {
+        "operand A.reuse must have a place in inp, which is refused above"
+    }
 
 
 def test_stages_that_compute_several_tensors_are_named():

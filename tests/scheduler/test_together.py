@@ -6,10 +6,13 @@ from unittest import mock
 import pytest
 from documented import before_and_after
 from executions import confirm
+from machine import run
 from nests import blur, check, text, two_stages
+from random_programs import random_inputs
 
+from lathe.configs import load_config
 from lathe.frontend import compute, min, placeholder, reduce_axis, select, sum
-from lathe.scheduler import LegalityError, create_schedule
+from lathe.scheduler import BuildError, LegalityError, ScheduleError, create_schedule
 from lathe.scheduler.commands.after import after
 from lathe.scheduler.commands.before import before
 from lathe.scheduler.commands.between import between
@@ -282,3 +285,103 @@ def test_a_plain_loop_is_shared_with_fused_ones_of_another_width():
     s[B].fuse("i", "j")
     s[wide].after(s[B], s[wide].fuse("i", "j"))
     check(s)
+
+
+def product_of_what_is_doubled():
+    X, A = placeholder((4, 6), "int32", "X"), placeholder((5, 6), "int32", "A")
+    k = reduce_axis(6, "k")
+    P = compute((6, 4), lambda k, j: X[j, k] * 2, "P")
+    return P, compute((5, 4), lambda i, j: sum(A[i, k] * P[k, j], axis=k), "C")
+
+
+def test_a_stage_runs_in_the_reduction_of_another():
+    P, C = product_of_what_is_doubled()
+    s = create_schedule(C)
+    s[C].reorder("k", "i", "j")
+    s[C].after(s[P], "k")
+    assert text(s) == (
+        "chunk(i in 0..5, j in 0..4): C[i, j] = 0\n"
+        "for k in 0..6:\n"
+        "  for j in 0..4:\n"
+        "    P[k, j] = X[j, k] * 2\n"
+        "  for i in 0..5:\n"
+        "    for j in 0..4:\n"
+        "      C[i, j] += A[i, k] * P[k, j]\n"
+    )
+    assert s.count().redundant == 0
+    check(s)
+    s[C].split("k", 4)
+    check(s)
+    with pytest.raises(BuildError) as caught:
+        run(s, load_config("vta"), random_inputs([C], seed=1))
+    assert str(caught.value) == (
+        "stage P must live in a scratchpad to run in the reduction of C on a machine, not in dram. Say where with "
+        "s[P].set_scope."
+    )
+    s[P].set_scope("acc")
+    run(s, load_config("vta"), random_inputs([C], seed=1))
+
+
+def sums_beside(reading=False):
+    X, k = placeholder((4, 6), "int32", "X"), reduce_axis(6, "k")
+    R = compute(4, lambda i: sum(X[i, k], axis=k), "R")
+    Y = compute((4, 6), lambda i, k: X[i, k] * 3 + (R[i] if reading else 0), "Y")
+    return R, Y, compute(4, lambda i: R[i] * 2, "Z")
+
+
+def test_a_reduction_runs_beside_another_stage():
+    R, Y, Z = sums_beside()
+    s = create_schedule([Y, Z])
+    s[Y].after(s[R], "k")
+    assert text(s).startswith(
+        "for i in 0..4:\n  R[i] = 0\n  for k in 0..6:\n    R[i] += X[i, k]\n    Y[i, k] = X[i, k] * 3 + 0\n"
+    )
+    assert not s.is_parallel("k", Y)
+    assert s.is_parallel("i", Y)
+    check(s)
+    for command in (
+        lambda s: s[Y].reorder("k", "i"),
+        lambda s: s[Y].split("k", 4),
+        lambda s: s[Y].skew("i", "k"),
+    ):
+        s = create_schedule([Y, Z])
+        s[Y].after(s[R], "k")
+        command(s)
+        assert s.count().stages["R"].executed == 24
+        check(s)
+    with pytest.raises(ScheduleError) as refused:
+        s[Y].skew(*s[Y].leaf_axis[::-1])
+    assert str(refused.value) == (
+        "loops that stage R shares with Y must each be of data axes or of the reduction of R, not of both (skew). Let "
+        "Y share the loops of R instead."
+    )
+    with pytest.raises(BuildError) as caught:
+        run(s, load_config("vta"), random_inputs([Y, Z], seed=1))
+    assert str(caught.value) == (
+        "loops that stage R shares with Y must be of its data axes for a machine, which stores what a reduction has "
+        "made when it is whole. Share loops outside the reduction."
+    )
+
+
+def test_a_sum_is_read_when_it_is_whole():
+    R, Y, Z = sums_beside(reading=True)
+    s = create_schedule([Y, Z])
+    with pytest.raises(LegalityError) as caught:
+        s[Y].after(s[R], "k")
+    assert str(caught.value) == (
+        "after must leave every cell of R made before Y reads it, all of its sum. For example, Y(i=0, k=0) reads R[0] "
+        "that R(i=0) writes."
+    )
+    with mock.patch("lathe.scheduler.legality.check_schedule"):
+        s[Y].after(s[R], "k")
+    confirm(caught.value.witness, s)
+    s = create_schedule(Y)
+    s[Y].after(s[R], "i")  # outside the reduction it is
+    check(s)
+    s[R].set_scope("acc")
+    with pytest.raises(ScheduleError) as refused:
+        s[Y].after(s[R], "k")
+    assert str(refused.value) == (
+        "scope of stage R must be dram to run its reduction in loops that it shares with Y, not 'acc', where a buffer "
+        "belongs to one iteration (after). Share loops outside the reduction."
+    )

@@ -333,3 +333,37 @@ def test_a_layout_after_other_commands_runs_on_the_machine():
         s.transform_layout(B, lambda i, j: [j // 8, i, j % 8])
         s.transform_layout(A, lambda i, j: [j, i])
         run(s, config, random_inputs([B], 0))
+
+
+REVERSED = {
+    "rows": lambda i, j: [7 - i, j],
+    "columns": lambda i, j: [i, 31 - j],
+    "both, and turned": lambda i, j: [31 - j, 7 - i],
+    "digits": lambda i, j: [(7 - i) // 4, j, (7 - i) % 4],
+    "joined": lambda i, j: [(7 - i) * 32 + j],
+    "one digit beside another axis": lambda i, j: [(31 - j) // 16 * 8 + i, (31 - j) % 16],
+    "widened": lambda i, j: [(9 - i) // 4, j, (9 - i) % 4],
+}
+
+
+@pytest.mark.parametrize("config", ["vta", "tiny"])
+@pytest.mark.parametrize("form", REVERSED)
+def test_axes_may_be_counted_from_their_ends(form, config):
+    A = placeholder((8, 32), "int8", "A")
+    M = compute(A.shape, lambda i, j: A[i, j] * 3, "M")
+    B = compute(A.shape, lambda i, j: M[i, j] + 1, "B")
+    for changed in ((A,), (M,), (B,), (A, M, B)):
+        s = create_schedule(B)
+        for tensor in changed:
+            s.transform_layout(tensor, REVERSED[form], pad_value=0)
+        values = np.arange(256).astype(np.int8).reshape(A.shape)
+        for tensor in changed:
+            layout = s.layout(tensor)
+            packed = layout.pack(values)
+            assert all(packed[layout.index(*index)] == values[index] for index in np.ndindex(*A.shape))
+            assert layout.unpack(packed).tolist() == values.tolist()
+        check(s)
+        program = run(s, load_config(config), random_inputs([B], 0))
+        for segment in program.segments:
+            if segment.layout is not None:
+                assert Layout.from_dict(segment.layout.to_dict()) == segment.layout
