@@ -1,13 +1,15 @@
 """Users' scripts, in one of two forms.
 
 With a function: a script for `lathe run` defines ``main(cfg)``, one for `lathe compile` defines ``build(cfg)`` and
-returns a Program. It is called with the machine. To run by itself too, it ends with::
+returns a Program, one for `lathe explain` defines ``schedule(cfg)`` and returns a Schedule. It is called with the
+machine. To run by itself too, it ends with::
 
     if __name__ == "__main__":
         main(lt.load_config("vta"))
 
 Without it: the script is run as Python would run it, with the machine's name as its first argument, ``sys.argv[1]``.
-What it leaves in its variable ``result`` (`lathe run`) or ``program`` (`lathe compile`) is taken.
+What it leaves in its variable ``result`` (`lathe run`), ``program`` (`lathe compile`) or ``schedule`` (`lathe
+explain`) is taken.
 """
 
 import ast

@@ -19,7 +19,7 @@ from lathe.scheduler.linear import LoopVariable
 
 Ints = NDArray[np.int64]
 
-LARGEST = 1 << 24
+LARGEST = 1 << 22
 """How many points of loops, and how many events, one question may have before it counts as too hard."""
 
 

@@ -104,9 +104,9 @@ class Refusal:
         return f"{f'stage {self.stage}: ' if self.stage else ''}{self.message}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
-    """How a schedule meets a machine: ``str`` of it is the text, ``to_dict`` plain values for JSON.
+    """How a schedule meets a machine: ``str`` of it, and what a prompt shows, is the text, ``to_dict`` plain values.
 
     ``depths``: the elements of each scratchpad.
     """
@@ -137,6 +137,8 @@ class Explanation:
 
     def __str__(self) -> str:
         return "".join(f"{line}\n" for line in self._lines())
+
+    __repr__ = __str__
 
     def _lines(self) -> Iterator[str]:
         chunks = sum(each.count for each in self.classes)

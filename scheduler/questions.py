@@ -95,10 +95,14 @@ FOR_INPUTS = ("reuse_at", "transform_layout")
 """Commands of stages that the schedule has for tensors without a stage, too."""
 
 
+OF_SCHEDULES = ("allocate_at", "barrier_at", "cache_read", "cache_write", "copy_at", "device_to_host")
+"""Commands of the schedule, not of a stage."""
+
+
 def _carry_out(schedule: "Schedule", command: object, arguments: list[Any]) -> None:
     from lathe.scheduler.stage import Stage
 
-    if command in ("barrier_at", "cache_read", "cache_write"):
+    if command in OF_SCHEDULES:
         getattr(schedule, str(command))(*arguments)
         return
     commands = sorted(
@@ -108,8 +112,8 @@ def _carry_out(schedule: "Schedule", command: object, arguments: list[Any]) -> N
     )
     if command not in commands:
         raise _NoCommandError(
-            f"command of is_legal must be a function of the schedule, or one of {', '.join(commands)}, barrier_at, "
-            f"cache_read, cache_write, not {command!r}."
+            f"command of is_legal must be a function of the schedule, or one of {', '.join(commands)}, "
+            f"{', '.join(OF_SCHEDULES)}, not {command!r}."
         )
     if not arguments:
         raise _NoCommandError(f"command {command!r} of is_legal must be followed by the stage that it is for.")

@@ -37,6 +37,7 @@ from lathe.scheduler.commands.vthread import vthread
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.recording import record_commands
 from lathe.scheduler.state import Affine, LoopAxis, Mapped, StageState, made_by, replaced_by
+from lathe.scheduler.storage import StorageBuffer
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -78,6 +79,11 @@ class Stage:
     def leaf_axis(self) -> tuple[LoopAxis, ...]:
         """The loops as they stand now, outermost first."""
         return self.state.leaves
+
+    @property
+    def buffer(self) -> StorageBuffer | None:
+        """The buffer that ``store_in`` has put this stage's values into; None where nothing is said about it."""
+        return None if self.state.storage is None else self.state.storage.buffer
 
     @property
     def buffer_shape(self) -> tuple[int, ...]:

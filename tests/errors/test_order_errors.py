@@ -387,8 +387,8 @@ CASES = [
         D,
         lambda s: s.is_legal("fuze", C, "i"),
         (
-            f"command of is_legal must be a function of the schedule, or one of {', '.join(COMMANDS)}, barrier_at, "
-            "cache_read, cache_write, not 'fuze'."
+            f"command of is_legal must be a function of the schedule, or one of {', '.join(COMMANDS)}, "
+            "allocate_at, barrier_at, cache_read, cache_write, copy_at, device_to_host, not 'fuze'."
         ),
     ),
     Refused(

@@ -183,7 +183,7 @@ def test_an_engine_for_a_script_is_refused():
 
 def test_an_unknown_engine_among_several():
     assert refused("simulate", "p.npz", "in.npz", "--engine", "sim,verilog") == (
-        "The engine must be one of sim, pysim, verilator, not 'verilog'. Did you mean 'verilator'?"
+        "The engine must be one of sim, pysim, verilator, all, not 'verilog'. Did you mean 'verilator'?"
     )
     assert refused("run", "--engine", "all") == (
         "The engine must be one of sim, pysim, verilator, not 'all'. Choose one of these."

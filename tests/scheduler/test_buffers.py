@@ -214,6 +214,8 @@ def test_the_loop_of_an_allocation_follows_splits():
     b = s[B].store_in(lambda i, c: (i % 3, c))
     s.allocate_at(b, D, "i")
     _, inner = s[D].split("i", 2)
+    assert s[B].buffer is b
+    assert s[D].buffer is None
     assert s.allocations[b].axis is inner
     check_stored(s)
     with pytest.raises(ScheduleError) as caught:

@@ -225,7 +225,7 @@ def test_a_loop_whose_iterations_use_one_cell_is_not_parallel():
     s[bx].store_in(lambda i, j, c: (i % 3, j, c))
     assert s.is_parallel("j", by)
     assert str(s.is_parallel("i", by)) == "no: two iterations use cell bx[0, 0, 0], which one of them writes"
-    s.allocate_at(s[bx].state.storage.buffer, by, "j")
+    s.allocate_at(s[bx].buffer, by, "j")
     assert s.is_parallel("i", by)
     s = create_schedule(by)
     s[bx].compute_at(s[by], "j")
@@ -256,3 +256,19 @@ def test_a_triangle_needs_no_cells_for_what_does_not_exist():
     assert shape_of(s, B) == (36,)
     check_stored(s)
     check_lost(lambda: s[B].store_in(lambda i, j: (i * (i + 1) // 2 + j) % 35), s)
+
+
+def test_questions_know_storage():
+    bx, by = stencils()
+    s = create_schedule(by)
+    s[bx].compute_at(s[by], "i")
+    b = s[bx].store_in(lambda i, j, c: (i % 3, j, c))
+    assert s.is_legal("store_in", bx, lambda i, j, c: (i % 4, c, j))
+    answer = s.is_legal("store_in", bx, lambda i, j, c: (i % 2, c, j))
+    assert not answer
+    assert answer.witness.tensor == "bx"
+    assert s.is_legal("allocate_at", b, by, "i")
+    assert not s.is_legal("device_to_host", bx)
+    assert s.is_legal("copy_at", bx, by, "i")
+    assert s[bx].buffer is b
+    assert not s.allocations

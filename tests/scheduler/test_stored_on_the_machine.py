@@ -10,7 +10,7 @@ from random_programs import random_inputs
 
 from lathe.configs import HardwareConfig, load_config
 from lathe.cosimulation import cosimulate
-from lathe.frontend import Tensor, compute, placeholder, placeholders, recurrence, reference
+from lathe.frontend import Tensor, compute, placeholder, placeholders, recurrence, reduce_axis, reference, sum
 from lathe.frontend.operators import conv2d, requantise
 from lathe.isa import Program
 from lathe.scheduler import BuildError, CapacityError, EmitError, Schedule, build, create_schedule
@@ -249,3 +249,56 @@ def test_a_convolution_loads_each_pixel_once_from_a_few_rows():
     assert counts.loaded["inp"] == 56 * 56 * 64
     assert counts.loaded["wgt"] == 64 * 9 * 64
     run(s, VTA, random_inputs([output], seed=0))
+
+
+def one_at_a_time(kind: str, block: int) -> tuple[Schedule, Tensor, int]:
+    """Values that are read before the next are made: a schedule, what is stored, and the elements that it takes."""
+    A = placeholder((6, block), "int8", "A")
+    if kind == "sum":
+        k = reduce_axis(block, "k")
+        T = compute(6, lambda i: sum(A[i, k].astype("int32"), axis=k), "T")
+        out = compute(6, lambda i: T[i] * 2, "out")
+    else:
+        T = compute((6, block), lambda i, c: A[i, c].astype("int32") + 1, "T")
+        out = compute((6, block), lambda i, c: T[i, c] * 2, "out")
+    s = create_schedule(out)
+    place = s[out].axis[1 if kind == "value" else 0]
+    made = s.cache_write(out, "acc", at=place)
+    s[T].compute_at(s[out], place)
+    s[T].store_in((lambda *index: index[1:]) if kind == "row" else (lambda *_: 0), scope="acc")
+    assert s[made].state.scope == "acc"
+    return s, T, 1
+
+
+@pytest.mark.parametrize("kind", ["sum", "value", "row"])
+@pytest.mark.parametrize("config", [VTA, TINY, load_config("batch4")], ids=lambda config: config.name)
+def test_one_element_holds_all_that_is_made(kind, config):
+    s, T, elements = one_at_a_time(kind, config.block_out)
+    found = s.count(config).buffers[T.name]
+    assert found.elements == elements
+    assert found.values == T.shape[0] * (config.block_out if T.ndim == 2 else 1)
+    if config is TINY:
+        on_rtl(s, config)
+    else:
+        run(s, config, random_inputs(list(s.program), seed=0))
+
+
+def test_rows_go_round_in_dram_on_the_rtl():
+    B, D = rows(8, 4)
+    s = create_schedule(D)
+    io, _ = s[D].split("i", factor=3)
+    made = s.cache_write(B, "acc")
+    s[made].compute_at(s[B], "i")
+    s[B].compute_at(s[D], io)
+    s[B].store_in(s.buffer("rows", (5, 4), scope="dram"), lambda i, c: (i % 5, c))
+    assert on_rtl(s).segment("rows").nbytes == 4 * 5 * 4
+
+
+def test_the_host_gets_a_stored_intermediate_result_from_the_rtl():
+    B, D = rows(6, 4)
+    s = create_schedule(D)
+    s[B].store_in(lambda i, c: (c, i))
+    s.host_to_device(B.computation.reads[0].tensor)
+    s.device_to_host(B)
+    program = on_rtl(s)
+    assert [segment.name for segment in program.segments if segment.role == "output"] == ["B", "D"]
