@@ -17,6 +17,7 @@ from lathe.scheduler.chunk_parts import points
 from lathe.scheduler.rules.alu_expressions import modular, order, temporaries_of_operand
 from lathe.scheduler.rules.alu_sharing import COMMUTATIVE, kept, sharing_of
 from lathe.scheduler.rules.looping import plan_loops
+from lathe.scheduler.rules.quotations import conditions, lanes
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.rules.reset import IMMEDIATE, alu_immediate, constant_steps, reset_elements, zero
 
@@ -46,7 +47,8 @@ def alu(chunk: Chunk) -> list[Instruction]:
             raise RuleMismatch(f"operand {read.tensor.name} must be in acc, not in {read.scope}")
         if read.guards:
             raise RuleMismatch(
-                f"operand {read.tensor.name} must be read without a condition, which an ALU cannot decide"
+                f"operand {read.tensor.name} must be read without a condition, not where {conditions(read)}, which an "
+                "ALU cannot decide"
             )
     if chunk.role == "update" and temporaries_of_operand(chunk.expression)[0]:
         return _step_by_step(chunk)
@@ -67,7 +69,7 @@ def _instructions(chunk: Chunk) -> list[Instruction]:
     assert view.write is not None
     chunk.emitter.check_covers(chunk, view.write)
     for operand in view.reads:
-        _check_lanes(view.write, operand)
+        _check_lanes(view, view.write, operand)
     compiler = _Compiler(chunk, view)
     target = _Cells(view.write.base, view.write.strides)
     if chunk.role == "update":
@@ -77,13 +79,13 @@ def _instructions(chunk: Chunk) -> list[Instruction]:
     return compiler.instructions
 
 
-def _check_lanes(dst: VectorOperand, src: VectorOperand) -> None:
+def _check_lanes(view: VectorView, dst: VectorOperand, src: VectorOperand) -> None:
     for name, a, b in (("rows", dst.rows, src.rows), ("columns", dst.cols, src.cols)):
         if b.broadcast or (a.loops, a.first, a.count) == (b.loops, b.first, b.count):
             continue
         raise RuleMismatch(
             f"{name} of {dst.operand.tensor.name} and {src.operand.tensor.name} must be the same lanes, not "
-            f"{a.first}..{a.first + a.count - 1} and {b.first}..{b.first + b.count - 1}"
+            f"{lanes(a, view)} and {lanes(b, view)}"
         )
 
 

@@ -27,6 +27,7 @@ from lathe.scheduler.products import bare
 from lathe.scheduler.rules.borders import constants_around, fill_around, refusal
 from lathe.scheduler.rules.padding import ZEROS, padding_of
 from lathe.scheduler.rules.planes import load_planes, store_planes
+from lathe.scheduler.rules.quotations import conditions, lanes
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.rules.transfers import DmaLoop, load_rows, store_rows
 
@@ -52,7 +53,7 @@ def dma(chunk: Chunk) -> list[Instruction]:
         )
     view = vectors(chunk, operands=(source,))
     assert view.write is not None
-    _same_lanes(view.write, view.reads[0])
+    _same_lanes(view, view.write, view.reads[0])
     if into.scope == "dram":
         return _store(chunk, view, view.write, view.reads[0])
     mask, depends = padding_mask(chunk, view, source)
@@ -104,15 +105,15 @@ def _source(chunk: Chunk) -> Operand:
     return chunk.operand(expr)
 
 
-def _same_lanes(into: VectorOperand, out_of: VectorOperand) -> None:
+def _same_lanes(view: VectorView, into: VectorOperand, out_of: VectorOperand) -> None:
     for name, a, b in (("rows", into.rows, out_of.rows), ("columns", into.cols, out_of.cols)):
         if a.broadcast and b.broadcast:
             continue
         if (a.loops, a.first, a.count) != (b.loops, b.first, b.count):
             left, right = into.operand.tensor.name, out_of.operand.tensor.name
             raise RuleMismatch(
-                f"{name} of {left} and {right} must be the same lanes, not {a.first}..{a.first + a.count - 1} and "
-                f"{b.first}..{b.first + b.count - 1}: a DMA moves whole elements"
+                f"{name} of {left} and {right} must be the same lanes, not {lanes(a, view)} and {lanes(b, view)}: a "
+                "DMA moves whole elements"
             )
 
 
@@ -174,7 +175,10 @@ def _store(chunk: Chunk, view: VectorView, into: VectorOperand, out_of: VectorOp
             f"source {out_of.operand.tensor.name} of a store must be in acc, not in {out_of.operand.scope}"
         )
     if out_of.operand.guards:
-        raise RuleMismatch(f"source {out_of.operand.tensor.name} of a store must be read without a condition")
+        raise RuleMismatch(
+            f"source {out_of.operand.tensor.name} of a store must be read without a condition, not where "
+            f"{conditions(out_of.operand)}"
+        )
     place = into.operand.place
     assert place is not None
     shape = place.physical.view

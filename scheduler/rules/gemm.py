@@ -2,9 +2,10 @@
 
 from lathe.frontend.expressions import Binary, Read
 from lathe.isa import Gemm, Instruction
-from lathe.scheduler.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, vectors
+from lathe.scheduler.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.products import bare
 from lathe.scheduler.rules.looping import plan_loops
+from lathe.scheduler.rules.quotations import conditions, lanes
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.rules.reset import reset_elements
 
@@ -29,9 +30,9 @@ def gemm(chunk: Chunk) -> list[Instruction]:
     view = vectors(chunk, operands=(data, weight))
     dst, (src, wgt) = view.write, view.reads
     assert dst is not None
-    _same_lanes(dst, "rows", dst.rows, src, "rows", src.rows)
-    _same_lanes(dst, "columns", dst.cols, wgt, "rows", wgt.rows)
-    _same_lanes(src, "columns", src.cols, wgt, "columns", wgt.cols)
+    _same_lanes(view, dst, "rows", dst.rows, src, "rows", src.rows)
+    _same_lanes(view, dst, "columns", dst.cols, wgt, "rows", wgt.rows)
+    _same_lanes(view, src, "columns", src.cols, wgt, "columns", wgt.cols)
     _check_reduction_lanes(chunk, src, wgt)
     chunk.emitter.check_covers(chunk, dst)
     loops = view.loops
@@ -72,14 +73,20 @@ def _operands(chunk: Chunk) -> tuple[Operand, Operand]:
             raise RuleMismatch(f"dtype of operand {operand.tensor.name} must be int8, not {operand.tensor.dtype}")
         if operand.guards:
             raise RuleMismatch(
-                f"operand {operand.tensor.name} must be read without a condition; put the padding into a computation "
-                "of its own that a DMA can carry out"
+                f"operand {operand.tensor.name} must be read without a condition, not where {conditions(operand)}; put "
+                "the padding into a computation of its own that a DMA can carry out"
             )
     return scopes["inp"], scopes["wgt"]
 
 
 def _same_lanes(
-    left: VectorOperand, left_side: str, a: LaneRange, right: VectorOperand, right_side: str, b: LaneRange
+    view: VectorView,
+    left: VectorOperand,
+    left_side: str,
+    a: LaneRange,
+    right: VectorOperand,
+    right_side: str,
+    b: LaneRange,
 ) -> None:
     if a.broadcast and b.broadcast:
         return
@@ -89,21 +96,20 @@ def _same_lanes(
         if other.count == 1 and other.first == 0 and side.count == 1:
             return
     if (a.loops, a.first, a.count) != (b.loops, b.first, b.count):
-        raise RuleMismatch(
-            f"{names} must be the same lanes, not {a.first}..{a.first + a.count - 1} and "
-            f"{b.first}..{b.first + b.count - 1}"
-        )
+        raise RuleMismatch(f"{names} must be the same lanes, not {lanes(a, view)} and {lanes(b, view)}")
 
 
 def _check_reduction_lanes(chunk: Chunk, src: VectorOperand, wgt: VectorOperand) -> None:
     """Lanes that a reduction does not cover must be zero in one operand."""
-    ends = []
+    ends: list[bool] = []
+    parts: list[str] = []
     for operand in (src, wgt):
         place = operand.operand.place
         assert place is not None
         dim = place.physical.lanes.cols
         if dim is None:
             ends.append(place.zero_padded)
+            parts.append(f"one lane of {operand.operand.tensor.name}")
             continue
         block = place.physical.block(dim)
         index = operand.operand.index[dim]
@@ -111,11 +117,11 @@ def _check_reduction_lanes(chunk: Chunk, src: VectorOperand, wgt: VectorOperand)
         if first % block == 0 and (last + 1) % block == 0 and operand.cols.count == block:
             return
         moves = index.moves_by(block, chunk.extents) and operand.cols.count != block
+        parts.append(f"{first}..{last} of {place.physical.view[dim]} of {operand.operand.tensor.name}")
         at_end = last == place.physical.view[dim] - 1
         ends.append(place.zero_padded and first % block == 0 and at_end and not moves)
     if not any(ends):
         raise RuleMismatch(
             f"reduction must cover whole blocks of {chunk.config.block_in} lanes, or end where the tensors do with "
-            f"zeros behind in one of them, not part of the lanes of {src.operand.tensor.name} and "
-            f"{wgt.operand.tensor.name}"
+            f"zeros behind in one of them, not {' and '.join(parts)}"
         )

@@ -251,8 +251,8 @@ CASES = [
         default(compute(64, lambda i: select(COUNTS[i] > 3, A[i], elsewhere[i]), "chosen")),
         EmitError,
         "chunk chosen.acc.map(i in 0..64) at io=0 must satisfy rule 'alu': operand A.acc must be read without"
-        " a condition, which an ALU cannot decide. Change the tile, the scope of the operands, or the loop "
-        "that the pragma is on.",
+        " a condition, not where counts.acc[i] > 3, which an ALU cannot decide. Change the tile, the scope of the "
+        "operands, or the loop that the pragma is on.",
     ),
 ]
 

@@ -337,3 +337,38 @@ def test_plain_values_for_json():
         assert len(values["classes"]) == len(found.classes)
         assert [each["count"] for each in values["classes"]] == [each.count for each in found.classes]
         assert set(values["classes"][0]) >= {"stage", "role", "loops", "count", "pads", "asked", "taken", "constraint"}
+
+
+def test_constraints_quote_lanes_with_the_loops_along_them():
+    A = placeholder((16, 32), "int32", "A")
+    B = compute((16, 8), lambda i, j: A[i, j] + A[i, j + 8], "B")
+    s = create_schedule(B)
+    made = s.cache_write(B, "acc")
+    copy = s.cache_read(A, "acc", [made])
+    s[copy].vectorize("i1", 16)
+    found = s.explain()
+    assert [each.constraint for each in found.refused] == [
+        "columns of B.acc and A.acc must be the same lanes, not 0..7 along j and 8..15 along j"
+    ]
+    assert [each.message for each in found.refusals] == [
+        "Lanes of A.acc are those that vectorize says; without it, build chooses what fits."
+    ]
+
+
+def test_constraints_quote_the_part_of_a_reduction():
+    A, W = placeholder((4, 40), "int8", "A"), placeholder((16, 40), "int8", "W")
+    M = matmul(A, W, transpose_b=True, name="M")
+    s = create_schedule(M)
+    made = s.cache_write(M, "acc")
+    s.cache_read(A, "inp")
+    s.cache_read(W, "wgt")
+    ko, ki = s[made].split("k", factor=10)
+    s[made].reorder(ko, *s[made].axis, ki)
+    s[made].emit_insn("i", "gemm")
+    assert [(each.first, each.constraint) for each in s.explain().refused] == [
+        (
+            (("ko", 0),),
+            "reduction must cover whole blocks of 16 lanes, or end where the tensors do with zeros behind in one of "
+            "them, not 0..9 of 40 of A.inp and 0..9 of 40 of W.wgt",
+        )
+    ]

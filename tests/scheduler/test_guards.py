@@ -72,12 +72,21 @@ def test_steps_of_a_maximum_that_meet_only_padding_are_left_out():
     assert sum(each.iter_out * each.iter_in * (each.uop_end - each.uop_bgn) for each in maxima) == 4
 
 
-def test_conditions_on_data_are_refused():
+def test_conditions_on_data_are_arithmetic():
     A, B = lt.placeholder((3, 16), "int32", name="A"), lt.placeholder((3, 16), "int32", name="B")
     C = lt.compute((3, 16), lambda i, j: lt.select(A[i, j] > B[i, j], A[i, j], 1), name="C")
+    run(C, [A, B])
+
+
+def test_conditions_on_data_whose_order_the_alu_does_not_know_are_refused():
+    A, B = lt.placeholder((3, 16), "uint32", name="A"), lt.placeholder((3, 16), "int32", name="B")
+    C = lt.compute((3, 16), lambda i, j: lt.select(A[i, j] > 3, B[i, j], 1), name="C")
     with pytest.raises(lt.EmitError) as caught:
         run(C, [A, B])
-    assert "operand A.acc must be read without a condition, which an ALU cannot decide" in str(caught.value)
+    assert (
+        "operand B.acc must be read without a condition, not where A.acc[i, j] > 3, which an ALU cannot decide"
+        in str(caught.value)
+    )
 
 
 def test_a_rule_that_refuses_leaves_no_micro_ops_behind():
