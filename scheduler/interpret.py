@@ -86,23 +86,7 @@ def interpret_nest(
     schedule: "Schedule", nodes: list[Node], inputs: Mapping[str, Array], reads: dict[str, int] | None = None
 ) -> dict[str, Array]:
     memory = _executed(schedule, nodes, inputs, reads)
-    return {
-        tensor.name: schedule.layout(tensor).unpack(_output(schedule, tensor, memory)) for tensor in schedule.outputs
-    }
-
-
-def _output(schedule: "Schedule", tensor: Tensor, memory: _Memory) -> Array:
-    """The values of an output; of cells that others share, those of elements that exist."""
-    values = memory.whole(tensor)
-    if tensor not in memory.stored.tensors or tensor.computation is None:
-        return values
-    computation = schedule[tensor].op
-    if computation.where is None:
-        return values
-    ranges = [np.arange(axis.start, axis.stop) for axis in computation.axes]
-    points = dict(zip(computation.axes, np.meshgrid(*ranges, indexing="ij", sparse=True), strict=True))
-    exists = evaluate(memory.stored.reading(computation.where), {**points, **memory.values})
-    return np.where(exists, values, values.dtype.type(0))
+    return {tensor.name: schedule.layout(tensor).unpack(memory.whole(tensor)) for tensor in schedule.outputs}
 
 
 def interpret_padded(schedule: "Schedule", inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -117,6 +101,10 @@ def _executed(
     memory = _Memory(reads=reads, stored=StandIns(schedule))
     for cells in memory.stored.of_buffer.values():
         memory.spoil(cells)
+    for tensor in schedule.outputs:
+        if tensor in memory.stored.tensors and tensor.computation is not None:
+            missing = np.nonzero(_outside_of(schedule[tensor].op, tensor.shape))
+            memory.values[memory.stored.tensors[tensor]][memory.stored.cells(tensor, list(missing))] = 0
     for stage in schedule.stages:
         if stage.state.storage is None:
             for tensor in stage.state.tensors:
