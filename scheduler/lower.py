@@ -45,9 +45,9 @@ def lower(
     barriers and tokens by hand between them), "loops" (the nest with its conditions) or "chunks" (the nest partitioned
     into boxes without conditions, as rules carry them out: where a DMA pads, with the constant around what it loads).
     Order, loops and chunks show a schedule as it was given; data and communication, and a tensor program without a
-    schedule, as ``build`` completes it, chunks then with the rules that take them. ``parameters`` gives numbers for those of
-    the program, as for ``build``; the algorithm needs none. Raises BuildError for another stage, a machine that is none,
-    or a wrong list of tensors.
+    schedule, as ``build`` completes it, chunks then with the rules that take them. ``parameters`` gives numbers for
+    those of the program, as for ``build``; the algorithm needs none. Raises BuildError for another stage, a machine
+    that is none, or a wrong list of tensors.
     """
     if stage not in STAGES:
         raise BuildError(f"stage of lower must be one of {', '.join(STAGES)}, not {stage!r}.")
