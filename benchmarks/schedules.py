@@ -95,6 +95,7 @@ def more_commands(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
         lambda: s.barrier_at(product, "rcoo"),
         lambda: product.send("load", "rcoo"),
         lambda: product.receive("load", "rcoo"),
+        lambda: s.copy_at(c.tensors[0], c.output, "yo", "inp"),
     ]
 
 
@@ -110,6 +111,8 @@ def orders(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
         lambda: product.then(output, "i2"),
         lambda: product.between(padded, "n", output, "i0"),
         lambda: padded.compute_at(product, "y", "missing"),
+        lambda: s.merge_adjacent(c.product, c.output),
+        lambda: padded.reorder_to_buffer(c.tensors[0]),
     ]
 
 
@@ -120,6 +123,20 @@ def stores(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
     rows = s.buffer("rows")
     product.store_in(rows, lambda _, y, x, o: [y % 2, x, o])
     return [lambda: s.allocate_at(rows, c.output, "i0")]
+
+
+def paddings(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
+    """Commands on padding, one each on the convolution over 64 channels laid out in two blocks of 48."""
+    for tensor in (c.tensors[1], c.padded):
+        s.transform_layout(tensor, lambda *i: [*i[:-1], i[-1] // 48, i[-1] % 48], pad_value=0)
+    product = s[c.product]
+    product.split("rc", factor=48)
+
+    def and_back(command: str) -> object:
+        product.overcompute("rci")
+        return getattr(product, command)("rci")
+
+    return [s.remove_dead_stores, lambda: and_back("branch"), lambda: and_back("reduce_extent")]
 
 
 def questions(c: TwelveLoops, s: lt.Schedule) -> dict[str, Callable[[], object]]:
@@ -171,6 +188,7 @@ CASES = (
     (more_commands, TwelveLoops.complete),
     (orders, TwelveLoops.untouched),
     (stores, TwelveLoops.untouched),
+    (paddings, TwelveLoops.untouched),
 )
 
 

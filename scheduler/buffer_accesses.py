@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend import Tensor, evaluate, reads_data
+from lathe.frontend import Tensor
 from lathe.frontend.accesses import Guard
 from lathe.frontend.expressions import AxisRef, Expr
 from lathe.scheduler.buffer_events import Events, Use
@@ -82,7 +82,6 @@ class Accesses:
             if stage.tensor in self.schedule.outputs:
                 shape = [1 if dim in self.fixed else extent for dim, extent in enumerate(stage.tensor.shape)]
                 numbers: Ints = np.ravel_multi_index(tuple(np.indices(shape)), stage.tensor.shape).reshape(-1)
-                numbers = numbers[_exists(stage, numbers)]
                 yield Batch(stage, None, Events(np.full(len(numbers), self.end), numbers, np.full(len(numbers), -1)))
 
     def _writes_of(self, stage: "Stage") -> Iterator[Use]:
@@ -118,15 +117,6 @@ def storage_of(stage: "Stage") -> Storage:
     storage = stage.state.storage
     assert storage is not None, f"{stage.name} has no cells of its own"
     return storage
-
-
-def _exists(stage: "Stage", numbers: Ints) -> NDArray[np.bool_]:
-    """Whether the elements of a stage with these numbers are in its domain; taken to be where data decides."""
-    computation = stage.state.computation
-    if computation.where is None or reads_data(computation.where):
-        return np.ones(len(numbers), np.bool_)
-    points = dict(zip(computation.axes, np.unravel_index(numbers, stage.tensor.shape), strict=True))
-    return np.broadcast_to(np.asarray(evaluate(computation.where, points), np.bool_), numbers.shape)
 
 
 def _own_index(stage: "Stage") -> list[Expr]:

@@ -39,11 +39,12 @@ def lower(
     """The text of one level of a program on its way to instructions.
 
     ``stage``: "algorithm" (domains and accesses), "order" (the tree of bands with tags, and the time map of each
-    stage), "data" (where values live), "communication" (instructions per queue, with tokens), "loops" (the nest with
-    its conditions) or "chunks" (the nest partitioned into boxes without conditions, as rules carry them out: where a
-    DMA pads, with the constant around what it loads). Order, loops and chunks show a schedule as it was given; data and
-    communication, and a tensor program without a schedule, as ``build`` completes it, chunks then with the rules that
-    take them. Raises BuildError for another stage, a machine that is none, or a wrong list of tensors.
+    stage), "data" (where values live), "communication" (instructions per queue, with tokens, what each is for, and the
+    barriers and tokens by hand between them), "loops" (the nest with its conditions) or "chunks" (the nest partitioned
+    into boxes without conditions, as rules carry them out: where a DMA pads, with the constant around what it loads).
+    Order, loops and chunks show a schedule as it was given; data and communication, and a tensor program without a
+    schedule, as ``build`` completes it, chunks then with the rules that take them. Raises BuildError for another stage,
+    a machine that is none, or a wrong list of tensors.
     """
     if stage not in STAGES:
         raise BuildError(f"stage of lower must be one of {', '.join(STAGES)}, not {stage!r}.")

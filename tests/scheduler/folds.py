@@ -9,7 +9,7 @@ import numpy as np
 from executions import Gone, Instance, cell_of, execution
 from random_programs import random_inputs
 
-from lathe.frontend import Tensor, evaluate, reference
+from lathe.frontend import Tensor, evaluate, reads_data, reference
 from lathe.scheduler import LegalityError, Schedule, Witness, interpret
 from lathe.scheduler.errors import StorageWitness
 from lathe.scheduler.storage import Allocated, StorageBuffer, storages_of
@@ -59,19 +59,21 @@ def lost_reads(s: Schedule) -> Iterator[tuple[str, dict[str, int], Value, Value 
             cells(state.tensor)[place(state.tensor, target)] = (state.tensor.name, target)
     for tensor in s.outputs:
         if tensor in storage:
-            for index in _existing(s, tensor):
+            for index in np.ndindex(*tensor.shape):
                 there = cells(tensor).get(place(tensor, index))
-                if there != (tensor.name, index):
+                if there not in _found_by_the_host(s, tensor, index):
                     yield HOST, {}, (tensor.name, index), there
 
 
-def _existing(s: Schedule, tensor: Tensor) -> Iterator[tuple[int, ...]]:
-    """The indices at which a tensor has elements."""
-    computation = s[tensor].op
-    for index in np.ndindex(*tensor.shape):
-        point = dict(zip(computation.axes, index, strict=True))
-        if computation.where is None or bool(evaluate(computation.where, point)):
-            yield index
+def _found_by_the_host(s: Schedule, tensor: Tensor, index: tuple[int, ...]) -> list[Value | None]:
+    """What may be in the cell of an element at the end: the element, or nothing where there is none, which is 0."""
+    where = s[tensor].op.where
+    if where is None:
+        return [(tensor.name, index)]
+    if reads_data(where):
+        return [(tensor.name, index), None]
+    exists = bool(evaluate(where, dict(zip(s[tensor].op.axes, index, strict=True))))
+    return [(tensor.name, index) if exists else None]
 
 
 def check_stored(s: Schedule) -> None:

@@ -31,17 +31,22 @@ LOOPS = (
 QUEUES = ("parallelize", "distribute", "vthread", "double_buffer")
 NEIGHBOURS = ("before", "then", "between")
 STORAGE = ("store_in", "store_in", "allocate_at")
+COPIES = ("copy_at", "merge_adjacent", "reorder_to_buffer", "remove_dead_stores")
+CONDITIONS = ("overcompute", "branch", "reduce_extent")
+SIGNALS = ("barrier_at", "send", "receive")
 
 
 def any_command(choice: Choice, schedule: Schedule) -> Command:
     """A command that suits the schedule as it stands; it may still be refused."""
-    kind = choice.pick([*LOOPS, *ORDER, *NEIGHBOURS, *QUEUES, *STORAGE, "layout", "layout"])
+    kind = choice.pick(
+        [*LOOPS, *ORDER, *NEIGHBOURS, *QUEUES, *STORAGE, *COPIES, *CONDITIONS, *SIGNALS, "layout", "layout"]
+    )
     if kind == "layout":
         return layouts(choice, schedule)
     if kind in (*LOOPS, *ORDER):
         return commands(choice, schedule, (kind,))
     number = choice.number(0, len(schedule.stages) - 1)
-    return {**_QUEUES, **_NEIGHBOURS, **_STORAGE}[kind](choice, schedule, number, kind)
+    return {**_QUEUES, **_NEIGHBOURS, **_STORAGE, **_OTHERS}[kind](choice, schedule, number, kind)
 
 
 def _queues(choice: Choice, schedule: Schedule, number: int, kind: str) -> Command:
@@ -92,6 +97,39 @@ def _allocate_at(choice: Choice, schedule: Schedule, number: int, _: str) -> Com
     )
 
 
+def _conditions(choice: Choice, schedule: Schedule, number: int, kind: str) -> Command:
+    stage = schedule.stages[number]
+    loop = choice.pick([*([] if kind == "reduce_extent" else [None]), *stage.leaf_axis])
+    return Command(f"{stage.name}.{kind}({loop and loop.name})", lambda s: getattr(s.stages[number], kind)(loop))
+
+
+def _copies(choice: Choice, schedule: Schedule, number: int, kind: str) -> Command:
+    stage = schedule.stages[number]
+    tensor, loop = choice.pick([read.tensor for read in stage.op.reads]), choice.pick(stage.leaf_axis)
+    scope = choice.pick(["acc", "inp", "dram"])
+    if kind == "remove_dead_stores":
+        return Command("remove_dead_stores()", lambda s: s.remove_dead_stores())
+    if kind == "reorder_to_buffer":
+        text = f"{stage.name}.reorder_to_buffer({tensor.name})"
+        return Command(text, lambda s: s.stages[number].reorder_to_buffer(tensor))
+    if kind == "merge_adjacent":
+        other = min(number + 1, len(schedule.stages) - 1)
+        text = f"merge_adjacent({stage.name}, {schedule.stages[other].name})"
+        return Command(text, lambda s: s.merge_adjacent(s.stages[number], s.stages[other]))
+    text = f"copy_at({tensor.name}, {stage.name}, {loop.name}, {scope})"
+    return Command(text, lambda s: s.copy_at(tensor, s.stages[number], loop, scope))
+
+
+def _signals(choice: Choice, schedule: Schedule, number: int, kind: str) -> Command:
+    stage = schedule.stages[number]
+    loop, unit = choice.pick([None, *stage.leaf_axis]), choice.pick(["load", "compute", "store"])
+    if kind == "barrier_at":
+        text = f"barrier_at({stage.name}, {loop and loop.name})"
+        return Command(text, lambda s: s.barrier_at(s.stages[number], loop))
+    text = f"{stage.name}.{kind}({unit}, {loop and loop.name})"
+    return Command(text, lambda s: getattr(s.stages[number], kind)(unit, loop))
+
+
 def _buffers(schedule: Schedule) -> list[StorageBuffer]:
     return list(dict.fromkeys(each.state.storage.buffer for each in schedule.stages if each.state.storage is not None))
 
@@ -99,6 +137,11 @@ def _buffers(schedule: Schedule) -> list[StorageBuffer]:
 Draw = Callable[[Choice, Schedule, int, str], Command]
 _QUEUES: dict[str, Draw] = dict.fromkeys(QUEUES, _queues)
 _NEIGHBOURS: dict[str, Draw] = dict.fromkeys(NEIGHBOURS, _neighbours)
+_OTHERS: dict[str, Draw] = {
+    **dict.fromkeys(CONDITIONS, _conditions),
+    **dict.fromkeys(COPIES, _copies),
+    **dict.fromkeys(SIGNALS, _signals),
+}
 _STORAGE: dict[str, Draw] = {"store_in": _store_in, "allocate_at": _allocate_at}
 
 

@@ -9,12 +9,14 @@ import re
 
 from executions import confirm
 from folds import confirm_lost
-from limits import LIMITS, Refusal
+from limits import LIMITS
+from padded import confirm_added
 from random_commands import Command
+from stated import Refusal
 from symbolic_execution import IterationsOf, steps
 from unchecked import carry_out
 
-from lathe.scheduler import LegalityError, ParallelismError, Schedule, ScheduleError
+from lathe.scheduler import LegalityError, PaddingError, PaddingWitness, ParallelismError, Schedule, ScheduleError
 from lathe.scheduler.errors import StorageWitness
 
 
@@ -24,12 +26,25 @@ def check_refusal(error: ScheduleError, schedule: Schedule, command: Command) ->
         carry_out(command, schedule)
         check_witness(error, schedule)
         return
+    if isinstance(error, PaddingError):
+        check_added(error.witness, schedule)
+        return
     for says, holds in LIMITS:
         match = re.match(says, str(error))
         if match is not None:
             assert holds(Refusal(match, schedule, command)), f"{command.text} is refused wrongly: {error}"
             return
     raise AssertionError(f"a refusal that is no named limit, of {command.text}: {error}")
+
+
+def check_added(witness: PaddingWitness, schedule: Schedule) -> None:
+    """Fail unless an instance that a command would add reads or writes what is no cell, or makes another value."""
+    stage = next(stage for stage in schedule.stages if stage.name == witness.stage)
+    touched = [(stage.tensor, witness.cell)]
+    for name, cell, _ in witness.reads:
+        touched.append((next(read.tensor for read in stage.op.reads if read.tensor.name == name), cell))
+    if all(0 <= n < extent for tensor, cell in touched for n, extent in zip(cell, tensor.shape, strict=True)):
+        confirm_added(schedule, stage.tensor, witness)
 
 
 def check_witness(error: LegalityError, refused: Schedule) -> None:

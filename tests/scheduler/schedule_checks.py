@@ -18,6 +18,8 @@ from lathe.scheduler import LegalityError, Schedule, ScheduleError, create_sched
 from lathe.scheduler.completion import copied
 
 CONFIG = load_config("tiny")
+MOST_INSTANCES = 20_000
+"""What recomputes more, in loops within loops, is not executed in plain Python: some take a second for each million."""
 
 
 def text_of(schedule: Schedule) -> str:
@@ -49,7 +51,8 @@ def check_meaning(schedule: Schedule) -> None:
     outputs = list(schedule.program)
     inputs = random_inputs(outputs, seed=1)
     check_values(interpret(schedule, inputs), outputs, inputs)
-    if not any(stage.state.threads for stage in schedule.stages):
+    few = sum(each.executed for each in schedule.count().stages.values()) < MOST_INSTANCES
+    if few and not any(stage.state.threads for stage in schedule.stages):
         symbolic = Counter((step.stage, step.role, tuple(step.point.values())) for step in steps(schedule))
         instances = [each for each in execution(schedule) if isinstance(each, Instance)]
         parted = Counter((i.node.placement.stage, i.node.role, tuple(i.point.values())) for i in instances)

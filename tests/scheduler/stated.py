@@ -1,0 +1,303 @@
+"""What the message of a refusal states, looked up on the schedule: in its loops, tags and places, or by execution."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from executions import cell_of
+from random_commands import Command
+from symbolic_execution import Box, Iteration, IterationsOf, steps, windows
+from unchecked import carry_out
+
+from lathe.frontend import Binary, Tensor, as_affine, evaluate, walk
+from lathe.frontend.expressions import Select
+from lathe.scheduler import Schedule, Stage
+from lathe.scheduler.state import DRAM, Fuse, LoopAxis, Mapped, Split, made_by, replaced_by
+
+
+@dataclass
+class Refusal:
+    """What a message says, and the schedule that it speaks of."""
+
+    says: re.Match[str]
+    schedule: Schedule
+    command: Command
+
+    def refused(self) -> Schedule:
+        """The schedule as it would be after the command; the same object, changed."""
+        carry_out(self.command, self.schedule)
+        return self.schedule
+
+    def stage(self, group: str = "stage") -> Stage:
+        return next(stage for stage in self.schedule.stages if stage.name == self.says[group])
+
+    def loops(self, group: str = "loop", stage: str = "stage") -> list[LoopAxis]:
+        """The loops of a stage that bear a name."""
+        return [leaf for leaf in self.stage(stage).leaf_axis if leaf.name == self.says[group]]
+
+    def number(self, group: str) -> int:
+        return int(self.says[group])
+
+    def tensor(self, group: str = "tensor") -> Tensor:
+        reads = (read.tensor for stage in self.schedule.stages for read in stage.op.reads)
+        return next(tensor for tensor in reads if tensor.name == self.says[group])
+
+
+def twice(r: Refusal) -> bool:
+    """The command names something twice."""
+    return r.command.text.count(r.says["name"]) >= 2
+
+
+def has_several_outputs(r: Refusal) -> bool:
+    return any(len(stage.state.tensors) > 1 and stage.name == r.says["stage"] for stage in r.schedule.stages)
+
+
+def is_output(r: Refusal) -> bool:
+    return any(tensor in r.schedule.outputs for tensor in r.stage().state.tensors)
+
+
+def is_touched(r: Refusal) -> bool:
+    """The stage has other loops than at first, tags, a place, storage, or other stages in its loops."""
+    stage = r.stage()
+    state = stage.state
+    tagged = state.unrolled or state.marks or state.threads or state.pragma or state.scope != DRAM
+    changed = state.is_touched or state.attachment is not None or state.storage is not None or state.slots is not None
+    return bool(tagged or changed or r.schedule.attached(stage))
+
+
+def depends(reader: Stage, maker: Stage) -> bool:
+    """Whether a stage reads another one's values, or what is made of them."""
+    readers = [each for tensor in maker.state.tensors for each in maker.schedule.readers(tensor)]
+    return reader in readers or any(depends(reader, each) for each in readers)
+
+
+def not_neighbours(r: Refusal) -> bool:
+    leaves = r.stage().leaf_axis
+    return (r.says["x"], r.says["y"]) not in {(one.name, other.name) for one, other in pairwise(leaves)}
+
+
+def is_inside(r: Refusal) -> bool:
+    """A stage is computed, somehow, in the loops of another."""
+    place = r.stage("inner").state.attachment
+    while place is not None and place.stage.name != r.says["stage"]:
+        place = place.stage.state.attachment
+    return place is not None
+
+
+def in_pragma(r: Refusal) -> bool:
+    """The command makes or meets a nest that a rule has; a loop of it belongs to others, too."""
+    return any(stage.state.pragma is not None for stage in r.schedule.stages) or "emit_insn" in r.command.text
+
+
+def comes_from_fuse(r: Refusal) -> bool:
+    if ".fuse(" in r.command.text:
+        return True
+    state, wanted = r.stage().state, set(r.loops())
+    for relation in reversed(state.relations):
+        if wanted & set(made_by(relation)):
+            if isinstance(relation, Fuse):
+                return True
+            wanted |= set(replaced_by(relation))
+    return False
+
+
+def shares(r: Refusal) -> bool:
+    """Some stage shares loops, or the command lets it."""
+    together = any(s.state.attachment is not None and s.state.attachment.loops for s in r.schedule.stages)
+    names = (".after(", ".before(", ".then(", ".between(", "merge_adjacent(")
+    return bool(together) or any(name in r.command.text for name in names)
+
+
+def reduces_together(r: Refusal) -> bool:
+    """Some stage runs loops of its reduction together with those of another."""
+    places = [stage.state.attachment for stage in r.schedule.stages]
+    return any(loop.kind == "reduce" for place in places if place is not None for loop in place.loops)
+
+
+def in_pieces(r: Refusal) -> bool:
+    place = r.stage().state.attachment
+    region = place.region if place is not None else "box"
+    return region != "box" or any(each in r.command.text for each in ("exact", "missing"))
+
+
+def read_windows(r: Refusal) -> list[dict[Iteration, Box]]:
+    """Windows with and without the conditions of the loops, of which bounds know some."""
+    return [windows(r.stage(), loop, r.tensor(), known) for loop in r.loops() for known in (False, True)]
+
+
+def following(found: dict[Iteration, Box]) -> list[tuple[Box, Box]]:
+    """Boxes of neighbouring iterations within the same iteration of the loops around."""
+    keys = sorted(found)
+    return [(found[a], found[b]) for a, b in pairwise(keys) if a[0] == b[0]]
+
+
+def is_clamped(r: Refusal) -> bool:
+    """Whether an index is cut off by ``min`` or ``max``: windows are judged by what happens away from the border."""
+    indices = [index for read in r.stage().op.reads for index in read.indices]
+    return any(isinstance(node, Binary) and node.op in ("min", "max") for index in indices for node in walk(index))
+
+
+def never_overlap(r: Refusal) -> bool:
+    def apart(one: Box, other: Box) -> bool:
+        return any(a[1] < b[0] or b[1] < a[0] for a, b in zip(one, other, strict=True))
+
+    return is_clamped(r) or any(all(apart(*pair) for pair in following(found)) for found in read_windows(r))
+
+
+def never_move(r: Refusal) -> bool:
+    def begins(box: Box) -> list[int]:
+        return [low for low, _ in box]
+
+    return is_clamped(r) or any(all(begins(a) == begins(b) for a, b in following(found)) for found in read_windows(r))
+
+
+def vary(r: Refusal) -> bool:
+    """The size of a window differs from iteration to iteration, or windows would have nothing to keep anyway."""
+    sizes = [{tuple(high - low for low, high in box) for box in found.values()} for found in read_windows(r)]
+    return (
+        any(len(each) > 1 for each in sizes)
+        or never_move(r)
+        or never_overlap(r)
+        or mirrored(r)
+        or "//" in r.says.string
+    )
+
+
+def mirrored(r: Refusal) -> bool:
+    """Reads that run against each other: their span counts as changing, even where two iterations make it constant."""
+    found = [as_affine(index) for read in r.stage().op.reads for index in read.indices]
+    signs = {(axis, factor > 0) for each in found if each is not None for axis, factor in each.coefficients.items()}
+    return any((axis, not positive) in signs for axis, positive in signs)
+
+
+def no_affine_index(r: Refusal) -> bool:
+    reads = [read for read in r.stage().op.reads if read.tensor.name == r.says["tensor"]]
+    return any(as_affine(index) is None for read in reads for index in read.indices)
+
+
+def of_two_kinds(r: Refusal) -> bool:
+    kinds = {loop.kind for loop in r.stage().leaf_axis}
+    return kinds == {"data", "reduce"} and r.says["one"] != r.says["other"]
+
+
+def is_allocated_outside(r: Refusal) -> bool:
+    """A buffer is there around the loop: threads share it, whatever cells they use of it."""
+    places = [place for buffer, place in r.schedule.allocations.items() if buffer.name == r.says["kept"]]
+    leaves = r.stage().leaf_axis
+    outermost = min(leaves.index(loop) for loop in r.loops())
+    return not any(place.stage is r.stage() and leaves.index(place.axis) >= outermost for place in places)
+
+
+def share_cells(r: Refusal) -> bool:
+    """Two iterations of a loop use one cell of a buffer, and one of them writes it."""
+    schedule = r.refused()
+    iterations = [IterationsOf(r.stage(), loop) for loop in r.loops()]
+    used: dict[object, set[Iteration]] = {}
+    written: set[object] = set()
+    for step in steps(schedule):
+        points = [(step.stage.tensor, tuple(step.point[axis] for axis in step.stage.op.axes))]
+        if step.role != "init":
+            cells = ((read.tensor, cell_of(read, step.point)) for read in step.stage.op.reads)
+            points += [(tensor, cell) for tensor, cell in cells if cell is not None]
+        for position, (tensor, index) in enumerate(points):
+            maker = schedule.maker(tensor)
+            kept = maker.state.storage if maker is not None else None
+            for number, iteration in enumerate(iterations):
+                at = iteration(step)
+                if kept is None or at is None:
+                    continue
+                cell = tuple(int(evaluate(each, dict(zip(kept.axes, index, strict=True)))) for each in kept.indices)
+                key = number, at[0], kept.buffer, cell
+                used.setdefault(key, set()).add(at)
+                if position == 0:
+                    written.add(key)
+    return any(len(used[key]) > 1 for key in written)
+
+
+def begin_twice(r: Refusal) -> bool:
+    """Two iterations of a loop set the same sum to its start value, or add to it."""
+    if all(loop.kind == "reduce" for loop in r.loops()):
+        return True
+    schedule = r.refused()
+    for loop in r.loops():
+        iteration, began = IterationsOf(r.stage(), loop), dict[object, Iteration]()
+        for step in steps(schedule):
+            at = iteration(step)
+            if at is None or step.role != "init" or step.stage.tensor.name != r.says["name"]:
+                continue
+            if began.setdefault((at[0], tuple(step.point.values())), at) != at:
+                return True
+    return False
+
+
+def marked(r: Refusal) -> bool:
+    """A loop of that name has a mark or threads, and the command replaces it."""
+    state = r.stage().state
+    signals = [signal.axis for signal in state.signals if signal.axis is not None]
+    return any(loop.name == r.says["loop"] for loop in (*state.marks, *state.threads, *signals))
+
+
+def computes_no_padding(r: Refusal) -> bool:
+    """No step of a stage computes a cell of its layout that stands for no element, but under a condition of its own."""
+    stage, marker = r.stage(), 123456789
+    layout = r.schedule.layout(stage.tensor)
+    elements = layout.pack(np.full(layout.tensor.shape, marker, np.int64), 0) == marker
+    cells = {tuple(step.point[axis] for axis in stage.op.axes) for step in steps(r.schedule) if step.stage is stage}
+    conditional = any(isinstance(node, Select) for body in stage.op.bodies for node in walk(body))
+    return conditional or all(elements[cell] for cell in cells)
+
+
+def has_no_condition(r: Refusal) -> bool:
+    """Whether a step of a stage happens does not depend on a loop (on any, if none is named).
+
+    What is computed in another stage's loops ends where that does, a domain where the elements do, and a map says of
+    every point when: these are no conditions for a command to remove.
+    """
+    stage = r.stage()
+    if (
+        stage.state.attachment is not None
+        or stage.op.where is not None
+        or any(isinstance(each, Mapped) for each in stage.state.relations)
+    ):
+        return True
+    loops = r.loops() if r.says["loop"] else list(stage.leaf_axis)
+    own = {variable for loop in loops for variable in IterationsOf(stage, loop).own}
+
+    def groups(conditions: bool) -> Counter[object]:
+        taken = (step for step in steps(r.schedule, conditions=conditions) if step.stage is stage)
+        return Counter((step.role, *(n for v, n in step.loops.items() if v not in own)) for step in taken)
+
+    possible, executed = groups(conditions=False), groups(conditions=True)
+    return all(executed[key] in (0, count) for key, count in possible.items())
+
+
+def is_read_at_two_places(r: Refusal) -> bool:
+    reads = [read for read in r.stage().op.reads if read.tensor.name == r.says["tensor"]]
+    return len({tuple(map(str, read.indices)) for read in reads}) > 1
+
+
+def do_not_follow(r: Refusal) -> bool:
+    """The second of two stages does not come directly behind the first, among those at the root."""
+    names = [stage.name for stage in r.schedule.stages if stage.state.attachment is None]
+    return (r.says["one"], r.says["two"]) not in pairwise(names)
+
+
+def is_replaced_by_no_split(r: Refusal) -> bool:
+    return any(not isinstance(relation, Split) for relation in r.stage().state.relations)
+
+
+def runs_over_reduction(r: Refusal) -> bool:
+    return all(loop.kind == "reduce" for loop in r.loops())
+
+
+def runs_over_data(r: Refusal) -> bool:
+    return all(loop.kind == "data" for loop in r.loops())
+
+
+def has_no_plain_index(r: Refusal) -> bool:
+    """An index of a tensor is no loop plus a number, or one that a layout has divided otherwise than by itself."""
+    reads = [read for read in r.stage().op.reads if read.tensor is r.schedule.current(r.tensor())]
+    found = [as_affine(index) for read in reads for index in read.indices]
+    return any(each is None or list(each.coefficients.values()) != [1] for each in found)
