@@ -59,6 +59,20 @@ def check_causality(computation: Computation) -> None:
                 cycle_of(tuple(group))
 
 
+def check_readers(computation: Computation) -> None:
+    """Raises DomainError if what was written before a state was defined reads elements that do not exist.
+
+    That is known of the computations that the given one needs, itself included.
+    """
+    from lathe.frontend.reads_in_domain import check_reads
+
+    for group in strongly_connected([computation]):
+        for each in group:
+            makers = [read.tensor.computation for read in each.reads if is_state(read.tensor)]
+            if any(maker is not None and maker.where is not None for maker in makers):
+                check_reads(each)
+
+
 def cycles(computations: Iterable[Computation]) -> tuple[Cycle, ...]:
     """The cycles among computations and what these read, producers first."""
     groups = strongly_connected(computations)

@@ -1,9 +1,10 @@
 """Whole programs: the computations and inputs that a set of outputs needs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from lathe.frontend.cycles import check_defined, cycles, strongly_connected
+from lathe.frontend.cycles import check_defined, cycles, is_state, strongly_connected
 from lathe.frontend.errors import TensorError, shown
+from lathe.frontend.reads_in_domain import check_reads
 from lathe.frontend.tensors import Computation, Tensor
 
 
@@ -56,11 +57,20 @@ def topological(outputs: Tensor | Sequence[Tensor]) -> tuple[Computation, ...]:
             stack.extend((read.tensor, False) for read in reversed(computation.reads))
         else:
             circular = circular or computation not in order
+    _check_late_readers(order)
     if not circular:
         return tuple(order)
     inside = {each: cycle.computations for cycle in cycles(order) for each in cycle.computations}
     groups = strongly_connected(order)
     return tuple(each for group in groups for each in inside.get(group[0], tuple(group)))
+
+
+def _check_late_readers(order: Iterable[Computation]) -> None:
+    """Raises DomainError for reads of elements of a state that do not exist: not known when they were written."""
+    for computation in order:
+        states = [read.tensor.computation for read in computation.reads if is_state(read.tensor)]
+        if any(maker is not None and maker.where is not None for maker in states):
+            check_reads(computation)
 
 
 def placeholders(outputs: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeAlias, cast
 
 from lathe.frontend.arithmetic import const, expression, select
-from lathe.frontend.cycles import check_causality
+from lathe.frontend.cycles import check_causality, check_readers
 from lathe.frontend.dtypes import checked_dtype
 from lathe.frontend.errors import TensorError, shown
 from lathe.frontend.expressions import Expr, Read, Value
@@ -102,9 +102,12 @@ def define(
     states: State | Sequence[State],
     fcompute: Callable[..., Value | tuple[Value, ...]],
     *,
+    where: Callable[..., Value] | None = None,
     attrs: Mapping[str, object] | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
     """Say how a state is computed, in the way of ``compute``; several states over the same points, by a tuple.
+
+    ``where`` is a condition on the indices, as in ``compute``: only there do elements exist.
 
     Causality is checked as soon as nothing in the circle is left open: axes are taken in the order in which they are
     declared, and an element may read what an earlier point of the outermost ones makes, or what is made before it at
@@ -124,7 +127,7 @@ def define(
         )
     body = cast("Callable[..., Value]", fcompute)  # or several, as compute finds out
     made: Tensor | tuple[Tensor, ...] = compute(
-        given[0].shape, body, ".".join(each.name for each in given), attrs=attrs
+        given[0].shape, body, ".".join(each.name for each in given), where=where, attrs=attrs
     )
     bodies = made if isinstance(made, tuple) else (made,)
     name = ", ".join(each.name for each in given)
@@ -138,8 +141,9 @@ def define(
             )
     computation = bodies[0].computation
     assert computation is not None, f"compute made {bodies[0]} without a computation"
-    _bind(given, computation)
+    bind_states(given, computation)
     try:
+        check_readers(computation)
         check_causality(computation)
     except BaseException:
         _release(given)
@@ -147,7 +151,7 @@ def define(
     return states if isinstance(states, Tensor) else given
 
 
-def _bind(states: Sequence[State], computation: Computation) -> None:
+def bind_states(states: Sequence[State], computation: Computation) -> None:
     """Make the states the outputs of a computation: the one thing about a tensor that is not known from the start."""
     computation.__dict__["outputs"] = tuple(states)  # in the place where cached_property keeps them
     for position, each in enumerate(states):
@@ -167,6 +171,7 @@ def recurrence(
     init: Init | Sequence[Init] = None,
     name: str | Sequence[str] = "recurrence",
     dtype: str | Sequence[str] = "int32",
+    where: Callable[..., Value] | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
     """A tensor whose elements are computed from elements of itself at earlier points.
 
@@ -176,7 +181,7 @@ def recurrence(
 
     With several names, there are as many states (each may read all) and ``fcompute`` returns a tuple; ``init`` and
     ``dtype`` are then given for each, or one for all. For a circle of several computations use ``state`` and
-    ``define``. Raises what these raise.
+    ``define``. ``where`` is a condition on the indices, outside which there are no elements. Raises what these raise.
     """
     names = [name] if isinstance(name, str) else list(name)
     inits, dtypes = _for_each(init, len(names)), _for_each(dtype, len(names))
@@ -188,7 +193,7 @@ def recurrence(
             f"expression of recurrence {', '.join(names)} must be given as a function of its states and axes, not "
             f"{shown(fcompute)}."
         )
-    return define(states[0] if isinstance(name, str) else states, partial(fcompute, *states))
+    return define(states[0] if isinstance(name, str) else states, partial(fcompute, *states), where=where)
 
 
 def _for_each(value: object, count: int) -> list:  # type: ignore[type-arg]

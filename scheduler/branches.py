@@ -68,9 +68,7 @@ class Branches:
             return expr
         then = self._without(expr.then, holds)
         if not dropped:
-            fails = self.flow.where(expr.condition, False, points)
-            assert fails is not None, f"{expr.condition} is affine one way only"
-            return Select(expr.condition, then, self._without(expr.otherwise, fails))
+            return expr if then is expr.then else Select(expr.condition, then, expr.otherwise)
         kept = [term for term in terms if not self.wanted(term)]
         inside = points
         for term in kept:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import islpy as isl
 
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.expressions import Const, Expr, Reduce, Select, Undef, walk
+from lathe.frontend.expressions import Axis, Binary, Const, Expr, Reduce, Select, Undef, walk
 from lathe.frontend.polyhedra import limited_operations
 from lathe.scheduler.branches import Branches
 from lathe.scheduler.commands.overcompute import extended
@@ -45,10 +45,9 @@ def _widen(stage: "Stage") -> None:
             continue
         reads = stage.state.computation.reads
         over = [
-            read.tensor.shape[dim]
+            _reach(index, axis) * extent
             for read in reads
-            for dim, index in enumerate(read.indices)
-            if plain_axis(index) is axis
+            for index, extent in zip(read.indices, read.tensor.shape, strict=True)
         ]
         whole = max(over, default=0)
         if whole <= axis.extent:
@@ -58,6 +57,16 @@ def _widen(stage: "Stage") -> None:
                 stage.state, _ = extended(stage, stage.state, root, whole, "build")
         except (PaddingError, isl.Error):
             continue
+
+
+def _reach(index: Expr, axis: Axis) -> int:
+    """How many values of an axis one step of an index stands for that is the axis, or the axis divided; else 0."""
+    if plain_axis(index) is axis:
+        return 1
+    match index:
+        case Binary(op="floordiv", lhs=lhs, rhs=Const(value=value)) if plain_axis(lhs) is axis:
+            return value
+    return 0
 
 
 def _fill(stage: "Stage") -> None:

@@ -5,6 +5,7 @@ instance: what the loop nest does in order, instructions do in any.
 """
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,28 +35,35 @@ def operand_in_place(
     storage = stage.state.storage
     assert storage is not None, f"{stage.name} has no cells of its own"
     data = [(variable, extent) for variable, extent in node.loops if variable.kind == "data"]
-    written, times = np.unique(_cells(target, data, environment, shape), return_counts=True)
-    if (times > 1).any():
+    written = np.bincount(_cells(target, data, environment, shape), minlength=prod(shape))
+    if written.max() > 1:
         raise EmitError(
             f"values that a chunk of stage {stage.name} makes must have cells of their own in {storage}, not share "
             "them, since instructions make them in any order. Split its loops so that a chunk makes what is live."
         )
-    aliased: Tensor | None = None
+    beside: list[ReadAccess] = []  # at the very cells that are written
     for access, index in accesses:
         maker = stage.schedule.maker(access.tensor)
         kept = None if maker is None else maker.state.storage
         if kept is None or kept.buffer is not storage.buffer:
             continue
-        takes_over = index == list(target) and can_take_over(stage.state.computation.bodies[0], access.tensor)
-        if takes_over and stage.state.scope == "acc" and not access.guards:
-            aliased = access.tensor
-        elif np.intersect1d(written, _cells(index, node.loops, environment, shape)).size:
+        if index == list(target):
+            beside.append(access)
+        elif written[_cells(index, node.loops, environment, shape)].any():
             raise EmitError(
                 f"cells of buffer {storage.buffer.name} that a chunk of stage {stage.name} writes must not be read as "
                 f"{access.tensor.name} by other instances of the chunk, since instructions take these in any order. "
                 "Split its loops, or store it in another buffer."
             )
-    return aliased
+    for access in beside:
+        chain = can_take_over(stage.state.computation.bodies[0], access.tensor)
+        if not chain or stage.state.scope != "acc" or access.guards or len(beside) > 1:
+            raise EmitError(
+                f"result of stage {stage.name} must take the cells of {access.tensor.name} in buffer "
+                f"{storage.buffer.name} as the first operand of a chain of operations in acc, read once and without a "
+                "condition, not otherwise: the first instruction overwrites it. Store it in another buffer."
+            )
+    return beside[0].tensor if beside else None
 
 
 def _cells(

@@ -1,5 +1,6 @@
 """``branch`` and ``reduce_extent``: instances that change nothing are kept from running."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -136,24 +137,64 @@ def _defined_where(stage: "Stage", axes: set[Axis]) -> StageState:
         return state
     body = computation.bodies[0]
     inner = body.body if isinstance(body, Reduce) else body
-    there = {str(term) for node in walk(inner) if isinstance(node, Select) for term in terms_of(node.condition)}
-    wanted = mentions(axes)
-    for live, value in reversed(live_conditions(layout.padded_maps, computation.axes)):
-        terms = [term for term in terms_of(live) if wanted(term) and str(term) not in there]
-        condition = conjunction(terms)
-        if condition is None:
-            continue
-        other: Expr = Undef(inner.dtype) if value is None else value
-        if isinstance(body, Reduce) and not isinstance(other, Undef):
-            unit = neutral(body.kind, body.dtype)
-            if not isinstance(other, Const) or other.value != unit:
-                continue
-        if any(isinstance(node, Read) for node in walk(other)):
-            continue
-        inner = Select(condition, inner, other)
-    new = Reduce(body.kind, inner, body.axes) if isinstance(body, Reduce) else inner
-    same = inner is body or (isinstance(body, Reduce) and inner is body.body)
-    return state if same else replace(state, computation=with_bodies(computation, (new,)))
+    flow = Dataflow(stage.schedule, computation)
+    levels: list[tuple[list[Expr], Expr | None]] = []
+    for live, value in live_conditions(layout.padded_maps, computation.axes):
+        other: Expr | None = Undef(inner.dtype) if value is None else value
+        if isinstance(body, Reduce) and isinstance(other, Const) and other.value != neutral(body.kind, body.dtype):
+            other = None  # not what is left if nothing is taken
+        elif isinstance(other, Expr) and any(isinstance(node, Read) for node in walk(other)):
+            other = None
+        levels.append((terms_of(live), other))
+    new = _conditioned(inner, levels, mentions(axes), flow, flow.domain())
+    if new is inner:
+        return state
+    whole = Reduce(body.kind, new, body.axes) if isinstance(body, Reduce) else new
+    return replace(state, computation=with_bodies(computation, (whole,)))
+
+
+def _conditioned(
+    expr: Expr,
+    levels: list[tuple[list[Expr], Expr | None]],
+    wanted: Callable[[Expr], bool],
+    flow: Dataflow,
+    points: isl.Set,
+) -> Expr:
+    """An expression with the wanted conditions of a layout that it lacks, those of the last map outermost."""
+    if not levels:
+        return expr
+    (terms, other), *deeper = levels
+    inside: list[isl.Set] = []
+    for term in terms:
+        found = flow.where(term, True, points)
+        assert found is not None, f"{term} is not affine"
+        inside.append(found)
+    there: list[int] = []
+    if isinstance(expr, Select):
+        for own in terms_of(expr.condition):
+            holds = flow.where(own, True, points)
+            match = next((n for n, each in enumerate(inside) if holds is not None and holds.is_equal(each)), None)
+            if match is None:
+                there = []
+                break
+            there.append(match)
+    present = bool(there)
+    missing = [n for n, term in enumerate(terms) if n not in there and wanted(term)] if other is not None else []
+    kept = points
+    for n in (*there, *missing):
+        kept = kept.intersect(inside[n])
+    assert not present or isinstance(expr, Select)
+    value = expr.then if present and isinstance(expr, Select) else expr
+    new = _conditioned(value, deeper, wanted, flow, kept)
+    if not missing and new is value:
+        return expr
+    condition = conjunction([terms[n] for n in sorted((*there, *missing))])
+    if condition is None:
+        return new
+    if present and isinstance(expr, Select):
+        return Select(condition, new, expr.otherwise)
+    assert other is not None
+    return Select(condition, new, other)
 
 
 def _needed(stage: "Stage", axis: Axis, command: str) -> tuple[int, int]:

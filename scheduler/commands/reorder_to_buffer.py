@@ -3,12 +3,15 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import islpy as isl
+
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr, Reduce, Select, axes_of
 from lathe.frontend.polyhedra import Points, points_of
 from lathe.frontend.substitution import substitute
-from lathe.scheduler.branches import conjunction
+from lathe.scheduler.branches import conjunction, first_point
+from lathe.scheduler.dataflow import Dataflow
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.indices import simplified_index
 from lathe.scheduler.padding import live_conditions
@@ -20,6 +23,8 @@ from lathe.scheduler.undefined import terms_of
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
+
+SET = isl.dim_type.set
 
 
 def reorder_to_buffer(stage: "Stage", tensor: Tensor) -> tuple[LoopAxis, ...]:
@@ -82,22 +87,29 @@ class _Follower:
         self.logical = [Axis(f"d{n}", extent) for n, extent in enumerate(shape)]
         self.places = [Axis(f"p{n}", extent) for n, extent in enumerate(layout.shape)]
         forward: list[Expr] = [AxisRef(axis) for axis in self.logical]
-        for each in layout.maps:
-            forward = list(each.apply(forward))
-        self.forward = forward
+        for each in layout.maps:  # not simplified: what always has one value of several depends on its axis, too
+            onto: dict[Axis, Expr] = dict(zip(each.axes, forward, strict=True))
+            forward = [substitute(index, onto) for index in each.indices]
         self.depends = [{self.logical.index(axis) for axis in axes_of(index)} for index in forward]
         back: list[Expr] = [AxisRef(axis) for axis in self.places]
         for each in reversed(layout.maps):
             new = [Axis(f"q{n}", extent) for n, extent in enumerate(each.shape)]
             inverse = each.inverse(new)
-            onto: dict[Axis, Expr] = dict(zip(new, back, strict=True))
+            onto = dict(zip(new, back, strict=True))
             back = [simplified_index(substitute(inverse[old], onto)) for old in each.axes]
-        self.back = back
+        self.fixed = {self.places[n]: index for n, index in enumerate(indices) if not axes_of(index)}
+        self.back = [simplified_index(substitute(index, self.fixed)) for index in back]
 
     def run(self) -> tuple[LoopAxis, ...]:
         loops: dict[int, LoopAxis] = {}
         for dim in range(len(self.logical)):
-            where = [place for place, depends in enumerate(self.depends) if dim in depends]
+            where = [
+                place
+                for place, depends in enumerate(self.depends)
+                if dim in depends and self.places[place] not in self.fixed
+            ]
+            if not where:
+                continue
             named = [plain_axis(self.indices[place]) for place in where]
             if where and all(axis is not None for axis in named):
                 loops.update(zip(where, (self._loop(axis) for axis in named if axis is not None), strict=True))
@@ -170,9 +182,11 @@ class _Follower:
         conditions = [Compare("ge", value, Const(axis.start, "index")), Compare("lt", value, Const(axis.stop, "index"))]
         inside = set(onto)
         for live, _ in live_conditions(self.layout.padded_maps, self.places):
-            mine = [term for term in terms_of(live) if set(axes_of(term)) <= inside]
+            terms = (substitute(term, self.fixed) for term in terms_of(live))
+            mine = [term for term in terms if set(axes_of(term)) <= inside]
             moved = (substitute(term, onto) for term in mine)
             conditions += [term for term in moved if isinstance(term, Compare)]
+        self._check_covered(axis, new, value, conditions)
         condition = conjunction(_needed(new, conditions))
         computation = self.stage.state.computation
         position = computation.reduce_axes.index(axis)
@@ -189,6 +203,31 @@ class _Follower:
         made = [next(root for root in state.roots if root.source is each) for each in new]
         self.stage.schedule.commit({self.stage: state}, "reorder_to_buffer")
         return made
+
+    def _check_covered(self, axis: Axis, new: list[Axis], value: Expr, conditions: list[Compare]) -> None:
+        """Refuse values of a reduction axis that lead to no cell, unless nothing is taken there."""
+        cells = Points(new, "cells")
+        function = cells.value(value)
+        assert function is not None, f"{value} is not quasi-affine"
+        elements = cells.box().intersect(cells.where([(condition, True) for condition in conditions]))
+        reached = isl.Map.from_pw_aff(function).intersect_domain(elements).range()
+        computation = self.stage.state.computation
+        flow = Dataflow(self.stage.schedule, computation)
+        position = flow.points.position[axis]
+        rank = len(flow.points.axes)
+        covered = reached.insert_dims(SET, 0, position).insert_dims(SET, position + 1, rank - position - 1)
+        lost = flow.domain().subtract(covered.set_tuple_name(computation.name))
+        for body in computation.bodies:
+            assert isinstance(body, Reduce), f"{self.stage.name} has reduction axes and no reduction"
+            unit = neutral(body.kind, body.dtype)
+            for part, taken in flow.parts(body.body, lost):
+                if taken != unit or not isinstance(taken, int):
+                    at = dict(zip((each.name for each in flow.points.axes), first_point(part), strict=True))
+                    raise ScheduleError(
+                        f"axis {axis.name} of stage {self.stage.name} must lead to cells of {self.layout.tensor.name} "
+                        f"wherever something is taken, for reorder_to_buffer, not to none at "
+                        f"{', '.join(f'{name}={number}' for name, number in at.items())}. Lay it out with more padding."
+                    )
 
     def _data(self, dim: int, where: list[int], axis: Axis, offset: int) -> list[LoopAxis]:
         """A data loop shifted and split into one for each index of the layout."""

@@ -1,8 +1,10 @@
 """Tensors that are computed from earlier elements of themselves."""
 
 import numpy as np
+import pytest
 
 from lathe.frontend import (
+    DomainError,
     compute,
     cycles,
     define,
@@ -128,3 +130,28 @@ def test_the_text_of_a_circle():
         "  reads  total[t - 1] where t - 1 >= 0\n"
         "  reads  x[t]\n"
     )
+
+
+def test_a_triangle():
+    pascal = recurrence(
+        (8, 8),
+        lambda p, n, k: select((k > 0) & (k < n), p[n - 1, k - 1] + p[n - 1, k], 1),
+        name="pascal",
+        where=lambda n, k: k <= n,
+    )
+    found = reference(pascal, {})
+    assert found[7].tolist() == [1, 7, 21, 35, 35, 21, 7, 1]
+    assert found[3].tolist() == [1, 3, 3, 1, 0, 0, 0, 0]
+
+
+def test_elements_that_do_not_exist_are_not_read():
+    s = state((4, 4), name="s", init=0)
+    early = compute((4, 4), lambda i, j: s[i, j], "early")
+    with pytest.raises(DomainError) as caught:
+        define(s, lambda i, j: s[i - 1, j] + 1, where=lambda i, j: j <= i)
+    assert "must exist" in str(caught.value) or "s[" in str(caught.value)
+    assert s.computation is None
+    define(s, lambda i, j: select((i > 0) & (j < i), s[i - 1, j], 0) + 1, where=lambda i, j: j <= i)
+    with pytest.raises(DomainError):
+        reference(early, {})
+    assert reference(s, {})[3].tolist() == [4, 3, 2, 1]

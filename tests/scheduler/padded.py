@@ -7,7 +7,7 @@ from random_programs import random_inputs
 
 from lathe.frontend import Tensor, evaluate, reference
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import Read, Reduce, Undef, walk
+from lathe.frontend.expressions import Read, Reduce, Select, Undef, walk
 from lathe.scheduler import PaddingWitness, Schedule
 from lathe.scheduler.interpret import interpret_padded
 
@@ -44,7 +44,7 @@ def confirm_added(schedule: Schedule, tensor: Tensor, witness: PaddingWitness) -
     bound = {axes[name]: value for name, value in witness.instance.items()}
     body = computation.bodies[0]
     inner = body.body if isinstance(body, Reduce) else body
-    while type(inner).__name__ == "Select":
+    while isinstance(inner, Select):
         inner = inner.then
     results = set()
     for offset in (0, 1, 2, 3, 50):
@@ -63,12 +63,44 @@ def confirm_added(schedule: Schedule, tensor: Tensor, witness: PaddingWitness) -
         results.add(int(evaluate(inner, {**bound, **arrays})))
     if isinstance(body, Reduce):
         limits = DTYPES[body.dtype]
-        unit = {"sum": 0, "prod": 1, "max": limits.minimum, "min": limits.maximum}[body.kind]
-        assert results != {unit}, f"{witness} changes nothing"
+        wanted = {"sum": 0, "prod": 1, "max": limits.minimum, "min": limits.maximum}[body.kind]
+        node = body.body
+        while isinstance(node, Select):
+            if not bool(evaluate(node.condition, bound)):
+                wanted = int(evaluate(node.otherwise, bound))
+                break
+            node = node.then
+        assert results != {wanted}, f"{witness} changes nothing"
     else:
         layout = schedule.layout(tensor)
         cell = witness.cell
-        promised = layout.pack(np.zeros(layout.tensor.shape, np.int64), 4711)[cell]
-        assert promised != 4711, f"nobody relies on {cell}"
+        promised = layout.pack(np.zeros(layout.tensor.shape, np.int64), 99)[cell]
+        assert promised != 99, f"nobody relies on {cell}"
         assert results != {int(promised)}, f"{witness} keeps the contract"
     assert not any(isinstance(node, Undef) for node in walk(inner))
+
+
+def confirm_refused(schedule: Schedule, tensor: Tensor, witness: PaddingWitness) -> None:
+    """Fail unless the added instance reads what is not there, writes where nothing is, or changes a value."""
+    stage = schedule[tensor]
+    inside = all(0 <= at < extent for at, extent in zip(witness.cell, stage.tensor.shape, strict=True))
+    if not inside:
+        return  # a cell beyond the tensor
+    for read in stage.op.reads:
+        layout = schedule.layout(read.tensor)
+        for name, cell, what in witness.reads:
+            if name != read.tensor.name:
+                continue
+            exists = all(0 <= at < extent for at, extent in zip(cell, read.tensor.shape, strict=True))
+            assert exists == (what != "no cell of it"), f"{name}{cell} is {what}"
+            if what == "no cell of it":
+                return
+            holds = [layout.pack(np.full(layout.tensor.shape, value, np.int64), 99)[cell] for value in (7, 8)]
+            if what == "an element":
+                assert holds == [7, 8], f"{name}{cell} is no element"
+            elif what == "forbidden padding":
+                assert holds == [99, 99], f"{name}{cell} has a value"
+                return
+            else:
+                assert holds == [99 if "undefined" in what else int(what.split(", ")[1])] * 2, f"{name}{cell}"
+    confirm_added(schedule, tensor, witness)

@@ -271,3 +271,22 @@ def test_a_result_over_what_is_read_once_more_is_refused_in_dram_too():
     b = s.buffer("b", (12, 16), "int8", "dram")
     s[S[0]].store_in(b)
     check_lost(lambda: s[S[1]].store_in(b, lambda i, c: (i + 1, c)), s)
+
+
+def test_an_operand_that_is_read_twice_keeps_its_cells_on_the_machine():
+    A = placeholder((8, 16), "int8", "A")
+    B = compute((8, 16), lambda i, c: A[i, c].astype("int32") * 3, "B")
+    C = compute((8, 16), lambda i, c: B[i, c] + (B[i, c] >> 1), "C")
+    s = create_schedule(C)
+    made = s.cache_write(C, "acc")
+    b = s.buffer("b", scope="acc")
+    for tensor in (B, made):
+        s[tensor].store_in(b)
+    check_stored(s)
+    with pytest.raises(EmitError) as caught:
+        build(s, [A, C], VTA)
+    assert str(caught.value) == (
+        "result of stage C.acc must take the cells of B in buffer b as the first operand of a chain of operations in "
+        "acc, read once and without a condition, not otherwise: the first instruction overwrites it. Store it in "
+        "another buffer."
+    )

@@ -106,8 +106,9 @@ def test_eight_input_channels_on_a_wider_block(machine):
         assert simulate_program(program, inputs).cycles == simulate_program(plain, inputs).cycles
 
 
-@pytest.mark.parametrize("channels", [(14, 14), (8, 24)])
+@pytest.mark.parametrize("channels", [(14, 14), (8, 24), (28, 20)])
 def test_a_convolution_in_blocks_of_sixteen(channels):
+    """Inputs, weights, border and results in whole blocks: no slower than without layouts."""
     inner, outer = channels
     x = lt.placeholder((1, 6, 6, inner), "int8", name="x")
     w = lt.placeholder((outer, 3, 3, inner), "int8", name="w")
@@ -121,6 +122,15 @@ def test_a_convolution_in_blocks_of_sixteen(channels):
         s[tensor].overcompute()
     check(s)
     run_poisoned(s, lt.load_config("vta"))
+    border = s.stages[0]
+    assert border.name == "c.pad"
+    *_, channel = s.transform_layout(border.tensor, lambda n, h, v, k: [n, k // 16, h, v, k % 16], pad_value=0)
+    s[border.tensor].overcompute(channel)
+    check(s)
+    program = run_poisoned(s, lt.load_config("vta"))
+    plain = build(d, [x, w, d], lt.load_config("vta"))
+    inputs = random_inputs([d], seed=0)
+    assert simulate_program(program, inputs).cycles <= simulate_program(plain, inputs).cycles
 
 
 def test_what_a_producer_leaves_undefined_is_summed_up_to():

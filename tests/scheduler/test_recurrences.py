@@ -5,10 +5,12 @@ from unittest import mock
 import numpy as np
 import pytest
 from executions import confirm
+from machine import run
 from nests import check, text
 from recurrent_programs import TwoLayers
 
-from lathe.frontend import compute, define, placeholder, recurrence, reduce_axis, reference, state, sum
+from lathe.configs import load_config
+from lathe.frontend import compute, define, placeholder, recurrence, reduce_axis, reference, select, state, sum
 from lathe.scheduler import LegalityError, ParallelismError, ScheduleError, create_schedule, interpret
 
 
@@ -194,3 +196,24 @@ def test_several_outputs_and_interpretation():
     s = create_schedule([f, b])
     assert interpret(s, {})["f"][:5].tolist() == [1, 2, 3, 5, 8]
     check(s)
+
+
+def test_a_triangle_in_other_orders():
+    def pascal():
+        return recurrence(
+            (7, 7),
+            lambda p, n, k: select((k > 0) & (k < n), p[n - 1, k - 1] + p[n - 1, k], 1),
+            name="pascal",
+            where=lambda n, k: k <= n,
+        )
+
+    s = create_schedule(pascal())
+    assert s.count().stages["pascal"].executed == 28
+    check(s)
+    assert s.is_parallel("k", s.stages[0])
+    s.stages[0].reorder("k", "n")
+    s.stages[0].split("n", 3)
+    check(s)
+    refuse(pascal(), lambda s: s.stages[0].reverse("n"))
+    for machine in ("vta", "batch4"):
+        run(create_schedule(pascal()), load_config(machine), {})

@@ -8,7 +8,7 @@ from nests import check
 from random_programs import random_inputs
 
 from lathe.configs import load_config
-from lathe.frontend import Tensor, compute, placeholder, reduce_axis, sum
+from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
 from lathe.scheduler import Schedule, ScheduleError, create_schedule
 
 CONFIG = load_config("vta")
@@ -114,3 +114,54 @@ def test_two_tensors_are_kept_in_one_loop():
     s.reuse_at(A, s[F], "y")
     s.reuse_at(E, s[F], "y", form="shift")
     assert loaded(s) == 100
+
+
+def padded(y: Tensor, x: Tensor, c: Tensor) -> Tensor:
+    """A column of three values, with zeros around the image."""
+    rows = [y + dy - 1 for dy in range(3)]
+    first, *rest = [select((row >= 0) & (row < 10), A[row, x, c].astype("int32"), 0) for row in rows]
+    for each in rest:
+        first = first + each
+    return first
+
+
+FORMS = [(form, prologue) for form in ("ring", "shift") for prologue in ("loop", "first")]
+
+
+@pytest.mark.parametrize(("form", "prologue"), FORMS)
+@pytest.mark.parametrize("factor", [1, 3])
+def test_padding_in_the_consumer(form, prologue, factor):
+    P = compute((10, 10, 16), padded, "P")
+    s = create_schedule(P)
+    made = s.cache_write(P, "acc")
+    outer, _ = s[P].split("y", factor=factor)
+    s[made].compute_at(s[P], outer)
+    s.reuse_at(A, s[P], outer, form=form, prologue=prologue)
+    assert loaded(s) == 100
+
+
+@pytest.mark.parametrize(("form", "prologue"), FORMS)
+def test_a_strided_reduction_by_line_buffer_and_window_of_a_computed_stage(form, prologue):
+    q = reduce_axis(3, "q")
+    P = compute((10, 10, 16), lambda y, x, c: A[y, x, c].astype("int32") * 2, "P")
+    S = compute((4, 4, 16), lambda y, x, c: sum(P[2 * y + r, 2 * x + q, c], axis=[r, q]), "S")
+    s = create_schedule(S)
+    made = s.cache_write(S, "acc")
+    s[made].compute_at(s[S], "x")
+    lines = s.reuse_at(P, s[S], "y", form=form, prologue=prologue)
+    s.reuse_at(lines, s[S], "x", form=form, prologue=prologue)
+    s[P].set_scope("acc")
+    s[P].compute_at(s[S], "y")
+    assert s.count().stages["P"].redundant == 0
+    assert loaded(s) == 81
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3])
+def test_a_ring_has_room_for_as_many_steps_as_asked_for(copies):
+    s = in_rows(B)
+    buffer = s.reuse_at(A, s[B], "y")
+    s[buffer].double_buffer(copies)
+    assert loaded(s) == 100
+    program = run(s, CONFIG, random_inputs([B], seed=0))
+    places = {load.sram_base for load in loads_of(program, "A") if load.y_size * load.x_size == 10}
+    assert len(places) == 3 + copies - 1

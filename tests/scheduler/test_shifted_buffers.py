@@ -153,5 +153,6 @@ def test_no_instruction_moves_values_along_lanes():
     check(s)
     assert refusal(s) == (
         "form of reuse buffer X.reuse must be 'ring' for the machine along i0, which fills the lanes of elements, not "
-        "'shift': instructions move whole elements. Call reuse_at with form='ring'."
+        "'shift': instructions move whole elements. Call reuse_at with form='ring'. Lanes of B are those that "
+        "vectorize says; without it, build chooses what fits."
     )
