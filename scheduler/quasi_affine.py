@@ -9,8 +9,8 @@ IN, DIV = isl.dim_type.in_, isl.dim_type.div
 
 def linear_of(aff: isl.Aff, inputs: list[Linear]) -> Linear:
     """A quasi-affine expression of the given values, one for each dimension of its space, rounded down."""
-    scale = int(aff.get_denominator_val().to_python())
-    whole = aff.scale_val(isl.Val(scale))
+    denominator = aff.get_denominator_val()
+    scale, whole = int(denominator.to_python()), aff.scale_val(denominator)
     result = Linear(int(whole.get_constant_val().to_python()))
     for n, value in enumerate(inputs):
         result += value * int(whole.get_coefficient_val(IN, n).to_python())

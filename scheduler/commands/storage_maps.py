@@ -12,6 +12,7 @@ from lathe.scheduler.quasi_affine import linear_of
 from lathe.scheduler.storage import Storage, StorageBuffer
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
+LARGEST_NUMBER = (1 << 63) - 1
 
 
 def mapped(tensor: Tensor, buffer: StorageBuffer, given: "str | isl.Map") -> Storage:
@@ -51,7 +52,10 @@ def mapped(tensor: Tensor, buffer: StorageBuffer, given: "str | isl.Map") -> Sto
     variables = [LoopVariable(axis.name, axis.extent) for axis in axes]
     inputs = [Linear.of(variable) for variable in variables]
     meaning = dict(zip(variables, axes, strict=True))
-    indices = [_expression(linear_of(pieces[0].get_at(n), inputs), meaning) for n in range(pieces[0].dim(OUT))]
+    values = [linear_of(pieces[0].get_at(n), inputs) for n in range(pieces[0].dim(OUT))]
+    for value in values:
+        _check_numbers(value, where)
+    indices = [_expression(value, meaning) for value in values]
     return Storage(buffer, axes, tuple(indices))
 
 
@@ -68,6 +72,15 @@ def _check_function(relation: isl.Map, domain: isl.Set, where: str, name: str) -
             f"{where} must give every index one cell, not {name}[{index}] both {values_of(cells.lexmin())} and "
             f"{values_of(cells.lexmax())}."
         )
+
+
+def _check_numbers(value: Linear, where: str) -> None:
+    for number in (value.constant, *value.terms.values()):
+        if abs(number) > LARGEST_NUMBER:
+            raise ScheduleError(f"numbers in {where} must fit 64 bits, not be {number}.")
+    for atom in value.terms:
+        if not isinstance(atom, LoopVariable):
+            _check_numbers(atom.numerator, where)
 
 
 def _expression(value: Linear, meaning: dict[LoopVariable, Axis]) -> Expr:

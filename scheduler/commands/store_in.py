@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import islpy as isl
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage
 
 Map = Callable[..., Any] | str | isl.Map
+
+LARGEST_BUFFER = 1 << 28  # cells: more than any machine's memory, less than would exhaust the host's
 
 
 def store_in(stage: "Stage", *where: "StorageBuffer | Map", scope: str | None = None) -> StorageBuffer:
@@ -219,6 +222,12 @@ def _check_cells(stage: "Stage", storage: Storage) -> None:
         if buffer.shape is not None:
             outside |= each >= buffer.shape[d]
     if not outside.any():
+        room_for = prod(buffer.shape or storage.box)
+        if room_for > LARGEST_BUFFER:
+            raise ScheduleError(
+                f"buffer {buffer.name} of store_in of {stage.name} must have at most {LARGEST_BUFFER} cells, not "
+                f"{room_for} for {prod(shape)} values. Let the map send values to cells that are closer together."
+            )
         return
     first = np.unravel_index(int(outside.argmax()), shape)
     instance = ", ".join(f"{axis.name}={int(n)}" for axis, n in zip(storage.axes, first, strict=True))

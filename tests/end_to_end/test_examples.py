@@ -43,3 +43,5 @@ def test_benchmarks_print_their_figures_in_the_common_form(benchmark: str, tmp_p
     assert figures
     for figure in figures:
         assert list(figure) == ["name", "value", "unit", "target", "met"]
+    unmeasured = [figure for figure in figures if figure["name"] == "commands not measured"]
+    assert all(figure["value"] == 0 for figure in unmeasured)

@@ -272,3 +272,49 @@ def test_questions_know_storage():
     assert s.is_legal("copy_at", bx, by, "i")
     assert s[bx].buffer is b
     assert not s.allocations
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (
+            lambda i, j: (i * 10**9, j),
+            r"buffer P of store_in of P must have at most 268435456 cells, not 15000000005 for",
+        ),
+        ("{ P[i, j] -> [j, i + 1099511627776] }", "must have at most 268435456 cells, not 5497558138900 for 20 values"),
+        (
+            "{ P[i, j] -> [18446744073709551616i, j] }",
+            "numbers in map of store_in of P must fit 64 bits, not be 1844674",
+        ),
+        (
+            "{ P[i, j] -> [i, j + 18446744073709551616] }",
+            "numbers in map of store_in of P must fit 64 bits, not be 1844674",
+        ),
+    ],
+)
+def test_cells_that_are_too_far_apart_are_refused(given, reason):
+    X = placeholder((4, 5), "int32", "X")
+    P = compute((4, 5), lambda i, j: X[i, j] * 3, "P")
+    s = create_schedule(compute((4, 5), lambda i, j: P[i, j] + 1, "Q"))
+    before = levels(s)
+    with pytest.raises(ScheduleError, match=reason):
+        s[P].store_in(given)
+    assert levels(s) == before
+
+
+def test_a_declared_buffer_is_not_larger_than_that():
+    X = placeholder((4, 5), "int32", "X")
+    P = compute((4, 5), lambda i, j: X[i, j] * 3, "P")
+    s = create_schedule(compute((4, 5), lambda i, j: P[i, j] + 1, "Q"))
+    with pytest.raises(
+        ScheduleError, match="buffer rows of store_in of P must have at most 268435456 cells, not 1000000000"
+    ):
+        s[P].store_in(s.buffer("rows", (10**6, 10**6)), lambda i, j: (i, j))
+
+
+def test_a_schedule_may_have_any_numbers():
+    X = placeholder((4, 5), "int32", "X")
+    P = compute((4, 5), lambda i, j: X[i, j] * 3, "P")
+    s = create_schedule(P)
+    s[P].set_schedule("{ [i, j] -> [18446744073709551616i, j] }")
+    assert len(s[P].leaf_axis) == 2
