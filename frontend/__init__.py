@@ -4,7 +4,7 @@ from lathe.frontend.accesses import Guard, ReadAccess
 from lathe.frontend.affine import Affine, as_affine
 from lathe.frontend.arithmetic import const, max, min, prod, select, sum
 from lathe.frontend.cycles import Cycle, cycles
-from lathe.frontend.errors import CausalityError, DomainError, InputError, TensorError
+from lathe.frontend.errors import CausalityError, DomainError, InputError, ParameterError, TensorError
 from lathe.frontend.evaluation import evaluate
 from lathe.frontend.expressions import (
     Axis,
@@ -24,6 +24,7 @@ from lathe.frontend.expressions import (
     walk,
 )
 from lathe.frontend.intervals import interval
+from lathe.frontend.parameters import parameter
 from lathe.frontend.polyhedra import access_of, domain_of, is_exact, shape_of
 from lathe.frontend.programs import placeholders, topological
 from lathe.frontend.reference import checked_input, checked_inputs, evaluate_computation, reference
@@ -49,6 +50,7 @@ __all__ = [
     "InputError",
     "Not",
     "Operand",
+    "ParameterError",
     "Read",
     "ReadAccess",
     "Reduce",
@@ -75,6 +77,7 @@ __all__ = [
     "is_exact",
     "max",
     "min",
+    "parameter",
     "placeholder",
     "placeholders",
     "prod",

@@ -69,6 +69,9 @@ def _operand(value: object, where: str) -> Expr | int:
         return value
     if isinstance(value, Axis):
         return AxisRef(value)
+    symbol = getattr(value, "expr", None)
+    if isinstance(symbol, Expr):  # the extent of a tensor whose shape has parameters
+        return symbol
     number = integer(value)
     if number is not None:
         return number

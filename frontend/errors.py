@@ -13,6 +13,10 @@ class DomainError(LatheError):
     """A computation reads outside the domain of the tensor that it reads; the message names one such point."""
 
 
+class ParameterError(LatheError):
+    """The values given for the parameters of a program do not fit: missing, unknown, out of range."""
+
+
 class InputError(LatheError):
     """The arrays given for the inputs of a program do not fit its placeholders: missing, unknown, shape, dtype."""
 

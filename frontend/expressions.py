@@ -134,8 +134,13 @@ class Axis(Operand):
     extent: int
     start: int = 0
     kind: Literal["data", "reduce"] = "data"
+    symbolic: "tuple[Expr, Expr] | None" = None  # start and extent as formulas of the program's parameters
 
     __hash__ = object.__hash__
+
+    def __post_init__(self) -> None:
+        if type(self.extent) is not int:  # an extent with a formula: what is computed from axes has none
+            object.__setattr__(self, "extent", int(self.extent))
 
     @property
     def stop(self) -> int:
@@ -192,6 +197,23 @@ class Undef(Expr):
     """Any value at all: what a cell holds that nobody relies on. Only schedules write it; programs have none."""
 
     dtype: str
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Parameter(Expr):
+    """A number that a program leaves open until it is built: an integer from ``minimum`` to ``maximum``.
+
+    It stands in templates of computations only, never in what a schedule works on.
+    """
+
+    name: str
+    minimum: int
+    maximum: int
+    typical: int
+
+    @property
+    def dtype(self) -> str:
+        return INDEX
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

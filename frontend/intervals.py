@@ -13,6 +13,7 @@ from lathe.frontend.expressions import (
     Const,
     Expr,
     Not,
+    Parameter,
     Read,
     Reduce,
     Select,
@@ -44,6 +45,8 @@ def _general(expr: Expr, known: dict[Expr, Interval]) -> Interval:
             return value, value
         case AxisRef(axis=axis):
             return axis.start, axis.stop - 1
+        case Parameter(minimum=minimum, maximum=maximum):
+            return minimum, maximum
         case Read() | Compare() | Not() | Undef():
             return whole
         case Cast(operand=operand, dtype=dtype):

@@ -8,6 +8,7 @@ from typing import overload
 
 import numpy as np
 
+from lathe.frontend.binding import bound_program
 from lathe.frontend.circular_reference import evaluate_cycle
 from lathe.frontend.contraction import as_contraction, contract
 from lathe.frontend.cycles import cycles
@@ -16,7 +17,7 @@ from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import InputError, shown
 from lathe.frontend.evaluation import REDUCTIONS, Array
 from lathe.frontend.expressions import Axis, Reduce
-from lathe.frontend.programs import as_outputs, placeholders, topological
+from lathe.frontend.programs import placeholders, topological
 from lathe.frontend.substitution import SplitAxes
 from lathe.frontend.tensors import Computation, Tensor
 
@@ -25,21 +26,26 @@ _BLOCK = 1 << 20
 
 
 @overload
-def reference(outputs: Tensor, inputs: Mapping[str, Array]) -> Array: ...
+def reference(outputs: Tensor, inputs: Mapping[str, Array], *, parameters: Mapping[str, int] | None = ...) -> Array: ...
 
 
 @overload
-def reference(outputs: Sequence[Tensor], inputs: Mapping[str, Array]) -> dict[str, Array]: ...
+def reference(
+    outputs: Sequence[Tensor], inputs: Mapping[str, Array], *, parameters: Mapping[str, int] | None = ...
+) -> dict[str, Array]: ...
 
 
-def reference(outputs: Tensor | Sequence[Tensor], inputs: Mapping[str, Array]) -> Array | dict[str, Array]:
+def reference(
+    outputs: Tensor | Sequence[Tensor], inputs: Mapping[str, Array], *, parameters: Mapping[str, int] | None = None
+) -> Array | dict[str, Array]:
     """What the program yields: an array for one tensor, a dictionary by name for a sequence of tensors.
 
     ``inputs`` holds one array per placeholder, by name, of exactly its shape and dtype. Arithmetic is on integers and
-    wraps around at the width of each dtype; the result is exact. Raises InputError when an input is missing, unknown
+    wraps around at the width of each dtype; the result is exact. ``parameters`` gives numbers for those of the program.
+    Raises InputError when an input is missing, unknown
     or of another shape or dtype.
     """
-    wanted = as_outputs(outputs)
+    wanted, _ = bound_program(outputs, parameters, "reference")
     arrays = checked_inputs(wanted, inputs)
     order = topological(wanted)
     uses = Counter(tensor for each in order for tensor in _read_by(each))
@@ -56,7 +62,8 @@ def reference(outputs: Tensor | Sequence[Tensor], inputs: Mapping[str, Array]) -
             if not uses[tensor]:
                 del arrays[tensor]
     if isinstance(outputs, Tensor):
-        return arrays[outputs].copy() if outputs.computation is None else arrays[outputs]
+        (output,) = wanted
+        return arrays[output].copy() if output.computation is None else arrays[output]
     return {tensor.name: arrays[tensor] for tensor in wanted}
 
 

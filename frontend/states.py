@@ -141,7 +141,7 @@ def define(
             )
     computation = bodies[0].computation
     assert computation is not None, f"compute made {bodies[0]} without a computation"
-    _bind(given, computation)
+    bind_states(given, computation)
     try:
         check_readers(computation)
         check_causality(computation)
@@ -151,7 +151,7 @@ def define(
     return states if isinstance(states, Tensor) else given
 
 
-def _bind(states: Sequence[State], computation: Computation) -> None:
+def bind_states(states: Sequence[State], computation: Computation) -> None:
     """Make the states the outputs of a computation: the one thing about a tensor that is not known from the start."""
     computation.__dict__["outputs"] = tuple(states)  # in the place where cached_property keeps them
     for position, each in enumerate(states):

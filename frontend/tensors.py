@@ -8,10 +8,19 @@ from functools import cached_property
 from typing import NoReturn, overload
 
 from lathe.frontend.accesses import ReadAccess, reads_of
-from lathe.frontend.arithmetic import cast, expression, integer
+from lathe.frontend.arithmetic import binary, cast, expression, integer
 from lathe.frontend.dtypes import INDEX, checked_dtype
 from lathe.frontend.errors import TensorError, shown
 from lathe.frontend.expressions import Axis, AxisRef, Expr, Operand, Read, Reduce, Value, axes_of, depth, walk
+from lathe.frontend.parameters import (
+    Extent,
+    Template,
+    at_values,
+    formula,
+    parameters_of,
+    symbolic_axis,
+    typical_values,
+)
 
 DEPTH_LIMIT = 200
 """How deep an expression may nest: everything that walks expressions recurses, and Python limits that."""
@@ -102,10 +111,11 @@ class Computation:
     bodies: tuple[Expr, ...]
     attrs: Mapping[str, object] = field(default_factory=dict)
     where: Expr | None = None
+    template: Template | None = None  # what it says before the program's parameters are bound, if it has any
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(axis.extent for axis in self.axes)
+        return tuple(Extent(axis.symbolic[1]) if axis.symbolic else axis.extent for axis in self.axes)
 
     @property
     def axis(self) -> tuple[Axis, ...]:
@@ -145,7 +155,7 @@ class Computation:
         return f"Computation({', '.join(repr(tensor) for tensor in self.outputs)})"
 
 
-def placeholder(shape: int | Sequence[int], dtype: str = "int8", name: str = "placeholder") -> Tensor:
+def placeholder(shape: Value | Sequence[Value], dtype: str = "int8", name: str = "placeholder") -> Tensor:
     """An input of the program: an array of ``shape`` (positive extents) and ``dtype`` that the caller provides.
 
     Raises TensorError for a wrong shape, dtype or name.
@@ -155,12 +165,15 @@ def placeholder(shape: int | Sequence[int], dtype: str = "int8", name: str = "pl
     return Tensor(name, checked_shape(shape, where), checked_dtype(dtype, where))
 
 
-def reduce_axis(bounds: int | tuple[int, int], name: str = "k") -> Axis:
+def reduce_axis(bounds: Value | tuple[Value, Value], name: str = "k") -> Axis:
     """An axis to reduce over: from ``start`` up to and without ``stop``, given as ``(start, stop)`` or as ``stop``.
 
     Raises TensorError for bounds that hold no point.
     """
     checked_name(name, "a reduction axis")
+    ends_given = bounds if isinstance(bounds, Sequence) else (0, bounds)
+    if len(ends_given) == 2 and any(formula(end) is not None for end in ends_given):
+        return _open_reduction(name, *ends_given)
     pair = (0, bounds) if integer(bounds) is not None else bounds
     ends = [integer(end) for end in pair] if isinstance(pair, Sequence) else []
     start, stop = ends if len(ends) == 2 else (None, None)
@@ -174,9 +187,18 @@ def reduce_axis(bounds: int | tuple[int, int], name: str = "k") -> Axis:
     return Axis(name, stop - start, start, "reduce")
 
 
+def _open_reduction(name: str, start: Value, stop: Value) -> Axis:
+    from lathe.frontend.parametric_checks import check_positive
+
+    extent = binary("sub", stop, start)
+    if formula(extent) is not None:
+        check_positive(extent, f"extent of reduction axis {name!r}")
+    return symbolic_axis(name, extent, start, "reduce")
+
+
 @overload
 def compute(
-    shape: int | Sequence[int],
+    shape: Value | Sequence[Value],
     fcompute: Callable[..., tuple[Value, ...]],
     name: str = ...,
     *,
@@ -187,7 +209,7 @@ def compute(
 
 @overload
 def compute(
-    shape: int | Sequence[int],
+    shape: Value | Sequence[Value],
     fcompute: Callable[..., Value],
     name: str = ...,
     *,
@@ -197,7 +219,7 @@ def compute(
 
 
 def compute(
-    shape: int | Sequence[int],
+    shape: Value | Sequence[Value],
     fcompute: Callable[..., Value | tuple[Value, ...]],
     name: str = "compute",
     *,
@@ -230,7 +252,7 @@ def compute(
             f"not {shown(fcompute)}."
         )
     axes = tuple(
-        Axis(axis_name, extent)
+        symbolic_axis(axis_name, extent)
         for axis_name, extent in zip(_axis_names(fcompute, len(extents), name), extents, strict=True)
     )
     value = fcompute(*(AxisRef(axis) for axis in axes))
@@ -241,10 +263,31 @@ def compute(
     reduce_axes = _checked_bodies(name, axes, bodies)
     condition = None if where is None else _checked_where(name, axes, where)
     computation = Computation(name, axes, reduce_axes, bodies, dict(attrs or {}), condition)
+    if _is_open(computation):
+        computation = _at_typical_values(computation)
     check_reads(computation)
     if condition is not None:
         computation = replace(computation, where=simplified_where(computation))
     return computation.outputs if isinstance(value, tuple) else computation.outputs[0]
+
+
+def _is_open(computation: Computation) -> bool:
+    """Whether a computation, or the shape of something that it reads, depends on parameters."""
+    exprs = computation.bodies if computation.where is None else (*computation.bodies, computation.where)
+    axes = (*computation.axes, *computation.reduce_axes)
+    read = (extent for each in computation.reads for extent in each.tensor.shape)
+    return bool(parameters_of(*exprs)) or any(a.symbolic for a in axes) or any(isinstance(e, Extent) for e in read)
+
+
+def _at_typical_values(computation: Computation) -> Computation:
+    """The computation with typical values for its parameters, once it has been checked for all of their values."""
+    from lathe.frontend.parametric_checks import check_reads_for_all
+
+    template = Template(computation.bodies, computation.where)
+    check_reads_for_all(computation, template)
+    exprs = computation.bodies if computation.where is None else (*computation.bodies, computation.where)
+    values = typical_values(exprs)
+    return replace(computation.mapped(lambda expr: at_values(expr, values)), template=template)
 
 
 def _checked_where(name: str, axes: tuple[Axis, ...], where: object) -> Expr:
@@ -349,10 +392,10 @@ def checked_name(name: object, where: str) -> str:
 def checked_shape(shape: object, where: str) -> tuple[int, ...]:
     """``shape`` as a tuple of positive integers; one integer is a shape of one dimension."""
     single = integer(shape)
-    given = (single,) if single is not None else shape
+    given = (shape,) if single is not None or formula(shape) is not None else shape
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise TensorError(f"shape of {where} must be an integer or a sequence of integers, not {shown(shape)}.")
-    extents = [integer(extent) for extent in given]
+    extents = [_open_extent(extent, position, where) or integer(extent) for position, extent in enumerate(given)]
     for position, (extent, value) in enumerate(zip(extents, given, strict=True)):
         if extent is None or extent < 1:
             raise TensorError(
@@ -360,3 +403,14 @@ def checked_shape(shape: object, where: str) -> tuple[int, ...]:
                 "A tensor has at least one element."
             )
     return tuple(extent for extent in extents if extent is not None)
+
+
+def _open_extent(value: object, position: int, where: str) -> Extent | None:
+    """An extent that is a formula of parameters, if it is one."""
+    expr = formula(value)
+    if expr is None:
+        return None
+    from lathe.frontend.parametric_checks import check_positive
+
+    check_positive(expr, f"extent of dimension {position} of {where}")
+    return Extent(expr)

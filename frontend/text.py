@@ -1,6 +1,7 @@
 """The text form of the algorithm level (L1): domains, expressions and accesses, no order and no buffers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lathe.frontend.dtypes import BOOL
@@ -13,6 +14,7 @@ from lathe.frontend.expressions import (
     Const,
     Expr,
     Not,
+    Parameter,
     Read,
     Reduce,
     Select,
@@ -48,6 +50,8 @@ def _format(expr: Expr) -> tuple[str, int]:
             return "undef", _ATOM
         case AxisRef(axis=axis):
             return axis.name, _ATOM
+        case Parameter(name=name):
+            return name, _ATOM
         case Read(tensor=tensor, indices=indices):
             return f"{tensor.name}[{', '.join(map(format_expr, indices))}]", _ATOM
         case Cast(operand=operand, dtype=dtype):
@@ -86,6 +90,11 @@ def format_operand(expr: Expr) -> str:
 
 def format_axis(axis: Axis) -> str:
     """The range of an axis, as ``0 <= i < 16``."""
+    if axis.symbolic is not None:
+        start, extent = axis.symbolic
+        counted = isinstance(start, Const) and start.value == 0
+        stop = extent if counted else Binary("add", start, extent)
+        return f"{format_expr(start)} <= {axis.name} < {format_expr(stop)}"
     return f"{axis.start} <= {axis.name} < {axis.stop}"
 
 
@@ -95,7 +104,15 @@ def format_placeholder(tensor: "Tensor") -> str:
 
 
 def format_computation(computation: "Computation") -> str:
-    """A computation: what it yields, its iteration domain, its expression and every read with its guards."""
+    """A computation: what it yields, its iteration domain, its expression and every read with its guards.
+
+    Parameters stand there by name.
+    """
+    if computation.template is not None:
+        said = computation.template
+        outputs = computation.outputs
+        computation = replace(computation, bodies=said.bodies, where=said.where, template=None)
+        computation.__dict__["outputs"] = outputs  # a state keeps its own name
     heads = [f"{tensor.name}: {tensor.dtype}[{', '.join(map(str, tensor.shape))}]" for tensor in computation.outputs]
     lines = [f"compute {', '.join(heads)}"]
     domain = [format_axis(axis) for axis in (*computation.axes, *computation.reduce_axes)]

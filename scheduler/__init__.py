@@ -25,6 +25,7 @@ from lathe.scheduler.interpret import interpret
 from lathe.scheduler.lower import lower
 from lathe.scheduler.padding import undef
 from lathe.scheduler.padding_needs import PaddingNeeded
+from lathe.scheduler.recording import bind
 from lathe.scheduler.rules.registry import emit_rule
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.stage import Stage
@@ -63,6 +64,7 @@ __all__ = [
     "StorageWitness",
     "TensorLayout",
     "Witness",
+    "bind",
     "build",
     "create_schedule",
     "emit_rule",

@@ -22,6 +22,7 @@ from lathe.scheduler.nest import build_nest
 from lathe.scheduler.partition import partition
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.preloading import preload_microops
+from lathe.scheduler.recording import with_numbers
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.segments import PAGE, DramMap, packed_bytes
 from lathe.scheduler.signals import Origin
@@ -39,17 +40,21 @@ def build(
     *,
     constants: Mapping[str, NDArray[Any]] | None = None,
     check: bool = False,
+    parameters: Mapping[str, int] | None = None,
 ) -> Program:
     """Compile a schedule, or a tensor program with the default schedule, for a machine.
 
     ``tensors`` are the program's inputs and outputs, in any order. ``constants`` gives arrays, by name, for inputs that
     become part of the program instead. ``check`` runs the loop-nest interpreter on random inputs against NumPy first.
+    ``parameters`` gives numbers, by name, for the parameters of the program; commands of the schedule are carried out
+    again with them, and checked.
 
     What a schedule leaves open (caches, scopes, tiles, pragmas of stages that no command has touched) is completed; the
     schedule given is not changed. Raises BuildError for a wrong list of tensors, CapacityError for tiles that do not
     fit, EmitError for chunks that map to no instruction.
     """
     check_machine(config, "build")
+    program, tensors = bound_arguments(program, tensors, parameters, "build")
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
     given = _checked_constants(schedule, constants or {})
@@ -65,6 +70,20 @@ def compiled(schedule: Schedule, config: HardwareConfig, constants: Mapping[str,
     completed = complete(schedule, config)
     added = {tensor.name: array for tensor, array in completed.constants.items()}
     return compile_schedule(completed.schedule, config, {**constants, **added}, completed.views)
+
+
+def bound_arguments(
+    program: Schedule | Tensor | Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    parameters: Mapping[str, int] | None,
+    where: str,
+) -> tuple[Schedule | Tensor | Sequence[Tensor], Sequence[Tensor]]:
+    """Program and tensors with numbers for parameters."""
+    bound, of = with_numbers(program, parameters, where)
+    if not isinstance(tensors, Sequence) or not all(isinstance(each, Tensor) for each in tensors):
+        return bound, tensors  # ``check_tensors`` says what is wrong
+    found = (of.get(each, each) for each in tensors)
+    return bound, [each for each in found if isinstance(each, Tensor)]
 
 
 def compile_schedule(

@@ -19,6 +19,7 @@ from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.linear import Linear, LoopVariable, bound_value
 from lathe.scheduler.nest import Acquire, ChunkNode, DecidedChunk, Loop, Node, Release, Slide, build_nest
 from lathe.scheduler.partition import partition
+from lathe.scheduler.recording import numbered
 from lathe.scheduler.storage import StandIns
 from lathe.scheduler.threads import Thread, turns
 from lathe.scheduler.undefined import defined
@@ -65,13 +66,19 @@ class _Memory:
 
 
 def interpret(
-    schedule: "Schedule", inputs: Mapping[str, Array], *, reads: dict[str, int] | None = None
+    schedule: "Schedule",
+    inputs: Mapping[str, Array],
+    *,
+    reads: dict[str, int] | None = None,
+    parameters: Mapping[str, int] | None = None,
 ) -> dict[str, Array]:
     """Execute a schedule's partitioned loop nest; returns the outputs by name.
 
     ``inputs`` are arrays by placeholder name. ``reads``, if given, gets the number of values read from each tensor, by
-    name. The counterpart of ``reference`` for everything up to instructions.
+    name. ``parameters`` gives numbers for those of the program. The counterpart of ``reference`` for everything up to
+    instructions.
     """
+    schedule, _ = numbered(schedule, parameters, "interpret")
     return interpret_nest(schedule, partition(build_nest(schedule, largest_blocks=True)), inputs, reads)
 
 

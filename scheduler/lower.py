@@ -8,7 +8,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.text import format_program
 from lathe.isa import Unit, host_copies, instruction_text, unit_of
 from lathe.scheduler.allocation import largest_size
-from lathe.scheduler.build import check_machine, check_tensors, compiled
+from lathe.scheduler.build import bound_arguments, check_machine, check_tensors, compiled
 from lathe.scheduler.compiled import Compiled
 from lathe.scheduler.completion import complete
 from lathe.scheduler.decided import decide, with_rules
@@ -35,6 +35,8 @@ def lower(
     tensors: Sequence[Tensor],
     config: HardwareConfig,
     stage: str = "chunks",
+    *,
+    parameters: Mapping[str, int] | None = None,
 ) -> str:
     """The text of one level of a program on its way to instructions.
 
@@ -43,12 +45,16 @@ def lower(
     barriers and tokens by hand between them), "loops" (the nest with its conditions) or "chunks" (the nest partitioned
     into boxes without conditions, as rules carry them out: where a DMA pads, with the constant around what it loads).
     Order, loops and chunks show a schedule as it was given; data and communication, and a tensor program without a
-    schedule, as ``build`` completes it, chunks then with the rules that take them. Raises BuildError for another stage,
-    a machine that is none, or a wrong list of tensors.
+    schedule, as ``build`` completes it, chunks then with the rules that take them. ``parameters`` gives numbers for
+    those of the program, as for ``build``; the algorithm needs none. Raises BuildError for another stage, a machine
+    that is none, or a wrong list of tensors.
     """
     if stage not in STAGES:
         raise BuildError(f"stage of lower must be one of {', '.join(STAGES)}, not {stage!r}.")
     check_machine(config, "lower")
+    given = isinstance(program, Schedule)
+    if stage != "algorithm" or parameters is not None:  # the algorithm is the same for all numbers
+        program, tensors = bound_arguments(program, tensors, parameters, "lower")
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
     if stage == "algorithm":
@@ -64,7 +70,6 @@ def lower(
         return before + _data(schedule, config) + after
     if stage == "loops":
         return format_nest(build_nest(schedule))
-    given = isinstance(program, Schedule)
     chunks = decide(partition(build_nest(schedule, largest_blocks=not given)))
     return format_nest(chunks if given else with_rules(chunks))
 

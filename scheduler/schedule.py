@@ -23,6 +23,7 @@ from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.explanation import Explanation
 from lathe.scheduler.padding_needs import padding_needed, solve_padding
 from lathe.scheduler.questions import is_legal, is_parallel, parallel_skew, smallest_shift
+from lathe.scheduler.recording import Recording, record_commands, start_recording
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state, placed_alike, replace
 from lathe.scheduler.storage import StorageBuffer
@@ -41,6 +42,7 @@ class Schedule:
     stages, and ``cache_read`` and ``cache_write``) change that; each checks that every read still finds its value.
     """
 
+    recording: Recording | None = None  # the commands so far, where the program has parameters that are not bound
     last_placed: "tuple[list[tuple[Stage, StageState]], dict[Stage, Placement]] | None" = None  # see ``place_stages``
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:
@@ -53,6 +55,7 @@ class Schedule:
         self.circular = bool(circles(self))  # whether stages need each other's earlier values, or their own
         if self.circular:
             run_together(self)
+        self.recording = start_recording(self)
 
     def __getitem__(self, tensor: Tensor | Computation | Stage) -> Stage:
         """The stage of a tensor or computation. Raises ScheduleError if the schedule has none."""
@@ -118,14 +121,16 @@ class Schedule:
     smallest_shift = smallest_shift
     parallel_skew = parallel_skew
 
-    def explain(self, config: HardwareConfig | None = None) -> Explanation:
+    def explain(
+        self, config: HardwareConfig | None = None, *, parameters: Mapping[str, int] | None = None
+    ) -> Explanation:
         """Which rule takes each class of chunks on a machine, or which constraint fails first: ``lathe.explain``.
 
         ``config`` is the machine, ``load_config("vta")`` unless given. Raises BuildError if it is none.
         """
         from lathe.scheduler.explain import explain  # which completes schedules
 
-        return explain(self, config)
+        return explain(self, config, parameters=parameters)
 
     def readers(self, tensor: Tensor) -> list[Stage]:
         """The stages that read the tensor, in order."""
@@ -217,6 +222,9 @@ def _moved(before: list[Stage], after: list[Stage]) -> set[Stage]:
     """The stages that another order of the stages may put before or behind others: none, or all."""
     kept = [stage for stage in after if stage in before]
     return set() if kept == [stage for stage in before if stage in after] else set(after)
+
+
+record_commands(Schedule)
 
 
 def create_schedule(outputs: Tensor | Computation | Sequence[Tensor]) -> Schedule:

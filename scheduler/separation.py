@@ -45,31 +45,31 @@ def _separate(schedule: "Schedule", stage: "Stage", inside: "list[Stage]") -> No
     last = len(state.tensors) - 1
     for number, (tensor, body) in enumerate(zip(state.tensors, old.bodies, strict=True)):
         computation = renamed_axes(replace(old, name=tensor.name, bodies=(body,)), tensor.name)
-        loops = _Loops()
+        loops = Loops()
         guests = _wanted(computation, inside)
         instead: dict[Tensor, Tensor] = {}
-        hosts: dict[Stage, tuple[Stage, _Loops]] = {}
-        part = _twin(schedule, state, computation, tensor, loops)
+        hosts: dict[Stage, tuple[Stage, Loops]] = {}
+        part = twin(schedule, state, computation, tensor, loops)
         signals = [each for each in state.signals if each.kind != "receive" or not number]
         signals = [each for each in signals if each.kind != "send" or number == last]
         part.state = replace(part.state, signals=tuple(loops.signal(each) for each in signals))
         hosts[stage] = (part, loops)
         twins: list[Stage] = []
         for guest in reversed(guests):  # hosts come before what is inside them
-            own = _Loops()
+            own = Loops()
             copy = guest.state.computation
             made = guest.tensor
             if number:
                 copy = renamed_axes(copy, fresh_name(schedule, guest.name))
                 made = initial_state(copy).tensor
                 instead[guest.tensor] = made
-            twin = _twin(schedule, guest.state, copy, made, own)
+            like = twin(schedule, guest.state, copy, made, own)
             place = guest.state.attachment
             assert place is not None
             host, of_host = hosts[place.stage]
             attachment = Attachment(host, of_host(place.axis), region=place.region)
-            twin.state = replace(
-                twin.state,
+            like.state = replace(
+                like.state,
                 attachment=attachment,
                 scope=guest.state.scope,
                 copies=guest.state.copies,
@@ -79,8 +79,8 @@ def _separate(schedule: "Schedule", stage: "Stage", inside: "list[Stage]") -> No
                 pragma_axis=None if guest.state.pragma_axis is None else own(guest.state.pragma_axis),
                 signals=tuple(own.signal(each) for each in guest.state.signals),
             )
-            hosts[guest] = (twin, own)
-            twins.insert(0, twin)
+            hosts[guest] = (like, own)
+            twins.insert(0, like)
         for each in (*twins, part):
             each.state = replace(each.state, computation=redirect_reads(each.state.computation, instead))
         parts += [*twins, part]
@@ -103,7 +103,7 @@ def _wanted(computation: Computation, inside: "list[Stage]") -> "list[Stage]":
     return found
 
 
-class _Loops(dict[LoopAxis, LoopAxis]):
+class Loops(dict[LoopAxis, LoopAxis]):
     """The loops of a twin, by those of the stage that it is like."""
 
     def __call__(self, old: LoopAxis) -> LoopAxis:
@@ -113,7 +113,7 @@ class _Loops(dict[LoopAxis, LoopAxis]):
         return replace(signal, axis=None if signal.axis is None else self(signal.axis))
 
 
-def _twin(schedule: "Schedule", state: StageState, computation: Computation, tensor: Tensor, loops: _Loops) -> "Stage":
+def twin(schedule: "Schedule", state: StageState, computation: Computation, tensor: Tensor, loops: Loops) -> "Stage":
     """A stage that computes one tensor in loops made as those of another are."""
     from lathe.scheduler.stage import Stage
 

@@ -17,6 +17,7 @@ from lathe.scheduler.placement import place_stages
 from lathe.scheduler.polyhedra import cells_made, cells_written
 from lathe.scheduler.products import factors
 from lathe.scheduler.rewrite import copy_of, renamed_axes
+from lathe.scheduler.separate_states import separate_states
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, Mapped, Relation, initial_state, made_by
 from lathe.scheduler.together import shares_reduction
@@ -34,6 +35,7 @@ def store_shared(schedule: "Schedule") -> None:
     _check_reductions(schedule)
     made: list[tuple[Stage, Stage]] = []
     if schedule.circular:
+        separate_states(schedule)
         settle_choices(schedule)
         separate_choices(schedule)
     for group in circles(schedule) if schedule.circular else []:

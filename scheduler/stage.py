@@ -35,6 +35,7 @@ from lathe.scheduler.commands.unroll import unroll
 from lathe.scheduler.commands.vectorize import vectorize
 from lathe.scheduler.commands.vthread import vthread
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.recording import record_commands
 from lathe.scheduler.state import Affine, LoopAxis, Mapped, StageState, made_by, replaced_by
 from lathe.scheduler.storage import StorageBuffer
 
@@ -175,3 +176,6 @@ class Stage:
 
     def __repr__(self) -> str:
         return f"Stage({self.name})"
+
+
+record_commands(Stage)

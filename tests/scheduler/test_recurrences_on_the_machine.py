@@ -11,7 +11,7 @@ from recurrent_programs import TwoLayers
 from lathe.configs import load_config
 from lathe.frontend import compute, define, max, placeholder, recurrence, reduce_axis, state, sum
 from lathe.isa import Gemm, verify
-from lathe.scheduler import EmitError, build, create_schedule
+from lathe.scheduler import build, create_schedule
 from lathe.sim import simulate_program
 
 MACHINES = ("vta", "tiny", "wide", "batch4")
@@ -150,11 +150,24 @@ def test_shared_loops_outside_a_circle_are_stored_as_well():
     run(s, load_config("vta"), random_inputs([a, b], seed=2))
 
 
-def test_several_states_in_one_computation_are_refused():
-    f, g = recurrence((8, 16), lambda f, g, t, n: (f[t - 1, n] + g[t - 1, n], f[t - 1, n]), init=1, name=("f", "g"))
-    with pytest.raises(EmitError) as caught:
-        build(create_schedule([f, g]), [f, g], load_config("vta"))
-    assert "must compute one tensor to be scheduled by hand, not 2" in str(caught.value)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_several_states_in_one_computation(machine):
+    x = placeholder((8, 16), "int32", "x")
+    f, g = recurrence(
+        (8, 16), lambda f, g, t, n: (f[t - 1, n] + g[t - 1, n] + x[t, n], f[t - 1, n] * 3), init=1, name=("f", "g")
+    )
+    s = create_schedule([f, g])
+    run(s, load_config(machine), random_inputs([f, g], seed=4))
+
+
+def test_several_states_with_others_in_their_loops():
+    x = placeholder((6, 16), "int32", "x")
+    f, g = state((6, 16), name="f", init=1), state((6, 16), name="g", init=2)
+    half = compute((6, 16), lambda t, n: f[t - 1, n] - g[t - 1, n], "half")
+    define([f, g], lambda t, n: (half[t, n] + x[t, n], half[t, n] * 2 + f[t - 1, n]))
+    s = create_schedule([f, g])
+    s[f].split("t", 4)
+    run(s, load_config("vta"), random_inputs([f, g], seed=4))
 
 
 def test_stores_and_loads_of_a_state_wait_for_each_other():

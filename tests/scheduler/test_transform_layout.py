@@ -367,3 +367,18 @@ def test_axes_may_be_counted_from_their_ends(form, config):
         for segment in program.segments:
             if segment.layout is not None:
                 assert Layout.from_dict(segment.layout.to_dict()) == segment.layout
+
+
+@pytest.mark.parametrize("reordered", [False, True])
+def test_large_tensors_in_other_orders_fit_the_small_machine(reordered):
+    """Joined axes, split and fused: whatever the loops cover has to fit 256 accumulators."""
+    A = placeholder((16, 16, 64), "int8", "A")
+    B = compute(A.shape, lambda i, j, k: 2 * A[i, j, k], "B")
+    s = create_schedule(B)
+    s.transform_layout(A, lambda i, j, k: [i * 16 + j, k // 4, k % 4])
+    outer, merged, inner = s[B].transform_layout(lambda i, j, k: [i // 4, 64 * j + k, i % 4])
+    if reordered:
+        half, rest = s[B].split(merged, factor=512)
+        s[B].reorder(outer, half, inner, rest)
+        s[B].fuse(half, inner)
+    run(s, load_config("tiny"), random_inputs([B], 0))
