@@ -24,7 +24,7 @@ def check_poisoned(schedule: Schedule, seed: int = 0) -> None:
     """No value of the program depends on what padding without a value holds."""
     inputs = random_inputs(list(schedule.program), seed=seed)
     expected = reference(list(schedule.program), inputs)
-    for offset in (0, 77, -12345):
+    for offset in (77, -12345):
         found = poisoned(schedule, inputs, offset)
         for tensor in schedule.program:
             seen = schedule.current(tensor)
