@@ -385,3 +385,20 @@ def test_a_sum_is_read_when_it_is_whole():
         "scope of stage R must be dram to run its reduction in loops that it shares with Y, not 'acc', where a buffer "
         "belongs to one iteration (after). Share loops outside the reduction."
     )
+
+
+@pytest.mark.parametrize("machine", ["vta", "tiny"])
+@pytest.mark.parametrize(
+    "command",
+    [lambda s, B, C: s[C].after(s[B], "i"), lambda s, B, C: s[B].compute_at(s[C], "i", "missing")],
+    ids=["after", "missing"],
+)
+def test_what_is_stored_in_the_loops_of_a_stage_is_there_when_others_follow_it(command, machine):
+    A = placeholder((6, 18), "int32", "A")
+    B = compute(A.shape, lambda i, j: A[i, j] * 3, "B")
+    C = compute(A.shape, lambda i, j: B[i, j] + select(i > 1, B[i - 2, j], 0), "C")
+    D = compute(A.shape, lambda i, j: C[i, j] >> 1, "D")  # would be made together with C, in tiles of its own
+    for outputs in ([D], [C]):
+        s = create_schedule(outputs)
+        command(s, B, C)
+        run(s, load_config(machine), random_inputs(outputs, seed=0))
