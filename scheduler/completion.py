@@ -61,7 +61,7 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
     copy = copied(schedule)
     for stage in copy.stages:  # DRAM holds whole tensors: what is computed in another stage's loops is a part of one
         state, place = stage.state, stage.state.attachment
-        part = place is not None and place.region == "box" and not place.loops
+        part = place is not None and place.region != "missing" and not place.loops
         if state.storage is not None and state.storage.buffer.scope == DRAM:
             continue  # the user wants it there
         if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
@@ -206,6 +206,9 @@ def _same_root(leaf: LoopAxis, other: LoopAxis) -> bool:
 def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
     """The cheapest tiling whose buffers do fit: the estimate counts the largest, the allocator what lives together."""
     moved = {problem.sink, *problem.computing, *guests, *(operand.stage for operand in problem.operands)}
+    for stage in reversed(problem.schedule.stages):  # and what is computed in their loops: hosts come behind it
+        if stage.state.attachment is not None and stage.state.attachment.stage in moved:
+            moved.add(stage)
     part = Schedule.__new__(Schedule)
     part.program, part.outputs = problem.schedule.program, problem.schedule.outputs
     part.layouts, part.allocations = problem.schedule.layouts, problem.schedule.allocations

@@ -5,6 +5,7 @@ instance: what the loop nest does in order, instructions do in any.
 """
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +35,8 @@ def operand_in_place(
     storage = stage.state.storage
     assert storage is not None, f"{stage.name} has no cells of its own"
     data = [(variable, extent) for variable, extent in node.loops if variable.kind == "data"]
-    written, times = np.unique(_cells(target, data, environment, shape), return_counts=True)
-    if (times > 1).any():
+    written = np.bincount(_cells(target, data, environment, shape), minlength=prod(shape))
+    if written.max() > 1:
         raise EmitError(
             f"values that a chunk of stage {stage.name} makes must have cells of their own in {storage}, not share "
             "them, since instructions make them in any order. Split its loops so that a chunk makes what is live."
@@ -48,7 +49,7 @@ def operand_in_place(
             continue
         if index == list(target):
             beside.append(access)
-        elif np.intersect1d(written, _cells(index, node.loops, environment, shape)).size:
+        elif written[_cells(index, node.loops, environment, shape)].any():
             raise EmitError(
                 f"cells of buffer {storage.buffer.name} that a chunk of stage {stage.name} writes must not be read as "
                 f"{access.tensor.name} by other instances of the chunk, since instructions take these in any order. "

@@ -165,3 +165,15 @@ def test_a_ring_has_room_for_as_many_steps_as_asked_for(copies):
     program = run(s, CONFIG, random_inputs([B], seed=0))
     places = {load.sram_base for load in loads_of(program, "A") if load.y_size * load.x_size == 10}
     assert len(places) == 3 + copies - 1
+
+
+def test_a_stage_in_the_loops_of_a_buffer_in_the_loops_of_a_stage_that_build_places():
+    X = placeholder((8, 8), "int32", "X")
+    S = compute((6, 6), lambda y, x: X[y, x] + X[y + 1, x + 2], "S")
+    s = create_schedule(S)
+    pixels = s.reuse_at(X, s[S], "x")
+    window = s.reuse_at(pixels, s[S], "x")
+    s[pixels].compute_at(s[window], s[window].leaf_axis[-1])
+    s.reuse_at(X, s[S], "y")
+    check(s)
+    run(s, CONFIG, random_inputs([S], seed=0))
