@@ -171,7 +171,8 @@ def _combined(op: str, left: isl.PwAff, right: isl.PwAff, divisor: Expr) -> isl.
         case "max":
             return left.max(right)
         case "floordiv" | "mod" if isinstance(divisor, Const):
-            quotient = left.scale_down_val(isl.Val(divisor.value)).floor()
+            upwards = left if divisor.value > 0 else left.neg()  # isl divides by positive numbers
+            quotient = upwards.scale_down_val(isl.Val(abs(divisor.value))).floor()
             return quotient if op == "floordiv" else left.sub(quotient.scale_val(isl.Val(divisor.value)))
     return None
 

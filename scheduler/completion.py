@@ -61,7 +61,7 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
     copy = copied(schedule)
     for stage in copy.stages:  # DRAM holds whole tensors: what is computed in another stage's loops is a part of one
         state, place = stage.state, stage.state.attachment
-        part = place is not None and place.region == "box" and not place.loops
+        part = place is not None and place.region != "missing" and not place.loops
         if state.storage is not None and state.storage.buffer.scope == DRAM:
             continue  # the user wants it there
         if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):

@@ -151,7 +151,8 @@ def count(schedule: "Schedule", config: HardwareConfig | None = None) -> Counts:
 
     Instances executed by each stage, how many of them are there again, and iterations of marked loops, all of the
     schedule as it was given. With a machine, the schedule is completed and compiled as ``build`` does, and bytes and
-    transfers are those of its instructions, class by class. Raises what ``build`` raises.
+    transfers are those of its instructions, class by class. A program whose parameters are open is counted with typical
+    values; ``lathe.bind`` gives it others. Raises what ``build`` raises.
     """
     coverage = {stage: Coverage(stage) for stage in schedule.stages}
     signals = _Signals()

@@ -17,6 +17,7 @@ from lathe.frontend.expressions import Binary, Cast, Compare, Const, Expr, Not, 
 from lathe.frontend.polyhedra import Points, domain_of, points_of
 from lathe.scheduler.index_maps import IndexMap
 from lathe.scheduler.padding import Pad
+from lathe.scheduler.undefined import conditions_of, stripped
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -196,7 +197,8 @@ Classes: TypeAlias = list[tuple[isl.Set, int | Some | None]]
 def cells_of(schedule: "Schedule", tensor: Tensor, depth: int = 0) -> Classes:
     """The cells of a tensor, taken apart by what is known of them; None: not to be read. []: nothing is known.
 
-    A layout's padding holds what its contract says. Otherwise, the expression that makes a tensor is followed.
+    A layout's padding holds what its contract says. Otherwise, the expression that makes a tensor is followed; what it
+    leaves out, nothing may read.
     """
     layout = schedule.layouts.get(tensor)
     if layout is not None and layout.padding_count:
@@ -209,9 +211,18 @@ def cells_of(schedule: "Schedule", tensor: Tensor, depth: int = 0) -> Classes:
         return []
     flow = Dataflow(schedule, computation, depth + 1)
     body = computation.bodies[maker.state.tensors.index(tensor)]
+    made = flow.domain()
+    for condition in conditions_of(body):
+        holds = flow.where(condition, True, made)
+        if holds is None:
+            return []
+        made = holds
     found: Classes = []
-    for part, value in flow.parts(body, flow.domain()):
-        found.append((_anonymous(part), Some.UNDEFINED if isinstance(value, Forbidden) else value))
+    for part, value in flow.parts(stripped(body), made):
+        found.append((_anonymous(part), None if isinstance(value, Forbidden) else value))
+    left_out = flow.domain().subtract(made)
+    if not left_out.is_empty():
+        found.append((_anonymous(left_out), None))
     return [] if all(value is Some.UNKNOWN for _, value in found) else found
 
 

@@ -26,6 +26,7 @@ from lathe.scheduler.partition import partition
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.products import bare
+from lathe.scheduler.recording import with_numbers
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.segments import DramMap
 from lathe.scheduler.state import SCRATCHPADS
@@ -39,7 +40,12 @@ NOT_ASKED = "no rule can be asked, for the reason above"
 NO_TILE = "no tile fits the scratchpads, for the reason above"
 
 
-def explain(program: Schedule | Tensor | Sequence[Tensor], config: HardwareConfig | None = None) -> Explanation:
+def explain(
+    program: Schedule | Tensor | Sequence[Tensor],
+    config: HardwareConfig | None = None,
+    *,
+    parameters: Mapping[str, int] | None = None,
+) -> Explanation:
     """Which rule takes the chunks of a schedule on a machine, and if none does, which constraint fails first.
 
     Chunks alike but for offsets are one class, with its count, its pads, and the rule that took it or the constraint
@@ -48,7 +54,8 @@ def explain(program: Schedule | Tensor | Sequence[Tensor], config: HardwareConfi
     a scratchpad are taken as if it were larger, and what exceeds it is told first. What the schedule leaves open is
     completed as ``build`` does it. Instructions are counted with the loads of micro-ops that come before them.
 
-    ``config`` is the machine, ``load_config("vta")`` unless given. The result prints as text; its fields say the same
+    ``config`` is the machine, ``load_config("vta")`` unless given; ``parameters`` gives numbers for those of the
+    program. The result prints as text; its fields say the same
     to programs, and ``to_dict()`` is plain values for JSON. Raises BuildError if ``config`` is no machine. The idea
     of rules that are handed partitioned loops is from TVM's ``emit_insn``; what became of each is not told there.
 
@@ -69,6 +76,7 @@ def explain(program: Schedule | Tensor | Sequence[Tensor], config: HardwareConfi
     """
     machine = load_config("vta") if config is None else config
     check_machine(machine, "explain")
+    program, _ = with_numbers(program, parameters, "explain")
     given = program if isinstance(program, Schedule) else create_schedule(program)
     depths = tuple((scope, depth_of(machine, scope)) for scope in SCRATCHPADS)
     refused: dict[Stage, LatheError] = {}

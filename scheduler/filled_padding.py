@@ -30,7 +30,8 @@ def fill_padding(schedule: "Schedule") -> None:
     for stage in schedule.stages:
         if not stage.state.is_touched:
             _fill(stage)
-            _widen(stage)
+            if not schedule.attached(stage) and not stage.state.kept_leaves:
+                _widen(stage)
         computation = stage.state.computation
         bodies = tuple(_zeros(body) for body in computation.bodies)
         if any(new is not old for new, old in zip(bodies, computation.bodies, strict=True)):

@@ -89,6 +89,7 @@ def groups_of(schedule: Schedule, config: HardwareConfig) -> list[Group]:
             and not stage.state.is_touched
             and len(stage.state.tensors) == 1
             and stage.state.storage is None
+            and not any(guest.state.scope == DRAM for guest in schedule.attached(stage))  # it has to go by its loops
             and _reads_elementwise(follows, stage)
         )
         if fused:

@@ -46,6 +46,8 @@ def mask_conditions(schedule: "Schedule", config: HardwareConfig) -> dict[Tensor
     for stage in list(schedule.stages):
         _mask_operands(schedule, stage)
     constants = _Constants(schedule)
+    if not any(_decides(body) for stage in schedule.stages for body in stage.state.computation.bodies):
+        return {}
     plan = _plan_without_conditions(schedule, config)
     for stage in schedule.stages:
         if stage.state.pragma not in BUILT_IN:
@@ -56,6 +58,14 @@ def mask_conditions(schedule: "Schedule", config: HardwareConfig) -> dict[Tensor
         if any(new is not old for new, old in zip(bodies, computation.bodies, strict=True)):
             stage.state = replace(stage.state, computation=replace(computation, bodies=bodies))
     return constants.values
+
+
+def _decides(body: Expr) -> bool:
+    """Whether anything in a body may have to be rewritten."""
+    return any(
+        isinstance(node, Select) or (isinstance(node, Cast) and node.operand.dtype == "index" and node.dtype in NARROW)
+        for node in walk(body)
+    )
 
 
 def conjuncts(condition: Expr) -> Iterator[Expr]:

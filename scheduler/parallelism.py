@@ -11,6 +11,7 @@ import islpy as isl
 
 from lathe.scheduler.answers import Answer, answerable
 from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
+from lathe.scheduler.iterations import carried_out
 from lathe.scheduler.placement import Placement, place_stages
 from lathe.scheduler.polyhedra import cells_made, cells_read, cells_written, instances
 from lathe.scheduler.state import LoopAxis
@@ -87,7 +88,9 @@ def parallel_loop(
             with answerable(f"whether loop {loop.name} of stage {stage.name} is parallel"):
                 needed = cells_read(placed[reader], read, depth).set_tuple_name(IN, "loops")
                 made = _made(placed[producer], read.tensor.name, depth).set_tuple_name(IN, "loops")
-                missing = needed.subtract(made)
+                outside = carried_out(placed[producer], placed)  # what other iterations leave out, nobody makes there
+                sure = made if outside is None else _made(placed[producer], read.tensor.name, depth, outside)
+                missing = needed.subtract(sure.set_tuple_name(IN, "loops"))
                 carried = missing.apply_range(made.reverse())
                 same = isl.Map.universe(carried.get_space())
                 for position in range(outer):
@@ -114,11 +117,11 @@ def _around(placement: Placement) -> list[object]:
     return [*placement.prefix, *placement.loops.variables]
 
 
-def _made(placement: Placement, name: str, depth: int) -> isl.Map:
+def _made(placement: Placement, name: str, depth: int, around: isl.Set | None = None) -> isl.Map:
     attachment = placement.state.attachment
     if attachment and not attachment.loops and attachment.region == "box" and depth <= len(placement.prefix):
-        return cells_made(placement, name, depth)
-    return cells_written(placement, name, depth)
+        return cells_made(placement, name, depth, around)
+    return cells_written(placement, name, depth, around)
 
 
 def _carried(

@@ -1,11 +1,13 @@
 """Questions about a schedule that change nothing: is it legal, is it parallel, how far apart must stages be."""
 
 from collections.abc import Callable
+from inspect import signature
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from lathe.frontend import Axis, Tensor
 from lathe.scheduler.answers import Answer
+from lathe.scheduler.commands.marks import loop_extent
 from lathe.scheduler.errors import LegalityError, PaddingError, ScheduleError
 from lathe.scheduler.parallelism import parallel_loop
 from lathe.scheduler.placement import place_stages
@@ -14,9 +16,6 @@ from lathe.scheduler.state import LoopAxis
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
     from lathe.scheduler.stage import AxisLike, Stage
-
-LARGEST_SHIFT = 16
-"""How far ``smallest_shift`` looks along each loop."""
 
 
 def is_parallel(schedule: "Schedule", axis: "LoopAxis | Axis", stage: "Tensor | Stage | None" = None) -> Answer:
@@ -103,7 +102,7 @@ def _carry_out(schedule: "Schedule", command: object, arguments: list[Any]) -> N
     from lathe.scheduler.stage import Stage
 
     if command in OF_SCHEDULES:
-        getattr(schedule, str(command))(*arguments)
+        _call(getattr(schedule, str(command)), command, arguments)
         return
     commands = sorted(
         name
@@ -122,9 +121,17 @@ def _carry_out(schedule: "Schedule", command: object, arguments: list[Any]) -> N
         if position < len(rest) and isinstance(rest[position], Tensor):
             rest[position] = schedule[rest[position]]
     if command in FOR_INPUTS and isinstance(stage, Tensor) and schedule.maker(schedule.current(stage)) is None:
-        getattr(schedule, str(command))(stage, *rest)
+        _call(getattr(schedule, str(command)), command, [stage, *rest])
         return
-    getattr(schedule[stage], str(command))(*rest)
+    _call(getattr(schedule[stage], str(command)), command, rest)
+
+
+def _call(method: Callable[..., object], command: object, arguments: list[Any]) -> None:
+    try:
+        signature(method).bind(*arguments)
+    except TypeError as error:
+        raise _NoCommandError(f"arguments of command {command!r} of is_legal must be those of it: {error}.") from None
+    method(*arguments)
 
 
 def _is_stage(value: object) -> bool:
@@ -140,24 +147,28 @@ def smallest_shift(
 
     One number for each loop of ``stage`` down to ``axis``, outermost first: the lexicographically smallest with which
     ``s[stage].after(s[other], axis)`` is legal, zero wherever that is enough, so that values wait as short as possible.
-    Nothing is changed; carry it out with ``shift`` and ``after``. None where a shift of 16 iterations along each loop
-    does not help, or takes the stage past readers of its own in these loops. Raises ScheduleError where ``after`` does
-    for another reason. Distances of uniform dependences say where to look; whether a shift is legal is decided by the
-    same check as the commands.
+    Nothing is changed; carry it out with ``shift`` and ``after``. None where even a shift past all iterations of the
+    other does not help, as where it takes the stage past readers of its own in these loops. Raises ScheduleError where
+    ``after`` does for another reason. Whether a shift is legal is decided by the same check as the commands.
     """
     from lathe.scheduler.completion import copied
 
     reader, producer = schedule[stage], schedule[other]
     loops = reader.state.leaves[: reader.state.leaves.index(reader.find(axis, "smallest_shift")) + 1]
+    beside = [*producer.state.leaves, *loops[len(producer.state.leaves) :]]
+    extents = [
+        max(loop_extent(reader, loop), loop_extent(producer if n < len(producer.state.leaves) else reader, beside[n]))
+        for n, loop in enumerate(loops)
+    ]
 
     def legal(amounts: tuple[int, ...]) -> bool:
         copy = copied(schedule)
         twins = dict(zip(schedule.stages, copy.stages, strict=True))
         target: LoopAxis = loops[-1]
-        for loop, amount in zip(loops, amounts, strict=True):
-            moved = twins[reader].shift(loop, amount) if amount else loop
-            target = moved if loop is loops[-1] else target
         try:
+            for loop, amount in zip(loops, amounts, strict=True):
+                moved = twins[reader].shift(loop, amount) if amount else loop
+                target = moved if loop is loops[-1] else target
             twins[reader].after(twins[producer], target)
         except LegalityError:
             return False
@@ -168,9 +179,8 @@ def smallest_shift(
     # a larger shift of a loop outside the others makes legal whatever a smaller one does: bisect level by level
     fixed: tuple[int, ...] = ()
     for level in range(len(loops)):
-        rest = len(loops) - level - 1
-        far = (LARGEST_SHIFT,) * rest
-        low, high = 0, LARGEST_SHIFT
+        far = tuple(extents[level + 1 :])
+        low, high = 0, extents[level]
         if not legal((*fixed, high, *far)):
             return None
         while low < high:
@@ -189,8 +199,9 @@ def parallel_skew(
     """Factors with which skewing two loops, diagonals outside, leaves the loop inside parallel.
 
     The first pair ``(outer_factor, inner_factor)`` of coprime factors up to ``largest``, smallest sum first; ``(0, 1)``
-    says that exchanging the two loops is enough, and ``(1, 0)`` that the inner loop is parallel as it stands. Stages
-    that share both loops are skewed alike. None if no such pair helps. Raises ScheduleError for axes that are no
+    says that exchanging the two loops is enough, and ``(1, 0)`` that the inner loop is parallel as it stands. Where
+    values come from further along than that, ``(n, 1)`` with the smallest ``n`` below the extent of the inner loop.
+    Stages that share both loops are skewed alike. None if no such pair helps. Raises ScheduleError for axes that are no
     present loops.
     """
     from lathe.scheduler.completion import copied
@@ -199,15 +210,23 @@ def parallel_skew(
     first, second = host.find(outer, "parallel_skew"), host.find(inner, "parallel_skew")
     if is_parallel(schedule, second, host):
         return (1, 0)
-    candidates = sorted(product(range(largest + 1), range(1, largest + 1)), key=lambda pair: (sum(pair), pair))
-    for a, b in candidates:
+
+    def helps(a: int, b: int) -> bool:
         copy = copied(schedule)
         twin = copy.stages[schedule.stages.index(host)]
         try:
             along, diagonal = twin.skew(first, second, a, b)
             twin.reorder(diagonal, along)
-            if is_parallel(copy, along, twin):
-                return (a, b)
+            return bool(is_parallel(copy, along, twin))
         except ScheduleError:
-            continue
-    return None
+            return False
+
+    candidates = sorted(product(range(largest + 1), range(1, largest + 1)), key=lambda pair: (sum(pair), pair))
+    found = next((pair for pair in candidates if helps(*pair)), None)
+    low, high = largest + 1, loop_extent(host, second) - 1
+    if found is not None or low > high or not helps(high, 1):
+        return found
+    while low < high:  # the steeper the diagonals, the earlier whatever comes from an earlier outer iteration
+        middle = (low + high) // 2
+        low, high = (low, middle) if helps(middle, 1) else (middle + 1, high)
+    return low, 1

@@ -89,7 +89,7 @@ class Reshapes:
             computation = redirect_reads(reader.state.computation, {stage.tensor: seen})
             reader.state = replace(reader.state, computation=computation)
         if stage.tensor in self.schedule.outputs:
-            copy = copy_of(seen, stage.name, stage.state.computation.axes)
+            copy = copy_of(seen, stage.name, stage.state.computation.axes, whole=True)
             stage.state = replace(initial_state(copy), tensors=stage.state.tensors)
         else:
             self.schedule.stages.remove(stage)
@@ -99,7 +99,7 @@ class Reshapes:
         """The output becomes a copy of what is reshaped; others that read it read a reshape of the copy."""
         tensor = stage.tensor
         axes = tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(source.shape))
-        copy = copy_of(source, stage.name, axes)
+        copy = copy_of(source, stage.name, axes, whole=True)
         seen = self._seen_as(tensor, source.shape, copy)
         readers = self.schedule.readers(tensor)
         if readers:

@@ -121,14 +121,16 @@ class Schedule:
     smallest_shift = smallest_shift
     parallel_skew = parallel_skew
 
-    def explain(self, config: HardwareConfig | None = None) -> Explanation:
+    def explain(
+        self, config: HardwareConfig | None = None, *, parameters: Mapping[str, int] | None = None
+    ) -> Explanation:
         """Which rule takes each class of chunks on a machine, or which constraint fails first: ``lathe.explain``.
 
         ``config`` is the machine, ``load_config("vta")`` unless given. Raises BuildError if it is none.
         """
         from lathe.scheduler.explain import explain  # which completes schedules
 
-        return explain(self, config)
+        return explain(self, config, parameters=parameters)
 
     def readers(self, tensor: Tensor) -> list[Stage]:
         """The stages that read the tensor, in order."""

@@ -75,7 +75,18 @@ def _check_reductions(schedule: "Schedule") -> None:
 def _is_shared(stage: Stage) -> bool:
     """Whether a stage in DRAM runs together with another, and nobody has said how its chunks become instructions."""
     place = stage.state.attachment
-    return place is not None and bool(place.loops) and stage.state.scope == DRAM and stage.state.pragma is None
+    if place is None or stage.state.scope != DRAM or stage.state.pragma is not None:
+        return False
+    return bool(place.loops) or _is_kept(stage, place)
+
+
+def _is_kept(stage: Stage, place: Attachment) -> bool:
+    """Whether a loop computes what no earlier iteration of it has made, in an order of its own, and not of a sum."""
+    host = place.stage.state
+    whole = host.scope == DRAM and host.attachment is None
+    guests = [guest.state.attachment for guest in stage.schedule.attached(stage)]
+    sums = place.axis.kind == "reduce" or any(guest and guest.axis.kind == "reduce" for guest in guests)
+    return place.region == "missing" and whole and not sums
 
 
 def _is_store(stage: Stage) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from lathe.configs.errors import shown
 from lathe.scheduler.commands.reuse_at import host_without
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import Attachment, Region
@@ -37,6 +38,12 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None
     or not yet made. Raises ScheduleError if ``axis`` is not a loop of ``consumer``, if the consumer is computed inside
     this stage, if this stage is an output, or if the loop belongs to an ``emit_insn`` nest.
     """
+    from lathe.scheduler.stage import Stage
+
+    if not isinstance(consumer, Stage):
+        raise ScheduleError(
+            f"consumer of compute_at of stage {stage.name} must be a stage, as s[C] is, not {shown(consumer)}."
+        )
     if consumer.schedule is not stage.schedule:
         raise ScheduleError(
             f"consumer of compute_at of stage {stage.name} must be a stage of the same schedule, not {consumer.name!r} "

@@ -158,6 +158,9 @@ def with_axis(state: StageState, old: Axis, new: Axis) -> tuple[StageState, dict
         relations=tuple(with_loops(each, loop) for each in state.relations),
         unrolled=frozenset(map(loop, state.unrolled)),
         marks=MappingProxyType({loop(each): mark for each, mark in state.marks.items()}),
+        threads=MappingProxyType({loop(each): count for each, count in state.threads.items()}),
+        lead=MappingProxyType({loop(each): count for each, count in state.lead.items()}),
+        signals=tuple(replace(each, axis=loop(each.axis)) if each.axis else each for each in state.signals),
         pragma_axis=loop(state.pragma_axis) if state.pragma_axis else None,
     )
     return new_state, {root: made}

@@ -67,7 +67,8 @@ def reorder_to_buffer(stage: "Stage", tensor: Tensor) -> tuple[LoopAxis, ...]:
             f"{' and '.join(str(read.node) for read in reads[:2])}."
         )
     state = stage.state
-    if state.is_touched or state.unrolled or state.marks or schedule.attached(stage):
+    tagged = state.unrolled or state.marks or state.kept_leaves
+    if state.is_touched or tagged or schedule.attached(stage):
         raise ScheduleError(
             f"stage of reorder_to_buffer must have its loops as they were made, not changed ones: {stage.name} has "
             "been split, reordered, tagged, or has stages computed inside it. Call reorder_to_buffer before other "

@@ -66,7 +66,7 @@ def receive(stage: "Stage", from_: str, axis: "AxisLike | None" = None, ahead: i
 def _signal(
     stage: "Stage", kind: Literal["send", "receive"], other: str, axis: "AxisLike | None", ahead: int = 0
 ) -> None:
-    if other not in UNITS:
+    if not isinstance(other, str) or other not in UNITS:
         raise ScheduleError(f"unit of {kind} of stage {stage.name} must be one of {', '.join(UNITS)}, not {other!r}.")
     loop = None if axis is None or axis == "root" else stage.find(axis, kind)
     signals = (*stage.state.signals, Signal(kind, loop, other, ahead))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
 
 MOST_PIECES = 16
+LATEST_TIME = 2**31
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
 
@@ -54,6 +55,7 @@ def set_schedule(stage: "Stage", schedule: "str | isl.Map") -> tuple[LoopAxis, .
     computation = state.computation
     axes = (*computation.axes, *computation.reduce_axes)
     given = _parsed(schedule, where)
+    check_no_parameters(given, where)
     if given.dim(IN) != len(axes):
         raise ScheduleError(
             f"{where} must have {len(axes)} axes ({', '.join(axis.name for axis in axes)}), not {given.dim(IN)}."
@@ -63,10 +65,11 @@ def set_schedule(stage: "Stage", schedule: "str | isl.Map") -> tuple[LoopAxis, .
             domain = domain_of(computation)
             relation = given.set_tuple_name(IN, computation.name).intersect_domain(domain)
             _check_times(relation, domain, where, computation.name)
-            forward, inverse = _formula(relation), _formula(relation.reverse())
             count = relation.dim(OUT)
             lows = [int(relation.range().dim_min_val(n).to_python()) for n in range(count)]
             highs = [int(relation.range().dim_max_val(n).to_python()) for n in range(count)]
+            _check_size(lows, highs, where)
+            forward, inverse = _formula(relation), _formula(relation.reverse())
             times = [n for n in range(count) if lows[n] != highs[n]] or [0]
             kinds = [_kind(relation, n, [axis.kind for axis in axes]) for n in times]
             names = [given.get_dim_name(OUT, n) or f"t{n}" for n in times]
@@ -152,6 +155,21 @@ def _parsed(schedule: object, where: str) -> isl.Map:
         return isl.Map.read_from_str(isl.DEFAULT_CONTEXT, schedule)
     except isl.Error:
         raise ScheduleError(f'{where} must be an isl map, as in "{{ C[i, j] -> [j, i] }}", not {schedule!r}.') from None
+
+
+def check_no_parameters(relation: isl.Map, where: str) -> None:
+    """Raises ScheduleError where a map leaves numbers open."""
+    names = [str(relation.get_dim_name(isl.dim_type.param, n)) for n in range(relation.dim(isl.dim_type.param))]
+    if names:
+        raise ScheduleError(
+            f"{where} must be of axes and numbers, not of parameters ({', '.join(names)}). Write their values."
+        )
+
+
+def _check_size(lows: list[int], highs: list[int], where: str) -> None:
+    far = next((time for time in (*lows, *highs) if abs(time) > LATEST_TIME), None)
+    if far is not None:
+        raise ScheduleError(f"{where} must give times between -{LATEST_TIME} and {LATEST_TIME}, not {far}.")
 
 
 def _check_times(relation: isl.Map, domain: isl.Set, where: str, name: str) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def checked_scope(scope: str, where: str) -> str:
     """The scope's own name. Raises ScheduleError for an unknown scope."""
     name = SCOPE_SYNONYMS.get(scope, scope) if isinstance(scope, str) else scope
-    if name not in SCOPES:
+    if not isinstance(name, str) or name not in SCOPES:
         raise ScheduleError(f"scope of {where} must be one of {', '.join(SCOPES)}, not {scope!r}.")
     return name
 

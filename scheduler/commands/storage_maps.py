@@ -5,6 +5,7 @@ import islpy as isl
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
 from lathe.frontend.polyhedra import limited_operations, shape_of
+from lathe.scheduler.commands.set_schedule import check_no_parameters
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.parallelism import values_of
@@ -29,6 +30,7 @@ def mapped(tensor: Tensor, buffer: StorageBuffer, given: "str | isl.Map") -> Sto
             raise ScheduleError(
                 f'{where} must be an isl map, as in "{{ C[i, j] -> [j, i mod 2] }}", not {given!r}.'
             ) from None
+    check_no_parameters(given, where)
     if given.dim(IN) != tensor.ndim:
         raise ScheduleError(f"{where} must have {tensor.ndim} axes, as {tensor.shape} has, not {given.dim(IN)}.")
     names = [given.get_dim_name(IN, n) or f"i{n}" for n in range(tensor.ndim)]

@@ -101,7 +101,7 @@ def buffer(
         extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
         if not extents or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in extents):
             raise ScheduleError(f"shape of buffer {name} must be a list of positive integers, not {shape!r}.")
-    if dtype is not None and (dtype not in DTYPES or dtype == "index"):
+    if dtype is not None and (not isinstance(dtype, str) or dtype not in DTYPES or dtype == "index"):
         known = ", ".join(each for each in DTYPES if each != "index")
         raise ScheduleError(f"dtype of buffer {name} must be one of {known}, not {dtype!r}.")
     memory = None if scope is None else checked_scope(scope, f"buffer {name}")
@@ -155,7 +155,7 @@ def _free_name(stage: "Stage") -> str:
 
 def _check_used(schedule: "Schedule", buffer: object) -> None:
     known = {each.state.storage.buffer for each in schedule.stages if each.state.storage is not None}
-    if buffer not in known:
+    if not isinstance(buffer, StorageBuffer) or buffer not in known:
         names = ", ".join(sorted(each.name for each in known)) or "none yet"
         raise ScheduleError(
             f"buffer of allocate_at must be one that a stage of the schedule is stored in ({names}), not "

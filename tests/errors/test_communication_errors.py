@@ -191,6 +191,12 @@ CASES = [
         "unit of receive of stage C must be one of load, compute, store, not 1.",
     ),
     Refused(
+        "a_unit_that_is_a_list",
+        C,
+        lambda s: s[C].receive([]),  # type: ignore[arg-type]
+        "unit of receive of stage C must be one of load, compute, store, not [].",
+    ),
+    Refused(
         "fewer_tokens_ahead_than_none",
         C,
         lambda s: s[C].receive("compute", "i", ahead=-1),

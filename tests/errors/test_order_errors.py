@@ -224,6 +224,27 @@ CASES = [
         error=LegalityError,
     ),
     Refused(
+        "compute_at_no_stage",
+        D,
+        lambda s: s[B].compute_at(C, "i"),
+        "consumer of compute_at of stage B must be a stage, as s[C] is, not Tensor(C: int8[60]).",
+    ),
+    Refused(
+        "set_schedule_with_parameters",
+        D,
+        lambda s: s[B].set_schedule("[n] -> { [i] -> [i + n] }"),
+        "map of set_schedule on stage B must be of axes and numbers, not of parameters (n). Write their values.",
+    ),
+    Refused(
+        "set_schedule_at_late_times",
+        D,
+        lambda s: s[B].set_schedule("{ [i] -> [1000000000000000000000 * i] }"),
+        (
+            "map of set_schedule on stage B must give times between -2147483648 and 2147483648, not "
+            "59000000000000000000000."
+        ),
+    ),
+    Refused(
         "compute_at_of_a_stage_with_a_map",
         D,
         lambda s: s[B].compute_at(s[C], "i"),

@@ -5,7 +5,9 @@ import pytest
 from refused_commands import P2, A, B, C, D, Refused, check_refused, low, steps, text_of
 
 from lathe.frontend import Tensor, compute, placeholder
+from lathe.frontend.dtypes import DTYPES
 from lathe.scheduler import Schedule, ScheduleError, StorageBuffer, create_schedule
+from lathe.scheduler.state import SCOPES
 
 X = placeholder((8, 6), "int8", "X")
 S = compute((8, 6), lambda i, j: X[i, j] + 1, "S")
@@ -174,6 +176,31 @@ CASES = [
         lambda s: s.allocate_at(s.buffer("b", 8), T, "i"),
         "buffer of allocate_at must be one that a stage of the schedule is stored in (none yet), not 'b'. Call "
         "store_in first, which returns it.",
+    ),
+    Refused(
+        "an_allocation_of_a_list",
+        T,
+        lambda s: s.allocate_at([], T, "i"),  # type: ignore[arg-type]
+        "buffer of allocate_at must be one that a stage of the schedule is stored in (none yet), not []. Call "
+        "store_in first, which returns it.",
+    ),
+    Refused(
+        "a_buffer_with_a_list_for_a_dtype",
+        T,
+        lambda s: s.buffer("b", 8, []),  # type: ignore[arg-type]
+        "dtype of buffer b must be one of " + ", ".join(each for each in DTYPES if each != "index") + ", not [].",
+    ),
+    Refused(
+        "a_scope_that_is_a_list",
+        T,
+        lambda s: s[S].set_scope([]),  # type: ignore[arg-type]
+        f"scope of stage S must be one of {', '.join(SCOPES)}, not [].",
+    ),
+    Refused(
+        "a_map_of_store_in_with_parameters",
+        T,
+        lambda s: s[S].store_in("[n] -> { S[i, j] -> [i, j + n] }"),
+        "map of store_in of S must be of axes and numbers, not of parameters (n). Write their values.",
     ),
     Refused(
         "a_loop_of_an_allocation_that_is_gone",

@@ -60,6 +60,7 @@ def test_access_relations_hold_exactly_the_accesses_that_happen():
         compute((8, 10), lambda y, x: select((y >= 1) & (y < 7) & (x >= 1) & (x < 9), A[y - 1, x - 1], 0), "C"),
         compute((8, 10), lambda y, x: select((y < 1) | (y > 6) | (x < 1) | (x > 8), 0, A[y - 1, x - 1]), "C"),
         compute((48,), lambda f: A[f // 8, f % 8], "C"),
+        compute((6, 8), lambda y, x: A[y // -2 + 5, x % -3 + 7], "C"),
         compute((6, 8), lambda y, x: A[min(y, 5 - y), select(x > 3, 7 - x, x)], "C"),
         compute((6, 8), lambda y, x: select(y.astype("int8") * 2 < 7, A[y, x], A[5 - y, x]), "C"),
     ]

@@ -5,11 +5,12 @@ from unittest.mock import patch
 import numpy as np
 from random_programs import random_inputs
 
-from lathe.frontend import Tensor, evaluate, reference
+from lathe.frontend import Tensor, evaluate, reads_data, reference
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Read, Reduce, Select, Undef, walk
 from lathe.scheduler import PaddingWitness, Schedule
 from lathe.scheduler.interpret import interpret_padded
+from lathe.scheduler.masks import conjuncts
 
 
 def poisoned(schedule: Schedule, inputs=None, offset: int = 0) -> dict[str, np.ndarray]:
@@ -23,7 +24,7 @@ def check_poisoned(schedule: Schedule, seed: int = 0) -> None:
     """No value of the program depends on what padding without a value holds."""
     inputs = random_inputs(list(schedule.program), seed=seed)
     expected = reference(list(schedule.program), inputs)
-    for offset in (0, 77, -12345):
+    for offset in (77, -12345):
         found = poisoned(schedule, inputs, offset)
         for tensor in schedule.program:
             seen = schedule.current(tensor)
@@ -66,7 +67,8 @@ def confirm_added(schedule: Schedule, tensor: Tensor, witness: PaddingWitness) -
         wanted = {"sum": 0, "prod": 1, "max": limits.minimum, "min": limits.maximum}[body.kind]
         node = body.body
         while isinstance(node, Select):
-            if not bool(evaluate(node.condition, bound)):
+            known = [each for each in conjuncts(node.condition) if not reads_data(each)]  # data may make others hold
+            if not all(bool(evaluate(each, bound)) for each in known):
                 wanted = int(evaluate(node.otherwise, bound))
                 break
             node = node.then

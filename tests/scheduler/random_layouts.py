@@ -73,7 +73,7 @@ def layouts(choice: Choice, schedule: Schedule) -> Command:
     tensors += [read.tensor for stage in schedule.stages for read in stage.op.reads]
     tensor = choice.pick(list(dict.fromkeys(tensors)))
     seed = choice.number(0, 10**9)
-    if choice.number(0, 1) and prod(tensor.shape) < 2000:
+    if choice.number(0, 1) and prod(tensor.shape) < 300:
         pad_value = choice.pick([None, undef, 0, 1, -3, 7])
         return Command(
             f"transform_layout({tensor.name}, padded, seed {seed}, pad_value={pad_value})",

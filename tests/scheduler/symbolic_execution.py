@@ -73,19 +73,20 @@ Box = tuple[tuple[int, int], ...]
 
 
 def windows(stage: Stage, loop: LoopAxis, tensor: Tensor, conditions: bool) -> dict[Iteration, Box]:
-    """The box of indices of a tensor that a stage's reads name in each iteration of a loop, whatever their guards.
+    """The box of indices of a tensor that reads name in each iteration of a stage's loop, whatever their guards.
 
     A fused loop counts as its inner one: that is what a window moves with.
     """
     iteration = IterationsOf(stage, loop)
-    reads = [read for read in stage.op.reads if read.tensor is tensor]
     found: dict[Iteration, Box] = {}
     for step in steps(stage.schedule, conditions=conditions):
         found_in = iteration(step)
-        if step.stage is not stage or step.role == "init" or found_in is None:
+        if step.role == "init" or found_in is None:
             continue
         at = (*found_in[0], *found_in[1][:-1]), found_in[1][-1:]
-        for read in reads:
+        for read in step.stage.op.reads:
+            if read.tensor is not tensor:
+                continue
             cell = tuple(int(evaluate(index, step.point)) for index in read.indices)
             before = found.get(at, tuple((n, n) for n in cell))
             found[at] = tuple((min(low, n), max(high, n)) for (low, high), n in zip(before, cell, strict=True))

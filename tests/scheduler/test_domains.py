@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from nests import check, text
 
-from lathe.frontend import Tensor, compute, placeholder, reduce_axis, sum
+from lathe.frontend import Tensor, compute, define, placeholder, reduce_axis, reference, select, state, sum
 from lathe.scheduler import LegalityError, Schedule, create_schedule
 
 A = placeholder((20, 20), "int32", "A")
@@ -201,6 +201,36 @@ def test_iterations_without_points_make_nothing_for_other_readers():
     s[P].compute_at(s[M], "i")
     check(s)
     assert s.count().stages["P"].executed == 200
+
+
+def test_a_loop_is_not_parallel_where_only_an_earlier_iteration_makes_what_it_reads():
+    """Row 0 of P is made in columns of M, of which all but the first row has five only: R reads what row 0 has made."""
+    P = compute((20, 20), lambda i, j: A[i, j] + 1, "P")
+    M = compute((20, 20), lambda i, j: P[0, j] * (i + 2).astype("int32"), "M", where=lambda i, j: (i < 1) | (j < 5))
+    R = compute((20, 20), lambda i, j: P[0, j] - i.astype("int32"), "R")
+    s = create_schedule([M, R])
+    s[M].before(s[R], "i")
+    s[P].compute_at(s[M], "j")
+    check(s)
+    answer = s.is_parallel("i", M)
+    assert not answer
+    assert answer.witness.consumer == {"i": 1, "j": 5}
+
+
+def test_a_circle_may_have_stages_with_domains():
+    x = placeholder((6, 4), "int32", "x")
+    h = state((6, 4), "int32", "h", init=0)
+    gate = compute((6, 4), lambda t, n: h[t - 1, n] * 2 + 1, "gate", where=lambda t, n: n <= t)
+    define(h, lambda t, n: select(n <= t, gate[t, n], 7) + x[t, n])
+    s = create_schedule(h)
+    check(s)
+    assert s.count().stages["gate"].executed == 18
+    values = np.arange(24, dtype=np.int32).reshape(6, 4)
+    expected, before = [], np.zeros(4, np.int32)
+    for t, row in enumerate(values):
+        before = np.where(np.arange(4) <= t, before * 2 + 1, 7) + row
+        expected.append(before)
+    np.testing.assert_array_equal(reference(h, {"x": values}), expected)
 
 
 def test_tiles_without_points_leave_out_what_is_computed_in_them():

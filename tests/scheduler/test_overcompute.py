@@ -369,3 +369,26 @@ def test_messages():
         "Split by a factor that divides it."
     )
     check(s)
+
+
+def test_what_a_copy_leaves_out_is_not_read():
+    """A copy of what nothing may read does not copy it, and holds nothing to read there."""
+    A = placeholder(14, "int8", "A")
+    B = compute(14, lambda i: A[i] * 2, "B")
+    s = create_schedule(B)
+    s.transform_layout(A, lambda i: [i // 4, i % 4])
+    s.transform_layout(B, lambda i: [i // 4, i % 4], pad_value=undef)
+    s.cache_read(A, "acc")
+    assert text(s).count("while") == 2
+    check(s)
+    assert "not A.acc[3, 2], padding that nothing may read" in str(refused(s[B].overcompute))
+    s = create_schedule(B)
+    s.transform_layout(A, lambda i: [i // 4, i % 4], pad_value=undef)
+    s.transform_layout(B, lambda i: [i // 4, i % 4], pad_value=undef)
+    s.cache_read(A, "acc")
+    made = s.cache_write(B, "acc")
+    assert "padding that nothing may read" in str(refused(s[B].overcompute))
+    s[made].overcompute()
+    s[B].overcompute()
+    assert not branches(s)
+    check(s)

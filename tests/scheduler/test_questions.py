@@ -7,9 +7,9 @@ import pytest
 from executions import Instance, execution
 from nests import CONFIG, blur, check, text, two_stages
 
-from lathe.frontend import Tensor, compute, placeholder, placeholders, reduce_axis, select, sum
+from lathe.frontend import Tensor, compute, placeholder, placeholders, recurrence, reduce_axis, select, sum
 from lathe.frontend.operators import matmul
-from lathe.scheduler import Schedule, create_schedule
+from lathe.scheduler import Schedule, ScheduleError, create_schedule
 
 
 def tiramisu() -> tuple[Tensor, Tensor]:
@@ -231,8 +231,41 @@ def test_what_is_parallel_needs_no_skew():
     assert create_schedule(D).parallel_skew(D, "y", "x") == (1, 0)
 
 
-def test_no_shift_helps_what_needs_everything():
+def test_what_needs_everything_is_shifted_past_all_of_it():
     A = placeholder(40, "int32", "A")
     B = compute(40, lambda i: A[i] + 1, "B")
     C = compute(40, lambda i: B[39 - i], "C")
-    assert create_schedule(C).smallest_shift(C, B, "i") is None
+    s = create_schedule(C)
+    assert s.smallest_shift(C, B, "i") == (39,)
+    s[C].after(s[B], s[C].shift("i", 39))
+    check(s)
+
+
+def test_no_shift_helps_where_a_reader_in_the_same_loop_would_come_first():
+    A = placeholder(8, "int32", "A")
+    B = compute(8, lambda i: A[i] + 1, "B")
+    C = compute(8, lambda i: B[7 - i], "C")
+    D = compute(8, lambda i: C[i] * 2, "D")
+    s = create_schedule(D)
+    s[D].after(s[C], "i")
+    assert s.smallest_shift(C, B, "i") is None
+
+
+def test_a_skew_is_as_steep_as_far_values_need_it():
+    A = placeholder((5, 12), "int32", "A")
+    C = recurrence(A.shape, lambda c, y, x: select(x < 5, c[y - 1, x + 7], 0) + c[y, x - 1] + A[y, x], name="C", init=0)
+    s = create_schedule(C)
+    assert s.parallel_skew(C, "y", "x") == (8, 1)
+    along, diagonal = s[C].skew("y", "x", 8, 1)
+    s[C].reorder(diagonal, along)
+    assert s.is_parallel(along)
+    check(s)
+
+
+def test_a_question_lacks_what_its_command_takes():
+    _, _, C = wave()
+    with pytest.raises(ScheduleError) as caught:
+        create_schedule(C).is_legal("split", C)
+    assert str(caught.value) == (
+        "arguments of command 'split' of is_legal must be those of it: missing a required argument: 'axis'."
+    )

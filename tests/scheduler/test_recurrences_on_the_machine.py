@@ -177,3 +177,16 @@ def test_stores_and_loads_of_a_state_wait_for_each_other():
     tokens = dict.fromkeys(("pop_prev", "pop_next", "push_prev", "push_next"), False)
     bare = tuple(replace(each, **tokens) for each in program.instructions)
     assert verify(replace(program, instructions=bare)) != []
+
+
+@pytest.mark.parametrize(("latency", "shared"), [(0, True), (1, False), (300, True), (300, False)])
+def test_tokens_order_states_whatever_the_memory_takes(latency, shared):
+    network = TwoLayers(steps=3)
+    s = create_schedule([network.h, network.c])
+    wavefront(s[network.h])
+    program = build(s, [*network.inputs, network.h, network.c], load_config("tiny"))
+    memory = replace(program.config.memory, latency=latency, shared_bandwidth=shared)
+    data = network.data()
+    found = simulate_program(replace(program, config=replace(program.config, memory=memory)), data).outputs
+    for name, values in network.meaning(data).items():
+        np.testing.assert_array_equal(found[name], values)

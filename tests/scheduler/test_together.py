@@ -12,7 +12,7 @@ from random_programs import random_inputs
 
 from lathe.configs import load_config
 from lathe.frontend import compute, min, placeholder, reduce_axis, select, sum
-from lathe.scheduler import BuildError, LegalityError, ScheduleError, create_schedule
+from lathe.scheduler import BuildError, EmitError, LegalityError, ScheduleError, create_schedule
 from lathe.scheduler.commands.after import after
 from lathe.scheduler.commands.before import before
 from lathe.scheduler.commands.between import between
@@ -385,3 +385,39 @@ def test_a_sum_is_read_when_it_is_whole():
         "scope of stage R must be dram to run its reduction in loops that it shares with Y, not 'acc', where a buffer "
         "belongs to one iteration (after). Share loops outside the reduction."
     )
+
+
+@pytest.mark.parametrize("machine", ["vta", "tiny"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda s, B, C: s[C].after(s[B], "i"),
+        lambda s, B, C: s[B].compute_at(s[C], "i", "missing"),
+        lambda s, B, C: s[B].compute_at(s[C], "i", "exact"),
+    ],
+    ids=["after", "missing", "exact"],
+)
+def test_what_is_stored_in_the_loops_of_a_stage_is_there_when_others_follow_it(command, machine):
+    A = placeholder((6, 18), "int32", "A")
+    B = compute(A.shape, lambda i, j: A[i, j] * 3, "B")
+    C = compute(A.shape, lambda i, j: B[i, j] + select(i > 1, B[i - 2, j], 0), "C")
+    D = compute(A.shape, lambda i, j: C[i, j] >> 1, "D")  # would be made together with C, in tiles of its own
+    for outputs in ([D], [C]):
+        s = create_schedule(outputs)
+        command(s, B, C)
+        run(s, load_config(machine), random_inputs(outputs, seed=0))
+
+
+def test_what_is_missing_of_a_sum_with_a_stage_inside_is_refused_by_its_rule():
+    A = placeholder((4, 16), "int32", "A")
+    k = reduce_axis(2, "k")
+    B = compute((5, 16), lambda i, j: A[min(i, 3), j] + 1, "B")
+    C = compute((4, 16), lambda i, j: sum(B[i + k, j], axis=k), "C")
+    D = compute((4, 16), lambda i, j: C[i, j] * 2, "D")
+    s = create_schedule(D)
+    s[B].compute_at(s[C], "k")
+    s[C].compute_at(s[D], "i", "missing")
+    check(s)
+    with pytest.raises(EmitError) as caught:
+        run(s, load_config("vta"), random_inputs(D, seed=0))
+    assert "must satisfy rule 'alu': result C must be in acc, not in dram" in str(caught.value)
