@@ -86,7 +86,8 @@ def parallel_loop(
             if producer not in inside or producer is None or not values_stay(producer):
                 continue
             with answerable(f"whether loop {loop.name} of stage {stage.name} is parallel"):
-                needed = cells_read(placed[reader], read, depth).set_tuple_name(IN, "loops")
+                executed = carried_out(placed[reader], placed)
+                needed = cells_read(placed[reader], read, depth, executed).set_tuple_name(IN, "loops")
                 made = _made(placed[producer], read.tensor.name, depth).set_tuple_name(IN, "loops")
                 outside = carried_out(placed[producer], placed)  # what other iterations leave out, nobody makes there
                 sure = made if outside is None else _made(placed[producer], read.tensor.name, depth, outside)

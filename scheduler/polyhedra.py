@@ -102,12 +102,23 @@ def _instances(placement: Placement) -> isl.Map:
     return isl.Map.from_multi_pw_aff(function).intersect_domain(points)
 
 
-def cells_read(placement: Placement, read: ReadAccess, depth: int) -> isl.Map:
-    """From the first ``depth`` loops around a stage to the cells that one of its reads touches in an iteration."""
+def cells_read(placement: Placement, read: ReadAccess, depth: int, around: isl.Set | None = None) -> isl.Map:
+    """From the first ``depth`` loops around a stage to the cells that one of its reads touches in an iteration.
+
+    ``around``: the iterations of the loops around the stage that are carried out, if not all are.
+    """
     computation = placement.state.computation
-    relation = instances(placement).apply_range(access_of(computation, read))
+    relation = _executed_in(placement, around).apply_range(access_of(computation, read))
     count = len(placement.prefix) + len(placement.loops.variables)
     return relation.project_out(isl.dim_type.in_, depth, count - depth)
+
+
+def _executed_in(placement: Placement, around: isl.Set | None) -> isl.Map:
+    """The instances executed in some iterations of the loops around a stage; None for all of them."""
+    if around is None:
+        return instances(placement)
+    inside = around.insert_dims(SET, len(placement.prefix), len(placement.loops.variables))
+    return instances(placement).intersect_domain(inside.set_tuple_name("instance"))
 
 
 def cells_written(placement: Placement, tensor_name: str, depth: int, around: isl.Set | None = None) -> isl.Map:
@@ -116,11 +127,7 @@ def cells_written(placement: Placement, tensor_name: str, depth: int, around: is
     ``around``: the iterations of the loops around the stage that are carried out, if not all are.
     """
     computation = placement.state.computation
-    relation = instances(placement)
-    if around is not None:
-        own = len(placement.loops.variables)
-        inside = around.insert_dims(SET, len(placement.prefix), own).set_tuple_name("instance")
-        relation = relation.intersect_domain(inside)
+    relation = _executed_in(placement, around)
     relation = relation.project_out(isl.dim_type.out, len(computation.axes), len(computation.reduce_axes))
     count = len(placement.prefix) + len(placement.loops.variables)
     relation = relation.project_out(isl.dim_type.in_, depth, count - depth)

@@ -11,6 +11,7 @@ import islpy as isl
 
 from lathe.scheduler.answers import Answer, answerable
 from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
+from lathe.scheduler.iterations import carried_out
 from lathe.scheduler.linear import LoopVariable
 from lathe.scheduler.nest import Acquire, Block, Guard, Loop, Node, build_nest
 from lathe.scheduler.parallelism import levels_of, parallel_loop, values_of
@@ -62,7 +63,8 @@ def _updated_apart(schedule: "Schedule", stage: "Stage", loop: LoopAxis, placed:
         if not state.computation.reduce_axes or _around(place)[:inner] != around:
             continue
         with answerable(f"whether loop {loop.name} of stage {stage.name} may run in threads"):
-            made = cells_written(place, each.tensor.name, inner).set_tuple_name(isl.dim_type.in_, "loops")
+            executed = carried_out(place, placed)
+            made = cells_written(place, each.tensor.name, inner, executed).set_tuple_name(isl.dim_type.in_, "loops")
             pairs = made.apply_range(made.reverse())
             same = isl.Map.universe(pairs.get_space())
             for level in range(outer):

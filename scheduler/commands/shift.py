@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lathe.scheduler.commands.affine import checked_integer, replace_loops
+from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import LoopAxis
 from lathe.scheduler.together import sharing
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage
 
 ONE = ((1,),)
+FURTHEST = 1 << 20
+"""The most iterations by which a loop is shifted: they are all there, and chunks of each are laid out one by one."""
 
 
 def shift(stage: "Stage", axis: "AxisLike", amount: int) -> LoopAxis:
@@ -32,10 +35,15 @@ def shift(stage: "Stage", axis: "AxisLike", amount: int) -> LoopAxis:
     in the loop now, or, of a loop that no other stage shares yet, the one that ``after`` will bring.
 
     Returns the new loop. Raises ScheduleError if the axis is not a present loop of this stage, or the amount is no
-    integer; LegalityError if a stage would find a value not yet made. Tiramisu's shift.
+    integer within ``FURTHEST``; LegalityError if a stage would find a value not yet made. Tiramisu's shift.
     """
     target = stage.find(axis, "shift")
     amount = checked_integer(amount, f"amount of axis {target.name}", "shift", stage)
+    if abs(amount) > FURTHEST:
+        raise ScheduleError(
+            f"amount of axis {target.name} of shift on stage {stage.name} must be from {-FURTHEST} to {FURTHEST}, not "
+            f"{amount!r}: each iteration that it adds is one of the loop. Shift by less."
+        )
     ahead = stage.state.ahead.get(target, 0)
     others = {each: loops for each, loops in sharing(stage, (target,)).items() if each is not stage}
     if others:

@@ -158,6 +158,15 @@ CASES = [
         ("amount of axis i of shift on stage C must be an integer, not 1.5."),
     ),
     Refused(
+        "shift_too_far",
+        D,
+        lambda s: s[C].shift("i", 2**31),
+        (
+            "amount of axis i of shift on stage C must be from -1048576 to 1048576, not 2147483648: each iteration "
+            "that it adds is one of the loop. Shift by less."
+        ),
+    ),
+    Refused(
         "skew_one_axis_twice",
         M,
         lambda s: s[M].skew("i", "i"),

@@ -286,3 +286,18 @@ def test_any_schedule_by_hand_runs_in_threads_on_the_machine(seed):
         run(schedule, TINY, random_inputs(list(schedule.program), seed=seed))
     except (CapacityError, EmitError):
         return
+
+
+def test_iterations_that_are_left_out_read_and_begin_nothing():
+    """Found at random: stages in a shifted loop were taken to read where nothing runs, what nobody has made there."""
+    a = placeholder((4, 3), "int32", name="a")
+    k = reduce_axis((0, 3), name="k")
+    p = compute(4, lambda i: sum(a[i, k], axis=k), name="p")
+    q = compute(4, lambda i: p[i] * 2, name="q")
+    c = compute((1, 4), lambda x, i: q[i] + x.astype("int32"), name="c")
+    schedule = create_schedule(c)
+    x = schedule[c].shift("x", 3)
+    schedule[q].compute_at(schedule[c], x)
+    schedule[p].compute_at(schedule[q], "i")
+    schedule[c].vthread(x, 2)
+    check(schedule)
