@@ -21,11 +21,12 @@ from lathe.scheduler.canonical import canonicalise
 from lathe.scheduler.circular import circles
 from lathe.scheduler.circular_operands import load_once
 from lathe.scheduler.commands.cache import fresh_name
-from lathe.scheduler.errors import BuildError, CapacityError
+from lathe.scheduler.errors import BuildError, CapacityError, LegalityError
 from lathe.scheduler.filled_domains import fill_domains
 from lathe.scheduler.filled_padding import fill_padding
 from lathe.scheduler.groups import Group, groups_of, is_copy
 from lathe.scheduler.lanes import plan_lanes
+from lathe.scheduler.legality import check_schedule
 from lathe.scheduler.masks import mask_conditions
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
@@ -59,6 +60,7 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
     cannot be completed is left open and noted there with the error instead.
     """
     copy = copied(schedule)
+    parts: set[Stage] = set()
     for stage in copy.stages:  # DRAM holds whole tensors: what is computed in another stage's loops is a part of one
         state, place = stage.state, stage.state.attachment
         part = place is not None and place.region != "missing" and not place.loops
@@ -66,6 +68,11 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
             continue  # the user wants it there
         if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
             stage.state = replace(state, scope="acc")
+            parts.add(stage)
+    try:
+        check_schedule(copy, "build", parts, parts)
+    except LegalityError as error:  # legal in DRAM, where values stay
+        raise BuildError(f"on machine {config.name!r} stages in loops must be in acc, and {error}") from None
     fill_domains(copy)
     fill_padding(copy)
     store_shared(copy)

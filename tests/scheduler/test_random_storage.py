@@ -222,3 +222,8 @@ def test_one_slice_tells_for_all_that_live_alike():
     assert [outcomes(seed) for seed in range(3000, 3100)] == expected
     assert any("accepted" in each for each in expected)
     assert any("lost" in each for each in expected)
+
+
+def test_a_stage_in_loops_that_others_read_later_is_not_put_in_acc_for_the_machine():
+    """Found at random: in DRAM its values stay, but in acc a later stage read the last."""
+    assert not check_on_machine(939)
