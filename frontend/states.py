@@ -8,7 +8,7 @@ for computations that read nothing but themselves in the circle.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from lathe.frontend.arithmetic import const, expression, select
 from lathe.frontend.cycles import check_causality, check_readers
@@ -196,7 +196,7 @@ def recurrence(
     return define(states[0] if isinstance(name, str) else states, partial(fcompute, *states), where=where)
 
 
-def _for_each(value: object, count: int) -> list:  # type: ignore[type-arg]
+def _for_each(value: Any, count: int) -> list[Any]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         if len(value) != count:
             raise TensorError(

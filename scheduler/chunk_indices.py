@@ -1,44 +1,11 @@
-"""Index expressions as linear functions of a chunk's loops."""
+"""Index expressions in terms of loop variables, and as linear functions of a chunk's loops."""
 
 from collections.abc import Mapping, Sequence
 
 from lathe.frontend import as_affine
 from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Compare, Const, Expr
 from lathe.scheduler.chunk import Index
-from lathe.scheduler.linear import Bound, Linear, LoopVariable, add, divide, floor_divide, scale
-
-
-def linear_index(expr: Expr, axes: Mapping[Axis, Linear]) -> Linear | None:
-    """An index expression in terms of loop variables, or None if it is not quasi-linear."""
-    affine = as_affine(expr)
-    if affine is not None:
-        result = Linear(affine.const)
-        for axis, factor in affine.coefficients.items():
-            result += axes[axis] * factor
-        return result
-    match expr:
-        case AxisRef(axis=axis):
-            return axes[axis]
-        case Cast(operand=operand, dtype="index"):
-            return linear_index(operand, axes)
-        case Binary(op="add" | "sub" as op, lhs=lhs, rhs=rhs):
-            left, right = linear_index(lhs, axes), linear_index(rhs, axes)
-            if left is None or right is None:
-                return None
-            return left + right if op == "add" else left - right
-        case (
-            Binary(op="mul", lhs=operand, rhs=Const(value=value))
-            | Binary(op="mul", lhs=Const(value=value), rhs=operand)
-        ):
-            inner = linear_index(operand, axes)
-            return None if inner is None else inner * value
-        case Binary(op="floordiv" | "mod" as op, lhs=operand, rhs=Const(value=value)) if value > 0:
-            inner = linear_index(operand, axes)
-            if inner is None:
-                return None
-            quotient = floor_divide(inner, value)
-            return quotient if op == "floordiv" else inner - quotient * value
-    return None
+from lathe.scheduler.linear import Bound, Extremum, Linear, LoopVariable, add, divide, scale
 
 
 def bound_index(expr: Expr, axes: Mapping[Axis, Bound]) -> Bound | None:
@@ -72,6 +39,13 @@ def bound_index(expr: Expr, axes: Mapping[Axis, Bound]) -> Bound | None:
             quotient = divide(inner, value)
             return quotient if op == "floordiv" else add(inner, scale(quotient, -value))
     return None
+
+
+def linear_index(expr: Expr, axes: Mapping[Axis, Linear]) -> Linear | None:
+    """The same over axes that are linear in the loop variables, where the result is, too."""
+    index = bound_index(expr, axes)
+    assert not isinstance(index, Extremum), f"{expr} is {index} in linear axes"
+    return index
 
 
 def condition_bound(condition: Expr, axes: Mapping[Axis, Bound]) -> Bound | None:

@@ -26,7 +26,7 @@ from lathe.scheduler.filled_domains import fill_domains
 from lathe.scheduler.filled_padding import fill_padding
 from lathe.scheduler.groups import Group, groups_of, is_copy
 from lathe.scheduler.lanes import plan_lanes
-from lathe.scheduler.legality import check_schedule
+from lathe.scheduler.legality import check_reads
 from lathe.scheduler.masks import mask_conditions
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
@@ -34,7 +34,7 @@ from lathe.scheduler.products import Product
 from lathe.scheduler.rewrite import copy_of, reads_redirected
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.settling import settle
-from lathe.scheduler.shared_stores import store_shared, write_through_acc
+from lathe.scheduler.shared_stores import can_be_kept, store_shared, write_through_acc
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state
 from lathe.scheduler.stored_lanes import check_completed, fit_lanes
@@ -60,19 +60,7 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
     cannot be completed is left open and noted there with the error instead.
     """
     copy = copied(schedule)
-    parts: set[Stage] = set()
-    for stage in copy.stages:  # DRAM holds whole tensors: what is computed in another stage's loops is a part of one
-        state, place = stage.state, stage.state.attachment
-        part = place is not None and place.region != "missing" and not place.loops
-        if state.storage is not None and state.storage.buffer.scope == DRAM:
-            continue  # the user wants it there
-        if part and state.scope == DRAM and not set(state.tensors) & set(copy.outputs):
-            stage.state = replace(state, scope="acc")
-            parts.add(stage)
-    try:
-        check_schedule(copy, "build", parts, parts)
-    except LegalityError as error:  # legal in DRAM, where values stay
-        raise BuildError(f"on machine {config.name!r} stages in loops must be in acc, and {error}") from None
+    _keep_parts_near(copy, config)
     fill_domains(copy)
     fill_padding(copy)
     store_shared(copy)
@@ -97,6 +85,50 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
         load_once(copy, config, loads)
     check_completed(copy)
     return Completed(copy, views, constants)
+
+
+def _keep_parts_near(schedule: Schedule, config: HardwareConfig) -> None:
+    """Put in acc what is computed in the loops of other stages, in place: DRAM holds whole tensors.
+
+    What is read after the iteration that makes it stays in DRAM, to be stored there (``store_shared``), and so does
+    what the user has put there.
+    """
+    parts: dict[Stage, StageState] = {}
+    for stage in schedule.stages:
+        state, place = stage.state, stage.state.attachment
+        if state.storage is not None and state.storage.buffer.scope == DRAM:
+            continue
+        part = place is not None and place.region != "missing" and not place.loops
+        if part and state.scope == DRAM and not set(state.tensors) & set(schedule.outputs):
+            parts[stage] = state
+            stage.state = replace(state, scope="acc")
+    if not parts or _reads_hold(schedule, set(parts)):
+        return
+    near = {stage: stage.state for stage in parts}
+    for stage, state in parts.items():
+        stage.state = state
+    for stage, state in near.items():
+        stage.state = state
+        if _reads_hold(schedule, {stage}):
+            continue
+        place = state.attachment
+        assert place is not None
+        if not can_be_kept(stage, place):
+            raise BuildError(
+                f"place of stage {stage.name} must be a loop that all its readers are in, or a data loop of one that "
+                f"is computed whole, not loop {place.axis.name} of {place.stage.name}, for machine {config.name!r} to "
+                "keep its values until they are read. Compute it at a loop further out, or leave it at the root."
+            )
+        stage.state = parts[stage]
+
+
+def _reads_hold(schedule: Schedule, moved: set[Stage]) -> bool:
+    """Whether values are still there when they are read, with these stages in a scratchpad."""
+    try:
+        check_reads(schedule, "build", moved)
+    except LegalityError:
+        return False
+    return True
 
 
 def copied(schedule: Schedule) -> Schedule:

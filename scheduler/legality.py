@@ -48,7 +48,7 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]", mo
     for tensor, layout in schedule.layouts.items():
         check_dimensions(layout, schedule.scope_of(tensor))
     check_buffers(schedule, command)
-    _check_reads(schedule, command, moved)
+    check_reads(schedule, command, moved)
     check_storage(schedule, command, changed)
     if schedule.circular:
         placed = place_stages(schedule)
@@ -59,7 +59,8 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]", mo
     check_threads(schedule, command)
 
 
-def _check_reads(schedule: "Schedule", command: str, moved: "set[Stage]") -> None:
+def check_reads(schedule: "Schedule", command: str, moved: "set[Stage]") -> None:
+    """Refuse a schedule in which a stage that depends on one of ``moved`` would be read where its values are not."""
     attached = [stage for stage in schedule.stages if stage.state.attachment is not None]
     affected = [stage for stage in attached if _depends_on(schedule, stage) & moved]
     if not affected:

@@ -77,16 +77,16 @@ def _is_shared(stage: Stage) -> bool:
     place = stage.state.attachment
     if place is None or stage.state.scope != DRAM or stage.state.pragma is not None:
         return False
-    return bool(place.loops) or _is_kept(stage, place)
+    return bool(place.loops) or can_be_kept(stage, place)
 
 
-def _is_kept(stage: Stage, place: Attachment) -> bool:
-    """Whether a loop computes what no earlier iteration of it has made, in an order of its own, and not of a sum."""
+def can_be_kept(stage: Stage, place: Attachment) -> bool:
+    """Whether what a loop computes of a stage each iteration can store: none in a sum or for a part of a host."""
     host = place.stage.state
     whole = host.scope == DRAM and host.attachment is None
     guests = [guest.state.attachment for guest in stage.schedule.attached(stage)]
     sums = place.axis.kind == "reduce" or any(guest and guest.axis.kind == "reduce" for guest in guests)
-    return place.region == "missing" and whole and not sums
+    return whole and not sums
 
 
 def _is_store(stage: Stage) -> bool:

@@ -59,9 +59,10 @@ def overcompute(stage: "Stage", axis: "AxisLike | None" = None) -> None:
         ) from None
     if new is stage.state:
         of = "" if axis is None else f"loop {stage.find(axis, 'overcompute').name} of "
+        beside = "" if new.computation.where is None else " beside where=, which says what elements there are"
         raise ScheduleError(
-            f"{of}stage {stage.name} must have a condition for overcompute to remove, and has none. Conditions come "
-            "from layouts with padding, splits that leave a rest, and select."
+            f"{of}stage {stage.name} must have an affine condition on its loops for overcompute to remove, and has "
+            f"none{beside}. Such conditions come from layouts with padding, splits that leave a rest, and select."
         )
     stage.schedule.commit({stage: new}, "overcompute", renamed=renamed)
 

@@ -209,7 +209,10 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
     ),
     (rf"loop {L} of (send|receive) of stage {S} must be a data loop, not one of a reduction", runs_over_reduction),
     # Padding.
-    (rf"(loop (?P<loop>\S+) of )?stage {S} must have a condition for overcompute to remove", has_no_condition),
+    (
+        rf"(loop (?P<loop>\S+) of )?stage {S} must have an affine condition on its loops for overcompute to",
+        has_no_condition,
+    ),
     (rf"(loop \S+ of )?stage {S} must have instances that branch can keep from running", computes_no_padding),
     (rf"loop of reduce_extent on stage {S} must be one of a reduction axis, not '{L}'", runs_over_data),
     (rf"loops of axis \S+ of stage {S} must be made by splits only for \w+, not by \w+", is_replaced_by_no_split),

@@ -11,7 +11,7 @@ from random_commands import Command
 from symbolic_execution import Box, Iteration, IterationsOf, steps, windows
 from unchecked import carry_out
 
-from lathe.frontend import Binary, Tensor, as_affine, evaluate, walk
+from lathe.frontend import Binary, Tensor, as_affine, evaluate, reads_data, walk
 from lathe.frontend.expressions import Select
 from lathe.scheduler import Schedule, Stage
 from lathe.scheduler.state import DRAM, Fuse, LoopAxis, Mapped, Split, made_by, replaced_by
@@ -253,7 +253,7 @@ def has_no_condition(r: Refusal) -> bool:
     """Whether a step of a stage happens does not depend on a loop (on any, if none is named).
 
     What is computed in another stage's loops ends where that does, a domain where the elements do, and a map says of
-    every point when: these are no conditions for a command to remove.
+    every point when: these are no conditions for a command to remove. Nor is one on data, which any step may meet.
     """
     stage = r.stage()
     if (
@@ -262,6 +262,9 @@ def has_no_condition(r: Refusal) -> bool:
         or any(isinstance(each, Mapped) for each in stage.state.relations)
     ):
         return True
+    conditions = [node.condition for body in stage.op.bodies for node in walk(body) if isinstance(node, Select)]
+    if any(reads_data(condition) for condition in conditions):
+        return all(reads_data(condition) for condition in conditions)
     loops = r.loops() if r.says["loop"] else list(stage.leaf_axis)
     own = {variable for loop in loops for variable in IterationsOf(stage, loop).own}
 

@@ -340,8 +340,8 @@ def test_messages():
     with pytest.raises(ScheduleError) as caught:
         s[B].overcompute("j")
     assert str(caught.value) == (
-        "loop j of stage B must have a condition for overcompute to remove, and has none. Conditions come from layouts "
-        "with padding, splits that leave a rest, and select."
+        "loop j of stage B must have an affine condition on its loops for overcompute to remove, and has none. Such "
+        "conditions come from layouts with padding, splits that leave a rest, and select."
     )
     error = refused(s[B].overcompute)
     assert str(error) == (
@@ -392,3 +392,17 @@ def test_what_a_copy_leaves_out_is_not_read():
     s[B].overcompute()
     assert not branches(s)
     check(s)
+
+
+def test_domains_and_conditions_on_data_are_none_to_remove():
+    A = placeholder((8, 8), "int8", "A")
+    B = compute((8, 8), lambda i, j: select(A[i, j] > 3, A[i, j], 3), "B")
+    C = compute((8, 8), lambda i, j: A[i, j] * 2, "C", where=lambda i, j: j <= i)
+    s = create_schedule([B, C])
+    for tensor, beside in ((B, ""), (C, " beside where=, which says what elements there are")):
+        with pytest.raises(ScheduleError) as caught:
+            s[tensor].overcompute()
+        assert str(caught.value) == (
+            f"stage {tensor.name} must have an affine condition on its loops for overcompute to remove, and has "
+            f"none{beside}. Such conditions come from layouts with padding, splits that leave a rest, and select."
+        )

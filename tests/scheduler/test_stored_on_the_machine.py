@@ -302,3 +302,52 @@ def test_the_host_gets_a_stored_intermediate_result_from_the_rtl():
     s.device_to_host(B)
     program = on_rtl(s)
     assert [segment.name for segment in program.segments if segment.role == "output"] == ["B", "D"]
+
+
+def read_again(places: dict[str, tuple[str, str]]) -> Schedule:
+    """P is read by Q, in whose loops it may be, and later by R, which is made of T, made of Q."""
+    A = placeholder((8, 32), "int32", "A")
+    P = compute((8, 32), lambda y, x: A[y, x] + 1, "P")
+    Q = compute((8, 32), lambda y, x: P[y, x] * 2, "Q")
+    T = compute((8, 32), lambda y, x: Q[y, x] - 1, "T")
+    R = compute((8, 32), lambda y, x: T[y, x] + P[y, x], "R")
+    s = create_schedule([Q, R])
+    stages = {tensor.name: s[tensor] for tensor in (P, Q, T, R)}
+    for name, (host, axis) in places.items():
+        stages[name].compute_at(stages[host], axis)
+    return s
+
+
+@pytest.mark.parametrize("region", ["box", "exact", "missing"])
+@pytest.mark.parametrize("axis", ["y", "x"])
+def test_what_later_stages_read_is_stored_by_the_loop_that_makes_it(axis, region):
+    """In acc a later stage would read what the last iteration left there."""
+    A = placeholder((8, 32), "int32", "A")
+    P = compute((8, 32), lambda y, x: A[y, x] + 1, "P")
+    Q = compute((7, 32), lambda y, x: P[y, x] * P[y + 1, x], "Q")
+    R = compute((7, 32), lambda y, x: Q[y, x] + P[y, x], "R")
+    s = create_schedule([Q, R])
+    s[P].compute_at(s[Q], axis, region)
+    run(s, TINY, random_inputs([Q, R], seed=3))
+
+
+def test_several_stages_that_later_ones_read_are_stored():
+    s = read_again({"P": ("Q", "y"), "T": ("R", "x")})
+    on_rtl(s)
+
+
+def test_values_that_no_scratchpad_keeps_are_refused():
+    A = placeholder((8, 32), "int32", "A")
+    P = compute((8, 32), lambda y, x: A[y, x] + 1, "P")
+    k = reduce_axis((0, 32), "k")
+    S = compute((8,), lambda y: sum(P[y, k], axis=k), "S")
+    R = compute((8, 32), lambda y, x: S[y] + P[y, x], "R")
+    s = create_schedule(R)
+    s[P].compute_at(s[S], "k")
+    with pytest.raises(BuildError) as refused:
+        run(s, TINY, random_inputs([R], seed=3))
+    assert str(refused.value) == (
+        "place of stage P must be a loop that all its readers are in, or a data loop of one that is computed whole, "
+        "not loop k of S, for machine 'tiny' to keep its values until they are read. Compute it at a loop further out, "
+        "or leave it at the root."
+    )
