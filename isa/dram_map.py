@@ -1,5 +1,6 @@
 """What a stream may do with DRAM: the map that a program's segments give, or the lack of one for raw streams."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,8 +57,9 @@ class ProgramMap:
 
     @property
     def stored_first(self) -> Ranges:
-        """Outputs and temporaries too."""
-        return self._ranges("output", "temporary")
+        """Outputs and temporaries too, unless they may be loaded early."""
+        stored = [each for each in self._segments(("output", "temporary")) if not each.loaded_early]
+        return _ranges(stored)
 
     def uop_words(self, address: int, count: int) -> NDArray[np.uint32] | None:
         """From the images of segments with role uop."""
@@ -75,10 +77,14 @@ class ProgramMap:
         return "no segment"
 
     def _ranges(self, *roles: str) -> Ranges:
-        return Ranges.of_pairs([(each.address, each.end) for each in self._segments(roles) if each.nbytes])
+        return _ranges(self._segments(roles))
 
     def _segments(self, roles: tuple[str, ...]) -> list[Segment]:
         return [segment for segment in self.program.segments if segment.role in roles]
+
+
+def _ranges(segments: Sequence[Segment]) -> Ranges:
+    return Ranges.of_pairs([(each.address, each.end) for each in segments if each.nbytes])
 
 
 @dataclass(frozen=True)

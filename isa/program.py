@@ -28,7 +28,8 @@ class Segment:
 
     ``role`` is one of instructions, uop, constant, input, output, temporary. ``layout`` says how a tensor lies in it;
     it starts at ``address`` and may be shorter than the segment. ``tensor`` is the name of the array that it holds, its
-    own unless given: an input that is needed in two layouts has two segments of one tensor.
+    own unless given: an input that is needed in two layouts has two segments of one tensor. ``loaded_early``: loads may
+    take in bytes that no store has written yet, beside those that they need; what these hold changes no result.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Segment:
     nbytes: int
     layout: Layout | None = None
     tensor: str = ""
+    loaded_early: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tensor", self.tensor or self.name)
@@ -148,6 +150,7 @@ class Program:
                     "nbytes": segment.nbytes,
                     "layout": segment.layout.to_dict() if segment.layout is not None else None,
                     "tensor": segment.tensor,
+                    "loaded_early": segment.loaded_early,
                 }
                 for segment in self.segments
             ],

@@ -85,6 +85,7 @@ def _program(header: dict[str, Any], arrays: dict[str, Any]) -> Program:
             each["nbytes"],
             Layout.from_dict(each["layout"]) if each["layout"] is not None else None,
             each.get("tensor", ""),
+            each.get("loaded_early", False),
         )
         for each in header["segments"]
     )

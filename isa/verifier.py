@@ -23,7 +23,8 @@ def verify(program: Program) -> list[Finding]:
     """What is wrong with a program, by instruction; an empty list when nothing is.
 
     Besides what :func:`verify_stream` finds: reads outside every segment, stores outside outputs and temporaries,
-    reads of outputs and temporaries that nothing has stored, and launches that do not leave the tokens they began with.
+    reads of outputs and temporaries that nothing has stored (where they may not be ``loaded_early``), and launches that
+    do not leave the tokens they began with.
     Raises :class:`ProgramError` for what is no program.
     """
     if not isinstance(program, Program):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import islpy as isl
 
 from lathe.scheduler.answers import answerable
+from lathe.scheduler.iterations import carried_out
 from lathe.scheduler.linear import Bound, Linear
 from lathe.scheduler.placement import Placement
 from lathe.scheduler.polyhedra import cells_read
@@ -34,9 +35,11 @@ def _pieces(placement: Placement, placed: "dict[Stage, Placement]") -> list[list
         around = [*there.prefix, *there.loops.variables]
         if reader is stage or around[:depth] != placement.prefix:
             continue
-        for read in reader.state.computation.reads:
-            if read.tensor in stage.state.tensors:
-                cells = cells_read(there, read, depth)
+        reads = [read for read in reader.state.computation.reads if read.tensor in stage.state.tensors]
+        if reads:  # an iteration that is left out needs nothing, and makes nothing that later ones could rely on
+            done = carried_out(there, placed)
+            for read in reads:
+                cells = cells_read(there, read, depth, done)
                 cells = cells.set_tuple_name(isl.dim_type.in_, "loops").set_tuple_name(isl.dim_type.out, "cells")
                 needed = cells if needed is None else needed.union(cells)
     if needed is None:

@@ -16,6 +16,7 @@ from lathe.scheduler.regions import eliminate
 from lathe.scheduler.state import same_place
 
 if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
     from lathe.scheduler.stage import Stage
 
 
@@ -50,18 +51,20 @@ def may_grow(bound: Bound, variable: LoopVariable) -> bool:
     return any(may_grow(inner, variable) for inner in bound.bounds)
 
 
-def innermost_shared(placed: "dict[Stage, Placement]") -> set[LoopVariable]:
-    """The innermost loops of those that stages run together."""
-    return {
-        placement.prefix[-1]
-        for stage, placement in placed.items()
-        if stage.state.attachment is not None and stage.state.attachment.loops
-    }
+def innermost_shared(schedule: "Schedule", placed: "dict[Stage, Placement]") -> set[LoopVariable]:
+    """The innermost loops of those that stages run together, as far as the stages that have them are placed."""
+    found: set[LoopVariable] = set()
+    for stage in schedule.stages:
+        place = stage.state.attachment
+        if place is not None and place.loops and place.stage in placed:
+            host = placed[place.stage]
+            found.add(max(host.loops.of_leaf[place.axis], key=[*host.prefix, *host.loops.variables].index))
+    return found
 
 
 def carried_out(placement: Placement, placed: "dict[Stage, Placement]") -> isl.Set | None:
     """The iterations of the loops around a stage that are carried out; None for all of them."""
-    together = innermost_shared(placed)
+    together = innermost_shared(placement.stage.schedule, placed)
     bounds: list[Bound] = []
     pieces: list[list[list[Bound]]] = []
     guest, attachment = placement, placement.state.attachment

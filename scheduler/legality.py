@@ -186,7 +186,7 @@ def _check_read(
         if own is not other:
             break
         depth += 1
-    needed = cells_read(there, read, depth).set_tuple_name(isl.dim_type.in_, "loops")
+    needed = cells_read(there, read, depth, carried_out(there, placed)).set_tuple_name(isl.dim_type.in_, "loops")
     place = stage.state.attachment
     together = place is not None and (bool(place.loops) or place.region != "box")
     around = None if depth == len(here.prefix) and not together else carried_out(here, placed)

@@ -157,7 +157,8 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
             if leaf.kind == "reduce":
                 beginning.setdefault(placed[stage].loops.of_leaf[leaf][0], []).append(stage)
                 break
-    nodes = _Builder(placed, hosted, beginning, innermost_shared(placed), largest_blocks).sequence(roots, [])
+    together = innermost_shared(schedule, placed)
+    nodes = _Builder(placed, hosted, beginning, together, largest_blocks).sequence(roots, [])
     return with_buffers(schedule, nodes, placed)
 
 

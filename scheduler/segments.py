@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.expressions import Undef
 from lathe.isa import Segment
 from lathe.isa.layout_steps import LayoutStep
 from lathe.isa.table import Opcode, placements
 from lathe.scheduler.chunk import Place
+from lathe.scheduler.circular import circles
 from lathe.scheduler.dead_lanes import tensors_with_zeros_behind
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.lanes import LanePlan, lanes_through
@@ -58,6 +60,7 @@ class DramMap:
         self.segments: list[Segment] = []
         self._places: dict[tuple[Tensor, Stage], Place] = {}
         self._shared: dict[StorageBuffer, tuple[int, Physical]] = {}
+        self._circling = {stage for circle in circles(schedule) for stage in circle} if schedule.circular else set()
         self._address = PAGE
         for tensor in _placeholders(schedule):
             self._add_placeholder(tensor)
@@ -92,9 +95,15 @@ class DramMap:
                 f"tensors of a program must end below byte {limit} of DRAM, {name!r} not at byte "
                 f"{address + layout.nbytes}: instructions cannot name later addresses. Build the program in parts."
             )
-        self.segments.append(Segment(name, role, address, layout.nbytes, layout, named.name))
+        early = role in ("output", "temporary") and self._is_loaded_early(tensor, transformed)
+        self.segments.append(Segment(name, role, address, layout.nbytes, layout, named.name, early))
         self._address += layout.nbytes
         return address
+
+    def _is_loaded_early(self, tensor: Tensor, layout: TensorLayout) -> bool:
+        """Whether an element may be needed before it is whole: states go round, and padding may hold nothing."""
+        blank = any(pad is not None and (pad.value is None or isinstance(pad.value, Undef)) for pad in layout.pads)
+        return blank or self.schedule.maker(tensor) in self._circling
 
     def _add_placeholder(self, tensor: Tensor) -> None:
         named = self.views.get(tensor, tensor)
