@@ -5,11 +5,13 @@ An instruction works on whole elements, so the border of padding may run through
 on into zeros that make its blocks whole. Loops that a schedule has cut keep their conditions.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import islpy as isl
 
+from lathe.frontend import Tensor
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import Axis, Binary, Const, Expr, Reduce, Select, Undef, walk
 from lathe.frontend.polyhedra import limited_operations
@@ -18,6 +20,7 @@ from lathe.scheduler.commands.overcompute import extended
 from lathe.scheduler.errors import PaddingError
 from lathe.scheduler.products import plain_axis
 from lathe.scheduler.rewrite import transform
+from lathe.scheduler.state import DRAM
 from lathe.scheduler.undefined import terms_of
 
 if TYPE_CHECKING:
@@ -77,13 +80,23 @@ def _fill(stage: "Stage") -> None:
     known = {id(term) for node in selects if isinstance(node.otherwise, Undef) for term in terms_of(node.condition)}
     if not known:
         return
-    branches = Branches(stage, lambda term: id(term) in known, "build", state.computation)
-    try:
-        with limited_operations():
+    bodies: tuple[Expr, ...] | None = None
+    if not any(_stays_blank(stage.schedule, read.tensor) for read in state.computation.reads):
+        branches = Branches(stage, lambda term: id(term) in known, "build", state.computation)
+        with suppress(PaddingError, isl.Error), limited_operations():
             bodies = branches.bodies()
-    except (PaddingError, isl.Error):
+    if bodies is None:
         bodies = tuple(_zeros(body, everywhere=True) for body in state.computation.bodies)
     stage.state = replace(state, computation=replace(state.computation, bodies=bodies))
+
+
+def _stays_blank(schedule: "Schedule", tensor: Tensor) -> bool:
+    """Whether cells of a tensor in a scratchpad are never written: its maker has kept the conditions of its loops."""
+    maker = schedule.maker(tensor)
+    if maker is None or maker.state.scope == DRAM:
+        return False
+    bodies = maker.state.computation.bodies
+    return any(isinstance(body, Select) and isinstance(body.otherwise, Undef) for body in bodies)
 
 
 def _zeros(body: Expr, *, everywhere: bool = False) -> Expr:

@@ -1,0 +1,154 @@
+"""Stages with padded layouts in each other's loops, on random machines: NumPy, loop nest, simulator and verifier agree.
+
+Values go from one padded layout to another, through scratchpads or DRAM, and where conditions of padding leave
+iterations out, what is computed there must not be counted on.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from machine import run
+from meanings import check_machine
+from random_programs import Choice, random_inputs
+
+from lathe.configs import load_config
+from lathe.frontend import Tensor, compute, format_program, placeholder, recurrence, reduce_axis, sum
+from lathe.isa import Program, verify
+from lathe.isa.findings import FindingKind
+from lathe.scheduler import ScheduleError, build, create_schedule, undef
+from lathe.scheduler.stage import Stage
+
+SEEDS = st.integers(0, 2**40)
+MACHINES = ("vta", "tiny", "batch4", "wide", "lathe16")
+TINY = load_config("tiny")
+
+
+def blocks(kind: int, factor: int, offset: int) -> Callable[..., list]:
+    """Columns or rows in blocks, with padding in front; columns outermost, in the last."""
+    return [
+        lambda i, j: [i, (j + offset) // factor, (j + offset) % factor],
+        lambda i, j: [(i + offset) // factor, j, (i + offset) % factor],
+        lambda i, j: [(j + offset) // factor, i, (j + offset) % factor],
+    ][kind]
+
+
+def stages(height: int, width: int, shift: int, total: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """A producer, what reads it at two places, and its row sums or itself as the output."""
+    A = placeholder((height, width), "int32", "A")
+    P = compute((height, width), lambda y, x: A[y, x] + 1, "P")
+    Q = compute((height - shift, width - shift), lambda y, x: P[y, x] * 100 + P[y + shift, x + shift], "Q")
+    if not total:
+        return A, P, Q, Q
+    k = reduce_axis(width - shift, "k")
+    return A, P, Q, compute((height - shift,), lambda y: sum(Q[y, k], axis=k), "T")
+
+
+def attempt(what: str, command: Callable[[], object]) -> None:
+    try:
+        command()
+        note(what)
+    except ScheduleError as error:
+        note(f"refused: {what}: {error}")
+
+
+def cut(choice: Choice, stage: Stage) -> None:
+    """Perhaps a split, and perhaps a barrier, at some loop."""
+    loop = choice.pick(list(stage.leaf_axis))
+    if choice.number(0, 1):
+        factor = choice.number(2, 5)
+        attempt(f"split {stage.name} {loop.name} by {factor}", lambda: stage.split(loop, factor))
+        loop = choice.pick(list(stage.leaf_axis))
+    if choice.number(0, 2) == 0:
+        attempt(f"barrier of {stage.name} at {loop.name}", lambda: stage.schedule.barrier_at(stage, loop))
+
+
+def check_seed(seed: int) -> None:
+    choice = Choice(seed)
+    shift = choice.number(0, 1)
+    _, P, Q, T = stages(choice.number(2, 9), choice.number(2, 20), shift, bool(choice.number(0, 1)))
+    s = create_schedule(T)
+    note(format_program([T]))
+    for tensor in (P, Q):
+        if choice.number(0, 3):
+            layout = choice.number(0, 2), choice.number(2, 6), choice.number(0, 3)
+            pad = choice.pick([None, undef, undef, 0])
+            attempt(f"{tensor.name} {layout} {pad}", lambda: s.transform_layout(tensor, blocks(*layout), pad_value=pad))  # noqa: B023
+    for tensor in dict.fromkeys((P, Q, T)):
+        if choice.number(0, 1):
+            cut(choice, s[tensor])
+    if choice.number(0, 3):
+        loop, region = choice.pick(list(s[Q].leaf_axis)), choice.pick(["missing", "missing", "box", "exact"])
+        attempt(f"compute_at {loop.name} {region}", lambda: s[P].compute_at(s[Q], loop, region))
+    name = choice.pick(MACHINES)
+    note(name)
+    check_machine(s, load_config(name))
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_padded_stages_in_each_others_loops(seed):
+    check_seed(seed)
+
+
+@pytest.mark.nightly
+@settings(max_examples=5000, deadline=None, print_blob=True)
+@given(seed=SEEDS)
+def test_many_more_padded_stages(seed):
+    check_seed(seed)
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+def test_what_is_missing_is_not_left_to_iterations_that_padding_leaves_out(cut):
+    """The loops of Q begin behind its padding; in acc its copy of P seemed to need a row in the iteration before."""
+    _, P, Q, _ = stages(2, 2, 1, False)
+    s = create_schedule(Q)
+    s.transform_layout(Q, blocks(1, 2, 1), pad_value=undef)
+    s[Q].split(s[Q].leaf_axis[cut], 2)
+    s[P].compute_at(s[Q], s[Q].leaf_axis[3], "missing")
+    run(s, TINY, random_inputs([Q], seed=1))
+
+
+def test_undefined_cells_of_a_scratchpad_that_nobody_writes_are_not_read():
+    """The loops of P are split and keep its conditions, so that cells of its padding are never written."""
+    _, P, Q, _ = stages(1, 1, 0, False)
+    s = create_schedule(Q)
+    for tensor, kind in ((P, 0), (Q, 2)):
+        s.transform_layout(tensor, blocks(kind, 2, 1), pad_value=undef)
+    s[P].split(s[P].leaf_axis[0], 2)
+    s[P].compute_at(s[Q], s[Q].leaf_axis[0])
+    run(s, TINY, random_inputs([Q], seed=1))
+
+
+def early(program: Program) -> list[str]:
+    return [segment.name for segment in program.segments if segment.loaded_early]
+
+
+def test_blank_padding_may_be_loaded_though_nothing_is_stored_there(tmp_path):
+    """The loops of P are split and keep its conditions; what reads its blocks loads them whole."""
+    A, P, Q, _ = stages(4, 6, 0, False)
+    s = create_schedule(Q)
+    s.transform_layout(P, blocks(0, 2, 1), pad_value=undef)
+    s[P].split(s[P].leaf_axis[0], 2)
+    program = run(s, TINY, random_inputs([Q], seed=1))
+    assert early(program) == ["P"]
+    program.save(tmp_path / "program.npz")
+    again = Program.load(tmp_path / "program.npz")
+    assert again.segments == program.segments
+    assert verify(again) == []
+    segments = tuple(replace(segment, loaded_early=False) for segment in program.segments)
+    assert {each.kind for each in verify(replace(program, segments=segments))} == {FindingKind.UNINITIALISED_DRAM}
+    s = create_schedule(Q)
+    assert early(build(s, [A, Q], TINY)) == []
+
+
+def test_states_whose_elements_fill_step_by_step_may_be_loaded_early():
+    x = placeholder((6, 8), "int32", "x")
+    S = recurrence((6, 8), lambda S, t, j: S[t - 1, j] + x[t, j], init=0, name="S")
+    assert isinstance(S, Tensor)
+    s = create_schedule(S)
+    s.transform_layout(S, lambda i, j: [i // 2, j, i % 2])
+    inputs = random_inputs([S], seed=1)
+    assert early(run(s, TINY, inputs)) == ["S"]
