@@ -180,7 +180,7 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
 def _load_inside(schedule: Schedule, sink: Stage, operands: list[Operand]) -> None:
     """Load what is made and stored in loops of a stage no further out than there.
 
-    Stages that run in loops of the stored stage, and copies out of a scratchpad in the reduction of one that reads them.
+    They run in loops of the stored stage or, copies out of a scratchpad, in the reduction of one that reads them.
     """
     for operand in operands:
         makers = [schedule.maker(read.tensor) for read in operand.stage.state.computation.reads]
