@@ -14,9 +14,10 @@ from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError
+from lathe.scheduler.parts_of_maps import relations_by_kind
 from lathe.scheduler.products import plain_axis
 from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
-from lathe.scheduler.state import DRAM, Relation, StageState, initial_state, made_by
+from lathe.scheduler.state import DRAM, Relation, StageState, initial_state
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -143,19 +144,15 @@ def _take_apart(schedule: "Schedule", stage: "Stage") -> None:
     reduction = renamed_axes(computation, fresh_name(schedule, f"{state.tensor.name}.whole"))
     reduction = replace(reduction, where=None) if _stays_inside(computation) else _selected(reduction)
     first = initial_state(reduction)
-    reducing = tuple(relation for relation in state.relations if _is_reducing(relation))
+    reducing, selecting = relations_by_kind(stage)
     if reducing:
         own = tuple(root for root in first.roots if root.kind == "data")
         roots = tuple(root for root in state.roots if root.kind == "reduce")
         loops = tuple(leaf for leaf in state.leaves if leaf.kind == "reduce")
         first = replace(first, roots=(*own, *roots), leaves=(*own, *loops), relations=reducing)
     inner = Stage(schedule, replace(first, lanes=state.lanes, on_alu=state.on_alu))
-    stage.state = _without_reduction(state, inner.tensor, tuple(r for r in state.relations if r not in reducing))
+    stage.state = _without_reduction(state, inner.tensor, selecting)
     schedule.stages.insert(schedule.stages.index(stage), inner)
-
-
-def _is_reducing(relation: Relation) -> bool:
-    return made_by(relation)[0].kind == "reduce"
 
 
 def _without_reduction(state: StageState, value: Tensor, relations: tuple[Relation, ...]) -> StageState:
