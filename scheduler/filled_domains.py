@@ -17,7 +17,8 @@ from lathe.scheduler.errors import BuildError
 from lathe.scheduler.parts_of_maps import relations_by_kind
 from lathe.scheduler.products import plain_axis
 from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
-from lathe.scheduler.state import DRAM, Relation, StageState, initial_state
+from lathe.scheduler.shared_stores import write_through_acc
+from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Relation, StageState, initial_state
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -81,7 +82,11 @@ def _fill_output(schedule: "Schedule", stage: "Stage") -> None:
         stage.state = replace(stage.state, computation=_selected(computation))
         return
     if _can_come_apart(schedule, stage):
-        _take_apart(schedule, stage)
+        loop = _innermost_used(schedule, stage)
+        if loop is not None:
+            _make_in_loop(schedule, stage, loop)
+        else:
+            _take_apart(schedule, stage)
         return
     kind = next((body.kind for body in computation.bodies if isinstance(body, Reduce) and body.kind != "sum"), None)
     if kind is not None:
@@ -133,6 +138,24 @@ def _can_come_apart(schedule: "Schedule", stage: "Stage") -> bool:
     places = [each.state.attachment for each in schedule.attached(stage)]
     inside = any(place is not None and place.axis.kind == "reduce" for place in places)
     return not inside and stage.state.pragma is None and len(stage.state.tensors) == 1
+
+
+def _innermost_used(schedule: "Schedule", stage: "Stage") -> LoopAxis | None:
+    """The innermost loop of a stage that others are computed in, or share; None where none is."""
+    places = [guest.state.attachment for guest in schedule.attached(stage)]
+    used = [leaf for leaf in stage.state.leaves if any(place and place.axis is leaf for place in places)]
+    return used[-1] if used else None
+
+
+def _make_in_loop(schedule: "Schedule", stage: "Stage", loop: LoopAxis) -> None:
+    """Reduce in acc, in the loop where others make what the reduction reads, and select there what is stored."""
+    where = stage.state.computation.where
+    _, writer = write_through_acc(schedule, stage)
+    reduction = writer.state.computation
+    whole = replace(reduction, where=None) if _stays_inside(reduction) else _selected(reduction)
+    writer.state = replace(writer.state, computation=whole, attachment=Attachment(stage, loop))
+    stage.state = replace(stage.state, computation=replace(stage.state.computation, where=where))
+    _fill_before(schedule, writer, stage)
 
 
 def _take_apart(schedule: "Schedule", stage: "Stage") -> None:

@@ -7,7 +7,7 @@ from machine import run
 from random_programs import random_inputs
 
 from lathe.configs import load_config
-from lathe.frontend import compute, define, placeholder, reduce_axis, select, state, sum
+from lathe.frontend import compute, define, max, placeholder, reduce_axis, select, state, sum
 from lathe.scheduler import BuildError, EmitError, create_schedule
 
 TINY = load_config("tiny")
@@ -89,3 +89,19 @@ def test_a_given_order_of_a_sum_with_a_domain_goes_to_the_sum_and_to_its_zeros(t
     s = create_schedule(Q)
     s[Q].set_schedule(f"{{ Q[x, k] -> [{times}] }}")
     run(s, TINY, random_inputs([Q], seed=1))
+
+
+@pytest.mark.parametrize("kind", [sum, max])
+@pytest.mark.parametrize("command", ["box", "exact", "missing", "after"])
+def test_a_reduction_with_a_domain_reads_what_its_loops_compute(kind, command):
+    """Its zeros are selected behind it; it had been put before all loops, and what it read was made in them."""
+    A, k = placeholder((3, 5, 6), "int32", "A"), reduce_axis(6, "k")
+    for loop in "ij":
+        P = compute(A.shape, lambda i, j, c: A[i, j, c] + 1, "P")
+        Q = compute((3, 5), lambda i, j: kind(P[i, j, k], axis=k), "Q", where=lambda i, j: i + 0 >= 1)  # noqa: B023
+        s = create_schedule(Q)
+        if command == "after":
+            s[Q].after(s[P], loop)
+        else:
+            s[P].compute_at(s[Q], loop, command)
+        run(s, TINY, random_inputs([Q], seed=1))
