@@ -98,7 +98,7 @@ def test_a_reduction_with_a_domain_reads_what_its_loops_compute(kind, command):
     A, k = placeholder((3, 5, 6), "int32", "A"), reduce_axis(6, "k")
     for loop in "ij":
         P = compute(A.shape, lambda i, j, c: A[i, j, c] + 1, "P")
-        Q = compute((3, 5), lambda i, j: kind(P[i, j, k], axis=k), "Q", where=lambda i, j: i + 0 >= 1)  # noqa: B023
+        Q = compute((3, 5), lambda i, j: kind(P[i, j, k], axis=k), "Q", where=lambda i, j: i + j * 0 >= 1)  # noqa: B023
         s = create_schedule(Q)
         if command == "after":
             s[Q].after(s[P], loop)
