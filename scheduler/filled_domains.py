@@ -14,11 +14,11 @@ from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError
-from lathe.scheduler.parts_of_maps import relations_by_kind
+from lathe.scheduler.parts_of_maps import has_all_points, relations_by_kind
 from lathe.scheduler.products import plain_axis
 from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
 from lathe.scheduler.shared_stores import write_through_acc
-from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Relation, StageState, initial_state
+from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Mapped, Relation, StageState, initial_state
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -75,6 +75,9 @@ def _selected(computation: Computation) -> Computation:
 def _fill_output(schedule: "Schedule", stage: "Stage") -> None:
     computation = stage.state.computation
     maker = _copied_from(schedule, stage)
+    for each in (stage, maker):
+        if each is not None:
+            _check_times(each, stage)
     if maker is not None:
         _fill_before(schedule, maker, stage)
         return
@@ -96,6 +99,16 @@ def _fill_output(schedule: "Schedule", stage: "Stage") -> None:
             "cache_write first, and compute them in the loops of the copy in acc."
         )
     stage.state = replace(stage.state, computation=_selected(computation))
+
+
+def _check_times(stage: "Stage", output: "Stage") -> None:
+    """Raises BuildError where the loops of a stage, by a map of the user's, do not come to what zeros have to fill."""
+    if not all(has_all_points(each) for each in stage.state.relations if isinstance(each, Mapped)):
+        raise BuildError(
+            f"times of stage {stage.name} must be for all elements of its box, to fill output {output.name} with zeros "
+            f"outside its domain ({output.state.computation.where}) on a machine, not for the domain only, as "
+            "set_schedule has given them. Give a map that has a time of its own for each element."
+        )
 
 
 def _copied_from(schedule: "Schedule", stage: "Stage") -> "Stage | None":

@@ -4,6 +4,7 @@ The machine adds up in acc and stores what is whole, so a stage with a reduction
 data axes, the other those of the reduction.
 """
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import islpy as isl
@@ -67,6 +68,12 @@ def part_of_map(mapped: Mapped, kind: str) -> Mapped | None:
         constraints,
         tuple(others),
     )
+
+
+def has_all_points(mapped: Mapped) -> bool:
+    """Whether a map has times for all points of the box of its axes, not for a domain in it only."""
+    points = _relation(mapped).range().count_val().to_python()
+    return bool(points == prod(root.source.extent for root in mapped.parents if root.source is not None))
 
 
 def _relation(mapped: Mapped) -> isl.Map:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import islpy as isl
 
-from lathe.frontend import Axis
+from lathe.frontend import Axis, Computation
 from lathe.frontend.polyhedra import domain_of, limited_operations
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.linear import Linear, LoopVariable
@@ -65,6 +65,7 @@ def set_schedule(stage: "Stage", schedule: "str | isl.Map") -> tuple[LoopAxis, .
             domain = domain_of(computation)
             relation = given.set_tuple_name(IN, computation.name).intersect_domain(domain)
             _check_times(relation, domain, where, computation.name)
+            relation = _of_the_box(given, computation) or relation
             count = relation.dim(OUT)
             lows = [int(relation.range().dim_min_val(n).to_python()) for n in range(count)]
             highs = [int(relation.range().dim_max_val(n).to_python()) for n in range(count)]
@@ -100,6 +101,19 @@ def set_schedule(stage: "Stage", schedule: "str | isl.Map") -> tuple[LoopAxis, .
     new = replace(state, leaves=leaves, relations=(mapped,), unrolled=frozenset(), marks=MappingProxyType({}))
     stage.update(new, "set_schedule")
     return leaves
+
+
+def _of_the_box(given: isl.Map, computation: Computation) -> isl.Map | None:
+    """The map of all points of a box of which the domain is a part, if it has a time of its own for each.
+
+    A condition on the domain stays one on the loops; the machine computes the box.
+    """
+    if computation.where is None:
+        return None
+    box = domain_of(replace(computation, where=None))
+    relation = given.set_tuple_name(IN, computation.name).intersect_domain(box)
+    whole = box.is_subset(relation.domain()) and relation.is_single_valued() and relation.is_injective()
+    return relation if whole else None
 
 
 def _kind(relation: isl.Map, time: int, kinds: list[str]) -> str:

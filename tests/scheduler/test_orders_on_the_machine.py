@@ -3,11 +3,11 @@
 from itertools import product
 
 import pytest
-from machine import run
+from machine import memory_of, run
 from random_programs import random_inputs
 
 from lathe.configs import load_config
-from lathe.frontend import compute, define, max, placeholder, reduce_axis, select, state, sum
+from lathe.frontend import compute, define, max, placeholder, reduce_axis, reference, select, state, sum
 from lathe.scheduler import BuildError, EmitError, create_schedule
 
 TINY = load_config("tiny")
@@ -146,3 +146,30 @@ def test_several_outputs_of_which_one_is_read_are_refused_in_loops_of_others(com
     with pytest.raises(BuildError) as caught:
         run(s, TINY, random_inputs([Q], seed=1))
     assert "stage P must compute one tensor to be stored in loops that others are in, not P.0, P.1" in str(caught.value)
+
+
+@pytest.mark.parametrize("times", ["j, i", "i, -j", "i + j, j"])
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_given_order_of_a_domain_goes_on_to_the_zeros_outside(times, cached):
+    """They had been left as they were in memory."""
+    A = placeholder((5, 4), "int8", "A")
+    P = compute((5, 4), lambda i, j: A[i, j - 1] - 1, "P", where=lambda i, j: (j >= 1) & (i >= 2))
+    s = create_schedule(P)
+    s[s.cache_write(P, "acc") if cached else P].set_schedule(f"{{ [i, j] -> [{times}] }}")
+    inputs = random_inputs([P], seed=1)
+    program = run(s, TINY, inputs)
+    _, after = memory_of(program, inputs)
+    layout, found = program.segment("P").layout, after[program.segment("P").address :]
+    assert layout is not None
+    found = found[: layout.nbytes].view(layout.physical_dtype).reshape(layout.physical_shape)
+    assert (layout.unpack(found) == reference(P, inputs)).all()
+
+
+def test_a_given_order_that_has_no_time_for_zeros_is_refused():
+    A = placeholder((5, 4), "int32", "A")
+    P = compute((5, 4), lambda i, j: A[i, j] - 1, "P", where=lambda i, j: (j == 1) & (i >= 2))
+    s = create_schedule(P)
+    s[P].set_schedule("{ [i, j] -> [i] }")
+    with pytest.raises(BuildError) as caught:
+        run(s, TINY, random_inputs([P], seed=1))
+    assert "times of stage P must be for all elements of its box, to fill output P with zeros" in str(caught.value)
