@@ -239,5 +239,5 @@ def stages_of(schedule: Schedule, readers: "Iterable[Tensor | Stage] | Tensor | 
     """The stages named by ``readers``: tensors or stages, one or several; None for None."""
     if readers is None:
         return None
-    given = (readers,) if isinstance(readers, Tensor | Stage | Computation) else readers
+    given = readers if isinstance(readers, Iterable) else (readers,)
     return [schedule[each] for each in given]
