@@ -1,6 +1,6 @@
 """Domains that are no boxes: a condition on a computation's points, and what may be read of a tensor that has one."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import islpy as isl
 import numpy as np
@@ -125,13 +125,13 @@ def _check(computation: Computation, read: ReadAccess, wanted: Expr) -> None:
                 if outside.is_empty():
                     return
                 if points.is_exact(read.guards):
-                    raise _missing_error(computation, read, _first_of(points, outside))
+                    raise _missing_error(computation, read, first_of(points, outside))
     except isl.Error:
         pass
     _check_one_by_one(computation, read, wanted)
 
 
-def _first_of(points: Points, found: isl.Set) -> dict[Axis, int]:
+def first_of(points: Points, found: isl.Set) -> dict[Axis, int]:
     """The lexicographically first point of a set."""
     sample = found.lexmin().sample_point()
     return {
@@ -148,14 +148,30 @@ def _check_one_by_one(computation: Computation, read: ReadAccess, wanted: Expr) 
     count = _points(axes)
     if count > ENUMERATION_LIMIT:
         raise _unknown_error(computation, read, wanted, f"it is not affine, and {count} points are too many to visit")
-    for env in blocks(axes, count):
-        wrong = ~evaluate(wanted, env)
+    point = first_point(computation, guards, blocks(axes, count), lambda env: ~evaluate(wanted, env))
+    if point is not None:
+        raise _missing_error(computation, read, point)
+
+
+def first_point(
+    computation: Computation,
+    guards: Iterable[Guard],
+    points: Iterable[Mapping[Axis, np.ndarray]],
+    wrong_at: Callable[[Mapping[Axis, np.ndarray]], np.ndarray],
+) -> dict[Axis, int] | None:
+    """The first of some points, in blocks, that guards let through and at which something is wrong; None for none.
+
+    Axes of the computation that the points do not give are at their start.
+    """
+    for env in points:
+        wrong = wrong_at(env)
         for expr, holds in guards:
             wrong = wrong & (evaluate(expr, env) == holds)
         if wrong.any():
             at = int(np.argmax(np.broadcast_to(wrong, np.broadcast_shapes(*(v.shape for v in env.values())))))
             point = {axis: axis.start for axis in (*computation.axes, *computation.reduce_axes)}
-            raise _missing_error(computation, read, point | {axis: int(env[axis][at]) for axis in axes})
+            return point | {axis: int(values[at]) for axis, values in env.items()}
+    return None
 
 
 def _points(axes: Iterable[Axis]) -> int:
@@ -176,16 +192,21 @@ def blocks(axes: tuple[Axis, ...], count: int) -> Iterator[dict[Axis, np.ndarray
 def _missing_error(computation: Computation, read: ReadAccess, point: dict[Axis, int]) -> DomainError:
     producer = read.tensor.computation
     assert producer is not None
+    inside = f"the domain of tensor {read.tensor.name!r} ({producer.where})"
+    return outside_error(computation, read, inside, point)
+
+
+def outside_error(computation: Computation, read: ReadAccess, inside: str, point: dict[Axis, int]) -> DomainError:
+    """The error for a read that leaves what it must stay inside of, at a point."""
     cell = ", ".join(str(index) if reads_data(index) else str(int(evaluate(index, point))) for index in read.indices)
     where = ", ".join(f"{axis.name} = {value}" for axis, value in point.items())
     condition = ""
     if any(reads_data(expr) for expr, _ in read.guards):
         condition = " A condition that reads data cannot keep a read inside."
     return DomainError(
-        f"read {read.node} of computation {computation.name!r} must stay inside the domain of tensor "
-        f"{read.tensor.name!r} ({producer.where}), not reach {read.tensor.name}[{cell}] at "
-        f"{where or 'its only point'}.{condition} Shrink the domain, or guard the read with "
-        "select(condition, read, 0)."
+        f"read {read.node} of computation {computation.name!r} must stay inside {inside}, not reach "
+        f"{read.tensor.name}[{cell}] at {where or 'its only point'}.{condition} Shrink the domain, or guard the read "
+        "with select(condition, read, 0)."
     )
 
 

@@ -1,10 +1,12 @@
 """The check that no computation reads outside the domain of a tensor."""
 
+from collections.abc import Mapping
+
 import islpy as isl
 import numpy as np
 
 from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.domains import ENUMERATION_LIMIT, blocks, check_exists
+from lathe.frontend.domains import ENUMERATION_LIMIT, blocks, check_exists, first_of, first_point, outside_error
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import DomainError
 from lathe.frontend.evaluation import evaluate
@@ -50,13 +52,7 @@ def _outside(points: Points, read: ReadAccess, value: isl.PwAff, extent: int) ->
     limit = isl.PwAff.from_aff(isl.Aff.val_on_domain(points.local, isl.Val(extent)))
     happens = points.box().intersect(points.where(read.guards))
     outside = happens.intersect(negative.union(value.ge_set(limit)))
-    if outside.is_empty():
-        return None
-    sample = outside.lexmin().sample_point()
-    return {
-        axis: sample.get_coordinate_val(isl.dim_type.set, position).to_python()
-        for position, axis in enumerate(points.axes)
-    }
+    return None if outside.is_empty() else first_of(points, outside)
 
 
 def _check_one_by_one(computation: Computation, read: ReadAccess, position: int, index: Expr, extent: int) -> None:
@@ -70,29 +66,19 @@ def _check_one_by_one(computation: Computation, read: ReadAccess, position: int,
         count *= axis.extent
     if count > ENUMERATION_LIMIT:
         raise _undecided_error(computation, read, position, index, extent, count)
-    for env in blocks(axes, count):
+
+    def wrong_at(env: Mapping[Axis, np.ndarray]) -> np.ndarray:
         value = evaluate(index, env)
-        wrong = (value < 0) | (value >= extent)
-        for expr, holds in guards:
-            wrong = wrong & (evaluate(expr, env) == holds)
-        if wrong.any():
-            at = int(np.argmax(np.broadcast_to(wrong, np.broadcast_shapes(*(v.shape for v in env.values())))))
-            point = {axis: axis.start for axis in (*computation.axes, *computation.reduce_axes)}
-            raise _outside_error(computation, read, point | {axis: int(env[axis][at]) for axis in axes})
+        return (value < 0) | (value >= extent)
+
+    point = first_point(computation, guards, blocks(axes, count), wrong_at)
+    if point is not None:
+        raise _outside_error(computation, read, point)
 
 
 def _outside_error(computation: Computation, read: ReadAccess, point: dict[Axis, int]) -> DomainError:
     tensor = read.tensor
-    cell = ", ".join(str(index) if reads_data(index) else str(int(evaluate(index, point))) for index in read.indices)
-    where = ", ".join(f"{axis.name} = {value}" for axis, value in point.items())
-    condition = ""
-    if any(reads_data(expr) for expr, _ in read.guards):
-        condition = " A condition that reads data cannot keep a read inside."
-    return DomainError(
-        f"read {read.node} of computation {computation.name!r} must stay inside the shape {tensor.shape} of tensor "
-        f"{tensor.name!r}, not reach {tensor.name}[{cell}] at {where or 'its only point'}.{condition} "
-        "Shrink the domain, or guard the read with select(condition, read, 0)."
-    )
+    return outside_error(computation, read, f"the shape {tensor.shape} of tensor {tensor.name!r}", point)
 
 
 def _unbounded_error(

@@ -36,3 +36,16 @@ def answerable(question: str) -> Iterator[None]:
             f"{question} must be decided within {OPERATIONS_LIMIT} isl operations, and takes more. Use fewer splits "
             "and fused loops around it."
         ) from None
+
+
+@contextmanager
+def checkable(command: str, tensor: str, reader: str) -> Iterator[None]:
+    """Raises ScheduleError where the check of one read takes more isl operations than it may."""
+    try:
+        with limited_operations():
+            yield
+    except isl.Error:
+        raise ScheduleError(
+            f"{command} must leave a schedule that can be checked within {OPERATIONS_LIMIT} isl operations per read, "
+            f"not one in which the read of {tensor} by {reader} takes more. Use fewer splits and fused loops around it."
+        ) from None

@@ -13,7 +13,8 @@ import islpy as isl
 
 from lathe.frontend import cycles
 from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
+from lathe.frontend.polyhedra import access_of
+from lathe.scheduler.answers import checkable
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.linear import LoopVariable, bound_range
 from lathe.scheduler.placement import Placement, place_stages
@@ -98,23 +99,9 @@ def check_circles(schedule: "Schedule", command: str, changed: "set[Stage]", pla
                 maker = schedule.maker(read.tensor)
                 if maker is None or maker not in group or _is_part(maker):
                     continue
-                try:
-                    with limited_operations():
-                        check_pairs(
-                            schedule,
-                            maker,
-                            reader,
-                            read,
-                            placed,
-                            command,
-                            "in a cycle of stages that need each other's earlier values, not later or at the same time",
-                        )
-                except isl.Error:
-                    raise ScheduleError(
-                        f"{command} must leave a schedule that can be checked within {OPERATIONS_LIMIT} isl operations "
-                        f"per read, not one in which the read of {read.tensor.name} by {reader.name} takes more. Use "
-                        "fewer splits and fused loops around it."
-                    ) from None
+                what = "in a cycle of stages that need each other's earlier values, not later or at the same time"
+                with checkable(command, read.tensor.name, reader.name):
+                    check_pairs(schedule, maker, reader, read, placed, command, what)
 
 
 def _hosts(stage: "Stage") -> "list[Stage]":

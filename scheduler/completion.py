@@ -204,16 +204,26 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
 
 
 def _load_inside(schedule: Schedule, sink: Stage, operands: list[Operand]) -> None:
-    """Load what is made and stored in loops of a stage no further out than there."""
+    """Load what is made and stored in loops of a stage no further out than there.
+
+    They run in loops of the stored stage or, copies out of a scratchpad, in the reduction of one that reads them.
+    """
     for operand in operands:
         makers = [schedule.maker(read.tensor) for read in operand.stage.state.computation.reads]
-        places = [maker.state.attachment for maker in makers if maker is not None]
-        for place in places:
-            if place is None or not place.loops or place.stage is not sink:
+        stored = [maker.state for maker in makers if maker is not None and maker.state.scope == DRAM]
+        for place in [state.attachment for state in stored]:
+            if place is None or place.stage not in (sink, operand.reader):
                 continue
-            now, leaves = operand.stage.state.attachment, sink.state.leaves
-            if now is None or (now.stage is sink and leaves.index(now.axis) < leaves.index(place.axis)):
-                operand.stage.state = replace(operand.stage.state, attachment=Attachment(sink, place.axis))
+            if _is_further_out(operand.stage.state.attachment, place):
+                operand.stage.state = replace(operand.stage.state, attachment=Attachment(place.stage, place.axis))
+
+
+def _is_further_out(now: Attachment | None, place: Attachment) -> bool:
+    """Whether one loop is outside another: none at all, one that comes before it, or one of the stage around."""
+    leaves = place.stage.state.leaves
+    if now is None or now.stage is not place.stage:
+        return now is None or place.axis.kind == "reduce"
+    return leaves.index(now.axis) < leaves.index(place.axis)
 
 
 def _follow_loops(given: StageState, sink: Stage, writer: Stage, guests: list[Stage]) -> int:

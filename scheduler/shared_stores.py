@@ -20,6 +20,7 @@ from lathe.scheduler.rewrite import copy_of, renamed_axes
 from lathe.scheduler.separate_states import separate_states
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, Mapped, Relation, initial_state, made_by
+from lathe.scheduler.storage import values_stay
 from lathe.scheduler.together import shares_reduction
 from lathe.scheduler.undefined import where_defined
 
@@ -46,6 +47,7 @@ def store_shared(schedule: "Schedule") -> None:
         host = group[-1]
         if host.state.scope == DRAM and host.state.attachment is None and not is_store(host):
             made.append((_through_acc(host), host))
+    _follow_hosts(schedule)
     for stage in list(schedule.stages):
         if _is_shared(stage) and not is_store(stage):
             made.append((_through_acc(stage), stage))
@@ -70,6 +72,37 @@ def _check_reductions(schedule: "Schedule") -> None:
                 f"stage {stage.name} must live in a scratchpad to run in the reduction of {place.stage.name} on a "
                 f"machine, not in dram. Say where with s[{stage.name}].set_scope."
             )
+
+
+def _follow_hosts(schedule: "Schedule") -> None:
+    """Let what stays in DRAM share the loops that its host shares, where ``settle`` computes the host in place."""
+    places = {stage: stage.state.attachment for stage in schedule.stages if stage.state.scope == DRAM}
+    for stage, place in places.items():
+        while place is not None and place.loops and not _keeps_its_loops(place.stage):
+            place = _shared_above(stage, place)
+        if place is not stage.state.attachment:
+            stage.state = replace(stage.state, attachment=place)
+
+
+def _keeps_its_loops(host: Stage) -> bool:
+    """Whether the loops of a stage that others share are there for the machine: its own, or those of a store."""
+    place = host.state.attachment
+    stored = host.state.storage is not None and values_stay(host)
+    return place is None or not place.loops or (host.state.scope == DRAM and not stored)
+
+
+def _shared_above(stage: Stage, place: Attachment) -> Attachment:
+    """The loops that a stage has in common with the host of its host; it comes before its host in them, as whole."""
+    above = place.stage.state.attachment
+    assert above is not None
+    count = min(len(place.loops), len(above.loops))
+    if count < len(place.loops) and stage.state.storage is not None:
+        raise BuildError(
+            f"stage {stage.name} must share no more loops with {place.stage.name} than that with {above.stage.name}, "
+            f"{count}, to be stored in {stage.state.storage} on a machine, not {len(place.loops)}. Leave out store_in, "
+            "or share fewer loops."
+        )
+    return Attachment(above.stage, above.stage.state.leaves[count - 1], place.loops[:count])
 
 
 def _is_shared(stage: Stage) -> bool:

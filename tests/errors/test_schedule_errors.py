@@ -336,7 +336,7 @@ def test_message_and_schedule_unchanged(case):
 
 
 def test_a_question_too_hard_is_refused_with_the_limit(monkeypatch):
-    monkeypatch.setattr("lathe.scheduler.legality.limited_operations", partial(limited_operations, 10))
+    monkeypatch.setattr("lathe.scheduler.answers.limited_operations", partial(limited_operations, 10))
     s = create_schedule(D)
     before = text_of(s)
     with pytest.raises(ScheduleError) as caught:

@@ -9,6 +9,7 @@ import numpy as np
 
 from lathe.frontend import Axis, Tensor, evaluate, reads_data
 from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.expressions import Binary, Expr, Not
 from lathe.scheduler import Schedule, Witness
 from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide, build_nest
@@ -63,10 +64,22 @@ def execution(schedule: Schedule) -> Iterator[Instance | Gone]:
 
 def cell_of(read: ReadAccess, point: dict[Axis, int]) -> tuple[int, ...] | None:
     """The cell that a read touches at a point, or None where its conditions keep it from happening."""
-    for guard, holds in read.guards:
-        if not reads_data(guard) and bool(evaluate(guard, point)) != holds:
-            return None
+    if not all(_may_be(guard, holds, point) for guard, holds in read.guards):
+        return None
     return tuple(int(np.asarray(evaluate(index, point))) for index in read.indices)
+
+
+def _may_be(condition: Expr, value: bool, point: dict[Axis, int]) -> bool:
+    """Whether a condition may have a value at a point, for some data."""
+    if not reads_data(condition):
+        return bool(evaluate(condition, point)) == value
+    match condition:
+        case Binary(op="and" | "or" as op, lhs=lhs, rhs=rhs):
+            every = all if (op == "and") == value else any
+            return every(_may_be(part, value, point) for part in (lhs, rhs))
+        case Not(operand=operand):
+            return _may_be(operand, not value, point)
+    return True
 
 
 def confirm(witness: Witness, refused: Schedule) -> None:

@@ -1,12 +1,13 @@
 """Random schedule commands on loops, places and orders of stages; any of them may be refused."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from random_programs import Choice
+from random_programs import Choice, programs
 
 from lathe.frontend import Tensor
-from lathe.scheduler import Schedule, Stage
+from lathe.scheduler import Schedule, ScheduleError, Stage, create_schedule
 from lathe.scheduler.state import SCOPES
 
 
@@ -102,6 +103,15 @@ ORDER = (
     "compute_at_exactly",
     "compute_at_exactly",
 )
+
+
+def any_schedule(choice: Choice, kinds: tuple[str, ...], most_computations: int) -> Schedule:
+    """A schedule of a random program after eight random commands, without those that are refused."""
+    schedule = create_schedule(programs(choice, choice.number(2, most_computations)))
+    for _ in range(8):
+        with suppress(ScheduleError):
+            commands(choice, schedule, kinds).run(schedule)
+    return schedule
 
 
 def _order(choice: Choice, schedule: Schedule, position: int, kind: str) -> Command:

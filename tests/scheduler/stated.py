@@ -1,7 +1,7 @@
 """What the message of a refusal states, looked up on the schedule: in its loops, tags and places, or by execution."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -296,7 +296,19 @@ def runs_over_reduction(r: Refusal) -> bool:
 
 
 def runs_over_data(r: Refusal) -> bool:
-    return all(loop.kind == "data" for loop in r.loops())
+    """Iterations of a loop, all others being as they are, are of different cells; a map may mix axes in its loops."""
+    return all(loop.kind == "data" or len(_cells_in(r, loop)) > 1 for loop in r.loops())
+
+
+def _cells_in(r: Refusal, loop: LoopAxis) -> set[tuple[int, ...]]:
+    """The most cells of a stage that differ in a loop alone."""
+    stage, cells = r.stage(), defaultdict[object, set[tuple[int, ...]]](set)
+    own = IterationsOf(stage, loop).own
+    for step in steps(r.schedule):
+        if step.stage is stage and step.role != "init":
+            others = tuple(value for variable, value in step.loops.items() if variable not in own)
+            cells[others].add(tuple(step.point[axis] for axis in stage.op.axes))
+    return max(cells.values(), key=len, default=set())
 
 
 def has_no_plain_index(r: Refusal) -> bool:

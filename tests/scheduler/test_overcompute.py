@@ -1,7 +1,5 @@
 """Overcompute instead of branching, and back: what is relied on, and what is refused. In the numbers of RFC 0077."""
 
-import time
-
 import pytest
 from documented import before_and_after
 from nests import check, text
@@ -152,9 +150,7 @@ def test_two_contracts_on_one_tensor_free_both_loops():
     assert s.layout(A).shape == (4, 4, 8, 8)
     assert s.layout(A).padding_count == 184
     assert "while 8*jo + ji < 60 and 4*io + ii < 14" in text(s)
-    started = time.perf_counter()
     s[B].overcompute()
-    assert time.perf_counter() - started < 10
     assert not branches(s)
     assert text(s, "chunks").count("+=") == 1
     check(s)

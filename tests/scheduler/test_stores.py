@@ -8,7 +8,7 @@ import pytest
 from machine import run
 
 from lathe.configs import load_config
-from lathe.frontend import compute, placeholder
+from lathe.frontend import compute, placeholder, reduce_axis, sum
 from lathe.scheduler import create_schedule
 
 A = placeholder((4, 16), "int32", "A")
@@ -40,3 +40,18 @@ def test_what_is_stored_twice():
     s = create_schedule([one, two])
     s[P].set_scope("acc")
     run(s, load_config("vta"), VALUES)
+
+
+@pytest.mark.parametrize("place", ["inside", "root"])
+def test_what_is_stored_in_a_reduction_is_loaded_there(place):
+    """A copy out of acc that runs in a reduction, which reads it: loaded further out, it would not be there yet."""
+    P = compute(A.shape, lambda i, j: A[i, j] * 2 - 3, "P")
+    turned = compute((16, 4), lambda j, i: P[i, j], "turned")
+    k = reduce_axis(4, "k")
+    total = compute(16, lambda j: sum(turned[j, k], axis=k), "total")
+    s = create_schedule(total)
+    s[P].set_scope("acc")
+    if place == "inside":
+        s[P].compute_at(s[turned], "i")
+    s[turned].compute_at(s[total], k, "missing")
+    run(s, load_config("tiny"), VALUES)

@@ -8,9 +8,9 @@ from documented import before_and_after
 from machine import run
 from nests import check, text, two_stages
 from queues import TINY, Tiles, overlap
-from random_commands import ORDER, commands
+from random_commands import ORDER, any_schedule, commands
 from random_hand_schedules import hand_schedules
-from random_programs import Choice, programs, random_inputs
+from random_programs import Choice, random_inputs
 from recurrent_programs import TwoLayers
 
 from lathe.configs import load_config
@@ -263,12 +263,7 @@ def started(choice: Choice, schedule: Schedule) -> bool:
 @pytest.mark.parametrize("seed", range(120))
 def test_any_schedule_in_threads_keeps_its_meaning(seed):
     choice = Choice(seed)
-    schedule = create_schedule(programs(choice, choice.number(2, 5)))
-    for _ in range(8):
-        try:
-            commands(choice, schedule, (*KINDS, *ORDER)).run(schedule)
-        except ScheduleError:
-            continue
+    schedule = any_schedule(choice, (*KINDS, *ORDER), 5)
     if threaded(choice, schedule):
         with suppress(ScheduleError):
             commands(choice, schedule, KINDS).run(schedule)
