@@ -200,29 +200,33 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
         schedule, config, sink, computing, operands, tuple(given.leaves), loops_given, least_depth=least_depth
     )
     _tile(problem, guests)
-    _load_inside(schedule, sink, operands)
+    _load_inside(schedule, operands)
 
 
-def _load_inside(schedule: Schedule, sink: Stage, operands: list[Operand]) -> None:
-    """Load what is made and stored in loops of a stage no further out than there.
-
-    They run in loops of the stored stage or, copies out of a scratchpad, in the reduction of one that reads them.
-    """
+def _load_inside(schedule: Schedule, operands: list[Operand]) -> None:
+    """Load what is made and stored in loops around its reader, or in its own, no further out than there."""
     for operand in operands:
+        around = [operand.reader, *_hosts(operand.reader)]
         makers = [schedule.maker(read.tensor) for read in operand.stage.state.computation.reads]
-        stored = [maker.state for maker in makers if maker is not None and maker.state.scope == DRAM]
-        for place in [state.attachment for state in stored]:
-            if place is None or place.stage not in (sink, operand.reader):
-                continue
-            if _is_further_out(operand.stage.state.attachment, place):
+        for maker in [maker for maker in makers if maker is not None and maker.state.scope == DRAM]:
+            place = maker.state.attachment
+            while place is not None and place.stage not in around:
+                place = place.stage.state.attachment
+            if place is not None and _is_further_out(operand.stage.state.attachment, place):
                 operand.stage.state = replace(operand.stage.state, attachment=Attachment(place.stage, place.axis))
 
 
+def _hosts(stage: Stage) -> list[Stage]:
+    """The stages in whose loops a stage is computed, from the innermost on."""
+    place = stage.state.attachment
+    return [] if place is None else [place.stage, *_hosts(place.stage)]
+
+
 def _is_further_out(now: Attachment | None, place: Attachment) -> bool:
-    """Whether one loop is outside another: none at all, one that comes before it, or one of the stage around."""
-    leaves = place.stage.state.leaves
+    """Whether one loop is outside another: none at all, one that comes before it, or one of a stage around."""
     if now is None or now.stage is not place.stage:
-        return now is None or place.axis.kind == "reduce"
+        return now is None or now.stage in _hosts(place.stage)
+    leaves = place.stage.state.leaves
     return leaves.index(now.axis) < leaves.index(place.axis)
 
 
@@ -322,10 +326,11 @@ def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> 
     if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
         place = Attachment(stage, state.leaves[state.leaves.index(state.pragma_axis) - 1])
     product = plan_lanes(schedule, config).products[stage.tensor]
-    found = [operand.stage for operand in _operands(schedule, stage, product, Group(stage, [], []), [])]
-    for load in found:
-        load.state = replace(load.state, attachment=place)
-    return found
+    operands = _operands(schedule, stage, product, Group(stage, [], []), [])
+    for operand in operands:
+        operand.stage.state = replace(operand.stage.state, attachment=place)
+    _load_inside(schedule, operands)
+    return [operand.stage for operand in operands]
 
 
 def _operands(

@@ -101,9 +101,15 @@ class DramMap:
         return address
 
     def _is_loaded_early(self, tensor: Tensor, layout: TensorLayout) -> bool:
-        """Whether an element may be needed before it is whole: states go round, and padding may hold nothing."""
+        """Whether an element may be needed before it is whole: states go round, and padding may hold nothing.
+
+        Nor need there be anything outside a domain in what only a part is computed of, in loops of another stage.
+        """
+        maker = self.schedule.maker(tensor)
         blank = any(pad is not None and (pad.value is None or isinstance(pad.value, Undef)) for pad in layout.pads)
-        return blank or self.schedule.maker(tensor) in self._circling
+        if maker is not None and maker.state.attachment is not None:
+            blank |= tensor.computation is not None and tensor.computation.where is not None
+        return blank or maker in self._circling
 
     def _add_placeholder(self, tensor: Tensor) -> None:
         named = self.views.get(tensor, tensor)

@@ -402,6 +402,33 @@ def test_what_is_missing_and_no_scratchpad_keeps_is_refused():
     )
 
 
+@pytest.mark.parametrize("triangle", [False, True])
+def test_what_the_loops_of_a_stage_in_acc_store_is_loaded_in_them(triangle):
+    """Loaded just before the stage, values would not be there yet."""
+    where = (lambda y, x: x <= y) if triangle else None
+    A = placeholder((5, 5), "int32", "A")
+    P = compute((5, 5), lambda y, x: A[y, x] * 3 + 1, "P", where=where)
+    Q = compute((5, 5), lambda y, x: P[y, x] * 5, "Q", where=where)
+    R = compute((5, 5), lambda y, x: Q[y, x] - P[y, x], "R", where=where)
+    s = create_schedule(R)
+    s[Q].compute_at(s[R], "y")
+    s[P].compute_at(s[Q], "x", "missing")
+    s.cache_write(P, "acc")
+    run(s, TINY, random_inputs([R], seed=3))
+
+
+@pytest.mark.parametrize("region", ["box", "exact", "missing"])
+def test_what_is_outside_a_domain_need_not_be_stored(region):
+    where = lambda y, x: x <= y  # noqa: E731
+    A = placeholder((5, 5), "int32", "A")
+    P = compute((5, 5), lambda y, x: A[y, x] * 3 + 1, "P", where=where)
+    Q = compute((5, 5), lambda y, x: P[y, x] * 5, "Q", where=where)
+    R = compute((5, 5), lambda y, x: Q[y, x] - P[y, x], "R", where=where)
+    s = create_schedule(R)
+    s[P].compute_at(s[Q], "y", region)
+    run(s, TINY, random_inputs([R], seed=3))
+
+
 def test_values_that_no_scratchpad_keeps_are_refused():
     A = placeholder((8, 32), "int32", "A")
     P = compute((8, 32), lambda y, x: A[y, x] + 1, "P")
