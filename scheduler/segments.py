@@ -103,12 +103,15 @@ class DramMap:
     def _is_loaded_early(self, tensor: Tensor, layout: TensorLayout) -> bool:
         """Whether an element may be needed before it is whole: states go round, and padding may hold nothing.
 
-        Nor need there be anything outside a domain in what only a part is computed of, in loops of another stage.
+        Padding with a contract is not made where a stage computes what others read, and these do not read it, nor what
+        is outside a domain.
         """
         maker = self.schedule.maker(tensor)
-        blank = any(pad is not None and (pad.value is None or isinstance(pad.value, Undef)) for pad in layout.pads)
-        if maker is not None and maker.state.attachment is not None:
-            blank |= tensor.computation is not None and tensor.computation.where is not None
+        place = None if maker is None else maker.state.attachment
+        parts = place is not None and not place.loops
+        pads = [pad for pad in layout.pads if pad is not None]
+        blank = any(parts or pad.value is None or isinstance(pad.value, Undef) for pad in pads)
+        blank |= parts and tensor.computation is not None and tensor.computation.where is not None
         return blank or maker in self._circling
 
     def _add_placeholder(self, tensor: Tensor) -> None:

@@ -144,6 +144,20 @@ def test_blank_padding_may_be_loaded_though_nothing_is_stored_there(tmp_path):
     assert early(build(s, [A, Q], TINY)) == []
 
 
+@pytest.mark.parametrize("region", ["box", "missing"])
+def test_padding_that_nobody_reads_is_not_made_where_parts_are_computed(region):
+    """What Q reads of P is made in its loops, without the zeros behind each row; the rows are loaded whole."""
+    A = placeholder((3, 5), "int32", "A")
+    P = compute((3, 5), lambda y, x: A[y, x] + 1, "P")
+    Q = compute((3, 5), lambda y, x: P[y, x] * 2, "Q")
+    k = reduce_axis(5, "k")
+    T = compute(3, lambda y: sum(P[y, k], axis=k), "T")
+    s = create_schedule([Q, T])
+    s.transform_layout(P, blocks(0, 4, 0), pad_value=0)
+    s[P].compute_at(s[Q], "x", region)
+    assert early(run(s, TINY, random_inputs([Q, T], seed=1))) == ["P"]
+
+
 def test_states_whose_elements_fill_step_by_step_may_be_loaded_early():
     x = placeholder((6, 8), "int32", "x")
     S = recurrence((6, 8), lambda S, t, j: S[t - 1, j] + x[t, j], init=0, name="S")
