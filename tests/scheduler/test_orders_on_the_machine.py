@@ -105,3 +105,29 @@ def test_a_reduction_with_a_domain_reads_what_its_loops_compute(kind, command):
         else:
             s[P].compute_at(s[Q], loop, command)
         run(s, TINY, random_inputs([Q], seed=1))
+
+
+def band(shape, order):
+    """Two stages that exist from row 3 on, and a third without conditions."""
+    A = placeholder(shape, "int32", "A")
+    P = compute(shape, lambda i: A[i] * 2, "P", where=lambda i: i * i > 8)
+    Q = compute(shape, lambda i: P[i] * 3, "Q", where=lambda i: i * i > 8)
+    s = create_schedule(Q)
+    order(s, P, Q)
+    return run(s, TINY, random_inputs([Q], seed=1))
+
+
+@pytest.mark.parametrize(
+    ("order", "early"),
+    [
+        (lambda s, P, Q: s[P].compute_at(s[Q], "i", "missing"), True),
+        (lambda s, P, Q: s[Q].after(s[P], "i"), True),
+        (lambda s, P, Q: s[Q].after(s[P]), False),
+    ],
+    ids=["missing", "after", "whole"],
+)
+def test_cells_that_do_not_exist_may_be_loaded_where_nothing_stores_them(order, early):
+    """Conditions become multiplications with 0 and 1, so that these cells are loaded; their values change nothing."""
+    program = band((6,), order)
+    loaded = [each.name for each in program.segments if each.loaded_early]
+    assert loaded == (["P"] if early else [])
