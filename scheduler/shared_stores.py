@@ -157,6 +157,12 @@ def _scope(stage: Stage) -> str:
 def _through_acc(stage: Stage) -> Stage:
     """Compute a stage in acc, inside the loops that others share, in the outermost where it is just what is stored."""
     schedule = stage.schedule
+    if len(stage.state.tensors) > 1:
+        names = ", ".join(tensor.name for tensor in stage.state.tensors)
+        raise BuildError(
+            f"stage {stage.name} must compute one tensor to be stored in loops that others are in, not {names}, on a "
+            "machine, which computes one after the other. Give each output a computation of its own."
+        )
     least = max(shared_loops(stage), 1)
     _, writer = write_through_acc(schedule, stage)
     for leaf in stage.state.leaves[least - 1 :]:

@@ -131,3 +131,18 @@ def test_cells_that_do_not_exist_may_be_loaded_where_nothing_stores_them(order, 
     program = band((6,), order)
     loaded = [each.name for each in program.segments if each.loaded_early]
     assert loaded == (["P"] if early else [])
+
+
+@pytest.mark.parametrize("command", ["missing", "after"])
+def test_several_outputs_of_which_one_is_read_are_refused_in_loops_of_others(command):
+    A = placeholder(7, "int32", "A")
+    P, _ = compute(7, lambda i: (A[i] + 1, A[6 - i] * 2), "P")
+    Q = compute((7, 2), lambda i, j: P[i] + j.astype("int32"), "Q")
+    s = create_schedule(Q)
+    if command == "after":
+        s[Q].after(s[P], "i")
+    else:
+        s[P].compute_at(s[Q], "i", "missing")
+    with pytest.raises(BuildError) as caught:
+        run(s, TINY, random_inputs([Q], seed=1))
+    assert "stage P must compute one tensor to be stored in loops that others are in, not P.0, P.1" in str(caught.value)
