@@ -157,7 +157,8 @@ def _scope(stage: Stage) -> str:
 def _through_acc(stage: Stage) -> Stage:
     """Compute a stage in acc, inside the loops that others share, in the outermost where it is just what is stored."""
     schedule = stage.schedule
-    least = max(shared_loops(stage), 1)
+    outside = stage.state.leaves[: shared_loops(stage)]
+    least = max(sum(leaf.kind == "data" for leaf in outside), 1)  # what is stored has no others
     _, writer = write_through_acc(schedule, stage)
     for leaf in stage.state.leaves[least - 1 :]:
         writer.state = replace(writer.state, attachment=Attachment(stage, leaf))
