@@ -21,6 +21,7 @@ from lathe.scheduler.canonical import canonicalise
 from lathe.scheduler.circular import circles
 from lathe.scheduler.circular_operands import load_once
 from lathe.scheduler.commands.cache import fresh_name
+from lathe.scheduler.early_loads import loaded_early
 from lathe.scheduler.errors import BuildError, CapacityError, LegalityError
 from lathe.scheduler.filled_domains import fill_domains
 from lathe.scheduler.filled_padding import fill_padding
@@ -60,6 +61,7 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
     cannot be completed is left open and noted there with the error instead.
     """
     copy = copied(schedule)
+    copy.early = loaded_early(copy)
     _keep_parts_near(copy, config)
     fill_domains(copy)
     fill_padding(copy)

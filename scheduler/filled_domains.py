@@ -14,9 +14,11 @@ from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError
+from lathe.scheduler.parts_of_maps import relations_by_kind
 from lathe.scheduler.products import plain_axis
 from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
-from lathe.scheduler.state import DRAM, Relation, StageState, initial_state, made_by
+from lathe.scheduler.shared_stores import write_through_acc
+from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Relation, StageState, initial_state
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -80,7 +82,11 @@ def _fill_output(schedule: "Schedule", stage: "Stage") -> None:
         stage.state = replace(stage.state, computation=_selected(computation))
         return
     if _can_come_apart(schedule, stage):
-        _take_apart(schedule, stage)
+        loop = _innermost_used(schedule, stage)
+        if loop is not None:
+            _make_in_loop(schedule, stage, loop)
+        else:
+            _take_apart(schedule, stage)
         return
     kind = next((body.kind for body in computation.bodies if isinstance(body, Reduce) and body.kind != "sum"), None)
     if kind is not None:
@@ -134,6 +140,24 @@ def _can_come_apart(schedule: "Schedule", stage: "Stage") -> bool:
     return not inside and stage.state.pragma is None and len(stage.state.tensors) == 1
 
 
+def _innermost_used(schedule: "Schedule", stage: "Stage") -> LoopAxis | None:
+    """The innermost loop of a stage that others are computed in, or share; None where none is."""
+    places = [guest.state.attachment for guest in schedule.attached(stage)]
+    used = [leaf for leaf in stage.state.leaves if any(place and place.axis is leaf for place in places)]
+    return used[-1] if used else None
+
+
+def _make_in_loop(schedule: "Schedule", stage: "Stage", loop: LoopAxis) -> None:
+    """Reduce in acc, in the loop where others make what the reduction reads, and select there what is stored."""
+    where = stage.state.computation.where
+    _, writer = write_through_acc(schedule, stage)
+    reduction = writer.state.computation
+    whole = replace(reduction, where=None) if _stays_inside(reduction) else _selected(reduction)
+    writer.state = replace(writer.state, computation=whole, attachment=Attachment(stage, loop))
+    stage.state = replace(stage.state, computation=replace(stage.state.computation, where=where))
+    _fill_before(schedule, writer, stage)
+
+
 def _take_apart(schedule: "Schedule", stage: "Stage") -> None:
     """A reduction, which keeps the loops over reduction axes, and the selection of its elements with the others."""
     from lathe.scheduler.stage import Stage
@@ -143,19 +167,15 @@ def _take_apart(schedule: "Schedule", stage: "Stage") -> None:
     reduction = renamed_axes(computation, fresh_name(schedule, f"{state.tensor.name}.whole"))
     reduction = replace(reduction, where=None) if _stays_inside(computation) else _selected(reduction)
     first = initial_state(reduction)
-    reducing = tuple(relation for relation in state.relations if _is_reducing(relation))
+    reducing, selecting = relations_by_kind(stage)
     if reducing:
         own = tuple(root for root in first.roots if root.kind == "data")
         roots = tuple(root for root in state.roots if root.kind == "reduce")
         loops = tuple(leaf for leaf in state.leaves if leaf.kind == "reduce")
         first = replace(first, roots=(*own, *roots), leaves=(*own, *loops), relations=reducing)
     inner = Stage(schedule, replace(first, lanes=state.lanes, on_alu=state.on_alu))
-    stage.state = _without_reduction(state, inner.tensor, tuple(r for r in state.relations if r not in reducing))
+    stage.state = _without_reduction(state, inner.tensor, selecting)
     schedule.stages.insert(schedule.stages.index(stage), inner)
-
-
-def _is_reducing(relation: Relation) -> bool:
-    return made_by(relation)[0].kind == "reduce"
 
 
 def _without_reduction(state: StageState, value: Tensor, relations: tuple[Relation, ...]) -> StageState:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.accesses import Guard
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.expressions import Axis, Binary, Cast, Const, Expr, Read, Select, Undef, axes_of
+from lathe.frontend.expressions import Axis, Const, Expr, Read, Select, Undef, axes_of
+from lathe.frontend.substitution import with_children
 from lathe.scheduler.chunk import Chunk, Operand
 from lathe.scheduler.chunk_parts import restricted
 from lathe.scheduler.products import bare
@@ -118,16 +119,11 @@ def resolved(expr: Expr, decided: dict[int, bool]) -> Expr:
     """The expression with the branches that hold; nodes without a select below stay the same objects."""
     if isinstance(expr, Select) and id(expr) in decided:
         return resolved(expr.then if decided[id(expr)] else expr.otherwise, decided)
-    match expr:
-        case Binary(op=op, lhs=lhs, rhs=rhs):
-            left, right = resolved(lhs, decided), resolved(rhs, decided)
-            return expr if left is lhs and right is rhs else Binary(op, left, right)
-        case Cast(operand=operand, dtype=dtype):
-            inner = resolved(operand, decided)
-            return expr if inner is operand else Cast(inner, dtype)
-        case Select(condition=condition, then=then, otherwise=otherwise):
-            return Select(condition, resolved(then, decided), resolved(otherwise, decided))
-    return expr
+    if isinstance(expr, Read):
+        return expr
+    children = tuple(resolved(child, decided) for child in expr.children)
+    same = all(new is old for new, old in zip(children, expr.children, strict=True))
+    return expr if same else with_children(expr, children)
 
 
 def _is_neutral(chunk: Chunk) -> bool:

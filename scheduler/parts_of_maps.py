@@ -4,12 +4,18 @@ The machine adds up in acc and stores what is whole, so a stage with a reduction
 data axes, the other those of the reduction.
 """
 
+from typing import TYPE_CHECKING
+
 import islpy as isl
 
+from lathe.scheduler.errors import BuildError
 from lathe.scheduler.linear import Linear
 from lathe.scheduler.polyhedra import InstanceSpace
 from lathe.scheduler.quasi_affine import linear_of
-from lathe.scheduler.state import Mapped
+from lathe.scheduler.state import Mapped, Relation, made_by
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
 
@@ -81,3 +87,30 @@ def _relation(mapped: Mapped) -> isl.Map:
         result = case if result is None else result.union(case)
     assert result is not None, "a map has a piece"
     return result
+
+
+def relations_by_kind(stage: "Stage") -> tuple[tuple[Relation, ...] | None, tuple[Relation, ...]]:
+    """Where the loops of the reduction, and those of the data axes, come from; None for loops without any order."""
+    state = stage.state
+    found: dict[str, list[Relation]] = {"data": [], "reduce": []}
+    natural = False
+    for relation in state.relations:
+        if not isinstance(relation, Mapped) or len({parent.kind for parent in relation.parents}) == 1:
+            found[_kind(relation)].append(relation)
+            continue
+        data, reduction = part_of_map(relation, "data"), part_of_map(relation, "reduce")
+        guests = [each.state.attachment for each in stage.schedule.attached(stage)]
+        if data is None or (reduction is None and any(each and each.axis.kind == "reduce" for each in guests)):
+            raise BuildError(
+                f"loops of stage {stage.name} must each be of data axes or of its reduction for a machine, which "
+                "stores what a reduction has made when it is whole, not of both, as set_schedule has given them. Give "
+                "each kind times of its own."
+            )
+        found["data"].append(data)
+        natural = reduction is None
+        found["reduce"] += [] if reduction is None else [reduction]
+    return None if natural else tuple(found["reduce"]), tuple(found["data"])
+
+
+def _kind(relation: Relation) -> str:
+    return made_by(relation)[0].kind

@@ -42,6 +42,7 @@ class Schedule:
     stages, and ``cache_read`` and ``cache_write``) change that; each checks that every read still finds its value.
     """
 
+    early: "frozenset[Stage]" = frozenset()  # where completed for a machine: see ``early_loads``
     recording: Recording | None = None  # the commands so far, where the program has parameters that are not bound
     last_placed: "tuple[list[tuple[Stage, StageState]], dict[Stage, Placement]] | None" = None  # see ``place_stages``
 

@@ -101,16 +101,17 @@ class DramMap:
         return address
 
     def _is_loaded_early(self, tensor: Tensor, layout: TensorLayout) -> bool:
-        """Whether an element may be needed before it is whole: states go round, and padding may hold nothing.
+        """Whether an element may be loaded before it is whole, or where there is none.
 
-        Padding with a contract is not made where a stage computes what others read, and these do not read it.
+        States go round, padding may hold nothing, and conditions may leave cells out. Padding with a contract is not
+        made where a stage computes what others read, and these do not read it.
         """
         maker = self.schedule.maker(tensor)
         place = None if maker is None else maker.state.attachment
         parts = place is not None and not place.loops
         pads = [pad for pad in layout.pads if pad is not None]
         blank = any(parts or pad.value is None or isinstance(pad.value, Undef) for pad in pads)
-        return blank or maker in self._circling
+        return blank or maker in self._circling or maker in self.schedule.early
 
     def _add_placeholder(self, tensor: Tensor) -> None:
         named = self.views.get(tensor, tensor)

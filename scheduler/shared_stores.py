@@ -12,14 +12,14 @@ from lathe.scheduler.circular import circles, read_later, shared_loops, walked_d
 from lathe.scheduler.circular_operands import forward, is_near, only_moves, separate_choices, settle_choices
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError
-from lathe.scheduler.parts_of_maps import part_of_map
+from lathe.scheduler.parts_of_maps import relations_by_kind
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.polyhedra import cells_made, cells_written
 from lathe.scheduler.products import factors
 from lathe.scheduler.rewrite import copy_of, renamed_axes
 from lathe.scheduler.separate_states import separate_states
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, Attachment, Mapped, Relation, initial_state, made_by
+from lathe.scheduler.state import DRAM, Attachment, initial_state
 from lathe.scheduler.storage import values_stay
 from lathe.scheduler.together import shares_reduction
 from lathe.scheduler.undefined import where_defined
@@ -157,6 +157,12 @@ def _scope(stage: Stage) -> str:
 def _through_acc(stage: Stage) -> Stage:
     """Compute a stage in acc, inside the loops that others share, in the outermost where it is just what is stored."""
     schedule = stage.schedule
+    if len(stage.state.tensors) > 1:
+        names = ", ".join(tensor.name for tensor in stage.state.tensors)
+        raise BuildError(
+            f"stage {stage.name} must compute one tensor to be stored in loops that others are in, not {names}, on a "
+            "machine, which computes one after the other. Give each output a computation of its own."
+        )
     outside = stage.state.leaves[: shared_loops(stage)]
     least = max(sum(leaf.kind == "data" for leaf in outside), 1)  # what is stored has no others
     _, writer = write_through_acc(schedule, stage)
@@ -178,7 +184,7 @@ def write_through_acc(schedule: "Schedule", stage: Stage, scope: str = "acc") ->
         schedule,
         replace(initial_state(computation, scope), lanes=state.lanes, walked=state.walked, on_alu=state.on_alu),
     )
-    reductions, data_relations = _relations(stage)
+    reductions, data_relations = relations_by_kind(stage)
     reduce_leaves = [leaf for leaf in state.leaves if leaf.kind == "reduce"]
     reduce_roots = [root for root in state.roots if root.kind == "reduce"]
     if reductions is None:
@@ -204,30 +210,3 @@ def write_through_acc(schedule: "Schedule", stage: Stage, scope: str = "acc") ->
     position = schedule.stages.index(stage)
     schedule.stages.insert(position, writer)
     return stage, writer
-
-
-def _relations(stage: Stage) -> tuple[tuple[Relation, ...] | None, tuple[Relation, ...]]:
-    """Where the loops of the reduction, and those of the data axes, come from; None for loops without any order."""
-    state = stage.state
-    found: dict[str, list[Relation]] = {"data": [], "reduce": []}
-    natural = False
-    for relation in state.relations:
-        if not isinstance(relation, Mapped) or not state.computation.reduce_axes:
-            found[_kind(relation)].append(relation)
-            continue
-        data, reduction = part_of_map(relation, "data"), part_of_map(relation, "reduce")
-        guests = [each.state.attachment for each in stage.schedule.attached(stage)]
-        if data is None or (reduction is None and any(each and each.axis.kind == "reduce" for each in guests)):
-            raise BuildError(
-                f"loops of stage {stage.name} must each be of data axes or of its reduction for a machine, which "
-                "stores what a reduction has made when it is whole, not of both, as set_schedule has given them. Give "
-                "each kind times of its own."
-            )
-        found["data"].append(data)
-        natural = reduction is None
-        found["reduce"] += [] if reduction is None else [reduction]
-    return None if natural else tuple(found["reduce"]), tuple(found["data"])
-
-
-def _kind(relation: Relation) -> str:
-    return made_by(relation)[0].kind

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend import evaluate
+from lathe.frontend import evaluate, reads_data
 from lathe.frontend.expressions import Cast, Const, Expr, Read, Select, axes_of
 from lathe.isa import Instruction, MemoryType
 from lathe.scheduler.chunk import (
@@ -136,6 +136,11 @@ def padding_mask(chunk: Chunk, view: VectorView, operand: Operand) -> tuple[NDAr
     """Where a guarded read happens, over the loops that its guards depend on; and which loop is which axis of it."""
     if not operand.guards:
         return None, {}
+    if any(reads_data(guard) for guard, _ in operand.guards):
+        raise RuleMismatch(
+            f"conditions on a read of {operand.tensor.name} must be of indices, not {conditions(operand)}: a transfer "
+            "decides nothing by data"
+        )
     count = len(chunk.loops)
     used = sorted(
         {

@@ -11,8 +11,8 @@ from random_commands import Command
 from symbolic_execution import Box, Iteration, IterationsOf, steps, windows
 from unchecked import carry_out
 
-from lathe.frontend import Binary, Tensor, as_affine, evaluate, reads_data, walk
-from lathe.frontend.expressions import Select
+from lathe.frontend import Axis, Binary, Tensor, as_affine, evaluate, reads_data, walk
+from lathe.frontend.expressions import Select, axes_of
 from lathe.scheduler import Schedule, Stage
 from lathe.scheduler.state import DRAM, Fuse, LoopAxis, Mapped, Split, made_by, replaced_by
 
@@ -263,9 +263,10 @@ def has_no_condition(r: Refusal) -> bool:
     ):
         return True
     conditions = [node.condition for body in stage.op.bodies for node in walk(body) if isinstance(node, Select)]
-    if any(reads_data(condition) for condition in conditions):
-        return all(reads_data(condition) for condition in conditions)
     loops = r.loops() if r.says["loop"] else list(stage.leaf_axis)
+    if any(reads_data(condition) for condition in conditions):
+        run_over = {axis for loop in loops for axis in _axes_under(r, loop)}
+        return not any(set(axes_of(each)) & run_over for each in conditions if not reads_data(each))
     own = {variable for loop in loops for variable in IterationsOf(stage, loop).own}
 
     def groups(conditions: bool) -> Counter[object]:
@@ -297,18 +298,17 @@ def runs_over_reduction(r: Refusal) -> bool:
 
 def runs_over_data(r: Refusal) -> bool:
     """Iterations of a loop, all others being as they are, are of different cells; a map may mix axes in its loops."""
-    return all(loop.kind == "data" or len(_cells_in(r, loop)) > 1 for loop in r.loops())
+    return all(loop.kind == "data" or any(axis.kind == "data" for axis in _axes_under(r, loop)) for loop in r.loops())
 
 
-def _cells_in(r: Refusal, loop: LoopAxis) -> set[tuple[int, ...]]:
-    """The most cells of a stage that differ in a loop alone."""
-    stage, cells = r.stage(), defaultdict[object, set[tuple[int, ...]]](set)
+def _axes_under(r: Refusal, loop: LoopAxis) -> set[Axis]:
+    """The axes of a stage's computation that change from one iteration of a loop to another, all others being alike."""
+    stage, points = r.stage(), defaultdict[object, list[dict[Axis, int]]](list)
     own = IterationsOf(stage, loop).own
     for step in steps(r.schedule):
         if step.stage is stage and step.role != "init":
-            others = tuple(value for variable, value in step.loops.items() if variable not in own)
-            cells[others].add(tuple(step.point[axis] for axis in stage.op.axes))
-    return max(cells.values(), key=len, default=set())
+            points[tuple(value for variable, value in step.loops.items() if variable not in own)].append(step.point)
+    return {axis for alike in points.values() for axis in alike[0] if len({point[axis] for point in alike}) > 1}
 
 
 def has_no_plain_index(r: Refusal) -> bool:

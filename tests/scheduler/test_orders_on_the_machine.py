@@ -7,8 +7,8 @@ from machine import run
 from random_programs import random_inputs
 
 from lathe.configs import load_config
-from lathe.frontend import compute, define, placeholder, state
-from lathe.scheduler import BuildError, create_schedule
+from lathe.frontend import compute, define, max, placeholder, reduce_axis, select, state, sum
+from lathe.scheduler import BuildError, EmitError, create_schedule
 
 TINY = load_config("tiny")
 
@@ -66,3 +66,83 @@ def test_a_stage_before_a_circle_may_come_before_one_in_it(loop, stored):
     s = create_schedule(outputs)
     s[between].after(s[P], loop)
     run(s, TINY, random_inputs(outputs, seed=1))
+
+
+def test_a_condition_on_data_within_which_loops_decide_is_refused_by_its_rule():
+    """Peeling did not look into conditions, found the choice in them again, and did not end."""
+    A = placeholder((5, 3), "int32", "A")
+    P = compute((8, 3), lambda i, j: select(i >= 3, A[i - 3, j], 0), "P")
+    Q = compute((8, 3), lambda i, j: select(P[i, j] > 0, P[i, j], P[0, j]), "Q")
+    s = create_schedule(Q)
+    s[P].inline()
+    with pytest.raises(EmitError) as caught:
+        run(s, TINY, random_inputs([Q], seed=1))
+    assert "must be read without a condition, not where" in str(caught.value)
+    assert "which an ALU cannot decide" in str(caught.value)
+
+
+@pytest.mark.parametrize("times", ["-floor(k / 2), -k, x", "x, k + 4 * x", "x, -k", "-k, x"])
+def test_a_given_order_of_a_sum_with_a_domain_goes_to_the_sum_and_to_its_zeros(times):
+    """The one has the times of the reduction, the other those of the data: both had been left with the data's."""
+    A, k = placeholder((8, 5), "int32", "A"), reduce_axis(5, "k")
+    Q = compute(8, lambda x: sum(A[x, k], axis=k), "Q", where=lambda x: x + 0 >= 4)
+    s = create_schedule(Q)
+    s[Q].set_schedule(f"{{ Q[x, k] -> [{times}] }}")
+    run(s, TINY, random_inputs([Q], seed=1))
+
+
+@pytest.mark.parametrize("kind", [sum, max])
+@pytest.mark.parametrize("command", ["box", "exact", "missing", "after"])
+def test_a_reduction_with_a_domain_reads_what_its_loops_compute(kind, command):
+    """Its zeros are selected behind it; it had been put before all loops, and what it read was made in them."""
+    A, k = placeholder((3, 5, 6), "int32", "A"), reduce_axis(6, "k")
+    for loop in "ij":
+        P = compute(A.shape, lambda i, j, c: A[i, j, c] + 1, "P")
+        Q = compute((3, 5), lambda i, j: kind(P[i, j, k], axis=k), "Q", where=lambda i, j: i + j * 0 >= 1)  # noqa: B023
+        s = create_schedule(Q)
+        if command == "after":
+            s[Q].after(s[P], loop)
+        else:
+            s[P].compute_at(s[Q], loop, command)
+        run(s, TINY, random_inputs([Q], seed=1))
+
+
+def band(shape, order):
+    """Two stages that exist from row 3 on, and a third without conditions."""
+    A = placeholder(shape, "int32", "A")
+    P = compute(shape, lambda i: A[i] * 2, "P", where=lambda i: i * i > 8)
+    Q = compute(shape, lambda i: P[i] * 3, "Q", where=lambda i: i * i > 8)
+    s = create_schedule(Q)
+    order(s, P, Q)
+    return run(s, TINY, random_inputs([Q], seed=1))
+
+
+@pytest.mark.parametrize(
+    ("order", "early"),
+    [
+        (lambda s, P, Q: s[P].compute_at(s[Q], "i", "missing"), True),
+        (lambda s, P, Q: s[Q].after(s[P], "i"), True),
+        (lambda s, P, Q: s[Q].after(s[P]), False),
+    ],
+    ids=["missing", "after", "whole"],
+)
+def test_cells_that_do_not_exist_may_be_loaded_where_nothing_stores_them(order, early):
+    """Conditions become multiplications with 0 and 1, so that these cells are loaded; their values change nothing."""
+    program = band((6,), order)
+    loaded = [each.name for each in program.segments if each.loaded_early]
+    assert loaded == (["P"] if early else [])
+
+
+@pytest.mark.parametrize("command", ["missing", "after"])
+def test_several_outputs_of_which_one_is_read_are_refused_in_loops_of_others(command):
+    A = placeholder(7, "int32", "A")
+    P, _ = compute(7, lambda i: (A[i] + 1, A[6 - i] * 2), "P")
+    Q = compute((7, 2), lambda i, j: P[i] + j.astype("int32"), "Q")
+    s = create_schedule(Q)
+    if command == "after":
+        s[Q].after(s[P], "i")
+    else:
+        s[P].compute_at(s[Q], "i", "missing")
+    with pytest.raises(BuildError) as caught:
+        run(s, TINY, random_inputs([Q], seed=1))
+    assert "stage P must compute one tensor to be stored in loops that others are in, not P.0, P.1" in str(caught.value)
