@@ -163,7 +163,8 @@ def _through_acc(stage: Stage) -> Stage:
             f"stage {stage.name} must compute one tensor to be stored in loops that others are in, not {names}, on a "
             "machine, which computes one after the other. Give each output a computation of its own."
         )
-    least = max(shared_loops(stage), 1)
+    outside = stage.state.leaves[: shared_loops(stage)]
+    least = max(sum(leaf.kind == "data" for leaf in outside), 1)  # what is stored has no others
     _, writer = write_through_acc(schedule, stage)
     for leaf in stage.state.leaves[least - 1 :]:
         writer.state = replace(writer.state, attachment=Attachment(stage, leaf))
