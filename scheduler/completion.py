@@ -19,7 +19,7 @@ from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.canonical import canonicalise
 from lathe.scheduler.circular import circles
-from lathe.scheduler.circular_operands import load_once
+from lathe.scheduler.circular_operands import load_once, only_moves
 from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.early_loads import loaded_early
 from lathe.scheduler.errors import BuildError, CapacityError, LegalityError
@@ -31,11 +31,11 @@ from lathe.scheduler.legality import check_reads
 from lathe.scheduler.masks import mask_conditions
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
-from lathe.scheduler.products import Product
+from lathe.scheduler.products import Product, factors
 from lathe.scheduler.rewrite import copy_of, reads_redirected
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.settling import settle
-from lathe.scheduler.shared_stores import can_be_kept, store_shared, write_through_acc
+from lathe.scheduler.shared_stores import can_be_kept, is_store, store_shared, write_through_acc
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state
 from lathe.scheduler.stored_lanes import check_completed, fit_lanes
@@ -90,20 +90,25 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
 
 
 def _keep_parts_near(schedule: Schedule, config: HardwareConfig) -> None:
-    """Put in acc what is computed in the loops of other stages, in place: DRAM holds whole tensors.
+    """Put in a scratchpad what is computed in the loops of other stages, in place: DRAM holds whole tensors.
 
     What is read after the iteration that makes it stays in DRAM, to be stored there (``store_shared``), and so does
-    what the user has put there.
+    what the user has put there, and what is computed for a matrix product, which wants it loaded.
     """
     parts: dict[Stage, StageState] = {}
     for stage in schedule.stages:
         state, place = stage.state, stage.state.attachment
         if state.storage is not None and state.storage.buffer.scope == DRAM:
             continue
-        part = place is not None and place.region != "missing" and not place.loops
-        if part and state.scope == DRAM and not set(state.tensors) & set(schedule.outputs):
-            parts[stage] = state
-            stage.state = replace(state, scope="acc")
+        if place is None or place.loops or state.scope != DRAM or set(state.tensors) & set(schedule.outputs):
+            continue
+        if place.region == "missing" and (can_be_kept(stage, place) or state.pragma is not None or is_store(stage)):
+            continue
+        scope = _scope_near(stage, config)
+        if scope == DRAM and can_be_kept(stage, place):
+            continue
+        parts[stage] = state
+        stage.state = replace(state, scope="acc" if scope == DRAM else scope)
     if not parts or _reads_hold(schedule, set(parts)):
         return
     near = {stage: stage.state for stage in parts}
@@ -122,6 +127,27 @@ def _keep_parts_near(schedule: Schedule, config: HardwareConfig) -> None:
                 "keep its values until they are read. Compute it at a loop further out, or leave it at the root."
             )
         stage.state = parts[stage]
+
+
+def _scope_near(stage: Stage, config: HardwareConfig) -> str:
+    """Where the readers of a part want it: in acc, or for matrix products in inp or wgt; DRAM for those that load it.
+
+    No instruction computes in inp and wgt: what is more than a copy is loaded.
+    """
+    schedule, tensor = stage.schedule, stage.tensor
+    wanted: set[str] = set()
+    for reader in schedule.readers(tensor):
+        if reader.state.copies is tensor and reader.state.scope in ("inp", "wgt"):
+            wanted.add(DRAM)
+        elif any(read.tensor is tensor for read in factors(reader.state.computation) or ()):
+            product = plan_lanes(schedule, config).products[reader.tensor]
+            reads = () if product is None else (("inp", product.data), ("wgt", product.weight))
+            wanted.update(scope for scope, read in reads if read.tensor is tensor)
+        else:
+            wanted.add("acc")
+    if wanted <= {"acc"}:
+        return "acc"
+    return wanted.pop() if len(wanted) == 1 and only_moves(stage.state.computation.bodies[0]) else DRAM
 
 
 def _reads_hold(schedule: Schedule, moved: set[Stage]) -> bool:
@@ -176,29 +202,33 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
         schedule, config, sink, computing, operands, tuple(given.leaves), loops_given, least_depth=least_depth
     )
     _tile(problem, guests)
-    _load_inside(schedule, sink, operands)
+    _load_inside(schedule, operands)
 
 
-def _load_inside(schedule: Schedule, sink: Stage, operands: list[Operand]) -> None:
-    """Load what is made and stored in loops of a stage no further out than there.
-
-    They run in loops of the stored stage or, copies out of a scratchpad, in the reduction of one that reads them.
-    """
+def _load_inside(schedule: Schedule, operands: list[Operand]) -> None:
+    """Load what is made and stored in loops around its reader, or in its own, no further out than there."""
     for operand in operands:
+        around = [operand.reader, *_hosts(operand.reader)]
         makers = [schedule.maker(read.tensor) for read in operand.stage.state.computation.reads]
-        stored = [maker.state for maker in makers if maker is not None and maker.state.scope == DRAM]
-        for place in [state.attachment for state in stored]:
-            if place is None or place.stage not in (sink, operand.reader):
-                continue
-            if _is_further_out(operand.stage.state.attachment, place):
+        for maker in [maker for maker in makers if maker is not None and maker.state.scope == DRAM]:
+            place = maker.state.attachment
+            while place is not None and place.stage not in around:
+                place = place.stage.state.attachment
+            if place is not None and _is_further_out(operand.stage.state.attachment, place):
                 operand.stage.state = replace(operand.stage.state, attachment=Attachment(place.stage, place.axis))
 
 
+def _hosts(stage: Stage) -> list[Stage]:
+    """The stages in whose loops a stage is computed, from the innermost on."""
+    place = stage.state.attachment
+    return [] if place is None else [place.stage, *_hosts(place.stage)]
+
+
 def _is_further_out(now: Attachment | None, place: Attachment) -> bool:
-    """Whether one loop is outside another: none at all, one that comes before it, or one of the stage around."""
-    leaves = place.stage.state.leaves
+    """Whether one loop is outside another: none at all, one that comes before it, or one of a stage around."""
     if now is None or now.stage is not place.stage:
-        return now is None or place.axis.kind == "reduce"
+        return now is None or now.stage in _hosts(place.stage)
+    leaves = place.stage.state.leaves
     return leaves.index(now.axis) < leaves.index(place.axis)
 
 
@@ -298,10 +328,11 @@ def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> 
     if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
         place = Attachment(stage, state.leaves[state.leaves.index(state.pragma_axis) - 1])
     product = plan_lanes(schedule, config).products[stage.tensor]
-    found = [operand.stage for operand in _operands(schedule, stage, product, Group(stage, [], []), [])]
-    for load in found:
-        load.state = replace(load.state, attachment=place)
-    return found
+    operands = _operands(schedule, stage, product, Group(stage, [], []), [])
+    for operand in operands:
+        operand.stage.state = replace(operand.stage.state, attachment=place)
+    _load_inside(schedule, operands)
+    return [operand.stage for operand in operands]
 
 
 def _operands(

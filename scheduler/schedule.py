@@ -240,5 +240,6 @@ def stages_of(schedule: Schedule, readers: "Iterable[Tensor | Stage] | Tensor | 
     """The stages named by ``readers``: tensors or stages, one or several; None for None."""
     if readers is None:
         return None
-    given = (readers,) if isinstance(readers, Tensor | Stage | Computation) else readers
-    return [schedule[each] for each in given]
+    if isinstance(readers, Tensor | Stage | Computation) or not isinstance(readers, Iterable):
+        return [schedule[readers]]
+    return [schedule[each] for each in readers]

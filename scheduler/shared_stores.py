@@ -45,11 +45,11 @@ def store_shared(schedule: "Schedule") -> None:
             if _is_shared(stage) and not _stays(stage, group):
                 stage.state = replace(stage.state, scope=_scope(stage))
         host = group[-1]
-        if host.state.scope == DRAM and host.state.attachment is None and not _is_store(host):
+        if host.state.scope == DRAM and host.state.attachment is None and not is_store(host):
             made.append((_through_acc(host), host))
     _follow_hosts(schedule)
     for stage in list(schedule.stages):
-        if _is_shared(stage) and not _is_store(stage):
+        if _is_shared(stage) and not is_store(stage):
             made.append((_through_acc(stage), stage))
     for writer, store in made:
         forward(schedule, writer, store)
@@ -122,7 +122,7 @@ def can_be_kept(stage: Stage, place: Attachment) -> bool:
     return whole and not sums
 
 
-def _is_store(stage: Stage) -> bool:
+def is_store(stage: Stage) -> bool:
     """Whether a stage copies out of a scratchpad already."""
     body = stage.state.computation.bodies[0]
     return isinstance(body, Read) and stage.schedule.scope_of(body.tensor) != DRAM
@@ -163,14 +163,16 @@ def _through_acc(stage: Stage) -> Stage:
             f"stage {stage.name} must compute one tensor to be stored in loops that others are in, not {names}, on a "
             "machine, which computes one after the other. Give each output a computation of its own."
         )
-    least = max(shared_loops(stage), 1)
+    outside = stage.state.leaves[: shared_loops(stage)]
+    least = max(sum(leaf.kind == "data" for leaf in outside), 1)  # what is stored has no others
     _, writer = write_through_acc(schedule, stage)
     for leaf in stage.state.leaves[least - 1 :]:
         writer.state = replace(writer.state, attachment=Attachment(stage, leaf))
         placed = place_stages(schedule)
         depth = len(placed[writer].prefix)
-        made = cells_made(placed[writer], stage.tensor.name, depth)
-        if made.is_equal(cells_written(placed[stage], stage.tensor.name, depth)):
+        stored = cells_written(placed[stage], stage.tensor.name, depth)
+        made = cells_made(placed[writer], stage.tensor.name, depth).intersect_domain(stored.domain())
+        if made.is_equal(stored):
             break  # in the innermost loop it is one cell, and nothing is lost where others in the loop go on
     return writer
 

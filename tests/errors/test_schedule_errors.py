@@ -214,6 +214,12 @@ CASES = [
         "readers of cache_read of A must be stages that read it (B), not 'D'.",
     ),
     Refused(
+        "cache_read_for_a_number",
+        D,
+        lambda s: s.cache_read(A, "inp", 3),
+        "stage of the schedule must be asked for by its tensor, as in s[C], not by 3. Its stages are B, C, D.",
+    ),
+    Refused(
         "cache_read_for_nobody",
         D,
         lambda s: s.cache_read(A, "inp", []),

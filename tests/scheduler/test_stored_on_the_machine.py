@@ -11,7 +11,7 @@ from random_programs import random_inputs
 from lathe.configs import HardwareConfig, load_config
 from lathe.cosimulation import cosimulate
 from lathe.frontend import Tensor, compute, placeholder, placeholders, recurrence, reduce_axis, reference, sum
-from lathe.frontend.operators import conv2d, requantise
+from lathe.frontend.operators import conv2d, matmul, requantise
 from lathe.isa import Program
 from lathe.scheduler import BuildError, CapacityError, EmitError, Schedule, build, create_schedule
 
@@ -334,6 +334,99 @@ def test_what_later_stages_read_is_stored_by_the_loop_that_makes_it(axis, region
 def test_several_stages_that_later_ones_read_are_stored():
     s = read_again({"P": ("Q", "y"), "T": ("R", "x")})
     on_rtl(s)
+
+
+@pytest.mark.parametrize("factor", [None, 5])
+@pytest.mark.parametrize("region", ["box", "exact", "missing"])
+@pytest.mark.parametrize("name", ["vta", "tiny"])
+def test_a_product_in_the_loops_of_another_is_stored_and_loaded(name, region, factor):
+    """The operand is computed in acc, where no product reads: it goes through DRAM."""
+    X, W, V = (placeholder((rows, 16), "int8", name) for name, rows in (("X", 12), ("W", 16), ("V", 20)))
+    P = requantise(matmul(X, W, transpose_b=True, name="first"), 6, name="P")
+    G = matmul(P, V, transpose_b=True, name="G")
+    output = requantise(G, 6, name="output")
+    s = create_schedule(output)
+    s[P].compute_at(s[G], "i" if factor is None else s[G].split("i", factor)[0], region)
+    run(s, load_config(name), random_inputs([output], seed=5))
+
+
+@pytest.mark.parametrize("region", ["box", "exact", "missing"])
+@pytest.mark.parametrize("axis", ["y", "x"])
+def test_padding_in_the_loops_of_a_convolution_is_loaded_around(axis, region):
+    """What a DMA can make goes where products read it, and what is kept longer through DRAM."""
+    data, kernel = placeholder((1, 5, 6, 4), "int8", "data"), placeholder((4, 3, 3, 4), "int8", "kernel")
+    conv = conv2d(data, kernel, padding=1, name="conv")
+    output = requantise(conv, 6, name="output")
+    s = create_schedule(output)
+    s[conv.computation.reads[0].tensor].compute_at(s[conv], axis, region)
+    program = run(s, TINY, random_inputs([output], seed=5))
+    temporary = {segment.name for segment in program.segments if segment.role == "temporary"}
+    assert ("conv.pad" in temporary) == (region == "missing")
+
+
+def test_a_copy_in_dram_that_another_copy_loads_stays_there():
+    A, W = placeholder((6, 8), "int8", "A"), placeholder((8, 8), "int8", "W")
+    G = matmul(A, W, transpose_b=True, name="G")
+    output = requantise(G, 6, name="output")
+    s = create_schedule(output)
+    near = s.cache_read(A, "dram", [G])
+    s.cache_read(near, "inp", [G], at=(G, "i"))
+    s[near].compute_at(s[G], "i")
+    run(s, TINY, random_inputs([output], seed=5))
+
+
+def test_what_is_missing_is_computed_in_the_loops_of_a_copy():
+    A = placeholder((9, 2, 16), "int8", "A")
+    P = compute(A.shape, lambda y, x, c: A[y, x, c].astype("int32") * 3 + 1, "P")
+    r = reduce_axis((0, 3), "r")
+    Q = compute((7, 2, 16), lambda y, x, c: sum(P[y + r, x, c], axis=r), "Q")
+    s = create_schedule(Q)
+    copy = s.cache_read(P, "acc", [Q])
+    s[P].compute_at(s[copy], s[copy].axis[1], "missing")
+    run(s, TINY, random_inputs([Q], seed=5))
+
+
+def test_what_is_missing_and_no_scratchpad_keeps_is_refused():
+    A = placeholder((9, 8), "int32", "A")
+    P = compute(A.shape, lambda y, x: A[y, x] * 3 + 1, "P")
+    r = reduce_axis((0, 3), "r")
+    Q = compute((7, 8), lambda y, x: sum(P[y + r, x], axis=r), "Q")
+    s = create_schedule(Q)
+    s[P].compute_at(s[Q], "r", "missing")
+    with pytest.raises(BuildError) as refused:
+        run(s, TINY, random_inputs([Q], seed=5))
+    assert str(refused.value) == (
+        "place of stage P must be a loop that all its readers are in, or a data loop of one that is computed whole, "
+        "not loop r of Q, for machine 'tiny' to keep its values until they are read. Compute it at a loop further out, "
+        "or leave it at the root."
+    )
+
+
+@pytest.mark.parametrize("triangle", [False, True])
+def test_what_the_loops_of_a_stage_in_acc_store_is_loaded_in_them(triangle):
+    """Loaded just before the stage, values would not be there yet."""
+    where = (lambda y, x: x <= y) if triangle else None
+    A = placeholder((5, 5), "int32", "A")
+    P = compute((5, 5), lambda y, x: A[y, x] * 3 + 1, "P", where=where)
+    Q = compute((5, 5), lambda y, x: P[y, x] * 5, "Q", where=where)
+    R = compute((5, 5), lambda y, x: Q[y, x] - P[y, x], "R", where=where)
+    s = create_schedule(R)
+    s[Q].compute_at(s[R], "y")
+    s[P].compute_at(s[Q], "x", "missing")
+    s.cache_write(P, "acc")
+    run(s, TINY, random_inputs([R], seed=3))
+
+
+@pytest.mark.parametrize("region", ["box", "exact", "missing"])
+def test_what_is_outside_a_domain_need_not_be_stored(region):
+    where = lambda y, x: x <= y  # noqa: E731
+    A = placeholder((5, 5), "int32", "A")
+    P = compute((5, 5), lambda y, x: A[y, x] * 3 + 1, "P", where=where)
+    Q = compute((5, 5), lambda y, x: P[y, x] * 5, "Q", where=where)
+    R = compute((5, 5), lambda y, x: Q[y, x] - P[y, x], "R", where=where)
+    s = create_schedule(R)
+    s[P].compute_at(s[Q], "y", region)
+    run(s, TINY, random_inputs([R], seed=3))
 
 
 def test_values_that_no_scratchpad_keeps_are_refused():

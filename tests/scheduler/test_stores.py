@@ -6,9 +6,11 @@
 import numpy as np
 import pytest
 from machine import run
+from random_programs import random_inputs
 
 from lathe.configs import load_config
 from lathe.frontend import compute, placeholder, reduce_axis, sum
+from lathe.frontend.operators import matmul
 from lathe.scheduler import create_schedule
 
 A = placeholder((4, 16), "int32", "A")
@@ -55,3 +57,18 @@ def test_what_is_stored_in_a_reduction_is_loaded_there(place):
         s[P].compute_at(s[turned], "i")
     s[turned].compute_at(s[total], k, "missing")
     run(s, load_config("tiny"), VALUES)
+
+
+@pytest.mark.parametrize("name", ["vta", "tiny"])
+def test_what_is_stored_in_loops_of_another_may_have_its_reduction_outermost(name):
+    """A load of the weights runs in loop i of the product, inside a part of the reduction, which the store has not."""
+    data, weights = placeholder((3, 32), "int8", "data"), placeholder((20, 32), "int8", "weights")
+    product = matmul(data, weights, transpose_b=True, name="product")
+    doubled = compute(product.shape, lambda i, j: product[i, j] * 2, "doubled")
+    s = create_schedule(doubled)
+    s[product].compute_at(s[doubled], "i", "missing")
+    ko, ki = s[product].split("k", 16)
+    s[product].reorder(ko, "i", "j", ki)
+    held = s.cache_read(weights, "wgt")
+    s[held].compute_at(s[product], "i")
+    run(s, load_config(name), random_inputs([doubled], seed=1))
