@@ -163,6 +163,14 @@ def _through_acc(stage: Stage) -> Stage:
             f"stage {stage.name} must compute one tensor to be stored in loops that others are in, not {names}, on a "
             "machine, which computes one after the other. Give each output a computation of its own."
         )
+    for guest in schedule.attached(stage):
+        place = guest.state.attachment
+        if place is not None and place.axis.kind == "reduce":
+            raise BuildError(
+                f"stage {guest.name} must be computed in a data loop of {stage.name}, whose sum and store a machine "
+                f"takes apart in loops that others share, not in its reduction loop {place.axis.name}. Compute it "
+                "further out."
+            )
     outside = stage.state.leaves[: shared_loops(stage)]
     least = max(sum(leaf.kind == "data" for leaf in outside), 1)  # what is stored has no others
     _, writer = write_through_acc(schedule, stage)

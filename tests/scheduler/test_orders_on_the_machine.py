@@ -173,3 +173,16 @@ def test_a_given_order_that_has_no_time_for_zeros_is_refused():
     with pytest.raises(BuildError) as caught:
         run(s, TINY, random_inputs([P], seed=1))
     assert "times of stage P must be for all elements of its box, to fill output P with zeros" in str(caught.value)
+
+
+@pytest.mark.parametrize("scope", ["dram", "acc"])
+def test_what_a_reduction_loop_computes_is_refused_where_others_share_the_loops_outside(scope):
+    A, k = placeholder((3, 4), "int32", "A"), reduce_axis(4, "k")
+    P = compute(3, lambda i: sum(A[i, k], axis=k), "P")
+    Q = compute((3, 6), lambda i, j: P[i] + j.astype("int32"), "Q")
+    s = create_schedule(Q)
+    s[Q].after(s[P], "i")
+    s[s.cache_read(A, scope, [P])].compute_at(s[P], "k")
+    with pytest.raises(BuildError) as caught:
+        run(s, TINY, random_inputs([Q], seed=1))
+    assert f"stage A.{scope} must be computed in a data loop of P" in str(caught.value)
