@@ -12,7 +12,7 @@ from random_programs import random_inputs
 
 from lathe.configs import load_config
 from lathe.frontend import compute, min, placeholder, reduce_axis, select, sum
-from lathe.scheduler import BuildError, EmitError, LegalityError, ScheduleError, create_schedule
+from lathe.scheduler import BuildError, LegalityError, ScheduleError, create_schedule
 from lathe.scheduler.commands.after import after
 from lathe.scheduler.commands.before import before
 from lathe.scheduler.commands.between import between
@@ -408,16 +408,14 @@ def test_what_is_stored_in_the_loops_of_a_stage_is_there_when_others_follow_it(c
         run(s, load_config(machine), random_inputs(outputs, seed=0))
 
 
-def test_what_is_missing_of_a_sum_with_a_stage_inside_is_refused_by_its_rule():
-    A = placeholder((4, 16), "int32", "A")
+def test_what_is_missing_of_a_sum_with_a_stage_inside_is_made_in_acc_and_stored():
+    A = placeholder((5, 16), "int32", "A")
     k = reduce_axis(2, "k")
-    B = compute((5, 16), lambda i, j: A[min(i, 3), j] + 1, "B")
+    B = compute((5, 16), lambda i, j: A[i, j] + 1, "B")
     C = compute((4, 16), lambda i, j: sum(B[i + k, j], axis=k), "C")
     D = compute((4, 16), lambda i, j: C[i, j] * 2, "D")
     s = create_schedule(D)
     s[B].compute_at(s[C], "k")
     s[C].compute_at(s[D], "i", "missing")
     check(s)
-    with pytest.raises(EmitError) as caught:
-        run(s, load_config("vta"), random_inputs(D, seed=0))
-    assert "must satisfy rule 'alu': result C must be in acc, not in dram" in str(caught.value)
+    run(s, load_config("vta"), random_inputs([D], seed=0))
