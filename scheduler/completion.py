@@ -6,7 +6,6 @@ is computed in its tile loops, and operands are loaded at the loop where they fi
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 from numpy.typing import NDArray
@@ -35,7 +34,7 @@ from lathe.scheduler.products import Product, factors
 from lathe.scheduler.rewrite import copy_of, reads_redirected
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.settling import settle
-from lathe.scheduler.shared_stores import can_be_kept, is_store, store_shared, write_through_acc
+from lathe.scheduler.shared_stores import can_be_kept, is_store, keep_loops, store_shared, write_through_acc
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state
 from lathe.scheduler.stored_lanes import check_completed, fit_lanes
@@ -188,7 +187,7 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
     given = group.sink.state
     guests = schedule.attached(group.sink)
     sink, writer = write_through_acc(schedule, group.sink)
-    least_depth = max(_follow_loops(given, sink, writer, guests), _keep_loops(given, sink, writer))
+    least_depth = max(_follow_loops(given, sink, writer, guests), keep_loops(given, sink, writer))
     computing = [*group.inner, writer]
     for stage in computing:
         stage.state = replace(stage.state, scope="acc")
@@ -254,29 +253,6 @@ def _follow_loops(given: StageState, sink: Stage, writer: Stage, guests: list[St
         guest.state = replace(guest.state, attachment=Attachment(writer, axis))
         before = given.leaves[: given.leaves.index(place.axis)]
         depth = max(depth, sum(leaf.kind == "data" for leaf in before))
-    return depth
-
-
-def _keep_loops(given: StageState, sink: Stage, writer: Stage) -> int:
-    """Let what a schedule says of queues at loops go with the copy or the writer, whichever has the loop now.
-
-    As ``_follow_loops`` does, and returns the same.
-    """
-    depth = 0
-    threads: dict[str, dict[LoopAxis, int]] = {"data": {}, "reduce": {}}
-    for leaf in given.kept_leaves:
-        if leaf in given.threads:
-            threads[leaf.kind][leaf] = given.threads[leaf]
-        outside = given.leaves[: given.leaves.index(leaf) + 1]
-        depth = max(depth, sum(each.kind == "data" for each in outside))
-        if leaf.kind == "reduce":
-            outermost = [each for each in outside if each.kind == "reduce"]
-            rest = [each for each in writer.state.leaves if each not in outermost]
-            writer.state = replace(writer.state, leaves=(*outermost, *rest))
-    inner = tuple(each for each in given.signals if each.axis is not None and each.axis.kind == "reduce")
-    outer = tuple(each for each in given.signals if each not in inner)
-    sink.state = replace(sink.state, threads=MappingProxyType(threads["data"]), signals=outer)
-    writer.state = replace(writer.state, threads=MappingProxyType(threads["reduce"]), signals=inner)
     return depth
 
 

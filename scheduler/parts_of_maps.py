@@ -4,7 +4,6 @@ The machine adds up in acc and stores what is whole, so a stage with a reduction
 data axes, the other those of the reduction.
 """
 
-from math import prod
 from typing import TYPE_CHECKING
 
 import islpy as isl
@@ -72,8 +71,13 @@ def part_of_map(mapped: Mapped, kind: str) -> Mapped | None:
 
 def has_all_points(mapped: Mapped) -> bool:
     """Whether a map has times for all points of the box of its axes, not for a domain in it only."""
-    points = _relation(mapped).range().count_val().to_python()
-    return bool(points == prod(root.source.extent for root in mapped.parents if root.source is not None))
+    points = _relation(mapped).range()
+    box = isl.Set.universe(points.get_space())
+    for position, root in enumerate(mapped.parents):
+        assert root.source is not None
+        box = box.lower_bound_val(SET, position, isl.Val(0))
+        box = box.upper_bound_val(SET, position, isl.Val(root.source.extent - 1))
+    return box.is_subset(points)
 
 
 def _relation(mapped: Mapped) -> isl.Map:

@@ -5,6 +5,7 @@ acc, which computes what an iteration makes, and the stage itself, which copies 
 """
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lathe.frontend.expressions import Read
@@ -19,7 +20,7 @@ from lathe.scheduler.products import factors
 from lathe.scheduler.rewrite import copy_of, renamed_axes
 from lathe.scheduler.separate_states import separate_states
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, Attachment, initial_state
+from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state
 from lathe.scheduler.storage import values_stay
 from lathe.scheduler.together import shares_reduction
 from lathe.scheduler.undefined import where_defined
@@ -171,9 +172,10 @@ def _through_acc(stage: Stage) -> Stage:
                 f"takes apart in loops that others share, not in its reduction loop {place.axis.name}. Compute it "
                 "further out."
             )
-    outside = stage.state.leaves[: shared_loops(stage)]
-    least = max(sum(leaf.kind == "data" for leaf in outside), 1)  # what is stored has no others
+    given, outside = stage.state, stage.state.leaves[: shared_loops(stage)]
+    least = sum(leaf.kind == "data" for leaf in outside)  # what is stored has no others
     _, writer = write_through_acc(schedule, stage)
+    least = max(least, keep_loops(given, stage, writer), 1)
     for leaf in stage.state.leaves[least - 1 :]:
         writer.state = replace(writer.state, attachment=Attachment(stage, leaf))
         placed = place_stages(schedule)
@@ -219,3 +221,26 @@ def write_through_acc(schedule: "Schedule", stage: Stage, scope: str = "acc") ->
     position = schedule.stages.index(stage)
     schedule.stages.insert(position, writer)
     return stage, writer
+
+
+def keep_loops(given: StageState, sink: Stage, writer: Stage) -> int:
+    """Let what a schedule says of queues at loops go with the copy or the writer, whichever has the loop now.
+
+    The writer's reduction loops up to there come outermost. Returns how many loops of the copy it must be inside of.
+    """
+    depth = 0
+    threads: dict[str, dict[LoopAxis, int]] = {"data": {}, "reduce": {}}
+    for leaf in given.kept_leaves:
+        if leaf in given.threads:
+            threads[leaf.kind][leaf] = given.threads[leaf]
+        outside = given.leaves[: given.leaves.index(leaf) + 1]
+        depth = max(depth, sum(each.kind == "data" for each in outside))
+        if leaf.kind == "reduce":
+            outermost = [each for each in outside if each.kind == "reduce"]
+            rest = [each for each in writer.state.leaves if each not in outermost]
+            writer.state = replace(writer.state, leaves=(*outermost, *rest))
+    inner = tuple(each for each in given.signals if each.axis is not None and each.axis.kind == "reduce")
+    outer = tuple(each for each in given.signals if each not in inner)
+    sink.state = replace(sink.state, threads=MappingProxyType(threads["data"]), signals=outer)
+    writer.state = replace(writer.state, threads=MappingProxyType(threads["reduce"]), signals=inner)
+    return depth

@@ -444,3 +444,17 @@ def test_values_that_no_scratchpad_keeps_are_refused():
         "not loop k of S, for machine 'tiny' to keep its values until they are read. Compute it at a loop further out, "
         "or leave it at the root."
     )
+
+
+@pytest.mark.parametrize("region", ["box", "missing", "exact"])
+def test_a_barrier_in_the_reduction_of_a_product_in_the_loops_of_its_reader(region):
+    """Stored by these loops or kept in acc: the product keeps its loops of the reduction, and what is at them."""
+    A, B = placeholder((6, 8), "int8", "A"), placeholder((12, 8), "int8", "B")
+    F = matmul(A, B, transpose_b=True, name="F")
+    P = compute(F.shape, lambda i, j: F[i, j] + 1, "P")
+    s = create_schedule(P)
+    s[F].compute_at(s[P], "i", region)
+    outer, inner = s[F].split("k", 4)
+    s[F].reorder(outer, "j", inner)
+    s.barrier_at(F, outer)
+    run(s, TINY, random_inputs([P], seed=1))
