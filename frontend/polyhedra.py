@@ -215,25 +215,26 @@ def shape_of(tensor: Tensor) -> isl.Set:
     return Points((Axis(f"d{n}", extent) for n, extent in enumerate(tensor.shape)), tensor.name).box()
 
 
-def cells_of(tensor: Tensor) -> isl.Set:
-    """The cells of a tensor that (may) exist: its shape, or the part that the domain of its computation has."""
-    computation = tensor.computation
+def cells_of(tensor: Tensor, computation: Computation | None) -> isl.Set:
+    """The cells of a tensor that (may) exist: its shape, or the part that the domain of a computation of it has."""
     if computation is None or computation.where is None:
         return shape_of(tensor)
     points = Points(computation.axes, tensor.name)
     return points.box().intersect(points.where([(computation.where, True)]))
 
 
-def access_of(computation: Computation, read: ReadAccess) -> isl.Map:
+def access_of(computation: Computation, read: ReadAccess, cells: isl.Set | None = None) -> isl.Map:
     """The access relation: from each point of the domain at which ``read`` happens to the cell that it reads.
 
     It is exact when the indices and guards are quasi-affine. Otherwise it is the smallest such relation found that
     holds all accesses: an index that is not affine may be anything within its interval, a guard may be either. The
-    computation's condition on its domain is such a guard; no read is of a cell that its tensor does not have.
+    computation's condition on its domain is such a guard; no read is of a cell that its tensor does not have, or none
+    but of ``cells``, where what makes the tensor has been changed.
     """
     points = points_of(computation)
     happens = points.box().intersect(points.where(read.guards))
-    relation = isl.Map.from_domain_and_range(happens, cells_of(read.tensor))
+    exist = cells_of(read.tensor, read.tensor.computation) if cells is None else cells
+    relation = isl.Map.from_domain_and_range(happens, exist)
     for position, index in enumerate(read.indices):
         value = points.value(index)
         if value is not None:

@@ -17,7 +17,7 @@ from lathe.scheduler.errors import BuildError
 from lathe.scheduler.parts_of_maps import has_all_points, relations_by_kind
 from lathe.scheduler.products import plain_axis
 from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
-from lathe.scheduler.shared_stores import write_through_acc
+from lathe.scheduler.shared_stores import keep_loops, write_through_acc
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Mapped, Relation, StageState, initial_state
 
 if TYPE_CHECKING:
@@ -162,8 +162,10 @@ def _innermost_used(schedule: "Schedule", stage: "Stage") -> LoopAxis | None:
 
 def _make_in_loop(schedule: "Schedule", stage: "Stage", loop: LoopAxis) -> None:
     """Reduce in acc, in the loop where others make what the reduction reads, and select there what is stored."""
-    where = stage.state.computation.where
+    given, where = stage.state, stage.state.computation.where
     _, writer = write_through_acc(schedule, stage)
+    inside = keep_loops(given, stage, writer)
+    loop = stage.state.leaves[max(stage.state.leaves.index(loop), inside - 1)]
     reduction = writer.state.computation
     whole = replace(reduction, where=None) if _stays_inside(reduction) else _selected(reduction)
     writer.state = replace(writer.state, computation=whole, attachment=Attachment(stage, loop))

@@ -3,7 +3,7 @@
 import islpy as isl
 
 from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.polyhedra import access_of, shape_of
+from lathe.frontend.polyhedra import access_of, cells_of, shape_of
 from lathe.scheduler.linear import Bound, Box, Extremum, Linear, LoopVariable, add
 from lathe.scheduler.placement import Placement
 
@@ -107,8 +107,10 @@ def cells_read(placement: Placement, read: ReadAccess, depth: int, around: isl.S
 
     ``around``: the iterations of the loops around the stage that are carried out, if not all are.
     """
-    computation = placement.state.computation
-    relation = _executed_in(placement, around).apply_range(access_of(computation, read))
+    maker = placement.stage.schedule.maker(read.tensor)
+    cells = None if maker is None else cells_of(read.tensor, maker.state.computation)  # for a machine, it may make more
+    access = access_of(placement.state.computation, read, cells)
+    relation = _executed_in(placement, around).apply_range(access)
     count = len(placement.prefix) + len(placement.loops.variables)
     return relation.project_out(isl.dim_type.in_, depth, count - depth)
 

@@ -38,12 +38,16 @@ SIGNALS = ("barrier_at", "send", "receive")
 
 def any_command(choice: Choice, schedule: Schedule) -> Command:
     """A command that suits the schedule as it stands; it may still be refused."""
-    kind = choice.pick(
-        [*LOOPS, *ORDER, *NEIGHBOURS, *QUEUES, *STORAGE, *COPIES, *CONDITIONS, *SIGNALS, "layout", "layout"]
-    )
+    kinds = (*LOOPS, *ORDER, *NEIGHBOURS, *QUEUES, *STORAGE, *COPIES, *CONDITIONS, *SIGNALS, "layout", "layout")
+    return commands_of(choice, schedule, kinds)
+
+
+def commands_of(choice: Choice, schedule: Schedule, kinds: tuple[str, ...]) -> Command:
+    """A command of one of some kinds; it may be refused."""
+    kind = choice.pick(list(kinds))
     if kind == "layout":
         return layouts(choice, schedule)
-    if kind in (*LOOPS, *ORDER):
+    if kind not in {**_QUEUES, **_NEIGHBOURS, **_STORAGE, **_OTHERS}:
         return commands(choice, schedule, (kind,))
     number = choice.number(0, len(schedule.stages) - 1)
     return {**_QUEUES, **_NEIGHBOURS, **_STORAGE, **_OTHERS}[kind](choice, schedule, number, kind)

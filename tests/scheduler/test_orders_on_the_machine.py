@@ -186,3 +186,24 @@ def test_what_a_reduction_loop_computes_is_refused_where_others_share_the_loops_
     with pytest.raises(BuildError) as caught:
         run(s, TINY, random_inputs([Q], seed=1))
     assert f"stage A.{scope} must be computed in a data loop of P" in str(caught.value)
+
+
+@pytest.mark.parametrize("scope", ["acc", "dram"])
+@pytest.mark.parametrize("region", ["box", "exact", "missing"])
+def test_zeros_outside_a_domain_are_made_where_only_a_part_is_computed(scope, region):
+    """They are cells that do not exist for the program; the parts had left them out."""
+    A = placeholder((5, 16), "int32", "A")
+    P = compute((5, 16), lambda i, j: A[i, j] + 3, "P", where=lambda i, j: (i != 2) | (j > 2))
+    s = create_schedule(P)
+    s[s.cache_write(P, scope)].compute_at(s[P], "i", region)
+    run(s, TINY, random_inputs([P], seed=1))
+
+
+def test_threads_of_a_reduction_with_a_domain_go_with_its_sum():
+    A, k = placeholder((5, 8), "int32", "A"), reduce_axis(8, "k")
+    B = compute((5, 8), lambda i, j: A[i, j] * 3, "B")
+    P = compute(5, lambda i: sum(B[i, k], axis=k), "P", where=lambda i: i != 2)
+    s = create_schedule(P)
+    s[B].compute_at(s[P], "i")
+    s[P].vthread("k", 2)
+    run(s, TINY, random_inputs([P], seed=1))

@@ -1,5 +1,6 @@
 """Random programs whose domains are no boxes, under random schedules: NumPy, brute force, loop nest, machine agree."""
 
+from contextlib import suppress
 from itertools import product
 
 import numpy as np
@@ -8,14 +9,17 @@ from executions import Instance, execution
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from meanings import check_machine
+from random_commands import ORDER
 from random_domains import programs_with_domains
 from random_networks import machines
 from random_programs import Choice, random_inputs
-from schedule_checks import check_schedules_of
+from random_schedules import NEIGHBOURS, QUEUES, commands_of
+from schedule_checks import MOST_INSTANCES, check_schedules_of
 
+from lathe.configs import load_config
 from lathe.frontend import Tensor, evaluate, format_program, placeholders, reference, topological
 from lathe.frontend.reference import checked_inputs
-from lathe.scheduler import create_schedule
+from lathe.scheduler import ScheduleError, create_schedule
 
 SEEDS = st.integers(0, 2**40)
 
@@ -84,3 +88,31 @@ def test_domains_reach_the_machine(seed):
 @given(seed=SEEDS)
 def test_many_more_domains_reach_the_machine(seed):
     check_build(seed, 5)
+
+
+def check_orders(seed: int, most_commands: int) -> None:
+    choice = Choice(seed)
+    schedule = create_schedule(programs_with_domains(choice, choice.number(2, 3)))
+    for _ in range(choice.number(1, most_commands)):
+        kinds = choice.pick([ORDER, NEIGHBOURS, QUEUES, ("split", "reorder", "fuse", "cache_read", "cache_write")])
+        command = commands_of(choice, schedule, kinds)
+        with suppress(ScheduleError):
+            command.run(schedule)
+            note(command.text)
+    config = load_config(choice.pick(["tiny", "vta", "batch4", "wide", "lathe16"]))
+    note(f"{config.name}\n{format_program(list(schedule.program))}")
+    if sum(each.executed for each in schedule.count().stages.values()) < MOST_INSTANCES:
+        check_machine(schedule, config)
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_domains_in_any_order_reach_the_machine(seed):
+    check_orders(seed, 6)
+
+
+@pytest.mark.nightly
+@settings(max_examples=5000, deadline=None, print_blob=True)
+@given(seed=SEEDS)
+def test_many_more_orders_of_domains_reach_the_machine(seed):
+    check_orders(seed, 8)
