@@ -224,16 +224,28 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
 
 
 def _load_inside(schedule: Schedule, operands: list[Operand]) -> None:
-    """Load what is made and stored in loops around its reader, or in its own, no further out than there."""
+    """Load what is made and stored in loops around its reader, or in its own, no further out than there.
+
+    Nor further in than the reader is, which may run in fewer of these loops than the maker, before the rest begin.
+    """
     for operand in operands:
-        around = [operand.reader, *_hosts(operand.reader)]
         makers = [schedule.maker(read.tensor) for read in operand.stage.state.computation.reads]
         for maker in [maker for maker in makers if maker is not None and maker.state.scope == DRAM]:
-            place = maker.state.attachment
-            while place is not None and place.stage not in around:
-                place = place.stage.state.attachment
+            place = _place_around(maker.state.attachment, operand.reader)
             if place is not None and _is_further_out(operand.stage.state.attachment, place):
                 operand.stage.state = replace(operand.stage.state, attachment=Attachment(place.stage, place.axis))
+
+
+def _place_around(place: Attachment | None, reader: Stage) -> Attachment | None:
+    """The innermost loop of a place that is one of a reader's own or around it; None where there is none."""
+    around = [reader, *_hosts(reader)]
+    while place is not None and place.stage not in around:
+        place = place.stage.state.attachment
+    if place is None or place.stage is reader:
+        return place
+    inside = around[around.index(place.stage) - 1].state.attachment
+    assert inside is not None
+    return inside if _is_further_out(inside, place) else place
 
 
 def _hosts(stage: Stage) -> list[Stage]:
