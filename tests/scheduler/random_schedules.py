@@ -109,10 +109,10 @@ def _conditions(choice: Choice, schedule: Schedule, number: int, kind: str) -> C
 
 def _copies(choice: Choice, schedule: Schedule, number: int, kind: str) -> Command:
     stage = schedule.stages[number]
+    if kind == "remove_dead_stores" or not stage.op.reads:
+        return Command("remove_dead_stores()", lambda s: s.remove_dead_stores())
     tensor, loop = choice.pick([read.tensor for read in stage.op.reads]), choice.pick(stage.leaf_axis)
     scope = choice.pick(["acc", "inp", "dram"])
-    if kind == "remove_dead_stores":
-        return Command("remove_dead_stores()", lambda s: s.remove_dead_stores())
     if kind == "reorder_to_buffer":
         text = f"{stage.name}.reorder_to_buffer({tensor.name})"
         return Command(text, lambda s: s.stages[number].reorder_to_buffer(tensor))
