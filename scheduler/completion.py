@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig, LatheError
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.expressions import Read, axes_of
+from lathe.isa import Unit
 from lathe.scheduler.agreement import agree_on_lanes
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
@@ -20,8 +21,9 @@ from lathe.scheduler.canonical import canonicalise
 from lathe.scheduler.circular import circles
 from lathe.scheduler.circular_operands import load_once, only_moves
 from lathe.scheduler.commands.cache import fresh_name
+from lathe.scheduler.communication import check_communication
 from lathe.scheduler.early_loads import loaded_early
-from lathe.scheduler.errors import BuildError, CapacityError, LegalityError
+from lathe.scheduler.errors import BuildError, CapacityError, LegalityError, ScheduleError
 from lathe.scheduler.filled_domains import fill_domains
 from lathe.scheduler.filled_padding import fill_padding
 from lathe.scheduler.groups import Group, groups_of, is_copy
@@ -35,6 +37,7 @@ from lathe.scheduler.rewrite import copy_of, reads_redirected
 from lathe.scheduler.schedule import Schedule
 from lathe.scheduler.settling import settle
 from lathe.scheduler.shared_stores import can_be_kept, is_store, keep_loops, store_shared, write_through_acc
+from lathe.scheduler.signals import unit_of_stage
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state
 from lathe.scheduler.stored_lanes import check_completed, fit_lanes
@@ -85,7 +88,20 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
     if copy.circular:
         load_once(copy, config, loads)
     check_completed(copy)
+    _check_communication(copy, config)
     return Completed(copy, views, constants)
+
+
+def _check_communication(schedule: Schedule, config: HardwareConfig) -> None:
+    """Raises BuildError where loops or units that a schedule speaks of are others now."""
+    for stage in schedule.stages:
+        try:
+            check_communication(stage, "build")
+        except ScheduleError as error:
+            raise BuildError(
+                f"{error} For machine {config.name!r}, stage {stage.name} is made in {stage.state.scope}: say where "
+                f"with s[{stage.name}].set_scope before anything of queues."
+            ) from None
 
 
 def _keep_parts_near(schedule: Schedule, config: HardwareConfig) -> None:
@@ -101,6 +117,9 @@ def _keep_parts_near(schedule: Schedule, config: HardwareConfig) -> None:
             continue
         if place is None or place.loops or state.scope != DRAM or set(state.tensors) & set(schedule.outputs):
             continue
+        by_hand = any(signal.kind != "barrier" for signal in state.signals)
+        if by_hand and unit_of_stage(stage) == Unit.STORE and can_be_kept(stage, place):
+            continue  # the tokens are those of its stores
         if place.region == "missing" and (can_be_kept(stage, place) or state.pragma is not None or is_store(stage)):
             continue
         scope = _scope_near(stage, config)
@@ -205,16 +224,28 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
 
 
 def _load_inside(schedule: Schedule, operands: list[Operand]) -> None:
-    """Load what is made and stored in loops around its reader, or in its own, no further out than there."""
+    """Load what is made and stored in loops around its reader, or in its own, no further out than there.
+
+    Nor further in than the reader is, which may run in fewer of these loops than the maker, before the rest begin.
+    """
     for operand in operands:
-        around = [operand.reader, *_hosts(operand.reader)]
         makers = [schedule.maker(read.tensor) for read in operand.stage.state.computation.reads]
         for maker in [maker for maker in makers if maker is not None and maker.state.scope == DRAM]:
-            place = maker.state.attachment
-            while place is not None and place.stage not in around:
-                place = place.stage.state.attachment
+            place = _place_around(maker.state.attachment, operand.reader)
             if place is not None and _is_further_out(operand.stage.state.attachment, place):
                 operand.stage.state = replace(operand.stage.state, attachment=Attachment(place.stage, place.axis))
+
+
+def _place_around(place: Attachment | None, reader: Stage) -> Attachment | None:
+    """The innermost loop of a place that is one of a reader's own or around it; None where there is none."""
+    around = [reader, *_hosts(reader)]
+    while place is not None and place.stage not in around:
+        place = place.stage.state.attachment
+    if place is None or place.stage is reader:
+        return place
+    inside = around[around.index(place.stage) - 1].state.attachment
+    assert inside is not None
+    return inside if _is_further_out(inside, place) else place
 
 
 def _hosts(stage: Stage) -> list[Stage]:

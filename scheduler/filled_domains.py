@@ -154,10 +154,15 @@ def _can_come_apart(schedule: "Schedule", stage: "Stage") -> bool:
 
 
 def _innermost_used(schedule: "Schedule", stage: "Stage") -> LoopAxis | None:
-    """The innermost loop of a stage that others are computed in, or share; None where none is."""
+    """The innermost data loop of a stage that others are computed in, or share, or that is around a signal or threads.
+
+    None where none is.
+    """
     places = [guest.state.attachment for guest in schedule.attached(stage)]
-    used = [leaf for leaf in stage.state.leaves if any(place and place.axis is leaf for place in places)]
-    return used[-1] if used else None
+    leaves, kept = stage.state.leaves, stage.state.kept_leaves
+    used = [leaf for leaf in leaves if leaf in kept or any(place and place.axis is leaf for place in places)]
+    around = leaves[: leaves.index(used[-1]) + 1] if used else ()
+    return next((leaf for leaf in reversed(around) if leaf.kind == "data"), None)
 
 
 def _make_in_loop(schedule: "Schedule", stage: "Stage", loop: LoopAxis) -> None:
@@ -183,13 +188,14 @@ def _take_apart(schedule: "Schedule", stage: "Stage") -> None:
     reduction = replace(reduction, where=None) if _stays_inside(computation) else _selected(reduction)
     first = initial_state(reduction)
     reducing, selecting = relations_by_kind(stage)
-    if reducing:
+    if reducing or any(leaf.kind == "reduce" for leaf in state.kept_leaves):
         own = tuple(root for root in first.roots if root.kind == "data")
         roots = tuple(root for root in state.roots if root.kind == "reduce")
         loops = tuple(leaf for leaf in state.leaves if leaf.kind == "reduce")
-        first = replace(first, roots=(*own, *roots), leaves=(*own, *loops), relations=reducing)
+        first = replace(first, roots=(*own, *roots), leaves=(*own, *loops), relations=reducing or ())
     inner = Stage(schedule, replace(first, lanes=state.lanes, on_alu=state.on_alu))
     stage.state = _without_reduction(state, inner.tensor, selecting)
+    keep_loops(state, stage, inner)
     schedule.stages.insert(schedule.stages.index(stage), inner)
 
 

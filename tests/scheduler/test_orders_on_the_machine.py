@@ -207,3 +207,15 @@ def test_threads_of_a_reduction_with_a_domain_go_with_its_sum():
     s[B].compute_at(s[P], "i")
     s[P].vthread("k", 2)
     run(s, TINY, random_inputs([P], seed=1))
+
+
+@pytest.mark.parametrize("order", ["kij", "ikj"])
+@pytest.mark.parametrize("kind", [sum, max])
+def test_barriers_in_a_reduction_with_a_domain_stay_in_its_loops(order, kind):
+    A, k = placeholder((3, 8, 4), "int32", "A"), reduce_axis(4, "k")
+    P = compute((3, 8), lambda i, j: kind(A[i, j, k], axis=k), "P", where=lambda i, j: i + 0 * j != 1)
+    s = create_schedule(P)
+    s[P].reorder(*order)
+    s.barrier_at(s[P], "k")
+    run(s, TINY, random_inputs([P], seed=1))
+    assert s.count(TINY).barriers == {"kij": 4, "ikj": 8}[order]  # two rows exist

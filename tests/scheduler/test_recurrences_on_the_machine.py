@@ -190,3 +190,29 @@ def test_tokens_order_states_whatever_the_memory_takes(latency, shared):
     found = simulate_program(replace(program, config=replace(program.config, memory=memory)), data).outputs
     for name, values in network.meaning(data).items():
         np.testing.assert_array_equal(found[name], values)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_stage_outside_a_loop_loads_there_what_a_stage_in_the_loop_has_stored(machine):
+    x = placeholder((4, 4), "int32", "x")
+    s = state((4, 4), "int32", "s", init=3)
+    between = compute((4, 4), lambda t, n: s[t - 1, n] + 1, "between")
+    define(s, lambda t, n: x[t, n] + between[t, n])
+    last = compute((4, 4), lambda t, n: between[t, n] + s[t, n], "last")
+    schedule = create_schedule([s, last])
+    schedule[last].after(schedule[s], "n")  # but ``between`` shares the loop over ``t`` only
+    run(schedule, load_config(machine), random_inputs([s, last], seed=2))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_part_computed_outside_a_loop_loads_there_what_a_stage_in_the_loop_has_stored(machine):
+    V = placeholder((6, 6), "int32", "V")
+    s = state((6, 6), "int32", "s", init=-3)
+    k = reduce_axis(6, "k")
+    product = compute((6, 6), lambda t, n: sum(V[n, k] * s[t - 2, k], axis=k), "product")
+    define(s, lambda t, n: max(s[t, n - 1] * 3, product[t, n]))
+    last = compute((6, 6), lambda t, n: product[t, n] + s[t, n], "last")
+    schedule = create_schedule([s, last])
+    schedule[last].after(schedule[s], "n")
+    schedule[product].compute_at(schedule[last], "t")
+    run(schedule, load_config(machine), random_inputs([s, last], seed=2))

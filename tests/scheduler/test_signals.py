@@ -12,10 +12,10 @@ from random_hand_schedules import hand_schedules
 from random_programs import Choice, random_inputs
 
 from lathe.configs import load_config
-from lathe.frontend import Tensor, compute, placeholder, placeholders
+from lathe.frontend import Tensor, compute, define, placeholder, placeholders, select, state
 from lathe.frontend.operators import matmul
 from lathe.isa import Gemm, Instruction, Load, MemoryType, Store, Unit, unit_of
-from lathe.scheduler import CapacityError, EmitError, Schedule, ScheduleError, build, create_schedule, lower
+from lathe.scheduler import BuildError, CapacityError, EmitError, Schedule, ScheduleError, build, create_schedule, lower
 from lathe.scheduler.commands.barrier_at import barrier_at
 from lathe.scheduler.commands.send import send
 from lathe.sim import Result, simulate_program
@@ -293,3 +293,32 @@ def test_signals_and_threads_stay_where_layouts_are_transformed():
     program = run(s, load_config("vta"), random_inputs([C], seed=0))
     assert sum(is_barrier(each) for each in program.instructions) == s.count().barriers == 2
     assert "thread 1" in lower(s, [A, C], load_config("vta"), "communication")
+
+
+def test_tokens_of_a_stage_that_the_machine_keeps_elsewhere_are_refused_by_name():
+    """In a circle, what only later stages of an iteration read is made in acc, by compute, and not stored."""
+    x = placeholder(5, "int32", "x")
+    r = state(5, "int32", "r")
+    b = compute(5, lambda i: select(i >= 1, r[i - 1], 0) + 1, "b")
+    r = define(r, lambda i: b[i] + x[i])
+    s = create_schedule(r)
+    s[b].receive("compute")
+    with pytest.raises(BuildError) as refused:
+        build(s, [x, r], load_config("tiny"))
+    assert str(refused.value) == (
+        "unit of receive of stage b must be load or store, next to compute, where its values are made (build), not "
+        "'compute'. Only compute can pass a token on between load and store. For machine 'tiny', stage b is made in "
+        "acc: say where with s[b].set_scope before anything of queues."
+    )
+
+
+def test_tokens_of_a_stage_in_the_loops_of_another_are_those_of_its_stores():
+    A = placeholder((4, 8), "int32", "A")
+    B = compute((4, 8), lambda i, j: A[i, j] + 1, "B")
+    C = compute((4, 8), lambda i, j: B[i, j] * 2, "C")
+    s = create_schedule(C)
+    s[B].compute_at(s[C], "i", "exact")
+    s[B].receive("compute")
+    with pytest.raises(ScheduleError) as refused:
+        build(s, [A, C], load_config("tiny"))
+    assert "tokens by hand of queue compute->store must be received as often as they are sent" in str(refused.value)
