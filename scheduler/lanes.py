@@ -85,7 +85,7 @@ class _Planner:
         for operand, read in (("data", product.data), ("weight", product.weight)):
             maker = self.maker.get(read.tensor)
             if maker is not None and (read.tensor not in known or maker.scope == "wgt"):
-                known[read.tensor] = lanes_of_operand(product, operand, config)
+                known.update(dict.fromkeys(maker.tensors, lanes_of_operand(product, operand, config)))
                 self._backwards(maker, known)
 
     def _without_obstacles(self, state: "StageState", product: Product) -> Product:
@@ -99,8 +99,9 @@ class _Planner:
             if axis is None or dim is None or dimension_of(product.weight, axis) is None:
                 continue
             other = replace(product, inner=axis)
-            trial = {**self.plan.known, data.tensor: lanes_of_operand(other, "data", self.config)}
-            self._backwards(self.maker[data.tensor], trial)
+            maker = self.maker[data.tensor]
+            trial = {**self.plan.known, **dict.fromkeys(maker.tensors, lanes_of_operand(other, "data", self.config))}
+            self._backwards(maker, trial)
             new = {id(self.maker[tensor]): self.maker[tensor] for tensor in trial if tensor not in self.plan.known}
             count = sum(self.obstacles(each, trial) for each in new.values())
             found.append((count, -filled(axis, self.config.block_in), other))
@@ -133,8 +134,10 @@ class _Planner:
             return  # what comes later, as in a cycle, speaks for itself
         for access in state.computation.reads:
             if access.tensor in self.maker and access.tensor not in known:
-                known[access.tensor] = lanes_through(state.computation, access, known[state.tensor])
-                self._backwards(self.maker[access.tensor], known)
+                maker = self.maker[access.tensor]
+                lanes = lanes_through(state.computation, access, known[state.tensor])
+                known.update(dict.fromkeys(maker.tensors, lanes))  # one stage makes its outputs in the same lanes
+                self._backwards(maker, known)
 
     def decide(self, state: "StageState") -> None:
         """Choose for a tensor that nothing is said about: what least stands in the way, then fills lanes best."""

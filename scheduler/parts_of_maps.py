@@ -12,7 +12,7 @@ from lathe.scheduler.errors import BuildError
 from lathe.scheduler.linear import Linear
 from lathe.scheduler.polyhedra import InstanceSpace
 from lathe.scheduler.quasi_affine import linear_of
-from lathe.scheduler.state import Mapped, Relation, made_by
+from lathe.scheduler.state import Mapped, Relation, made_by, replaced_by
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
@@ -106,21 +106,28 @@ def relations_by_kind(stage: "Stage") -> tuple[tuple[Relation, ...] | None, tupl
     found: dict[str, list[Relation]] = {"data": [], "reduce": []}
     natural = False
     for relation in state.relations:
-        if not isinstance(relation, Mapped) or len({parent.kind for parent in relation.parents}) == 1:
+        if len({parent.kind for parent in replaced_by(relation)}) == 1:
             found[_kind(relation)].append(relation)
             continue
+        if not isinstance(relation, Mapped):
+            raise BuildError(
+                _refusal(stage, "a command on a stage that shares them", "Share loops outside the reduction.")
+            )
         data, reduction = part_of_map(relation, "data"), part_of_map(relation, "reduce")
         guests = [each.state.attachment for each in stage.schedule.attached(stage)]
         if data is None or (reduction is None and any(each and each.axis.kind == "reduce" for each in guests)):
-            raise BuildError(
-                f"loops of stage {stage.name} must each be of data axes or of its reduction for a machine, which "
-                "stores what a reduction has made when it is whole, not of both, as set_schedule has given them. Give "
-                "each kind times of its own."
-            )
+            raise BuildError(_refusal(stage, "set_schedule", "Give each kind times of its own."))
         found["data"].append(data)
         natural = reduction is None
         found["reduce"] += [] if reduction is None else [reduction]
     return None if natural else tuple(found["reduce"]), tuple(found["data"])
+
+
+def _refusal(stage: "Stage", command: str, remedy: str) -> str:
+    return (
+        f"loops of stage {stage.name} must each be of data axes or of its reduction for a machine, which stores what a "
+        f"reduction has made when it is whole, not of both, as {command} has given them. {remedy}"
+    )
 
 
 def _kind(relation: Relation) -> str:

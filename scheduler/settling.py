@@ -1,8 +1,9 @@
 """What the order says beyond what instructions know, settled before a schedule is completed for a machine.
 
 A stage in a scratchpad that shares loops with its reader is, for the machine, computed where it is read: its buffer
-holds what one iteration makes, and legality has shown that nobody needs more. A loop marked ``vectorize`` says which
-dimension fills the lanes of elements.
+holds what one iteration makes, and legality has shown that nobody needs more. One whose values stay for longer makes
+all that it would alone, and keeps the loops as they are. A loop marked ``vectorize`` says which dimension fills the
+lanes of elements.
 """
 
 from dataclasses import replace
@@ -30,10 +31,10 @@ def settle(schedule: "Schedule", config: HardwareConfig) -> None:
     for stage, place in places.items():
         attachment = stage.state.attachment
         assert attachment is not None
-        if not attachment.loops or (stage.state.storage is not None and values_stay(stage)):
+        if not attachment.loops:
             stage.state = replace(stage.state, attachment=place)
             continue
-        if stage.state.scope == DRAM:
+        if stage.state.scope == DRAM or (stage.state.storage is not None and values_stay(stage)):
             continue  # it keeps what each iteration makes, and its loops as they are
         stage.state = _alone(replace(stage.state, attachment=place), attachment.loops)
 

@@ -12,7 +12,8 @@ from lathe.frontend.expressions import Read
 from lathe.scheduler.circular import circles, read_later, shared_loops, walked_dimensions
 from lathe.scheduler.circular_operands import forward, is_near, only_moves, separate_choices, settle_choices
 from lathe.scheduler.commands.cache import fresh_name
-from lathe.scheduler.errors import BuildError
+from lathe.scheduler.errors import BuildError, LegalityError
+from lathe.scheduler.legality import check_reads
 from lathe.scheduler.parts_of_maps import relations_by_kind
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.polyhedra import cells_made, cells_written
@@ -73,6 +74,27 @@ def _check_reductions(schedule: "Schedule") -> None:
                 f"stage {stage.name} must live in a scratchpad to run in the reduction of {place.stage.name} on a "
                 f"machine, not in dram. Say where with s[{stage.name}].set_scope."
             )
+        if any(loop.kind == "reduce" for loop in host) and not _serves_others(stage, place):
+            raise BuildError(
+                f"values of stage {stage.name}, made in reduction loop {place.axis.name} of {place.stage.name} on a "
+                f"machine, must be read by others only where {place.stage.name} reads them, not elsewhere. Share loops "
+                "outside the reduction."
+            )
+
+
+def _serves_others(stage: Stage, place: Attachment) -> bool:
+    """Whether values that stay are all there for later readers where only what a sum reads is made."""
+    if stage.state.storage is None or not values_stay(stage):
+        return True
+    given = stage.state
+    stage.state = replace(given, attachment=Attachment(place.stage, place.axis))
+    try:
+        check_reads(stage.schedule, "build", {stage})
+    except LegalityError:
+        return False
+    finally:
+        stage.state = given
+    return True
 
 
 def _follow_hosts(schedule: "Schedule") -> None:
@@ -86,10 +108,9 @@ def _follow_hosts(schedule: "Schedule") -> None:
 
 
 def _keeps_its_loops(host: Stage) -> bool:
-    """Whether the loops of a stage that others share are there for the machine: its own, or those of a store."""
+    """Whether the loops of a stage that others share are there for the machine: its own, or where its values stay."""
     place = host.state.attachment
-    stored = host.state.storage is not None and values_stay(host)
-    return place is None or not place.loops or (host.state.scope == DRAM and not stored)
+    return place is None or not place.loops or host.state.scope == DRAM or values_stay(host)
 
 
 def _shared_above(stage: Stage, place: Attachment) -> Attachment:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.loops import stage_loops
-from lathe.scheduler.state import Fuse, LoopAxis, StageState, made_by, replaced_by
+from lathe.scheduler.state import Affine, Fuse, LoopAxis, Relation, StageState, made_by, replaced_by
 from lathe.scheduler.storage import values_stay
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ def check_together(stage: "Stage", command: str) -> None:
             f"{where} must each be of data axes or of the reduction of {stage.name}, not of both ({command}). Let "
             f"{host.name} share the loops of {stage.name} instead."
         )
+    if any(_leads_across_sums(relation) for relation in host.state.relations):
+        raise ScheduleError(
+            f"{where} must each be of data axes or of the reduction of {host.name}, not of both ({command}). Leave "
+            "them as they are, or share loops outside the reduction."
+        )
     if shares_reduction(stage) and not values_stay(stage):
         raise ScheduleError(
             f"scope of stage {stage.name} must be dram to run its reduction in loops that it shares with {host.name}, "
@@ -60,6 +65,18 @@ def check_together(stage: "Stage", command: str) -> None:
                     f"{where} must be outside the nest that emit_insn gives to rule {each.state.pragma!r}, not "
                     f"{loop.name} of {each.name} ({command}). Put the pragma on an inner loop."
                 )
+
+
+def _leads_across_sums(relation: Relation) -> bool:
+    """Whether a loop of a reduction decides on elements, too, by an affine map of the loops of a stage that shares it.
+
+    No command on the stage itself makes such a map, and the kind of a loop no longer says what it runs over.
+    """
+    if not isinstance(relation, Affine):
+        return False
+    rows = zip(relation.parents, relation.inverse, strict=True)
+    data = [row for parent, row in rows if parent.kind == "data"]
+    return any(row[n] for row in data for n, child in enumerate(relation.children) if child.kind == "reduce")
 
 
 def shares_reduction(stage: "Stage") -> bool:

@@ -7,7 +7,7 @@ from random_programs import random_inputs
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, max, placeholder, placeholders, reduce_axis, reference, sum
 from lathe.isa import verify
-from lathe.scheduler import Schedule, build, create_schedule
+from lathe.scheduler import EmitError, Schedule, build, create_schedule
 from lathe.sim import simulate_program
 
 CONFIG = load_config("vta")
@@ -134,3 +134,21 @@ def test_elements_that_do_not_exist_are_of_no_output():
     i_limit = 40
     X, Y = compute((60, 48), lambda i, j: (A[i, j] + 1, A[i, j] - 1), "M", where=lambda i, j: i + j < i_limit)
     check(create_schedule([X, Y]))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("product", [False, True])
+def test_a_pragma_on_a_stage_of_which_one_output_is_read_is_refused(which, product):
+    """The lanes of the other output had been nobody's concern."""
+    two, k = two_maps(), reduce_axis(48, "k")
+    read, B = two[which], placeholder((5, 48), "int8", "B")
+    wide = lambda tensor, i: tensor[i, k].astype("int32")  # noqa: E731
+    if product:
+        C = compute((60, 5), lambda i, j: sum(wide(read, i) * wide(B, j), axis=k), "C")
+    else:
+        C = compute((60, 48), lambda i, j: read[59 - i, j], "C")
+    s = create_schedule(C)
+    s[read].emit_insn(s[read].axis[0], "alu")
+    with pytest.raises(EmitError) as caught:
+        build(s, [*placeholders([C]), C], CONFIG)
+    assert str(caught.value).startswith("stage M must compute one tensor to be scheduled by hand, not 2.")

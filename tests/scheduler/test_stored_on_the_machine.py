@@ -458,3 +458,42 @@ def test_a_barrier_in_the_reduction_of_a_product_in_the_loops_of_its_reader(regi
     s[F].reorder(outer, "j", inner)
     s.barrier_at(F, outer)
     run(s, TINY, random_inputs([P], seed=1))
+
+
+@pytest.mark.parametrize("scope", ["dram", "acc"])
+@pytest.mark.parametrize("reading", [False, True])
+@pytest.mark.parametrize("rows", [2, 4, 6])
+def test_what_stays_is_made_whole_in_the_loops_of_a_stage_that_reads_little_of_it(rows, reading, scope):
+    """The machine had made what the other stage in the loops reads, and had looked in vain for one that reads any."""
+    x, y = placeholder((4, 3), "int32", "x"), placeholder((rows, 3), "int32", "y")
+    B = compute((4, 3), lambda i, j: x[i, j] + 1, "B")
+    C = compute((rows, 3), lambda i, j: y[i, j] * 2 + (B[i % 4, j] if reading else 0), "C")
+    D = compute((4, 3), lambda i, j: B[3 - i, j] * 3, "D")
+    outputs = [C, D, B] if scope == "dram" else [C, D]
+    s = create_schedule(outputs)
+    s[B].set_scope(scope)
+    s[B].store_in(lambda i, j: [i + 1, j])
+    s[C].after(s[B], "i")
+    run(s, TINY, random_inputs(outputs, seed=1))
+
+
+@pytest.mark.parametrize("rows", [4, 6])
+def test_what_stays_of_a_stage_in_a_sum_is_what_the_sum_reads(rows):
+    """No more is made in the loop of a sum; readers behind it had found cells that nobody had written."""
+    x, k = placeholder((6, 7), "int32", "x"), reduce_axis(7, "k")
+    B = compute((6, 7), lambda i, j: x[i, j] + 1, "B")
+    C = compute(rows, lambda i: sum(B[i, k] * 2, axis=k), "C")
+    D = compute((6, 7), lambda i, j: B[5 - i, j] * 3, "D")
+    s = create_schedule([C, D])
+    s[B].set_scope("acc")
+    s[B].store_in(lambda i, j: [i, j])
+    s[C].after(s[B], "k")
+    if rows == 6:
+        run(s, TINY, random_inputs([C, D], seed=1))
+        return
+    with pytest.raises(BuildError) as caught:
+        run(s, TINY, random_inputs([C, D], seed=1))
+    assert str(caught.value) == (
+        "values of stage B, made in reduction loop k of C on a machine, must be read by others only where C reads "
+        "them, not elsewhere. Share loops outside the reduction."
+    )

@@ -358,8 +358,8 @@ def test_a_reduction_runs_beside_another_stage():
     with pytest.raises(BuildError) as caught:
         run(s, load_config("vta"), random_inputs([Y, Z], seed=1))
     assert str(caught.value) == (
-        "loops that stage R shares with Y must be of its data axes for a machine, which stores what a reduction has "
-        "made when it is whole. Share loops outside the reduction."
+        "loops that stage R shares with Y must be of its data axes for a machine, which stores what a reduction "
+        "has made when it is whole. Share loops outside the reduction."
     )
 
 
@@ -419,3 +419,39 @@ def test_what_is_missing_of_a_sum_with_a_stage_inside_is_made_in_acc_and_stored(
     s[C].compute_at(s[D], "i", "missing")
     check(s)
     run(s, load_config("vta"), random_inputs([D], seed=0))
+
+
+@pytest.mark.parametrize("factors", [(-1, 2), (1, 2)])
+def test_loops_shared_with_a_reduction_are_not_skewed_across_its_sums(factors):
+    """A loop would have run over both, of a kind that speaks of one: it passed for parallel, and sums had no place."""
+    a, b, k = placeholder((6, 7), "int32", "a"), placeholder((6, 7), "int32", "b"), reduce_axis(7, "k")
+    P = compute((6, 7), lambda i, j: a[i, j] + 1, "P")
+    R = compute(6, lambda i: sum(b[i, k], axis=k), "R")
+    s = create_schedule([R, P])
+    s[R].after(s[P], "k")
+    with pytest.raises(ScheduleError) as refused:
+        s[P].skew("i", "j", *factors)
+    assert str(refused.value) == (
+        "loops that stage P shares with R must each be of data axes or of the reduction of R, not of both (skew). "
+        "Leave them as they are, or share loops outside the reduction."
+    )
+    s[P].skew("i", "j", factors[0], 1)
+    check(s)
+
+
+def test_a_reduction_along_diagonals_of_its_elements_is_refused_on_a_machine():
+    a, k = placeholder((6, 7), "int32", "a"), reduce_axis(7, "k")
+    P = compute((6, 7), lambda i, j: a[i, j] + 1, "P")
+    R = compute(6, lambda i: sum(P[i, k] * 2, axis=k), "R")
+    s = create_schedule(R)
+    s[P].set_scope("acc")
+    s[R].after(s[P], "k")
+    s[P].skew("i", "j")
+    check(s)
+    with pytest.raises(BuildError) as caught:
+        run(s, load_config("tiny"), random_inputs([R], seed=1))
+    assert str(caught.value) == (
+        "loops of stage R must each be of data axes or of its reduction for a machine, which stores what a reduction "
+        "has made when it is whole, not of both, as a command on a stage that shares them has given them. Share loops "
+        "outside the reduction."
+    )
