@@ -101,9 +101,12 @@ def reduce_extent(stage: "Stage", axis: "AxisLike") -> None:
     loop = stage.find(axis, "reduce_extent")
     axes = roots_under(stage, axis, "reduce_extent")
     if len(axes) != 1 or next(iter(axes)).kind == "data":
+        over = " and ".join(sorted(axis.name for axis in axes))
+        if any(axis.kind == "data" for axis in axes):
+            over = "cells of the tensor"
         raise ScheduleError(
             f"loop of reduce_extent on stage {stage.name} must be one of a reduction axis, not {loop.name!r}, which "
-            "runs over cells of the tensor."
+            f"{f'runs over {over}' if over else 'other loops decide'}."
         )
     (old,) = axes
     first, last = _needed(stage, old, "reduce_extent")

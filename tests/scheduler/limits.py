@@ -31,7 +31,7 @@ from stated import (
     not_neighbours,
     of_two_kinds,
     reduces_together,
-    runs_over_data,
+    runs_over,
     runs_over_reduction,
     share_cells,
     shares,
@@ -214,7 +214,10 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         has_no_condition,
     ),
     (rf"(loop \S+ of )?stage {S} must have instances that branch can keep from running", computes_no_padding),
-    (rf"loop of reduce_extent on stage {S} must be one of a reduction axis, not '{L}'", runs_over_data),
+    (
+        rf"loop of reduce_extent on stage {S} must be one of a reduction axis, not '{L}', which (?P<over>.*)\.",
+        runs_over,
+    ),
     (rf"loops of axis \S+ of stage {S} must be made by splits only for \w+, not by \w+", is_replaced_by_no_split),
     (rf"inner splits of axis \S+ of stage {S} must leave no rest for", lambda r: bool(r.stage().state.relations)),
     (

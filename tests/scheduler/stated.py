@@ -296,9 +296,19 @@ def runs_over_reduction(r: Refusal) -> bool:
     return all(loop.kind == "reduce" for loop in r.loops())
 
 
-def runs_over_data(r: Refusal) -> bool:
-    """Iterations of a loop, all others being as they are, are of different cells; a map may mix axes in its loops."""
-    return all(loop.kind == "data" or any(axis.kind == "data" for axis in _axes_under(r, loop)) for loop in r.loops())
+def runs_over(r: Refusal) -> bool:
+    """What iterations of a loop are of, all others being as they are: cells, several axes, or nothing of their own."""
+    for loop in r.loops():
+        axes = _axes_under(r, loop)
+        if r.says["over"] == "other loops decide":
+            holds = not axes
+        elif r.says["over"] == "runs over cells of the tensor":
+            holds = loop.kind == "data" or any(axis.kind == "data" for axis in axes)
+        else:
+            holds = len(axes) > 1
+        if not holds:
+            return False
+    return True
 
 
 def _axes_under(r: Refusal, loop: LoopAxis) -> set[Axis]:
