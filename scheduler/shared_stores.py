@@ -40,6 +40,7 @@ def store_shared(schedule: "Schedule") -> None:
     if schedule.circular:
         separate_states(schedule)
         settle_choices(schedule)
+        _leave_out_unread(schedule)
         separate_choices(schedule)
     for group in circles(schedule) if schedule.circular else []:
         for stage in group:
@@ -55,6 +56,14 @@ def store_shared(schedule: "Schedule") -> None:
             made.append((_through_acc(stage), stage))
     for writer, store in made:
         forward(schedule, writer, store)
+
+
+def _leave_out_unread(schedule: "Schedule") -> None:
+    """Take out copies whose readers turned out never to read them."""
+    for stage in reversed(list(schedule.stages)):
+        needed = any(schedule.readers(tensor) or tensor in schedule.outputs for tensor in stage.state.tensors)
+        if stage.state.copies is not None and not needed and not schedule.attached(stage):
+            schedule.stages.remove(stage)
 
 
 def _check_reductions(schedule: "Schedule") -> None:

@@ -9,7 +9,7 @@ from random_programs import random_inputs
 from recurrent_programs import TwoLayers
 
 from lathe.configs import load_config
-from lathe.frontend import compute, define, max, placeholder, recurrence, reduce_axis, state, sum
+from lathe.frontend import compute, define, max, placeholder, recurrence, reduce_axis, select, state, sum
 from lathe.isa import Gemm, verify
 from lathe.scheduler import build, create_schedule
 from lathe.sim import simulate_program
@@ -216,3 +216,16 @@ def test_a_part_computed_outside_a_loop_loads_there_what_a_stage_in_the_loop_has
     schedule[last].after(schedule[s], "n")
     schedule[product].compute_at(schedule[last], "t")
     run(schedule, load_config(machine), random_inputs([s, last], seed=2))
+
+
+def test_a_copy_that_is_never_read_is_left_out():
+    """The condition on the read of the state holds nowhere, which is found when choices are settled."""
+    x = placeholder((2, 2, 4), "int32", "x")
+    s = state((2, 2, 4), "int32", "s")
+    never = compute(s.shape, lambda i, j, k: select((i >= 1) & (j + 2 < 2), s[i - 1, j, k], -1), "never")
+    before = compute(s.shape, lambda i, j, k: select(j >= 1, s[i, j - 1, k], 2), "before")
+    s = define(s, lambda i, j, k: x[i, j, k] + before[i, j, k] * 3 + never[i, j, k])
+    schedule = create_schedule(s)
+    schedule.copy_at(s, never, schedule[never].leaf_axis[0], "inp")
+    schedule[never].compute_at(schedule[s], schedule[s].leaf_axis[1])
+    run(schedule, load_config("tiny"), random_inputs([s], seed=1))
