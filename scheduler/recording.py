@@ -2,7 +2,9 @@
 
 Until then the schedule is that of the program with typical values, so every command is checked when it is called, and
 what it returns is what it would return later. When the parameters are bound, the same commands are carried out on the
-bound program and checked again, exactly: nothing is taken over that was shown for another value.
+bound program and checked again, exactly: nothing is taken over that was shown for another value. What is not asked again
+is whether a command does anything: with some numbers a loop has one iteration, or a split leaves no rest, and then there
+is nothing to be done.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +29,9 @@ COMMANDS = "lathe.scheduler.commands."
 
 @dataclass(frozen=True)
 class _View:
-    """What of a stage may be named in later commands."""
+    """What of a stage, or of the layouts of the schedule, may be named in later commands."""
 
-    stage: "Stage"
+    stage: "Stage | None"
     things: tuple[object, ...]
     loops: tuple[LoopAxis, ...]
 
@@ -64,7 +66,7 @@ def start_recording(schedule: "Schedule") -> Recording | None:
 
 
 def _views(schedule: "Schedule") -> tuple[_View, ...]:
-    found = []
+    found = [_View(None, tuple(schedule.layouts), ())]
     for stage in schedule.stages:
         state = stage.state
         axes = (*state.computation.axes, *state.computation.reduce_axes)
@@ -178,6 +180,7 @@ def bound_schedule(
         return schedule, binding
     values = _Values(binding.values, dict(binding.of))
     values.pair_views(recording.before, _views(bound))
+    bound.replaying = True
     for number, each in enumerate(recording.commands, 1):
         owner = bound if each.owner is None else values.of(each.owner)
         try:
@@ -192,6 +195,7 @@ def bound_schedule(
             raise ScheduleError(message) from error
         values.pair(each.result, result)
         values.pair_views(each.after, _views(bound))
+    bound.replaying = False
     return bound, binding
 
 

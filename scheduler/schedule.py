@@ -44,6 +44,7 @@ class Schedule:
 
     early: "frozenset[Stage]" = frozenset()  # where completed for a machine: see ``early_loads``
     recording: Recording | None = None  # the commands so far, where the program has parameters that are not bound
+    replaying: bool = False  # whether commands are carried out again with numbers for parameters: see ``Recording``
     last_placed: "tuple[list[tuple[Stage, StageState]], dict[Stage, Placement]] | None" = None  # see ``place_stages``
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:

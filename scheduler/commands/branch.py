@@ -65,7 +65,7 @@ def branch(stage: "Stage", axis: "AxisLike | None" = None) -> None:
                 continue
             if _run_outside(stage, each, first, last):
                 state = _restricted(state, each, first, last)
-    if state is stage.state:
+    if state is stage.state and not stage.schedule.replaying:
         if found is not None:
             raise found
         of = "" if axis is None else f"loop {stage.find(axis, 'branch').name} of "
@@ -109,7 +109,12 @@ def reduce_extent(stage: "Stage", axis: "AxisLike") -> None:
             f"{f'runs over {over}' if over else 'other loops decide'}."
         )
     (old,) = axes
-    first, last = _needed(stage, old, "reduce_extent")
+    try:
+        first, last = _needed(stage, old, "reduce_extent")
+    except PaddingError:
+        if stage.schedule.replaying:
+            return
+        raise
     new = Axis(old.name, last - first + 1, first, "reduce")
     state, renamed = with_axis(stage.state, old, new)
     flow = Dataflow(stage.schedule, state.computation)

@@ -57,7 +57,7 @@ def overcompute(stage: "Stage", axis: "AxisLike | None" = None) -> None:
             f"overcompute on stage {stage.name} must be decided within {OPERATIONS_LIMIT} isl operations, and takes "
             "more. Use fewer conditions."
         ) from None
-    if new is stage.state:
+    if new is stage.state and not stage.schedule.replaying:
         of = "" if axis is None else f"loop {stage.find(axis, 'overcompute').name} of "
         beside = "" if new.computation.where is None else " beside where=, which says what elements there are"
         raise ScheduleError(

@@ -33,13 +33,15 @@ def separate(stage: "Stage", axis: "AxisLike", factor: int) -> tuple[LoopAxis, L
     factor divides the extent. Tails peel off by themselves when loops are partitioned, each beside its full tile: here
     the part is a loop, which ``reorder`` can bring outside, so that all full tiles come before any partial one.
 
+    With numbers for the parameters of a program there may be no full part: then the one part is the rest.
+
     Returns the loop of parts and the loop inside. Raises ScheduleError if the axis is not a present loop of this stage,
     the factor is not a positive integer, or it is larger than the extent. Tiramisu's separate.
     """
     target = stage.find(axis, "separate")
     factor = checked_integer(factor, f"factor of axis {target.name}", "separate", stage, 1)
     extent = loop_extent(stage, target)
-    if factor > extent:
+    if factor > extent and not stage.schedule.replaying:
         raise ScheduleError(
             f"factor of axis {target.name} of separate on stage {stage.name} must be at most its extent {extent}, not "
             f"{factor}: there is no full part."
@@ -47,7 +49,7 @@ def separate(stage: "Stage", axis: "AxisLike", factor: int) -> tuple[LoopAxis, L
     state = stage.state
     part, inner = LoopAxis(f"{target.name}p", target.kind), LoopAxis(f"{target.name}i", target.kind)
     position = state.leaves.index(target)
-    relation = Split(target, part, inner, extent // factor * factor)
+    relation = Split(target, part, inner, extent // factor * factor or extent)
     new = replace(
         state,
         leaves=(*state.leaves[:position], part, inner, *state.leaves[position + 1 :]),

@@ -38,7 +38,8 @@ def vthread(stage: "Stage", axis: "AxisLike", threads: int = 2) -> None:
           free B
 
     which is, in the order of instructions, B of ``io`` = 0, B of 1, C of 0, C of 1, B of 2, and so on. Loops may have
-    threads inside threads; a loop of a reduction, too, since its updates commute. One thread undoes the command.
+    threads inside threads; a loop of a reduction, too, since its updates commute. One thread undoes the command. With
+    numbers for the parameters of a program there may be fewer iterations than threads: those left over do nothing.
     ``virtual_threads`` is the same. Raises ScheduleError if the axis is not a present loop of this stage, or is inside
     an ``emit_insn`` nest, or shared with another stage, or for a number that is none from 1 to the loop's iterations;
     LegalityError with a witness if an iteration reads what another makes. ``build`` raises CapacityError where the
@@ -46,7 +47,8 @@ def vthread(stage: "Stage", axis: "AxisLike", threads: int = 2) -> None:
     """
     loop = stage.find(axis, "vthread")
     iterations = loop_extent(stage, loop)
-    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= iterations:
+    most = threads if stage.schedule.replaying else iterations
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= most:
         raise ScheduleError(
             f"threads of loop {loop.name} of stage {stage.name} must be from 1 to its iterations, {iterations}, not "
             f"{threads!r}."
