@@ -3,8 +3,8 @@
 Until then the schedule is that of the program with typical values, so every command is checked when it is called, and
 what it returns is what it would return later. When the parameters are bound, the same commands are carried out on the
 bound program and checked again, exactly: nothing is taken over that was shown for another value. Only whether a command
-does anything is not asked again: with some numbers a loop has one iteration, or a split leaves no rest, and then there is
-nothing to be done.
+does anything is not asked again: with some numbers a loop has one iteration, or a split leaves no rest, and then there
+is nothing to be done.
 """
 
 from collections.abc import Callable, Mapping, Sequence
