@@ -171,6 +171,7 @@ class Bench:
                 bytes_written=recorder.bytes_written,
                 bursts=dram.bursts,
                 beats=dram.beats,
+                interleaved=dram.interleaved,
                 trace=recorder.trace if launch.trace else None,
             )
         )

@@ -42,6 +42,10 @@ class Bytes:
         return memory
 
 
+# How likely something happens on a channel in a cycle, of a memory that stalls; drawn for each channel of each launch.
+LUCK = (0.1, 0.3, 0.6, 0.9)
+
+
 class Burst:
     """A burst that the memory has accepted: where it is, and when its next beat is on the bus."""
 
@@ -53,7 +57,10 @@ class Burst:
 class Dram:
     """Serves one beat per `cycles_per_beat`, in the order of acceptance.
 
-    In each cycle, `offer` tells what the memory shows to the bus, and `see` takes what the bus has shown.
+    With `stalls`, a seed, each channel stalls at random, and read beats of different ids come interleaved, as AXI4
+    allows it; those of one id stay in order.
+
+    In each cycle, `offer` tells what the memory shows to the bus; the other methods take what the bus has shown.
     """
 
     def __init__(
@@ -70,6 +77,8 @@ class Dram:
         self.response_latency = response_latency
         self.memory_end, self.error = memory_end, error
         self.random = None if stalls is None else random.Random(stalls)
+        # AR, AW, R, W, B.
+        self.luck = [1.0] * 5 if self.random is None else self.random.choices(LUCK, k=5)
         self.reads: deque[Burst] = deque()
         self.writes: deque[Burst] = deque()
         self.responses: deque[tuple[int, bool]] = deque()  # (cycle, failed)
@@ -77,27 +86,39 @@ class Dram:
         self.bursts, self.beats = {"read": 0, "write": 0}, {"read": 0, "write": 0}
         self.responded = 0
         self.shown: tuple[int, int, int, int] | None = None
+        self.source: Burst  # of the beat that is shown
+        self.latest: Burst | None = None  # that of the beat before, unless it was the burst's last
+        self.interleaved = 0
 
     def offer(self, t: int) -> tuple[bool, bool, tuple[int, int, int, int] | None, bool, int | None]:
         """AR ready, AW ready, a read beat (id, data, last, response), W ready, a write response, in cycle `t`."""
         lucky = self.lucky
-        if self.shown is None and self.reads and (self.reads[0].due <= t if self.random is None else lucky()):
+        if self.shown is None and self.reads and (self.reads[0].due <= t if self.random is None else lucky(2)):
             self.shown = self.beat()
-        ready = bool(self.writes) and (self.writes[0].due <= t if self.random is None else lucky())
+        ready = bool(self.writes) and (self.writes[0].due <= t if self.random is None else lucky(3))
         response = None
-        if self.responses and self.responses[0][0] <= t and lucky():
+        if self.responses and self.responses[0][0] <= t and lucky(4):
             failed = self.responses[0][1]
             injected = self.error == BusError("write", self.responded)
             response = SLAVE_ERROR if injected else DECODE_ERROR if failed else OKAY
-        return lucky(), lucky(), self.shown, ready, response
+        return lucky(0), lucky(1), self.shown, ready, response
 
-    def lucky(self) -> bool:
-        """Whether something happens in this cycle: always, unless there are random stalls."""
-        return self.random is None or self.random.random() < 0.6
+    def lucky(self, channel: int) -> bool:
+        """Whether something happens on a channel in this cycle: always, unless there are random stalls."""
+        return self.random is None or self.random.random() < self.luck[channel]
+
+    def served(self) -> Burst:
+        """The burst of the next read beat: the oldest, or with random stalls the oldest of some id."""
+        if self.random is None:
+            return self.reads[0]
+        oldest: dict[int, Burst] = {}
+        for burst in self.reads:
+            oldest.setdefault(burst.id, burst)
+        return self.random.choice(list(oldest.values()))
 
     def beat(self) -> tuple[int, int, int, int]:
         """The next read beat."""
-        burst = self.reads[0]
+        burst = self.source = self.served()
         response = OKAY
         if self.error == BusError("read", self.beats["read"]):
             response = SLAVE_ERROR
@@ -111,10 +132,12 @@ class Dram:
 
     def taken(self) -> None:
         """The read beat that is shown has been taken."""
-        burst = self.reads[0]
+        burst = self.source
         self.shown = None
         self.beats["read"] += 1
+        self.interleaved += self.latest is not None and self.latest is not burst
         self.advance(self.reads, burst)
+        self.latest = burst if burst.left else None
 
     def written(self, t: int, data: int, strobes: int, last: bool) -> None:
         """The write beat of cycle `t`."""
@@ -135,7 +158,7 @@ class Dram:
         burst.address += self.bus
         burst.due += self.config.cycles_per_beat
         if not burst.left:
-            queue.popleft()
+            queue.remove(burst)
 
     def accept(self, t: int, kind: str, address: int, beats: int, number: int) -> None:
         """A burst's address has been taken in `t`; of two in one cycle, the read comes first."""

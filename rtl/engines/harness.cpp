@@ -61,6 +61,7 @@ struct Burst {
     uint8_t id;
     int64_t due;
     bool failed;
+    int64_t number;  // of all bursts in this direction
 };
 
 struct Answer {
@@ -95,6 +96,7 @@ struct LatheCounts {
     int64_t bytes_read[8];
     int64_t bytes_written;
     int64_t operations[10];
+    int64_t interleaved;  // read beats that came before another burst had all of its own
     int64_t cycle;
 };
 
@@ -109,16 +111,19 @@ namespace {
 class Dram {
   public:
     Dram(Memory &memory, const LatheLaunch &launch, LatheCounts &counts)
-        : memory_(memory), launch_(launch), counts_(counts), random_(launch.stall_seed) {}
+        : memory_(memory), launch_(launch), counts_(counts), random_(launch.stall_seed) {
+        static constexpr unsigned kLuck[] = {1, 3, 6, 9};
+        for (unsigned &luck : luck_) luck = launch.stall_seed ? kLuck[draw() % 4] : 10;
+    }
 
     // What the memory shows to the bus in cycle t.
     void offer(Vlathe &top, int64_t t) {
-        top.m_axi_arready = lucky();
-        top.m_axi_awready = lucky();
-        if (!shown_ && !reads_.empty() && (launch_.stall_seed ? lucky() : reads_.front().due <= t)) show(top);
+        top.m_axi_arready = lucky(kAr);
+        top.m_axi_awready = lucky(kAw);
+        if (!shown_ && !reads_.empty() && (launch_.stall_seed ? lucky(kR) : reads_.front().due <= t)) show(top);
         top.m_axi_rvalid = shown_;
-        top.m_axi_wready = !writes_.empty() && (launch_.stall_seed ? lucky() : writes_.front().due <= t);
-        top.m_axi_bvalid = !answers_.empty() && answers_.front().due <= t && lucky();
+        top.m_axi_wready = !writes_.empty() && (launch_.stall_seed ? lucky(kW) : writes_.front().due <= t);
+        top.m_axi_bvalid = !answers_.empty() && answers_.front().due <= t && lucky(kB);
         if (top.m_axi_bvalid) {
             top.m_axi_bresp = answered_ == launch_.error_write   ? kSlaveError
                               : answers_.front().failed ? kDecodeError
@@ -131,7 +136,10 @@ class Dram {
         if (shown_ && top.m_axi_rready) {
             shown_ = false;
             counts_.beats[0]++;
-            advance(reads_);
+            const int64_t number = reads_[source_].number;
+            counts_.interleaved += latest_ >= 0 && latest_ != number;
+            latest_ = reads_[source_].left == 1 ? -1 : number;
+            advance(reads_, source_);
         }
         if (top.m_axi_wready) {
             if (top.m_axi_wvalid) {
@@ -154,12 +162,28 @@ class Dram {
     }
 
   private:
-    bool lucky() {
-        if (!launch_.stall_seed) return true;
+    enum Channel { kAr, kAw, kR, kW, kB };
+
+    uint64_t draw() {
         random_ ^= random_ << 13;
         random_ ^= random_ >> 7;
         random_ ^= random_ << 17;
-        return (random_ >> 20) % 10 < 6;
+        return random_ >> 20;
+    }
+
+    // Whether something happens on a channel in this cycle: always, unless there are random stalls.
+    bool lucky(Channel channel) { return !launch_.stall_seed || draw() % 10 < luck_[channel]; }
+
+    // The burst of the next read beat: the oldest, or with random stalls the oldest of some id.
+    size_t served() {
+        if (!launch_.stall_seed) return 0;
+        size_t oldest[4], ids = 0;
+        unsigned met = 0;
+        for (size_t place = 0; place < reads_.size(); place++) {
+            if (!(met >> reads_[place].id & 1)) oldest[ids++] = place;
+            met |= 1u << reads_[place].id;
+        }
+        return oldest[draw() % ids];
     }
 
     bool outside(uint64_t address) const {
@@ -167,7 +191,8 @@ class Dram {
     }
 
     void show(Vlathe &top) {
-        const Burst &burst = reads_.front();
+        source_ = served();
+        const Burst &burst = reads_[source_];
         shown_ = true;
         top.m_axi_rid = burst.id;
         top.m_axi_rlast = burst.left == 1;
@@ -199,16 +224,16 @@ class Dram {
             }
         }
         const bool failed = burst.failed;
-        advance(writes_);
+        advance(writes_, 0);
         if (last) answers_.push_back({t + launch_.response_latency, failed});
         return kEnded;
     }
 
-    void advance(std::deque<Burst> &queue) {
-        Burst &burst = queue.front();
+    void advance(std::deque<Burst> &queue, size_t place) {
+        Burst &burst = queue[place];
         burst.address += kBus;
         burst.due += launch_.cycles_per_beat;
-        if (--burst.left == 0) queue.pop_front();
+        if (--burst.left == 0) queue.erase(queue.begin() + place);
     }
 
     bool accept(int64_t t, int kind, uint64_t address, uint32_t beats, uint8_t id) {
@@ -218,7 +243,7 @@ class Dram {
         int64_t &free = free_[launch_.shared_bandwidth ? 0 : kind];
         const int64_t begin = t + launch_.latency > free ? t + launch_.latency : free;
         free = begin + beats * launch_.cycles_per_beat;
-        (kind ? writes_ : reads_).push_back({address, beats, id, begin + launch_.cycles_per_beat, false});
+        (kind ? writes_ : reads_).push_back({address, beats, id, begin + launch_.cycles_per_beat, false, counts_.bursts[kind]});
         counts_.bursts[kind]++;
         return true;
     }
@@ -232,6 +257,9 @@ class Dram {
     int64_t free_[2] = {0, 0};
     int64_t answered_ = 0;
     bool shown_ = false;
+    size_t source_ = 0;    // the burst of the beat that is shown: its place in reads_
+    int64_t latest_ = -1;  // number of the burst of the beat before, -1 when that was its last
+    unsigned luck_[5];     // tenths, by channel
 };
 
 // Trace and counts from the trace port; the unit's numbers are load 0, compute 1, store 2, fetch 3.

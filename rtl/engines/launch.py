@@ -23,7 +23,8 @@ class Launch:
 
     ``memory`` is not changed. ``insn_addr`` is a byte address; ``count`` instructions; ``tokens`` of the four queues.
     ``memory_end``: accesses at this byte or beyond are answered with an error (None: memory without an end). ``error``:
-    an error to inject. ``stalls``: seed of random stalls on every channel, None for the memory of docs/timing.md.
+    an error to inject. ``stalls``: seed of random stalls on every channel, and of read beats of different ids
+    interleaved; None for the memory of docs/timing.md.
     ``reset_at``: the cycle in which to reset the machine, after which the launch begins anew. ``most_cycles``: give up
     after so many. ``trace``: record what each instruction did when. ``wave``: a file for the waveform, by its suffix.
     """
@@ -76,6 +77,7 @@ class Outcome:
     ``units``: for load, compute, store and fetch, the machine's counters: ``busy``, and cycles by name of the cause.
     ``operations``: executed micro-ops: "gemm", "reset", and ALU operations by name. ``bytes_read`` by memory type, and
     of the instruction stream ("instructions"); ``bytes_written``; ``bursts`` and ``beats`` of "read" and "write".
+    ``interleaved``: read beats that came before another burst had all of its own; 0 without ``stalls``.
     """
 
     cycles: int
@@ -88,6 +90,7 @@ class Outcome:
     bytes_written: int
     bursts: Mapping[str, int]
     beats: Mapping[str, int]
+    interleaved: int
     trace: Trace | None
     notes: Mapping[str, Any] = field(default_factory=dict)
 

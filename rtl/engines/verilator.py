@@ -43,6 +43,7 @@ class _Counts(Structure):
         ("bytes_read", c_int64 * 8),
         ("bytes_written", c_int64),
         ("operations", c_int64 * 10),
+        ("interleaved", c_int64),
         ("cycle", c_int64),
     ]
 
@@ -132,6 +133,7 @@ def _launched(called: Any, machine: int, config: HardwareConfig, launch: Launch)
         bytes_written=counts.bytes_written,
         bursts=dict(zip(("read", "write"), counts.bursts, strict=True)),
         beats=dict(zip(("read", "write"), counts.beats, strict=True)),
+        interleaved=counts.interleaved,
         trace=trace,
     )
 

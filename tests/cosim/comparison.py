@@ -120,15 +120,19 @@ def _events(unit, name, part, mine, theirs):
 
 def counter_differences(counters, outcome):
     """Differences of counters."""
-    pairs = {
+    cycles = {
         unit: ({"busy": each.busy, **each.stalls}, dict(outcome.units[unit])) for unit, each in counters.units.items()
     }
-    pairs["operations"] = (
+    return _unequal(cycles) + count_differences(counters, outcome)
+
+
+def count_differences(counters, outcome):
+    """Differences of counts that do not depend on time: operations, bytes, bursts and beats."""
+    operations = (
         {"gemm": counters.gemm_operations, "reset": counters.reset_operations, **counters.alu_operations_of},
         outcome.operations,
     )
-    pairs["bytes read"] = (counters.bytes_read, outcome.bytes_read)
-    pairs["moved"] = (
+    moved = (
         {
             "written": counters.bytes_written["out"],
             "read bursts": counters.read_bursts,
@@ -144,6 +148,11 @@ def counter_differences(counters, outcome):
             "write beats": outcome.beats["write"],
         },
     )
+    read = (counters.bytes_read, outcome.bytes_read)
+    return _unequal({"operations": operations, "bytes read": read, "moved": moved})
+
+
+def _unequal(pairs):
     found = []
     for what, (mine, theirs) in pairs.items():
         mine = {name: count for name, count in mine.items() if count}

@@ -1,0 +1,143 @@
+"""The RTL against the simulator while load, compute and store overlap on data that tokens order."""
+
+import random
+
+import pytest
+from comparison import count_differences, data_differences, differences, time_differences
+from overlapping_streams import overlap, overlapping_stream, token_violations
+from random_streams import buildable, legal_machine, other_memory, random_machine
+
+from lathe.configs import load_config
+from lathe.isa import verify_stream
+from lathe.isa.paged_memory import PagedMemory
+from lathe.rtl.engines import pysim, verilator
+from lathe.sim import replay
+
+TINY = load_config("tiny")
+
+
+def random_stream_on(rng, cfg, **options):
+    """A stream of any length."""
+    return overlapping_stream(rng, cfg, rng.choice([2, 5, 12]), **options)
+
+
+def other_machine(rng):
+    """A machine of another shape with other numbers in its memory and timing."""
+    shape, rest = legal_machine(rng), buildable(random_machine(rng))
+    return shape.with_(memory=rest.memory, timing=rest.timing)
+
+
+def expected_pages(result, launch):
+    """The memory after a launch, by the simulator, which tells of the pages that were given or have changed."""
+    return launch.memory.pages | dict(zip(result.page_addrs.tolist(), result.pages, strict=True))
+
+
+def stalled(cfg, stream, run, seed):
+    """What differs on a bus that stalls and interleaves, where time is another; and the beats that came interleaved."""
+    result = replay(cfg, stream.raw(cfg))
+    launch = stream.launch(cfg, stalls=seed, most_cycles=200 * result.cycles + 1000)
+    (outcome,) = run(cfg, launch)
+    found = [f"fault {outcome.fault.name}"] if outcome.fault else []
+    if outcome.tokens != tuple(result.tokens):
+        found.append(f"tokens: simulator {result.tokens}, RTL {outcome.tokens}")
+    found += data_differences(expected_pages(result, launch), outcome.memory.pages)
+    found += count_differences(result.counters, outcome)
+    found += token_violations(stream, outcome.trace)
+    for unit, cycles in outcome.units.items():
+        if sum(cycles.values()) != outcome.cycles:
+            found.append(f"the cycles of {unit} are {dict(cycles)}, not {outcome.cycles} together")
+    return found, outcome.interleaved
+
+
+def chained(cfg, rng, run, count):
+    """What differs in launches after each other, each of which begins with the tokens that the one before has left."""
+    streams, results, before = [], [], None
+    for _ in range(count):
+        streams.append(random_stream_on(rng, cfg, before=before))
+        results.append(replay(cfg, streams[-1].raw(cfg)))
+        before = results[-1].tokens
+    launches = [stream.launch(cfg, most_cycles=r.cycles + 1000) for stream, r in zip(streams, results, strict=True)]
+    found = []
+    for stream, result, launch, outcome in zip(streams, results, launches, run(cfg, *launches), strict=True):
+        found += time_differences(stream.instructions, result, outcome)
+        found += data_differences(expected_pages(result, launch), outcome.memory.pages)
+    return found
+
+
+def all_ways(cfg, rng, run):
+    """What differs of one stream in any way; and the beats that came interleaved."""
+    stream = random_stream_on(rng, cfg)
+    found, interleaved = stalled(cfg, stream, run, rng.randrange(1 << 20))
+    return differences(cfg, stream, run) + found + chained(cfg, rng, run, 2), interleaved
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_tokens_order_all_data_of_the_streams(seed):
+    rng = random.Random(seed)
+    cfg = other_machine(rng)
+    stream = random_stream_on(rng, cfg)
+    memory = PagedMemory.of(stream.page_addrs, stream.pages)
+    assert verify_stream(cfg, stream.instructions, memory, stream.tokens) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_units_at_work_at_one_time(seed):
+    rng = random.Random(seed)
+    stream = random_stream_on(rng, TINY)
+    assert differences(TINY, stream, pysim.run) == []
+    (outcome,) = pysim.run(TINY, stream.launch(TINY))
+    assert overlap(outcome.trace) > 0.25
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_bus_that_stalls_and_interleaves_changes_cycles_only(seed):
+    rng = random.Random(seed)
+    found, interleaved = stalled(TINY, random_stream_on(rng, TINY), pysim.run, seed)
+    assert found == []
+    assert interleaved > 20
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_launches_begin_with_the_tokens_that_were_left(seed):
+    assert chained(TINY, random.Random(seed), pysim.run, 3) == []
+
+
+@pytest.mark.parametrize("seed", range(1))
+def test_overlap_on_random_machines(seed):
+    rng = random.Random(seed)
+    assert all_ways(other_machine(rng), rng, pysim.run)[0] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_overlap_on_more_random_machines(seed):
+    rng = random.Random(seed)
+    assert all_ways(other_machine(rng), rng, pysim.run)[0] == []
+
+
+def verilated(name, seeds):
+    """Streams on one Verilated machine behind several memories."""
+    interleaved = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        found, beats = all_ways(other_memory(rng, load_config(name)), rng, verilator.run)
+        assert found == [], f"seed {seed}"
+        interleaved += beats
+    assert interleaved > 30 * len(seeds)
+
+
+@pytest.mark.slow
+def test_overlap_on_the_verilated_tiny_machine():
+    verilated("tiny", range(150))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vta", "wide", "batch4", "lathe16"])
+def test_overlap_on_the_other_verilated_machines(name):
+    verilated(name, range(20))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["tiny", "vta", "wide", "batch4", "lathe16"])
+def test_much_overlap_on_verilated_machines(name):
+    verilated(name, range(1000, 2000 if name == "tiny" else 1200))
