@@ -4,7 +4,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from lathe.scheduler.commands.affine import checked_integer, replace_loops
-from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.errors import LegalityError, ScheduleError
 from lathe.scheduler.state import LoopAxis
 
 if TYPE_CHECKING:
@@ -28,14 +28,15 @@ def skew(
           for i.j.d in 0..11:
             C[i, -i + i.j.d] = A[i, -i + i.j.d] + 1 while i <= i.j.d and i.j.d <= i + 6
 
-    The loop in the outer one's place is the outer loop itself where the inner factor is 1, else the combination that
-    completes the two to a map that meets each point once. Bring the diagonals outside with ``reorder(d, t)``: what they
+    The loop in the outer one's place is the outer loop itself where the inner factor is 1 or -1, else a combination
+    that completes the two to a map that meets each point once. There are several; where dependences forbid the first
+    one, it is one that they allow. Bring the diagonals outside with ``reorder(d, t)``: what they
     carry, the loop inside does not.
 
     Stages that run both loops together with this one are skewed alike. Returns the two loops, outer place first. Raises
     ScheduleError if an axis is not a present loop of this stage, both are the same or of different kinds, the inner
-    factor is 0 or a factor no integer, or the factors have a common divisor; LegalityError if a stage would find a
-    value not yet made. Tiramisu's skew.
+    factor is 0 or a factor no integer, or the factors have a common divisor; LegalityError if with each combination
+    a stage would find a value not yet made. Tiramisu's skew.
     """
     first, second = stage.find(outer, "skew"), stage.find(inner, "skew")
     if first is second:
@@ -59,22 +60,34 @@ def skew(
             f"factors of skew on stage {stage.name} must be coprime, not {a} and {b}, which have the common divisor "
             f"{gcd(a, b)}: iterations would have gaps. Divide both by it."
         )
-    p, q = _completed(a, b)
-    forward = ((p, q), (a, b))
-    inverse = ((b, -q), (-a, p))
-    if p * b - q * a < 0:
-        inverse = ((-b, q), (a, -p))
-    names = (first.name if (p, q) == (1, 0) else f"{first.name}.{second.name}.c", f"{first.name}.{second.name}.d")
-    one, two = replace_loops(stage, "skew", (first, second), names, forward, inverse, (0, 0), together=True)
-    return one, two
+    refusal: LegalityError | None = None
+    for p, q in _completions(a, b):
+        forward = ((p, q), (a, b))
+        inverse = ((b, -q), (-a, p))
+        if p * b - q * a < 0:
+            inverse = ((-b, q), (a, -p))
+        names = (first.name if (p, q) == (1, 0) else f"{first.name}.{second.name}.c", f"{first.name}.{second.name}.d")
+        try:
+            one, two = replace_loops(stage, "skew", (first, second), names, forward, inverse, (0, 0), together=True)
+        except LegalityError as error:
+            refusal = refusal or error
+        else:
+            return one, two
+    assert refusal is not None, f"no integers complete factors {a} and {b}"
+    raise refusal
 
 
-def _completed(a: int, b: int) -> tuple[int, int]:
-    """``p, q`` with ``p * b - q * a`` 1 or -1, ``q`` being 0 where that is possible and small otherwise."""
-    q = 0
-    while True:
-        for candidate in (q, -q):
+def _completions(a: int, b: int) -> list[tuple[int, int]]:
+    """Pairs ``p, q`` with ``p * b - q * a`` 1 or -1, small ``q`` first.
+
+    Their sign is free: first come those that grow with the outer loop (or with the inner one, where ``p`` is 0), then
+    those that run it backwards. ``q`` goes up to ``abs(b)``: others differ by multiples of ``a, b``.
+    """
+    found: dict[tuple[int, int], None] = {}
+    for size in range(abs(b) + 1):
+        for q in (size, -size):
             for wanted in (1, -1):
-                if (wanted + candidate * a) % b == 0:
-                    return (wanted + candidate * a) // b, candidate
-        q += 1
+                p, rest = divmod(wanted + q * a, b)
+                if not rest:
+                    found[max((p, q), (-p, -q))] = None
+    return [*found, *((-p, -q) for p, q in found)]
