@@ -28,7 +28,7 @@ from lathe.scheduler.filled_domains import fill_domains
 from lathe.scheduler.filled_padding import fill_padding
 from lathe.scheduler.groups import Group, groups_of, is_copy
 from lathe.scheduler.lanes import plan_lanes
-from lathe.scheduler.legality import check_reads
+from lathe.scheduler.legality import check_completed, check_reads
 from lathe.scheduler.masks import mask_conditions
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
@@ -40,7 +40,7 @@ from lathe.scheduler.shared_stores import can_be_kept, is_store, keep_loops, sto
 from lathe.scheduler.signals import unit_of_stage
 from lathe.scheduler.stage import Stage
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state
-from lathe.scheduler.stored_lanes import check_completed, fit_lanes
+from lathe.scheduler.stored_lanes import fit_lanes
 from lathe.scheduler.tiles import apply_tiling
 from lathe.scheduler.tiling import choose_tiling
 from lathe.scheduler.tiling_problem import Operand, TilingProblem

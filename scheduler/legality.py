@@ -17,9 +17,10 @@ from lathe.frontend.polyhedra import access_of
 from lathe.scheduler.answers import checkable
 from lathe.scheduler.circular import check_circles, check_emitted, check_pairs, in_circle, read_later
 from lathe.scheduler.communication import check_communication
-from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
+from lathe.scheduler.errors import BuildError, LegalityError, ScheduleError, Witness
 from lathe.scheduler.iterations import carried_out
 from lathe.scheduler.liveness import check_storage
+from lathe.scheduler.needed_instances import without_unneeded
 from lathe.scheduler.parallelism import check_marked_loops, check_marks
 from lathe.scheduler.placement import Placement, place_stages
 from lathe.scheduler.polyhedra import cells_kept, cells_made, cells_read, cells_written, instances
@@ -60,14 +61,57 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]", mo
     check_threads(schedule, command)
 
 
-def check_reads(schedule: "Schedule", command: str, moved: "set[Stage]") -> None:
-    """Refuse a schedule in which a stage that depends on one of ``moved`` would be read where its values are not."""
-    attached = [stage for stage in schedule.stages if stage.state.attachment is not None]
-    affected = [stage for stage in attached if _depends_on(schedule, stage) & moved]
-    if not affected:
-        return
+def check_completed(schedule: "Schedule") -> None:
+    """What commands have checked, asked once more of a schedule that has been completed for a machine.
+
+    Commands have refused what is illegal in the schedule as it was given, so a read that misses its value now is a
+    fault of the compiler: an AssertionError with the witness. Raises BuildError if the order that completion has given
+    stages overwrites a value in a buffer that ``store_in`` names, or where a check takes too long.
+    """
     placed = place_stages(schedule)
-    for stage in affected:
+    try:
+        try:
+            _check_all_reads(schedule, placed)
+        except LegalityError:  # perhaps of a cell that takes up room in a box only
+            _check_all_reads(schedule, without_unneeded(schedule, placed))
+    except LegalityError as error:
+        raise AssertionError(f"completing a legal schedule has made it illegal: {error}") from error
+    except ScheduleError as error:
+        raise BuildError(str(error)) from None
+    try:
+        check_storage(schedule, "build")
+    except ScheduleError as error:
+        raise BuildError(
+            f"order of a schedule must keep what store_in relies on when build completes it: {error} Say with commands "
+            "in which loops these stages run, down to their tiles."
+        ) from None
+
+
+def _check_all_reads(schedule: "Schedule", placed: "dict[Stage, Placement]") -> None:
+    stages = set(schedule.stages)
+    check_reads(schedule, "build", stages, placed)
+    if schedule.circular:
+        check_circles(schedule, "build", stages, placed)
+        for stage in schedule.stages:
+            check_emitted(placed[stage], "build")
+
+
+def check_reads(
+    schedule: "Schedule", command: str, moved: "set[Stage]", placed: "dict[Stage, Placement] | None" = None
+) -> None:
+    """Refuse a schedule in which a stage that depends on one of ``moved`` would be read where its values are not.
+
+    ``placed``: the placements to look at, where they are not those of all instances of the stages.
+    """
+    affected = [stage for stage in schedule.stages if _depends_on(schedule, stage) & moved]
+    attached = [stage for stage in affected if stage.state.attachment is not None]
+    early = [(stage, reader) for stage in affected if stage not in attached for reader in _before(schedule, stage)]
+    if not attached and not early:
+        return
+    placed = place_stages(schedule) if placed is None else placed
+    for stage, reader in early:
+        _refuse_early(stage, reader, placed, command)
+    for stage in attached:
         kept = stage.state.attachment and stage.state.attachment.loops and values_stay(stage)
         others = in_circle(schedule, stage) if kept else []  # among these, pairs of instances are compared
         for reader in schedule.stages:
@@ -79,6 +123,32 @@ def check_reads(schedule: "Schedule", command: str, moved: "set[Stage]") -> None
                         check_pairs(schedule, stage, reader, read, placed, command, "all of its sum")
                     else:
                         _check_read(schedule, stage, reader, read, placed, command)
+
+
+def _before(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
+    """The readers of a stage at the root that come before it. Readers in its own cycle read earlier values."""
+    readers = {reader for tensor in stage.state.tensors for reader in schedule.readers(tensor)}
+    if not readers & set(schedule.stages[: schedule.stages.index(stage) + 1]):
+        return []
+    circle = in_circle(schedule, stage)
+    return [each for each in schedule.stages[: schedule.stages.index(stage)] if each in readers and each not in circle]
+
+
+def _refuse_early(stage: "Stage", reader: "Stage", placed: "dict[Stage, Placement]", command: str) -> None:
+    """Refuse a stage at the root that comes behind one of its readers, unless that reads nothing after all."""
+    for read in reader.state.computation.reads:
+        if read.tensor not in stage.state.tensors:
+            continue
+        with checkable(command, read.tensor.name, reader.name):
+            needed = cells_read(placed[reader], read, 0, carried_out(placed[reader], placed))
+            if needed.is_empty():
+                continue
+            witness = _witness(stage, reader, read, placed[reader], needed, 0)
+        raise LegalityError(
+            f"{command} must leave stage {stage.name} before {reader.name}, which reads it, not behind. For example, "
+            f"{witness}.",
+            witness,
+        )
 
 
 def _depends_on(schedule: "Schedule", stage: "Stage") -> "set[Stage]":

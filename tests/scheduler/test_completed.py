@@ -1,0 +1,104 @@
+"""A completed schedule is asked once more what commands have checked: no fault of the compiler gets any further."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from machine import run
+
+from lathe.configs import load_config
+from lathe.frontend import Tensor, compute, min, placeholder, placeholders, recurrence, reduce_axis, sum
+from lathe.scheduler import LegalityError, Schedule, build, completion, create_schedule
+from lathe.scheduler.state import Attachment
+
+A = placeholder((32, 16), "int32", "A")
+CONFIG = load_config("vta")
+Pass = Callable[..., object]
+
+
+def planted(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Schedule], None]) -> None:
+    """A pass that completes schedules does its work, and breaks them then."""
+    right: Pass = getattr(completion, name)
+
+    def wrong(schedule: Schedule, *arguments: object) -> object:
+        result = right(schedule, *arguments)
+        fault(schedule)
+        return result
+
+    monkeypatch.setattr(completion, name, wrong)
+
+
+def refused(outputs: list[Tensor], schedule: Schedule) -> LegalityError:
+    """The refusal of the completed schedule, in the assertion that ends ``build``."""
+    tensors = [*placeholders(outputs), *outputs]
+    with pytest.raises(AssertionError, match=re.escape("completing a legal schedule has made it illegal: ")) as caught:
+        build(schedule, tensors, CONFIG)
+    cause = caught.value.__cause__
+    assert isinstance(cause, LegalityError)
+    assert str(cause.witness) in str(caught.value)
+    return cause
+
+
+def two_readers() -> tuple[list[Tensor], Schedule]:
+    P = compute(A.shape, lambda i, j: A[i, j] + 1, "P")
+    first = compute(A.shape, lambda i, j: P[i, j] * 2, "first")
+    second = compute(A.shape, lambda i, j: P[31 - i, j] * 3, "second")
+    s = create_schedule([first, second])
+    s[P].set_scope("acc")
+    return [first, second], s
+
+
+def test_a_stage_moved_away_from_one_of_its_readers_is_caught_with_a_witness(monkeypatch):
+    outputs, schedule = two_readers()
+
+    def fault(completed: Schedule) -> None:
+        P, first = completed.stages[0], completed.stages[1]
+        P.state = replace(P.state, attachment=Attachment(first, first.state.leaves[0]))
+
+    planted(monkeypatch, "fit_lanes", fault)
+    witness = refused(outputs, schedule).witness
+    assert (witness.producer_stage, witness.cell) == ("P", (0, 0))
+    assert witness.consumer_stage == "second.acc"
+
+
+def test_a_stage_put_behind_its_reader_is_caught_with_a_witness(monkeypatch):
+    outputs, schedule = two_readers()
+    planted(monkeypatch, "fit_lanes", lambda completed: completed.stages.append(completed.stages.pop(0)))
+    witness = refused(outputs, schedule).witness
+    assert (witness.producer_stage, witness.cell, witness.consumer_stage) == ("P", (0, 0), "first.acc")
+
+
+def test_a_load_moved_out_of_the_loop_that_stores_it_is_caught_with_a_witness(monkeypatch):
+    """Steps of a recurrence are stored and loaded again one by one."""
+    R = recurrence((8, 16), lambda R, t, j: R[t - 1, j] + A[t, j], init=0, name="R")
+
+    def fault(completed: Schedule) -> None:
+        for stage in completed.stages:
+            if stage.state.copies is R:
+                stage.state = replace(stage.state, attachment=None)
+
+    planted(monkeypatch, "load_once", fault)
+    witness = refused([R], create_schedule(R)).witness
+    assert (witness.producer_stage, witness.consumer_stage) == ("R", "R.acc2")
+
+
+def test_loops_of_a_recurrence_in_a_wrong_order_are_caught_with_a_witness(monkeypatch):
+    R = recurrence((8, 16), lambda R, t, j: R[t - 1, min(j + 1, 15)] + A[t, j], init=0, name="R")
+
+    def fault(completed: Schedule) -> None:
+        stored = completed[R]
+        stored.state = replace(stored.state, leaves=stored.state.leaves[::-1])
+
+    planted(monkeypatch, "load_once", fault)
+    witness = refused([R], create_schedule(R)).witness
+    assert (witness.producer_stage, witness.consumer_stage, witness.producer["t"]) == ("R", "R.acc2", 0)
+
+
+@pytest.mark.parametrize("name", ["vta", "tiny"])
+def test_cells_that_are_loaded_before_they_are_made_and_not_read_are_no_fault(name):
+    """A box around cells along a diagonal holds the cell that is being made."""
+    r = reduce_axis(3, "r")
+    R = recurrence((6, 6), lambda R, t, j: sum(R[t - r, j - 2 + r] + A[t, j], axis=r), init=1, name="R")
+    run(create_schedule(R), load_config(name), {"A": np.arange(512, dtype=np.int32).reshape(A.shape)})
