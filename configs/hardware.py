@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from lathe.configs.errors import ConfigError, shown
+from lathe.configs.integers import hold_plain_integers
 from lathe.configs.memory import MemoryConfig, TimingConfig
 from lathe.configs.validation import fault_in, unknown_key
 
@@ -39,6 +40,7 @@ class HardwareConfig:
     extensions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        hold_plain_integers(self)
         fault = fault_in(self)
         if fault is not None:
             raise ConfigError.at(f"machine {self.name!r}", fault)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from lathe.configs.integers import hold_plain_integers
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryConfig:
@@ -19,6 +21,9 @@ class MemoryConfig:
     outstanding_reads: int = 8
     cycles_per_beat: int = 1
     shared_bandwidth: bool = True
+
+    def __post_init__(self) -> None:
+        hold_plain_integers(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +47,6 @@ class TimingConfig:
     write_latency: int = 1
     response_latency: int = 1
     dma_pending: int = 4
+
+    def __post_init__(self) -> None:
+        hold_plain_integers(self)

@@ -8,8 +8,8 @@
 import builtins
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast as typed
 
+from lathe.configs.integers import integer
 from lathe.frontend.dtypes import BOOL, DTYPES, INDEX, TENSOR_DTYPES, checked_dtype
 from lathe.frontend.errors import TensorError, shown
 from lathe.frontend.expressions import (
@@ -43,16 +43,6 @@ _FOLD: Mapping[str, Callable[[int, int], int]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
     "min": builtins.min, "max": builtins.max,
 }  # fmt: skip
-
-
-def integer(value: object) -> int | None:
-    """``value`` as a Python integer when it is one (or one of NumPy's), else None; truth values are not numbers."""
-    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
-        return None
-    try:
-        return operator.index(typed(int, value))
-    except TypeError:
-        return None
 
 
 def expression(value: object, where: str = "operand of an expression") -> Expr:
@@ -101,7 +91,7 @@ def const(value: int, dtype: str) -> Expr:
     number = integer(value)
     if number is None:
         raise TensorError(f"value of a constant must be an integer, not {shown(value)}.")
-    if not _fits(number, name):
+    if not fits(number, name):
         raise TensorError(f"value of a constant of dtype {name} must be {_range(name)}, not {number}.")
     return Const(number, name)
 
@@ -113,7 +103,8 @@ def cast(value: Value, dtype: str) -> Expr:
     return operand if operand.dtype == name else Cast(operand, name)
 
 
-def _fits(value: int, dtype: str) -> bool:
+def fits(value: int, dtype: str) -> bool:
+    """Whether a dtype holds a number."""
     return DTYPES[dtype].minimum <= value <= DTYPES[dtype].maximum
 
 
@@ -169,8 +160,8 @@ def _constant_beside(value: int, other: Expr, op: str, lhs: object, rhs: object)
             f"operands of {written(op, lhs, rhs)} must have one dtype, not bool and an integer. "
             f"Convert the truth value first, as in {converted(other, 'int32')}."
         )
-    if not _fits(value, other.dtype):
-        wider = next((name for name in TENSOR_DTYPES if _fits(value, name) and DTYPES[name].minimum < 0), None)
+    if not fits(value, other.dtype):
+        wider = next((name for name in TENSOR_DTYPES if fits(value, name) and DTYPES[name].minimum < 0), None)
         remedy = f" Convert the other operand first, as in {converted(other, wider)}." if wider else ""
         raise TensorError(
             f"constant of {written(op, lhs, rhs)} must fit {other.dtype}, {_range(other.dtype)}, not {value}.{remedy}"
@@ -219,7 +210,7 @@ def _folded(op: BinaryOp, left: Expr, right: Expr) -> Expr:
 
 
 def _checked_index(value: int, op: str, left: Expr, right: Expr) -> Expr:
-    if not _fits(value, INDEX):
+    if not fits(value, INDEX):
         raise TensorError(f"value of {written(op, left, right)} must fit 64 bits, not be {value}.")
     return Const(value, INDEX)
 

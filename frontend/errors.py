@@ -1,5 +1,6 @@
 """The mistakes that a tensor program can hold."""
 
+from lathe.configs.arrays import InputError
 from lathe.configs.errors import LatheError, shown
 
 __all__ = ["CausalityError", "DomainError", "InputError", "LatheError", "TensorError", "shown"]
@@ -15,10 +16,6 @@ class DomainError(LatheError):
 
 class ParameterError(LatheError):
     """The values given for the parameters of a program do not fit: missing, unknown, out of range."""
-
-
-class InputError(LatheError):
-    """The arrays given for the inputs of a program do not fit its placeholders: missing, unknown, shape, dtype."""
 
 
 class CausalityError(LatheError):

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lathe.frontend.arithmetic import binary, integer
+from lathe.configs.integers import integer
+from lathe.frontend.arithmetic import binary
 from lathe.frontend.dtypes import INDEX
 from lathe.frontend.errors import ParameterError, TensorError, shown
 from lathe.frontend.expressions import Axis, Binary, Const, Expr, Operand, Parameter, axes_of, reads_data, walk

@@ -8,6 +8,7 @@ from typing import overload
 
 import numpy as np
 
+from lathe.configs.arrays import array_of
 from lathe.frontend.binding import bound_program
 from lathe.frontend.circular_reference import evaluate_cycle
 from lathe.frontend.contraction import as_contraction, contract
@@ -90,9 +91,14 @@ def checked_inputs(outputs: Tensor | Sequence[Tensor], inputs: Mapping[str, Arra
 
 
 def checked_input(tensor: Tensor, array: object) -> Array:
-    """``array`` when it has exactly the tensor's shape and dtype, contiguous; raises InputError otherwise."""
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"input {tensor.name!r} must be a NumPy array, not {type(array).__name__}.")
+    """``array`` when it has exactly the tensor's shape and dtype, contiguous; raises InputError otherwise.
+
+    A list of integers that the dtype holds is as good as an array.
+    """
+    try:
+        array = array_of(array, DTYPES[tensor.dtype].numpy)
+    except ValueError as error:
+        raise InputError(f"input {tensor.name!r} must be an array of {tensor.dtype}, not {error}.") from None
     if array.shape != tensor.shape:
         raise InputError(f"shape of input {tensor.name!r} must be {tensor.shape}, not {array.shape}.")
     if array.dtype != DTYPES[tensor.dtype].numpy:

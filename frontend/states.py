@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast
 
+from lathe.configs.integers import integer
 from lathe.frontend.arithmetic import const, expression, select
 from lathe.frontend.cycles import check_causality, check_readers
 from lathe.frontend.dtypes import checked_dtype
@@ -91,11 +92,12 @@ def state(
             f"init of {where} must be a tensor of shape {extents[1:]} and dtype {kind}, which stands before its first "
             f"elements, not {init!r}. Give a function of the indices where that does not say it."
         )
-    if init is not None and not isinstance(init, Tensor | int) and not callable(init):
+    number = integer(init)
+    if init is not None and not isinstance(init, Tensor) and number is None and not callable(init):
         raise TensorError(
             f"init of {where} must be an integer, a tensor, a function of the indices or None, not {shown(init)}."
         )
-    return State(name, extents, kind, init=init)
+    return State(name, extents, kind, init=init if number is None else number)
 
 
 def define(

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NoReturn, overload
 
+from lathe.configs.integers import integer
 from lathe.frontend.accesses import ReadAccess, reads_of
-from lathe.frontend.arithmetic import binary, cast, expression, integer
+from lathe.frontend.arithmetic import binary, cast, expression
 from lathe.frontend.dtypes import INDEX, checked_dtype
 from lathe.frontend.errors import TensorError, shown
 from lathe.frontend.expressions import Axis, AxisRef, Expr, Operand, Read, Reduce, Value, axes_of, depth, walk

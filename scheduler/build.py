@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
+from lathe.configs.arrays import array_of
 from lathe.frontend import Tensor, placeholders
 from lathe.frontend.errors import shown
 from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment
@@ -163,17 +164,20 @@ def _checked_constants(schedule: Schedule, constants: object) -> dict[str, NDArr
     if not isinstance(constants, Mapping):
         raise BuildError(f"constants of build must be arrays by the names of inputs, not {shown(constants)}.")
     inputs = {tensor.name: tensor for tensor in placeholders(schedule.program)}
-    for name, array in constants.items():
+    given = {}
+    for name, value in constants.items():
         if name not in inputs:
             raise BuildError(f"constants of build must be inputs of the program ({', '.join(inputs)}), not {name!r}.")
         tensor = inputs[name]
-        array = np.asarray(array)
+        wanted = f"constant {name!r} of build must be an array of shape {tensor.shape} and dtype {tensor.dtype}"
+        try:
+            array = array_of(value, tensor.dtype)
+        except ValueError as error:
+            raise BuildError(f"{wanted}, not {error}.") from None
         if array.shape != tensor.shape or array.dtype != np.dtype(tensor.dtype):
-            raise BuildError(
-                f"constant {name!r} of build must be an array of shape {tensor.shape} and dtype {tensor.dtype}, not of "
-                f"shape {array.shape} and dtype {array.dtype}."
-            )
-    return dict(constants)
+            raise BuildError(f"{wanted}, not of shape {array.shape} and dtype {array.dtype}.")
+        given[name] = array
+    return given
 
 
 def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str, NDArray[Any]]) -> Compiled:

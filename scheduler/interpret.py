@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lathe.frontend import Computation, Tensor, evaluate, reads_data
+from lathe.frontend import Computation, Tensor, checked_inputs, evaluate, reads_data
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.evaluation import REDUCTIONS
 from lathe.frontend.expressions import Reduce
@@ -76,10 +76,11 @@ def interpret(
 
     ``inputs`` are arrays by placeholder name. ``reads``, if given, gets the number of values read from each tensor, by
     name. ``parameters`` gives numbers for those of the program. The counterpart of ``reference`` for everything up to
-    instructions.
+    instructions. Raises InputError for arrays that do not fit the placeholders.
     """
     schedule, _ = numbered(schedule, parameters, "interpret")
-    return interpret_nest(schedule, partition(build_nest(schedule, largest_blocks=True)), inputs, reads)
+    given = {tensor.name: array for tensor, array in checked_inputs(schedule.program, inputs).items()}
+    return interpret_nest(schedule, partition(build_nest(schedule, largest_blocks=True)), given, reads)
 
 
 def interpret_nest(

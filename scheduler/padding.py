@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from lathe.configs.integers import integer
 from lathe.frontend import Axis, Tensor, TensorError, evaluate
-from lathe.frontend.arithmetic import cast, expression
+from lathe.frontend.arithmetic import cast, expression, fits
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import shown
 from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr, Read, Select, Undef, axes_of, walk
@@ -74,22 +75,44 @@ def pad_of(tensor: Tensor, new: IndexMap, pad_value: object) -> Pad:
     if isinstance(value, Undefined):
         return Pad(axes, Undef(tensor.dtype))
     if not isinstance(value, Expr):
-        limits = DTYPES[tensor.dtype]
-        if isinstance(value, bool) or not isinstance(value, int) or not limits.minimum <= value <= limits.maximum:
+        number = integer(value)
+        if number is None or not fits(number, tensor.dtype):
             raise ScheduleError(
                 f"{where} must be None, lt.undef, an integer that {tensor.dtype} holds, or a function of the new "
                 f"indices, not {shown(value)}."
             )
-        return Pad(axes, Const(value, tensor.dtype))
+        return Pad(axes, Const(number, tensor.dtype))
+    strange = next((axis for axis in axes_of(value) if axis not in axes), None)
+    if strange is not None:
+        raise ScheduleError(f"{where} must be an expression of the new indices, not of axis {strange.name!r}.")
+    _check_held(tensor, new, axes, value, where)
     expr = cast(value, tensor.dtype)
     if isinstance(bare(expr), Const):
         return Pad(axes, Const(int(evaluate(expr, {})), tensor.dtype))
-    strange = next((axis for axis in axes_of(expr) if axis not in axes), None)
-    if strange is not None:
-        raise ScheduleError(f"{where} must be an expression of the new indices, not of axis {strange.name!r}.")
     pad = Pad(axes, expr)
     filling(tensor, new, pad, 0)  # whether it can be said cell by cell
     return pad
+
+
+def _check_held(tensor: Tensor, new: IndexMap, axes: tuple[Axis, ...], value: Expr, where: str) -> None:
+    """Raises ScheduleError, with a cell, if the conversion to the tensor's dtype that nobody wrote changes a value.
+
+    What reads cells of the tensor is of its dtype, or none of the forms that a contract may have.
+    """
+    if value.dtype == tensor.dtype or any(isinstance(node, Read) for node in walk(value)):
+        return
+    cells = added_cells(new)
+    bound: dict[Any, Array] = dict(zip(axes, cells, strict=True))
+    values = np.broadcast_to(np.asarray(evaluate(value, bound), np.int64), cells[0].shape)
+    limits = DTYPES[tensor.dtype]
+    outside = (values < limits.minimum) | (values > limits.maximum)
+    if outside.any():
+        n = int(outside.argmax())
+        cell = tuple(int(each[n]) for each in cells)
+        raise ScheduleError(
+            f"{where} must be a number that {tensor.dtype} holds, {limits.minimum} to {limits.maximum}, not "
+            f"{int(values[n])} for cell {cell}. Write .astype({tensor.dtype!r}) where its low bits are meant."
+        )
 
 
 def _called(tensor: Tensor, new: IndexMap, function: Callable[..., Any], axes: tuple[Axis, ...], where: str) -> object:
@@ -111,7 +134,7 @@ def _called(tensor: Tensor, new: IndexMap, function: Callable[..., Any], axes: t
         )
     try:
         result = function(*given)
-        if result is None or isinstance(result, Undefined | int):
+        if result is None or isinstance(result, Undefined) or integer(result) is not None:
             return result
         value = expression(result, where)
     except TensorError as error:

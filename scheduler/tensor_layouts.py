@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.configs.integers import integer
 from lathe.frontend import Axis, Tensor, evaluate
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
 from lathe.isa.layout_steps import LayoutStep
@@ -65,16 +66,15 @@ class TensorLayout:
 
         Raises ScheduleError for an index outside the tensor.
         """
-        inside = len(logical) == self.tensor.ndim and all(
-            isinstance(value, int) and 0 <= value < extent
-            for value, extent in zip(logical, self.tensor.shape, strict=True)
+        values = tuple(n for each in logical if (n := integer(each)) is not None)
+        inside = len(values) == len(logical) == self.tensor.ndim and all(
+            0 <= value < extent for value, extent in zip(values, self.tensor.shape, strict=True)
         )
         if not inside:
             raise ScheduleError(
                 f"index of the layout of {self.tensor.name} must be one of an element of shape {self.tensor.shape}, "
                 f"not {logical}."
             )
-        values = logical
         for each in self.maps:
             bound: Mapping[Any, Any] = dict(zip(each.axes, values, strict=True))
             values = tuple(int(evaluate(index, bound)) for index in each.indices)

@@ -1,11 +1,12 @@
 """The simulator: machine state, unit models, event engine, trace and counters."""
 
+from lathe.configs.arrays import InputError
 from lathe.isa import MachineFault
 from lathe.isa.stall import StallCause
 from lathe.sim.counters import Counters, UnitCounters
 from lathe.sim.replay import ReplayResult, replay
 from lathe.sim.result import Result, TraceError
-from lathe.sim.simulate import InputError, simulate_program
+from lathe.sim.simulate import simulate_program
 from lathe.sim.stream import RawStream, StreamError, read_stream
 from lathe.sim.trace import Trace
 

@@ -6,17 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lathe.configs import LatheError
+from lathe.configs.arrays import InputError, array_of
 from lathe.configs.errors import shown
 from lathe.isa import Program, Segment
 from lathe.sim.bus_errors import FaultyMemory
 from lathe.sim.dram import FlatMemory
 from lathe.sim.launch import launch
 from lathe.sim.result import Result
-
-
-class InputError(LatheError):
-    """Inputs that are not those of the program: missing, unknown, or of another shape or dtype."""
 
 
 def simulate_program(
@@ -29,10 +25,10 @@ def simulate_program(
 ) -> Result:
     """Run a program on its machine.
 
-    `inputs` holds, by name, an array of the shape and dtype of each of the program's inputs. With `timing_only` no data
-    are moved, `inputs` are not looked at, and the result has no outputs; cycles, counters and trace are the same.
-    `trace` records what each instruction did when. `tokens` are the counts of the four token queues at start, the
-    program's own unless given.
+    `inputs` holds, by name, an array of the shape and dtype of each of the program's inputs, or a list of integers that
+    the dtype holds. With `timing_only` no data are moved, `inputs` are not looked at, and the result has no outputs;
+    cycles, counters and trace are the same. `trace` records what each instruction did when. `tokens` are the counts of
+    the four token queues at start, the program's own unless given.
 
     Raises :class:`InputError` for inputs that do not fit, and :class:`~lathe.isa.MachineFault` for what the machine
     does not carry out.
@@ -87,13 +83,14 @@ def memory_end(program: Program) -> int:
 
 def packed(segment: Segment, value: ArrayLike) -> NDArray[Any]:
     """The physical array of an input. Raises :class:`InputError`."""
-    array = np.asarray(value)
     shape, dtype = form(segment)
+    wanted = f"Input {segment.tensor!r} of the program must have shape {shape} and dtype {dtype}"
+    try:
+        array = array_of(value, dtype)
+    except ValueError as error:
+        raise InputError(f"{wanted}, not be {error}. Convert the array first.") from None
     if array.shape != shape or array.dtype != dtype:
-        raise InputError(
-            f"Input {segment.tensor!r} of the program must have shape {shape} and dtype {dtype}, "
-            f"not {array.shape} and {array.dtype}. Convert the array first."
-        )
+        raise InputError(f"{wanted}, not {array.shape} and {array.dtype}. Convert the array first.")
     return array if segment.layout is None else segment.layout.pack(array)
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from lathe.configs import LatheError
+from lathe.configs.arrays import array_of
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.errors import shown
 from lathe.isa.paged_memory import PAGE_BYTES
@@ -112,17 +113,23 @@ def _checked(arrays: Mapping[str, Any], where: str) -> RawStream:
 
 
 def _bytes(value: Any, key: str, width: int, where: str) -> NDArray[np.uint8]:
-    array = np.asarray(value)
+    wanted = f"{key} of {where} must have shape (N, {width}) and dtype uint8"
+    array = _array(value, np.uint8, wanted)
     if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != width:
-        raise StreamError(
-            f"{key} of {where} must have shape (N, {width}) and dtype uint8, not {array.shape} and {array.dtype}. "
-            "Convert the array."
-        )
+        raise StreamError(f"{wanted}, not {array.shape} and {array.dtype}. Convert the array.")
     return array
 
 
+def _array(value: Any, dtype: DTypeLike | None, wanted: str) -> NDArray[Any]:
+    """The value as an array; raises :class:`StreamError` where it is none."""
+    try:
+        return array_of(value, dtype)
+    except ValueError as error:
+        raise StreamError(f"{wanted}, not be {error}. Convert the array.") from None
+
+
 def _integers(value: Any, key: str, shape: tuple[int, ...], where: str) -> NDArray[Any]:
-    array = np.asarray(value)
+    array = _array(value, None, f"{key} of {where} must be integers of shape {shape}")
     if array.shape != shape or array.dtype.kind not in "iu":
         raise StreamError(
             f"{key} of {where} must be integers of shape {shape}, not {array.dtype} of shape {array.shape}. "

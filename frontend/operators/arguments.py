@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar, cast
 
-from lathe.frontend.arithmetic import integer
+from lathe.configs.integers import integer
 from lathe.frontend.errors import TensorError, shown
 from lathe.frontend.tensors import Tensor
 

@@ -2,8 +2,9 @@
 
 from typing import Literal, TypeAlias
 
+from lathe.configs.integers import integer
 from lathe.frontend.arithmetic import const, sum
-from lathe.frontend.errors import TensorError
+from lathe.frontend.errors import TensorError, shown
 from lathe.frontend.expressions import Expr
 from lathe.frontend.operators.arguments import (
     Image,
@@ -62,7 +63,8 @@ def conv2d(
     step, spread = pair(stride, f"stride of {where}"), pair(dilation, f"dilation of {where}")
     around = sides(padding, f"padding of {where}")
     const(pad_value, data.dtype)  # refused also where nothing is padded
-    outputs_per_group = _checked_groups(source, extent, groups, where)
+    groups = _checked_groups(source, extent, groups, where)
+    outputs_per_group = extent["O"] // groups
     borders = ((around.top, around.bottom), (around.left, around.right))
     padded = pad2d(data, borders, value=pad_value, layout=layout, name=f"{name}.pad") if around.any else data
     inner = image(padded, layout, where)
@@ -98,10 +100,11 @@ def conv2d(
     )
 
 
-def _checked_groups(source: Image, extent: dict[str, int], groups: int, where: str) -> int:
-    """How many output channels a group has; raises TensorError when the groups don't divide the channels."""
-    if not isinstance(groups, int) or groups < 1:
-        raise TensorError(f"groups of {where} must be a positive integer, not {groups!r}.")
+def _checked_groups(source: Image, extent: dict[str, int], given: object, where: str) -> int:
+    """How many groups there are; raises TensorError when they don't divide the channels."""
+    groups = integer(given)
+    if groups is None or groups < 1:
+        raise TensorError(f"groups of {where} must be a positive integer, not {shown(given)}.")
     for what, channels in (("input", source.channels), ("output", extent["O"])):
         if channels % groups:
             raise TensorError(f"groups of {where} must divide its {channels} {what} channels, not be {groups}.")
@@ -111,7 +114,7 @@ def _checked_groups(source: Image, extent: dict[str, int], groups: int, where: s
             f"input channels of the weight of {where} must be {expected}, {source.channels} of the data in {groups} "
             f"group{'s' if groups > 1 else ''}, not {extent['I']}."
         )
-    return extent["O"] // groups
+    return groups
 
 
 def _windows(extent: int, taps: int, step: int, spread: int, where: str) -> int:

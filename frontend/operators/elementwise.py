@@ -1,6 +1,7 @@
 """Operators that treat every element alike."""
 
-from lathe.frontend.arithmetic import integer, max, min
+from lathe.configs.integers import integer
+from lathe.frontend.arithmetic import max, min
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import TensorError
 from lathe.frontend.expressions import Expr

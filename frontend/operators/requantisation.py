@@ -1,6 +1,6 @@
 """From accumulators back to int8."""
 
-from lathe.frontend.arithmetic import integer
+from lathe.configs.integers import integer
 from lathe.frontend.errors import TensorError
 from lathe.frontend.expressions import Expr
 from lathe.frontend.operators.arguments import checked_dtypes

@@ -5,6 +5,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from lathe.configs.errors import shown
+from lathe.configs.integers import integer
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import Affine, LoopAxis, StageState
 from lathe.scheduler.together import sharing
@@ -59,7 +61,8 @@ def replace_loops(
 
 def checked_integer(value: object, name: str, command: str, stage: "Stage", least: int | None = None) -> int:
     """The value, if it is an integer of at least ``least``. Raises ScheduleError otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
+    number = integer(value)
+    if number is None or (least is not None and number < least):
         kind = {None: "an integer", 0: "an integer of at least 0", 1: "a positive integer"}[least]
-        raise ScheduleError(f"{name} of {command} on stage {stage.name} must be {kind}, not {value!r}.")
-    return value
+        raise ScheduleError(f"{name} of {command} on stage {stage.name} must be {kind}, not {shown(value)}.")
+    return number

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lathe.configs.errors import shown
+from lathe.configs.integers import integer
 from lathe.scheduler.errors import ScheduleError
 
 if TYPE_CHECKING:
@@ -42,9 +44,10 @@ def double_buffer(stage: "Stage", copies: int | None = 2) -> None:
     ScheduleError for a number that is none from 1 to 16, for a stage in DRAM, which needs no turns, and for more than
     one buffer of a stage that is computed once. The idea is VTA's and TVM's ``double_buffer``.
     """
-    if copies is not None and (isinstance(copies, bool) or not isinstance(copies, int) or not 1 <= copies <= MOST):
+    count = integer(copies)
+    if copies is not None and (count is None or not 1 <= count <= MOST):
         raise ScheduleError(
             f"number of buffers of stage {stage.name} must be from 1 to {MOST}, or None to leave it open, not "
-            f"{copies!r}."
+            f"{shown(copies)}."
         )
-    stage.update(replace(stage.state, slots=copies), "double_buffer")
+    stage.update(replace(stage.state, slots=count), "double_buffer")

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from lathe.configs.errors import shown
+from lathe.configs.integers import integer
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.signals import UNITS
 from lathe.scheduler.state import Signal
@@ -58,9 +60,12 @@ def receive(stage: "Stage", from_: str, axis: "AxisLike | None" = None, ahead: i
     for what the iteration before has sent. See ``send``, which shows both; raises what this raises, and ScheduleError
     for a number of tokens that is none.
     """
-    if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 0:
-        raise ScheduleError(f"tokens ahead of receive of stage {stage.name} must be a number from 0 on, not {ahead!r}.")
-    _signal(stage, "receive", from_, axis, ahead)
+    count = integer(ahead)
+    if count is None or count < 0:
+        raise ScheduleError(
+            f"tokens ahead of receive of stage {stage.name} must be a number from 0 on, not {shown(ahead)}."
+        )
+    _signal(stage, "receive", from_, axis, count)
 
 
 def _signal(

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lathe.configs.errors import shown
+from lathe.configs.integers import integer
 from lathe.scheduler.commands.marks import loop_extent
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import LoopAxis, Split, StageState
@@ -40,11 +42,12 @@ def split(
             f"{'both' if factor is not None else 'neither'}."
         )
     for name, value in (("factor", factor), ("nparts", nparts)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        if value is not None and (integer(value) or 0) < 1:
             raise ScheduleError(
                 f"{name} of split of axis {target.name} of stage {stage.name} must be a positive integer, "
-                f"not {value!r}."
+                f"not {shown(value)}."
             )
+    factor, nparts = integer(factor), integer(nparts)
     together = sharing(stage, (target,))
     if nparts is not None and len(together) > 1:  # parts of the longest: the iterations of all stay side by side
         longest = max(loop_extent(each, loop) for each, (loop,) in together.items())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import islpy as isl
 import numpy as np
 
+from lathe.configs.integers import integer
 from lathe.frontend import Tensor
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import shown
@@ -98,9 +99,10 @@ def buffer(
         raise ScheduleError(f"name of buffer must be a string that names no other ({', '.join(taken)}), not {name!r}.")
     extents = None
     if shape is not None:
-        extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
-        if not extents or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in extents):
-            raise ScheduleError(f"shape of buffer {name} must be a list of positive integers, not {shape!r}.")
+        given = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+        extents = tuple(n for each in given if (n := integer(each)) is not None and n > 0)
+        if not given or len(extents) < len(given):
+            raise ScheduleError(f"shape of buffer {name} must be a list of positive integers, not {shown(shape)}.")
     if dtype is not None and (not isinstance(dtype, str) or dtype not in DTYPES or dtype == "index"):
         known = ", ".join(each for each in DTYPES if each != "index")
         raise ScheduleError(f"dtype of buffer {name} must be one of {known}, not {dtype!r}.")
@@ -195,7 +197,7 @@ def _listing(function: Any) -> Any:
     @wraps(function)
     def listed(*indices: Any) -> Any:
         result = function(*indices)
-        return [result] if isinstance(result, Expr | int) else result
+        return [result] if isinstance(result, Expr) or integer(result) is not None else result
 
     return listed
 

@@ -4,6 +4,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from lathe.configs.errors import shown
+from lathe.configs.integers import integer
 from lathe.scheduler.commands.marks import loop_extent
 from lathe.scheduler.errors import ScheduleError
 
@@ -47,12 +49,12 @@ def vthread(stage: "Stage", axis: "AxisLike", threads: int = 2) -> None:
     """
     loop = stage.find(axis, "vthread")
     iterations = loop_extent(stage, loop)
-    most = threads if stage.schedule.replaying else iterations
-    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= most:
+    count = integer(threads)
+    if count is None or count < 1 or (count > iterations and not stage.schedule.replaying):
         raise ScheduleError(
             f"threads of loop {loop.name} of stage {stage.name} must be from 1 to its iterations, {iterations}, not "
-            f"{threads!r}."
+            f"{shown(threads)}."
         )
-    others = {each: count for each, count in stage.state.threads.items() if each is not loop}
-    given = MappingProxyType(others if threads == 1 else {**others, loop: threads})
+    others = {each: own for each, own in stage.state.threads.items() if each is not loop}
+    given = MappingProxyType(others if count == 1 else {**others, loop: count})
     stage.update(replace(stage.state, threads=given), "vthread")

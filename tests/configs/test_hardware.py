@@ -1,8 +1,10 @@
 """Machines: what follows from their parameters, and which parameters make none."""
 
 import itertools
+import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lathe.configs import ConfigError, HardwareConfig, MemoryConfig, TimingConfig, load_config, shipped_configs
@@ -238,3 +240,13 @@ def test_sections_must_be_of_their_classes() -> None:
         VTA.with_(memory=64)
     assert str(caught.value) == "memory of machine 'vta' must be a MemoryConfig, not 64. Give its parameters by name."
     assert VTA.with_(timing=TimingConfig(gemm_pipeline=9)).timing.gemm_pipeline == 9
+
+
+def test_numpys_integers_are_held_as_pythons() -> None:
+    base = load_config("vta")
+    machine = base.with_(batch=np.int64(2), **{"memory.latency": np.uint8(7)})
+    assert machine == base.with_(batch=2, **{"memory.latency": 7})
+    assert json.loads(json.dumps(machine.to_dict())) == machine.to_dict()
+    with pytest.raises(ConfigError) as caught:
+        base.with_(batch=np.True_)
+    assert str(caught.value).startswith("batch of machine 'vta' must be a power of two, not np.True_.")

@@ -312,7 +312,25 @@ CASES = [
         "in_list",
         lambda: reference(copied, {"A": [[1]]}),
         InputError,
-        "input 'A' must be a NumPy array, not list.",
+        "shape of input 'A' must be (8, 8), not (1, 1).",
+    ),
+    Mistake(
+        "in_ragged",
+        lambda: reference(copied, {"A": [[1], [2, 3]]}),
+        InputError,
+        "input 'A' must be an array of int8, not [[1], [2, 3]], which is ragged.",
+    ),
+    Mistake(
+        "in_range",
+        lambda: reference(copied, {"A": [[300] * 8] * 8}),
+        InputError,
+        "input 'A' must be an array of int8, not a list with 300, which int8 does not hold.",
+    ),
+    Mistake(
+        "in_none",
+        lambda: reference(copied, {"A": None}),
+        InputError,
+        "input 'A' must be an array of int8, not None.",
     ),
     Mistake(
         "in_notdict",

@@ -5,7 +5,7 @@ import pytest
 from nests import check, text
 from random_programs import random_inputs
 
-from lathe.frontend import compute, max, placeholder, reduce_axis, sum
+from lathe.frontend import compute, const, max, placeholder, reduce_axis, select, sum
 from lathe.scheduler import Schedule, ScheduleError, create_schedule, undef
 from lathe.scheduler.interpret import interpret_padded
 
@@ -226,6 +226,21 @@ def test_messages():
             "the new indices, not 300.",
         ),
         (
+            {"pad_value": const(300, "int32")},
+            "pad_value of transform_layout of B must be a number that int8 holds, -128 to 127, not 300 for cell "
+            "(3, 2). Write .astype('int8') where its low bits are meant.",
+        ),
+        (
+            {"pad_value": lambda io, _: 125 + io},
+            "pad_value of transform_layout of B must be a number that int8 holds, -128 to 127, not 128 for cell "
+            "(3, 2). Write .astype('int8') where its low bits are meant.",
+        ),
+        (
+            {"pad_value": lambda _, ii: select(ii > 2, const(1000, "int32"), -129)},
+            "pad_value of transform_layout of B must be a number that int8 holds, -128 to 127, not -129 for cell "
+            "(3, 2). Write .astype('int8') where its low bits are meant.",
+        ),
+        (
             {"pad_value": lambda io: io},
             "parameters of pad_value of transform_layout of B must be the 2 new indices, and perhaps the tensor in its "
             "new layout, not 1.",
@@ -253,6 +268,25 @@ def test_messages():
             s.transform_layout(B, blocks, **arguments)
         assert str(caught.value) == message
         assert text(s) == before
+
+
+@pytest.mark.parametrize(
+    ("pad_value", "held"),
+    [
+        (const(-128, "int32"), [-128, -128]),
+        (lambda _, ii: 124 + ii, [126, 127]),
+        (lambda io, _: (300 + io).astype("int8"), [47, 47]),
+        (np.int64(7), [7, 7]),
+        (lambda *_: np.uint8(9), [9, 9]),
+    ],
+    ids=["another dtype", "index", "low bits", "of NumPy", "of NumPy, by a function"],
+)
+def test_values_that_the_dtype_holds_are_taken_whatever_their_own(pad_value, held):
+    _, B = doubled()
+    s = create_schedule(B)
+    s.transform_layout(B, lambda i: [i // 4, i % 4], pad_value=pad_value)
+    check(s)
+    assert padded(s, B).reshape(-1)[14:].tolist() == held
 
 
 def test_blocks_are_whole_where_padding_has_a_value():
