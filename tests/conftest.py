@@ -1,17 +1,47 @@
-"""What all tests share: golden texts, and a registry of rules that no test leaves changed."""
+"""What all tests share: golden texts, seeds in blocks, recorded streams, and a registry of rules left as it was."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
 
 GOLDEN = Path(__file__).parent / "golden"
+VTA_STREAMS = Path(__file__).parents[2] / "shared" / "vta_streams"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
+    parser.addoption("--first-seed", type=int, metavar="N", help="the seed that nightly tests begin with, for new ones")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "vta_stream" in metafunc.fixturenames:
+        metafunc.parametrize("vta_stream", recorded_streams())
+    if (mark := metafunc.definition.get_closest_marker("seeds")) is not None:
+        options, first = dict(mark.kwargs), metafunc.config.getoption("--first-seed")
+        if first is not None and metafunc.definition.get_closest_marker("nightly"):
+            options["first"] = first
+        metafunc.parametrize("seeds", blocks_of_seeds(*mark.args, **options))
+
+
+def blocks_of_seeds(count: int, *, slow: int = 0, first: int = 0, block: int = 20) -> list[Any]:
+    """What ``@pytest.mark.seeds`` asks for, in blocks of which each worker may take one."""
+    tests, more = range(first, first + count), range(first + count, first + count + slow)
+    blocks = [(seeds[at : at + block], seeds is more) for seeds in (tests, more) for at in range(0, len(seeds), block)]
+    return [
+        pytest.param(seeds, id=f"{seeds[0]}-{seeds[-1]}", marks=[pytest.mark.slow] * is_slow)
+        for seeds, is_slow in blocks
+    ]
+
+
+def recorded_streams() -> list[Any]:
+    """The streams of VTA's compiler, recorded elsewhere and laid beside the repository; a skip where there are none."""
+    if not (paths := sorted(VTA_STREAMS.glob("*.npz"))):
+        return [pytest.param(None, marks=pytest.mark.skip(f"no recorded streams in {VTA_STREAMS}"), id="none")]
+    return [pytest.param(path, id=path.stem) for path in paths]
 
 
 @pytest.fixture

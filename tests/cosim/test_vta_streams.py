@@ -1,7 +1,5 @@
 """Streams of VTA's compiler on the Verilated `vta` machine: memory, tokens and cycles as the simulator's."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from comparison import data_differences, time_differences
@@ -14,16 +12,12 @@ from lathe.rtl.engines.launch import Launch
 from lathe.sim import replay
 from lathe.sim.stream import read_stream
 
-STREAMS = Path(__file__).parents[3] / "shared" / "vta_streams"
-FILES = sorted(STREAMS.glob("*.npz"))
-
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_stream_of_vtas_compiler(path):
+def test_a_stream_of_vtas_compiler(vta_stream):
     cfg = load_config("vta")
-    raw = read_stream(path)
-    expected = replay(cfg, path)
+    raw = read_stream(vta_stream)
+    expected = replay(cfg, vta_stream)
     memory = PagedMemory.of(raw.page_addrs, raw.pages)
     memory.write(raw.insn_addr, np.ascontiguousarray(raw.insns).reshape(-1))
     launch = Launch(raw.insn_addr, len(raw.insns), memory, raw.tokens, most_cycles=expected.cycles + 1000)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 import numpy as np
-from hypothesis import event
 from random_programs import random_inputs
+from seeds import event
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.frontend import Tensor, placeholders, reference

@@ -4,12 +4,12 @@ from collections import Counter
 
 from executions import Instance, execution
 from folds import lost_reads
-from hypothesis import event, note
 from meanings import check_values
 from random_programs import Choice, random_inputs
 from random_schedules import any_command
 from refusals import check_refusal
 from rings import check_rings
+from seeds import event, note
 from symbolic_execution import steps
 
 from lathe.configs import load_config

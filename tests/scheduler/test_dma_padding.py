@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, note, settings
-from hypothesis import strategies as st
 from machine import loads_of, run
 from random_hand_schedules import hand_schedules
 from random_networks import machines
 from random_programs import Choice, random_inputs
+from seeds import check_each, note
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, format_program, placeholder, select
@@ -277,9 +276,7 @@ def test_a_reuse_buffer_keeps_the_zero_point_of_its_own_rows() -> None:
     assert simulate_program(program, filled(*inputs)).counters.bytes_read["inp"] == 12 * 9 * 16
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2**40))
-def test_schedules_by_hand_with_zero_points_agree_with_numpy(seed: int) -> None:
+def check_zero_points(seed: int) -> None:
     choice = Choice(seed)
     config = machines(choice).with_(extensions=("pad_value",))
     schedule, done = hand_schedules(choice, config)
@@ -291,6 +288,11 @@ def test_schedules_by_hand_with_zero_points_agree_with_numpy(seed: int) -> None:
     except (BuildError, CapacityError, EmitError) as error:
         refused = str(error)
     assert "padding of" not in refused
+
+
+@pytest.mark.seeds(20, slow=80)
+def test_schedules_by_hand_with_zero_points_agree_with_numpy(seeds):
+    check_each(seeds, check_zero_points)
 
 
 # Input channels that are tiled.

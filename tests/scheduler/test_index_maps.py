@@ -2,13 +2,13 @@
 
 import json
 import re
-from itertools import product
+from collections.abc import Iterable, Iterator
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import pytest
 from random_layouts import random_bijection, random_padded
 from random_programs import Choice
+from seeds import check_each
 
 from lathe.frontend import Axis, evaluate
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
@@ -37,17 +37,29 @@ def random_indices(choice: Choice, axes: list[Axis]) -> list[Expr]:
     return [one() for _ in range(choice.number(1, 3))]
 
 
+def everywhere(axes: list[Axis], values: Iterable[Expr]) -> Iterator[np.ndarray]:
+    """Expressions at every point of some axes, each an array with an axis for each of them."""
+    extents = [axis.extent for axis in axes]
+    points = dict(zip(axes, np.indices(extents), strict=True))
+    return (np.broadcast_to(evaluate(value, points), extents) for value in values)
+
+
 def cells(axes: list[Axis], indices: list[Expr]) -> dict[tuple[int, ...], tuple[int, ...]]:
     """The cell of each index."""
-    points = product(*(range(axis.extent) for axis in axes))
-    return {
-        point: tuple(int(evaluate(index, dict(zip(axes, point, strict=True)))) for index in indices) for point in points
-    }
+    columns = [column.ravel().tolist() for column in everywhere(axes, indices)]
+    return dict(zip(np.ndindex(*(axis.extent for axis in axes)), zip(*columns, strict=True), strict=True))
 
 
-@given(st.integers(0, 10**9))
-@settings(max_examples=300, deadline=None)
-def test_digits_in_any_order_are_taken_and_lead_back(seed):
+def check_inverse(
+    back: dict[Axis, Expr], axes: list[Axis], new: list[Axis], hit: dict[tuple[int, ...], tuple[int, ...]]
+) -> None:
+    """Each cell that an index leads to leads back to it."""
+    returned = np.stack(list(everywhere(new, (back[axis] for axis in axes))), axis=-1)
+    for point, cell in hit.items():
+        assert tuple(returned[cell]) == point
+
+
+def check_bijection(seed: int) -> None:
     choice = Choice(seed)
     axes = random_axes(choice)
     indices = random_bijection(choice, [AxisRef(axis) for axis in axes])
@@ -63,15 +75,16 @@ def test_digits_in_any_order_are_taken_and_lead_back(seed):
     assert (step.undo(turned).reshape(array.shape) == array).all()
     assert not found.padded
     assert found.live(new) is None
-    for point, cell in hit.items():
-        assert turned[cell] == array[point]
-        bound = dict(zip(new, cell, strict=True))
-        assert tuple(int(evaluate(back[axis], bound)) for axis in axes) == point
+    assert all(turned[cell] == array[point] for point, cell in hit.items())
+    check_inverse(back, axes, new, hit)
 
 
-@given(st.integers(0, 10**9))
-@settings(max_examples=400, deadline=None)
-def test_what_is_refused_has_the_fault_that_the_message_names(seed):
+@pytest.mark.seeds(300, block=100)
+def test_digits_in_any_order_are_taken_and_lead_back(seeds):
+    check_each(seeds, check_bijection)
+
+
+def check_any_indices(seed: int) -> None:
     choice = Choice(seed)
     axes = random_axes(choice)
     indices = random_indices(choice, axes)
@@ -113,6 +126,11 @@ def test_what_is_refused_has_the_fault_that_the_message_names(seed):
         check_padded(found, axes, hit)
 
 
+@pytest.mark.seeds(400, block=100)
+def test_what_is_refused_has_the_fault_that_the_message_names(seeds):
+    check_each(seeds, check_any_indices)
+
+
 def check_padded(found: IndexMap, axes: list[Axis], hit: dict[tuple[int, ...], tuple[int, ...]]) -> None:
     """Shape, inverse, condition and steps of a map against the cells that its indices lead to."""
     image = set(hit.values())
@@ -129,21 +147,22 @@ def check_padded(found: IndexMap, axes: list[Axis], hit: dict[tuple[int, ...], t
         undone = step.undo(undone)
     assert (undone.reshape(array.shape) == array).all()
     assert turned.shape == found.shape
-    for cell in np.ndindex(found.shape):
-        bound = dict(zip(new, cell, strict=True))
-        assert (live is None or bool(evaluate(live, bound))) == (cell in image)
-        assert (turned[cell] == -1) == (cell not in image)
-    for point, cell in hit.items():
-        assert turned[cell] == array[point]
-        bound = dict(zip(new, cell, strict=True))
-        assert tuple(int(evaluate(back[axis], bound)) for axis in axes) == point
+    taken = np.zeros(found.shape, bool)
+    taken[tuple(zip(*image, strict=True))] = True
+    assert ((turned != -1) == taken).all()
+    assert taken.all() if live is None else (next(everywhere(new, [live])).astype(bool) == taken).all()
+    assert all(turned[cell] == array[point] for point, cell in hit.items())
+    check_inverse(back, axes, new, hit)
 
 
-@given(st.integers(0, 10**9))
-@settings(max_examples=300, deadline=None)
-def test_widened_digits_in_any_order_leave_out_what_no_index_leads_to(seed):
+def check_widened(seed: int) -> None:
     choice = Choice(seed)
     axes = [Axis(name, choice.number(1, 14)) for name in "ijk"[: choice.number(1, 3)]]
     indices = random_padded(choice, [AxisRef(axis) for axis in axes])
     check_padded(index_map(axes, indices, (), "T"), axes, cells(axes, indices))
     check_padded(index_map(axes, indices, (), "T", whole=True), axes, cells(axes, indices))
+
+
+@pytest.mark.seeds(300, block=100)
+def test_widened_digits_in_any_order_leave_out_what_no_index_leads_to(seeds):
+    check_each(seeds, check_widened)

@@ -1,12 +1,11 @@
 """Schedules of programs with open parameters: the same commands give what they give with numbers from the start."""
 
-import hypothesis.strategies as st
 import pytest
 from executions import confirm
-from hypothesis import event, given, settings
 from nests import check, text
 from random_commands import ORDER, commands
 from random_programs import Choice
+from seeds import check_each, event
 
 from lathe.frontend import Tensor, compute, max, min, parameter, placeholder, placeholders, reduce_axis, select, sum
 from lathe.scheduler import LegalityError, Schedule, ScheduleError, bind, create_schedule
@@ -50,9 +49,7 @@ def carried_out(schedule: Schedule, choice: Choice, count: int) -> list[str]:
     return done
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2**40))
-def test_a_bound_schedule_is_the_schedule_of_the_bound_program(seed):
+def check_bound(seed: int) -> None:
     """Typical values are the numbers: the same random commands are accepted, and give the same nests."""
     choice = Choice(seed)
     program, n, m = choice.pick(PROGRAMS), choice.number(1, 7), choice.number(1, 6)
@@ -64,9 +61,12 @@ def test_a_bound_schedule_is_the_schedule_of_the_bound_program(seed):
     assert text(bound, "order", "loops") == text(plain, "order", "loops")
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2**40))
-def test_with_other_numbers_the_commands_keep_the_meaning_or_are_refused(seed):
+@pytest.mark.seeds(60, slow=180, block=30)
+def test_a_bound_schedule_is_the_schedule_of_the_bound_program(seeds):
+    check_each(seeds, check_bound)
+
+
+def check_other_numbers(seed: int) -> None:
     choice = Choice(seed)
     opened = create_schedule(choice.pick(PROGRAMS)(parameter("n", typical=5), parameter("m", typical=6)))
     carried_out(opened, choice, 6)
@@ -78,6 +78,11 @@ def test_with_other_numbers_the_commands_keep_the_meaning_or_are_refused(seed):
             raise
         return
     check(bound)
+
+
+@pytest.mark.seeds(60, slow=180, block=30)
+def test_with_other_numbers_the_commands_keep_the_meaning_or_are_refused(seeds):
+    check_each(seeds, check_other_numbers)
 
 
 def test_commands_take_formulas():

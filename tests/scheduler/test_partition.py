@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_commands import commands
 from random_programs import Choice, programs
+from seeds import check_each
 
 from lathe.frontend import compute, placeholder, reduce_axis, sum
 from lathe.frontend.operators import conv2d, max_pool2d
@@ -274,17 +275,15 @@ def check_random_partition(seed: int, most_computations: int, most_commands: int
     check_partition(schedule)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2**40))
-def test_random_schedules(seed):
-    check_random_partition(seed, 3, 8)
+@pytest.mark.seeds(60, slow=240, block=30)
+def test_random_schedules(seeds):
+    check_each(seeds, check_random_partition, 3, 8)
 
 
 @pytest.mark.nightly
-@settings(max_examples=5000, deadline=None, print_blob=True)
-@given(seed=st.integers(0, 2**40))
-def test_many_more_random_schedules(seed):
-    check_random_partition(seed, 5, 14)
+@pytest.mark.seeds(5000, first=1_000_000, block=100)
+def test_many_more_random_schedules(seeds):
+    check_each(seeds, check_random_partition, 5, 14)
 
 
 def test_a_range_is_cut_only_where_a_sign_depends_on_it():

@@ -6,8 +6,6 @@ from itertools import product
 import numpy as np
 import pytest
 from executions import Instance, execution
-from hypothesis import given, note, settings
-from hypothesis import strategies as st
 from meanings import check_machine
 from random_commands import ORDER
 from random_domains import programs_with_domains
@@ -15,13 +13,12 @@ from random_networks import machines
 from random_programs import Choice, random_inputs
 from random_schedules import NEIGHBOURS, QUEUES, commands_of
 from schedule_checks import MOST_INSTANCES, check_schedules_of
+from seeds import check_each, note
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, evaluate, format_program, placeholders, reference, topological
 from lathe.frontend.reference import checked_inputs
 from lathe.scheduler import ScheduleError, create_schedule
-
-SEEDS = st.integers(0, 2**40)
 
 
 def point_by_point(outputs: list[Tensor], inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -56,17 +53,15 @@ def check_domains(seed: int, most_computations: int, most_commands: int) -> None
         assert counted.distinct == len(set(instances[name]))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_every_accepted_schedule_of_a_domain_keeps_its_meaning_and_counts_are_exact(seed):
-    check_domains(seed, 4, 8)
+@pytest.mark.seeds(120, slow=480, block=40)
+def test_every_accepted_schedule_of_a_domain_keeps_its_meaning_and_counts_are_exact(seeds):
+    check_each(seeds, check_domains, 4, 8)
 
 
 @pytest.mark.nightly
-@settings(max_examples=10000, deadline=None, print_blob=True)
-@given(seed=SEEDS)
-def test_the_same_for_many_more_domains(seed):
-    check_domains(seed, 6, 15)
+@pytest.mark.seeds(10000, first=1_000_000, block=100)
+def test_the_same_for_many_more_domains(seeds):
+    check_each(seeds, check_domains, 6, 15)
 
 
 def check_build(seed: int, most_computations: int) -> None:
@@ -77,17 +72,15 @@ def check_build(seed: int, most_computations: int) -> None:
     check_machine(create_schedule(outputs), config)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_domains_reach_the_machine(seed):
-    check_build(seed, 3)
+@pytest.mark.seeds(40, slow=160)
+def test_domains_reach_the_machine(seeds):
+    check_each(seeds, check_build, 3)
 
 
 @pytest.mark.nightly
-@settings(max_examples=5000, deadline=None, print_blob=True)
-@given(seed=SEEDS)
-def test_many_more_domains_reach_the_machine(seed):
-    check_build(seed, 5)
+@pytest.mark.seeds(5000, first=1_000_000, block=100)
+def test_many_more_domains_reach_the_machine(seeds):
+    check_each(seeds, check_build, 5)
 
 
 def check_orders(seed: int, most_commands: int) -> None:
@@ -105,14 +98,12 @@ def check_orders(seed: int, most_commands: int) -> None:
         check_machine(schedule, config)
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_domains_in_any_order_reach_the_machine(seed):
-    check_orders(seed, 6)
+@pytest.mark.seeds(40, slow=160)
+def test_domains_in_any_order_reach_the_machine(seeds):
+    check_each(seeds, check_orders, 6)
 
 
 @pytest.mark.nightly
-@settings(max_examples=5000, deadline=None, print_blob=True)
-@given(seed=SEEDS)
-def test_many_more_orders_of_domains_reach_the_machine(seed):
-    check_orders(seed, 8)
+@pytest.mark.seeds(5000, first=1_000_000, block=100)
+def test_many_more_orders_of_domains_reach_the_machine(seeds):
+    check_each(seeds, check_orders, 8)

@@ -3,18 +3,16 @@
 import json
 
 import pytest
-from hypothesis import event, given, note, settings
-from hypothesis import strategies as st
 from random_commands import commands
 from random_layouts import layouts
 from random_networks import loops, machines, networks
 from random_programs import Choice, programs
+from seeds import check_each, event, note
 
 from lathe.configs import LatheError, load_config
 from lathe.frontend import format_program, placeholders
 from lathe.scheduler import CapacityError, EmitError, Schedule, ScheduleError, build, create_schedule
 
-SEEDS = st.integers(0, 2**40)
 KINDS = ("split", "reorder", "fuse", "compute_at", "set_scope", "cache_read", "cache_write", "emit_insn")
 
 
@@ -36,9 +34,7 @@ def check_explanation(schedule: Schedule, config) -> None:
         assert str(refusal) in [each.message for each in found.refusals]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_of_operators(seed):
+def check_operators(seed: int) -> None:
     choice = Choice(seed)
     config = machines(choice)
     outputs = networks(choice, choice.number(1, 2))
@@ -56,10 +52,12 @@ def test_of_operators(seed):
     check_explanation(schedule, config)
 
 
-@pytest.mark.parametrize("name", ["vta", "tiny"])
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_of_programs_by_hand(name, seed):
+@pytest.mark.seeds(20, slow=100, block=10)
+def test_of_operators(seeds):
+    check_each(seeds, check_operators)
+
+
+def check_by_hand(seed: int, name: str) -> None:
     choice = Choice(seed)
     outputs = programs(choice, choice.number(1, 3))
     schedule = create_schedule(outputs)
@@ -72,3 +70,9 @@ def test_of_programs_by_hand(name, seed):
         except ScheduleError:
             note(f"refused: {command.text}")
     check_explanation(schedule, load_config(name))
+
+
+@pytest.mark.parametrize("name", ["vta", "tiny"])
+@pytest.mark.seeds(40, slow=80)
+def test_of_programs_by_hand(name, seeds):
+    check_each(seeds, check_by_hand, name)

@@ -1,20 +1,18 @@
 """Random programs in random layouts: NumPy, the loop nest and the machine agree."""
 
 import pytest
-from hypothesis import given, note, settings
-from hypothesis import strategies as st
 from meanings import check_machine, check_values
 from padded import check_poisoned
 from random_commands import commands
 from random_layouts import conditions, layouts
 from random_networks import loops, machines, networks
 from random_programs import Choice, programs, random_inputs
+from seeds import check_each, note
 
 from lathe.frontend import format_program
 from lathe.scheduler import ScheduleError, create_schedule, interpret
 
 KINDS = ("split", "reorder", "fuse", "compute_at", "set_scope", "cache_read", "cache_write")
-SEEDS = st.integers(0, 2**40)
 
 
 def check_meaning(seed: int, most_computations: int, most_commands: int) -> None:
@@ -58,27 +56,23 @@ def check_random_build(seed: int, most_layers: int) -> None:
     check_machine(schedule, config)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_layouts_among_other_commands_keep_the_meaning(seed):
-    check_meaning(seed, 4, 10)
+@pytest.mark.seeds(100, slow=300, block=50)
+def test_layouts_among_other_commands_keep_the_meaning(seeds):
+    check_each(seeds, check_meaning, 4, 10)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_layouts_reach_machines(seed):
-    check_random_build(seed, 2)
-
-
-@pytest.mark.nightly
-@settings(max_examples=5000, deadline=None, print_blob=True)
-@given(seed=SEEDS)
-def test_layouts_of_many_more_keep_the_meaning(seed):
-    check_meaning(seed, 7, 20)
+@pytest.mark.seeds(20, slow=130, block=10)
+def test_layouts_reach_machines(seeds):
+    check_each(seeds, check_random_build, 2)
 
 
 @pytest.mark.nightly
-@settings(max_examples=1000, deadline=None, print_blob=True)
-@given(seed=SEEDS)
-def test_layouts_of_many_more_reach_machines(seed):
-    check_random_build(seed, 4)
+@pytest.mark.seeds(5000, first=1_000_000, block=100)
+def test_layouts_of_many_more_keep_the_meaning(seeds):
+    check_each(seeds, check_meaning, 7, 20)
+
+
+@pytest.mark.nightly
+@pytest.mark.seeds(1000, first=1_000_000, block=100)
+def test_layouts_of_many_more_reach_machines(seeds):
+    check_each(seeds, check_random_build, 4)

@@ -1,18 +1,15 @@
 """Random programs on random machines: NumPy, the loop nest and the machine agree, or ``build`` says what is amiss."""
 
 import pytest
-from hypothesis import given, note, settings
-from hypothesis import strategies as st
 from meanings import check_machine, check_values
 from random_hand_schedules import hand_schedules
 from random_networks import loops, machines, networks, orders
 from random_programs import Choice, random_inputs
+from seeds import check_each, note
 
 from lathe.frontend import format_program, placeholders
 from lathe.scheduler import build, create_schedule
 from lathe.sim import simulate_program
-
-SEEDS = st.integers(0, 2**40)
 
 
 def check_random_build(seed: int, most_layers: int, most_commands: int) -> None:
@@ -35,17 +32,15 @@ def check_hand_schedule(seed: int) -> None:
     check_machine(schedule, config)
 
 
-@settings(max_examples=620, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_numpy_the_nest_and_the_machine_agree(seed):
-    check_random_build(seed, 2, 4)
+@pytest.mark.seeds(160, slow=840)
+def test_numpy_the_nest_and_the_machine_agree(seeds):
+    check_each(seeds, check_random_build, 2, 4)
 
 
 @pytest.mark.nightly
-@settings(max_examples=5000, deadline=None, print_blob=True)
-@given(seed=SEEDS)
-def test_numpy_the_nest_and_the_machine_agree_on_many_more(seed):
-    check_random_build(seed, 4, 8)
+@pytest.mark.seeds(5000, first=1_000_000, block=100)
+def test_numpy_the_nest_and_the_machine_agree_on_many_more(seeds):
+    check_each(seeds, check_random_build, 4, 8)
 
 
 def check_random_order(seed: int, most_layers: int) -> None:
@@ -59,30 +54,26 @@ def check_random_order(seed: int, most_layers: int) -> None:
     check_machine(schedule, config)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_other_orders_reach_the_machine_too(seed):
-    check_random_order(seed, 1)
+@pytest.mark.seeds(30, slow=120, block=10)
+def test_other_orders_reach_the_machine_too(seeds):
+    check_each(seeds, check_random_order, 1)
 
 
 @pytest.mark.nightly
-@settings(max_examples=2000, deadline=None, print_blob=True)
-@given(seed=SEEDS)
-def test_many_more_orders_reach_the_machine(seed):
-    check_random_order(seed, 3)
+@pytest.mark.seeds(2000, first=1_000_000, block=100)
+def test_many_more_orders_reach_the_machine(seeds):
+    check_each(seeds, check_random_order, 3)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_schedules_by_hand_agree_too(seed):
-    check_hand_schedule(seed)
+@pytest.mark.seeds(60, slow=240)
+def test_schedules_by_hand_agree_too(seeds):
+    check_each(seeds, check_hand_schedule)
 
 
 @pytest.mark.nightly
-@settings(max_examples=3000, deadline=None, print_blob=True)
-@given(seed=SEEDS)
-def test_many_more_schedules_by_hand_agree_too(seed):
-    check_hand_schedule(seed)
+@pytest.mark.seeds(3000, first=1_000_000, block=100)
+def test_many_more_schedules_by_hand_agree_too(seeds):
+    check_each(seeds, check_hand_schedule)
 
 
 def test_a_loop_that_ends_within_a_group_of_elements_is_cut_where_the_group_ends():

@@ -4,19 +4,16 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, note, settings
-from hypothesis import strategies as st
 from random_networks import machines
 from random_operators import OperatorProgram
 from random_programs import Choice, random_inputs
+from seeds import check_each, note
 
 import lathe as lt
 from lathe.frontend import format_program, placeholders, reference
 from lathe.isa import verify
 from lathe.scheduler import build
 from lathe.sim import simulate_program
-
-SEEDS = st.integers(0, 2**40)
 
 
 def check_default_schedule(outputs: list[lt.Tensor], config: lt.HardwareConfig) -> None:
@@ -39,17 +36,15 @@ def check_random_operators(seed: int, most: int) -> None:
     check_default_schedule(outputs, config)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_every_program_of_operators_is_built(seed):
-    check_random_operators(seed, 6)
+@pytest.mark.seeds(80, slow=420)
+def test_every_program_of_operators_is_built(seeds):
+    check_each(seeds, check_random_operators, 6)
 
 
 @pytest.mark.nightly
-@settings(max_examples=5000, deadline=None, print_blob=True)
-@given(seed=SEEDS)
-def test_the_same_for_many_more(seed):
-    check_random_operators(seed, 8)
+@pytest.mark.seeds(5000, first=1_000_000, block=100)
+def test_the_same_for_many_more(seeds):
+    check_each(seeds, check_random_operators, 8)
 
 
 def test_two_convolutions_that_group_the_same_channels_differently():

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, note, settings
-from hypothesis import strategies as st
 from machine import run
 from meanings import check_machine
 from random_programs import Choice, random_inputs
+from seeds import check_each, note
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, format_program, placeholder, recurrence, reduce_axis, sum
@@ -21,7 +20,6 @@ from lathe.isa.findings import FindingKind
 from lathe.scheduler import ScheduleError, build, create_schedule, undef
 from lathe.scheduler.stage import Stage
 
-SEEDS = st.integers(0, 2**40)
 MACHINES = ("vta", "tiny", "batch4", "wide", "lathe16")
 TINY = load_config("tiny")
 
@@ -87,17 +85,15 @@ def check_seed(seed: int) -> None:
     check_machine(s, load_config(name))
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_padded_stages_in_each_others_loops(seed):
-    check_seed(seed)
+@pytest.mark.seeds(40, slow=160, block=10)
+def test_padded_stages_in_each_others_loops(seeds):
+    check_each(seeds, check_seed)
 
 
 @pytest.mark.nightly
-@settings(max_examples=5000, deadline=None, print_blob=True)
-@given(seed=SEEDS)
-def test_many_more_padded_stages(seed):
-    check_seed(seed)
+@pytest.mark.seeds(5000, first=1_000_000, block=100)
+def test_many_more_padded_stages(seeds):
+    check_each(seeds, check_seed)
 
 
 @pytest.mark.parametrize("cut", [0, 1])

@@ -2,17 +2,15 @@
 
 import numpy as np
 import pytest
-from hypothesis import event, given, note, settings
-from hypothesis import strategies as st
 from nests import check, text
 from padded import check_poisoned, confirm_refused, poisoned
 from random_programs import Choice, random_inputs
+from seeds import check_each, event, note
 
 from lathe.frontend import Tensor, compute, max, min, placeholder, prod, reduce_axis, select, sum
 from lathe.scheduler import PaddingError, Schedule, ScheduleError, create_schedule, undef
 
 CONTRACTS = (None, undef, 0, 1, -128, 127, 0, 0, undef)
-SEEDS = st.integers(0, 2**40)
 
 
 def random_map(choice: Choice, rank: int):
@@ -119,22 +117,18 @@ def check_seed(seed: int) -> None:
         check_contract(schedule, B)
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_overcompute_is_right_where_accepted_and_wrong_where_refused(seed):
-    check_seed(seed)
+@pytest.mark.seeds(100, slow=400, block=50)
+def test_overcompute_is_right_where_accepted_and_wrong_where_refused(seeds):
+    check_each(seeds, check_seed)
 
 
 @pytest.mark.nightly
-@settings(max_examples=5000, deadline=None, print_blob=True)
-@given(seed=SEEDS)
-def test_overcompute_of_many_more(seed):
-    check_seed(seed)
+@pytest.mark.seeds(5000, first=1_000_000, block=100)
+def test_overcompute_of_many_more(seeds):
+    check_each(seeds, check_seed)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_padding_is_where_no_index_leads(seed):
+def check_padding(seed: int) -> None:
     choice = Choice(seed)
     A, B = random_program(choice)
     schedule = create_schedule(B)
@@ -147,3 +141,8 @@ def test_padding_is_where_no_index_leads(seed):
     packed = layout.pack(np.arange(np.prod(A.shape)).reshape(A.shape))
     values = {layout.index(*point): n for n, point in enumerate(np.ndindex(A.shape))}
     assert all(packed[cell] == n for cell, n in values.items())
+
+
+@pytest.mark.seeds(40, slow=160)
+def test_padding_is_where_no_index_leads(seeds):
+    check_each(seeds, check_padding)

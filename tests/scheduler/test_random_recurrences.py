@@ -5,11 +5,10 @@ from unittest import mock
 import numpy as np
 import pytest
 from executions import confirm
-from hypothesis import event, given, note, settings
-from hypothesis import strategies as st
 from random_commands import ORDER, commands
 from random_programs import Choice, random_inputs
 from random_recurrences import recurrences
+from seeds import check_each, event, note
 
 from lathe.configs import load_config
 from lathe.frontend import format_program, placeholders, reference
@@ -33,7 +32,6 @@ KINDS = (
     *("cache_read", "reuse_at", "emit_insn", "reverse", "skew", "skew", *ORDER),
 )
 MACHINES = [load_config(name) for name in ("tiny", "vta", "batch4")]
-SEEDS = st.integers(0, 2**40)
 
 
 def plain_meaning(outputs, inputs):
@@ -139,21 +137,18 @@ def check_circle_on_machine(seed: int, most_commands: int) -> None:
     equal(simulate_program(program, inputs, trace=False).outputs, reference(outputs, inputs))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_every_accepted_order_keeps_the_meaning_and_every_refusal_has_a_true_witness(seed):
-    check_random_circle(seed, 6)
+@pytest.mark.seeds(80, slow=220, block=40)
+def test_every_accepted_order_keeps_the_meaning_and_every_refusal_has_a_true_witness(seeds):
+    check_each(seeds, check_random_circle, 6)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_circles_on_the_machine(seed):
-    check_circle_on_machine(seed, 3)
+@pytest.mark.seeds(20, slow=130, block=10)
+def test_circles_on_the_machine(seeds):
+    check_each(seeds, check_circle_on_machine, 3)
 
 
 @pytest.mark.nightly
-@settings(max_examples=5000, deadline=None, print_blob=True)
-@given(seed=SEEDS)
-def test_the_same_for_many_more(seed):
-    check_random_circle(seed, 10)
-    check_circle_on_machine(seed, 4)
+@pytest.mark.seeds(5000, first=1_000_000, block=100)
+def test_the_same_for_many_more(seeds):
+    check_each(seeds, check_random_circle, 10)
+    check_each(seeds, check_circle_on_machine, 4)

@@ -7,6 +7,7 @@ from machine import run
 from nests import text
 from random_programs import random_inputs
 from rings import reads_of
+from seeds import check_each, event
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
@@ -78,8 +79,8 @@ def command(random: Random, s: Schedule, tensors: list[Tensor]) -> None:
             random.choice(s.stages).compute_at(stage, loop)
 
 
-def check(seed: int) -> bool:
-    """Whether a reuse buffer was made; fails where the schedule is wrong."""
+def check(seed: int) -> None:
+    """Random commands, and what they make of the program; "kept" where a reuse buffer is among it."""
     random = Random(seed)
     tensors, output = program(random)
     s = create_schedule(output)
@@ -90,23 +91,13 @@ def check(seed: int) -> bool:
             continue
     reads_of(s)
     text(s, "order", "loops", "chunks")
-    return any(stage.state.reuse for stage in s.stages)
+    if any(stage.state.reuse for stage in s.stages):
+        event("kept")
 
 
-def made(seeds: range) -> int:
-    """How many of the schedules have a reuse buffer, all of them being right."""
-    return len([seed for seed in seeds if check(seed)])
-
-
-@pytest.mark.parametrize("first", range(0, 120, 40))
-def test_what_is_accepted_is_right(first):
-    assert made(range(first, first + 40)) >= 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(200, 2000, 200))
-def test_what_is_accepted_is_right_more_often(first):
-    assert made(range(first, first + 200)) >= 30
+@pytest.mark.seeds(120, slow=1800, block=40)
+def test_what_is_accepted_is_right(seeds):
+    assert check_each(seeds, check)["kept"] >= 4
 
 
 def channels(random: Random) -> tuple[list[Tensor], Tensor]:
@@ -126,8 +117,8 @@ def channels(random: Random) -> tuple[list[Tensor], Tensor]:
     )
 
 
-def check_on_machine(seed: int) -> bool:
-    """Whether a reuse buffer ran on the simulator; fails where it computes anything but what NumPy does."""
+def check_on_machine(seed: int) -> None:
+    """The simulator computes what NumPy does; "kept" where a reuse buffer ran on it."""
     random = Random(seed)
     config = load_config(random.choice(["vta", "tiny", "batch4"]))
     tensors, output = channels(random)
@@ -142,15 +133,11 @@ def check_on_machine(seed: int) -> bool:
     try:
         run(s, config, random_inputs([output], seed))
     except (BuildError, CapacityError, EmitError):
-        return False
-    return any(stage.state.reuse for stage in s.stages)
+        return
+    if any(stage.state.reuse for stage in s.stages):
+        event("kept")
 
 
-def test_what_the_machine_takes_is_right():
-    assert len([seed for seed in range(60) if check_on_machine(seed)]) >= 5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(100, 1000, 300))
-def test_what_the_machine_takes_is_right_more_often(first):
-    assert len([seed for seed in range(first, first + 300) if check_on_machine(seed)]) >= 25
+@pytest.mark.seeds(20, slow=980)
+def test_what_the_machine_takes_is_right(seeds):
+    assert check_each(seeds, check_on_machine)["kept"] >= 1

@@ -3,20 +3,17 @@
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, note, settings
-from hypothesis import strategies as st
 from meanings import check_machine
 from random_domains import programs_with_domains
 from random_programs import Choice, programs
 from random_recurrences import recurrences
 from random_schedules import any_command
 from schedule_checks import check_schedules_of
+from seeds import check_each, note
 
 from lathe.configs import load_config
 from lathe.frontend import format_program
 from lathe.scheduler import Schedule, ScheduleError, create_schedule
-
-SEEDS = st.integers(0, 2**40)
 
 
 def check_random_schedule(seed: int, most_computations: int, most_commands: int) -> None:
@@ -24,17 +21,15 @@ def check_random_schedule(seed: int, most_computations: int, most_commands: int)
     check_schedules_of(programs(choice, choice.number(1, most_computations)), choice, most_commands)
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_every_accepted_schedule_keeps_the_meaning_and_every_refusal_is_right(seed):
-    check_random_schedule(seed, 5, 12)
+@pytest.mark.seeds(300, slow=1200, block=50)
+def test_every_accepted_schedule_keeps_the_meaning_and_every_refusal_is_right(seeds):
+    check_each(seeds, check_random_schedule, 5, 12)
 
 
 @pytest.mark.nightly
-@settings(max_examples=20000, deadline=None, print_blob=True)
-@given(seed=SEEDS)
-def test_the_same_for_many_more_and_larger_ones(seed):
-    check_random_schedule(seed, 7, 20)
+@pytest.mark.seeds(20000, first=1_000_000, block=100)
+def test_the_same_for_many_more_and_larger_ones(seeds):
+    check_each(seeds, check_random_schedule, 7, 20)
 
 
 MOST_ON_MACHINE = 4_000
@@ -73,14 +68,12 @@ def check_on_machine(seed: int, most_commands: int) -> None:
             raise
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(seed=SEEDS)
-def test_any_schedule_on_a_machine_is_right_or_refused(seed):
-    check_on_machine(seed, 8)
+@pytest.mark.seeds(60, slow=340)
+def test_any_schedule_on_a_machine_is_right_or_refused(seeds):
+    check_each(seeds, check_on_machine, 8)
 
 
 @pytest.mark.nightly
-@settings(max_examples=10000, deadline=None, print_blob=True)
-@given(seed=SEEDS)
-def test_many_more_schedules_on_machines_are_right_or_refused(seed):
-    check_on_machine(seed, 12)
+@pytest.mark.seeds(10000, first=1_000_000, block=100)
+def test_many_more_schedules_on_machines_are_right_or_refused(seeds):
+    check_each(seeds, check_on_machine, 12)

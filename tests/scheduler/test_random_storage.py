@@ -8,6 +8,7 @@ import pytest
 from folds import check_lost, check_stored
 from machine import run
 from random_programs import random_inputs
+from seeds import check_each, event
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
@@ -138,8 +139,8 @@ def attempt(do: Callable[[], object]) -> str:
     return "accepted"
 
 
-def check(seed: int) -> tuple[bool, bool]:
-    """Whether a fold was accepted, and whether one was refused; fails where either is wrong."""
+def check(seed: int) -> None:
+    """Folds that are accepted or refused, rightly; "folded" and "lost" where there were any."""
     random = Random(seed)
     _, output = program(random)
     s = create_schedule(output)
@@ -158,25 +159,21 @@ def check(seed: int) -> tuple[bool, bool]:
             for stage, state in states.items():
                 stage.state = state
     check_stored(s)
-    return accepted, refused
+    if accepted:
+        event("folded")
+    if refused:
+        event("lost")
 
 
-@pytest.mark.parametrize("first", range(0, 160, 40))
-def test_what_is_accepted_is_right_and_what_is_refused_is_wrong(first):
-    outcomes = [check(seed) for seed in range(first, first + 40)]
-    assert len([1 for accepted, _ in outcomes if accepted]) >= 5
-    assert len([1 for _, refused in outcomes if refused]) >= 5
+@pytest.mark.seeds(160, slow=2040, block=40)
+def test_what_is_accepted_is_right_and_what_is_refused_is_wrong(seeds):
+    happened = check_each(seeds, check)
+    assert happened["folded"] >= 5
+    assert happened["lost"] >= 5
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(200, 2200, 200))
-def test_what_is_accepted_is_right_more_often(first):
-    for seed in range(first, first + 200):
-        check(seed)
-
-
-def check_on_machine(seed: int) -> bool:
-    """Whether a fold ran on the simulator; fails where it computes anything but what NumPy does."""
+def check_on_machine(seed: int) -> None:
+    """The simulator computes what NumPy does; "folded" where a fold ran on it."""
     random = Random(seed)
     config = load_config(random.choice(["vta", "tiny", "batch4"]))
     _, output = program(random, random.choice([4, 16, 20]))
@@ -193,18 +190,14 @@ def check_on_machine(seed: int) -> bool:
     try:
         run(s, config, random_inputs([output], seed))
     except (BuildError, CapacityError, EmitError):
-        return False
-    return any(stage.state.storage for stage in s.stages)
+        return
+    if any(stage.state.storage for stage in s.stages):
+        event("folded")
 
 
-def test_what_the_machine_takes_is_right():
-    assert len([seed for seed in range(60) if check_on_machine(seed)]) >= 5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(100, 1000, 300))
-def test_what_the_machine_takes_is_right_more_often(first):
-    assert len([seed for seed in range(first, first + 300) if check_on_machine(seed)]) >= 25
+@pytest.mark.seeds(40, slow=960)
+def test_what_the_machine_takes_is_right(seeds):
+    assert check_each(seeds, check_on_machine)["folded"] >= 1
 
 
 def outcomes(seed: int) -> list[str]:
@@ -226,4 +219,4 @@ def test_one_slice_tells_for_all_that_live_alike():
 
 def test_a_stage_in_loops_that_others_read_later_is_not_put_in_acc_for_the_machine():
     """Found at random: in DRAM its values stay, but in acc a later stage read the last."""
-    assert not check_on_machine(939)
+    assert not check_each(range(939, 940), check_on_machine)

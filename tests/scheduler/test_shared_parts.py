@@ -4,12 +4,11 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from machine import run
 from random_programs import random_inputs
+from seeds import check_each
 
-from lathe.configs import load_config
+from lathe.configs import HardwareConfig, load_config
 from lathe.frontend import Expr, Tensor, compute, max, min, placeholder, placeholders
 from lathe.scheduler import build, create_schedule
 from lathe.sim import simulate_program
@@ -126,10 +125,7 @@ def random_expression(generator: random.Random, parts: list[Expr]) -> Expr:
     return parts[-1]
 
 
-@pytest.mark.parametrize("config", [TINY, VTA], ids=["tiny", "vta"])
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 1 << 20))
-def test_random_expressions(config, seed):
+def check_expressions(seed: int, config: HardwareConfig) -> None:
     generator = random.Random(seed)
     A, B, C = (placeholder(24, dtype, name) for name, dtype in (("A", "int32"), ("B", "int8"), ("C", "int32")))
     result = compute(24, lambda i: random_expression(generator, [A[i], B[i].astype("int32"), C[i], A[i] + C[i]]), "R")
@@ -137,9 +133,13 @@ def test_random_expressions(config, seed):
         run(create_schedule(result), config, random_inputs([result], seed))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 1 << 20))
-def test_random_expressions_of_bytes(seed):
+@pytest.mark.parametrize("config", [TINY, VTA], ids=["tiny", "vta"])
+@pytest.mark.seeds(40, slow=160)
+def test_random_expressions(config, seeds):
+    check_each(seeds, check_expressions, config)
+
+
+def check_expressions_of_bytes(seed: int) -> None:
     generator = random.Random(seed)
     A, B = placeholder(24, "int8", "A"), placeholder(24, "int8", "B")
 
@@ -156,3 +156,8 @@ def test_random_expressions_of_bytes(seed):
     inputs = random_inputs([result], seed)
     program = run(create_schedule(result), TINY, inputs)
     assert np.any([segment.role == "output" for segment in program.segments])
+
+
+@pytest.mark.seeds(40, slow=160)
+def test_random_expressions_of_bytes(seeds):
+    check_each(seeds, check_expressions_of_bytes)

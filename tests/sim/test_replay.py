@@ -3,7 +3,6 @@
 import json
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +16,6 @@ from lathe.isa.meaning import MachineState, run
 from lathe.isa.paged_memory import PagedMemory
 from lathe.sim import StreamError, read_stream, replay
 
-VTA_STREAMS = sorted((Path(__file__).parents[3] / "shared" / "vta_streams").glob("*.npz"))
-
 
 def memory(addresses, pages):
     """Pages by address, without those that are all zero."""
@@ -27,10 +24,9 @@ def memory(addresses, pages):
     }
 
 
-@pytest.mark.parametrize("path", VTA_STREAMS, ids=lambda path: path.stem)
-def test_streams_of_vtas_compiler_leave_the_recorded_memory_and_tokens(path):
-    recorded = np.load(path)
-    result = replay(load_config("vta"), path)
+def test_streams_of_vtas_compiler_leave_the_recorded_memory_and_tokens(vta_stream):
+    recorded = np.load(vta_stream)
+    result = replay(load_config("vta"), vta_stream)
     expected = memory(recorded["page_addrs"], recorded["pages"])
     expected |= memory(recorded["after_addrs"], recorded["after_pages"])
     assert memory(result.page_addrs, result.pages) == expected
@@ -38,11 +34,10 @@ def test_streams_of_vtas_compiler_leave_the_recorded_memory_and_tokens(path):
     assert list(result.tokens) == recorded["after_tokens"].tolist()
 
 
-@pytest.mark.parametrize("path", VTA_STREAMS, ids=lambda path: path.stem)
-def test_streams_of_vtas_compiler_take_the_cycles_of_the_per_cycle_model(path):
+def test_streams_of_vtas_compiler_take_the_cycles_of_the_per_cycle_model(vta_stream):
     cfg = load_config("vta")
-    recorded = np.load(path)
-    result = replay(cfg, path)
+    recorded = np.load(vta_stream)
+    result = replay(cfg, vta_stream)
     slow = PerCycle(cfg, decode(cfg, recorded["insns"]), int(recorded["insn_addr"]), recorded["tokens"].tolist())
     assert result.cycles == slow.run()
     for name in ("load", "compute", "store", "fetch"):

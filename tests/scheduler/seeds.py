@@ -1,0 +1,36 @@
+"""Random tests over many seeds: a failure tells its seed, what was noted under it, and a run how often what happened.
+
+A test marked ``seeds(count, slow=0, first=0, block=20)`` takes ``seeds``, a range of some of them, and is run once for
+each such block, so that workers share them: ``count`` seeds by default, ``slow`` more with ``-m slow``.
+``tests/conftest.py`` makes the blocks.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+_NOTES: list[str] = []
+_EVENTS: Counter[str] = Counter()
+
+
+def note(text: str) -> None:
+    """Something to show if the seed at hand fails."""
+    _NOTES.append(text)
+
+
+def event(name: str) -> None:
+    """Something that has happened, to be counted."""
+    _EVENTS[name] += 1
+
+
+def check_each(seeds: range, check: Callable[..., Any], *arguments: Any) -> Counter[str]:
+    """Call ``check(seed, *arguments)`` for each seed; how often each event has happened."""
+    _EVENTS.clear()
+    for seed in seeds:
+        _NOTES.clear()
+        try:
+            check(seed, *arguments)
+        except Exception as error:
+            error.add_note("\n".join((f"seed {seed}", *_NOTES)))
+            raise
+    return Counter(_EVENTS)
