@@ -12,14 +12,19 @@ from numpy.typing import NDArray
 
 from lathe.isa.cells import NO_CELLS, Cells, Reach, ReachTable, cell_numbers
 from lathe.isa.columns import Ints
+from lathe.isa.conditions import InstructionReader
 from lathe.isa.dram_rows import Pieces, Ranges, pieces_of
 from lathe.isa.findings import FindingKind
 from lathe.isa.instructions import Alu, Gemm, Load, Store
+from lathe.isa.legality import IDLE, Operand, operand_of, used_operands
 from lathe.isa.microops import decode_uops
 from lathe.isa.subject import Subject
 from lathe.isa.table import MEMORIES, MemoryType, Opcode, Unit
 
 NEVER = -1
+
+# Where a decoded micro-op has its indices.
+_PLACE = {"dst": 0, "src": 1, "wgt": 2}
 
 # The one unit that writes each scratchpad, and the units that read it.
 _WRITER = {"inp": Unit.LOAD, "wgt": Unit.LOAD, "acc": Unit.COMPUTE}
@@ -94,17 +99,17 @@ class _Walk:
     def load_uops(self, load: Load, block: int) -> None:
         config = self.subject.config
         width = load.x_pad_0 + load.x_size + load.x_pad_1
-        words = np.zeros((block // width, width), np.uint32)
+        count = max(0, min(block, config.uop_depth - load.sram_base))  # what lies beyond is reported, not followed
+        words = np.zeros((-(-count // width), width), np.uint32)
         known = np.ones(words.shape, np.bool_)
-        for y in range(load.y_size):
+        for y in range(min(load.y_size, len(words) - load.y_pad_0)):
             row = (load.y_pad_0 + y, slice(load.x_pad_0, load.x_pad_0 + load.x_size))
             found = self.subject.dram.uop_words((load.dram_base + y * load.x_stride) * 4, load.x_size)
             if found is None:
                 known[row] = False
             else:
                 words[row] = found
-        cells = slice(load.sram_base, min(load.sram_base + block, config.uop_depth))
-        count = max(0, cells.stop - cells.start)
+        cells = slice(load.sram_base, load.sram_base + count)
         self.uop_loaded[cells] = True
         self.uop_known[cells] = known.reshape(-1)[:count]
         self.uops[:, cells] = decode_uops(config, words.reshape(-1)[:count])
@@ -118,41 +123,23 @@ class _Walk:
 
     def loop(self, index: int, loop: Gemm | Alu) -> None:
         """GEMM and ALU: what the micro-ops in their two loops read and write."""
-        if loop.uop_bgn >= loop.uop_end or loop.iter_out == 0 or loop.iter_in == 0:
+        if IDLE.on(InstructionReader(self.subject.config, loop)):
             return
         starts = self.starts(index, loop)
         if not starts.shape[1]:
             return
-        config = self.subject.config
-        dst = self.reach(index, loop, "dst", "acc", starts[0], config.acc_depth)
-        if isinstance(loop, Gemm):
-            if not loop.reset:
-                src = self.reach(index, loop, "src", "inp", starts[1], config.inp_depth)
-                wgt = self.reach(index, loop, "wgt", "wgt", starts[2], config.wgt_depth)
-                self.read(index, "inp", "src", src)
-                self.read(index, "wgt", "wgt", wgt)
-                self.read(index, "acc", "dst", dst)
-        else:
-            if not loop.use_imm:
-                src = self.reach(index, loop, "src", "acc", starts[1], config.acc_depth)
-                self.read(index, "acc", "src", src)
-            self.read(index, "acc", "dst", dst)
-        self.write(index, "acc", "dst", dst)
+        cells = {
+            operand.index: self.reach(index, loop, operand, starts[_PLACE[operand.index]])
+            for operand in used_operands(self.subject.config, loop)
+        }
+        for name, found in cells.items():
+            if name != "dst" or not (isinstance(loop, Gemm) and loop.reset):
+                self.read(index, operand_of(loop.opcode, name).scratchpad, name, found)
+        self.write(index, "acc", "dst", cells["dst"])
 
     def starts(self, index: int, loop: Gemm | Alu) -> NDArray[np.int64]:
         """The loop's micro-ops as (3, number) indices; those that do not exist or are not known are left out."""
-        depth = self.subject.config.uop_depth
-        if loop.uop_end > depth:
-            first = max(loop.uop_bgn, depth)
-            self.subject.report(
-                FindingKind.SRAM_RANGE,
-                index,
-                "uop_end",
-                f"uop[{first}]",
-                f"be at most {depth}, not {loop.uop_end}",
-                cells=loop.uop_end - first,
-            )
-        chosen = slice(loop.uop_bgn, min(loop.uop_end, depth))
+        chosen = slice(loop.uop_bgn, min(loop.uop_end, self.subject.config.uop_depth))
         loaded = self.uop_loaded[chosen]
         if not loaded.all():
             missing = np.flatnonzero(~loaded) + chosen.start
@@ -166,10 +153,10 @@ class _Walk:
             )
         return self.uops[:, chosen][:, loaded & self.uop_known[chosen]]
 
-    def reach(
-        self, index: int, loop: Gemm | Alu, field: str, scratchpad: str, starts: NDArray[np.int64], depth: int
-    ) -> Cells:
+    def reach(self, index: int, loop: Gemm | Alu, operand: Operand, starts: NDArray[np.int64]) -> Cells:
+        field, scratchpad = operand.index, operand.scratchpad
         factor_out, factor_in = getattr(loop, f"{field}_factor_out"), getattr(loop, f"{field}_factor_in")
+        depth = operand.depth(self.subject.config)
         reach: Reach = self.reaches.of(starts, loop.iter_out, factor_out, loop.iter_in, factor_in, depth)
         if reach.highest >= depth:
             self.subject.report(
@@ -178,6 +165,7 @@ class _Walk:
                 field,
                 f"{scratchpad}[{reach.highest}]",
                 f"stay below {depth} {scratchpad} elements, not reach {reach.highest}",
+                code=operand.code,
             )
         return reach.cells
 

@@ -8,16 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES, WORD_BITS
 from lathe.isa.columns import Columns
+from lathe.isa.conditions import ColumnsReader
 from lathe.isa.errors import EncodingError, NoInstructionError
-from lathe.isa.fault import FaultCode
 from lathe.isa.instructions import Instruction
-from lathe.isa.table import AluOp, MemoryType, Opcode, placements
-
-_CHOICES: dict[str, type[Opcode] | type[MemoryType] | type[AluOp]] = {
-    "opcode": Opcode,
-    "memory_type": MemoryType,
-    "alu_opcode": AluOp,
-}
+from lathe.isa.legality import WORDS, first_broken
+from lathe.isa.table import Opcode, placements
 
 
 def encode(config: HardwareConfig, instructions: Sequence[Instruction]) -> NDArray[np.uint8]:
@@ -64,21 +59,11 @@ def encode_columns(config: HardwareConfig, columns: Columns) -> NDArray[np.uint8
 def decode_columns(config: HardwareConfig, encoded: ArrayLike) -> Columns:
     """Like :func:`decode`, to columns."""
     columns = extract_columns(config, encoded)
-    wrong = {}
-    for name, choices in _CHOICES.items():
-        beyond = (columns.opcode if name == "opcode" else columns[name]) > max(choices)
-        if beyond.any():
-            wrong[name] = int(np.argmax(beyond))
-    if wrong:
-        name = min(wrong, key=lambda each: wrong[each])
-        index, choices = wrong[name], _CHOICES[name]
-        value = int((columns.opcode if name == "opcode" else columns[name])[index])
-        allowed = ", ".join(f"{choice.value} {choice.name}" for choice in choices)
-        message = (
-            f"{name} of instruction {index} must be one of {allowed}, not {value}. "
-            f"The bytes are no instruction of machine {config.name!r}."
-        )
-        raise NoInstructionError(message, instruction=index, code=FaultCode[name.upper()])
+    found = first_broken(config, columns, WORDS)
+    if found is not None:
+        index, rule = found
+        message = rule.message(f"instruction {index}", ColumnsReader(config, columns, index))
+        raise NoInstructionError(message, instruction=index, code=rule.code)
     return columns
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lathe.configs import LatheError
+from lathe.isa.fault import FaultCode
 from lathe.isa.table import Unit
 
 
@@ -30,7 +31,8 @@ class Finding:
     """One mistake: which instruction (place in the stream and text), in which unit, which field, and which cell.
 
     ``cell`` is the first cell concerned ("inp[5]", "DRAM 0x1000", "load->compute"), ``cells`` how many there are.
-    ``other`` is the second instruction of a race. ``contract`` says what must hold and does not.
+    ``other`` is the second instruction of a race. ``contract`` says what must hold and does not. ``code`` is the fault
+    with which a machine stops there, unless another one stops it before; None where none stops it.
     """
 
     kind: FindingKind
@@ -42,6 +44,7 @@ class Finding:
     contract: str
     cells: int = 1
     other: int | None = None
+    code: FaultCode | None = None
 
     def __str__(self) -> str:
         more = f" and {self.cells - 1} more" if self.cells > 1 else ""

@@ -3,12 +3,13 @@
 import numpy as np
 
 from lathe.isa.columns import Ints
+from lathe.isa.conditions import ColumnsReader
 from lathe.isa.dram_rows import Ranges
 from lathe.isa.findings import FindingKind
+from lathe.isa.legality import DECODING, STARTING, At, Check
 from lathe.isa.subject import Subject
-from lathe.isa.table import MEMORIES, QUEUE_OF, TOKEN_FIELDS, AluOp, MemoryType, Opcode, Unit, placements
+from lathe.isa.table import AluOp, MemoryType, Opcode, placements
 
-_PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 _MOST_SHIFT = 31
 
 
@@ -27,32 +28,21 @@ def check_fields(subject: Subject) -> None:
 
 
 def check_instructions(subject: Subject) -> None:
-    """Illegal forms, immediate shift amounts, blocks beyond a scratchpad's end, and DRAM out of range."""
-    _check_forms(subject)
+    """What a machine refuses whatever the data, immediate shift amounts, and DRAM out of range."""
+    _check_rules(subject)
     _check_shift_amounts(subject)
-    _check_blocks(subject)
     _check_dram(subject)
 
 
-def _check_forms(subject: Subject) -> None:
-    columns = subject.columns
-    moving = columns["x_size"] > 0
-    for index in _where((columns.opcode == Opcode.LOAD) & moving & (columns["memory_type"] == MemoryType.OUT)):
-        subject.report(FindingKind.ILLEGAL, index, "memory_type", "out", "be uop, wgt, inp, acc or acc8, not out")
-    stores = (columns.opcode == Opcode.STORE) & moving
-    for index in _where(stores & (columns["memory_type"] != MemoryType.OUT)):
-        given = MemoryType(int(columns["memory_type"][index])).name.lower()
-        subject.report(FindingKind.ILLEGAL, index, "memory_type", given, f"be out, not {given}")
-    for pad in _PADS:
-        for index in _where(stores & (columns[pad] > 0)):
-            subject.report(FindingKind.ILLEGAL, index, pad, "out", f"be 0, not {columns[pad][index]}")
-    for name in TOKEN_FIELDS:
-        for unit in Unit:
-            if (unit, name) not in QUEUE_OF:
-                side = name.partition("_")[2]
-                for index in _where((columns.unit == unit) & (columns[name] > 0)):
-                    contract = f"be 0, not 1, for {unit.name.lower()} has no {side} neighbour"
-                    subject.report(FindingKind.ILLEGAL, index, name, f"{unit.name.lower()}.{side}", contract)
+def _check_rules(subject: Subject) -> None:
+    config, columns = subject.config, subject.columns
+    for rule in (*DECODING, *STARTING):
+        kind = FindingKind.SRAM_RANGE if rule.check is Check.START else FindingKind.ILLEGAL
+        for index in _where(rule.broken_in(config, columns)):
+            at = At(ColumnsReader(config, columns, index))
+            subject.report(
+                kind, index, rule.field, rule.cell(at), rule.contract(at), cells=rule.cells(at), code=rule.code
+            )
 
 
 def _check_shift_amounts(subject: Subject) -> None:
@@ -62,22 +52,6 @@ def _check_shift_amounts(subject: Subject) -> None:
         given = int(columns["imm"][index])
         contract = f"be from -{_MOST_SHIFT} to {_MOST_SHIFT}, not {given}"
         subject.report(FindingKind.SHIFT_AMOUNT, index, "imm", f"imm {given}", contract)
-
-
-def _check_blocks(subject: Subject) -> None:
-    columns = subject.columns
-    moves = ((columns.opcode == Opcode.LOAD) | (columns.opcode == Opcode.STORE)) & (columns["x_size"] > 0)
-    height = columns["y_pad_0"] + columns["y_size"] + columns["y_pad_1"]
-    width = columns["x_pad_0"] + columns["x_size"] + columns["x_pad_1"]
-    end = columns["sram_base"] + height * width
-    for memory in MEMORIES.values():
-        depth = memory.depth(subject.config)
-        for index in _where(moves & (columns["memory_type"] == memory.type) & (end > depth) & (height > 0)):
-            base, beyond = int(columns["sram_base"][index]), int(end[index])
-            first = max(base, depth)
-            contract = f"put its block of {beyond - base} elements below {depth}, not up to {beyond - 1}"
-            cell = f"{memory.scratchpad}[{first}]"
-            subject.report(FindingKind.SRAM_RANGE, index, "sram_base", cell, contract, cells=beyond - first)
 
 
 def _check_dram(subject: Subject) -> None:

@@ -149,3 +149,8 @@ def unit_of(instruction: Instruction) -> Unit:
     if isinstance(instruction, Load):
         return MEMORIES[instruction.memory_type].load_unit
     return Unit.STORE if isinstance(instruction, Store) else Unit.COMPUTE
+
+
+def place(index: int, instruction: Instruction) -> str:
+    """How messages name an instruction of a stream."""
+    return f"instruction {index} ({instruction.opcode.name} in {unit_of(instruction).name.lower()})"

@@ -5,6 +5,7 @@ from pathlib import Path
 from lathe.configs import HardwareConfig, load_config, shipped_configs
 from lathe.configs.atomic import write_text
 from lathe.configs.encoding import UOP_FORMAT, Format, Placement
+from lathe.isa.legality import EXPLAINED, LAUNCH_RULES, OPERANDS, RULES, Rule
 from lathe.isa.table import (
     MEMORIES,
     QUEUE_OF,
@@ -56,13 +57,32 @@ _RULES = """\
 ## Rules
 
 - Micro-ops run in sequence: each sees the accumulators as the one before left them.
-- An index outside its scratchpad, a LOAD of memory type out, and a STORE of another type than out or with padding are
-  faults. A LOAD or STORE with `x_size` 0 does nothing, whatever its other fields hold. A LOAD with `y_size` 0 and pads
-  still writes padding.
+- A LOAD or STORE with `x_size` 0 does nothing, whatever its other fields hold. A LOAD with `y_size` 0 and pads still
+  writes padding; where its block begins is looked at also when the block is empty.
 - LOAD padding is in the scratchpad only; `x_stride` counts on the side of DRAM only. It holds zeros, unless the machine
   has the extension `pad_value`: see below.
 - The out view is the low bits of acc at any time, without saturation, also right after a LOAD of acc.
 - A launch ends when FINISH has been executed and every unit has drained; a launch that cannot get there is a deadlock.
+"""
+
+_REFUSALS = """\
+## Faults
+
+A machine stops with a fault at an instruction for which a line below holds. In the lines,
+
+{names}
+
+Of several lines that hold for an instruction, the first is told. Fetch looks at bits, memory types, pads and tokens
+before it hands an instruction on; a unit looks at the block of a LOAD or STORE, and at the range of micro-ops, when it
+would start the instruction.
+
+{rules}
+Compute looks at the indices of each micro-op when it executes it, first those of one line, then those of the next:
+
+{operands}
+Of a launch as a whole:
+
+{launches}
 """
 
 _EXTENSIONS = """\
@@ -112,6 +132,7 @@ def manual() -> str:
         _micro_ops(machines),
         _alu_operations(),
         _RULES,
+        _refusals(),
         _EXTENSIONS,
         _ASSEMBLY,
     ]
@@ -202,6 +223,31 @@ def _alu_operations() -> str:
     return (
         "## ALU operations\n\n" + _table(["operation", "code", "result"], rows) + f"\nFree: {free}. {_SHIFTS.strip()}\n"
     )
+
+
+def _refusals() -> str:
+    names = ";\n".join(f"- `{each.name}` is `{each.meaning.text()}`" for each in EXPLAINED) + "."
+    rules = [[rule.code.name, _kind(rule), f"`{rule.broken.text()}`"] for rule in RULES]
+    operands = [
+        [
+            each.code.name,
+            each.opcode.name,
+            f"`{each.beyond.text()}`" + (f", where `{each.used.text()}`" if each.used is not None else ""),
+        ]
+        for each in OPERANDS
+    ]
+    launches = [[rule.code.name, rule.what] for rule in LAUNCH_RULES]
+    return _REFUSALS.format(
+        names=names,
+        rules=_table(["fault", "instruction", "where"], rules),
+        operands=_table(["fault", "instruction", "where"], operands),
+        launches=_table(["fault", "what must hold and does not"], launches).rstrip(),
+    )
+
+
+def _kind(rule: Rule) -> str:
+    kinds = "" if rule.memories is None else " of " + " or ".join(memory.name.lower() for memory in rule.memories)
+    return ("any" if rule.opcode is None else rule.opcode.name) + kinds
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ It is written to be read beside the machine page, one micro-op and one row at a 
 and is tested equal to this one.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +14,22 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.isa.arithmetic import add, alu, wrap
+from lathe.isa.dispatch import Dispatch
 from lathe.isa.errors import MachineFault
 from lathe.isa.fault import FaultCode
-from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Store, unit_of
+from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Store, place, unit_of
+from lathe.isa.legality import (
+    DECODING,
+    NO_FINISH_MESSAGE,
+    STARTING,
+    Rule,
+    overflow_message,
+    require_legal,
+    used_operands,
+)
 from lathe.isa.microops import decode_uops
 from lathe.isa.paged_memory import PagedMemory
-from lathe.isa.table import MEMORIES, QUEUE_OF, MemoryType, TokenQueue, Unit
+from lathe.isa.table import MEMORIES, MOST_TOKENS, QUEUE_OF, MemoryType, TokenQueue, Unit
 
 
 @dataclass
@@ -51,56 +62,75 @@ class MachineState:
         return np.asarray(wrap(self.acc, self.config.out_bits))
 
 
+# What is wrong with an instruction when its tokens are left aside.
+_WITHOUT_TOKENS = tuple(rule for rule in (*DECODING, *STARTING) if rule.code is not FaultCode.NO_NEIGHBOUR)
+
+
 def run(state: MachineState, stream: Sequence[Instruction]) -> None:
     """Carry out a launch: fetch puts the stream into the units' queues, and units take turns as tokens allow.
 
-    Of the units whose next instruction has its tokens, the one whose instruction stands first in the stream goes on;
-    for a stream without races the choice makes no difference. Raises :class:`MachineFault` for what the machine does
-    not carry out and for a launch that does not end.
+    Of the units whose next instruction has its tokens, the one whose instruction stands first in the stream goes on,
+    and fetch does when there is none; for a stream without races the choice makes no difference.
+
+    Raises :class:`MachineFault` for what the machine does not carry out and for a launch that does not end. A machine
+    may tell another fault of a stream that has several, for it tells the one that comes first in time.
     """
-    queues: dict[Unit, list[int]] = {unit: [] for unit in Unit}
-    for index, instruction in enumerate(stream):
-        queues[unit_of(instruction)].append(index)
-    position = dict.fromkeys(Unit, 0)
+    units = [unit_of(instruction) for instruction in stream]
+    queues: dict[Unit, deque[int]] = {unit: deque() for unit in Unit}
+    dispatch = Dispatch(units, state.config.timing.command_queue_depth)
     while True:
-        waiting = {unit: queues[unit][position[unit]] for unit in Unit if position[unit] < len(queues[unit])}
+        waiting = {unit: queue[0] for unit, queue in queues.items() if queue}
         ready = [unit for unit, index in waiting.items() if not _missing_tokens(state, stream[index])]
-        if not ready:
+        if ready:
+            unit = min(ready, key=lambda unit: waiting[unit])
+            index = queues[unit].popleft()
+            dispatch.start(unit)
+            step(state, stream[index], index)
+            continue
+        index = dispatch.dispatched
+        if index < len(stream):
+            _require(state.config, stream[index], index, DECODING)
+        if not dispatch.fetch():
             break
-        unit = min(ready, key=lambda unit: waiting[unit])
-        step(state, stream[waiting[unit]], waiting[unit])
-        position[unit] += 1
+        queues[units[index]].append(index)
     if waiting:
-        raise MachineFault(_deadlock(state, stream, waiting), FaultCode.DEADLOCK)
+        message = _deadlock(state, stream, waiting, dispatch)
+        raise MachineFault(message, FaultCode.DEADLOCK, instruction=min(waiting.values()))
     if not state.finished:
-        message = "The stream must have a FINISH, and has none: the launch never ends. Add a FINISH."
-        raise MachineFault(message, FaultCode.NO_FINISH)
+        raise MachineFault(NO_FINISH_MESSAGE, FaultCode.NO_FINISH)
 
 
 def step(state: MachineState, instruction: Instruction, index: int = 0) -> None:
     """Pop tokens, carry out one instruction and push tokens. ``index`` is its place in the stream, for messages."""
     unit = unit_of(instruction)
-    where = f"instruction {index} ({instruction.opcode.name} in {unit.name.lower()})"
     try:
+        _require(state.config, instruction, index, DECODING)
         for name in ("pop_prev", "pop_next"):
             if getattr(instruction, name):
-                state.tokens[_queue(unit, name, where)] -= 1
-        execute(state, instruction, where)
+                state.tokens[QUEUE_OF[unit, name]] -= 1
+        execute(state, instruction, place(index, instruction))
         for name in ("push_prev", "push_next"):
             if getattr(instruction, name):
-                state.tokens[_queue(unit, name, where)] += 1
+                queue = QUEUE_OF[unit, name]
+                state.tokens[queue] += 1
+                if state.tokens[queue] > MOST_TOKENS:
+                    raise MachineFault(overflow_message(queue, place(index, instruction)), FaultCode.TOKEN_OVERFLOW)
     except MachineFault as fault:
         fault.instruction = index
         raise
 
 
 def execute(state: MachineState, instruction: Instruction, where: str = "the instruction") -> None:
-    """Carry out what an instruction does to memories, without its tokens."""
+    """Carry out what an instruction does to memories, without its tokens.
+
+    Raises :class:`MachineFault` for an instruction that the machine refuses, and for what it stumbles over.
+    """
+    require_legal(state.config, instruction, where, _WITHOUT_TOKENS)
     match instruction:
         case Load():
-            _load(state, instruction, where)
+            _load(state, instruction)
         case Store():
-            _store(state, instruction, where)
+            _store(state, instruction)
         case Gemm():
             _gemm(state, instruction, where)
         case Alu():
@@ -109,19 +139,23 @@ def execute(state: MachineState, instruction: Instruction, where: str = "the ins
             state.finished = True
 
 
-def _load(state: MachineState, load: Load, where: str) -> None:
+def _require(config: HardwareConfig, instruction: Instruction, index: int, rules: Sequence[Rule]) -> None:
+    try:
+        require_legal(config, instruction, place(index, instruction), rules)
+    except MachineFault as fault:
+        fault.instruction = index
+        raise
+
+
+def _load(state: MachineState, load: Load) -> None:
     if load.x_size == 0:  # Whatever the other fields hold; VTA's compiler makes such instructions to carry tokens.
         return
-    if load.memory_type == MemoryType.OUT:
-        message = f"memory_type of {where} must be uop, wgt, inp, acc or acc8, not out. No unit loads out."
-        raise MachineFault(message, FaultCode.MEMORY_TYPE)
     memory = MEMORIES[load.memory_type]
     scratchpad = getattr(state, memory.scratchpad)
     element_bytes = memory.element_bytes(state.config)
     width = load.x_pad_0 + load.x_size + load.x_pad_1
     height = load.y_pad_0 + load.y_size + load.y_pad_1
     end = load.sram_base + width * height
-    _require_below(end - 1, len(scratchpad), f"last {memory.scratchpad} element", where, FaultCode.SRAM_RANGE)
     block = np.full((height, width, *scratchpad.shape[1:]), load.padding, scratchpad.dtype)
     for y in range(load.y_size):
         address = (load.dram_base + y * load.x_stride) * element_bytes
@@ -137,20 +171,9 @@ def _elements(content: NDArray[np.uint8], memory_type: MemoryType) -> NDArray[An
     return content.view(dtype)
 
 
-def _store(state: MachineState, store: Store, where: str) -> None:
+def _store(state: MachineState, store: Store) -> None:
     if store.x_size == 0:
         return
-    if store.memory_type != MemoryType.OUT:
-        raise MachineFault(
-            f"memory_type of {where} must be out, not {store.memory_type.name.lower()}. STORE takes no other.",
-            FaultCode.MEMORY_TYPE,
-        )
-    for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1"):
-        if getattr(store, name):
-            message = f"{name} of {where} must be 0, not {getattr(store, name)}. STORE has no padding."
-            raise MachineFault(message, FaultCode.STORE_PADDING)
-    end = store.sram_base + store.y_size * store.x_size
-    _require_below(end - 1, state.config.out_depth, "last out element", where, FaultCode.SRAM_RANGE)
     element_bytes = state.config.out_element_bytes
     for y in range(store.y_size):
         first = store.sram_base + y * store.x_size
@@ -159,69 +182,62 @@ def _store(state: MachineState, store: Store, where: str) -> None:
 
 
 def _gemm(state: MachineState, gemm: Gemm, where: str) -> None:
-    for uop, outer, inner in _iterations(state, gemm, where):
-        dst = uop[0] + outer * gemm.dst_factor_out + inner * gemm.dst_factor_in
-        _require_below(dst, len(state.acc), "acc element dst", where, FaultCode.ACC_RANGE)
+    for index in _iterations(state, gemm, where):
         if gemm.reset:
-            state.acc[dst] = 0
+            state.acc[index["dst"]] = 0
             continue
-        src = uop[1] + outer * gemm.src_factor_out + inner * gemm.src_factor_in
-        wgt = uop[2] + outer * gemm.wgt_factor_out + inner * gemm.wgt_factor_in
-        _require_below(src, len(state.inp), "inp element src", where, FaultCode.INP_RANGE)
-        _require_below(wgt, len(state.wgt), "wgt element wgt", where, FaultCode.WGT_RANGE)
-        product = state.inp[src].astype(np.int32) @ state.wgt[wgt].astype(np.int32).T
-        state.acc[dst] = add(state.acc[dst], product)
+        product = state.inp[index["src"]].astype(np.int32) @ state.wgt[index["wgt"]].astype(np.int32).T
+        state.acc[index["dst"]] = add(state.acc[index["dst"]], product)
 
 
 def _alu(state: MachineState, instruction: Alu, where: str) -> None:
-    for uop, outer, inner in _iterations(state, instruction, where):
-        dst = uop[0] + outer * instruction.dst_factor_out + inner * instruction.dst_factor_in
-        _require_below(dst, len(state.acc), "acc element dst", where, FaultCode.ACC_RANGE)
-        if instruction.use_imm:
-            operand = np.asarray(instruction.imm)
-        else:
-            src = uop[1] + outer * instruction.src_factor_out + inner * instruction.src_factor_in
-            _require_below(src, len(state.acc), "acc element src", where, FaultCode.ACC_RANGE)
-            operand = state.acc[src]
-        state.acc[dst] = alu(instruction.alu_opcode, state.acc[dst], operand)
+    for index in _iterations(state, instruction, where):
+        operand = np.asarray(instruction.imm) if instruction.use_imm else state.acc[index["src"]]
+        state.acc[index["dst"]] = alu(instruction.alu_opcode, state.acc[index["dst"]], operand)
 
 
-def _iterations(
-    state: MachineState, instruction: Gemm | Alu, where: str
-) -> Iterator[tuple[tuple[int, int, int], int, int]]:
-    """Every run of a micro-op: its (dst, src, wgt), and the indices of the outer and the inner loop."""
+def _iterations(state: MachineState, instruction: Gemm | Alu, where: str) -> Iterator[dict[str, int]]:
+    """For every run of a micro-op the element of each operand that it uses, by the operand's index: dst, src, wgt."""
+    operands = [
+        (
+            operand.index,
+            getattr(instruction, f"{operand.index}_factor_out"),
+            getattr(instruction, f"{operand.index}_factor_in"),
+            operand.depth(state.config),
+            operand,
+        )
+        for operand in used_operands(state.config, instruction)
+    ]
     for outer in range(instruction.iter_out):
         for inner in range(instruction.iter_in):
-            for index in range(instruction.uop_bgn, instruction.uop_end):
-                _require_below(index, len(state.uop), "micro-op", where, FaultCode.UOP_RANGE)
-                dst, src, wgt = decode_uops(state.config, state.uop[index])
-                yield (int(dst), int(src), int(wgt)), outer, inner
-
-
-def _require_below(index: int, depth: int, what: str, where: str, code: FaultCode) -> None:
-    if index >= depth:
-        raise MachineFault(f"{what} of {where} must be below {depth}, not {index}. The scratchpad ends there.", code)
-
-
-def _queue(unit: Unit, name: str, where: str) -> TokenQueue:
-    queue = QUEUE_OF.get((unit, name))
-    if queue is None:
-        message = f"{name} of {where} must be 0, not 1. The unit has no neighbour on that side."
-        raise MachineFault(message, FaultCode.NO_NEIGHBOUR)
-    return queue
+            for number in range(instruction.uop_bgn, instruction.uop_end):
+                dst, src, wgt = decode_uops(state.config, state.uop[number])
+                uop = {"dst": int(dst), "src": int(src), "wgt": int(wgt)}
+                found = {}
+                for name, factor_out, factor_in, depth, operand in operands:
+                    found[name] = uop[name] + outer * factor_out + inner * factor_in
+                    if found[name] >= depth:
+                        raise MachineFault(operand.message(state.config, where, found[name]), operand.code)
+                yield found
 
 
 def _missing_tokens(state: MachineState, instruction: Instruction) -> list[TokenQueue]:
-    """The queues that an instruction pops and that are empty; a pop that names no neighbour is left to fault."""
+    """The queues that an instruction pops and that are empty."""
     unit = unit_of(instruction)
-    pops = (QUEUE_OF.get((unit, name)) for name in ("pop_prev", "pop_next") if getattr(instruction, name))
-    return [queue for queue in pops if queue is not None and state.tokens[queue] == 0]
+    pops = (QUEUE_OF[unit, name] for name in ("pop_prev", "pop_next") if getattr(instruction, name))
+    return [queue for queue in pops if state.tokens[queue] == 0]
 
 
-def _deadlock(state: MachineState, stream: Sequence[Instruction], waiting: dict[Unit, int]) -> str:
-    waits = "; ".join(
+def _deadlock(state: MachineState, stream: Sequence[Instruction], waiting: dict[Unit, int], dispatch: Dispatch) -> str:
+    waits = [
         f"{unit.name.lower()} waits with instruction {index} ({stream[index].opcode.name}) for a token of "
         + " and ".join(queue.arrow for queue in _missing_tokens(state, stream[index]))
         for unit, index in waiting.items()
-    )
-    return f"The launch must end, and is deadlocked: {waits}. Every pop needs a push before it."
+    ]
+    if dispatch.waits:
+        index = dispatch.dispatched
+        queue = unit_of(stream[index]).name.lower()
+        waits.append(
+            f"fetch waits with instruction {index} ({stream[index].opcode.name}) for room in the {queue} queue"
+        )
+    return f"The launch must end, and is deadlocked: {'; '.join(waits)}. Every pop needs a push before it."

@@ -9,6 +9,7 @@ from lathe.isa.columns import Columns
 from lathe.isa.disassembly import instruction_text
 from lathe.isa.dram_map import DramMap
 from lathe.isa.dram_rows import Rows, rows_of
+from lathe.isa.fault import FaultCode
 from lathe.isa.findings import Finding, FindingKind
 from lathe.isa.instructions import Instruction, unit_of
 from lathe.isa.ordering import Order, order_of
@@ -50,6 +51,7 @@ class Subject:
         *,
         cells: int = 1,
         other: int | None = None,
+        code: FaultCode | None = None,
     ) -> None:
         """Put a mistake on the list."""
         instruction = self.instructions[index]
@@ -64,5 +66,6 @@ class Subject:
                 contract,
                 cells,
                 other,
+                code,
             )
         )

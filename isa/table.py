@@ -78,6 +78,10 @@ class TokenQueue(IntEnum):
         return self.name.lower().replace("_to_", "->")
 
 
+# A queue counts its tokens, which carry nothing else, in as many bits.
+TOKEN_BITS = 16
+MOST_TOKENS = (1 << TOKEN_BITS) - 1
+
 TOKEN_FIELDS = ("pop_prev", "pop_next", "push_prev", "push_next")
 
 # The queue that a token field of a unit names; a field that is missing here names no neighbour.

@@ -3,12 +3,11 @@
 from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Value
 
-from lathe.isa.table import TokenQueue
+from lathe.isa.table import TOKEN_BITS, TokenQueue
 from lathe.rtl.fault import FaultCode, fault_signal
 from lathe.rtl.fetch import COUNT_BITS
 from lathe.rtl.registers import ADDRESS_BITS, BY_NAME, COUNTER_BITS, IDENTITY, REGISTERS, counters
 from lathe.rtl.stall import CAUSES_OF, Activity, Cause
-from lathe.rtl.tokens import TOKEN_BITS
 
 
 class Control(Elaboratable):

@@ -1,25 +1,18 @@
 """Instruction words: their fields, and the decoder that sends them to a unit; both made from the isa's table."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from amaranth import Elaboratable, Module, Signal
-from amaranth.hdl import Shape
+from amaranth.hdl import Shape, Value
 from amaranth.lib import data
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BITS, UOP_BITS, Placement
-from lathe.isa.table import (
-    MEMORIES,
-    QUEUE_OF,
-    TOKEN_FIELDS,
-    AluOp,
-    MemoryType,
-    Opcode,
-    Unit,
-    placements,
-    uop_placements,
-)
-from lathe.rtl.fault import FaultCode, fault_signal
+from lathe.isa.legality import DECODING, WORDS
+from lathe.isa.table import MEMORIES, MemoryType, Opcode, Unit, placements, uop_placements
+from lathe.rtl.fault import fault_signal
 
 # Who executes an instruction, where the opcode alone tells it.
 UNIT_OF = {Opcode.STORE: Unit.STORE, Opcode.GEMM: Unit.COMPUTE, Opcode.ALU: Unit.COMPUTE, Opcode.FINISH: Unit.COMPUTE}
@@ -45,6 +38,46 @@ def uop_view(config: HardwareConfig, word: Any) -> Any:
     return data.View(_layout(UOP_BITS, dict(uop_placements(config))), word)
 
 
+@dataclass(frozen=True)
+class SignalReader:
+    """Reads fields of an instruction that is under way, which are signals by now."""
+
+    config: HardwareConfig
+    signals: Mapping[str, Any]
+
+    def field(self, name: str) -> Any:
+        """The field's signal."""
+        return self.signals[name]
+
+    def named(self, name: str, value: Value) -> Value:  # noqa: ARG002 - what is read here needs no signal of its own
+        """The value."""
+        return value
+
+
+class WordReader:
+    """Reads the fields of an instruction word as those of an opcode, so that the isa's expressions become gates.
+
+    An expression that has a name becomes one signal in `m`, however often it is asked for.
+    """
+
+    def __init__(self, m: Module, config: HardwareConfig, opcode: Opcode, word: Signal) -> None:
+        self.config = config
+        self.view = instruction_view(config, opcode, word)
+        self._m = m
+        self._named: dict[str, Signal] = {}
+
+    def field(self, name: str) -> Any:
+        """The field's bits."""
+        return self.view[name]
+
+    def named(self, name: str, value: Value) -> Signal:
+        """The signal of that name."""
+        if name not in self._named:
+            self._named[name] = Signal(value.shape(), name=name)
+            self._m.d.comb += self._named[name].eq(value)
+        return self._named[name]
+
+
 class Decoder(Elaboratable):
     """The unit that executes a word, and what is wrong with it, if anything, whatever the data."""
 
@@ -56,47 +89,19 @@ class Decoder(Elaboratable):
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
-        config = self.config
-        fault = fault_signal()
-        load = instruction_view(config, Opcode.LOAD, self.word)
+        readers = {opcode: WordReader(m, self.config, opcode, self.word) for opcode in Opcode}
+        # Of the rules that a word breaks, the first is told: the last assignment that is active wins.
+        for rule in reversed((*WORDS, *DECODING)):
+            reader = readers[Opcode.FINISH if rule.opcode is None else rule.opcode]
+            with m.If(rule.condition.on(reader)):
+                m.d.comb += self.fault.eq(rule.code)
+        load = readers[Opcode.LOAD].view
         with m.Switch(load.opcode):
             with m.Case(Opcode.LOAD), m.Switch(load.memory_type):
                 for memory in MemoryType:
                     with m.Case(memory):
                         m.d.comb += self.unit.eq(MEMORIES[memory].load_unit)
-                        if memory is MemoryType.OUT:
-                            with m.If(load.x_size != 0):
-                                m.d.comb += fault.eq(FaultCode.MEMORY_TYPE)
-                with m.Default():
-                    m.d.comb += [self.unit.eq(Unit.LOAD), fault.eq(FaultCode.MEMORY_TYPE)]
             for opcode, unit in UNIT_OF.items():
                 with m.Case(opcode):
                     m.d.comb += self.unit.eq(unit)
-                    if opcode is Opcode.STORE:
-                        self._store(m, fault)
-                    elif opcode is Opcode.ALU:
-                        alu = instruction_view(config, Opcode.ALU, self.word)
-                        with m.If(alu.alu_opcode > max(AluOp)):
-                            m.d.comb += fault.eq(FaultCode.ALU_OPCODE)
-            with m.Default():
-                m.d.comb += fault.eq(FaultCode.OPCODE)
-        m.d.comb += self.fault.eq(fault)
-        with m.If(fault == FaultCode.NONE), m.Switch(self.unit):
-            for unit in Unit:
-                with m.Case(unit):
-                    for name in TOKEN_FIELDS:
-                        if (unit, name) not in QUEUE_OF:
-                            with m.If(load[name]):
-                                m.d.comb += self.fault.eq(FaultCode.NO_NEIGHBOUR)
         return m
-
-    def _store(self, m: Module, fault: Signal) -> None:
-        store = instruction_view(self.config, Opcode.STORE, self.word)
-        padded = store.y_pad_0.any() | store.y_pad_1.any() | store.x_pad_0.any() | store.x_pad_1.any()
-        with m.If(store.memory_type > max(MemoryType)):
-            m.d.comb += fault.eq(FaultCode.MEMORY_TYPE)
-        with m.Elif(store.x_size != 0):
-            with m.If(store.memory_type != MemoryType.OUT):
-                m.d.comb += fault.eq(FaultCode.MEMORY_TYPE)
-            with m.Elif(padded):
-                m.d.comb += fault.eq(FaultCode.STORE_PADDING)

@@ -3,12 +3,13 @@
 from amaranth import Cat, Elaboratable, Module, Mux, Signal, signed
 from amaranth.lib import data
 
-from lathe.isa.table import MemoryType
+from lathe.isa.legality import MULTIPLIES, operands_of
+from lathe.isa.table import MemoryType, Opcode
 from lathe.rtl.accumulators import Accumulators
 from lathe.rtl.alu import VALUE_BITS, Alu
 from lathe.rtl.fault import FaultCode, fault_signal
 from lathe.rtl.geometry import Geometry, log2
-from lathe.rtl.instruction import uop_view
+from lathe.rtl.instruction import SignalReader, uop_view
 from lathe.rtl.matrix_core import MatrixCore
 from lathe.rtl.scratchpad import Scratchpad
 from lathe.rtl.sequencer import OPERANDS, Sequencer
@@ -108,20 +109,19 @@ class Pipeline(Elaboratable):
             m.d.comb += indices[name].eq(uop[name] + offset)
         target = Signal(len(indices["src"]))
         multiplies = Signal()
+        reader = SignalReader(config, indices | {"dst": target, "reset": step.reset})
         m.d.comb += [
             target.eq(Mux(step.first, indices["src"], indices["dst"])),
-            multiplies.eq(step.valid & step.gemm & ~step.reset),
+            multiplies.eq(step.valid & step.gemm & MULTIPLIES.on(reader)),
             pads[MemoryType.INP].r_index.eq(indices["src"]),
             pads[MemoryType.WGT].r_index.eq(indices["wgt"]),
             pads[MemoryType.INP].r_en.eq(multiplies),
             pads[MemoryType.WGT].r_en.eq(multiplies),
         ]
-        with m.If(step.valid & (target >= config.acc_depth)):
-            m.d.comb += self.fault.eq(FaultCode.ACC_RANGE)
-        with m.Elif(multiplies & (indices["src"] >= config.inp_depth)):
-            m.d.comb += self.fault.eq(FaultCode.INP_RANGE)
-        with m.Elif(multiplies & (indices["wgt"] >= config.wgt_depth)):
-            m.d.comb += self.fault.eq(FaultCode.WGT_RANGE)
+        # An ALU micro-op looks at one accumulator in each step, a GEMM at its only one: `target` in either case.
+        for operand in reversed(operands_of(Opcode.GEMM)):
+            with m.If((step.valid if operand.used is None else multiplies) & operand.beyond.on(reader)):
+                m.d.comb += self.fault.eq(operand.code)
         index = Signal(max(1, log2(config.acc_depth)))
         m.d.comb += index.eq(target)
         return index

@@ -4,9 +4,10 @@ from amaranth import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Value
 
 from lathe.configs.encoding import INSTRUCTION_BITS
+from lathe.isa.legality import IDLE, STARTING
 from lathe.isa.table import MemoryType, Opcode
 from lathe.rtl.geometry import Geometry, log2
-from lathe.rtl.instruction import instruction_view
+from lathe.rtl.instruction import WordReader, instruction_view
 
 OPERANDS = ("dst", "src", "wgt")
 
@@ -44,15 +45,17 @@ class Sequencer(Elaboratable):
     def elaborate(self, _platform: object) -> Module:
         m = Module()
         config = self.geometry.config
-        gemm = instruction_view(config, Opcode.GEMM, self.word)
+        reader = WordReader(m, config, Opcode.GEMM, self.word)
+        gemm = reader.view
         alu = instruction_view(config, Opcode.ALU, self.word)
         is_gemm = Signal()
-        empty = Signal()
+        # GEMM and ALU have the fields of their loops in the same places.
+        empty = IDLE.on(reader)
+        (beyond,) = (rule for rule in STARTING if rule.opcode is Opcode.GEMM)
         m.d.comb += [
             is_gemm.eq(gemm.opcode == Opcode.GEMM),
             self.gemm.eq(is_gemm),
-            empty.eq((gemm.iter_out == 0) | (gemm.iter_in == 0) | (gemm.uop_bgn >= gemm.uop_end)),
-            self.uop_overrun.eq(~empty & (gemm.uop_end > config.uop_depth)),
+            self.uop_overrun.eq(beyond.broken.on(reader)),
         ]
         begin = Signal.like(self.uop)
         end = Signal(len(self.uop) + 1)

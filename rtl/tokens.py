@@ -2,7 +2,7 @@
 
 from amaranth import Elaboratable, Module, Signal
 
-TOKEN_BITS = 16
+from lathe.isa.table import TOKEN_BITS
 
 
 class TokenCounter(Elaboratable):

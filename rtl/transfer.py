@@ -7,9 +7,10 @@ from amaranth.hdl import Value
 from amaranth.lib import data
 
 from lathe.configs.encoding import INSTRUCTION_BITS
+from lathe.isa.legality import ELEMENTS, MOVES, READS_DRAM, STARTING, WIDTH, X_PADS
 from lathe.isa.table import MemoryType, Opcode
 from lathe.rtl.geometry import Geometry
-from lathe.rtl.instruction import instruction_view
+from lathe.rtl.instruction import WordReader
 from lathe.rtl.padding import BITS, has_padding
 from lathe.rtl.structure import structured
 
@@ -63,30 +64,23 @@ class TransferDecoder(Elaboratable):
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
-        fields = instruction_view(self.geometry.config, self.opcode, self.word)
-        moves = Signal()
-        reads = Signal()
+        config = self.geometry.config
+        reader = WordReader(m, config, self.opcode, self.word)
+        fields = reader.view
+        moves, reads, gap, width, elements = (
+            expression.on(reader) for expression in (MOVES, READS_DRAM, X_PADS, WIDTH, ELEMENTS)
+        )
         merged = Signal()
-        gap = Signal(5)
-        width = Signal(17)
-        rows = Signal(17)
         chain = Signal(32)
-        elements = Signal(34)
         m.d.comb += [
-            moves.eq(fields.x_size != 0),
-            reads.eq(moves & (fields.y_size != 0)),
-            gap.eq(fields.x_pad_0 + fields.x_pad_1),
             merged.eq((fields.y_size == 1) | ((fields.x_stride == fields.x_size) & (gap == 0))),
-            width.eq(fields.x_size + gap),
-            rows.eq(fields.y_size + fields.y_pad_0 + fields.y_pad_1),
             chain.eq(fields.x_size * Mux(merged, fields.y_size, 1)),
-            elements.eq(rows * width),
         ]
         memory = Signal(3)
         m.d.comb += memory.eq(fields.memory_type)
-        overruns = [fields.sram_base + elements > self.geometry.depth(kind) for kind in self.memories]
-        beyond = Signal()
-        by_memory(m, memory, self.memories, beyond, overruns)
+        rules = [rule for rule in STARTING if rule.opcode is self.opcode]
+        ranges = {kind: rule.broken.on(reader) for rule in rules for kind in rule.memories or ()}
+        by_memory(m, memory, self.memories, self.overruns, [ranges[kind] for kind in self.memories])
         transfer = self.transfer
         for name, value in (
             ("address", fields.dram_base),
@@ -98,7 +92,6 @@ class TransferDecoder(Elaboratable):
             by_memory(m, memory, self.memories, transfer[name], shifted)
         below = fields.y_pad_1 * width
         m.d.comb += [
-            self.overruns.eq(moves & beyond),
             transfer.memory.eq(memory),
             transfer.chains.eq(Mux(reads, Mux(merged, 1, fields.y_size), 0)),
             transfer.lead.eq(Mux(moves, fields.y_pad_0 * width + Mux(reads, fields.x_pad_0, below), 0)),

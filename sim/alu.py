@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lathe.configs import HardwareConfig
-from lathe.isa import Alu, FaultCode
+from lathe.isa import Alu, Opcode
 from lathe.isa.arithmetic import alu
-from lathe.sim.micro_op_plans import Operand, Plans, require_in_range
+from lathe.isa.legality import operands_of
+from lathe.sim.micro_op_plans import Plans, require_in_range
 from lathe.sim.micro_ops import Ints, Nest, run_of
 from lathe.sim.scratchpads import Scratchpads
 
@@ -27,7 +28,7 @@ class Elementwise:
     """Carries out ALU instructions on the accumulators."""
 
     def __init__(self, cfg: HardwareConfig, pads: Scratchpads) -> None:
-        self.acc = pads.acc
+        self.cfg, self.acc = cfg, pads.acc
         self.with_immediate: Plans[list[Step]] = Plans(cfg, pads.uop, self.plan_immediate)
         self.with_tensor: Plans[list[Step]] = Plans(cfg, pads.uop, self.plan_tensor)
 
@@ -43,8 +44,7 @@ class Elementwise:
 
     def plan_immediate(self, nest: Nest, where: Callable[[], str]) -> tuple[list[Step], int]:
         """The steps of a nest whose second operand is the immediate."""
-        target = Operand("acc element dst", nest.dst, len(self.acc), FaultCode.ACC_RANGE)
-        require_in_range(nest, (target,), where)
+        require_in_range(self.cfg, nest, operands_of(Opcode.ALU, always=True), where)
         steps: list[Step] = []
         for part in parts(nest):
             dst = part.dst.grid(part.iter_out, part.iter_in).reshape(-1)
@@ -54,9 +54,7 @@ class Elementwise:
     def plan_tensor(self, nest: Nest, where: Callable[[], str]) -> tuple[list[Step], int]:
         """The steps of a nest whose second operand is an accumulator."""
         depth = len(self.acc)
-        target = Operand("acc element dst", nest.dst, depth, FaultCode.ACC_RANGE, phase=1)
-        source = Operand("acc element src", nest.src, depth, FaultCode.ACC_RANGE)
-        require_in_range(nest, (target, source), where, steps=2)
+        require_in_range(self.cfg, nest, operands_of(Opcode.ALU), where, steps=2)
         steps: list[Step] = []
         for part in parts(nest):
             dst, src = (index.grid(part.iter_out, part.iter_in).reshape(-1) for index in (part.dst, part.src))

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 
 from lathe.configs import HardwareConfig
 from lathe.isa import Alu, Gemm, Instruction, Load, MachineFault, Store
+from lathe.isa.instructions import place
 from lathe.sim.alu import Elementwise
 from lathe.sim.blas import one_blas_thread
 from lathe.sim.dma import Dma
 from lathe.sim.dram import Dram
 from lathe.sim.gemm import Products
 from lathe.sim.micro_op_plans import IndexFault
-from lathe.sim.refusals import place
 from lathe.sim.scratchpads import Scratchpads
 
 # Cycles from an instruction's start to the check of its first micro-op's indices (docs/rtl.md, "Compute pipeline").

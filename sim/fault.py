@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from lathe.isa import FaultCode, Instruction, MachineFault, TokenQueue, Unit, instruction_text, unit_of
+from lathe.isa.instructions import place
+from lathe.isa.legality import NO_FINISH_MESSAGE, overflow_message
+from lathe.isa.table import MOST_TOKENS, QUEUE_OF
 from lathe.sim.bus_errors import Answer
 from lathe.sim.engine import Engine
 from lathe.sim.port import NEVER, READ
-from lathe.sim.refusals import Refusals, place
-
-MOST_TOKENS = (1 << 16) - 1
+from lathe.sim.refusals import Refusals
+from lathe.sim.timeline import Timeline
 
 
 class Rank(IntEnum):
@@ -62,7 +65,7 @@ def _noticed(engine: Engine, stream: Sequence[Instruction], refusals: Refusals) 
             yield Noticed(start, _RANK_OF[unit], refusal.code, refusal.instruction, refusal.message)
     for queue, visible in enumerate(timeline.tokens):
         if len(visible) > MOST_TOKENS:
-            yield from _overflow(TokenQueue(queue), visible, timeline.pops[queue])
+            yield from _overflow(timeline, TokenQueue(queue), stream)
     yield from (_bus_error(answer, stream) for answer in engine.bus_errors)
     if fetch.refused == NEVER and not engine.complete:
         yield _at_rest(engine, stream)
@@ -88,21 +91,24 @@ def _bus_error(answer: Answer, stream: Sequence[Instruction]) -> Noticed:
     return Noticed(answer.cycle, Rank.WRITE, FaultCode.WRITE_ERROR, blamed, message)
 
 
-def _overflow(queue: TokenQueue, visible: list[int], pops: list[int]) -> Iterator[Noticed]:
+def _overflow(timeline: Timeline, queue: TokenQueue, stream: Sequence[Instruction]) -> Iterator[Noticed]:
     """A token in the counter from cycle v on, popped in p, is not there after p."""
+    visible, pops = timeline.tokens[queue], timeline.pops[queue]
     # In the order of time, pops first: a token popped in cycle t makes room for one that is counted from t + 1 on.
     cycles = np.concatenate((np.array(visible), np.array(pops, np.int64) + 1))
     change = np.concatenate((np.ones(len(visible), np.int64), -np.ones(len(pops), np.int64)))
     order = np.lexsort((change, cycles))
     counts = np.cumsum(change[order])
     if counts.max(initial=0) > MOST_TOKENS:
-        cycle = int(cycles[order][int(np.argmax(counts > MOST_TOKENS))])
-        message = (
-            f"The tokens of {queue.arrow} must be at most {MOST_TOKENS}, not more, as from cycle {cycle} on. "
-            "Let the receiving unit pop them earlier."
-        )
+        token = int(order[int(np.argmax(counts > MOST_TOKENS))])
+        # Those of the launch before are there from cycle 0 on. A queue has one pushing unit, and it works in order.
+        pushed = token - visible.count(0)
+        unit = next(unit for (unit, name), named in QUEUE_OF.items() if named == queue and name.startswith("push"))
+        pushers = (index for index in timeline.queues[unit] if queue in timeline.commands[index].pushes)
+        index = next(islice(pushers, pushed, None))
+        message = overflow_message(queue, place(index, stream[index]))
         # It is noticed when it is pushed, the cycle before it could be popped.
-        yield Noticed(cycle - 1, Rank.TOKENS, FaultCode.TOKEN_OVERFLOW, None, message)
+        yield Noticed(visible[token] - 1, Rank.TOKENS, FaultCode.TOKEN_OVERFLOW, index, message)
 
 
 def _at_rest(engine: Engine, stream: Sequence[Instruction]) -> Noticed:
@@ -111,8 +117,7 @@ def _at_rest(engine: Engine, stream: Sequence[Instruction]) -> Noticed:
     last = max((*timeline.end, *timeline.dispatch), default=-1)
     cycle = max(1, last + 1, engine.fetch.stuck)
     if min(timeline.end, default=0) >= 0:
-        message = "The stream must have a FINISH, and has none: the launch never ends. Add a FINISH."
-        return Noticed(cycle, Rank.REST, FaultCode.NO_FINISH, None, message)
+        return Noticed(cycle, Rank.REST, FaultCode.NO_FINISH, None, NO_FINISH_MESSAGE)
     blamed = next((index for index, end in enumerate(timeline.end) if end < 0), None)
     return Noticed(cycle, Rank.REST, FaultCode.DEADLOCK, blamed, _deadlock(engine, stream))
 

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.isa import FaultCode, Gemm
+from lathe.isa import Gemm, Opcode
+from lathe.isa.legality import operands_of
 from lathe.sim.contraction import EXACT_TERMS, Contraction, Values, contractions
-from lathe.sim.micro_op_plans import Operand, Plans, require_in_range
+from lathe.sim.micro_op_plans import Plans, require_in_range
 from lathe.sim.micro_ops import Ints, Nest, run_of
 from lathe.sim.scratchpads import Scratchpads
 
@@ -21,7 +22,7 @@ class Products:
     """
 
     def __init__(self, cfg: HardwareConfig, pads: Scratchpads) -> None:
-        self.pads = pads
+        self.cfg, self.pads = cfg, pads
         self.batch, self.block_in, self.block_out = cfg.batch, cfg.block_in, cfg.block_out
         # One element may have too long a sum for float32; float64 holds all integers up to 2^53.
         self.dtype = np.float32 if cfg.block_in <= EXACT_TERMS else np.float64
@@ -47,24 +48,17 @@ class Products:
 
     def plan(self, nest: Nest, where: Callable[[], str]) -> tuple[list[Contraction], int]:
         """The matrix products of a nest, and how many indices they hold."""
-        pads = self.pads
-        src = Operand("inp element src", nest.src, len(pads.inp), FaultCode.INP_RANGE)
-        wgt = Operand("wgt element wgt", nest.wgt, len(pads.wgt), FaultCode.WGT_RANGE)
-        require_in_range(nest, (self.target(nest), src, wgt), where)
+        require_in_range(self.cfg, nest, operands_of(Opcode.GEMM), where)
         found = list(contractions(nest, self.values))
         return found, sum(each.stored for each in found)
 
     def plan_reset(self, nest: Nest, where: Callable[[], str]) -> tuple[slice | Ints, int]:
         """The accumulators that a nest resets."""
-        require_in_range(nest, (self.target(nest),), where)
+        require_in_range(self.cfg, nest, operands_of(Opcode.GEMM, always=True), where)
         outer = np.unique(np.arange(nest.iter_out) * nest.dst.out)
         inner = np.unique(np.arange(nest.iter_in) * nest.dst.inner)
         chosen = np.unique(np.unique(outer[:, None] + inner)[:, None] + np.unique(nest.dst.table))
         return run_of(chosen), len(chosen)
-
-    def target(self, nest: Nest) -> Operand:
-        """The accumulators that a nest writes."""
-        return Operand("acc element dst", nest.dst, len(self.pads.acc), FaultCode.ACC_RANGE)
 
     def add(self, contraction: Contraction) -> None:
         """Add a contraction's products to the accumulators."""

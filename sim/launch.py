@@ -50,7 +50,7 @@ def launch(
     fault that the machine notices first; `dram` may have been written to then. Faults that depend on data (indices out
     of range) are not found without `dram`.
     """
-    refusals = refusals_of(cfg, columns, stream, undecodable)
+    refusals = refusals_of(cfg, columns, undecodable)
     illegal = refusals.decoding.instruction if refusals.decoding is not None else -1
     commands = commands_of(cfg, columns if illegal < 0 else blanked(columns, illegal))
     for index in refusals.beyond:

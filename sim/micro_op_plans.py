@@ -1,14 +1,15 @@
 """Plans for GEMM and ALU instructions: what follows from the micro-ops, made once for each table and loop nest."""
 
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.isa import Alu, FaultCode, Gemm, decode_uops
-from lathe.sim.micro_ops import Index, Nest, nest_of
+from lathe.isa.legality import Operand
+from lathe.sim.micro_ops import Nest, nest_of
 
 # Indices that the plans of one launch may hold, 64 MB; a program with more distinct tables plans some of them again.
 MOST_STORED = 1 << 23
@@ -76,31 +77,23 @@ class IndexFault(Exception):  # noqa: N818 - the field's word for it
         self.step = step
 
 
-class Operand(NamedTuple):
-    """Indices of a nest that must lie below ``depth``; ``phase`` is the step of a micro-op in which they are looked at.
-
-    ``name`` is told in the :class:`IndexFault` with ``code``.
-    """
-
-    name: str
-    indices: Index
-    depth: int
-    code: FaultCode
-    phase: int = 0
-
-
-def require_in_range(nest: Nest, operands: Sequence[Operand], where: Callable[[], str], steps: int = 1) -> None:
+def require_in_range(
+    cfg: HardwareConfig, nest: Nest, operands: Sequence[Operand], where: Callable[[], str], steps: int = 1
+) -> None:
     """Raise an :class:`IndexFault` for the first index beyond its scratchpad, of micro-ops of `steps` steps each.
 
-    Of several in one step that of the first operand is told, as the hardware does it.
+    A micro-op looks at an operand in each of its steps, and at all that remain in the last. Of several in one step that
+    of the first operand is told, as the hardware does it.
     """
-    beyond = [each for each in operands if each.indices.highest(nest.iter_out, nest.iter_in) >= each.depth]
-    if not beyond:
+    found: tuple[int, int] | None = None
+    for place, operand in enumerate(operands):
+        index, depth = getattr(nest, operand.index), operand.depth(cfg)
+        if index.highest(nest.iter_out, nest.iter_in) >= depth:
+            step = index.first_from(depth, nest.iter_in) * steps + min(place, steps - 1)
+            found = min(found or (step, place), (step, place))
+    if found is None:
         return
-    step, _, operand = min(
-        (each.indices.first_from(each.depth, nest.iter_in) * steps + each.phase, place, each)
-        for place, each in enumerate(beyond)
-    )
-    highest = operand.indices.highest(nest.iter_out, nest.iter_in)
-    message = f"{operand.name} of {where()} must be below {operand.depth}, not {highest}. The scratchpad ends there."
-    raise IndexFault(message, operand.code, step)
+    step, place = found
+    operand = operands[place]
+    highest = getattr(nest, operand.index).highest(nest.iter_out, nest.iter_in)
+    raise IndexFault(operand.message(cfg, where(), highest), operand.code, step)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from lathe.configs.arrays import InputError, array_of
 from lathe.configs.errors import shown
 from lathe.isa import Program, Segment
+from lathe.isa.table import MOST_TOKENS
 from lathe.sim.bus_errors import FaultyMemory
 from lathe.sim.dram import FlatMemory
 from lathe.sim.launch import launch
@@ -126,9 +127,9 @@ def token_counts(tokens: Sequence[int]) -> tuple[int, int, int, int]:
     """The four token counts of a launch. Raises :class:`InputError`."""
     given = np.asarray(tokens)
     counts = given.reshape(-1).tolist() if given.dtype.kind in "iu" else []
-    if len(counts) != 4 or min(counts) < 0 or max(counts) > 65535:
+    if len(counts) != 4 or min(counts) < 0 or max(counts) > MOST_TOKENS:
         raise InputError(
-            f"tokens of a launch must be four counts from 0 to 65535, not {shown(tokens)}. "
+            f"tokens of a launch must be four counts from 0 to {MOST_TOKENS}, not {shown(tokens)}. "
             "Their order is load->compute, compute->load, compute->store, store->compute."
         )
     return counts[0], counts[1], counts[2], counts[3]

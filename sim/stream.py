@@ -16,6 +16,7 @@ from lathe.configs.arrays import array_of
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.errors import shown
 from lathe.isa.paged_memory import PAGE_BYTES
+from lathe.isa.table import MOST_TOKENS, TOKEN_BITS
 
 KEYS = ("insns", "insn_addr", "page_addrs", "pages", "tokens")
 
@@ -105,8 +106,10 @@ def _checked(arrays: Mapping[str, Any], where: str) -> RawStream:
     if len(np.unique(addresses)) < len(addresses):
         raise StreamError(f"page_addrs of {where} must be distinct, and are not. Give each page once.")
     tokens = _integers(arrays["tokens"], "tokens", (4,), where).tolist()
-    if max(tokens) > 65535:
-        raise StreamError(f"tokens of {where} must be at most 65535, not {max(tokens)}. A counter has 16 bits.")
+    if max(tokens) > MOST_TOKENS:
+        raise StreamError(
+            f"tokens of {where} must be at most {MOST_TOKENS}, not {max(tokens)}. A counter has {TOKEN_BITS} bits."
+        )
     return RawStream(
         insns, int(insn_addr[()]), addresses.astype(np.uint64), pages, (tokens[0], tokens[1], tokens[2], tokens[3])
     )

@@ -200,7 +200,8 @@ def test_shift_amounts_from_registers_may_be_anything() -> None:
         ),
         (
             Load(MemoryType.WGT, 127, 0, 1, 2, 1),
-            "last wgt element of the instruction must be below 128, not 128. The scratchpad ends there.",
+            "sram_base of the instruction must put its block of 2 elements below 128, not up to 128. "
+            "The scratchpad ends there.",
         ),
         (
             Store(memory_type=MemoryType.ACC, sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1),
@@ -212,7 +213,8 @@ def test_shift_amounts_from_registers_may_be_anything() -> None:
         ),
         (
             Store(sram_base=255, dram_base=0, y_size=2, x_size=1, x_stride=1),
-            "last out element of the instruction must be below 256, not 256. The scratchpad ends there.",
+            "sram_base of the instruction must put its block of 2 elements below 256, not up to 256. "
+            "The scratchpad ends there.",
         ),
         (
             Gemm(0, 1, 2, 1, 255, 0, 0, 0, 0, 0),
@@ -232,7 +234,7 @@ def test_shift_amounts_from_registers_may_be_anything() -> None:
         ),
         (
             Alu(AluOp.ADD, 256, 257, 1, 1, 0, 0, 0, 0),
-            "micro-op of the instruction must be below 256, not 256. The scratchpad ends there.",
+            "uop_end of the instruction must be at most 256, not 257. The scratchpad ends there.",
         ),
     ],
 )
@@ -247,7 +249,8 @@ def test_token_of_no_neighbour_is_a_fault() -> None:
     with pytest.raises(MachineFault) as caught:
         run(blank(), [Load(MemoryType.INP, 0, 0, 1, 1, 1, pop_prev=True), Finish()])
     assert str(caught.value) == (
-        "pop_prev of instruction 0 (LOAD in load) must be 0, not 1. The unit has no neighbour on that side."
+        "pop_prev of instruction 0 (LOAD in load) must be 0, not 1, for load has no prev neighbour. "
+        "Tokens go between neighbours only."
     )
 
 

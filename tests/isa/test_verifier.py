@@ -133,6 +133,22 @@ STORE_C = "store out sram_base=0 dram_base=0x1c00 y_size=2 x_size=2 x_stride=8 p
             id="LOAD beyond the scratchpad",
         ),
         pytest.param(
+            [(3, {"sram_base": 0})],
+            [(3, {"sram_base": 257, "y_size": 0})],
+            "scratchpad out of range: sram_base of instruction 3 in compute (load acc sram_base=257 dram_base=0x500 "
+            "y_size=0 x_size=4 x_stride=4) must be at most 256, not 257, also for a block of no elements; "
+            "see acc[257].",
+            id="LOAD of no elements beyond the scratchpad",
+        ),
+        pytest.param(
+            [(11, {"sram_base": 0})],
+            [(11, {"sram_base": 300, "y_size": 0})],
+            "scratchpad out of range: sram_base of instruction 11 in store ("
+            + STORE_C.replace("sram_base=0", "sram_base=300").replace("y_size=2", "y_size=0")
+            + ") must be at most 256, not 300, also for a block of no elements; see out[300].",
+            id="STORE of no elements beyond the scratchpad",
+        ),
+        pytest.param(
             [(4, {"dst_factor_out": 2})],
             [(4, {"dst_factor_out": 255})],
             "scratchpad out of range: dst of instruction 4 in compute ("
@@ -327,6 +343,14 @@ def test_micro_op_index_beyond_the_last_weight_is_found() -> None:
     beyond = with_changes((4, {"uop_bgn": 3, "uop_end": 4, "wgt_factor_in": 1}))
     assert [text.split("must")[1] for text in told(beyond) if "out of range" in text] == [
         " stay below 128 wgt elements, not reach 128; see wgt[128]."
+    ]
+
+
+def test_micro_ops_of_the_greatest_block_that_an_instruction_can_name_are_reported_and_not_followed() -> None:
+    most = {"y_size": 65535, "x_size": 65535, "x_stride": 65535, "y_pad_0": 15, "x_pad_1": 15}
+    found = [text for text in told(with_changes((2, most))) if "out of range: sram_base" in text]
+    assert [text.split("must")[1] for text in found] == [
+        " put its block of 4296802500 elements below 256, not up to 4296802499; see uop[256] and 4296802243 more."
     ]
 
 

@@ -184,16 +184,16 @@ def test_transfers_reach_across_gaps_between_pages():
 
 
 GEMM_OUT_OF_RANGE = {
-    "dst": (gemm(1, 2, 2, dst_factor_out=200, dst_factor_in=56), "acc element dst", 256, 256),
-    "src": (gemm(1, 2, 2, src_factor_out=200, src_factor_in=57), "inp element src", 256, 257),
-    "wgt": (gemm(1, 2, 2, wgt_factor_out=100, wgt_factor_in=28), "wgt element wgt", 128, 128),
-    "uop": (Gemm(255, 257, 1, 1, 0, 0, 0, 0, 0, 0), "micro-op", 256, 256),
+    "dst": (gemm(1, 2, 2, dst_factor_out=200, dst_factor_in=56), "acc element dst", "below 256, not 256"),
+    "src": (gemm(1, 2, 2, src_factor_out=200, src_factor_in=57), "inp element src", "below 256, not 257"),
+    "wgt": (gemm(1, 2, 2, wgt_factor_out=100, wgt_factor_in=28), "wgt element wgt", "below 128, not 128"),
+    "uop": (Gemm(255, 257, 1, 1, 0, 0, 0, 0, 0, 0), "uop_end", "at most 256, not 257"),
 }
 
 
 @pytest.mark.parametrize("index", GEMM_OUT_OF_RANGE)
 def test_an_index_out_of_range_faults_naming_instruction_and_index(index):
-    instruction, what, depth, value = GEMM_OUT_OF_RANGE[index]
+    instruction, what, contract = GEMM_OUT_OF_RANGE[index]
     cfg = load_config("tiny")
     with pytest.raises(MachineFault) as caught:
         replay(
@@ -208,7 +208,7 @@ def test_an_index_out_of_range_faults_naming_instruction_and_index(index):
         )
     assert caught.value.instruction == 0
     assert str(caught.value) == (
-        f"{what} of instruction 0 (GEMM in compute) must be below {depth}, not {value}. The scratchpad ends there."
+        f"{what} of instruction 0 (GEMM in compute) must be {contract}. The scratchpad ends there."
     )
 
 
