@@ -49,9 +49,10 @@ class Pipeline:
         return len(self.loads[MemoryType.INP])
 
 
-def buffers(rng, depth, count):
-    """`count` buffers of one size that do not overlap, anywhere in a scratchpad."""
-    place = depth // count
+def buffers(rng, cfg, memory, count):
+    """`count` buffers of one size that do not overlap, anywhere in a scratchpad, not larger than the data."""
+    place = min(128, MEMORIES[memory].depth(cfg)) // count
+    place = min(place, DATA_PAGES * PAGE // MEMORIES[memory].element_bytes(cfg) - 1)
     size = rng.randint(max(1, place // 6), place)
     return [Buffer(number * place + rng.randint(0, place - size), size) for number in range(count)]
 
@@ -61,11 +62,8 @@ def overlapping_stream(rng, cfg, steps, before=None):
     ahead, results = rng.choice([2, 2, 3]), rng.choice([2, 2, 3])
     if before is not None:  # no more buffers are free at first than there are
         ahead, results = max(ahead, before[1]), max(results, before[3])
-    inputs = {
-        memory: buffers(rng, min(128, MEMORIES[memory].depth(cfg)), ahead)
-        for memory in (MemoryType.INP, MemoryType.WGT)
-    }
-    line = Pipeline(rng, cfg, inputs, buffers(rng, min(128, cfg.acc_depth), results))
+    inputs = {memory: buffers(rng, cfg, memory, ahead) for memory in (MemoryType.INP, MemoryType.WGT)}
+    line = Pipeline(rng, cfg, inputs, buffers(rng, cfg, MemoryType.ACC, results))
     tokens = before or (0, rng.choice([0, rng.randint(0, ahead), ahead]), 0, rng.choice([0, rng.randint(0, results)]))
     lists = {"load": [], "compute": [], "store": []}
     balanced = rng.random() < 0.5
@@ -173,11 +171,12 @@ def whole_load(line, memory, room):
 def block_load(line, memory, room, stored):
     """A LOAD of a block somewhere in a buffer, sometimes of what step `stored` or one before it has stored."""
     rng = line.rng
+    most = DATA_PAGES * PAGE // MEMORIES[memory].element_bytes(line.cfg)
     for _ in range(20):
         block = random_block(rng, pads=True, most=5)
         rows = block.get("y_pad_0", 0) + block["y_size"] + block.get("y_pad_1", 0)
         width = block.get("x_pad_0", 0) + block["x_size"] + block.get("x_pad_1", 0)
-        if rows * width <= room.size:
+        if rows * width <= room.size and reach(block) <= most:
             break
     else:
         block, rows, width = {"y_size": 1, "x_size": 1, "x_stride": 1}, 1, 1
@@ -196,7 +195,7 @@ def source(line, memory, elements, stored=-1):
         if -(-start // size) * size + elements * size > start + room:
             start, room = DATA, DATA_PAGES * PAGE
     first, last = -(-start // size), (start + room) // size - elements
-    near = PAGE // size * rng.randint(1, DATA_PAGES - 1) + start // size - rng.randint(0, elements)
+    near = (start + PAGE * rng.randint(1, DATA_PAGES - 1)) // size - rng.randint(0, elements)
     return near if rng.random() < 0.3 and first <= near <= last else rng.randint(first, last)
 
 

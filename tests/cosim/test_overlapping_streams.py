@@ -71,10 +71,11 @@ def all_ways(cfg, rng, run):
     return differences(cfg, stream, run) + found + chained(cfg, rng, run, 2), interleaved
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_tokens_order_all_data_of_the_streams(seed):
+@pytest.mark.parametrize("name", ["tiny", "wide", "batch4", "random"])
+@pytest.mark.parametrize("seed", range(10))
+def test_tokens_order_all_data_of_the_streams(name, seed):
     rng = random.Random(seed)
-    cfg = other_machine(rng)
+    cfg = other_machine(rng) if name == "random" else load_config(name)
     stream = random_stream_on(rng, cfg)
     memory = PagedMemory.of(stream.page_addrs, stream.pages)
     assert verify_stream(cfg, stream.instructions, memory, stream.tokens) == []
