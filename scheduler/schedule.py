@@ -21,6 +21,7 @@ from lathe.scheduler.counting import count
 from lathe.scheduler.dependences import dependences
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.explanation import Explanation
+from lathe.scheduler.leads import without_idle_leads
 from lathe.scheduler.padding_needs import padding_needed, solve_padding
 from lathe.scheduler.questions import is_legal, is_parallel, parallel_skew, smallest_shift
 from lathe.scheduler.recording import Recording, record_commands, start_recording
@@ -199,6 +200,10 @@ class Schedule:
                     buffer: replace(place, axis=renamed.get(place.axis, place.axis))
                     for buffer, place in self.allocations.items()
                 }
+            idle = without_idle_leads(self)
+            for stage, state in idle.items():
+                stage.state = state
+            changes = {**changes, **idle}
             reordered = _moved(before_stages, self.stages)
             moved = reordered | {
                 stage

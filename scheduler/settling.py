@@ -15,6 +15,7 @@ from lathe.scheduler.errors import BuildError
 from lathe.scheduler.physical import Lanes
 from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Split, StageState, made_by, replaced_by
 from lathe.scheduler.storage import values_stay
+from lathe.scheduler.together import running
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -43,11 +44,7 @@ def _place(stage: "Stage") -> Attachment:
     """The loop that a stage is computed in, as a loop of the stage that runs it on its own account."""
     attachment = stage.state.attachment
     assert attachment is not None
-    host, axis = attachment.stage, attachment.axis
-    while host.state.attachment is not None and axis in host.state.attachment.loops:
-        above = host.state.attachment
-        axis = above.stage.state.leaves[above.loops.index(axis)]
-        host = above.stage
+    host, axis = running(attachment.stage, attachment.axis)
     return Attachment(host, axis, region=attachment.region)
 
 

@@ -105,6 +105,15 @@ def sharing(stage: "Stage", loops: tuple[LoopAxis, ...]) -> "dict[Stage, tuple[L
     return found
 
 
+def running(stage: "Stage", loop: LoopAxis) -> "tuple[Stage, LoopAxis]":
+    """The stage that runs a loop of a stage on its own account, and its loop: others share it."""
+    place = stage.state.attachment
+    while place is not None and loop in place.loops:
+        stage, loop = place.stage, place.stage.state.leaves[place.loops.index(loop)]
+        place = stage.state.attachment
+    return stage, loop
+
+
 def _extents(state: StageState) -> dict[LoopAxis, int]:
     return {root: root.source.extent for root in state.roots if root.source is not None}
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lathe.scheduler.commands.reuse_at import host_without
 from lathe.scheduler.commands.shift import align
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.leads import leading_alike
 from lathe.scheduler.state import Attachment
 
 if TYPE_CHECKING:
@@ -50,9 +50,10 @@ def after(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> Non
         if _shares_loops_of(stage, other):  # it was before the other, in its loops
             schedule.commit({stage: replace(stage.state, attachment=None)}, "after", stages=stages)
         align(stage, other, count)
+        leading = leading_alike(stage, other, count)
         attachment = Attachment(stage, stage.state.leaves[count - 1], other.state.leaves[:count])
-        new = replace(other.state, attachment=attachment, reuse=None)
-        schedule.commit({**host_without(other), other: new}, "after", stages=stages)
+        new = replace(leading.get(other, other.state), attachment=attachment, reuse=None)
+        schedule.commit({**leading, other: new}, "after", stages=stages)
 
 
 def _shares_loops_of(stage: "Stage", other: "Stage") -> bool:

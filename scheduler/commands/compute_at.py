@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from lathe.configs.errors import shown
-from lathe.scheduler.commands.reuse_at import host_without
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import Attachment, Region
 
@@ -72,10 +71,10 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None
         above = above.state.attachment.stage if above.state.attachment else None
     attachment = Attachment(consumer, target, region=cast(Region, region))
     new = replace(stage.state, attachment=attachment, reuse=None)
-    stage.schedule.commit({**host_without(stage), stage: new}, "compute_at")
+    stage.schedule.commit({stage: new}, "compute_at")
 
 
 def compute_root(stage: "Stage") -> None:
     """Compute this stage whole, before the loops of its consumers: undoes ``compute_at`` and ``reuse_at``."""
     new = replace(stage.state, attachment=None, reuse=None)
-    stage.schedule.commit({**host_without(stage), stage: new}, "compute_root")
+    stage.schedule.commit({stage: new}, "compute_root")

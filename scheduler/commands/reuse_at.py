@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lathe.frontend import Axis, Binary, Expr, Tensor, as_affine, walk
@@ -11,12 +10,14 @@ from lathe.frontend.expressions import axes_of
 from lathe.scheduler.commands.cache import axes_of_copy, fresh_name
 from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.leads import with_lead
 from lathe.scheduler.linear import Bound, Linear, LoopVariable
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.regions import eliminate, interval_of
 from lathe.scheduler.reuse import FORMS
 from lathe.scheduler.rewrite import copy_of, redirect_reads
-from lathe.scheduler.state import DRAM, Attachment, LoopAxis, Split, StageState, initial_state, made_by, same_place
+from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state
+from lathe.scheduler.together import running
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -72,6 +73,7 @@ def reuse_at(
     tensor = schedule.current(tensor)
     _check_consumer(schedule, consumer, where)
     loop = consumer.find(axis, "reuse_at")
+    consumer, loop = running(consumer, loop)
     inside = stages_in(consumer, loop)
     readers = [stage for stage in inside if stage in schedule.readers(tensor)] if isinstance(tensor, Tensor) else []
     if not readers:
@@ -125,7 +127,7 @@ def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = 
     """
     where = f"reuse_at of stage {stage.name}"
     _check_consumer(stage.schedule, consumer, where)
-    loop = consumer.find(axis, "reuse_at")
+    consumer, loop = running(consumer, consumer.find(axis, "reuse_at"))
     readers = [reader for tensor in stage.state.tensors for reader in stage.schedule.readers(tensor)]
     if consumer is stage or not set(stages_in(consumer, loop)) & set(readers):
         raise ScheduleError(
@@ -137,18 +139,6 @@ def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = 
             "Use set_scope first."
         )
     stage.schedule.commit(_kept(stage, consumer, loop, form, prologue, stage.state.tensors), "reuse_at")
-
-
-def host_without(stage: "Stage") -> "dict[Stage, StageState]":
-    """The state of the stage in whose loop a reuse buffer is filled, as it is without the buffer; empty if the same."""
-    place = stage.state.attachment
-    if place is None or stage.state.reuse is None or place.axis not in place.stage.state.lead:
-        return {}
-    beside = [each for each in stage.schedule.attached(place.stage) if each.state.reuse and each is not stage]
-    if any(same_place(each.state.attachment, place) for each in beside):
-        return {}
-    lead = {axis: early for axis, early in place.stage.state.lead.items() if axis is not place.axis}
-    return {place.stage: replace(place.stage.state, lead=MappingProxyType(lead))}
 
 
 def _check_consumer(schedule: "Schedule", consumer: object, where: str) -> None:
@@ -163,7 +153,7 @@ def _check_consumer(schedule: "Schedule", consumer: object, where: str) -> None:
 def _kept(
     stage: "Stage", consumer: "Stage", loop: LoopAxis, form: str, prologue: str, tensors: tuple[Tensor, ...]
 ) -> "dict[Stage, StageState]":
-    """The states of a stage whose values stay along a loop of its consumer, and of the consumer.
+    """The states of a stage whose values stay along a loop of its consumer, and of all that run this loop.
 
     Raises ScheduleError where the reads of ``tensors`` in neighbouring iterations share no values.
     """
@@ -173,10 +163,8 @@ def _kept(
                 f"{name} of reuse_at of {tensors[0].name} must be one of {', '.join(known)}, not {value!r}."
             )
     early = _fill(consumer, loop, tensors)
-    host = consumer.state
-    if prologue == "loop" and early and not _begins_elsewhere(host, loop) and not _shared(consumer, loop):
-        host = replace(host, lead=MappingProxyType({**host.lead, loop: max(early, host.lead.get(loop, 0))}))
-    return {stage: replace(stage.state, attachment=Attachment(consumer, loop), reuse=form), consumer: host}
+    leading = with_lead(consumer, loop, early) if prologue == "loop" else {}
+    return {**leading, stage: replace(stage.state, attachment=Attachment(consumer, loop), reuse=form)}
 
 
 def stages_in(host: "Stage", loop: LoopAxis) -> "list[Stage]":
@@ -265,22 +253,3 @@ def _main(bound: Bound) -> Linear:
     if isinstance(bound, Linear):
         return bound
     return max((_main(inner) for inner in bound.bounds), key=lambda each: len(each.terms))
-
-
-def _shared(host: "Stage", loop: LoopAxis) -> bool:
-    """Whether a stage in a scratchpad runs in the loop, too, and would not begin earlier with it."""
-    leaves = host.state.leaves
-    beside = [each for each in host.schedule.attached(host) if each.state.attachment and each.state.attachment.loops]
-    places = [(each, each.state.attachment.axis) for each in beside if each.state.attachment]
-    return any(each.state.scope != DRAM and leaves.index(axis) >= leaves.index(loop) for each, axis in places)
-
-
-def _begins_elsewhere(state: StageState, loop: LoopAxis) -> bool:
-    """Whether a loop is a fused, shifted, skewed or mapped one or part of one: it does not begin as an axis does."""
-    for relation in reversed(state.relations):
-        if loop not in made_by(relation):
-            continue
-        if not isinstance(relation, Split):
-            return True
-        loop = relation.parent
-    return False
