@@ -8,12 +8,27 @@ the set, on each of which the value is a number, undefined, unknown, or may not 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 import islpy as isl
 
 from lathe.frontend import Axis, Computation, Tensor, evaluate, reads_data
-from lathe.frontend.expressions import Binary, Cast, Compare, Const, Expr, Not, Read, Reduce, Select, Undef
+from lathe.frontend.expressions import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Not,
+    Read,
+    Reduce,
+    Select,
+    Undef,
+    axes_of,
+    walk,
+)
 from lathe.frontend.polyhedra import Points, domain_of, points_of
 from lathe.scheduler.index_maps import IndexMap
 from lathe.scheduler.padding import Pad
@@ -80,6 +95,9 @@ class Dataflow:
         return found
 
     def _parts(self, expr: Expr, points: isl.Set) -> Parts:
+        number = self._number(expr, points)
+        if number is not None:
+            return number
         match expr:
             case Const(value=value):
                 return [(points, value)]
@@ -98,6 +116,38 @@ class Dataflow:
             case Binary():
                 return self._binary(expr, points)
         return [(points, Some.UNKNOWN)]
+
+    def _number(self, expr: Expr, points: isl.Set) -> Parts | None:
+        """The values of a number made of axes; None for anything else, or if it must be looked at operand by operand.
+
+        Of an affine one with more than ``MOST_PARTS`` values it is said where it is 0, which is what decides products.
+        """
+        axes = set(axes_of(expr))
+        if not axes or any(isinstance(node, Read | Reduce | Undef) for node in walk(expr)):
+            return None
+        positions = {axis: self.points.position[axis] for axis in axes}
+        ranges = {
+            axis: range(_number_of(points.dim_min_val(n)), _number_of(points.dim_max_val(n)) + 1)
+            for axis, n in positions.items()
+        }
+        if prod(map(len, ranges.values())) <= MOST_PARTS:
+            found: dict[int, isl.Set] = {}
+            for values in product(*ranges.values()):
+                part = points
+                for n, value in zip(positions.values(), values, strict=True):
+                    part = part.fix_val(SET, n, isl.Val(value))
+                if not part.is_empty():
+                    value = int(evaluate(expr, dict(zip(positions, values, strict=True))))
+                    found[value] = found[value].union(part) if value in found else part
+            return [(part.coalesce(), value) for value, part in found.items()]
+        affine = self.points.value(expr)
+        if affine is None:
+            return None
+        zero = points.intersect(affine.zero_set())
+        if zero.is_empty():
+            return [(points, Some.UNKNOWN)]
+        rest = points.subtract(zero)
+        return [(zero, 0), *([] if rest.is_empty() else [(rest, Some.UNKNOWN)])]
 
     def _select(self, condition: Expr, then: Expr, otherwise: Expr, points: isl.Set) -> Parts:
         if not reads_data(condition):
@@ -159,6 +209,10 @@ class Dataflow:
                 found.append((part, Forbidden(read, False) if what is None else what))
                 rest = rest.subtract(part)
         return found if rest.is_empty() else [*found, (rest, Forbidden(read, True))]
+
+
+def _number_of(value: isl.Val) -> int:
+    return int(value.to_python())
 
 
 def _cast(value: Value, old: str, new: str) -> Value:
