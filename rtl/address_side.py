@@ -25,11 +25,12 @@ class Credits(Elaboratable):
         self.take = Signal()
         self.beat = Signal()
         self.last = Signal()
+        self.used = Signal(range(beats + 1))
+        self.gone = Signal(range(beats + 1))  # beats of the burst at the head that have left
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
-        used = Signal(range(self.beats + 1))
-        gone = Signal(range(self.beats + 1))  # beats of the burst at the head that have left
+        used, gone = self.used, self.gone
         taken = Signal(range(self.beats + 1))
         returned = Signal(range(self.beats + 1))
         m.d.comb += self.fits.eq(used + self.wanted <= self.beats)

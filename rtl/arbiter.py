@@ -29,16 +29,17 @@ class ReadArbiter(Elaboratable):
         self.r_last = Signal()
         self.error = Signal()
         self.idle = Signal()
+        self.inflight = Signal(range(geometry.config.memory.outstanding_reads + 1))
+        self.held = Signal()  # an address is shown that the bus did not take at once
+        self.latest = Signal(2, init=len(self.ports) - 1)  # whose address was shown last
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
         ports = self.ports
-        latest = Signal(2, init=len(ports) - 1)
-        held = Signal()
+        latest, held, inflight = self.latest, self.held, self.inflight
         chosen = Signal(2)
         requested = Signal()
         most = self.geometry.config.memory.outstanding_reads
-        inflight = Signal(range(most + 1))
         with m.If(held):
             m.d.comb += [chosen.eq(latest), requested.eq(1)]
         with m.Else(), m.Switch(latest):

@@ -22,6 +22,10 @@ class Fifo(Elaboratable):
         self.r_valid = Signal()
         self.full = Signal()
         self.level = Signal(range(depth + 1))
+        if depth > 1:
+            self.ram = Ram(width, depth, forward=True)
+            self.head = Signal(range(depth))
+            self.tail = Signal(range(depth))
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
@@ -31,9 +35,8 @@ class Fifo(Elaboratable):
             with m.If(self.w_en):
                 m.d.sync += self.r_data.eq(self.w_data)
             return m
-        m.submodules.ram = ram = Ram(self.width, self.depth, forward=True)
-        head = Signal(range(self.depth))
-        tail = Signal(range(self.depth))
+        m.submodules.ram = ram = self.ram
+        head, tail = self.head, self.tail
         following = Signal(range(self.depth))
         m.d.comb += [
             following.eq(Mux(self.r_en, self._next(head), head)),

@@ -17,6 +17,8 @@ class Ram(Elaboratable):
     def __init__(self, width: int, depth: int, *, parts: int = 1, forward: bool = False) -> None:
         assert width % parts == 0, f"{width} bits have no {parts} equal parts"
         self.width, self.depth, self.parts, self.forward = width, depth, parts, forward
+        # Two words at least: a memory without address bits is none to many tools.
+        self.memory = Memory(shape=width, depth=max(2, depth), init=[])
         bits = max(1, (depth - 1).bit_length())
         self.w_en = Signal(parts)
         self.w_addr = Signal(bits)
@@ -27,8 +29,7 @@ class Ram(Elaboratable):
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
-        # Two words at least: a memory without address bits is none to many tools.
-        m.submodules.memory = memory = Memory(shape=self.width, depth=max(2, self.depth), init=[])
+        m.submodules.memory = memory = self.memory
         write = memory.write_port(granularity=self.width // self.parts if self.parts > 1 else None)
         read = memory.read_port(transparent_for=(write,) if self.forward else ())
         m.d.comb += [

@@ -1,0 +1,156 @@
+"""The read arbiter: addresses that stay, one grant at a time, reads in flight, and turns."""
+
+import pytest
+from amaranth import Cat, Mux, Signal
+from claims import proved
+
+from lathe.configs import load_config
+from lathe.rtl import arbiter
+from lathe.rtl.geometry import Geometry
+from lathe.rtl.read_master import ReadPort
+
+MASTERS = 3
+outstanding = pytest.mark.parametrize("outstanding", [1, 2, 8])
+
+
+def arbitrated(claim, rtl, outstanding):
+    """An arbiter whose masters leave an address as it is until it is granted, though they may ask no longer.
+
+    The memory sends beats of bursts that are in flight only. How many are is counted here as well.
+    """
+    cfg = load_config("tiny").with_(**{"memory.outstanding_reads": outstanding})
+    unit = claim.about(rtl.ReadArbiter(Geometry(cfg), [ReadPort(Geometry(cfg)) for _ in range(MASTERS)]))
+    for number, port in enumerate(unit.ports):
+        shown = Cat(port.address, port.beats)
+        bound = port.request | (unit.held & (unit.latest == number))
+        stays = claim.begun & claim.before(bound & ~port.grant)
+        claim.assume(~stays | (shown == claim.before(shown)))
+        claim.assume((port.beats > 0) & (port.beats <= 256))
+    inflight = Signal(8)
+    grants = Cat(*(port.grant for port in unit.ports)).any()
+    claim.m.d.sync += inflight.eq(inflight + grants - (unit.r_valid & unit.r_last))
+    claim.assume(~unit.r_valid | (inflight != 0))
+    claim.always("the arbiter knows how many bursts are in flight", unit.inflight == inflight)
+    claim.always("and never more than the memory takes", inflight <= outstanding)
+    claim.always("what was shown last is a master's", unit.latest < MASTERS)
+    claim.always("an address is shown only while there is room for its burst", ~unit.held | (inflight < outstanding))
+    return unit, inflight
+
+
+@outstanding
+@proved(
+    arbiter,
+    ("held.eq(~self.ar_ready)", "held.eq(0)"),
+    ("with m.If(held)", "with m.If(held & ports[0].request)"),
+    induction=1,
+)
+def test_an_address_stays_until_the_bus_has_taken_it(claim, rtl, outstanding):
+    unit, _ = arbitrated(claim, rtl, outstanding)
+    shown = Cat(unit.ar_addr, unit.ar_len, unit.ar_id)
+    waits = claim.begun & claim.before(unit.ar_valid & ~unit.ar_ready)
+    claim.always("valid stays", ~waits | unit.ar_valid)
+    claim.always("address, length and id stay", ~waits | (shown == claim.before(shown)))
+
+
+@proved(
+    arbiter,
+    ("port.grant.eq(granted)", "port.grant.eq(self.ar_ready)"),
+    ("held.eq(~self.ar_ready)", "held.eq(1)"),
+    induction=1,
+)
+def test_a_grant_is_one_masters_who_asked_and_comes_when_the_bus_takes_the_address(claim, rtl):
+    unit, _ = arbitrated(claim, rtl, 2)
+    grants = Cat(*(port.grant for port in unit.ports))
+    claim.always("at most one grant", (grants & (grants - 1)[:MASTERS]) == 0)
+    claim.always("a grant when the bus takes an address", grants.any() == (unit.ar_valid & unit.ar_ready))
+    for number, port in enumerate(unit.ports):
+        asked = claim.register(1, f"asked{number}", port.request | (unit.held & (unit.latest == number)))
+        claim.always("to the master of the id", ~port.grant | (unit.ar_id == number))
+        claim.always("which asks, or asked when its address was shown", ~port.grant | port.request | asked)
+
+
+@pytest.mark.parametrize("bus_bits", [8, 64, 256])
+@proved(
+    arbiter,
+    ("(port.address >> bus_shift) << bus_shift", "port.address[1:] << 1"),
+    ("port.beats - 1", "port.beats"),
+    depth=1,
+)
+def test_what_is_shown_is_the_masters_burst_from_its_first_word_on(claim, rtl, bus_bits):
+    geometry = Geometry(load_config("tiny").with_(**{"memory.bus_bits": bus_bits}))
+    unit = claim.about(rtl.ReadArbiter(geometry, [ReadPort(geometry) for _ in range(MASTERS)]))
+    for number, port in enumerate(unit.ports):
+        own = unit.ar_valid & (unit.ar_id == number)
+        claim.assume((port.beats > 0) & (port.beats <= 256))
+        offset = Signal(9)
+        claim.m.d.comb += offset.eq(port.address - unit.ar_addr)
+        claim.always("an address of a word", ~own | (unit.ar_addr % (bus_bits // 8) == 0))
+        claim.always("the word that the first byte is in", ~own | (unit.ar_addr + offset == port.address))
+        claim.always("which begins no further before", ~own | (offset < bus_bits // 8))
+        claim.always("beats less one", ~own | (unit.ar_len + 1 == port.beats))
+
+
+@outstanding
+@proved(
+    arbiter,
+    ("(inflight != most)", "(inflight <= most)"),
+    ("inflight + granted - ended", "inflight + granted - self.r_valid"),
+    induction=1,
+)
+def test_no_more_reads_are_in_flight_than_the_memory_takes(claim, rtl, outstanding):
+    unit, inflight = arbitrated(claim, rtl, outstanding)
+    waits = claim.register(1, "waits", unit.ar_valid & ~unit.ar_ready)
+    claim.always("idle tells that nothing is in flight or shown", unit.idle == ((inflight == 0) & ~waits))
+
+
+@outstanding
+@proved(
+    arbiter, ("reversed(order)", "reversed(range(len(ports)))"), ("(last + 1 + step)", "(last + step)"), induction=1
+)
+def test_a_master_that_waits_sees_each_other_master_granted_once_at_most(claim, rtl, outstanding):
+    unit, _ = arbitrated(claim, rtl, outstanding)
+    for number, port in enumerate(unit.ports):
+        claim.assume(~claim.begun | ~claim.before(port.request & ~port.grant) | port.request)
+        others = Cat(*(other.grant for other in unit.ports if other is not port)).any()
+        passed = Signal(3)
+        claim.m.d.sync += passed.eq(Mux(port.request & ~port.grant, passed + others, 0))
+        # Masters that come before this one, counted from the one whose address was shown last.
+        before = Signal(2)
+        with claim.m.Switch(unit.latest):
+            for latest in range(MASTERS):
+                with claim.m.Case(latest):
+                    distance = (number - latest - 1) % MASTERS
+                    claim.m.d.comb += before.eq(Mux(unit.held, 0 if latest == number else distance + 1, distance))
+        claim.always("what has passed and may still pass is each other master", passed + before <= MASTERS - 1)
+
+
+@outstanding
+@proved(
+    arbiter,
+    ("(inflight != most)", "(inflight == 0) & ~held"),
+    ("requested.eq(1)]\n        with", "requested.eq(0)]\n        with"),
+    induction=1,
+)
+def test_the_bus_is_asked_whenever_a_master_asks_and_there_is_room(claim, rtl, outstanding):
+    unit, inflight = arbitrated(claim, rtl, outstanding)
+    asked = Cat(*(port.request for port in unit.ports)).any()
+    claim.always("an address is shown", ~(asked & (inflight < outstanding)) | unit.ar_valid)
+
+
+@proved(
+    arbiter,
+    ("(self.r_id == number)", "(self.r_id >= number)"),
+    ("port.r_data.eq(self.r_data)", "port.r_data.eq(self.r_data[1:])"),
+    induction=1,
+)
+def test_beats_go_to_the_master_of_their_id_and_to_no_other(claim, rtl):
+    unit, _ = arbitrated(claim, rtl, 2)
+    for number, port in enumerate(unit.ports):
+        claim.always("a beat of the id, and only such", port.r_valid == (unit.r_valid & (unit.r_id == number)))
+        claim.always("as it came", (port.r_data == unit.r_data) & (port.r_last == unit.r_last))
+
+
+@proved(arbiter, ("self.r_resp[1]", "self.r_resp[0]"), induction=1)
+def test_an_error_is_told_of_every_beat_that_is_answered_with_one(claim, rtl):
+    unit, _ = arbitrated(claim, rtl, 2)
+    claim.always("SLVERR and DECERR are errors", unit.error == (unit.r_valid & (unit.r_resp >= 2)))

@@ -1,0 +1,50 @@
+"""Token counters: a queue's count is the number of its tokens, for ever."""
+
+from amaranth import Signal
+from claims import proved
+
+from lathe.rtl import tokens
+
+MOST = (1 << tokens.TOKEN_BITS) - 1
+
+
+def inside(claim, counter):
+    """Tokens in a queue. Its units pop only what is there, and a token too many is the launch's end."""
+    found = Signal(32, name="inside")
+    with claim.m.If(counter.load):
+        claim.m.d.sync += found.eq(counter.value)
+    with claim.m.Else():
+        claim.m.d.sync += found.eq(found + counter.push - counter.pop)
+    claim.assume(~counter.pop | counter.available)
+    claim.assume(~counter.overflow | counter.load)
+    return found
+
+
+@proved(
+    tokens,
+    ("+ self.push - self.pop", "+ (self.push & ~self.pop) - self.pop"),
+    ("self.count.eq(self.value)", "self.count.eq(self.value + self.push)"),
+    induction=1,
+)
+def test_the_count_is_what_was_loaded_and_pushed_less_what_was_popped(claim, rtl):
+    counter = claim.about(rtl.TokenCounter())
+    tokens_inside = inside(claim, counter)
+    claim.always("the count is the number of tokens", counter.count == tokens_inside)
+    claim.always("there are never more tokens than the count can hold", tokens_inside <= MOST)
+
+
+@proved(tokens, ("self.count != 0", "self.count > 1"), ("self.count != 0", "self.count[:15] != 0"), induction=1)
+def test_a_token_is_available_exactly_while_there_is_one(claim, rtl):
+    counter = claim.about(rtl.TokenCounter())
+    tokens_inside = inside(claim, counter)
+    claim.always("the count is the number of tokens", counter.count == tokens_inside)
+    claim.always("available tells that there is a token", counter.available == (tokens_inside != 0))
+
+
+@proved(tokens, ("self.push & ~self.pop & ", "self.push & "), ("self.count.all()", "self.count[1:].all()"), induction=1)
+def test_overflow_is_told_exactly_when_a_token_has_no_room(claim, rtl):
+    counter = claim.about(rtl.TokenCounter())
+    following = Signal(18)
+    claim.m.d.comb += following.eq(counter.count + counter.push - counter.pop)
+    claim.assume(~counter.pop | counter.available)
+    claim.always("overflow is told of a token without room", counter.overflow == (following > MOST))
