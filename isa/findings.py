@@ -22,6 +22,7 @@ class FindingKind(StrEnum):
     UOP_UNLOADED = "micro-op never loaded"
     UOP_SOURCE = "micro-ops of unknown content"
     DEADLOCK = "deadlock"
+    TOKEN_OVERFLOW = "token overflow"
     UNBALANCED = "unbalanced tokens"
     RACE = "race"
 
@@ -29,6 +30,8 @@ class FindingKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One mistake: which instruction (place in the stream and text), in which unit, which field, and which cell.
+
+    Of one that is missing, ``instruction`` is where it should stand, and ``text`` is empty.
 
     ``cell`` is the first cell concerned ("inp[5]", "DRAM 0x1000", "load->compute"), ``cells`` how many there are.
     ``other`` is the second instruction of a race. ``contract`` says what must hold and does not. ``code`` is the fault
@@ -48,7 +51,9 @@ class Finding:
 
     def __str__(self) -> str:
         more = f" and {self.cells - 1} more" if self.cells > 1 else ""
-        where = f"instruction {self.instruction} in {self.unit.name.lower()} ({self.text})"
+        where = (
+            f"instruction {self.instruction} in {self.unit.name.lower()} ({self.text})" if self.text else "the stream"
+        )
         return f"{self.kind}: {self.field} of {where} must {self.contract}; see {self.cell}{more}."
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lathe.isa.columns import Columns, Ints
+from lathe.isa.dispatch import Dispatch
 from lathe.isa.table import QUEUE_OF, TokenQueue, Unit
 
 
@@ -24,7 +25,8 @@ class Order:
     ``position`` (N,): place in the unit's queue. ``clock`` (N, 3): how many instructions of each unit are done for
     certain before this one starts; its own unit counts as its position. ``sequence``: the instructions that get to run,
     in one order that respects happens-before (stream order where tokens allow it). ``blocked``: for each unit that
-    never gets on, its instruction and the queues that it waits for. ``tokens_after``: the counts at the end.
+    never gets on, its instruction and the queues that it waits for. ``unfetched``: the instruction for which fetch
+    waits in vain for room in its unit's queue, None when there is none. ``tokens_after``: the counts at the end.
     """
 
     unit: Ints
@@ -32,6 +34,7 @@ class Order:
     clock: NDArray[np.int64]
     sequence: Ints
     blocked: dict[Unit, tuple[int, tuple[TokenQueue, ...]]]
+    unfetched: int | None
     tokens_after: tuple[int, int, int, int]
 
     def happens_before(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.bool_]:
@@ -40,10 +43,11 @@ class Order:
         return np.asarray(self.position[before] < self.clock[after, self.unit[before]])
 
 
-def order_of(columns: Columns, tokens: Sequence[int] = (0, 0, 0, 0)) -> Order:
+def order_of(columns: Columns, tokens: Sequence[int] = (0, 0, 0, 0), queue_depth: int | None = None) -> Order:
     """The order of a stream that starts with the given counts of tokens.
 
-    Tokens of fields that name no neighbour are ignored here.
+    Fetch dispatches in order, to command queues of ``queue_depth`` instructions each (None: of any number). Tokens of
+    fields that name no neighbour are ignored here.
     """
     count = len(columns)
     units = columns.unit
@@ -51,12 +55,13 @@ def order_of(columns: Columns, tokens: Sequence[int] = (0, 0, 0, 0)) -> Order:
     position = np.zeros(count, np.int64)
     for queue in queues:
         position[queue] = np.arange(len(queue))
-    pops = _token_queues(columns, ("pop_prev", "pop_next"))
-    pushes = _token_queues(columns, ("push_prev", "push_next"))
-    return _run(count, units, position, [queue.tolist() for queue in queues], pops, pushes, tokens)
+    pops = token_queues(columns, ("pop_prev", "pop_next"))
+    pushes = token_queues(columns, ("push_prev", "push_next"))
+    dispatch = Dispatch(units.tolist(), count if queue_depth is None else queue_depth)
+    return _run(units, position, [queue.tolist() for queue in queues], pops, pushes, tokens, dispatch)
 
 
-def _token_queues(columns: Columns, fields: tuple[str, str]) -> list[tuple[int, ...]]:
+def token_queues(columns: Columns, fields: tuple[str, str]) -> list[tuple[int, ...]]:
     """For each instruction the queues that the given token fields name."""
     queue_of = np.full((2, len(Unit)), -1)
     for row, name in enumerate(fields):
@@ -69,15 +74,19 @@ def _token_queues(columns: Columns, fields: tuple[str, str]) -> list[tuple[int, 
 
 
 def _run(
-    count: int,
     units: Ints,
     position: Ints,
     waiting: list[list[int]],
     pops: list[tuple[int, ...]],
     pushes: list[tuple[int, ...]],
     tokens: Sequence[int],
+    dispatch: Dispatch,
 ) -> Order:
-    """Let units take turns; of those that can go on, the one whose instruction stands first in the stream does."""
+    """Let units take turns; of those that can go on, the one whose instruction stands first in the stream does.
+
+    When that one is not dispatched, none is that could go on, for all of those would stand before it.
+    """
+    count = len(units)
     # A token carries the clock of the instruction that pushed it; tokens of earlier launches know nothing.
     held: list[deque[tuple[int, int, int]]] = [deque([(0, 0, 0)] * number) for number in tokens]
     clocks = [(0, 0, 0)] * len(Unit)
@@ -92,8 +101,9 @@ def _run(
             candidate = next_of[unit]
             if candidate < index and all(held[queue] for queue in pops[candidate]):
                 chosen, index = unit, candidate
-        if chosen < 0:
+        if chosen < 0 or not dispatch.reaches(index):
             break
+        dispatch.start(chosen)
         now = clocks[chosen]
         for queue in pops[index]:
             other = held[queue].popleft()
@@ -106,14 +116,21 @@ def _run(
         for queue in pushes[index]:
             held[queue].append(clocks[chosen])
         next_of[chosen] = next(heads[chosen], count)
+    dispatch.reaches(count - 1)
     if sequence:
         clock[sequence] = rows
     blocked = {
         Unit(unit): (index, tuple(TokenQueue(queue) for queue in pops[index] if not held[queue]))
         for unit, index in enumerate(next_of)
-        if index < count
+        if index < dispatch.dispatched
     }
     after = tuple(len(queue) for queue in held)
     return Order(
-        units, position, clock, np.array(sequence, np.int64), blocked, (after[0], after[1], after[2], after[3])
+        units,
+        position,
+        clock,
+        np.array(sequence, np.int64),
+        blocked,
+        dispatch.dispatched if dispatch.waits else None,
+        (after[0], after[1], after[2], after[3]),
     )

@@ -17,6 +17,7 @@ from lathe.isa.encoding import encode_columns
 from lathe.isa.errors import ProgramError
 from lathe.isa.instructions import Instruction
 from lathe.isa.layout import Layout
+from lathe.isa.table import MOST_TOKENS
 
 ROLES = ("instructions", "uop", "constant", "input", "output", "temporary")
 IMAGE_ROLES = ("uop", "constant")
@@ -79,9 +80,10 @@ class Program:
         _check_segments(self)
         _check_images(self)
         _check_labels(self)
-        if len(self.tokens_in) != 4 or min(self.tokens_in) < 0:
+        if len(self.tokens_in) != 4 or min(self.tokens_in) < 0 or max(self.tokens_in) > MOST_TOKENS:
             raise ProgramError(
-                f"tokens_in of a program must be four counts of at least 0, not {self.tokens_in!r}. Correct the counts."
+                f"tokens_in of a program must be four counts from 0 to {MOST_TOKENS}, not {self.tokens_in!r}. "
+                "Correct the counts."
             )
 
     @cached_property

@@ -13,6 +13,7 @@ from lathe.isa.fault import FaultCode
 from lathe.isa.findings import Finding, FindingKind
 from lathe.isa.instructions import Instruction, unit_of
 from lathe.isa.ordering import Order, order_of
+from lathe.isa.table import Unit
 
 
 @dataclass
@@ -34,12 +35,17 @@ class Subject:
     @cached_property
     def order(self) -> Order:
         """What runs before what."""
-        return order_of(self.columns, self.tokens)
+        return order_of(self.columns, self.tokens, self.config.timing.command_queue_depth)
 
     def describe(self, index: int) -> str:
         """An instruction as messages name it."""
         instruction = self.instructions[index]
         return f"instruction {index} in {unit_of(instruction).name.lower()} ({instruction_text(instruction)})"
+
+    def report_missing(self, kind: FindingKind, what: str, contract: str, cell: str, code: FaultCode) -> None:
+        """Put a mistake of the stream as a whole on the list, one that no instruction is to blame for."""
+        end = len(self.instructions)
+        self.findings.append(Finding(kind, end, "", Unit.COMPUTE, what, cell, contract, code=code))
 
     def report(
         self,

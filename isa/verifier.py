@@ -10,13 +10,15 @@ from lathe.isa.access_checks import check_accesses
 from lathe.isa.columns import Columns
 from lathe.isa.dram_map import ProgramMap, RawMap
 from lathe.isa.errors import ProgramError
+from lathe.isa.fault import FaultCode
 from lathe.isa.findings import Finding, FindingKind, VerificationError
 from lathe.isa.instruction_checks import check_fields, check_instructions
 from lathe.isa.instructions import Instruction
 from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.program import Program
 from lathe.isa.subject import Subject
-from lathe.isa.table import QUEUE_OF, Opcode, TokenQueue
+from lathe.isa.table import MOST_TOKENS, QUEUE_OF, Opcode, TokenQueue, Unit
+from lathe.isa.token_counts import overflows
 
 
 def verify(program: Program) -> list[Finding]:
@@ -54,8 +56,8 @@ def verify_stream(
     micro-ops that are never loaded, deadlocks, races between units on scratchpads and on DRAM, immediate shift amounts
     beyond 31, and instructions that no unit carries out.
     """
-    subject = Subject(config, instructions, Columns.of(instructions), RawMap(memory), _four(tokens))
-    return _verify(subject, tokens_after=None if tokens_after is None else _four(tokens_after))
+    subject = Subject(config, instructions, Columns.of(instructions), RawMap(memory), _four("tokens", tokens))
+    return _verify(subject, tokens_after=None if tokens_after is None else _four("tokens_after", tokens_after))
 
 
 def _verify(subject: Subject, tokens_after: tuple[int, int, int, int] | None) -> list[Finding]:
@@ -68,27 +70,41 @@ def _verify(subject: Subject, tokens_after: tuple[int, int, int, int] | None) ->
     return sorted(subject.findings, key=lambda finding: finding.instruction)
 
 
-def _four(tokens: Sequence[int]) -> tuple[int, int, int, int]:
-    a, b, c, d = (int(count) for count in tokens)
-    return a, b, c, d
+def _four(name: str, tokens: Sequence[int]) -> tuple[int, int, int, int]:
+    given = np.asarray(tokens)
+    counts = given.tolist() if given.dtype.kind in "iu" and given.shape == (len(TokenQueue),) else []
+    if not counts or min(counts) < 0 or max(counts) > MOST_TOKENS:
+        raise ProgramError(
+            f"{name} of a stream must be four counts from 0 to {MOST_TOKENS}, not {shown(tokens)}. "
+            f"Their order is {', '.join(queue.arrow for queue in TokenQueue)}."
+        )
+    return counts[0], counts[1], counts[2], counts[3]
 
 
 def _check_tokens(subject: Subject, tokens_after: tuple[int, int, int, int] | None) -> None:
+    _check_overflows(subject)
     order = subject.order
     for index, queues in order.blocked.values():
         for queue in queues:
-            field = next(
-                name for name in ("pop_prev", "pop_next") if QUEUE_OF.get((subject.columns.unit[index], name)) == queue
-            )
+            field = _token_field(subject, index, queue, "pop")
             contract = f"find a token of {queue.arrow}, and waits forever"
-            subject.report(FindingKind.DEADLOCK, index, field, queue.arrow, contract)
+            subject.report(FindingKind.DEADLOCK, index, field, queue.arrow, contract, code=FaultCode.DEADLOCK)
+    if order.unfetched is not None:
+        name, depth = Unit(int(order.unit[order.unfetched])).name.lower(), subject.config.timing.command_queue_depth
+        contract = f"find room in the {name} queue, which holds {depth}, and fetch waits forever"
+        cell = f"{name} queue"
+        subject.report(FindingKind.DEADLOCK, order.unfetched, "opcode", cell, contract, code=FaultCode.DEADLOCK)
     if order.blocked:
         return
     if not (subject.columns.opcode == Opcode.FINISH).any():
+        cell = "the end of the stream"
         if subject.instructions:
             last = len(subject.instructions) - 1
             contract = "be followed by a FINISH, for the launch does not end without one"
-            subject.report(FindingKind.DEADLOCK, last, "opcode", "the end of the stream", contract)
+            subject.report(FindingKind.DEADLOCK, last, "opcode", cell, contract, code=FaultCode.NO_FINISH)
+        else:
+            contract = "be a FINISH at least, for the launch does not end without one"
+            subject.report_missing(FindingKind.DEADLOCK, "the end", contract, cell, FaultCode.NO_FINISH)
         return
     if tokens_after is None:
         return
@@ -96,6 +112,25 @@ def _check_tokens(subject: Subject, tokens_after: tuple[int, int, int, int] | No
         surplus = order.tokens_after[queue] - tokens_after[queue]
         if surplus:
             _report_unbalanced(subject, queue, surplus)
+
+
+def _check_overflows(subject: Subject) -> None:
+    depth = subject.config.timing.command_queue_depth
+    for queue, index in overflows(subject.columns, subject.order, subject.tokens, depth).items():
+        subject.report(
+            FindingKind.TOKEN_OVERFLOW,
+            index,
+            _token_field(subject, index, queue, "push"),
+            queue.arrow,
+            f"leave at most {MOST_TOKENS} tokens in {queue.arrow}, however fast the units are",
+            code=FaultCode.TOKEN_OVERFLOW,
+        )
+
+
+def _token_field(subject: Subject, index: int, queue: TokenQueue, verb: str) -> str:
+    """The field with which an instruction pops from a queue or pushes to it."""
+    names = (f"{verb}_prev", f"{verb}_next")
+    return next(name for name in names if QUEUE_OF.get((Unit(int(subject.columns.unit[index])), name)) == queue)
 
 
 def _report_unbalanced(subject: Subject, queue: TokenQueue, surplus: int) -> None:

@@ -213,7 +213,7 @@ CODE = Segment("code", "instructions", 0x1000, 48)
         ),
         (
             {"tokens_in": (0, 0, 0, -1)},
-            "tokens_in of a program must be four counts of at least 0, not (0, 0, 0, -1). Correct the counts.",
+            "tokens_in of a program must be four counts from 0 to 65535, not (0, 0, 0, -1). Correct the counts.",
         ),
     ],
 )

@@ -10,6 +10,8 @@ from lathe.configs import load_config
 from lathe.isa import (
     Alu,
     AluOp,
+    FaultCode,
+    FindingKind,
     Finish,
     Gemm,
     Instruction,
@@ -17,6 +19,7 @@ from lathe.isa import (
     MemoryType,
     PagedMemory,
     Program,
+    ProgramError,
     Segment,
     Store,
     VerificationError,
@@ -392,6 +395,84 @@ def test_stream_without_finish_is_a_deadlock() -> None:
         "x_stride=0 pop_next) must be followed by a FINISH, for the launch does not end without one; "
         "see the end of the stream."
     ]
+
+
+def test_empty_stream_is_a_deadlock() -> None:
+    (finding,) = verify(program([]))
+    assert (finding.instruction, finding.code) == (0, FaultCode.NO_FINISH)
+    assert str(finding) == (
+        "deadlock: the end of the stream must be a FINISH at least, for the launch does not end without one; "
+        "see the end of the stream."
+    )
+
+
+def pops_before_pushes(count: int) -> list[Instruction]:
+    """GEMMs of no iterations that pop what loads push, which stand behind all of them."""
+    nothing = Gemm(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, pop_prev=True)
+    return [*[nothing] * count, *[push()] * count, Finish()]
+
+
+def test_full_command_queue_is_a_deadlock() -> None:
+    depth = TINY.timing.command_queue_depth
+    assert verify_stream(TINY, pops_before_pushes(depth), PagedMemory()) == []
+    nothing = (
+        "gemm uop_bgn=0 uop_end=0 iter_out=0 iter_in=0 dst_factor_out=0 dst_factor_in=0 src_factor_out=0 "
+        "src_factor_in=0 wgt_factor_out=0 wgt_factor_in=0 pop_prev"
+    )
+    findings = verify_stream(TINY, pops_before_pushes(depth + 1), PagedMemory())
+    assert [str(finding) for finding in findings] == [
+        f"deadlock: pop_prev of instruction 0 in compute ({nothing}) must find a token of load->compute, and waits "
+        "forever; see load->compute.",
+        f"deadlock: opcode of instruction {depth} in compute ({nothing}) must find room in the compute queue, which "
+        f"holds {depth}, and fetch waits forever; see compute queue.",
+    ]
+    assert {finding.code for finding in findings} == {FaultCode.DEADLOCK}
+    deeper = TINY.with_(**{"timing.command_queue_depth": depth + 1})
+    assert verify_stream(deeper, pops_before_pushes(depth + 1), PagedMemory()) == []
+
+
+def push(*, pop_next: bool = False) -> Load:
+    return Load(MemoryType.INP, 0, 0, 0, 0, 0, pop_next=pop_next, push_next=True)
+
+
+def test_token_that_a_counter_may_not_hold_is_found() -> None:
+    pop = Gemm(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, pop_prev=True)
+    full = (65535, 0, 0, 0)
+    overflow = (
+        "token overflow: push_next of instruction {} in load (load inp sram_base=0 dram_base=0x0 y_size=0 x_size=0 "
+        "x_stride=0{} push_next) must leave at most 65535 tokens in load->compute, however fast the units are; "
+        "see load->compute."
+    )
+
+    def found(instructions: list[Instruction], tokens: tuple[int, int, int, int]) -> list[str]:
+        return [str(finding) for finding in verify_stream(TINY, instructions, PagedMemory(), tokens)]
+
+    assert found([push(), Finish()], (65534, 0, 0, 0)) == []
+    assert found([push(), Finish()], full) == [overflow.format(0, "")]
+    # Compute may be late with its pop, unless load waits for it.
+    assert found([pop, push(), Finish()], full) == [overflow.format(1, "")]
+    ordered = replace(pop, push_prev=True)
+    assert found([ordered, push(pop_next=True), Finish()], full) == []
+    assert found([ordered, push(pop_next=True), push(), Finish()], full) == [overflow.format(2, "")]
+
+
+def test_tokens_that_fetch_holds_back_do_not_overflow() -> None:
+    """No token goes from compute to load, but load is at most a queue of compute's instructions ahead."""
+    depth = TINY.timing.command_queue_depth
+    for pops, kinds in ((depth - 1, [FindingKind.TOKEN_OVERFLOW]), (depth, [])):
+        # One more push than the counter holds, behind pops of which all but a queue have started then.
+        instructions = [Finish(pop_prev=True), *[Finish()] * pops, push()]
+        assert [each.kind for each in verify_stream(TINY, instructions, PagedMemory(), (65535, 0, 0, 0))] == kinds
+
+
+def test_launches_have_four_counts_of_tokens() -> None:
+    for tokens in ((0, 0, 0), (0, 0, 0, -1), (0, 0, 65536, 0), "four"):
+        with pytest.raises(ProgramError) as caught:
+            verify_stream(TINY, [Finish()], PagedMemory(), tokens)  # type: ignore[arg-type]  # a mistake is wanted
+        assert str(caught.value) == (
+            f"tokens of a stream must be four counts from 0 to 65535, not {tokens!r}. "
+            "Their order is load->compute, compute->load, compute->store, store->compute."
+        )
 
 
 def test_cross_wait_is_a_deadlock_of_both_units() -> None:
