@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.expressions import Read
-from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.dead_lanes import comes_from_host, is_loaded_with_zeros, tensors_with_zeros_behind
 from lathe.scheduler.lanes import LanePlan, obstacles_of, plan_lanes
+from lathe.scheduler.names import fresh_name
 from lathe.scheduler.physical import Lanes, element_of
 from lathe.scheduler.products import factors, lanes_of_operand
 from lathe.scheduler.segments import stores_make_weights

@@ -15,8 +15,8 @@ from math import prod
 from lathe.frontend import Axis, Computation, Tensor, as_affine, walk
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import AxisRef, Binary, Cast, Const, Expr, Read, Reduce
-from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.indices import simplified_index
+from lathe.scheduler.names import fresh_name
 from lathe.scheduler.products import plain_axis
 from lathe.scheduler.reshapes import Reshapes, is_open, merge_output_copies
 from lathe.scheduler.rewrite import redirect_reads, renamed_axes, rewrite, rewrite_indices, rewrite_reads, transform

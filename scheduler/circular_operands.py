@@ -13,9 +13,9 @@ from lathe.frontend.polyhedra import access_of
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.circular import around, circles, shared_loops
-from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import CapacityError
 from lathe.scheduler.lanes import plan_lanes
+from lathe.scheduler.names import fresh_name
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.placement import place_stages

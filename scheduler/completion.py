@@ -20,7 +20,6 @@ from lathe.scheduler.buffers import buffers_of
 from lathe.scheduler.canonical import canonicalise
 from lathe.scheduler.circular import circles
 from lathe.scheduler.circular_operands import load_once, only_moves
-from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.communication import check_communication
 from lathe.scheduler.early_loads import loaded_early
 from lathe.scheduler.errors import BuildError, CapacityError, LegalityError, ScheduleError
@@ -30,6 +29,7 @@ from lathe.scheduler.groups import Group, groups_of, is_copy
 from lathe.scheduler.lanes import plan_lanes
 from lathe.scheduler.legality import check_completed, check_reads
 from lathe.scheduler.masks import mask_conditions
+from lathe.scheduler.names import fresh_name
 from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.products import Product, factors

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from lathe.frontend import Axis, Computation, Tensor, interval, substitute
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
-from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError
+from lathe.scheduler.names import fresh_name
 from lathe.scheduler.parts_of_maps import has_all_points, relations_by_kind
 from lathe.scheduler.products import plain_axis
 from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes

@@ -19,9 +19,9 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Axis, Computation, Tensor, evaluate, interval, reads_data, substitute, walk
 from lathe.frontend.expressions import AxisRef, Binary, Cast, Compare, Const, Expr, Not, Read, Reduce, Select, axes_of
 from lathe.frontend.substitution import with_children
-from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.decided import BUILT_IN
 from lathe.scheduler.lanes import LanePlan, plan_lanes
+from lathe.scheduler.names import fresh_name
 from lathe.scheduler.physical import element_of
 from lathe.scheduler.products import bare, plain_axis
 from lathe.scheduler.rewrite import reads_redirected

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lathe.frontend import Axis, Computation, Tensor, evaluate, walk
 from lathe.frontend.expressions import AxisRef, Const, Expr, Read, axes_of
-from lathe.scheduler.commands.cache import fresh_name
+from lathe.scheduler.names import fresh_name
 from lathe.scheduler.products import plain_axis
 from lathe.scheduler.rewrite import copy_of, redirect_reads, transform
 from lathe.scheduler.schedule import Schedule

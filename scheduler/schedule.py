@@ -156,11 +156,11 @@ class Schedule:
     def all_or_nothing(self) -> Iterator[None]:
         """A command made of several leaves everything as it was when one of them is refused."""
         stages, states = list(self.stages), {stage: stage.state for stage in self.stages}
-        allocations = self.allocations
+        allocations, layouts, outputs = self.allocations, self.layouts, self.outputs
         try:
             yield
         except BaseException:
-            self.stages, self.allocations = stages, allocations
+            self.stages, self.allocations, self.layouts, self.outputs = stages, allocations, layouts, outputs
             for stage, state in states.items():
                 stage.state = state
             raise

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from lathe.frontend.expressions import Read
 from lathe.scheduler.circular import circles, read_later, shared_loops, walked_dimensions
 from lathe.scheduler.circular_operands import forward, is_near, only_moves, separate_choices, settle_choices
-from lathe.scheduler.commands.cache import fresh_name
 from lathe.scheduler.errors import BuildError, LegalityError
 from lathe.scheduler.legality import check_reads
+from lathe.scheduler.names import fresh_name
 from lathe.scheduler.parts_of_maps import relations_by_kind
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.polyhedra import cells_made, cells_written

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lathe.frontend import Axis, Computation, Tensor
 from lathe.frontend.expressions import AxisRef, Binary, Cast, Expr, Read, Reduce
-from lathe.scheduler.commands.cache import fresh_name
+from lathe.scheduler.names import fresh_name
 from lathe.scheduler.physical import Lanes
 from lathe.scheduler.rewrite import reads_redirected
 from lathe.scheduler.stage import Stage

@@ -9,8 +9,10 @@ from lathe.scheduler.circular import in_circle, place_inside
 from lathe.scheduler.commands.copy_at import place_of, written_at
 from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.names import fresh_name
 from lathe.scheduler.padding import live_conditions
 from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
+from lathe.scheduler.separation import alone
 from lathe.scheduler.state import initial_state
 from lathe.scheduler.undefined import undefined_but, where_defined
 
@@ -111,18 +113,17 @@ def cache_write(schedule: "Schedule", tensor: Tensor, scope: str, *, at: "AxisLi
           C[i] = C.acc[i]
         free C.acc
 
-    Returns the tensor of the new stage. Raises ScheduleError for an unknown scope, a tensor without a stage, a stage of
-    several outputs, or, without ``at``, one whose loops have been changed already: call cache_write before other
-    commands.
+    Returns the tensor of the new stage. A computation of several outputs becomes one for each of them. Raises
+    ScheduleError for an unknown scope, a tensor without a stage, or, without ``at``, one whose loops have been changed
+    already: call cache_write before other commands.
     """
     name = checked_scope(scope, f"cache_write of {getattr(tensor, 'name', tensor)}")
-    stage = schedule[tensor]
-    state = stage.state
-    if len(state.tensors) > 1:
-        raise ScheduleError(
-            f"tensor of cache_write must be the only output of its computation, not {tensor.name!r}, one of "
-            f"{len(state.tensors)} of {stage.name}. Give each output a computation of its own."
-        )
+    with schedule.all_or_nothing():
+        return _cached(schedule, alone(schedule[tensor], schedule.current(tensor), "cache_write"), name, at)
+
+
+def _cached(schedule: "Schedule", stage: "Stage", name: str, at: "AxisLike | None") -> Tensor:
+    state, tensor = stage.state, stage.tensor
     if at is not None:
         return written_at(stage, name, at)
     if state.is_touched or state.unrolled or schedule.attached(stage):
@@ -152,14 +153,3 @@ def axes_of_copy(tensor: Tensor) -> tuple[Axis, ...]:
     if tensor.computation is not None:
         return tuple(Axis(axis.name, axis.extent) for axis in tensor.computation.axes)
     return tuple(Axis(f"i{d}", extent) for d, extent in enumerate(tensor.shape))
-
-
-def fresh_name(schedule: "Schedule", wanted: str) -> str:
-    """``wanted``, or with a number behind it where a stage or an input bears that name already."""
-    taken = {stage.name for stage in schedule.stages}
-    taken |= {read.tensor.name for stage in schedule.stages for read in stage.state.computation.reads}
-    name, count = wanted, 1
-    while name in taken:
-        count += 1
-        name = f"{wanted}{count}"
-    return name

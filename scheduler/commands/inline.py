@@ -8,7 +8,7 @@ from lathe.frontend.expressions import Axis, Expr, Read
 from lathe.frontend.tensors import DEPTH_LIMIT
 from lathe.scheduler.circular import in_circle
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.rewrite import rewrite_reads
+from lathe.scheduler.rewrite import transform
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
@@ -29,9 +29,8 @@ def inline(stage: "Stage") -> None:
         for i in 0..60:
           C[i] = (A[i] + 1) * 2
 
-    Raises ScheduleError if the stage is an output, a reduction, or has several outputs, if its loops have been changed
-    or tagged, if it reads itself, if it lives in a scratchpad or other stages are computed inside it. Halide's and
-    Tiramisu's inline.
+    Raises ScheduleError if the stage is an output or a reduction, if its loops have been changed or tagged, if it reads
+    itself, if it lives in a scratchpad or other stages are computed inside it. Halide's and Tiramisu's inline.
     """
     schedule, state = stage.schedule, stage.state
     where = f"stage of inline must be one that only its readers need, not {stage.name!r}"
@@ -43,12 +42,8 @@ def inline(stage: "Stage") -> None:
             f"stage of inline must be an expression of its own point, not {stage.name!r}, a reduction. Compute it "
             "where it is needed with compute_at."
         )
-    if len(state.tensors) > 1:
-        raise ScheduleError(
-            f"stage of inline must have one output, not {len(state.tensors)}, as {stage.name!r} has. Give each a "
-            "computation of its own."
-        )
-    if any(reader is stage for reader in schedule.readers(stage.tensor)):
+    readers = list(dict.fromkeys(reader for tensor in state.tensors for reader in schedule.readers(tensor)))
+    if stage in readers:
         raise ScheduleError(
             f"stage of inline must be an expression of other stages, not {stage.name!r}, which reads its own earlier "
             "values."
@@ -62,16 +57,17 @@ def inline(stage: "Stage") -> None:
             f"stage of inline must be as it was made, not {stage.name!r}, which {reason}. Call inline before other "
             "commands."
         )
-    body, axes = state.computation.bodies[0], state.computation.axes
+    bodies, axes = dict(zip(state.tensors, state.computation.bodies, strict=True)), state.computation.axes
 
     def value(read: Read) -> Expr:
+        if read.tensor not in bodies:
+            return read
         point: dict[Axis, Expr] = dict(zip(axes, read.indices, strict=True))
-        return substitute(body, point)
+        return substitute(bodies[read.tensor], point)
 
     changes = {}
-    for reader in schedule.readers(stage.tensor):
-        old = reader.state.computation
-        new = old.mapped(lambda expr: rewrite_reads(expr, stage.tensor, value))
+    for reader in readers:
+        new = reader.state.computation.mapped(lambda expr: transform(expr, lambda _: None, value))
         from lathe.frontend.expressions import depth
 
         if max(depth(each) for each in new.bodies) > DEPTH_LIMIT:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from lathe.frontend import Axis, Binary, Expr, Tensor, as_affine, walk
 from lathe.frontend.errors import shown
 from lathe.frontend.expressions import axes_of
-from lathe.scheduler.commands.cache import axes_of_copy, fresh_name
+from lathe.scheduler.commands.cache import axes_of_copy
 from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.leads import with_lead
 from lathe.scheduler.linear import Bound, Linear, LoopVariable
+from lathe.scheduler.names import fresh_name
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.regions import eliminate, interval_of
 from lathe.scheduler.reuse import FORMS

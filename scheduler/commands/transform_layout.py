@@ -15,6 +15,7 @@ from lathe.scheduler.indices import simplified_index
 from lathe.scheduler.padded_bodies import padded_body
 from lathe.scheduler.padding import Pad, pad_of
 from lathe.scheduler.rewrite import rewrite_indices, rewrite_reads
+from lathe.scheduler.separation import alone
 from lathe.scheduler.state import LoopAxis, StageState, initial_state
 from lathe.scheduler.tensor_layouts import TensorLayout
 
@@ -58,7 +59,7 @@ def transform_layout(
     A second call starts from the axes of the first. Memory is row-major over the new axes; ``AXIS_SEPARATOR`` in the
     list makes a physical buffer of several dimensions, each row-major over the axes between separators. What the user
     passes to and gets from a program stays as it was: the host packs and unpacks. ``s.layout(tensor)`` tells where
-    elements are.
+    elements are. A computation of several outputs becomes one for each of them, in loops like those that it had.
 
     Cells of no element are padding: ``[i // 4, i % 4]`` of 14 elements has two behind the last, ``[(i + 2) // 8,
     (i + 2) % 8]`` two before the first. ``pad_value`` says what they hold: None (nothing may read them), ``lt.undef``
@@ -85,6 +86,16 @@ def transform_layout(
         )
     if maker is not None:
         _check_maker(maker)
+    with schedule.all_or_nothing():
+        if maker is not None:
+            maker = alone(maker, now, "transform_layout")
+        _transform(schedule, now, maker, function, pad_value)
+    return () if maker is None else tuple(leaf for leaf in maker.state.leaves if leaf.kind == "data")
+
+
+def _transform(
+    schedule: "Schedule", now: Tensor, maker: "Stage | None", function: Callable[..., Any], pad_value: object
+) -> None:
     old = schedule.layouts.get(now, TensorLayout(now))
     new = _map_of(now, function, whole=pad_value is not None)
     pad = pad_of(now, new, pad_value) if new.padded else None
@@ -103,22 +114,20 @@ def transform_layout(
     for reader in schedule.readers(now):
         state = changes.get(reader, reader.state)
         changes[reader] = replace(state, computation=_reading(state.computation, now, seen, new))
-    before = schedule.layouts, schedule.outputs
     layout = TensorLayout(old.tensor, (*old.maps, new), (*old.earlier, now), (*old.pads, pad))
     schedule.layouts = {**{each: kept for each, kept in schedule.layouts.items() if each is not now}, seen: layout}
     schedule.outputs = tuple(seen if each is now else each for each in schedule.outputs)
-    try:
-        schedule.commit(changes, "transform_layout", renamed=renamed)
-    except BaseException:
-        schedule.layouts, schedule.outputs = before
-        raise
-    return () if maker is None else tuple(leaf for leaf in maker.state.leaves if leaf.kind == "data")
+    schedule.commit(changes, "transform_layout", renamed=renamed)
 
 
 def transform_layout_of(
     stage: "Stage", function: Callable[..., Any], *, pad_value: object = None
 ) -> tuple[LoopAxis, ...]:
-    """``transform_layout`` of the schedule, for the tensor that this stage computes."""
+    """``transform_layout`` of the schedule, for the tensor that this stage computes.
+
+    Raises ScheduleError for a stage that computes several, of which one must be named.
+    """
+    alone(stage, stage.state.computation, "transform_layout")
     return transform_layout(stage.schedule, stage.tensor, function, pad_value=pad_value)
 
 
@@ -130,11 +139,6 @@ def _has_changed_loops(stage: "Stage") -> bool:
 
 def _check_maker(stage: "Stage") -> None:
     state = stage.state
-    if len(state.tensors) > 1:
-        raise ScheduleError(
-            f"tensor of transform_layout must be the only output of its computation, not one of {len(state.tensors)} "
-            f"of {stage.name}. Give each output a computation of its own."
-        )
     if state.storage is not None:
         raise ScheduleError(
             f"stage of transform_layout must not have its values stored yet, unlike {stage.name}, which is in "

@@ -231,10 +231,24 @@ CASES = [
         lambda s: s[B].compute_at(s[C], "j"),
     ),
     case(
-        "one_of_several_outputs",
+        "a_stage_of_several_outputs",
+        lambda s: s[low].transform_layout(lambda i, j: [j, i]),
+        "tensor of transform_layout must be one output of pair (pair.0, pair.1), not all of them.",
+        output=(low, high),
+    ),
+    case(
+        "one_of_several_outputs_in_whose_loops_another_stage_runs",
         transform(lambda i, j: [j, i], low),
-        "tensor of transform_layout must be the only output of its computation, not one of 2 of pair. Give each output "
-        "a computation of its own.",
+        "tensor of transform_layout must be the only output of its computation, not 'pair.0', one of 2 of pair, in "
+        "whose loops stage B would have to be once for each. Call transform_layout before that stage is placed there.",
+        lambda s: s[low].after(s[B], "i"),
+        output=(B, low, high),
+    ),
+    case(
+        "one_of_several_outputs_with_a_map_that_is_none",
+        transform(lambda i, j: [i, j // 2], low),
+        "index map of transform_layout of pair.0 must send different indices to different cells, not (0, 0) and (0, 1) "
+        "both to (0, 0). Keep what tells them apart in an index of its own.",
         output=(low, high),
     ),
 ]

@@ -9,7 +9,6 @@ from refused_commands import (
     M2,
     M3,
     N2,
-    P2,
     R3,
     W1,
     Y2,
@@ -25,7 +24,6 @@ from refused_commands import (
     W,
     check_refused,
     half,
-    low,
 )
 
 from lathe.frontend import compute
@@ -53,12 +51,6 @@ CASES = [
             "stage of inline must be an expression of its own point, not 'M', a reduction. Compute it where it is"
             " needed with compute_at."
         ),
-    ),
-    Refused(
-        "inline_several_outputs",
-        P2,
-        lambda s: s[low].inline(),
-        ("stage of inline must have one output, not 2, as 'pair' has. Give each a computation of its own."),
     ),
     Refused(
         "inline_after_a_split",

@@ -241,13 +241,10 @@ CASES = [
         ),
     ),
     Refused(
-        "cache_write_of_one_of_two_outputs",
+        "cache_write_of_two_outputs",
         [low, high],
-        lambda s: s.cache_write(low, "acc"),
-        (
-            "tensor of cache_write must be the only output of its computation, not 'pair.0', one of 2 of pair. "
-            "Give each output a computation of its own."
-        ),
+        lambda s: s.cache_write(low.computation, "acc"),
+        "tensor of cache_write must be one output of pair (pair.0, pair.1), not all of them.",
     ),
     Refused(
         "cache_write_after_a_split",

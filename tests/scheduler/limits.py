@@ -103,11 +103,10 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
     (rf"stage of compute_at must be one whose values only other stages read, not '{S}', an output", is_output),
     (rf"stage of inline must be one that only its readers need, not '{S}', whose \S+ is an output", is_output),
     (
-        rf"tensor of \w+ must be the only output of its computation, not '\S+', one of \d+ of {S}\.",
+        rf"tensor of \w+ must be the only output of its computation, not '\S+', one of \d+ of {S}, in ",
         has_several_outputs,
     ),
     (rf"tensor of \w+ must be the only output of its computation, not one of \d+ of {S}\.", has_several_outputs),
-    (rf"stage of inline must have one output, not \d+, as '{S}' has", has_several_outputs),
     (
         rf"stage of inline must be an expression of its own point, not '{S}', a reduction",
         lambda r: bool(r.stage().op.reduce_axes),
