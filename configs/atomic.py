@@ -25,13 +25,13 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     written to as they are, since a rename would replace them.
     """
     target = Path(path)
-    if target.exists() and not target.is_file() and not target.is_dir():
+    if os.path.exists(target) and not target.is_file() and not target.is_dir():
         with target.open("wb") as device:
             yield device
         return
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    except OSError as error:
+        descriptor, temporary = tempfile.mkstemp(prefix=hidden_prefix(target), dir=target.parent)
+    except (OSError, ValueError) as error:
         raise unwritable(target, error) from error
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -49,6 +49,12 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise :class:`FileError` when `path` certainly cannot be written, so that long work need not begin."""
     target = Path(path)
     folder = target.parent
+    try:
+        os.lstat(target)
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # no file yet; the folder is looked at below
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise unwritable(target, error) from None
     if target.is_dir():
         raise unwritable(target, OSError(errno.EISDIR, os.strerror(errno.EISDIR)))
     if not folder.is_dir():
@@ -78,9 +84,15 @@ def mode_for(target: Path) -> int:
         return 0o666 & ~mask
 
 
-def unwritable(target: Path, error: OSError) -> FileError:
+def hidden_prefix(target: Path) -> str:
+    """How names of temporary files for `target` begin; with what is added to it no longer than names may be."""
+    return f".{target.name[:50]}."
+
+
+def unwritable(target: Path, error: OSError | ValueError) -> FileError:
     """The error that says why `target` was not written."""
+    reason = error.strerror if isinstance(error, OSError) else str(error)
     return FileError(
         f"The output file {str(target)!r} must be in a directory that exists and may be written to, not one that "
-        f"answers {error.strerror!r}. Nothing was written; choose another path."
+        f"answers {reason!r}. Nothing was written; choose another path."
     )

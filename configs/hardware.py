@@ -77,6 +77,12 @@ class HardwareConfig:
         """Bytes in DRAM of an accumulator element whose values are held in 8 bits."""
         return self.batch * self.block_out
 
+    @property
+    def address_bits(self) -> int:
+        """Bits of a byte address of DRAM: 32 of dram_base, one for what strides add, and the largest element's."""
+        largest = max(self.uop_element_bytes, self.inp_element_bytes, self.wgt_element_bytes, self.acc_element_bytes)
+        return 33 + largest.bit_length() - 1
+
     # Depths of the scratchpads in elements.
 
     @property

@@ -13,6 +13,7 @@ from lathe.configs.hardware import HardwareConfig
 from lathe.configs.memory import MemoryConfig, TimingConfig
 from lathe.configs.validation import REQUIRED_KEYS, SECTIONS, TOP_LEVEL_KEYS, nearest, unknown_key
 from lathe.configs.vta_json import from_vta_json, is_vta_json
+from lathe.configs.yaml_text import NotYamlError, composed
 
 _FOLDER = Path(__file__).parent
 
@@ -37,7 +38,7 @@ def load_config(source: str | os.PathLike[str]) -> HardwareConfig:
     if text in shipped_configs():
         return _load_file(_FOLDER / f"{text}.yaml")
     path = Path(text)
-    if path.exists():
+    if os.path.exists(text):  # unlike Path.exists, also of a name that no file can have
         return _load_file(path)
     names = shipped_configs()
     if path.suffix or os.sep in text:
@@ -104,39 +105,35 @@ class _Reader:
 
     def values(self) -> dict[str, Any]:
         """Top-level keys to values, where memory and timing are dictionaries."""
+        loader = yaml.SafeLoader("")
         try:
-            loader = yaml.SafeLoader(self.text)
-            try:
-                root = loader.get_single_node()
-                if not isinstance(root, yaml.MappingNode):
-                    what = (
-                        "empty"
-                        if root is None
-                        else ("a list" if isinstance(root, yaml.SequenceNode) else f"{root.value!r}")
-                    )
-                    raise self.error(
-                        1,
-                        None,
-                        f"The content of {self.path} must be keys with values such as 'batch: 1', "
-                        f"not {what}. Write one parameter on each line.",
-                    )
-                return self.mapping(loader, root, "")
-            finally:
-                loader.dispose()
-        except yaml.MarkedYAMLError as error:
+            root = composed(self.text)
+            if not isinstance(root, yaml.MappingNode):
+                what = (
+                    "empty"
+                    if root is None
+                    else ("a list" if isinstance(root, yaml.SequenceNode) else f"{root.value!r}")
+                )
+                raise self.error(
+                    1,
+                    None,
+                    f"The content of {self.path} must be keys with values such as 'batch: 1', "
+                    f"not {what}. Write one parameter on each line.",
+                )
+            return self.mapping(loader, root, "")
+        except NotYamlError as error:
+            raise self.no_yaml(str(error), error.line) from None
+        except yaml.MarkedYAMLError as error:  # a value that SafeLoader does not make, such as !!python
             mark = error.problem_mark or error.context_mark
-            line = mark.line + 1 if mark is not None else None
-            place = f"{self.path}, line {line}," if line is not None else f"{self.path}"
-            raise ConfigError(
-                f"The text of {place} must be YAML, and is not: {error.problem or error.context}. Correct the line.",
-                file=self.path,
-                line=line,
-            ) from None
-        except yaml.reader.ReaderError as error:
-            raise ConfigError(
-                f"The text of {self.path} must be YAML, and is not: {error.reason}. Remove the character.",
-                file=self.path,
-            ) from None
+            raise self.no_yaml(error.problem or "", mark.line + 1 if mark is not None else None) from None
+        finally:
+            loader.dispose()
+
+    def no_yaml(self, reason: str, line: int | None) -> ConfigError:
+        place = f"{self.path}, line {line}," if line is not None else f"{self.path}"
+        return ConfigError(
+            f"The text of {place} must be YAML, and is not: {reason}. Correct the line.", file=self.path, line=line
+        )
 
     def mapping(self, loader: yaml.SafeLoader, node: yaml.MappingNode, section: str) -> dict[str, Any]:
         values: dict[str, Any] = {}

@@ -121,6 +121,11 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
 
     try:
         parsed: dict[str, Any] = json.loads(text, object_pairs_hook=unique)
+    except RecursionError:
+        raise ConfigError(
+            f"The text of {path} must be a flat JSON object, and nests too deeply. Write one number for each key.",
+            file=path,
+        ) from None
     except json.JSONDecodeError as error:
         raise ConfigError(
             f"The text of {path}, line {error.lineno}, must be JSON, and is not: {error.msg}. Correct the line.",

@@ -1,8 +1,6 @@
 """Program files: an ``.npz`` archive of arrays and a JSON header, without pickle, written whole or not at all."""
 
 import json
-import zipfile
-import zlib
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lathe.configs import HardwareConfig, LatheError
+from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.configs.atomic import writing
 from lathe.configs.errors import shown
 from lathe.isa.encoding import decode
@@ -41,20 +40,18 @@ def load_program(path: str | PathLike[str]) -> Program:
         raise ProgramError(f"The program file must be given by its path, not {shown(path)}.")
     source = Path(path)
     try:
-        with np.load(source, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except FileNotFoundError:
-        raise ProgramError(f"The program file {source} must exist, and does not. Correct the path.") from None
-    except OSError as error:
-        if error.strerror is None:  # NumPy's word for a file that is no archive
-            raise _foreign(source) from None
-        raise ProgramError(
-            f"The program file {source} must be readable, and is not: {error.strerror}. Correct the path or its rights."
-        ) from None
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, ValueError, EOFError, KeyError, TypeError):
-        # NotImplementedError: a damaged header names a compression that there is not; TypeError: a bare .npy array is
-        # no context manager; ValueError: pickles and broken array headers.
+        arrays = read_arrays(source)
+    except UnreadableArchiveError as error:
+        if error.no_file:
+            raise ProgramError(
+                f"The program file {source} must be readable, and is not: {error}. Correct the path or its rights."
+            ) from None
         raise _foreign(source) from None
+    if "header" not in arrays and "insn_addr" in arrays:
+        raise ProgramError(
+            f"The file {source} must be a program that Lathe has saved, not a raw stream. Run it with `lathe replay`, "
+            "or with replay in Python."
+        )
     try:
         header = json.loads(arrays["header"].tobytes())
         if header["format"] != FORMAT:

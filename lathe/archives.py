@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from lathe.configs import HardwareConfig, LatheError, load_config
+from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.isa import Program
-from lathe.npz import UNREADABLE, reason_of
-from lathe.sim import RawStream, read_stream
+from lathe.sim import RawStream
+from lathe.sim.stream import PROGRAM_KEY, stream_for
 
 DEFAULT_MACHINE = "vta"
 
@@ -24,15 +23,15 @@ def load_archive(path: Path, config_name: str | None) -> tuple[Program | RawStre
     """
     machine = load_config(config_name) if config_name is not None else None
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            names = list(archive.files)
-    except UNREADABLE as error:
+        is_program = bool(read_arrays(path, (PROGRAM_KEY,)))
+    except UnreadableArchiveError as error:
         raise ArchiveError(
             f"The file {str(path)!r} must be a program of `lathe compile` or a raw stream, and cannot be read: "
-            f"{reason_of(error)}. Correct the path."
+            f"{error}. Correct the path."
         ) from None
-    if "header" not in names:
-        return read_stream(path), machine or load_config(DEFAULT_MACHINE)
+    if not is_program:
+        machine = machine or load_config(DEFAULT_MACHINE)
+        return stream_for(machine, path), machine
     program = Program.load(path)
     if machine is not None and machine != program.config:
         raise ArchiveError(

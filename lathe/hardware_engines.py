@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lathe.configs import HardwareConfig
-from lathe.configs.atomic import mode_for, unwritable
+from lathe.configs.atomic import hidden_prefix, mode_for, unwritable
 from lathe.input_values import blank_inputs
 from lathe.isa import BusError, FaultCode, Instruction, MachineFault, Program, unit_of
 from lathe.isa.fault import MEANINGS
@@ -21,10 +21,11 @@ from lathe.isa.table import AluOp, MemoryType
 from lathe.rtl.engines.launch import Launch, Outcome
 from lathe.rtl.engines.launch import Trace as RtlTrace
 from lathe.rtl.geometry import Geometry
-from lathe.sim import Counters, ReplayResult, Result, Trace, UnitCounters, read_stream
+from lathe.sim import Counters, ReplayResult, Result, Trace, UnitCounters
 from lathe.sim.dram import FlatMemory
 from lathe.sim.replay import decoded
 from lathe.sim.simulate import memory_of, token_counts, unpacked
+from lathe.sim.stream import stream_for
 from lathe.sim.trace import UNIT_NAMES
 
 Runner = Callable[..., list[Outcome]]
@@ -102,7 +103,7 @@ def replay_with(runner: Runner) -> Callable[..., ReplayResult]:
         bus_error: BusError | None = None,
         memory_end: int | None = None,
     ) -> ReplayResult:
-        raw = read_stream(stream)
+        raw = stream_for(cfg, stream)
         # Words that are no instruction are the machine's to refuse.
         instructions = decoded(cfg, raw.insns)[0].instructions()
         memory = PagedMemory.of(raw.page_addrs, raw.pages)
@@ -140,7 +141,7 @@ def launched(runner: Runner, cfg: HardwareConfig, launch: Launch, wave: str | Pa
         return runner(cfg, launch)[0]
     target = Path(wave)
     try:
-        folder = TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.")
+        folder = TemporaryDirectory(dir=target.parent, prefix=hidden_prefix(target))
     except OSError as error:
         raise unwritable(target, error) from error
     with folder as name:

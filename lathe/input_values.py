@@ -1,6 +1,5 @@
 """Values for a program's inputs: zeros, random ones, or those of a file."""
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import LatheError
+from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.isa import Program
-from lathe.npz import UNREADABLE, reason_of
 from lathe.sim.simulate import form
 
 
@@ -20,14 +19,10 @@ class InputsFileError(LatheError):
 def read_inputs(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a file by name."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (*UNREADABLE, TypeError) as error:
-        reason = reason_of(error)
-        if isinstance(error, ValueError) and zipfile.is_zipfile(path):
-            reason = "one of them holds Python objects, or is damaged"
+        return read_arrays(path)
+    except UnreadableArchiveError as error:
         raise InputsFileError(
-            f"The inputs {str(path)!r} must be an .npz file of arrays, and cannot be read: {reason}. "
+            f"The inputs {str(path)!r} must be an .npz file of arrays, and cannot be read: {error}. "
             "Make it with numpy.savez."
         ) from None
 

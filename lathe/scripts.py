@@ -59,6 +59,10 @@ def functions_of(source: bytes, path: Path) -> set[str]:
     """The functions that a script defines at its top level. Raises :class:`ScriptError` for text that is not Python."""
     try:
         tree = ast.parse(source, filename=str(path))
+    except (RecursionError, MemoryError):
+        raise ScriptError(
+            f"The script {str(path)!r} must be Python, and nests too deeply for it. Correct it."
+        ) from None
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}," if isinstance(error, SyntaxError) and error.lineno else ""
         what = error.msg if isinstance(error, SyntaxError) else str(error)

@@ -66,10 +66,10 @@ class Geometry:
         """Most beats of a burst of fetch, so that one half of its FIFO fills while the other is dispatched."""
         return min(self.config.memory.burst_beats, max(1, self.config.timing.fetch_fifo_beats // 2))
 
-    @cached_property
+    @property
     def address_bits(self) -> int:
-        """Bits of a byte address: 32 bits of dram_base, one for what strides add, and the largest element."""
-        return 33 + max(self.shift(memory) for memory in MemoryType)
+        """Bits of a byte address."""
+        return self.config.address_bits
 
     @cached_property
     def element_count_bits(self) -> int:

@@ -19,7 +19,7 @@ from lathe.sim.counters import Counters
 from lathe.sim.dram import SparseMemory
 from lathe.sim.launch import launch
 from lathe.sim.refusals import Refusal, blanked
-from lathe.sim.stream import RawStream, read_stream
+from lathe.sim.stream import RawStream, stream_for
 from lathe.sim.trace import Trace
 
 
@@ -77,7 +77,7 @@ def replay(
     Raises :class:`~lathe.sim.stream.StreamError` for a stream of another form, and :class:`~lathe.isa.MachineFault`
     for bytes that are no instruction and for what the machine does not carry out.
     """
-    raw = read_stream(stream)
+    raw = stream_for(cfg, stream)
     columns, undecodable = decoded(cfg, raw.insns)
     before = memory_of(raw)
     memory = memory_of(raw)

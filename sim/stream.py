@@ -1,8 +1,6 @@
 """Raw instruction streams with a raw memory image, and the files that hold them."""
 
-import zipfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -11,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from lathe.configs import LatheError
+from lathe.configs import HardwareConfig, LatheError
+from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.configs.arrays import array_of
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.errors import shown
@@ -19,6 +18,8 @@ from lathe.isa.paged_memory import PAGE_BYTES
 from lathe.isa.table import MOST_TOKENS, TOKEN_BITS
 
 KEYS = ("insns", "insn_addr", "page_addrs", "pages", "tokens")
+AFTER_KEYS = ("after_addrs", "after_pages", "after_tokens")  # what the run must leave, where a file says that
+PROGRAM_KEY = "header"  # what the archive of a compiled program has, and a stream has not
 
 
 class StreamError(LatheError):
@@ -51,68 +52,85 @@ def read_stream(stream: str | PathLike[str] | Mapping[str, ArrayLike]) -> RawStr
             f"{shown(stream)}."
         )
     path = Path(stream)
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files if name in KEYS}
-    except FileNotFoundError:
-        raise StreamError(f"The stream file {str(path)!r} must exist, and does not. Correct the path.") from None
-    except OSError as error:
-        if error.strerror is not None:
-            raise StreamError(
-                f"The stream file {str(path)!r} must be readable, and is not: {error.strerror}. Correct the path."
-            ) from None
-        raise _foreign(path) from None
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        NotImplementedError,
-        ValueError,
-        EOFError,
-        KeyError,
-        AttributeError,
-        TypeError,
-    ):
-        # AttributeError and TypeError: a bare .npy array is no archive; ValueError: pickles and broken headers.
-        raise _foreign(path) from None
+    arrays = read_stream_arrays(path, (*KEYS, PROGRAM_KEY))
+    if PROGRAM_KEY in arrays:
+        raise StreamError(
+            f"The stream file {str(path)!r} must hold a raw stream, not a compiled program. Run it with `lathe "
+            "simulate`, or with Program.load and simulate in Python."
+        )
     return _checked(arrays, f"stream file {str(path)!r}")
 
 
-def _foreign(path: Path) -> StreamError:
-    return StreamError(
+def read_stream_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
+    """The arrays of a stream's file, or those of them that are among ``names``. Raises :class:`StreamError`."""
+    try:
+        return read_arrays(path, names)
+    except UnreadableArchiveError as error:
+        if error.no_file:
+            raise StreamError(
+                f"The stream file {str(path)!r} must be readable, and is not: {error}. Correct the path."
+            ) from None
+    raise StreamError(
         f"The stream file {str(path)!r} must be an .npz archive with {', '.join(KEYS)}, not a file of another kind or "
         "a truncated one. Make it with numpy.savez."
     )
 
 
+def stream_for(config: HardwareConfig, stream: str | PathLike[str] | Mapping[str, ArrayLike]) -> RawStream:
+    """A stream as :func:`read_stream` reads it, whose instructions the machine's fetch can reach.
+
+    Raises :class:`StreamError`.
+    """
+    raw = read_stream(stream)
+    end = 1 << config.address_bits
+    if raw.insn_addr + len(raw.insns) * INSTRUCTION_BYTES > end:
+        raise StreamError(
+            f"The instructions of the stream must end below byte {end:#x}, where the addresses of machine "
+            f"{config.name!r} end, not be {len(raw.insns)} from byte {raw.insn_addr:#x} on. Correct insn_addr."
+        )
+    return raw
+
+
+def checked_memory(
+    arrays: Mapping[str, Any], keys: tuple[str, str, str], where: str
+) -> tuple[NDArray[np.uint64], NDArray[np.uint8], tuple[int, int, int, int]]:
+    """Pages' addresses, pages and tokens, which ``keys`` name in ``arrays``.
+
+    Raises :class:`StreamError` naming the key that is wrong.
+    """
+    of_addresses, of_pages, of_tokens = keys
+    pages = _bytes(arrays[of_pages], of_pages, PAGE_BYTES, where)
+    addresses = _integers(arrays[of_addresses], of_addresses, (len(pages),), where)
+    wrong = addresses[addresses % PAGE_BYTES != 0]
+    if len(wrong):
+        raise StreamError(
+            f"{of_addresses} of {where} must be multiples of {PAGE_BYTES}, not {int(wrong[0]):#x}. "
+            "Correct the addresses."
+        )
+    if len(np.unique(addresses)) < len(addresses):
+        raise StreamError(f"{of_addresses} of {where} must be distinct, and are not. Give each page once.")
+    a, b, c, d = _integers(arrays[of_tokens], of_tokens, (4,), where).tolist()
+    if max(a, b, c, d) > MOST_TOKENS:
+        raise StreamError(
+            f"{of_tokens} of {where} must be at most {MOST_TOKENS}, not {max(a, b, c, d)}. A counter has {TOKEN_BITS} "
+            "bits."
+        )
+    return addresses.astype(np.uint64), pages, (a, b, c, d)
+
+
 def _checked(arrays: Mapping[str, Any], where: str) -> RawStream:
-    for key in KEYS:
-        if key not in arrays:
-            given = ", ".join(sorted(arrays)) or "nothing"
-            raise StreamError(f"The keys of {where} must include {key}, not only {given}. Add the array.")
+    missing = [key for key in KEYS if key not in arrays]
+    if missing:
+        given = f", not only {', '.join(sorted(map(str, arrays)))}" if arrays else ", and there are none"
+        raise StreamError(f"The keys of {where} must include {missing[0]}{given}. Add the array.")
     insns = _bytes(arrays["insns"], "insns", INSTRUCTION_BYTES, where)
-    pages = _bytes(arrays["pages"], "pages", PAGE_BYTES, where)
     insn_addr = _integers(arrays["insn_addr"], "insn_addr", (), where)
     if insn_addr[()] % INSTRUCTION_BYTES:
         raise StreamError(
             f"insn_addr of {where} must be a multiple of {INSTRUCTION_BYTES}, not {int(insn_addr[()]):#x}. "
             "Instructions lie at multiples of their size."
         )
-    addresses = _integers(arrays["page_addrs"], "page_addrs", (len(pages),), where)
-    wrong = addresses[addresses % PAGE_BYTES != 0]
-    if len(wrong):
-        raise StreamError(
-            f"page_addrs of {where} must be multiples of {PAGE_BYTES}, not {int(wrong[0]):#x}. Correct the addresses."
-        )
-    if len(np.unique(addresses)) < len(addresses):
-        raise StreamError(f"page_addrs of {where} must be distinct, and are not. Give each page once.")
-    tokens = _integers(arrays["tokens"], "tokens", (4,), where).tolist()
-    if max(tokens) > MOST_TOKENS:
-        raise StreamError(
-            f"tokens of {where} must be at most {MOST_TOKENS}, not {max(tokens)}. A counter has {TOKEN_BITS} bits."
-        )
-    return RawStream(
-        insns, int(insn_addr[()]), addresses.astype(np.uint64), pages, (tokens[0], tokens[1], tokens[2], tokens[3])
-    )
+    return RawStream(insns, int(insn_addr[()]), *checked_memory(arrays, ("page_addrs", "pages", "tokens"), where))
 
 
 def _bytes(value: Any, key: str, width: int, where: str) -> NDArray[np.uint8]:

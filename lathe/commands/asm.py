@@ -1,7 +1,9 @@
 """`lathe asm`: assembly text to a stream, or into a program."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -9,10 +11,11 @@ import numpy as np
 from lathe.archives import load_archive
 from lathe.commands.options import FILE, stream_config_option
 from lathe.configs import HardwareConfig, LatheError, load_config
-from lathe.configs.atomic import writing
+from lathe.configs.archives import write_arrays
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.isa import Assembly, PagedMemory, Program, assemble
 from lathe.sim import RawStream
+from lathe.sim.stream import KEYS, read_stream_arrays
 
 EDITED_LABEL = "assembly"
 
@@ -34,7 +37,8 @@ def asm(text: Path, config_name: str | None, output: Path, into: Path | None, ad
 
     The text is what `lathe disasm` prints. A table of micro-ops belongs to the memory segment, or for streams to the
     byte address, that it is named after. Without --into the stream's memory holds only the instructions and the
-    micro-ops, and no tokens are in the queues.
+    micro-ops, and no tokens are in the queues. With it, what else the stream's file holds is kept, such as the memory
+    that `lathe replay --check` expects afterwards.
     """
     if into is None:
         base: Program | RawStream = blank_stream()
@@ -42,6 +46,11 @@ def asm(text: Path, config_name: str | None, output: Path, into: Path | None, ad
     else:
         base, machine = load_archive(into, config_name)
     assembly = assemble(machine, read_text(text), source=str(text))
+    if not assembly.instructions:
+        raise PlacementError(
+            f"The assembly text {str(text)!r} must have at least one instruction, and has none. A stream ends with "
+            "finish; `lathe disasm` shows how a text looks."
+        )
     if isinstance(base, Program):
         if address is not None:
             raise PlacementError(
@@ -49,7 +58,9 @@ def asm(text: Path, config_name: str | None, output: Path, into: Path | None, ad
             )
         edited_program(base, assembly).save(output)
     else:
-        save_stream(edited_stream(machine, base, assembly, address), output)
+        given = {} if into is None else read_stream_arrays(into)
+        further = {key: array for key, array in given.items() if key not in KEYS}
+        save_stream(edited_stream(machine, base, assembly, address), output, further)
 
 
 def read_text(path: Path) -> str:
@@ -114,11 +125,13 @@ def edited_stream(machine: HardwareConfig, stream: RawStream, assembly: Assembly
         raise PlacementError(
             f"The address of the instructions must be a multiple of {INSTRUCTION_BYTES}, not {insn_addr}."
         )
+    check_reach(machine, "the instructions", insn_addr, len(code))
     taken = [("the instructions", insn_addr, insn_addr + len(code))]
     memory.write(insn_addr, code)
     for name, words in assembly.uops.items():
         content = words.astype("<u4").view(np.uint8)
         begin = table_address(machine, name)
+        check_reach(machine, f"the micro-ops {name!r}", begin, len(content))
         for other, start, end in taken:
             if begin < end and start < begin + len(content):
                 raise PlacementError(
@@ -130,6 +143,16 @@ def edited_stream(machine: HardwareConfig, stream: RawStream, assembly: Assembly
     addresses = sorted(memory.pages)
     pages = np.array([memory.pages[each] for each in addresses], np.uint8).reshape(-1, 4096)
     return RawStream(assembly.encoded, insn_addr, np.array(addresses, np.uint64), pages, stream.tokens)
+
+
+def check_reach(machine: HardwareConfig, what: str, begin: int, count: int) -> None:
+    """Raises :class:`PlacementError` for bytes beyond the machine's addresses."""
+    end = 1 << machine.address_bits
+    if begin + count > end:
+        raise PlacementError(
+            f"The place of {what} must end below byte {end:#x}, where the addresses of machine {machine.name!r} end, "
+            f"not be {count} bytes from {begin:#x} on. Name an earlier address."
+        )
 
 
 def table_address(machine: HardwareConfig, name: str) -> int:
@@ -146,14 +169,13 @@ def table_address(machine: HardwareConfig, name: str) -> int:
     return address
 
 
-def save_stream(stream: RawStream, path: Path) -> None:
-    """Write a stream in the form that `lathe replay` reads."""
-    with writing(path) as file:
-        np.savez_compressed(
-            file,
-            insns=stream.insns,
-            insn_addr=np.uint64(stream.insn_addr),
-            page_addrs=stream.page_addrs,
-            pages=stream.pages,
-            tokens=np.array(stream.tokens, np.int64),
-        )
+def save_stream(stream: RawStream, path: Path, further: Mapping[str, Any]) -> None:
+    """Write a stream in the form that `lathe replay` reads, and further arrays beside it."""
+    own: dict[str, Any] = {
+        "insns": stream.insns,
+        "insn_addr": np.uint64(stream.insn_addr),
+        "page_addrs": stream.page_addrs,
+        "pages": stream.pages,
+        "tokens": np.array(stream.tokens, np.int64),
+    }
+    write_arrays(path, {**own, **further})

@@ -1,9 +1,12 @@
 """`lathe replay`: a raw instruction stream on a raw memory image."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from lathe import engines
 from lathe.commands.comparison import DIFFERENT, agreement_dict, engines_of, prepare, print_agreement
@@ -13,13 +16,20 @@ from lathe.commands.terminal import console, print_json
 from lathe.configs import LatheError, load_config
 from lathe.configs.atomic import check_writable
 from lathe.cosimulation import cosimulate_stream
-from lathe.sim import ReplayResult
-
-AFTER_KEYS = ("after_addrs", "after_pages", "after_tokens")
+from lathe.sim import ReplayResult, read_stream
+from lathe.sim.stream import AFTER_KEYS, checked_memory, read_stream_arrays
 
 
 class ExpectationError(LatheError):
     """A stream file without the memory that its run must leave."""
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """The pages that a run must change, by address, and the tokens that it must leave."""
+
+    pages: Mapping[int, NDArray[np.uint8]]
+    tokens: tuple[int, int, int, int]
 
 
 @click.command()
@@ -90,30 +100,30 @@ def replay(
         ctx.exit(DIFFERENT)
 
 
-def expectation(path: Path) -> dict[str, np.ndarray]:
-    """What the stream file says about memory and tokens afterwards."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            found = {name: archive[name] for name in AFTER_KEYS if name in archive.files}
-    except (OSError, ValueError, AttributeError):
-        found = dict.fromkeys(AFTER_KEYS, np.zeros(0))  # the stream's own reader tells what is wrong with the file
+def expectation(path: Path) -> Expectation:
+    """What the stream file says about memory and tokens afterwards.
+
+    Raises :class:`ExpectationError` and StreamError.
+    """
+    read_stream(path)  # what is wrong with the stream itself is told first
+    found = read_stream_arrays(path, AFTER_KEYS)
     missing = [name for name in AFTER_KEYS if name not in found]
     if missing:
         raise ExpectationError(
             f"The stream file {str(path)!r} must have {', '.join(AFTER_KEYS)} for --check, and lacks {missing[0]}. "
             "Leave out --check."
         )
-    return found
+    addresses, pages, tokens = checked_memory(found, AFTER_KEYS, f"stream file {str(path)!r}")
+    return Expectation(dict(zip(addresses.tolist(), pages, strict=True)), tokens)
 
 
-def agrees(result: ReplayResult, expected: dict[str, np.ndarray]) -> bool:
+def agrees(result: ReplayResult, expected: Expectation) -> bool:
     """Whether the pages that the run changed, and the tokens, are the expected ones."""
     changed = dict(zip(result.page_addrs[result.changed].tolist(), result.pages[result.changed], strict=True))
-    wanted = dict(zip(expected["after_addrs"].tolist(), expected["after_pages"], strict=True))
     return (
-        set(changed) == set(wanted)
-        and all(np.array_equal(page, wanted[address]) for address, page in changed.items())
-        and list(result.tokens) == expected["after_tokens"].tolist()
+        set(changed) == set(expected.pages)
+        and all(np.array_equal(page, expected.pages[address]) for address, page in changed.items())
+        and result.tokens == expected.tokens
     )
 
 

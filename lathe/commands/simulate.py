@@ -1,10 +1,8 @@
 """`lathe simulate`: a compiled program on its machine."""
 
 from pathlib import Path
-from typing import Any
 
 import click
-import numpy as np
 
 from lathe import engines
 from lathe.attribution import cycles_by_label
@@ -12,7 +10,8 @@ from lathe.commands.comparison import DIFFERENT, agreement_dict, engines_of, pre
 from lathe.commands.options import FILE, engine_option, json_option, trace_option, wave_option
 from lathe.commands.summaries import bytes_table, counters_dict, counters_table, labels_dict, labels_table, units_table
 from lathe.commands.terminal import console, print_json
-from lathe.configs.atomic import check_writable, writing
+from lathe.configs.archives import write_arrays
+from lathe.configs.atomic import check_writable
 from lathe.cosimulation import cosimulate
 from lathe.input_values import InputsFileError, blank_inputs, random_inputs, read_inputs
 from lathe.isa import Program
@@ -73,9 +72,7 @@ def simulate(
         ran = cosimulate(loaded, blank_inputs(loaded) if timing_only else values, engines=names, wave=wave_path)
         result = ran.first
     if output is not None:
-        with writing(output) as file:
-            arrays: dict[str, Any] = dict(result.outputs)
-            np.savez_compressed(file, **arrays)
+        write_arrays(output, result.outputs)
     if trace_path is not None:
         result.write_chrome_trace(trace_path)
     if as_json:

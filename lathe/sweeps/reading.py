@@ -10,6 +10,7 @@ import yaml
 from lathe import configs
 from lathe.configs import load_config, shipped_configs
 from lathe.configs.validation import all_keys, nearest
+from lathe.configs.yaml_text import NotYamlError, composed
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.specification import Axis, Grid, Parameter, Sweep
 
@@ -28,7 +29,7 @@ def shipped_sweeps() -> tuple[str, ...]:
 def sweep_path(source: str | os.PathLike[str]) -> Path:
     """Where a sweep file is: the path itself, or a shipped file's when its name is given and no such file is here."""
     path = Path(source)
-    if not path.exists() and str(source) in shipped_sweeps():
+    if not os.path.exists(path) and str(source) in shipped_sweeps():
         return SHIPPED / f"{path.name}.yaml"
     return path
 
@@ -82,19 +83,13 @@ class Reader:
                 file=self.path,
             ) from None
         try:
-            node = yaml.compose(text, yaml.SafeLoader)
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            line = mark.line + 1 if mark is not None else None
-            place = f"{self.path}, line {line}," if line is not None else str(self.path)
+            node = composed(text)
+        except NotYamlError as error:
+            place = f"{self.path}, line {error.line}," if error.line is not None else str(self.path)
             raise SweepError(
-                f"The text of {place} must be YAML, and is not: {error.problem or error.context}. Correct the line.",
+                f"The text of {place} must be YAML, and is not: {error}. Correct the line.",
                 file=self.path,
-                line=line,
-            ) from None
-        except yaml.YAMLError as error:
-            raise SweepError(
-                f"The text of {self.path} must be YAML, and is not: {error}. Correct it.", file=self.path
+                line=error.line,
             ) from None
         if node is None:
             raise SweepError(
@@ -112,7 +107,7 @@ class Reader:
             if not isinstance(name, str):
                 self.refuse(item, "base", "base", f"a machine's name or file, not {name!r}", "See `lathe configs`.")
             beside = self.path.parent / name
-            names.append(str(beside) if name not in shipped_configs() and beside.exists() else name)
+            names.append(str(beside) if name not in shipped_configs() and os.path.exists(beside) else name)
             load_config(names[-1])  # changes of a machine may be impossible; that there is none is a mistake
         if not names:
             self.refuse(node, "base", "base", "at least one machine, not an empty list", "See `lathe configs`.")

@@ -157,6 +157,6 @@ def test_inputs_that_are_python_objects(tmp_path, monkeypatch):
     lt.build(B, [A, B], CONFIG).save("p.npz")
     np.savez("in.npz", A=np.array([{}], dtype=object))
     assert refused("simulate", "p.npz", "in.npz") == (
-        "The inputs 'in.npz' must be an .npz file of arrays, and cannot be read: one of them holds Python objects, or "
-        "is damaged. Make it with numpy.savez."
+        "The inputs 'in.npz' must be an .npz file of arrays, and cannot be read: its array 'A' holds Python objects, "
+        "or is damaged. Make it with numpy.savez."
     )

@@ -136,7 +136,8 @@ def test_missing_file_and_directory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ProgramError) as caught:
         Program.load(tmp_path / "none.npz")
     assert str(caught.value) == (
-        f"The program file {tmp_path / 'none.npz'} must exist, and does not. Correct the path."
+        f"The program file {tmp_path / 'none.npz'} must be readable, and is not: No such file or "
+        "directory. Correct the path or its rights."
     )
     with pytest.raises(ProgramError) as caught:
         Program.load(tmp_path)

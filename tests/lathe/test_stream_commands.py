@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import lathe as lt
 from lathe.command_line import main
 
 # Loads two rows of accumulators, halves them, and stores them; tokens order store after the ALU.
@@ -162,12 +163,115 @@ def test_replay_checks_memory_and_tokens_against_the_file(stream, tmp_path):
 @pytest.mark.parametrize("key", ["after_pages", "after_tokens", "after_addrs"])
 def test_replay_notices_any_difference(stream, tmp_path, key):
     def change(wanted):
-        wanted[key].reshape(-1)[0] += 1
+        wanted[key].reshape(-1)[0] += 4096 if key == "after_addrs" else 1
 
     expecting(stream, tmp_path / "other.npz", change)
     result = run("replay", tmp_path / "other.npz", "--check", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["as_expected"] is False
+
+
+MISSHAPED = {
+    "pages of another size": (
+        {"after_pages": np.zeros((1, 4095), np.uint8)},
+        "after_pages of stream file {!r} must have shape (N, 4096) and dtype uint8, not (1, 4095) and uint8. Convert "
+        "the array.",
+    ),
+    "addresses of other pages": (
+        {"after_addrs": np.zeros(2, np.uint64)},
+        "after_addrs of stream file {!r} must be integers of shape (1,), not uint64 of shape (2,). Convert the array.",
+    ),
+    "an address within a page": (
+        {"after_addrs": np.array([8], np.uint64)},
+        "after_addrs of stream file {!r} must be multiples of 4096, not 0x8. Correct the addresses.",
+    ),
+    "three tokens": (
+        {"after_tokens": np.zeros(3, np.int64)},
+        "after_tokens of stream file {!r} must be integers of shape (4,), not int64 of shape (3,). Convert the array.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISSHAPED)
+def test_replay_refuses_an_expectation_that_no_memory_can_meet(stream, tmp_path, case):
+    change, message = MISSHAPED[case]
+    path = tmp_path / "other.npz"
+    expecting(stream, path, lambda wanted: wanted.update(change))
+    result = run("replay", path, "--check")
+    assert (result.exit_code, result.stderr) == (2, f"Error: {message.format(str(path))}\n")
+
+
+def test_assembling_into_a_stream_keeps_what_its_run_must_leave(stream, tmp_path):
+    expecting(stream, tmp_path / "expecting.npz", dict)
+    run("disasm", tmp_path / "expecting.npz", "-o", tmp_path / "text.asm")
+    run("asm", tmp_path / "text.asm", "--into", tmp_path / "expecting.npz", "-o", tmp_path / "again.npz")
+    result = run("replay", tmp_path / "again.npz", "--check")
+    assert result.exit_code == 0
+    assert result.stdout.endswith("Memory and tokens are as expected.\n")
+
+
+@pytest.mark.parametrize("content", ["", "\n; nothing but a remark\n\n"])
+def test_a_text_without_instructions_makes_no_stream(content, tmp_path):
+    path = tmp_path / "text.asm"
+    path.write_text(content)
+    result = run("asm", path, "-o", tmp_path / "s.npz")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: The assembly text {str(path)!r} must have at least one instruction, and has none. A stream ends with "
+        "finish; `lathe disasm` shows how a text looks.\n",
+    )
+    assert not (tmp_path / "s.npz").exists()
+
+
+def test_programs_and_streams_point_to_each_others_commands(stream, tmp_path):
+    A = lt.placeholder((2, 4), "int8", name="A")
+    B = lt.relu(A, name="B")
+    path = tmp_path / "p.npz"
+    lt.build(B, [A, B], lt.load_config("tiny")).save(path)
+    result = run("replay", path, "-c", "tiny")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: The stream file {str(path)!r} must hold a raw stream, not a compiled program. Run it with `lathe "
+        "simulate`, or with Program.load and simulate in Python.\n",
+    )
+    result = run("simulate", stream)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: The file {stream} must be a program that Lathe has saved, not a raw stream. Run it with `lathe "
+        "replay`, or with replay in Python.\n",
+    )
+
+
+@pytest.mark.parametrize("engine", ["sim", "all"])
+def test_a_stream_beyond_the_machines_addresses_is_refused(engine, stream, tmp_path):
+    with np.load(stream) as file:
+        arrays = dict(file)
+    path = tmp_path / "far.npz"
+    np.savez(path, **{**arrays, "insn_addr": np.uint64(2**64 - 16)})
+    result = run("replay", path, "--engine", engine)
+    count = len(arrays["insns"])
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: The instructions of the stream must end below byte 0x20000000000, where the addresses of machine 'vta' "
+        f"end, not be {count} from byte 0xfffffffffffffff0 on. Correct insn_addr.\n",
+    )
+    text = tmp_path / "text.asm"
+    text.write_text("finish\n")
+    result = run("asm", text, "-o", path, "--address", 16 << 64)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: The place of the instructions must end below byte 0x20000000000, where the addresses of machine 'vta' "
+        "end, not be 16 bytes from 0x100000000000000000 on. Name an earlier address.\n",
+    )
+
+
+def test_outputs_may_have_any_name_in_the_file_that_simulate_writes(tmp_path):
+    A = lt.placeholder((2, 4), "int8", name="A")
+    B = lt.relu(A, name="file")
+    lt.build(B, [A, B], lt.load_config("tiny")).save(tmp_path / "p.npz")
+    assert run("simulate", tmp_path / "p.npz", "--random", 0, "-o", tmp_path / "o.npz").exit_code == 0
+    with np.load(tmp_path / "o.npz") as file:
+        assert file["file"].shape == (2, 4)
 
 
 def test_replay_cannot_check_what_the_file_does_not_say(stream):

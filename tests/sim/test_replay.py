@@ -267,7 +267,9 @@ def test_a_missing_file_is_refused(tmp_path):
     path = tmp_path / "missing.npz"
     with pytest.raises(StreamError) as caught:
         read_stream(path)
-    assert str(caught.value) == f"The stream file {str(path)!r} must exist, and does not. Correct the path."
+    assert str(caught.value) == (
+        f"The stream file {str(path)!r} must be readable, and is not: No such file or directory. Correct the path."
+    )
 
 
 def test_random_tokens_carry_on_to_the_counts_that_the_stream_leaves():

@@ -1,0 +1,62 @@
+"""Text that is to be YAML: where it ends to be so, and that its depth is no danger."""
+
+from pathlib import Path
+
+import pytest
+
+from lathe.configs import ConfigError, load_config
+from lathe.configs.yaml_text import DEEPEST, NotYamlError, composed
+
+
+def test_a_document_keeps_its_lines() -> None:
+    node = composed("a: 1\n\nb: [2]\n")
+    assert node is not None
+    assert [key.start_mark.line for key, _ in node.value] == [0, 2]
+    assert composed("# nothing\n") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("a: 1\nb: [", 2, "expected the node content, but found '<stream end>'"),
+        ("a: 1\nb: \x00", 2, "special characters are not allowed"),
+        ("a: 1\nb: " + "[" * 3000, 2, f"it nests more than {DEEPEST} levels deep"),
+        ("".join(f"{' ' * n}a:\n" for n in range(3000)), DEEPEST + 1, f"it nests more than {DEEPEST} levels deep"),
+        ("- " * 3000 + "a", 1, f"it nests more than {DEEPEST} levels deep"),
+    ],
+    ids=["open", "null", "lists", "keys", "dashes"],
+)
+def test_what_is_none_is_told_with_its_line(text: str, line: int, reason: str) -> None:
+    with pytest.raises(NotYamlError) as caught:
+        composed(text)
+    assert (str(caught.value), caught.value.line) == (reason, line)
+
+
+def test_a_machine_that_nests_too_deeply(tmp_path: Path) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text("batch: " + "[" * 3000)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert str(caught.value) == (
+        f"The text of {path}, line 1, must be YAML, and is not: it nests more than 100 levels deep. Correct the line."
+    )
+    assert (caught.value.file, caught.value.line) == (path, 1)
+
+
+def test_a_machine_in_json_that_nests_too_deeply(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    path.write_text('{"LOG_BATCH": ' + "[" * 100_000)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert str(caught.value) == (
+        f"The text of {path} must be a flat JSON object, and nests too deeply. Write one number for each key."
+    )
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a\0b"])
+def test_a_name_that_no_file_can_have(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(name)
+    assert str(caught.value).startswith(
+        "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path"
+    )
