@@ -31,7 +31,9 @@ class Refusal:
         return self.schedule
 
     def stage(self, group: str = "stage") -> Stage:
-        return next(stage for stage in self.schedule.stages if stage.name == self.says[group])
+        """The stage of a name, or the one that makes a tensor of it: a command may give each output a stage."""
+        named = {tensor.name: stage for stage in self.schedule.stages for tensor in stage.state.tensors}
+        return {**named, **{stage.name: stage for stage in self.schedule.stages}}[self.says[group]]
 
     def loops(self, group: str = "loop", stage: str = "stage") -> list[LoopAxis]:
         """The loops of a stage that bear a name."""
