@@ -5,7 +5,8 @@ from lathe.scheduler.answers import Answer
 from lathe.scheduler.build import build
 from lathe.scheduler.chunk import Chunk, ChunkLoop, Index, Operand, Place, RuleMismatch
 from lathe.scheduler.commands.transform_layout import AXIS_SEPARATOR
-from lathe.scheduler.counting import Counts, StageCount
+from lathe.scheduler.counting import Counts
+from lathe.scheduler.coverage import StageCount
 from lathe.scheduler.dependences import Dependence
 from lathe.scheduler.errors import (
     BuildError,

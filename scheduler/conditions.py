@@ -5,11 +5,24 @@ maximum. So a domain becomes constraints of the kind that tails of splits are, a
 is not of this form (a product of axes, a condition on data) stays an expression, evaluated point by point.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from lathe.frontend import Computation
-from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Compare, Const, Expr, Not
+from lathe.frontend import Computation, reads_data
+from lathe.frontend.arithmetic import neutral
+from lathe.frontend.expressions import (
+    Axis,
+    AxisRef,
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Not,
+    Reduce,
+    Select,
+    Undef,
+)
 from lathe.scheduler.linear import Bound, Box, Extremum, FloorDivision, Linear, add, floor_divide, scale
 
 _OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
@@ -28,6 +41,75 @@ def mask_of(computation: Computation) -> Expr | None:
         if not is_linear(each):
             mask = each if mask is None else Binary("and", mask, each)
     return mask
+
+
+def happens(computation: Computation) -> Expr | None:
+    """Whether there is an instance at a point that the bounds of loops let through; None: at all of them.
+
+    An update that the ``where`` of a reduction leaves out is none. Its condition is evaluated point by point, even if
+    bounds could say it, so that boxes stay whole.
+    """
+    updates = [
+        _taken_in(body.body, body.kind) if isinstance(body, Reduce) and isinstance(body.body, Select) else None
+        for body in computation.bodies
+    ]
+    return _both(mask_of(computation), _any_of(updates))
+
+
+_NEVER = Const(0, "bool")
+
+
+def _taken_in(expr: Expr, kind: str) -> Expr | None:
+    """Where a value to be taken into a reduction is not what changes nothing there; None: everywhere."""
+    if isinstance(expr, Const) and expr.value == neutral(kind, expr.dtype):
+        return _NEVER
+    if not isinstance(expr, Select):
+        return None
+    if isinstance(expr.otherwise, Undef):  # there is no such instance: bounds say so
+        return _taken_in(expr.then, kind)
+    then, otherwise = _taken_in(expr.then, kind), _taken_in(expr.otherwise, kind)
+    if then is None and otherwise is None:
+        return None
+    return _any_of([_both(expr.condition, then), _both(Not(expr.condition), otherwise)])
+
+
+def _any_of(conditions: Iterable[Expr | None]) -> Expr | None:
+    """Where one of some conditions holds; None: everywhere, and one of them does."""
+    found: Expr = _NEVER
+    for condition in conditions:
+        if condition is None:
+            return None
+        if condition is not _NEVER:
+            found = condition if found is _NEVER else Binary("or", found, condition)
+    return found
+
+
+def _both(one: Expr | None, other: Expr | None) -> Expr | None:
+    """Where both conditions hold; None: everywhere."""
+    if one is None or other is _NEVER:
+        return other
+    if other is None or one is _NEVER:
+        return one
+    return Binary("and", one, other)
+
+
+def possible(condition: Expr | None) -> tuple[Expr | None, bool]:
+    """A condition without data that holds wherever a given one can hold, and whether it is the same; None: anywhere."""
+    if condition is None or not reads_data(condition):
+        return condition, True
+    return _possible(condition, True), False
+
+
+def _possible(condition: Expr, value: bool) -> Expr | None:
+    """Where a condition may have a value, for some data; None: anywhere."""
+    if not reads_data(condition):
+        return condition if value else Not(condition)
+    if isinstance(condition, Not):
+        return _possible(condition.operand, not value)
+    if not isinstance(condition, Binary) or condition.op not in ("and", "or"):
+        return None
+    parts = [_possible(part, value) for part in (condition.lhs, condition.rhs)]
+    return _both(*parts) if (condition.op == "and") == value else _any_of(parts)
 
 
 def is_linear(condition: Expr) -> bool:

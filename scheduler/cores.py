@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
+from lathe.scheduler.coverage import Coverage
 from lathe.scheduler.errors import BuildError, CapacityError, EmitError
 from lathe.scheduler.linear import LoopVariable
 from lathe.scheduler.nest import ChunkNode, Loop, Node, build_nest
@@ -78,8 +79,6 @@ def _apart(schedule: "Schedule") -> "Schedule":
 
 
 def _instances(schedule: "Schedule") -> dict[Core, dict[str, int]]:
-    from lathe.scheduler.counting import Coverage
-
     counts: dict[Core, dict[Stage, Coverage]] = {}
     for core, node, around in _chunks(partition(build_nest(schedule, largest_blocks=True)), [], []):
         coverage = counts.setdefault(core, {})

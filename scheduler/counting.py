@@ -1,7 +1,6 @@
 """What a schedule executes, counted before anything runs: instances of each stage, and transfers of a machine.
 
-Partitioned nests are boxes, so instances are products of extents. How often each point is computed follows from the
-same boxes: along axes that share no loop, the counts of a box are products of counts along each.
+Partitioned nests are boxes, so instances are products of extents (``coverage``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,14 +13,12 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
-from lathe.frontend import Computation, evaluate, placeholders, reads_data
-from lathe.frontend.expressions import Axis
+from lathe.frontend import placeholders
 from lathe.isa import Instruction, Load, MemoryType, Program, Store
 from lathe.isa.table import QUEUE_OF
-from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.cores import CoreCount, core_counts
-from lathe.scheduler.event_times import values_on
-from lathe.scheduler.linear import Linear, LoopVariable
+from lathe.scheduler.coverage import Coverage, StageCount
+from lathe.scheduler.linear import LoopVariable
 from lathe.scheduler.nest import ChunkNode, Loop, Node, SignalNode, build_nest
 from lathe.scheduler.partition import partition
 from lathe.scheduler.signals import queue_of, unit_of_stage
@@ -32,23 +29,6 @@ if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class StageCount:
-    """Instances of a stage: ``executed`` in all, of which ``distinct`` are there once, and ``redundant`` again.
-
-    An instance is a point of the computation's domain, reduction axes included. Where a condition on data says which
-    points there are, these are as many as there can be, and not ``exact``.
-    """
-
-    executed: int
-    distinct: int
-    exact: bool = True
-
-    @property
-    def redundant(self) -> int:
-        return self.executed - self.distinct
 
 
 @dataclass(frozen=True)
@@ -226,94 +206,6 @@ class _Signals:
             queue = queue_of(node.signal, unit_of_stage(node.placement.stage)).arrow
             count = self.sent if node.signal.kind == "send" else self.received
             count[queue] = count.get(queue, 0) + times
-
-
-class Coverage:
-    """How often each point of a stage is computed, summed over the boxes of a nest."""
-
-    def __init__(self, stage: "Stage") -> None:
-        self.stage = stage
-        self.executed = 0
-        self.axes = stage.state.computation.axes
-        self.exists, self.exact = _existing(stage.state.computation)
-        self.points: int = int(np.prod([axis.extent for axis in stage.state.computation.reduce_axes], dtype=np.int64))
-        # a stage that is computed whole meets each point once: only what is computed in loops may come again
-        attachment = stage.state.attachment
-        self.counted = (attachment is not None and not attachment.loops) or self.exists is not None
-        self.times: Ints | None = np.zeros([axis.extent for axis in self.axes], np.int64) if self.counted else None
-
-    def add(self, chunk: ChunkNode, around: list[tuple[LoopVariable, int, int]]) -> None:
-        ranges = {variable: (first, last) for variable, first, last in around}
-        ranges.update({variable: (0, extent - 1) for variable, extent in chunk.loops})
-        if chunk.role != "init":
-            self.executed += int(np.prod([last - first + 1 for first, last in ranges.values()], dtype=object))
-        if self.times is None or chunk.role == "update":
-            return
-        free = dict(ranges)
-        groups = _groups({axis: chunk.roots[axis] for axis in self.axes})
-        factors: list[Ints] = []
-        for axes, variables in groups:
-            factors.append(self._histogram(chunk, axes, [(v, *ranges[v]) for v in variables]))
-            for variable in variables:
-                del free[variable]
-        scale = int(np.prod([last - first + 1 for first, last in free.values()], dtype=np.int64))
-        total: Ints = np.full([1] * len(self.axes), scale, np.int64)
-        for (axes, _), factor in zip(groups, factors, strict=True):
-            form = [axis.extent if axis in axes else 1 for axis in self.axes]
-            total = total * factor.reshape(form)
-        self.times += total
-
-    def _histogram(self, chunk: ChunkNode, axes: list[Axis], ranges: list[tuple[LoopVariable, int, int]]) -> Ints:
-        """How often each point along some axes is met, over the loops that these share."""
-        grids: dict[LoopVariable, Ints] = {}
-        for position, (variable, first, last) in enumerate(ranges):
-            form = [-1 if n == position else 1 for n in range(len(ranges))]
-            grids[variable] = np.arange(first, last + 1).reshape(form)
-        shape = tuple(last - first + 1 for _, first, last in ranges)
-        index: Ints = np.zeros([1] * len(ranges), np.int64)
-        for axis in axes:
-            index = index * axis.extent + values_on(chunk.roots[axis], grids)
-        size = int(np.prod([axis.extent for axis in axes], dtype=np.int64))
-        return np.bincount(np.broadcast_to(index, shape).ravel(), minlength=size).astype(np.int64)
-
-    def result(self) -> StageCount:
-        if self.times is None:
-            return StageCount(self.executed, self.executed, self.exact)
-        executed = self.executed
-        if self.exists is not None:  # boxes that are executed under a mask
-            self.times *= self.exists
-            executed = int(self.times.sum()) * self.points
-        return StageCount(executed, int(np.count_nonzero(self.times)) * self.points, self.exact)
-
-
-def _existing(computation: Computation) -> tuple[NDArray[np.bool_] | None, bool]:
-    """Which points exist of those that the bounds of loops let through, if not all, and whether that can be told."""
-    mask = mask_of(computation)
-    if mask is None:
-        return None, True
-    if reads_data(mask):
-        return None, False
-    ranges = [np.arange(axis.start, axis.stop) for axis in computation.axes]
-    points = dict(zip(computation.axes, np.meshgrid(*ranges, indexing="ij", sparse=True), strict=True))
-    return np.broadcast_to(evaluate(mask, points), computation.shape), True
-
-
-def _groups(roots: Mapping[Axis, Linear]) -> list[tuple[list[Axis], list[LoopVariable]]]:
-    """Axes parted so that no two parts depend on the same loop; each with the loops it depends on."""
-    groups: list[tuple[list[Axis], list[LoopVariable]]] = []
-    order = list(roots)
-    for axis, value in roots.items():
-        mine = sorted(value.variables(), key=lambda v: v.name)
-        joined: tuple[list[Axis], list[LoopVariable]] = ([axis], mine)
-        rest = []
-        for other in groups:
-            if set(other[1]) & set(joined[1]):
-                both = list(dict.fromkeys([*other[1], *joined[1]]))
-                joined = (sorted([*other[0], *joined[0]], key=order.index), both)
-            else:
-                rest.append(other)
-        groups = [*rest, joined]
-    return groups
 
 
 def _marked(schedule: "Schedule", mark: str) -> dict[str, int]:

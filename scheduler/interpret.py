@@ -15,7 +15,7 @@ from lathe.frontend import Computation, Tensor, checked_inputs, evaluate, reads_
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.evaluation import REDUCTIONS
 from lathe.frontend.expressions import Reduce
-from lathe.scheduler.conditions import mask_of
+from lathe.scheduler.conditions import happens, mask_of
 from lathe.scheduler.linear import Linear, LoopVariable, bound_value
 from lathe.scheduler.nest import Acquire, ChunkNode, DecidedChunk, Loop, Node, Release, Slide, build_nest
 from lathe.scheduler.partition import partition
@@ -39,11 +39,12 @@ class _Memory:
 
     values: dict[Tensor, Array] = field(default_factory=dict)
     reads: dict[str, int] | None = None
+    instances: dict[str, int] | None = None
     stored: StandIns = field(default_factory=StandIns)
 
     def fork(self) -> "_Memory":
         """The same arrays; what is spoilt, as buffers are when they are acquired, is another's no more."""
-        return _Memory(dict(self.values), self.reads, self.stored)
+        return _Memory(dict(self.values), self.reads, self.instances, self.stored)
 
     def spoil(self, tensor: Tensor) -> None:
         """Forget what the tensor holds: cells that are not written again are wrong, and differently so each time."""
@@ -70,36 +71,46 @@ def interpret(
     inputs: Mapping[str, Array],
     *,
     reads: dict[str, int] | None = None,
+    instances: dict[str, int] | None = None,
     parameters: Mapping[str, int] | None = None,
 ) -> dict[str, Array]:
     """Execute a schedule's partitioned loop nest; returns the outputs by name.
 
     ``inputs`` are arrays by placeholder name. ``reads``, if given, gets the number of values read from each tensor, by
-    name. ``parameters`` gives numbers for those of the program. The counterpart of ``reference`` for everything up to
-    instructions. Raises InputError for arrays that do not fit the placeholders.
+    name; ``instances`` gets the number of points that each stage has computed, as ``count`` counts them. ``parameters``
+    gives numbers for those of the program. The counterpart of ``reference`` for everything up to instructions. Raises
+    InputError for arrays that do not fit the placeholders.
     """
     schedule, _ = numbered(schedule, parameters, "interpret")
     given = {tensor.name: array for tensor, array in checked_inputs(schedule.program, inputs).items()}
-    return interpret_nest(schedule, partition(build_nest(schedule, largest_blocks=True)), given, reads)
+    return interpret_nest(schedule, partition(build_nest(schedule, largest_blocks=True)), given, reads, instances)
 
 
 def interpret_nest(
-    schedule: "Schedule", nodes: list[Node], inputs: Mapping[str, Array], reads: dict[str, int] | None = None
+    schedule: "Schedule",
+    nodes: list[Node],
+    inputs: Mapping[str, Array],
+    reads: dict[str, int] | None = None,
+    instances: dict[str, int] | None = None,
 ) -> dict[str, Array]:
-    memory = _executed(schedule, nodes, inputs, reads)
+    memory = _executed(schedule, nodes, inputs, reads, instances)
     return {tensor.name: schedule.layout(tensor).unpack(memory.whole(tensor)) for tensor in schedule.outputs}
 
 
 def interpret_padded(schedule: "Schedule", inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The tensors that a schedule computes, by name, each in its layout and with what its padding holds."""
-    memory = _executed(schedule, partition(build_nest(schedule, largest_blocks=True)), inputs, None)
+    memory = _executed(schedule, partition(build_nest(schedule, largest_blocks=True)), inputs)
     return {tensor.name: memory.whole(tensor) for stage in schedule.stages for tensor in stage.state.tensors}
 
 
 def _executed(
-    schedule: "Schedule", nodes: list[Node], inputs: Mapping[str, Array], reads: dict[str, int] | None
+    schedule: "Schedule",
+    nodes: list[Node],
+    inputs: Mapping[str, Array],
+    reads: dict[str, int] | None = None,
+    instances: dict[str, int] | None = None,
 ) -> _Memory:
-    memory = _Memory(reads=reads, stored=StandIns(schedule))
+    memory = _Memory(reads=reads, instances=instances, stored=StandIns(schedule))
     for cells in memory.stored.of_buffer.values():
         memory.spoil(cells)
     for tensor in schedule.outputs:
@@ -171,13 +182,8 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
     shape = tuple(extent for _, extent in chunk.loops)
     indices = tuple(np.broadcast_to(axes[axis], shape) for axis in computation.axes)
     bound: dict[Any, Array] = {**axes, **memory.values}
-    if memory.reads is not None and chunk.role != "init":
-        for access in computation.reads:
-            happens = np.ones((), np.bool_)
-            for guard, holds in access.guards:
-                happens = happens & (evaluate(guard, bound) == holds)
-            count = int(np.broadcast_to(happens, shape).sum())
-            memory.reads[access.tensor.name] = memory.reads.get(access.tensor.name, 0) + count
+    if chunk.role != "init":
+        _count(chunk, bound, shape, memory)
     exists = mask_of(computation)
     at: tuple[Any, ...] = (...,)
     if exists is not None:
@@ -203,6 +209,22 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
         result = np.broadcast_to(evaluate(body.body, bound), shape)[at]
         with np.errstate(over="ignore"):
             REDUCTIONS[body.kind].at(values, cells, result)
+
+
+def _count(chunk: ChunkNode, bound: dict[Any, Array], shape: tuple[int, ...], memory: _Memory) -> None:
+    """Note what a chunk reads, and how many instances it has."""
+    computation = chunk.placement.state.computation
+    if memory.reads is not None:
+        for access in computation.reads:
+            taken = np.ones((), np.bool_)
+            for guard, holds in access.guards:
+                taken = taken & (evaluate(memory.stored.reading(guard), bound) == holds)
+            count = int(np.broadcast_to(taken, shape).sum())
+            memory.reads[access.tensor.name] = memory.reads.get(access.tensor.name, 0) + count
+    if memory.instances is not None:
+        condition, name = happens(computation), chunk.placement.stage.name
+        there = np.asarray(condition is None or evaluate(memory.stored.reading(condition), bound))
+        memory.instances[name] = memory.instances.get(name, 0) + int(np.broadcast_to(there, shape).sum())
 
 
 def _outside(chunk: DecidedChunk, grids: Mapping[LoopVariable, Array], shape: tuple[int, ...]) -> Array:

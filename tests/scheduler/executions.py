@@ -9,7 +9,8 @@ import numpy as np
 
 from lathe.frontend import Axis, Tensor, evaluate, reads_data
 from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.expressions import Binary, Expr, Not
+from lathe.frontend.arithmetic import neutral
+from lathe.frontend.expressions import Binary, Const, Expr, Not, Reduce, Select
 from lathe.scheduler import Schedule, Witness
 from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide, build_nest
@@ -54,7 +55,7 @@ def events(nodes: list[Node], environment: dict[object, int] | None = None) -> I
             for values in product(*(range(extent) for _, extent in node.loops)):
                 here = environment | {variable: value for (variable, _), value in zip(node.loops, values, strict=True)}
                 point = {axis: value.value(here) for axis, value in node.roots.items()}
-                if mask is None or reads_data(mask) or bool(evaluate(mask, point)):
+                if mask is None or may_be(mask, True, point):
                     yield Instance(node, point)
 
 
@@ -62,23 +63,37 @@ def execution(schedule: Schedule) -> Iterator[Instance | Gone]:
     return events(partition(build_nest(schedule, largest_blocks=True)))
 
 
+def takes_in(instance: Instance) -> bool:
+    """Whether an instance is a point of its computation: an update is none where the reduction's ``where`` fails."""
+    bodies = instance.node.placement.state.computation.bodies
+    reductions = [body for body in bodies if isinstance(body, Reduce) and isinstance(body.body, Select)]
+    return len(reductions) < len(bodies) or any(_takes_in(each.body, each, instance.point) for each in reductions)
+
+
+def _takes_in(expr: Expr, reduction: Reduce, point: dict[Axis, int]) -> bool:
+    if isinstance(expr, Select):
+        branches = ((expr.then, True), (expr.otherwise, False))
+        return any(may_be(expr.condition, v, point) and _takes_in(each, reduction, point) for each, v in branches)
+    return not (isinstance(expr, Const) and expr.value == neutral(reduction.kind, expr.dtype))
+
+
 def cell_of(read: ReadAccess, point: dict[Axis, int]) -> tuple[int, ...] | None:
     """The cell that a read touches at a point, or None where its conditions keep it from happening."""
-    if not all(_may_be(guard, holds, point) for guard, holds in read.guards):
+    if not all(may_be(guard, holds, point) for guard, holds in read.guards):
         return None
     return tuple(int(np.asarray(evaluate(index, point))) for index in read.indices)
 
 
-def _may_be(condition: Expr, value: bool, point: dict[Axis, int]) -> bool:
+def may_be(condition: Expr, value: bool, point: dict[Axis, int]) -> bool:
     """Whether a condition may have a value at a point, for some data."""
     if not reads_data(condition):
         return bool(evaluate(condition, point)) == value
     match condition:
         case Binary(op="and" | "or" as op, lhs=lhs, rhs=rhs):
             every = all if (op == "and") == value else any
-            return every(_may_be(part, value, point) for part in (lhs, rhs))
+            return every(may_be(part, value, point) for part in (lhs, rhs))
         case Not(operand=operand):
-            return _may_be(operand, not value, point)
+            return may_be(operand, not value, point)
     return True
 
 

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from lathe.frontend import Axis, Tensor, evaluate, reads_data
+from executions import may_be
+
+from lathe.frontend import Axis, Tensor, evaluate
 from lathe.scheduler import Schedule, Stage
 from lathe.scheduler.conditions import mask_of
 from lathe.scheduler.linear import Bound, LoopVariable, bound_value
@@ -49,7 +51,7 @@ def _steps(nodes: list[Node], loops: dict[LoopVariable, int], conditions: bool) 
             for values in product(*(range(variable.extent) for variable in node.variables)):
                 here = loops | dict(zip(node.variables, values, strict=True))
                 point = {axis: bound_value(value, here) for axis, value in node.roots.items()}
-                masked = conditions and mask is not None and not reads_data(mask) and not evaluate(mask, point)
+                masked = conditions and mask is not None and not may_be(mask, True, point)
                 if hold(node.constraints, here) and not masked:
                     yield Step(node.placement.stage, node.role, point, here)
 

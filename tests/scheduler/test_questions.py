@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from executions import Instance, execution
+from executions import Instance, execution, takes_in
 from nests import CONFIG, blur, check, text, two_stages
 
 from lathe.frontend import Tensor, compute, placeholder, placeholders, recurrence, reduce_axis, select, sum
@@ -35,7 +35,7 @@ def counted(schedule: Schedule) -> dict[str, tuple[int, int]]:
     """Instances executed and different ones, met one by one."""
     points: dict[str, list[tuple[int, ...]]] = {stage.name: [] for stage in schedule.stages}
     for event in execution(schedule):
-        if isinstance(event, Instance) and event.node.role != "init":
+        if isinstance(event, Instance) and event.node.role != "init" and takes_in(event):
             computation = event.node.placement.state.computation
             axes = (*computation.axes, *computation.reduce_axes)
             points[event.node.placement.stage.name].append(tuple(event.point[axis] for axis in axes))
