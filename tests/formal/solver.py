@@ -17,7 +17,7 @@ from pyosys import libyosys
 
 TOP = "top"
 # Memories become registers, for the proofs' are small; an assertion becomes one bit of the state it is in.
-PASSES = "proc; flatten; memory_map; async2sync; chformal -lower; dffunmap; opt_clean"
+PASSES = "proc; flatten; memory_map; async2sync; chformal -lower; dffunmap; delete -port o:*; opt_clean"
 WIRE = re.compile(r"^; yosys-smt2-wire (\S+) (\d+)$", re.MULTILINE)
 
 # Of each state of a trace, values of wires by name.

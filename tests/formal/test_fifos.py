@@ -60,7 +60,7 @@ def kept(claim, unit, word, inside, before):
     claim.always("the word is where it was put", ~inside | (at_word.data == word))
 
 
-@pytest.mark.parametrize("depth", [2, 3, 4, 13])
+@pytest.mark.parametrize("depth", [2, 3, 4, 16])
 @proved(
     fifo,
     ("self.level + self.w_en - self.r_en", "self.level + (self.w_en & ~self.r_en) - self.r_en"),

@@ -1,0 +1,87 @@
+"""A unit's end of the queues: it starts no instruction that is not there, and pops no token that is not there.
+
+The token counters' proofs assume the latter of all units.
+"""
+
+import pytest
+from amaranth import Elaboratable, Module, Signal
+from claims import proved
+
+from lathe.isa.table import QUEUE_OF, TokenQueue, Unit
+from lathe.rtl import stall
+from lathe.rtl.stall import Cause
+
+every_unit = pytest.mark.parametrize("unit", list(Unit), ids=lambda unit: unit.name.lower())
+
+
+class Started(Elaboratable):
+    """A command port whose unit takes the command at the head whenever nothing holds it up."""
+
+    def __init__(self, rtl, unit):
+        self.command = rtl.CommandPort(unit, 8)
+        self.pop_prev, self.pop_next, self.busy = Signal(), Signal(), Signal()
+        self.end, self.end_pushes = Signal(), Signal(2)
+        self.cause = Signal(stall.CAUSE_BITS)
+
+    def elaborate(self, _platform):
+        m = Module()
+        cause = self.command.held_up(m, self.pop_prev, self.pop_next, [(Cause.MEMORY, self.busy)])
+        self.command.push(m, self.end, self.end_pushes)
+        m.d.comb += [self.cause.eq(cause), self.command.take.eq(cause == Cause.NONE)]
+        return m
+
+
+def wanted(found, unit):
+    """Of each token queue, whether the command at the head wants a token of it."""
+    pops = {"pop_prev": found.pop_prev, "pop_next": found.pop_next}
+    flags = dict.fromkeys(TokenQueue, 0)
+    return flags | {QUEUE_OF[unit, name]: flag for name, flag in pops.items() if (unit, name) in QUEUE_OF}
+
+
+@every_unit
+@proved(
+    stall,
+    ("flag & ~self.tokens[queue]", "~self.tokens[queue]"),
+    ("(Cause.EMPTY, ~self.valid)", "(Cause.EMPTY, self.valid & ~self.valid)"),
+    ("reversed(conditions + others)", "conditions + others"),
+    depth=1,
+)
+def test_a_command_starts_exactly_when_it_is_there_and_has_its_tokens_and_room(claim, rtl, unit):
+    found = claim.about(Started(rtl, unit))
+    command = found.command
+    missing = [flag & ~command.tokens[queue] for queue, flag in wanted(found, unit).items()]
+    lacks = missing[0] | missing[1] | missing[2] | missing[3]
+    claim.always("it starts", command.take == (command.valid & ~lacks & ~found.busy))
+    claim.always("what is not there is the first cause", (found.cause == Cause.EMPTY) == ~command.valid)
+    memory = command.valid & ~lacks & found.busy
+    claim.always("the unit itself is the last", (found.cause == Cause.MEMORY) == memory)
+
+
+@every_unit
+@proved(
+    stall,
+    ("self.pops[queue].eq(self.take & flag)", "self.pops[queue].eq(flag)"),
+    ("flag & ~self.tokens[queue]", "flag & ~self.tokens[0]"),
+    depth=1,
+)
+def test_a_unit_pops_what_its_command_names_and_nothing_that_is_not_there(claim, rtl, unit):
+    found = claim.about(Started(rtl, unit))
+    command = found.command
+    for queue, flag in wanted(found, unit).items():
+        claim.always("a token is popped that is there", ~command.pops[queue] | command.tokens[queue])
+        claim.always("with its command", command.pops[queue] == (command.take & flag))
+
+
+@every_unit
+@proved(
+    stall,
+    ('enumerate(("push_prev", "push_next"))', 'enumerate(("push_next", "push_prev"))'),
+    ("end & pushes[bit]", "pushes[bit]"),
+    depth=1,
+)
+def test_tokens_are_pushed_at_an_instructions_end_to_the_neighbour_that_it_names(claim, rtl, unit):
+    found = claim.about(Started(rtl, unit))
+    for queue in TokenQueue:
+        names = [bit for bit, name in enumerate(("push_prev", "push_next")) if QUEUE_OF.get((unit, name)) == queue]
+        pushed = found.end & found.end_pushes[names[0]] if names else 0
+        claim.always(f"tokens of {queue.arrow}", found.command.pushes[queue] == pushed)

@@ -1,0 +1,177 @@
+"""The decoder, for each of the 2 ** 128 words: combinational, so one cycle says it all.
+
+What is expected is written here once more from the instruction set's manual, on bits of the word, and shares nothing
+with the rules that the decoder is made of but where the table puts the fields.
+"""
+
+import pytest
+from amaranth import Mux, Signal
+from claims import proved
+
+from lathe.configs import load_config
+from lathe.configs.encoding import INSTRUCTION_BITS
+from lathe.isa.table import Opcode, Unit, placements
+from lathe.rtl import instruction, transfer
+from lathe.rtl.compute import COMPUTE_MEMORIES
+from lathe.rtl.fault import FaultCode
+from lathe.rtl.geometry import Geometry
+from lathe.rtl.load import LOAD_MEMORIES
+from lathe.rtl.store import STORE_MEMORIES
+
+LOAD, STORE, GEMM, FINISH, ALU = range(5)
+_UOP, WGT, INP, _ACC, OUT, ACC8 = range(6)
+machines = pytest.mark.parametrize("name", ["vta", "tiny", "wide", "batch4", "lathe16"])
+
+
+class Fields:
+    """The bits of a word that are the fields of an instruction with some opcode."""
+
+    def __init__(self, config, opcode, word):
+        self.word, self.placed = word, dict(placements(config, opcode))
+
+    def __getattr__(self, name):
+        place = self.placed[name]
+        return self.word[place.lsb : place.lsb + place.width]
+
+
+def decoded(claim, rtl, name):
+    config = load_config(name)
+    decoder = claim.about(rtl.Decoder(config))
+    fields = {opcode: Fields(config, opcode, decoder.word) for opcode in Opcode}
+    assert len(decoder.word) == INSTRUCTION_BITS
+    return decoder, fields
+
+
+@machines
+@proved(
+    instruction,
+    ("self.unit.eq(MEMORIES[memory].load_unit)", "self.unit.eq(Unit.LOAD)"),
+    ("Opcode.GEMM: Unit.COMPUTE", "Opcode.GEMM: Unit.LOAD"),
+    depth=1,
+)
+def test_every_instruction_goes_to_the_unit_that_carries_it_out(claim, rtl, name):
+    decoder, fields = decoded(claim, rtl, name)
+    opcode, memory = fields[LOAD].opcode, fields[LOAD].memory_type
+    to_compute = (memory != INP) & (memory != WGT)  # also out, of which compute loads nothing
+    expected = Signal(2)
+    with claim.m.Switch(opcode):
+        with claim.m.Case(LOAD):
+            claim.m.d.comb += expected.eq(Mux(to_compute, Unit.COMPUTE, Unit.LOAD))
+        with claim.m.Case(GEMM, ALU, FINISH):
+            claim.m.d.comb += expected.eq(Unit.COMPUTE)
+        with claim.m.Case(STORE):
+            claim.m.d.comb += expected.eq(Unit.STORE)
+    legal = decoder.fault == FaultCode.NONE
+    claim.always("there is such a unit, also of what is no instruction", decoder.unit < len(Unit))
+    claim.always("an instruction goes where its opcode and memory belong", ~legal | (decoder.unit == expected))
+
+
+@machines
+@proved(
+    instruction,
+    ("reversed((*WORDS, *DECODING))", "(*WORDS, *DECODING)"),
+    ("reversed((*WORDS, *DECODING))", "reversed(DECODING)"),
+    ("reversed((*WORDS, *DECODING))", "reversed((*WORDS, *DECODING[:-1]))"),
+    depth=1,
+)
+def test_every_word_is_an_instruction_or_has_the_fault_that_the_manual_names(claim, rtl, name):
+    decoder, fields = decoded(claim, rtl, name)
+    load, store, alu = (fields[opcode] for opcode in (LOAD, STORE, ALU))
+    padded = (store.y_pad_0 | store.y_pad_1 | store.x_pad_0 | store.x_pad_1) != 0
+    to_load = (load.memory_type == INP) | (load.memory_type == WGT)
+    expected = Signal(8, init=FaultCode.NONE)
+    m = claim.m
+    with m.If(load.opcode > ALU):
+        m.d.comb += expected.eq(FaultCode.OPCODE)
+    with m.Elif((load.opcode == LOAD) & (load.memory_type > ACC8)):
+        m.d.comb += expected.eq(FaultCode.MEMORY_TYPE)
+    with m.Elif((load.opcode == STORE) & (store.memory_type > ACC8)):
+        m.d.comb += expected.eq(FaultCode.MEMORY_TYPE)
+    with m.Elif((load.opcode == ALU) & (alu.alu_opcode > 4)):
+        m.d.comb += expected.eq(FaultCode.ALU_OPCODE)
+    with m.Elif((load.opcode == LOAD) & (load.memory_type == OUT) & (load.x_size != 0)):
+        m.d.comb += expected.eq(FaultCode.MEMORY_TYPE)
+    with m.Elif((load.opcode == STORE) & (store.memory_type != OUT) & (store.x_size != 0)):
+        m.d.comb += expected.eq(FaultCode.MEMORY_TYPE)
+    with m.Elif((load.opcode == STORE) & padded & (store.x_size != 0)):
+        m.d.comb += expected.eq(FaultCode.STORE_PADDING)
+    # Load has nobody before it, and store nobody behind it.
+    with m.Elif((load.opcode == LOAD) & to_load & (load.pop_prev | load.push_prev)):
+        m.d.comb += expected.eq(FaultCode.NO_NEIGHBOUR)
+    with m.Elif((load.opcode == STORE) & (store.pop_next | store.push_next)):
+        m.d.comb += expected.eq(FaultCode.NO_NEIGHBOUR)
+    claim.always("the fault that the manual names, or none", decoder.fault == expected)
+
+
+TRANSFERS = {"load": (Opcode.LOAD, LOAD_MEMORIES), "compute": (Opcode.LOAD, COMPUTE_MEMORIES)}
+TRANSFERS |= {"store": (Opcode.STORE, STORE_MEMORIES)}
+
+
+class Block:
+    """What a LOAD or STORE moves, in numbers wide enough for any field."""
+
+    def __init__(self, claim, rtl, name, unit):
+        config = load_config(name)
+        opcode, memories = TRANSFERS[unit]
+        self.geometry = Geometry(config)
+        self.decoder = claim.about(rtl.TransferDecoder(self.geometry, opcode, memories))
+        self.fields = fields = Fields(config, opcode, self.decoder.word)
+        self.memories = memories
+        self.transfer = self.decoder.transfer
+        claim.assume(fields.opcode == opcode)
+        known = Signal()
+        for memory in memories:
+            with claim.m.If(fields.memory_type == memory):
+                claim.m.d.comb += known.eq(1)
+        claim.assume(known)  # what the decoder sends here
+        self.width = fields.x_pad_0 + fields.x_size + fields.x_pad_1
+        self.rows = fields.y_pad_0 + fields.y_size + fields.y_pad_1
+        self.elements = Signal(40)
+        claim.m.d.comb += self.elements.eq(self.rows * self.width)
+
+
+units = pytest.mark.parametrize("unit", list(TRANSFERS))
+sizes = pytest.mark.parametrize("name", ["tiny", pytest.param("vta", marks=pytest.mark.slow)])
+
+
+@units
+@sizes
+@proved(transfer, ("[ranges[kind] for", "[ranges[kind] & (fields.y_size != 1) for"), depth=1)
+def test_a_block_overruns_exactly_when_it_ends_beyond_its_scratchpad(claim, rtl, name, unit):
+    block = Block(claim, rtl, name, unit)
+    fields = block.fields
+    for memory in block.memories:
+        beyond = (fields.x_size != 0) & (fields.sram_base + block.elements > block.geometry.depth(memory))
+        claim.always(f"a block of {memory.name}", (fields.memory_type != memory) | (block.decoder.overruns == beyond))
+
+
+@units
+@sizes
+@proved(
+    transfer,
+    ("value << self.geometry.shift(kind) for", "(value << self.geometry.shift(kind))[:9] for"),
+    ("Mux(reads, fields.x_pad_0, below)", "fields.x_pad_0"),
+    ("fields.x_pad_1 + below", "(fields.x_pad_1 + below)[:5]"),
+    depth=1,
+)
+def test_no_bit_of_a_transfer_within_its_scratchpad_is_cut_off(claim, rtl, name, unit):
+    block = Block(claim, rtl, name, unit)
+    fields, transfer_ = block.fields, block.transfer
+    fits = (fields.x_size != 0) & ~block.decoder.overruns
+    one_chain = (fields.y_size == 1) | ((fields.x_stride == fields.x_size) & (fields.x_pad_0 + fields.x_pad_1 == 0))
+    chain, below = Signal(40), Signal(40)
+    claim.m.d.comb += [
+        chain.eq(fields.x_size * Mux(one_chain, fields.y_size, 1)),
+        below.eq(fields.y_pad_1 * block.width),
+    ]
+    reads = fits & (fields.y_size != 0)
+    above = fields.y_pad_0 * block.width
+    claim.always("padding before the first chain", ~reads | (transfer_.lead == above + fields.x_pad_0))
+    claim.always("padding after the last one", ~reads | (transfer_.tail == fields.x_pad_1 + below))
+    claim.always("padding without a chain", ~(fits & ~reads) | (transfer_.lead == above + below))
+    for memory in block.memories:
+        this, shift = reads & (fields.memory_type == memory), block.geometry.shift(memory)
+        claim.always(f"bytes of a chain of {memory.name}", ~this | (transfer_.chain_bytes == chain << shift))
+        claim.always(f"first byte of {memory.name}", ~this | (transfer_.address == fields.dram_base << shift))
+        claim.always(f"where {memory.name} begins", ~this | (transfer_.sram == fields.sram_base << shift))
+        claim.always(f"from row to row of {memory.name}", ~this | (transfer_.stride_bytes == fields.x_stride << shift))

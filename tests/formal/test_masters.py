@@ -1,0 +1,64 @@
+"""What the read arbiter's proofs assume of its masters: an address that is asked for stays until it is granted."""
+
+from amaranth import Cat
+from claims import proved
+
+from lathe.configs import load_config
+from lathe.rtl import address_side, fetch
+from lathe.rtl.geometry import Geometry
+from lathe.rtl.load import LOAD_MEMORIES
+
+TINY = Geometry(load_config("tiny"))
+
+
+@proved(
+    address_side,
+    ("with m.Elif(self.grant):", "with m.Elif(self.request):"),
+    ("self.request.eq(~self.idle & credits.fits)", "self.request.eq(~self.idle & ~credits.beat)"),
+    induction=1,
+)
+def test_a_loads_address_and_request_stay_until_the_grant(claim, rtl):
+    unit = claim.about(rtl.AddressSide(TINY, LOAD_MEMORIES, TINY.config.timing.dma_fifo_beats))
+    credits = unit.credits
+    left = (credits.used - credits.gone)[:8]
+    claim.assume(~unit.start | unit.idle)
+    claim.assume(~unit.grant | unit.request)
+    claim.assume(~unit.beat | (left != 0))
+    waits = claim.begun & claim.before(unit.request & ~unit.grant)
+    shown = Cat(unit.address, unit.beats)
+    claim.always("credits of beats that have left are in use", credits.gone <= credits.used)
+    claim.always("no more credits than places", credits.used <= TINY.config.timing.dma_fifo_beats)
+    claim.always("it still asks", ~waits | unit.request)
+    claim.always("for the same", ~waits | (shown == claim.before(shown)))
+
+
+@proved(
+    fetch,
+    ("with m.Elif(port.grant):", "with m.Elif(port.request):"),
+    ("(rest != 0) & credits.fits & ~self.stop", "1"),
+    induction=1,
+    depth=10,
+)
+def test_fetchs_address_stays_until_the_grant_and_every_burst_has_a_beat(claim, rtl):
+    unit = claim.about(rtl.Fetch(TINY))
+    port = unit.port
+    claim.assume(~port.grant | port.request)
+    shown = Cat(port.address, port.beats)
+    waits = claim.begun & claim.before(port.request & ~port.grant & ~unit.start)
+    claim.always("the same is asked for", ~waits | (shown == claim.before(shown)))
+    claim.always("a burst has a beat", ~port.request | (port.beats != 0))
+
+
+@proved(
+    fetch,
+    ("self.dispatch.eq(~full)", "self.dispatch.eq(1)"),
+    ("self.full.bit_select(self.unit, 1)", "self.full[0]"),
+    depth=8,
+)
+def test_fetch_puts_nothing_into_a_full_queue_and_nothing_illegal_into_any(claim, rtl):
+    unit = claim.about(rtl.Fetch(TINY))
+    claim.assume(~unit.port.grant | unit.port.request)
+    for number in range(3):
+        claim.always("no dispatch to a full queue", ~(unit.dispatch & (unit.unit == number) & unit.full[number]))
+    claim.always("no dispatch with a fault", ~(unit.dispatch & (unit.fault != 0)))
+    claim.always("none when all are dispatched or all is stopped", ~(unit.dispatch & (unit.done | unit.stop)))
