@@ -23,7 +23,12 @@ def run(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
     if any(launch.wave is not None for launch in launches):
         return run_in_amaranth(config, *launches)
     Geometry(config)  # refuses the machine by its own name
-    step = _machine(config.with_(**OUTSIDE)).start().send
+    return run_on(_machine(config.with_(**OUTSIDE)), config, *launches)
+
+
+def run_on(machine: Machine, config: HardwareConfig, *launches: Launch) -> list[Outcome]:
+    """Run launches on a machine that :func:`build` has made of a configuration with the same hardware."""
+    step = machine.start().send
     bench = Bench(config, launches)
     steps = bench.steps()
     follow = steps.send
@@ -74,7 +79,10 @@ def testbench(benched: Benched, bench: Bench) -> Callable[[Any], Any]:
     return driven
 
 
-@lru_cache(maxsize=32)
-def _machine(config: HardwareConfig) -> Machine:
+def build(config: HardwareConfig) -> Machine:
+    """The machine as one Python function."""
     benched = Benched(config)
     return compiled(benched, benched.inputs, benched.outputs)
+
+
+_machine = lru_cache(maxsize=32)(build)

@@ -91,13 +91,20 @@ def time_differences(instructions, expected, outcome):
         found.append(f"cycles: simulator {expected.cycles}, RTL {outcome.cycles}")
     if tuple(expected.tokens) != outcome.tokens:
         found.append(f"tokens: simulator {expected.tokens}, RTL {outcome.tokens}")
-    trace = outcome.trace
+    found += trace_differences(instructions, expected.trace, outcome.trace)
+    found += counter_differences(expected.counters, outcome)
+    return found
+
+
+def trace_differences(instructions, expected, trace):
+    """The first differences of the simulator's trace and the RTL's."""
+    found = []
     events = []
     for unit in UNITS:
-        part = expected.trace.of_unit(unit)
+        part = expected.of_unit(unit)
         for name in UNIT_COLUMNS:
             events += _events(unit, name, part, getattr(part, name), getattr(trace, name)[part.instruction])
-    part = expected.trace.of_unit("fetch")
+    part = expected.of_unit("fetch")
     for name, column in (
         ("start", trace.dispatch),
         ("cause", trace.dispatch_cause),
@@ -107,7 +114,6 @@ def time_differences(instructions, expected, outcome):
     for _, unit, name, index, mine, theirs in sorted(events)[:5]:
         text = instruction_text(instructions[index])
         found.append(f"{unit} {name} of instruction {index} ({text}): simulator {mine}, RTL {theirs}")
-    found += counter_differences(expected.counters, outcome)
     return found
 
 

@@ -41,6 +41,7 @@ class Pipeline:
     cfg: object
     loads: dict  # of inp and wgt, by memory type: their buffers
     accs: list
+    content: str  # of DRAM: see memory_of
     uops: list = field(default_factory=list)  # (dst, src, wgt)
 
     @property
@@ -63,7 +64,8 @@ def overlapping_stream(rng, cfg, steps, before=None):
     if before is not None:  # no more buffers are free at first than there are
         ahead, results = max(ahead, before[1]), max(results, before[3])
     inputs = {memory: buffers(rng, cfg, memory, ahead) for memory in (MemoryType.INP, MemoryType.WGT)}
-    line = Pipeline(rng, cfg, inputs, buffers(rng, cfg, MemoryType.ACC, results))
+    content = rng.choices(["random", "greatest", "wrapping", "shifts"], [6, 1, 1, 2])[0]
+    line = Pipeline(rng, cfg, inputs, buffers(rng, cfg, MemoryType.ACC, results), content)
     tokens = before or (0, rng.choice([0, rng.randint(0, ahead), ahead]), 0, rng.choice([0, rng.randint(0, results)]))
     lists = {"load": [], "compute": [], "store": []}
     balanced = rng.random() < 0.5
@@ -78,7 +80,8 @@ def overlapping_stream(rng, cfg, steps, before=None):
         lists["compute"] += computing(line, step, waits["acc"], frees["load"])
         lists["store"] += storing(line, step, frees["acc"])
     lists["compute"].append(Finish())
-    instructions = merged(rng, lists, tokens)
+    early = rng.random() < 0.3
+    instructions = merged(rng, lists, tokens, cfg.timing.command_queue_depth if early else 0)
     addresses, pages = memory_of(line)
     return Stream(instructions, addresses, pages, tokens=tuple(tokens), insn_addr=rng.choice([0x100000, 0x100FE0]))
 
@@ -112,6 +115,8 @@ def computing(line, step, waits, frees):
         first.append(block_load(line, rng.choice([MemoryType.ACC, MemoryType.ACC8]), own, step - number))
     operands = [line.loads[memory][step % line.ahead] for memory in (MemoryType.INP, MemoryType.WGT)]
     products = [gemm(line, own, *operands) for _ in range(rng.randint(1, 2))]
+    if rng.random() < 0.2:
+        products.append(similar(own, *products[0]))
     known = line.accs[: step + 1]
     alus = [alu(line, own, rng.choice([own, rng.choice(known)])) for _ in range(rng.randint(0, 2))]
     # Micro-ops come before what needs them, and need no token themselves.
@@ -210,6 +215,8 @@ def padded(line, load):
 def loops(rng, *rooms):
     """Loop counts, factors for each room, and a table with as many columns, such that no index leaves its room."""
     outer, inner = rng.choice([1, 1, 2, 3, 5]), rng.choice([1, 1, 2, 4])
+    if rng.random() < 0.03:
+        outer = 60  # sums of many products
     factors, columns = [], []
     rows, crowded = rng.randint(1, 8), rng.random() < 0.5
     for place, room in enumerate(rooms):
@@ -230,30 +237,55 @@ def gemm(line, own, inputs, weights):
     return Gemm(0, 0, outer, inner, *dst, *src, *wgt, reset=line.rng.random() < 0.1), table
 
 
+def similar(own, instruction, table):
+    """A GEMM like one before but for one factor, with the same micro-ops."""
+    factor = 0 if instruction.dst_factor_in else 1
+    last = max(dst for dst, _, _ in table) + (instruction.iter_out - 1) * instruction.dst_factor_out
+    fits = last + (instruction.iter_in - 1) * factor < own.base + own.size
+    return replace(instruction, dst_factor_in=factor if fits else instruction.dst_factor_in), table
+
+
 def alu(line, own, other):
     """An ALU instruction on a buffer of acc, whose operand lies there or in another, and its micro-ops."""
     rng = line.rng
     outer, inner, (dst, src), table = loops(rng, own, other)
-    operation = rng.choice(list(AluOp))
+    operation, use_imm = rng.choice(list(AluOp)), rng.random() < 0.5
+    if line.content == "shifts" and rng.random() < 0.6:
+        operation, use_imm = AluOp.SHR, False
     imm = rng.choice([0, 1, -1, 4, -3, 31, -31, *([] if operation is AluOp.SHR else [100, -32768, 32767])])
-    made = Alu(operation, 0, 0, outer, inner, *dst, *src, use_imm=rng.random() < 0.5, imm=imm)
+    made = Alu(operation, 0, 0, outer, inner, *dst, *src, use_imm=use_imm, imm=imm)
     return made, [(*row, 0) for row in table]
 
 
-def merged(rng, lists, tokens):
-    """The units' instructions as one stream, in which each token is pushed before it is popped."""
+def merged(rng, lists, tokens, early):
+    """The units' instructions as one stream, in which tokens are pushed before they are popped.
+
+    Up to `early` instructions of each unit, as many as wait in its queue, stand before those that push for them.
+    """
     counts = list(tokens)
     waiting = {unit: deque(each) for unit, each in lists.items()}
-    found = []
+    queued = {unit: deque() for unit in waiting}  # in the stream, without their tokens so far
     eager = {unit: rng.choice([1, 1, 5]) for unit in waiting}
+    found = []
+
+    def runs(instruction):
+        return all(counts[queue] for queue in queues(instruction, "pop"))
+
     while any(waiting.values()):
-        able = [unit for unit, each in waiting.items() if each and all(counts[q] for q in queues(each[0], "pop"))]
+        able = [
+            unit
+            for unit, each in waiting.items()
+            if each and (len(queued[unit]) < early or (not queued[unit] and runs(each[0])))
+        ]
         unit = rng.choices(able, [eager[each] for each in able])[0]
         found.append(waiting[unit].popleft())
-        for queue in queues(found[-1], "pop"):
-            counts[queue] -= 1
-        for queue in queues(found[-1], "push"):
-            counts[queue] += 1
+        queued[unit].append(found[-1])
+        while ready := [each for each in queued.values() if each and runs(each[0])]:
+            instruction = ready[0].popleft()
+            for queue in queues(instruction, "pop"):
+                counts[queue] -= 1
+            for queue in queues(instruction, "push"):
+                counts[queue] += 1
     return found
 
 
@@ -265,14 +297,23 @@ def queues(instruction, kind):
 
 
 def memory_of(line):
-    """The pages of DRAM: micro-ops, and random bytes everywhere else."""
+    """The pages of DRAM: micro-ops, and everywhere else what the stream's content is, random bytes mostly."""
     rng, cfg = line.rng, line.cfg
     end = -(-(AREAS + MOST_STEPS * AREA_BYTES + PAGE) // PAGE)
     content = np.random.default_rng(rng.randrange(1 << 30)).integers(0, 256, end * PAGE).astype(np.uint8)
-    if rng.random() < 0.1:
-        content[:] = 128  # the most negative values everywhere: the greatest products
-    words = encode_uops(cfg, *(np.array(column) for column in zip(*line.uops, strict=True)))
-    table = np.asarray(words, "<u4").view(np.uint8)
+    words = content.view("<i4")
+    drawn = np.random.default_rng(rng.randrange(1 << 30)).integers(-36, 37, len(words))
+    match line.content:
+        case "greatest":  # the greatest products
+            content[:] = rng.choice([127, 128])
+        case "wrapping":  # accumulators close to where they wrap around
+            words[drawn > 12] |= 0x7FFFF000
+            words[drawn < -12] &= -0x7FFFF001
+        case "shifts":  # amounts of shifts around the width of an accumulator
+            chosen = drawn % 2 == 0
+            words[chosen] = drawn[chosen]
+    micro_ops = encode_uops(cfg, *(np.array(column) for column in zip(*line.uops, strict=True)))
+    table = np.asarray(micro_ops, "<u4").view(np.uint8)
     assert len(table) <= DATA - UOPS, "too many micro-ops"
     content[UOPS : UOPS + len(table)] = table
     return np.arange(end, dtype=np.uint64) * PAGE, content.reshape(end, PAGE)

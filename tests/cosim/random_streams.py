@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from comparison import NO_PAGES, Stream, in_sequence
+from comparison import NO_PAGES, Stream, fault_of, in_sequence
 from streams import legal_machine, legal_stream, random_machine, random_stream
 
-from lathe.isa import Alu, BusError, Finish, Gemm, Load, MachineFault, MemoryType, Store, encode
+from lathe.isa import Alu, AluOp, BusError, Finish, Gemm, Load, MachineFault, MemoryType, Store, encode
 from lathe.sim import replay
 
 
@@ -82,6 +82,32 @@ def broken_stream(rng, cfg, stream):
     return replace(stream, instructions=instructions, insns=insns, tokens=tokens)
 
 
+def tied_stream(rng, cfg):
+    """A stream in which fetch and a unit notice a fault in one cycle; None when there is no such one."""
+    unit = rng.choice(["load", "compute", "store"])
+    rest = [Gemm(*[0] * 10) for _ in range(rng.randint(10, 14))]
+    beyond = {
+        "load": Load(MemoryType.INP, cfg.inp_depth, 0, 1, 1, 1, pop_next=True),
+        "compute": Alu(AluOp.ADD, 0, cfg.uop_depth + 1, 1, 1, 0, 0, 0, 0),
+        "store": Store(sram_base=cfg.acc_depth, dram_base=0, y_size=1, x_size=1, x_stride=1, pop_prev=True),
+    }[unit]
+    legal = replace(beyond, **({"uop_end": 0} if unit == "compute" else {"sram_base": 0}))
+    pushes = {"load": {"push_prev": True}, "compute": {}, "store": {"push_next": True}}[unit]
+    for steps in range(1, 200):
+        waits = Gemm(0, 1, steps, 1, *[0] * 6, **pushes)
+
+        def stream(second, last, waits=waits):
+            return Stream([Load(MemoryType.UOP, 0, 0, 1, 1, 1), waits, second, *rest, last, Finish()], *NO_PAGES)
+
+        if fault_of(cfg, stream(beyond, rest[0]))[1] == fault_of(cfg, stream(legal, NO_NEIGHBOUR))[1]:
+            return stream(beyond, NO_NEIGHBOUR)
+    return None
+
+
+# What fetch refuses.
+NO_NEIGHBOUR = Load(MemoryType.INP, 0, 0, 0, 0, 0, pop_prev=True)
+
+
 def bad_memory(rng):
     """What the memory answers with errors: for ``Launch``, mostly nothing."""
     found = {}
@@ -103,4 +129,5 @@ __all__ = [
     "random_machine",
     "stream_of_data",
     "stream_of_time",
+    "tied_stream",
 ]

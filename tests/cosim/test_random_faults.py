@@ -14,6 +14,7 @@ from random_streams import (
     random_machine,
     stream_of_data,
     stream_of_time,
+    tied_stream,
 )
 
 from lathe.configs import load_config
@@ -51,6 +52,16 @@ def faults(name, seeds):
 def test_a_broken_stream_on_a_random_machine(seed):
     rng = random.Random(seed)
     fault_in(buildable(random_machine(rng)), rng, pysim.run, [2, 6])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_faults_of_fetch_and_a_unit_in_one_cycle(seed):
+    cfg = load_config("tiny")
+    stream = tied_stream(random.Random(seed), cfg)
+    expected = fault_of(cfg, stream)
+    assert expected[0] in (FaultCode.SRAM_RANGE, FaultCode.UOP_RANGE), "the unit comes before fetch"
+    (outcome,) = pysim.run(cfg, stream.launch(cfg, most_cycles=expected[1] + drain(cfg)))
+    assert told_fault(outcome) == expected
 
 
 @pytest.mark.slow
