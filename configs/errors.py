@@ -2,6 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
+
+RefusalKind: TypeAlias = Literal["argument", "legality", "machine", "limit"]
+"""Why something is refused: what is given is not what it must be; the order, or the program's meaning, forbids it; the
+machine forbids it; or Lathe cannot do it, although it makes sense (``docs/limits.md``)."""
 
 
 def shown(value: object) -> str:
@@ -14,8 +19,11 @@ class LatheError(Exception):
     """A mistake in what the user gave, told in one paragraph: what is wrong, what is allowed, what to do.
 
     Each room derives its own errors from this class; all of them are importable from ``lathe``. The command line
-    prints the message without a traceback and exits with status 2.
+    prints the message without a traceback and exits with status 2. ``kind`` says why it is refused; what schedules
+    and builds refuse states one for each reason, and anything else is a mistake in an argument.
     """
+
+    kind: RefusalKind = "argument"
 
 
 @dataclass(frozen=True, slots=True)

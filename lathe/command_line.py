@@ -38,6 +38,8 @@ class Reporting(click.Group):
             notes = [*getattr(error, "__notes__", [])]
             if isinstance(error, MachineFault):
                 notes.append(_of_fault(error))
+            if error.kind == "limit":
+                notes.append("(This is a limit of Lathe, neither of the machine nor of the program.)")
             click.echo(" ".join([f"Error: {error}", *notes]), err=True)
             ctx.exit(USER_ERROR)
 

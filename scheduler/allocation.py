@@ -162,7 +162,8 @@ def check_alike(stored: Allocated, physical: "Mapping[Stage, Physical]") -> None
             raise BuildError(
                 f"stages stored in buffer {stored.buffer.name} must fill lanes of elements along the same of its "
                 f"dimensions, not {first.name} along {_lanes(physical[first])} and {stage.name} along "
-                f"{_lanes(physical[stage])}. Store them in buffers of their own."
+                f"{_lanes(physical[stage])}. Store them in buffers of their own.",
+                kind="limit",
             )
 
 
@@ -240,6 +241,7 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
             "before and after them do not. Compute one of them at another loop.",
             scope,
             1,
+            kind="limit",
         )
     largest = [f"{buffer.stage.name} {buffer.size * depth // need}" for buffer in tiles]
     now = " and ".join(f"{buffer.stage.name} is {'×'.join(map(str, box_of(buffer)))} values" for buffer in tiles)
@@ -249,6 +251,7 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
         f"now {now}. Split its loops with a smaller factor, or compute it at an inner loop{_fewer(worst)}.",
         scope,
         need - depth,
+        kind="machine",
     )
 
 

@@ -34,7 +34,8 @@ def answerable(question: str) -> Iterator[None]:
     except isl.Error:
         raise ScheduleError(
             f"{question} must be decided within {OPERATIONS_LIMIT} isl operations, and takes more. Use fewer splits "
-            "and fused loops around it."
+            "and fused loops around it.",
+            kind="limit",
         ) from None
 
 
@@ -47,5 +48,7 @@ def checkable(command: str, tensor: str, reader: str) -> Iterator[None]:
     except isl.Error:
         raise ScheduleError(
             f"{command} must leave a schedule that can be checked within {OPERATIONS_LIMIT} isl operations per read, "
-            f"not one in which the read of {tensor} by {reader} takes more. Use fewer splits and fused loops around it."
+            f"not one in which the read of {tensor} by {reader} takes more. Use fewer splits and fused loops around "
+            "it.",
+            kind="limit",
         ) from None

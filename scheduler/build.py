@@ -110,7 +110,7 @@ def compile_schedule(
         reasons = [conflict_of_lanes(schedule, config), lanes_as_wanted(schedule)]
         if not any(reasons):
             raise
-        raise EmitError(" ".join([str(error), *filter(None, reasons)])) from None
+        raise EmitError(" ".join([str(error), *filter(None, reasons)]), kind=error.kind) from None
     return _assemble(emitter, dram.segments, constants)
 
 
@@ -129,12 +129,13 @@ def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
         or not isinstance(tensors, Iterable)
         or not all(isinstance(each, Tensor) for each in tensors)
     ):
-        raise BuildError(f"tensors of build must be a list of tensors, not {shown(tensors)}.")
+        raise BuildError(f"tensors of build must be a list of tensors, not {shown(tensors)}.", kind="argument")
     for tensor in schedule.program:
         if tensor.computation is None:
             raise BuildError(
                 f"outputs of a program must be computed, not {tensor.name!r}, which is an input. Copy it with compute "
-                "if that is meant."
+                "if that is meant.",
+                kind="argument",
             )
     wanted = [*placeholders(schedule.program), *schedule.program]
     for tensor in wanted:
@@ -142,13 +143,15 @@ def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
             kind = "output" if tensor in schedule.program else "input"
             raise BuildError(
                 f"tensors of build must list every input and output of the program, not leave out {kind} "
-                f"{tensor.name!r}. Add it to the list."
+                f"{tensor.name!r}. Add it to the list.",
+                kind="argument",
             )
     for tensor in tensors:
         if tensor not in wanted:
             raise BuildError(
                 f"tensors of build must be inputs and outputs of the program, not {tensor.name!r}, which is "
-                f"{'not used' if tensor.computation is None else 'computed on the way'}. Take it off the list."
+                f"{'not used' if tensor.computation is None else 'computed on the way'}. Take it off the list.",
+                kind="argument",
             )
 
 
@@ -156,26 +159,32 @@ def check_machine(config: object, where: str) -> None:
     """Raises BuildError unless ``config`` is a machine."""
     if not isinstance(config, HardwareConfig):
         raise BuildError(
-            f"machine of {where} must be a HardwareConfig, not {shown(config)}. Make one with load_config."
+            f"machine of {where} must be a HardwareConfig, not {shown(config)}. Make one with load_config.",
+            kind="argument",
         )
 
 
 def _checked_constants(schedule: Schedule, constants: object) -> dict[str, NDArray[Any]]:
     if not isinstance(constants, Mapping):
-        raise BuildError(f"constants of build must be arrays by the names of inputs, not {shown(constants)}.")
+        raise BuildError(
+            f"constants of build must be arrays by the names of inputs, not {shown(constants)}.", kind="argument"
+        )
     inputs = {tensor.name: tensor for tensor in placeholders(schedule.program)}
     given = {}
     for name, value in constants.items():
         if name not in inputs:
-            raise BuildError(f"constants of build must be inputs of the program ({', '.join(inputs)}), not {name!r}.")
+            raise BuildError(
+                f"constants of build must be inputs of the program ({', '.join(inputs)}), not {name!r}.",
+                kind="argument",
+            )
         tensor = inputs[name]
         wanted = f"constant {name!r} of build must be an array of shape {tensor.shape} and dtype {tensor.dtype}"
         try:
             array = array_of(value, tensor.dtype)
         except ValueError as error:
-            raise BuildError(f"{wanted}, not {error}.") from None
+            raise BuildError(f"{wanted}, not {error}.", kind="argument") from None
         if array.shape != tensor.shape or array.dtype != np.dtype(tensor.dtype):
-            raise BuildError(f"{wanted}, not of shape {array.shape} and dtype {array.dtype}.")
+            raise BuildError(f"{wanted}, not of shape {array.shape} and dtype {array.dtype}.", kind="argument")
         given[name] = array
     return given
 

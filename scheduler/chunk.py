@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
+from lathe.configs.errors import RefusalKind
 from lathe.frontend import Tensor
 from lathe.frontend.accesses import Guard
 from lathe.frontend.expressions import Axis, Expr, Read
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
 
 
 class RuleMismatch(Exception):  # noqa: N818 - a rule also returns it; it is an answer as much as an error
-    """What a rule raises (or returns) when a chunk does not satisfy a constraint; names constraint and values."""
+    """What a rule raises (or returns) when a chunk does not satisfy a constraint; names constraint and values.
 
-    def __init__(self, constraint: str) -> None:
+    ``kind`` says whose it is: the machine's, unless it is a limit of the rule or of what was given to it.
+    """
+
+    def __init__(self, constraint: str, *, kind: RefusalKind = "machine") -> None:
         super().__init__(constraint)
+        self.kind: RefusalKind = kind
         self.constraint = constraint
 
 
@@ -141,7 +146,7 @@ class Uneven(RuleMismatch):
     """A loop has to be cut after ``first`` iterations, for the two parts to be regular each."""
 
     def __init__(self, constraint: str, loop: int, first: int) -> None:
-        super().__init__(constraint)
+        super().__init__(constraint, kind="machine")
         self.loop = loop
         self.first = first
 
@@ -200,7 +205,9 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
     constants = [[index.constant for index in each.index] for each in chosen]
     for each in chosen:
         if each.place is None:
-            raise RuleMismatch(f"operand {each.tensor.name} must have a place in memory, which it has not")
+            raise RuleMismatch(
+                f"operand {each.tensor.name} must have a place in memory, which it has not", kind="machine"
+            )
     view = VectorView(extents, names, kinds)
     lane_loops: list[dict[int, list[tuple[int, int]]]] = [{} for _ in chosen]
     covered: list[dict[int, int]] = [{} for _ in chosen]
@@ -237,7 +244,8 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
                 if coefficients[loop] != step or step != reach:
                     raise RuleMismatch(
                         f"index along the lanes of {where} must run through neighbouring values, not in steps of "
-                        f"{coefficients[loop]} (loop {names[loop]})"
+                        f"{coefficients[loop]} (loop {names[loop]})",
+                        kind="machine",
                     )
                 if reach * extents[loop] <= block and constant % block + reach * extents[loop] <= block:
                     found.append((loop, step))
@@ -246,11 +254,13 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
                 if constant % block:
                     raise RuleMismatch(
                         f"index along the lanes of {where} must start at a multiple of the block {block} to run past "
-                        f"its end, not at {constant}"
+                        f"its end, not at {constant}",
+                        kind="machine",
                     )
                 if block % reach:
                     raise RuleMismatch(
-                        f"loops along the lanes of {where} must fill the block of {block} evenly, not by {reach}"
+                        f"loops along the lanes of {where} must fill the block of {block} evenly, not by {reach}",
+                        kind="limit",
                     )
                 total = reach * extents[loop]
                 split(loop, block // reach)
@@ -308,7 +318,7 @@ def _split_groups(
             start = constant % step
             if coefficient > 0 and reach - start < coefficient and (step - start) % coefficient == 0:
                 raise Uneven(constraint, loop, (step - start) // coefficient * scales[loop])
-            raise RuleMismatch(constraint)
+            raise RuleMismatch(constraint, kind="machine")
 
 
 def _vector_operand(
@@ -339,13 +349,15 @@ def _vector_operand(
             elif loop in view.lanes:
                 raise RuleMismatch(
                     f"loop {view.names[loop]} must run along the lanes of all operands, but moves "
-                    f"{operand.tensor.name} along dimension {dim} by whole elements"
+                    f"{operand.tensor.name} along dimension {dim} by whole elements",
+                    kind="machine",
                 )
             else:
                 if coefficient % block:
                     raise RuleMismatch(
                         f"loop {view.names[loop]} must move {operand.tensor.name} by whole blocks of {block} along "
-                        f"dimension {dim}, not by {coefficient}"
+                        f"dimension {dim}, not by {coefficient}",
+                        kind="machine",
                     )
                 whole = coefficient % step == 0
                 steps[loop] += coefficient // step * stride if whole else coefficient // block
@@ -383,5 +395,6 @@ def check_covers(operand: VectorOperand, chunk: Chunk, live_low: Sequence[int], 
         if before or after or (moves and not whole):
             raise RuleMismatch(
                 f"vector lanes along dimension {dim} of {operand.operand.tensor.name} must be written in whole blocks "
-                f"of {block}, but the chunk writes {first}..{last} of live cells {live_low[dim]}..{live_high[dim]}"
+                f"of {block}, but the chunk writes {first}..{last} of live cells {live_low[dim]}..{live_high[dim]}",
+                kind="machine",
             )

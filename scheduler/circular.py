@@ -140,7 +140,8 @@ def check_pairs(
         raise ScheduleError(
             f"scope of stage {maker.name} must be dram, not {maker.state.scope!r} ({command}): {reader.name} reads "
             f"what earlier iterations of {maker.name} have made, and a buffer belongs to one. Put a copy into a "
-            "scratchpad with cache_write or cache_read."
+            "scratchpad with cache_write or cache_read.",
+            kind="legality",
         )
     late = _not_before(schedule, maker, reader, read, placed, comes_first)
     if late.is_empty():

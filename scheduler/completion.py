@@ -100,7 +100,8 @@ def _check_communication(schedule: Schedule, config: HardwareConfig) -> None:
         except ScheduleError as error:
             raise BuildError(
                 f"{error} For machine {config.name!r}, stage {stage.name} is made in {stage.state.scope}: say where "
-                f"with s[{stage.name}].set_scope before anything of queues."
+                f"with s[{stage.name}].set_scope before anything of queues.",
+                kind=error.kind,
             ) from None
 
 
@@ -142,7 +143,8 @@ def _keep_parts_near(schedule: Schedule, config: HardwareConfig) -> None:
             raise BuildError(
                 f"place of stage {stage.name} must be a loop that all its readers are in, or a data loop of one that "
                 f"is computed whole, not loop {place.axis.name} of {place.stage.name}, for machine {config.name!r} to "
-                "keep its values until they are read. Compute it at a loop further out, or leave it at the root."
+                "keep its values until they are read. Compute it at a loop further out, or leave it at the root.",
+                kind="limit",
             )
         stage.state = parts[stage]
 
@@ -201,7 +203,8 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
         names = ", ".join(tensor.name for tensor in group.sink.state.tensors)
         raise BuildError(
             f"loops of stage {group.sink.name} must be left as they were made, since it has several outputs ({names}), "
-            "which the machine computes one after the other. Give each a computation of its own to schedule its loops."
+            "which the machine computes one after the other. Give each a computation of its own to schedule its loops.",
+            kind="limit",
         )
     given = group.sink.state
     guests = schedule.attached(group.sink)

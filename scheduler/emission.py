@@ -93,7 +93,9 @@ class Emitter:
         """The first of ``count`` free elements of acc, for this chunk only. Raises NoRoom if there are none."""
         first, size = self.temporaries
         if self._used + count > size:
-            raise NoRoom(f"temporaries must take at most {size} elements of acc, not {self._used + count}")
+            raise NoRoom(
+                f"temporaries must take at most {size} elements of acc, not {self._used + count}", kind="machine"
+            )
         self._used += count
         return first + self._used - count
 
@@ -302,6 +304,7 @@ class Emitter:
                 chunk.describe(),
                 rule_name,
                 result.constraint,
+                kind=result.kind,
             )
         self.taken.append(rule_name)
         return list(result)
@@ -347,7 +350,8 @@ def _attempt(rule_name: str, chunk: Chunk) -> Sequence[Instruction] | RuleMismat
             if not isinstance(result, Sequence) or not all(isinstance(each, Instruction) for each in result):
                 raise EmitError(
                     f"result of rule {rule_name!r} for chunk {chunk.describe()} must be a list of instructions, or a "
-                    f"RuleMismatch, not {shown(result)}."
+                    f"RuleMismatch, not {shown(result)}.",
+                    kind="argument",
                 )
             return result
     except RuleMismatch as mismatch:

@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass, field
 
-from lathe.configs.errors import LatheError
+from lathe.configs.errors import LatheError, RefusalKind
 
 
 class ScheduleError(LatheError):
     """A schedule command cannot be carried out; the schedule is as it was before."""
+
+    def __init__(self, message: str, *, kind: RefusalKind) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class LegalityError(ScheduleError):
     """A schedule would read a value that is not there; ``witness`` shows one: not computed yet, gone, overwritten."""
 
     def __init__(self, message: str, witness: Witness) -> None:
-        super().__init__(message)
+        super().__init__(message, kind="legality")
         self.witness = witness
 
 
@@ -86,7 +90,7 @@ class PaddingError(ScheduleError):
     """Instances that a command adds would change a value that somebody relies on; ``witness`` shows one of them."""
 
     def __init__(self, message: str, witness: PaddingWitness) -> None:
-        super().__init__(message)
+        super().__init__(message, kind="legality")
         self.witness = witness
 
 
@@ -100,8 +104,11 @@ class EmitError(LatheError):
     ``chunk``, ``rule`` and ``constraint`` say the same to programs; they are empty if no rule was asked.
     """
 
-    def __init__(self, message: str, chunk: str = "", rule: str = "", constraint: str = "") -> None:
+    def __init__(
+        self, message: str, chunk: str = "", rule: str = "", constraint: str = "", *, kind: RefusalKind
+    ) -> None:
         super().__init__(message)
+        self.kind = kind
         self.chunk = chunk
         self.rule = rule
         self.constraint = constraint
@@ -113,11 +120,16 @@ class CapacityError(LatheError):
     ``scope`` and ``excess`` (in elements) say the same to the search for tiles.
     """
 
-    def __init__(self, message: str, scope: str = "", excess: int = 0) -> None:
+    def __init__(self, message: str, scope: str = "", excess: int = 0, *, kind: RefusalKind) -> None:
         super().__init__(message)
+        self.kind = kind
         self.scope = scope
         self.excess = excess
 
 
 class BuildError(LatheError):
-    """What is given to ``build`` or ``lower`` does not describe a program."""
+    """What is given to ``build`` or ``lower`` does not describe a program, or none for this machine."""
+
+    def __init__(self, message: str, *, kind: RefusalKind) -> None:
+        super().__init__(message)
+        self.kind = kind

@@ -110,7 +110,7 @@ def _refused_signals(emitter: Emitter) -> list[Refusal]:
 
 def _refusal(error: LatheError, stage: "Stage | None" = None) -> Refusal:
     scope, excess = (error.scope, error.excess) if isinstance(error, CapacityError) else ("", 0)
-    return Refusal(type(error).__name__, str(error), "" if stage is None else stage.name, scope, excess)
+    return Refusal(type(error).__name__, str(error), "" if stage is None else stage.name, scope, excess, error.kind)
 
 
 def _allocated(schedule: Schedule, config: HardwareConfig, refusals: list[Refusal]) -> list[Buffer]:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lathe.configs.errors import RefusalKind
+
 
 @dataclass(frozen=True)
 class Pad:
@@ -91,7 +93,8 @@ class BufferUse:
 class Refusal:
     """Why a stage, or the whole program (``stage`` is empty), does not map, whatever rules say to its chunks.
 
-    ``scope`` and ``excess`` (elements that are too many) are those of a scratchpad that is too small.
+    ``scope`` and ``excess`` (elements that are too many) are those of a scratchpad that is too small, ``kind`` that of
+    the error.
     """
 
     error: str
@@ -99,6 +102,7 @@ class Refusal:
     stage: str = ""
     scope: str = ""
     excess: int = 0
+    kind: RefusalKind = "machine"
 
     def __str__(self) -> str:
         return f"{f'stage {self.stage}: ' if self.stage else ''}{self.message}"

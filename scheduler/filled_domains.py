@@ -39,7 +39,8 @@ def fill_domains(schedule: "Schedule") -> None:
             raise BuildError(
                 f"stage {stage.name} must be defined everywhere to be stored in {stage.state.storage} on a machine, "
                 f"not where {computation.where} only: the machine computes whole boxes, and cells of elements that do "
-                "not exist may be shared with others that do. Leave out store_in."
+                "not exist may be shared with others that do. Leave out store_in.",
+                kind="limit",
             )
         if any(tensor in schedule.outputs for tensor in stage.state.tensors):
             _fill_output(schedule, stage)
@@ -96,7 +97,8 @@ def _fill_output(schedule: "Schedule", stage: "Stage") -> None:
         raise BuildError(
             f"output {stage.name} with a domain ({computation.where}) must be no {kind} for the machine while other "
             f"stages are computed in its reduction loops: it has zeros elsewhere, which no {kind} gives. Call "
-            "cache_write first, and compute them in the loops of the copy in acc."
+            "cache_write first, and compute them in the loops of the copy in acc.",
+            kind="limit",
         )
     stage.state = replace(stage.state, computation=_selected(computation))
 
@@ -107,7 +109,8 @@ def _check_times(stage: "Stage", output: "Stage") -> None:
         raise BuildError(
             f"times of stage {stage.name} must be for all elements of its box, to fill output {output.name} with zeros "
             f"outside its domain ({output.state.computation.where}) on a machine, not for the domain only, as "
-            "set_schedule has given them. Give a map that has a time of its own for each element."
+            "set_schedule has given them. Give a map that has a time of its own for each element.",
+            kind="limit",
         )
 
 

@@ -39,7 +39,8 @@ def operand_in_place(
     if written.max() > 1:
         raise EmitError(
             f"values that a chunk of stage {stage.name} makes must have cells of their own in {storage}, not share "
-            "them, since instructions make them in any order. Split its loops so that a chunk makes what is live."
+            "them, since instructions make them in any order. Split its loops so that a chunk makes what is live.",
+            kind="machine",
         )
     beside: list[ReadAccess] = []  # at the very cells that are written
     for access, index in accesses:
@@ -53,7 +54,8 @@ def operand_in_place(
             raise EmitError(
                 f"cells of buffer {storage.buffer.name} that a chunk of stage {stage.name} writes must not be read as "
                 f"{access.tensor.name} by other instances of the chunk, since instructions take these in any order. "
-                "Split its loops, or store it in another buffer."
+                "Split its loops, or store it in another buffer.",
+                kind="machine",
             )
     for access in beside:
         chain = can_take_over(stage.state.computation.bodies[0], access.tensor)
@@ -61,7 +63,8 @@ def operand_in_place(
             raise EmitError(
                 f"result of stage {stage.name} must take the cells of {access.tensor.name} in buffer "
                 f"{storage.buffer.name} as the first operand of a chain of operations in acc, read once and without a "
-                "condition, not otherwise: the first instruction overwrites it. Store it in another buffer."
+                "condition, not otherwise: the first instruction overwrites it. Store it in another buffer.",
+                kind="limit",
             )
     return beside[0].tensor if beside else None
 

@@ -306,7 +306,8 @@ def _refuse(axes: tuple[Axis, ...], indices: tuple[Expr, ...], name: str) -> NoR
     for index, function in zip(indices, functions, strict=True):
         if function is None:
             raise ScheduleError(
-                f"{where} must be made of sums, floor divisions and remainders of its axes by constants, not {index}."
+                f"{where} must be made of sums, floor divisions and remainders of its axes by constants, not {index}.",
+                kind="limit",
             )
     try:
         with limited_operations():
@@ -314,12 +315,14 @@ def _refuse(axes: tuple[Axis, ...], indices: tuple[Expr, ...], name: str) -> NoR
     except isl.Error:
         raise ScheduleError(
             f"{where} must be one that can be checked within {OPERATIONS_LIMIT} isl operations, not "
-            f"[{', '.join(map(str, indices))}]. Transform the layout in several steps."
+            f"[{', '.join(map(str, indices))}]. Transform the layout in several steps.",
+            kind="limit",
         ) from None
     raise ScheduleError(
         f"{where} must write each index as a number whose digits are axes or digits of axes, not "
         f"[{', '.join(map(str, indices))}], although it gives each element a cell of its own. Skewed axes are beyond "
-        "what the host packs."
+        "what the host packs.",
+        kind="limit",
     )
 
 
@@ -338,7 +341,8 @@ def _diagnose(points: Points, functions: list[isl.PwAff], where: str) -> None:
         cell = relation.intersect_domain(first).range()
         raise ScheduleError(
             f"{where} must send different indices to different cells, not {_index(first)} and {_index(second)} both to "
-            f"{_index(cell)}. Keep what tells them apart in an index of its own."
+            f"{_index(cell)}. Keep what tells them apart in an index of its own.",
+            kind="argument",
         )
     image = relation.range()
     box = isl.Set.universe(image.get_space())
@@ -348,7 +352,8 @@ def _diagnose(points: Points, functions: list[isl.PwAff], where: str) -> None:
         high = int(image.dim_max_val(position).to_python())
         if low < 0:
             raise ScheduleError(
-                f"{where} must give indices from 0 on, not {low} as index {position}. Add {-low} to it."
+                f"{where} must give indices from 0 on, not {low} as index {position}. Add {-low} to it.",
+                kind="argument",
             )
         shape.append(high + 1)
         box = box.lower_bound_val(SET, position, isl.Val(0)).upper_bound_val(SET, position, isl.Val(high))
@@ -356,7 +361,8 @@ def _diagnose(points: Points, functions: list[isl.PwAff], where: str) -> None:
     if not missing.is_empty():
         raise ScheduleError(
             f"{where} must fill the whole of {tuple(shape)}, not leave out cell {_index(_first(missing))}, which is "
-            "that of no index. Padding may stand beside an axis or a digit of one, not along diagonals."
+            "that of no index. Padding may stand beside an axis or a digit of one, not along diagonals.",
+            kind="limit",
         )
 
 

@@ -77,13 +77,14 @@ def check_completed(schedule: "Schedule") -> None:
     except LegalityError as error:
         raise AssertionError(f"completing a legal schedule has made it illegal: {error}") from error
     except ScheduleError as error:
-        raise BuildError(str(error)) from None
+        raise BuildError(str(error), kind=error.kind) from None
     try:
         check_storage(schedule, "build")
     except ScheduleError as error:
         raise BuildError(
             f"order of a schedule must keep what store_in relies on when build completes it: {error} Say with commands "
-            "in which loops these stages run, down to their tiles."
+            "in which loops these stages run, down to their tiles.",
+            kind="limit",
         ) from None
 
 
@@ -177,29 +178,34 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
     elif any(isinstance(relation, Mapped) for relation in stage.state.relations):
         raise ScheduleError(
             f"stage of compute_at must be one whose loops are for any part of it, not {stage.name!r}, whose loops "
-            f"set_schedule gives for the whole ({command}). Let it share loops with after instead."
+            f"set_schedule gives for the whole ({command}). Let it share loops with after instead.",
+            kind="limit",
         )
     elif schedule.circular and (later := read_later(schedule, stage)):
         raise ScheduleError(
             f"stage of compute_at must be one whose values an iteration needs for itself, not {stage.name!r}, of which "
             f"{later[0].name} reads what earlier iterations have made ({command}). Let it share loops with after, or "
-            f"copy it with s.cache_write({stage.name}, ...) and move the copy."
+            f"copy it with s.cache_write({stage.name}, ...) and move the copy.",
+            kind="legality",
         )
     elif any(tensor in schedule.outputs for tensor in stage.state.tensors):
         raise ScheduleError(
             f"stage of compute_at must be one whose values only other stages read, not {stage.name!r}, an output of "
-            f"the program. Copy it with s.cache_write({stage.name}, ...) and move the copy."
+            f"the program. Copy it with s.cache_write({stage.name}, ...) and move the copy.",
+            kind="limit",
         )
     if schedule.stages.index(host) < schedule.stages.index(stage) and attachment.loops:
         raise ScheduleError(
             f"loops that stage {stage.name} shares with {host.name} must have {host.name} last, not before "
-            f"{stage.name} ({command}). Undo that with s[{stage.name}].compute_root()."
+            f"{stage.name} ({command}). Undo that with s[{stage.name}].compute_root().",
+            kind="legality",
         )
     if schedule.stages.index(host) < schedule.stages.index(stage):
         readers = dict.fromkeys(reader.name for tensor in stage.state.tensors for reader in schedule.readers(tensor))
         raise ScheduleError(
             f"consumer of compute_at of stage {stage.name} must be a stage that comes after it, not {host.name!r}, "
-            f"which is computed before. Its readers are {', '.join(readers)}."
+            f"which is computed before. Its readers are {', '.join(readers)}.",
+            kind="legality",
         )
     assert attachment.axis in host.state.leaves, (
         f"{command}: {stage.name} is computed at {attachment.axis.name}, which {host.name} has no more"
@@ -209,7 +215,8 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
         raise ScheduleError(
             f"loop {attachment.axis.name} of stage {host.name} must be outside the nest that emit_insn gives to rule "
             f"{host.state.pragma!r}, not inside it, for stage {stage.name} to be computed there ({command}). Put the "
-            "pragma on an inner loop, or compute the stage further out."
+            "pragma on an inner loop, or compute the stage further out.",
+            kind="machine",
         )
 
 
@@ -230,7 +237,8 @@ def _check_order_of_iterations(stage: "Stage", command: str) -> None:
         if place is not None and place.region != "box":
             raise ScheduleError(
                 f"consumer of {kept} must be computed as a box, in the order of its loops, not as region "
-                f"{place.region!r} as {host.name!r} is ({command}). Place {host.name} with region='box'."
+                f"{place.region!r} as {host.name!r} is ({command}). Place {host.name} with region='box'.",
+                kind="limit",
             )
         host = place.stage if place is not None and not stage.state.reuse else None
 

@@ -43,7 +43,8 @@ def check_storage(schedule: "Schedule", command: str, changed: "set[Stage] | Non
         except TooManyEvents:
             raise ScheduleError(
                 f"storage of {_named(allocated)} must be one that can be checked with {LARGEST} reads and writes of "
-                f"it, not with more ({command}). Let its stages compute less, or give each value a cell of its own."
+                f"it, not with more ({command}). Let its stages compute less, or give each value a cell of its own.",
+                kind="limit",
             ) from None
 
 

@@ -50,7 +50,7 @@ def lower(
     that is none, or a wrong list of tensors.
     """
     if stage not in STAGES:
-        raise BuildError(f"stage of lower must be one of {', '.join(STAGES)}, not {stage!r}.")
+        raise BuildError(f"stage of lower must be one of {', '.join(STAGES)}, not {stage!r}.", kind="argument")
     check_machine(config, "lower")
     given = isinstance(program, Schedule)
     if stage != "algorithm" or parameters is not None:  # the algorithm is the same for all numbers

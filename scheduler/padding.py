@@ -79,12 +79,15 @@ def pad_of(tensor: Tensor, new: IndexMap, pad_value: object) -> Pad:
         if number is None or not fits(number, tensor.dtype):
             raise ScheduleError(
                 f"{where} must be None, lt.undef, an integer that {tensor.dtype} holds, or a function of the new "
-                f"indices, not {shown(value)}."
+                f"indices, not {shown(value)}.",
+                kind="argument",
             )
         return Pad(axes, Const(number, tensor.dtype))
     strange = next((axis for axis in axes_of(value) if axis not in axes), None)
     if strange is not None:
-        raise ScheduleError(f"{where} must be an expression of the new indices, not of axis {strange.name!r}.")
+        raise ScheduleError(
+            f"{where} must be an expression of the new indices, not of axis {strange.name!r}.", kind="argument"
+        )
     _check_held(tensor, new, axes, value, where)
     expr = cast(value, tensor.dtype)
     if isinstance(bare(expr), Const):
@@ -111,7 +114,8 @@ def _check_held(tensor: Tensor, new: IndexMap, axes: tuple[Axis, ...], value: Ex
         cell = tuple(int(each[n]) for each in cells)
         raise ScheduleError(
             f"{where} must be a number that {tensor.dtype} holds, {limits.minimum} to {limits.maximum}, not "
-            f"{int(values[n])} for cell {cell}. Write .astype({tensor.dtype!r}) where its low bits are meant."
+            f"{int(values[n])} for cell {cell}. Write .astype({tensor.dtype!r}) where its low bits are meant.",
+            kind="argument",
         )
 
 
@@ -122,7 +126,9 @@ def _called(tensor: Tensor, new: IndexMap, function: Callable[..., Any], axes: t
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        raise ScheduleError(f"{where} must be a function that says what it takes, not {shown(function)}.") from None
+        raise ScheduleError(
+            f"{where} must be a function that says what it takes, not {shown(function)}.", kind="argument"
+        ) from None
     positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     rest = any(each.kind is each.VAR_POSITIONAL for each in parameters)
     if not rest and len(positional) == len(axes) + 1:
@@ -130,7 +136,8 @@ def _called(tensor: Tensor, new: IndexMap, function: Callable[..., Any], axes: t
     elif not rest and len(positional) != len(axes):
         raise ScheduleError(
             f"parameters of {where} must be the {len(axes)} new indices, and perhaps the tensor in its new layout, "
-            f"not {len(positional)}."
+            f"not {len(positional)}.",
+            kind="argument",
         )
     try:
         result = function(*given)
@@ -138,7 +145,7 @@ def _called(tensor: Tensor, new: IndexMap, function: Callable[..., Any], axes: t
             return result
         value = expression(result, where)
     except TensorError as error:
-        raise ScheduleError(f"{where} must return a value for a cell, which failed: {error}") from None
+        raise ScheduleError(f"{where} must return a value for a cell, which failed: {error}", kind="argument") from None
 
     def read(node: Read) -> Expr:
         if node.tensor is tensor:
@@ -146,7 +153,8 @@ def _called(tensor: Tensor, new: IndexMap, function: Callable[..., Any], axes: t
         if node.tensor is not seen:
             raise ScheduleError(
                 f"{where} must read no tensor but {tensor.name} itself, not {node.tensor.name}. A layout makes no "
-                "dependence between tensors."
+                "dependence between tensors.",
+                kind="argument",
             )
         names = tuple(Axis(f"p{n}", extent) for n, extent in enumerate(new.shape))
         values: dict[Axis, Expr] = dict(zip(names, node.indices, strict=True))
@@ -237,7 +245,8 @@ class _Resolved:
         if any(isinstance(node, Read) for node in walk(expr)):
             raise ScheduleError(
                 f"{where} must be a number, an expression of the new indices, or an element of {self.tensor.name}, "
-                f"perhaps chosen by select, not {expr}."
+                f"perhaps chosen by select, not {expr}.",
+                kind="argument",
             )
         return np.full(count, -1), np.broadcast_to(evaluate(expr, self.bound), (count,)).astype(np.int64)
 
@@ -253,7 +262,8 @@ class _Resolved:
             at, cell = [int(each[n]) for each in index], tuple(int(each[n]) for each in self.cells)
             raise ScheduleError(
                 f"{where} must copy elements of it, not {tensor.name}{at} into cell {cell}: {tensor.name} has shape "
-                f"{tensor.shape}."
+                f"{tensor.shape}.",
+                kind="argument",
             )
         values: dict[Any, Array] = dict(zip(self.new.axes, index, strict=True))
         placed = [np.broadcast_to(evaluate(each, values), outside.shape) for each in self.new.indices]

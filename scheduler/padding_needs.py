@@ -56,7 +56,8 @@ def padding_needed(schedule: "Schedule", tensor: Tensor) -> PaddingNeeded:
     seen = schedule.current(tensor)
     if not isinstance(seen, Tensor) or not schedule.readers(seen):
         raise ScheduleError(
-            f"tensor of padding_needed must be one that a stage reads, not {getattr(tensor, 'name', tensor)!r}."
+            f"tensor of padding_needed must be one that a stage reads, not {getattr(tensor, 'name', tensor)!r}.",
+            kind="argument",
         )
     together: Accepted = None
     needs: list[tuple[Stage, Accepted]] = []
@@ -72,7 +73,8 @@ def padding_needed(schedule: "Schedule", tensor: Tensor) -> PaddingNeeded:
                 f"padding of {seen.name} must hold one value for all that read it, not {_said(theirs)} for "
                 f"{other.name} ({_kind(other)}) and {_said(accepted)} for {stage.name} "
                 f"({_kind(stage)}). Keep the branch of one of them, or let it read a copy (cache_read) with padding of "
-                "its own."
+                "its own.",
+                kind="legality",
             )
         together = both
         needs.append((stage, accepted))

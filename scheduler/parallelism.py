@@ -31,7 +31,8 @@ def check_marks(stage: "Stage", command: str) -> None:
         if loop not in stage.state.leaves:
             raise ScheduleError(
                 f"loop {loop.name} of stage {stage.name} must stay a loop while it is marked {mark}, not be replaced "
-                f"by {command}. Call {mark} last."
+                f"by {command}. Call {mark} last.",
+                kind="limit",
             )
 
 
@@ -50,7 +51,7 @@ def check_marked_loops(schedule: "Schedule", command: str) -> None:
             )
             if isinstance(answer.witness, Witness):
                 raise ParallelismError(message, answer.witness)
-            raise ScheduleError(message)
+            raise ScheduleError(message, kind="legality")
 
 
 def parallel_loop(

@@ -111,12 +111,13 @@ def relations_by_kind(stage: "Stage") -> tuple[tuple[Relation, ...] | None, tupl
             continue
         if not isinstance(relation, Mapped):
             raise BuildError(
-                _refusal(stage, "a command on a stage that shares them", "Share loops outside the reduction.")
+                _refusal(stage, "a command on a stage that shares them", "Share loops outside the reduction."),
+                kind="limit",
             )
         data, reduction = part_of_map(relation, "data"), part_of_map(relation, "reduce")
         guests = [each.state.attachment for each in stage.schedule.attached(stage)]
         if data is None or (reduction is None and any(each and each.axis.kind == "reduce" for each in guests)):
-            raise BuildError(_refusal(stage, "set_schedule", "Give each kind times of its own."))
+            raise BuildError(_refusal(stage, "set_schedule", "Give each kind times of its own."), kind="limit")
         found["data"].append(data)
         natural = reduction is None
         found["reduce"] += [] if reduction is None else [reduction]

@@ -27,7 +27,8 @@ class PreparedChunk:
             raise EmitError(
                 f"stage {computation.name} must compute one tensor to be scheduled by hand, not "
                 f"{len(computation.bodies)}. Give each output a computation of its own, or leave scope, place and "
-                "pragma of the stage open."
+                "pragma of the stage open.",
+                kind="limit",
             )
         computation = defined(computation)
         body = computation.bodies[0]
@@ -42,7 +43,8 @@ class PreparedChunk:
                     if linear is None:
                         raise EmitError(
                             f"index of {access.tensor.name} in stage {computation.name} must be linear in the loops, "
-                            f"not {index}: no instruction has such addresses."
+                            f"not {index}: no instruction has such addresses.",
+                            kind="machine",
                         )
                     indices.append(linear)
                 self.accesses.append((access, emitter.folded(access.tensor, indices)))
@@ -72,7 +74,8 @@ class PreparedChunk:
                     raise EmitError(
                         f"reduction of stage {node.placement.state.computation.name} must have linear indices for rule "
                         f"{rule!r}, which takes it in one piece. Split loop {node.loops[bend.loop][0].name} where a "
-                        "division in an index steps, or let the rule take init and update separately."
+                        "division in an index steps, or let the rule take init and update separately.",
+                        kind="limit",
                     ) from None
                 for cut in (part[bend.loop][bend.count :], part[bend.loop][: bend.count]):
                     parts.append((*part[: bend.loop], cut, *part[bend.loop + 1 :]))

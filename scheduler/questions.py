@@ -35,7 +35,8 @@ def is_parallel(schedule: "Schedule", axis: "LoopAxis | Axis", stage: "Tensor | 
             raise ScheduleError(
                 f"axis of is_parallel must be a present loop of one of the stages "
                 f"({', '.join(each.name for each in schedule.stages)}), not {name!r}. Name the stage, too, as in "
-                's.is_parallel("i", C).'
+                's.is_parallel("i", C).',
+                kind="argument",
             )
         host = found[0]
         loop = host.find(axis, "is_parallel")
@@ -77,7 +78,7 @@ def is_legal(schedule: "Schedule", command: "str | Callable[[Schedule], object]"
     except (LegalityError, PaddingError) as error:
         return Answer(False, str(error), error.witness)
     except _NoCommandError as error:
-        raise ScheduleError(str(error)) from None
+        raise ScheduleError(str(error), kind=error.kind) from None
     except ScheduleError as error:
         return Answer(False, str(error), None)
     return Answer(True, "every read finds its value", None)
@@ -112,10 +113,13 @@ def _carry_out(schedule: "Schedule", command: object, arguments: list[Any]) -> N
     if command not in commands:
         raise _NoCommandError(
             f"command of is_legal must be a function of the schedule, or one of {', '.join(commands)}, "
-            f"{', '.join(OF_SCHEDULES)}, not {command!r}."
+            f"{', '.join(OF_SCHEDULES)}, not {command!r}.",
+            kind="argument",
         )
     if not arguments:
-        raise _NoCommandError(f"command {command!r} of is_legal must be followed by the stage that it is for.")
+        raise _NoCommandError(
+            f"command {command!r} of is_legal must be followed by the stage that it is for.", kind="argument"
+        )
     stage, *rest = arguments
     for position in STAGE_ARGUMENTS.get(str(command), ()):
         if position < len(rest) and isinstance(rest[position], Tensor):
@@ -130,7 +134,9 @@ def _call(method: Callable[..., object], command: object, arguments: list[Any]) 
     try:
         signature(method).bind(*arguments)
     except TypeError as error:
-        raise _NoCommandError(f"arguments of command {command!r} of is_legal must be those of it: {error}.") from None
+        raise _NoCommandError(
+            f"arguments of command {command!r} of is_legal must be those of it: {error}.", kind="argument"
+        ) from None
     method(*arguments)
 
 

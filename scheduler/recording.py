@@ -192,7 +192,7 @@ def bound_schedule(
             )
             if isinstance(error, LegalityError):
                 raise LegalityError(message, error.witness) from error
-            raise ScheduleError(message) from error
+            raise ScheduleError(message, kind=error.kind) from error
         values.pair(each.result, result)
         values.pair_views(each.after, _views(bound))
     bound.replaying = False

@@ -80,7 +80,8 @@ def kept_window(
     if len(moving) > 1:
         raise ScheduleError(
             f"window of reuse buffer {name} must move along one dimension from one iteration of loop {loop.name} to "
-            f"the next, not along dimensions {', '.join(map(str, moving))}. Reuse at a loop that moves one of them."
+            f"the next, not along dimensions {', '.join(map(str, moving))}. Reuse at a loop that moves one of them.",
+            kind="limit",
         )
     d = moving[0] if moving else 0
 
@@ -114,7 +115,8 @@ def kept_window(
     else:
         raise ScheduleError(
             f"window of reuse buffer {name} must move in one direction from one iteration of loop {loop.name} to the "
-            f"next, not from {low} to {high} along dimension {d}. Reuse at another loop."
+            f"next, not from {low} to {high} along dimension {d}. Reuse at another loop.",
+            kind="limit",
         )
     advance = max(min(bound_range(step, later)[1], shape[d]), 1)
     return new, Window([each for each, _ in held], extents, d, shape, advance)

@@ -74,11 +74,13 @@ class Schedule:
         if not isinstance(tensor, Tensor | Computation | Stage):
             raise ScheduleError(
                 f"stage of the schedule must be asked for by its tensor, as in s[C], not by {tensor!r}. Its stages are "
-                f"{names}."
+                f"{names}.",
+                kind="argument",
             )
         raise ScheduleError(
             f"stage of the schedule must be one of {names}, not {tensor.name!r}. Inputs have no stage: cache them with "
-            "s.cache_read to place them."
+            "s.cache_read to place them.",
+            kind="argument",
         )
 
     barrier_at = barrier_at
@@ -113,7 +115,9 @@ class Schedule:
         seen = self.current(tensor)
         if not isinstance(seen, Tensor) or (self.maker(seen) is None and not self.readers(seen)):
             name = getattr(tensor, "name", tensor)
-            raise ScheduleError(f"tensor of layout must be one that the program reads or computes, not {name!r}.")
+            raise ScheduleError(
+                f"tensor of layout must be one that the program reads or computes, not {name!r}.", kind="argument"
+            )
         return self.layouts.get(seen, TensorLayout(seen))
 
     reuse_at = reuse_at

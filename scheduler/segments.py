@@ -93,7 +93,8 @@ class DramMap:
         if address + layout.nbytes >= limit:
             raise BuildError(
                 f"tensors of a program must end below byte {limit} of DRAM, {name!r} not at byte "
-                f"{address + layout.nbytes}: instructions cannot name later addresses. Build the program in parts."
+                f"{address + layout.nbytes}: instructions cannot name later addresses. Build the program in parts.",
+                kind="machine",
             )
         early = role in ("output", "temporary") and self._is_loaded_early(tensor, transformed)
         self.segments.append(Segment(name, role, address, layout.nbytes, layout, named.name, early))
@@ -137,7 +138,8 @@ class DramMap:
                 if found.setdefault(stage, (form, scope)) != (form, scope):
                     raise BuildError(
                         f"input {tensor.name!r} must be laid out in one way for stage {stage.name}, not differently "
-                        "for two of its reads. Give the program two inputs and pass the array twice."
+                        "for two of its reads. Give the program two inputs and pass the array twice.",
+                        kind="limit",
                     )
         return [(stage, form, scope) for stage, (form, scope) in found.items()]
 
@@ -166,7 +168,8 @@ class DramMap:
                 raise BuildError(
                     f"weights {reader.name} must be the same rows of {tensor.name!r} as its other weights, as a stored "
                     f"tensor has one form, not rows along dimension {wanted.rows} instead of {weights.rows}. Make the "
-                    "other operand of one product the weights."
+                    "other operand of one product the weights.",
+                    kind="limit",
                 )
             lanes, tallest, weights = wanted, config.block_out, wanted
 
@@ -184,7 +187,8 @@ class DramMap:
                     f"tensor {tensor.name!r}, which the program stores and loads again to {scope}, must have elements "
                     f"of equal columns in out and {scope} on a machine with a batch of {config.batch}, not "
                     f"{config.block_out} and {seen.element.cols}. Use a machine with block_in equal to block_out, or "
-                    "with batch 1."
+                    "with batch 1.",
+                    kind="machine",
                 )
             self._places[tensor, user] = _place(seen, address // seen.element.lanes, storage, self._zeros(tensor, seen))
 
@@ -199,7 +203,8 @@ class DramMap:
                 raise BuildError(
                     f"buffer {kept.buffer.name} of output {tensor.name!r} must hold nothing else in dram, where the "
                     f"host takes the output from, not {' and '.join(each.name for each in users)}. Store the others in "
-                    "another buffer."
+                    "another buffer.",
+                    kind="legality",
                 )
             return self._segment(tensor, role, form, storage, host_steps(stage, form.view))
         if kept.buffer not in self._shared:
@@ -209,7 +214,8 @@ class DramMap:
         if first != form:
             raise BuildError(
                 f"stages stored in buffer {kept.buffer.name} must lie in dram in one way, for the same readers, not "
-                f"differently for {' and '.join(each.name for each in users)}. Store them in buffers of their own."
+                f"differently for {' and '.join(each.name for each in users)}. Store them in buffers of their own.",
+                kind="limit",
             )
         return address
 
@@ -229,7 +235,8 @@ class DramMap:
             raise BuildError(
                 f"weights of {product.name} must be an input of the program, not {tensor.name!r}, which {stage.name} "
                 "computes in other lanes than those of weights. Make the other operand the weights, or build the "
-                "program in two parts."
+                "program in two parts.",
+                kind="limit",
             )
         return wanted
 

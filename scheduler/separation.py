@@ -55,19 +55,23 @@ def alone(stage: "Stage", tensor: object, command: str) -> "Stage":
         return stage
     if not isinstance(tensor, Tensor):
         names = ", ".join(each.name for each in stage.state.tensors)
-        raise ScheduleError(f"tensor of {command} must be one output of {stage.name} ({names}), not all of them.")
+        raise ScheduleError(
+            f"tensor of {command} must be one output of {stage.name} ({names}), not all of them.", kind="argument"
+        )
     if in_circle(schedule, stage):
         raise ScheduleError(
             f"tensor of {command} must be the only output of its computation, not {tensor.name!r}, one of "
             f"{len(stage.state.tensors)} of {stage.name}, in a cycle of stages that need each other's earlier values. "
-            "Give each output a computation of its own."
+            "Give each output a computation of its own.",
+            kind="limit",
         )
     tied = _tied(schedule, stage)
     if tied:
         raise ScheduleError(
             f"tensor of {command} must be the only output of its computation, not {tensor.name!r}, one of "
             f"{len(stage.state.tensors)} of {stage.name}, in whose loops stage {tied} would have to be once for each. "
-            f"Call {command} before that stage is placed there."
+            f"Call {command} before that stage is placed there.",
+            kind="limit",
         )
     stages, changes = _apart(schedule, stage, stage.state.tensors.index(tensor))
     schedule.commit(changes, command, stages=stages)

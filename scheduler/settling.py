@@ -91,7 +91,8 @@ def _fill_lanes(stage: "Stage", loop: LoopAxis, config: HardwareConfig) -> None:
     if lanes != config.block_out:
         raise BuildError(
             f"lanes of loop {loop.name} of stage {stage.name} must be as many as {config.name}'s blocks have, "
-            f"{config.block_out}, not {lanes}. Call vectorize with {config.block_out}."
+            f"{config.block_out}, not {lanes}. Call vectorize with {config.block_out}.",
+            kind="machine",
         )
     current = loop
     for relation in reversed(stage.state.relations):
@@ -99,7 +100,9 @@ def _fill_lanes(stage: "Stage", loop: LoopAxis, config: HardwareConfig) -> None:
             if not isinstance(relation, Split) or relation.inner is not current:
                 raise BuildError(
                     f"lanes of loop {loop.name} of stage {stage.name} must be neighbours along one axis, not what "
-                    "other commands have made of several. Call vectorize on an axis, or on the inner part of its split."
+                    "other commands have made of several. Call vectorize on an axis, or on the inner part of its "
+                    "split.",
+                    kind="limit",
                 )
             current = relation.parent
     dim = [root for root in stage.state.roots if root.kind == "data"].index(current)

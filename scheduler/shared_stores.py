@@ -75,19 +75,22 @@ def _check_reductions(schedule: "Schedule") -> None:
         if shares_reduction(stage):
             raise BuildError(
                 f"loops that stage {stage.name} shares with {place.stage.name} must be of its data axes for a machine, "
-                "which stores what a reduction has made when it is whole. Share loops outside the reduction."
+                "which stores what a reduction has made when it is whole. Share loops outside the reduction.",
+                kind="machine",
             )
         host = place.stage.state.leaves[: len(place.loops)]
         if stage.state.scope == DRAM and any(loop.kind == "reduce" for loop in host):
             raise BuildError(
                 f"stage {stage.name} must live in a scratchpad to run in the reduction of {place.stage.name} on a "
-                f"machine, not in dram. Say where with s[{stage.name}].set_scope."
+                f"machine, not in dram. Say where with s[{stage.name}].set_scope.",
+                kind="limit",
             )
         if any(loop.kind == "reduce" for loop in host) and not _serves_others(stage, place):
             raise BuildError(
                 f"values of stage {stage.name}, made in reduction loop {place.axis.name} of {place.stage.name} on a "
                 f"machine, must be read by others only where {place.stage.name} reads them, not elsewhere. Share loops "
-                "outside the reduction."
+                "outside the reduction.",
+                kind="limit",
             )
 
 
@@ -131,7 +134,8 @@ def _shared_above(stage: Stage, place: Attachment) -> Attachment:
         raise BuildError(
             f"stage {stage.name} must share no more loops with {place.stage.name} than that with {above.stage.name}, "
             f"{count}, to be stored in {stage.state.storage} on a machine, not {len(place.loops)}. Leave out store_in, "
-            "or share fewer loops."
+            "or share fewer loops.",
+            kind="limit",
         )
     return Attachment(above.stage, above.stage.state.leaves[count - 1], place.loops[:count])
 
@@ -192,7 +196,8 @@ def _through_acc(stage: Stage) -> Stage:
         names = ", ".join(tensor.name for tensor in stage.state.tensors)
         raise BuildError(
             f"stage {stage.name} must compute one tensor to be stored in loops that others are in, not {names}, on a "
-            "machine, which computes one after the other. Give each output a computation of its own."
+            "machine, which computes one after the other. Give each output a computation of its own.",
+            kind="limit",
         )
     for guest in schedule.attached(stage):
         place = guest.state.attachment
@@ -200,7 +205,8 @@ def _through_acc(stage: Stage) -> Stage:
             raise BuildError(
                 f"stage {guest.name} must be computed in a data loop of {stage.name}, whose sum and store a machine "
                 f"takes apart in loops that others share, not in its reduction loop {place.axis.name}. Compute it "
-                "further out."
+                "further out.",
+                kind="limit",
             )
     given, outside = stage.state, stage.state.leaves[: shared_loops(stage)]
     least = sum(leaf.kind == "data" for leaf in outside)  # what is stored has no others

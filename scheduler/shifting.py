@@ -33,13 +33,15 @@ def check_shifted(stage: "Stage", emitter: "Emitter", dimension: int) -> None:
     if scope != "acc":
         raise EmitError(
             f"form of reuse buffer {stage.name} must be 'ring' for the machine in {scope}, not 'shift': only the ALU "
-            f"moves elements, within acc. Call reuse_at with form='ring'."
+            f"moves elements, within acc. Call reuse_at with form='ring'.",
+            kind="machine",
         )
     if emitter.physical[stage].block(dimension) > 1:
         name = stage.state.computation.axes[dimension].name
         raise EmitError(
             f"form of reuse buffer {stage.name} must be 'ring' for the machine along {name}, which fills the lanes of "
-            "elements, not 'shift': instructions move whole elements. Call reuse_at with form='ring'."
+            "elements, not 'shift': instructions move whole elements. Call reuse_at with form='ring'.",
+            kind="machine",
         )
 
 

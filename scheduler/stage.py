@@ -107,7 +107,9 @@ class Stage:
         loops = ", ".join(leaf.name for leaf in self.state.leaves)
         wanted = f"axis of {command} on stage {self.name} must be one of its present loops ({loops}), not"
         if present:
-            raise ScheduleError(f"{wanted} {axis!r}, which names {len(present)} of them. Pass the axis itself.")
+            raise ScheduleError(
+                f"{wanted} {axis!r}, which names {len(present)} of them. Pass the axis itself.", kind="argument"
+            )
         if found:
             made = [each for each in self.state.relations if found[0] in replaced_by(each)]
             earlier = "split or fuse"
@@ -115,14 +117,16 @@ class Stage:
                 earlier = made[0].command if isinstance(made[0], Affine) else "set_schedule"
             raise ScheduleError(
                 f"{wanted} {found[0].name!r}, which an earlier {earlier} has replaced. Use the axes that the command "
-                "returned."
+                "returned.",
+                kind="argument",
             )
         name = repr(axis if isinstance(axis, str) else getattr(axis, "name", axis))
         if isinstance(axis, LoopAxis | Axis):
             name += " of another stage"
         raise ScheduleError(
             f"{wanted} {name}. Take it from s[{self.name}].axis, .reduce_axis or from what a command on this stage "
-            "returned."
+            "returned.",
+            kind="argument",
         )
 
     def _candidates(self, axis: AxisLike) -> list[LoopAxis]:

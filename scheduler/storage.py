@@ -111,7 +111,8 @@ class Storage:
             if linear is None:
                 raise EmitError(
                     f"cell of a value in buffer {self.buffer.name} must be linear in the loops, but for divisions by "
-                    f"constants, not {format_expr(index)} as in {self}: no instruction has such addresses."
+                    f"constants, not {format_expr(index)} as in {self}: no instruction has such addresses.",
+                    kind="machine",
                 )
             found.append(linear)
         return found
@@ -164,17 +165,21 @@ def check_buffers(schedule: "Schedule", command: str) -> None:
             fixed = f" in {buffer.scope}" if buffer.scope is not None else ""
             raise ScheduleError(
                 f"stages stored in buffer {buffer.name}{fixed} must live in its memory, not {places} ({command}). "
-                "Store them in buffers of their own, or set the scope of all."
+                "Store them in buffers of their own, or set the scope of all.",
+                kind="argument",
             )
         dtypes = {stage.tensor.dtype: stage for stage in reversed(allocated.users)}
         if len(dtypes) > 1:
             kinds = " and ".join(f"{stage.name} of {dtype}" for dtype, stage in reversed(dtypes.items()))
-            raise ScheduleError(f"stages stored in buffer {buffer.name} must have one dtype, not {kinds} ({command}).")
+            raise ScheduleError(
+                f"stages stored in buffer {buffer.name} must have one dtype, not {kinds} ({command}).", kind="argument"
+            )
         place = schedule.allocations.get(buffer)
         if place is not None and (place.stage not in schedule.stages or place.axis not in place.stage.state.leaves):
             raise ScheduleError(
                 f"loop {place.axis.name} of stage {place.stage.name}, in which buffer {buffer.name} is allocated, must "
-                f"stay a loop, not be replaced by {command}. Call allocate_at afterwards."
+                f"stay a loop, not be replaced by {command}. Call allocate_at afterwards.",
+                kind="limit",
             )
 
 

@@ -51,7 +51,8 @@ def shared_cell(schedule: "Schedule", stage: "Stage", loop: "LoopAxis") -> str:
         except TooManyEvents:
             raise ScheduleError(
                 f"whether loop {loop.name} of stage {stage.name} is parallel must be decided with {LARGEST} reads and "
-                f"writes of buffer {buffer.name}, and takes more."
+                f"writes of buffer {buffer.name}, and takes more.",
+                kind="limit",
             ) from None
         if found is not None:
             cell = ", ".join(map(str, found))

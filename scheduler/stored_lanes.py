@@ -92,7 +92,8 @@ def cells_of(
         raise BuildError(
             f"cells of {stage.name} must keep blocks of {element.cols} neighbours along {' and '.join(axes)} together, "
             f"which fill the lanes of elements, not be {storage}. Leave that index as it is, or fold it by a multiple "
-            f"of {element.cols}; or say with vectorize which other loop fills the lanes."
+            f"of {element.cols}; or say with vectorize which other loop fills the lanes.",
+            kind="machine",
         )
     from lathe.scheduler.storage import storages_of
 

@@ -22,6 +22,7 @@ def host_steps(stage: "Stage", view: tuple[int, ...]) -> tuple[LayoutStep, ...]:
         raise BuildError(
             f"output {stage.name!r} must be stored by a map that gives each cell of its buffer one index, made of axes "
             f"or digits of axes, for the host to unpack it, not {storage} of {view}. Store a copy of it instead, with "
-            f"s.cache_write({stage.name}, 'dram')."
+            f"s.cache_write({stage.name}, 'dram').",
+            kind="limit",
         ) from None
     return found.steps()

@@ -73,7 +73,8 @@ class TensorLayout:
         if not inside:
             raise ScheduleError(
                 f"index of the layout of {self.tensor.name} must be one of an element of shape {self.tensor.shape}, "
-                f"not {logical}."
+                f"not {logical}.",
+                kind="argument",
             )
         for each in self.maps:
             bound: Mapping[Any, Any] = dict(zip(each.axes, values, strict=True))
@@ -156,7 +157,8 @@ def check_dimensions(layout: TensorLayout, scope: str) -> None:
         raise ScheduleError(
             f"physical buffer of {layout.tensor.name} in {scope} must have at most {most} "
             f"dimension{'s' if most > 1 else ''}, not {len(layout.groups)} as {layout.physical_shape} has. Leave out "
-            "an AXIS_SEPARATOR of its layout."
+            "an AXIS_SEPARATOR of its layout.",
+            kind="machine",
         )
 
 

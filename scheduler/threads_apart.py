@@ -44,7 +44,7 @@ def check_threads(schedule: "Schedule", command: str) -> None:
         )
         if isinstance(answer.witness, Witness):
             raise ParallelismError(message, answer.witness)
-        raise ScheduleError(message)
+        raise ScheduleError(message, kind="legality")
     if any(stage.state.storage is not None for stage in schedule.stages):
         _check_storage(schedule, after)
 
@@ -107,7 +107,8 @@ def _check_storage(schedule: "Schedule", after: str) -> None:
                 f"buffer {storage.buffer.name} must be allocated inside loop {loop.variable.name} of stage "
                 f"{host.name}, which runs in {loop.threads} threads{after}, not outside, where the values of several "
                 f"iterations would be in the same cells at the same time. Use s.allocate_at({storage.buffer.name}, "
-                f"s[{host.name}], {loop.variable.name})."
+                f"s[{host.name}], {loop.variable.name}).",
+                kind="legality",
             )
 
 

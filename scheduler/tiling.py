@@ -24,7 +24,7 @@ def choose_tiling(problem: TilingProblem) -> Tiling:
         best = given_tiling(model) if problem.given else _cheapest(model)
         if best is not None:
             return best
-    raise CapacityError(_refusal(model))
+    raise CapacityError(_refusal(model), kind="machine")
 
 
 def _cheapest(model: TilingModel) -> Tiling | None:

@@ -26,7 +26,8 @@ def check_together(stage: "Stage", command: str) -> None:
     if placed is not None and not placed.loops:
         raise ScheduleError(
             f"{where} must be loops of a stage that is computed whole, but {host.name} is computed at loop "
-            f"{placed.axis.name} of {placed.stage.name} ({command}). Undo that with compute_root."
+            f"{placed.axis.name} of {placed.stage.name} ({command}). Undo that with compute_root.",
+            kind="limit",
         )
     count = host.state.leaves.index(attachment.axis) + 1 if attachment.axis in host.state.leaves else 0
     if count != len(attachment.loops) or stage.state.leaves[:count] != attachment.loops:
@@ -34,23 +35,27 @@ def check_together(stage: "Stage", command: str) -> None:
         raise ScheduleError(
             f"{where} must stay their outermost loops, one for one, not be changed on one side ({names} of "
             f"{stage.name}, down to {attachment.axis.name} of {host.name}; {command}). Change the loops first, and put "
-            "the stages together afterwards."
+            "the stages together afterwards.",
+            kind="limit",
         )
     if stage.state.computation.reduce_axes and stage_loops(stage.state, _extents(stage.state)).is_mixed():
         raise ScheduleError(
             f"{where} must each be of data axes or of the reduction of {stage.name}, not of both ({command}). Let "
-            f"{host.name} share the loops of {stage.name} instead."
+            f"{host.name} share the loops of {stage.name} instead.",
+            kind="limit",
         )
     if any(_leads_across_sums(relation) for relation in host.state.relations):
         raise ScheduleError(
             f"{where} must each be of data axes or of the reduction of {host.name}, not of both ({command}). Leave "
-            "them as they are, or share loops outside the reduction."
+            "them as they are, or share loops outside the reduction.",
+            kind="limit",
         )
     if shares_reduction(stage) and not values_stay(stage):
         raise ScheduleError(
             f"scope of stage {stage.name} must be dram to run its reduction in loops that it shares with {host.name}, "
             f"not {stage.state.scope!r}, where a buffer belongs to one iteration ({command}). Share loops outside the "
-            "reduction."
+            "reduction.",
+            kind="legality",
         )
     for each, loops in ((stage, attachment.loops), (host, host.state.leaves[:count])):
         for loop in loops:
@@ -58,12 +63,14 @@ def check_together(stage: "Stage", command: str) -> None:
                 raise ScheduleError(
                     f"{where} must be loops of {each.name} that a fuse has made as they are, or none, not "
                     f"{loop.name}, which other commands have made of a fused one ({command}). Let {each.name} share "
-                    f"the loops of {stage.name} instead, or fuse last."
+                    f"the loops of {stage.name} instead, or fuse last.",
+                    kind="limit",
                 )
             if loop in each.state.emitted_leaves():
                 raise ScheduleError(
                     f"{where} must be outside the nest that emit_insn gives to rule {each.state.pragma!r}, not "
-                    f"{loop.name} of {each.name} ({command}). Put the pragma on an inner loop."
+                    f"{loop.name} of {each.name} ({command}). Put the pragma on an inner loop.",
+                    kind="machine",
                 )
 
 

@@ -176,7 +176,8 @@ class _Signalled:
         return ScheduleError(
             f"token of {received.queue.arrow} that stage {received.where} receives must come, not be waited for for "
             f"ever: {self._name(wait.later)} waits for {self._name(wait.earlier)}, behind which {wait.sent.where} "
-            f"sends it, but {', and '.join(chain)}. Receive later, or send earlier."
+            f"sends it, but {', and '.join(chain)}. Receive later, or send earlier.",
+            kind="legality",
         )
 
     def _name(self, number: int) -> str:
@@ -190,7 +191,8 @@ def _matched(queue: TokenQueue, sent: list[tuple[int, Marker]], received: list[t
     if len(sent) != len(received):
         raise ScheduleError(
             f"tokens by hand of queue {queue.arrow} must be received as often as they are sent, not "
-            f"{_counted(received)} for {_counted(sent)}. Send and receive at loops of as many iterations."
+            f"{_counted(received)} for {_counted(sent)}. Send and receive at loops of as many iterations.",
+            kind="legality",
         )
     ahead = sum({(marker.where, marker.signal): marker.signal.ahead for _, marker in received}.values())
     pairs = zip(sent[: max(len(sent) - ahead, 0)], received[ahead:], strict=True)

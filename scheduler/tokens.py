@@ -84,7 +84,9 @@ class TokenPass(Generic[Label]):
                 raise ScheduleError(
                     f"tokens of queue {giver.name.lower()}->{taker.name.lower()} must be at most {MOST_TOKENS} at a "
                     f"time, which its counter holds, not up to {waiting}. Let {giver.name.lower()} wait for "
-                    f"{taker.name.lower()} more often: receive tokens sooner, have fewer buffers in turn, or a barrier."
+                    f"{taker.name.lower()} more often: receive tokens sooner, have fewer buffers in turn, or a "
+                    "barrier.",
+                    kind="machine",
                 )
 
     def _append(self, instruction: Instruction, label: Label, unit: Unit, needed: Clock) -> int:

@@ -64,5 +64,7 @@ def checked_integer(value: object, name: str, command: str, stage: "Stage", leas
     number = integer(value)
     if number is None or (least is not None and number < least):
         kind = {None: "an integer", 0: "an integer of at least 0", 1: "a positive integer"}[least]
-        raise ScheduleError(f"{name} of {command} on stage {stage.name} must be {kind}, not {shown(value)}.")
+        raise ScheduleError(
+            f"{name} of {command} on stage {stage.name} must be {kind}, not {shown(value)}.", kind="argument"
+        )
     return number

@@ -42,7 +42,8 @@ def after(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> Non
     if len(other.state.leaves) < count:
         raise ScheduleError(
             f"axis of after on stage {stage.name} must be one of its outermost {len(other.state.leaves)} loops, as "
-            f"many as {other.name} has, not {target.name!r}."
+            f"many as {other.name} has, not {target.name!r}.",
+            kind="argument",
         )
     schedule = stage.schedule
     stages = _moved(other, stage, "after")
@@ -66,15 +67,19 @@ def check_pair(stage: "Stage", other: object, command: str) -> None:
 
     if not isinstance(other, Stage):
         raise ScheduleError(
-            f"other stage of {command} on stage {stage.name} must be a stage, as s[B] is, not {other!r}."
+            f"other stage of {command} on stage {stage.name} must be a stage, as s[B] is, not {other!r}.",
+            kind="argument",
         )
     if other.schedule is not stage.schedule:
         raise ScheduleError(
             f"other stage of {command} on stage {stage.name} must be a stage of the same schedule, not {other.name!r} "
-            "of another."
+            "of another.",
+            kind="argument",
         )
     if other is stage:
-        raise ScheduleError(f"other stage of {command} on stage {stage.name} must be another one, not itself.")
+        raise ScheduleError(
+            f"other stage of {command} on stage {stage.name} must be another one, not itself.", kind="argument"
+        )
 
 
 def _reads_from(stage: "Stage", other: "Stage") -> bool:
@@ -97,7 +102,8 @@ def _moved(first: "Stage", second: "Stage", command: str) -> "list[Stage]":
     schedule = first.schedule
     if _reads_from(first, second):
         raise ScheduleError(
-            f"stage {second.name} must come before {first.name}, which reads it, not after it ({command})."
+            f"stage {second.name} must come before {first.name}, which reads it, not after it ({command}).",
+            kind="legality",
         )
     stages = list(schedule.stages)
     if stages.index(first) < stages.index(second):

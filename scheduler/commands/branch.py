@@ -71,7 +71,8 @@ def branch(stage: "Stage", axis: "AxisLike | None" = None) -> None:
         of = "" if axis is None else f"loop {stage.find(axis, 'branch').name} of "
         raise ScheduleError(
             f"{of}stage {stage.name} must have instances that branch can keep from running, and has none: it computes "
-            "no padding without a condition."
+            "no padding without a condition.",
+            kind="argument",
         )
     stage.update(state, "branch")
 
@@ -106,7 +107,8 @@ def reduce_extent(stage: "Stage", axis: "AxisLike") -> None:
             over = "cells of the tensor"
         raise ScheduleError(
             f"loop of reduce_extent on stage {stage.name} must be one of a reduction axis, not {loop.name!r}, which "
-            f"{f'runs over {over}' if over else 'other loops decide'}."
+            f"{f'runs over {over}' if over else 'other loops decide'}.",
+            kind="argument",
         )
     (old,) = axes
     try:
@@ -225,7 +227,9 @@ def _needed(stage: "Stage", axis: Axis, command: str) -> tuple[int, int]:
                         taken = taken.union(part)
     except isl.Error:
         raise ScheduleError(
-            f"{command} on stage {stage.name} must be decided within {OPERATIONS_LIMIT} isl operations, and takes more."
+            f"{command} on stage {stage.name} must be decided within {OPERATIONS_LIMIT} isl operations, and takes "
+            "more.",
+            kind="limit",
         ) from None
     position = flow.points.position[axis]
     if taken.is_empty():

@@ -57,17 +57,22 @@ def cache_read(
     name = checked_scope(scope, where)
     if not isinstance(tensor, Tensor) or not schedule.readers(tensor):
         raise ScheduleError(
-            f"tensor of cache_read must be one that a stage reads, not {getattr(tensor, 'name', tensor)!r}."
+            f"tensor of cache_read must be one that a stage reads, not {getattr(tensor, 'name', tensor)!r}.",
+            kind="argument",
         )
     chosen = stages_of(schedule, readers)
     for stage in chosen or ():
         if stage not in schedule.readers(tensor):
             actual = ", ".join(reader.name for reader in schedule.readers(tensor))
-            raise ScheduleError(f"readers of {where} must be stages that read it ({actual}), not {stage.name!r}.")
+            raise ScheduleError(
+                f"readers of {where} must be stages that read it ({actual}), not {stage.name!r}.", kind="argument"
+            )
     if chosen is None:
         chosen = schedule.readers(tensor)
     if not chosen:
-        raise ScheduleError(f"readers of {where} must be one stage or more, not none. Leave them out to mean all.")
+        raise ScheduleError(
+            f"readers of {where} must be one stage or more, not none. Leave them out to mean all.", kind="argument"
+        )
     computation = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{name}"), axes_of_copy(tensor))
     layout = schedule.layouts.get(tensor)
     if layout is not None and layout.padding_count:  # what nothing may read is not copied
@@ -129,7 +134,8 @@ def _cached(schedule: "Schedule", stage: "Stage", name: str, at: "AxisLike | Non
     if state.is_touched or state.unrolled or schedule.attached(stage):
         raise ScheduleError(
             f"stage of cache_write must have its loops as they were made, not changed ones: {stage.name} has been "
-            "split, reordered, tagged, or has stages computed inside it. Call cache_write before other commands."
+            "split, reordered, tagged, or has stages computed inside it. Call cache_write before other commands.",
+            kind="limit",
         )
     from lathe.scheduler.stage import Stage
 

@@ -41,24 +41,28 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None
 
     if not isinstance(consumer, Stage):
         raise ScheduleError(
-            f"consumer of compute_at of stage {stage.name} must be a stage, as s[C] is, not {shown(consumer)}."
+            f"consumer of compute_at of stage {stage.name} must be a stage, as s[C] is, not {shown(consumer)}.",
+            kind="argument",
         )
     if consumer.schedule is not stage.schedule:
         raise ScheduleError(
             f"consumer of compute_at of stage {stage.name} must be a stage of the same schedule, not {consumer.name!r} "
-            "of another."
+            "of another.",
+            kind="argument",
         )
     if consumer is stage:
         raise ScheduleError(
             f"consumer of compute_at of stage {stage.name} must be a stage that reads its values, not {stage.name!r} "
-            "itself."
+            "itself.",
+            kind="argument",
         )
     if axis is None or axis == "root":
         compute_root(stage)
         return
     if region not in ("box", "exact", "missing"):
         raise ScheduleError(
-            f"region of compute_at of stage {stage.name} must be 'box', 'exact' or 'missing', not {region!r}."
+            f"region of compute_at of stage {stage.name} must be 'box', 'exact' or 'missing', not {region!r}.",
+            kind="argument",
         )
     target = consumer.find(axis, "compute_at")
     above: Stage | None = consumer
@@ -66,7 +70,8 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None
         if above is stage:
             raise ScheduleError(
                 f"consumer of compute_at of stage {stage.name} must be a stage outside its own loops, not "
-                f"{consumer.name!r}, which is computed inside {stage.name}."
+                f"{consumer.name!r}, which is computed inside {stage.name}.",
+                kind="legality",
             )
         above = above.state.attachment.stage if above.state.attachment else None
     attachment = Attachment(consumer, target, region=cast(Region, region))

@@ -48,7 +48,8 @@ def copy_at(
     if not inside:
         raise ScheduleError(
             f"tensor of copy_at must be one that is read in loop {loop.name} of stage {host.name}, not "
-            f"{getattr(tensor, 'name', tensor)!r}."
+            f"{getattr(tensor, 'name', tensor)!r}.",
+            kind="argument",
         )
     return schedule.cache_read(tensor, scope, inside, at=(host, loop))
 
@@ -56,7 +57,9 @@ def copy_at(
 def place_of(schedule: "Schedule", at: object, command: str) -> Attachment:
     """The loop that a stage, or its tensor, and one of its loops name. Raises ScheduleError if they name none."""
     if not isinstance(at, tuple) or len(at) != 2:
-        raise ScheduleError(f"at of {command} must be a stage and one of its loops, as in (C, i), not {shown(at)}.")
+        raise ScheduleError(
+            f"at of {command} must be a stage and one of its loops, as in (C, i), not {shown(at)}.", kind="argument"
+        )
     host = schedule[at[0]]
     return Attachment(host, host.find(at[1], command))
 
@@ -81,7 +84,8 @@ def written_at(stage: "Stage", scope: str, axis: "AxisLike") -> Tensor:
     if reason:
         raise ScheduleError(
             f"axis of cache_write of {stage.name} must be a loop of data of a stage without a pragma and without "
-            f"others inside it, not {reason}. Call cache_write before other commands."
+            f"others inside it, not {reason}. Call cache_write before other commands.",
+            kind="limit",
         )
     with schedule.all_or_nothing():
         _, writer = write_through_acc(schedule, stage, scope)

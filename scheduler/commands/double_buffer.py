@@ -48,6 +48,7 @@ def double_buffer(stage: "Stage", copies: int | None = 2) -> None:
     if copies is not None and (count is None or not 1 <= count <= MOST):
         raise ScheduleError(
             f"number of buffers of stage {stage.name} must be from 1 to {MOST}, or None to leave it open, not "
-            f"{shown(copies)}."
+            f"{shown(copies)}.",
+            kind="argument",
         )
     stage.update(replace(stage.state, slots=count), "double_buffer")

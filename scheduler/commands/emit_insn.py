@@ -36,6 +36,8 @@ def emit_insn(stage: "Stage", axis: "AxisLike", rule: str) -> None:
 
     target = stage.find(axis, "emit_insn")
     if not isinstance(rule, str) or not rule:
-        raise ScheduleError(f"rule of emit_insn on stage {stage.name} must be the name of a rule, not {rule!r}.")
+        raise ScheduleError(
+            f"rule of emit_insn on stage {stage.name} must be the name of a rule, not {rule!r}.", kind="argument"
+        )
     check_rule(rule, f"emit_insn on stage {stage.name}")
     stage.update(replace(stage.state, pragma=rule, pragma_axis=target), "emit_insn")

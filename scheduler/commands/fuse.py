@@ -39,12 +39,14 @@ def fuse(stage: "Stage", outer: "AxisLike", inner: "AxisLike") -> LoopAxis:
         loops = ", ".join(leaf.name for leaf in state.leaves)
         raise ScheduleError(
             f"axes of fuse on stage {stage.name} must be a loop and the one directly inside it, not {first.name!r} and "
-            f"{second.name!r}: the loops are {loops}. Bring them together with reorder first."
+            f"{second.name!r}: the loops are {loops}. Bring them together with reorder first.",
+            kind="argument",
         )
     if first.kind != second.kind:
         raise ScheduleError(
             f"axes of fuse on stage {stage.name} must be two data loops or two reduction loops, not {first.name!r} "
-            f"({first.kind}) and {second.name!r} ({second.kind})."
+            f"({first.kind}) and {second.name!r} ({second.kind}).",
+            kind="limit",
         )
     fused = LoopAxis(f"{first.name}.{second.name}", first.kind)
     leaves = (*state.leaves[:position], fused, *state.leaves[position + 2 :])

@@ -22,7 +22,8 @@ def host_to_device(schedule: "Schedule", tensor: Tensor) -> None:
         inputs = dict.fromkeys(each.name for each in reads if each.computation is None)
         raise ScheduleError(
             f"tensor of host_to_device must be an input of the program ({', '.join(inputs)}), not "
-            f"{getattr(tensor, 'name', tensor)!r}. What stages compute is on the device."
+            f"{getattr(tensor, 'name', tensor)!r}. What stages compute is on the device.",
+            kind="argument",
         )
     schedule.host_copies = (*schedule.host_copies, ("host_to_device", schedule.layout(now).tensor))
 
@@ -41,7 +42,8 @@ def device_to_host(schedule: "Schedule", tensor: Tensor) -> None:
         names = ", ".join(stage.name for stage in schedule.stages)
         raise ScheduleError(
             f"tensor of device_to_host must be one that a stage computes ({names}), not "
-            f"{getattr(tensor, 'name', tensor)!r}."
+            f"{getattr(tensor, 'name', tensor)!r}.",
+            kind="argument",
         )
     place = maker.state.attachment
     reason = ""
@@ -52,7 +54,8 @@ def device_to_host(schedule: "Schedule", tensor: Tensor) -> None:
     if reason:
         raise ScheduleError(
             f"tensor of device_to_host must be whole in dram when the program is done, not {now.name!r}, which is "
-            f"{reason}. Copy it there, or call device_to_host before it is moved."
+            f"{reason}. Copy it there, or call device_to_host before it is moved.",
+            kind="argument",
         )
     named = schedule.layout(now).tensor
     before = schedule.program, schedule.outputs, schedule.host_copies

@@ -22,12 +22,14 @@ def called(tensor: Tensor, function: Callable[..., Any], command: str) -> tuple[
         result = function(*(AxisRef(axis) for axis in axes))
     except TensorError as error:
         raise ScheduleError(
-            f"function of {command} of {tensor.name} must return index expressions, which failed: {error}"
+            f"function of {command} of {tensor.name} must return index expressions, which failed: {error}",
+            kind="argument",
         ) from None
     if not isinstance(result, Sequence) or isinstance(result, str) or not result:
         raise ScheduleError(
             f"function of {command} of {tensor.name} must return a list of index expressions, not "
-            f"{shown(result)}. Return the new index, as in [i // 4, i % 4]."
+            f"{shown(result)}. Return the new index, as in [i // 4, i % 4].",
+            kind="argument",
         )
     return axes, result
 
@@ -39,7 +41,8 @@ def _parameters(tensor: Tensor, function: Callable[..., Any], command: str) -> l
     except (TypeError, ValueError):  # it cannot be called, or is one of Python's own that do not say how
         raise ScheduleError(
             f"function of {command} of {tensor.name} must take an index and return the new one, not be "
-            f"{shown(function)}. Pass it as in lambda i, j: [j, i]."
+            f"{shown(function)}. Pass it as in lambda i, j: [j, i].",
+            kind="argument",
         ) from None
     positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     rest = any(each.kind is each.VAR_POSITIONAL for each in parameters)
@@ -47,7 +50,8 @@ def _parameters(tensor: Tensor, function: Callable[..., Any], command: str) -> l
     if len(required) > tensor.ndim or (len(positional) < tensor.ndim and not rest):
         raise ScheduleError(
             f"parameters of the function of {command} of {tensor.name} must be {tensor.ndim}, one per axis of "
-            f"its present layout {tensor.shape}, not {len(required)}. Write lambda *indices to take any number."
+            f"its present layout {tensor.shape}, not {len(required)}. Write lambda *indices to take any number.",
+            kind="argument",
         )
     names = [each.name for each in positional[: tensor.ndim]]
     if tensor.computation is not None and tensor.computation.shape == tensor.shape:
@@ -66,10 +70,13 @@ def index_given(tensor: Tensor, axes: tuple[Axis, ...], given: object, command: 
             raise TensorError("")
         index = cast(value, "index")
     except TensorError:
-        raise ScheduleError(f"{where} must be an expression of its parameters, not {shown(given)}.") from None
+        raise ScheduleError(
+            f"{where} must be an expression of its parameters, not {shown(given)}.", kind="argument"
+        ) from None
     strange = next((axis for axis in axes_of(index) if axis not in axes), None)
     if strange is not None:
         raise ScheduleError(
-            f"{where} must be an expression of its parameters, not of axis {strange.name!r}, which is none of them."
+            f"{where} must be an expression of its parameters, not of axis {strange.name!r}, which is none of them.",
+            kind="argument",
         )
     return index

@@ -36,17 +36,19 @@ def inline(stage: "Stage") -> None:
     where = f"stage of inline must be one that only its readers need, not {stage.name!r}"
     output = next((tensor for tensor in state.tensors if tensor in schedule.outputs), None)
     if output is not None:
-        raise ScheduleError(f"{where}, whose {output.name} is an output of the program.")
+        raise ScheduleError(f"{where}, whose {output.name} is an output of the program.", kind="legality")
     if state.computation.reduce_axes:
         raise ScheduleError(
             f"stage of inline must be an expression of its own point, not {stage.name!r}, a reduction. Compute it "
-            "where it is needed with compute_at."
+            "where it is needed with compute_at.",
+            kind="limit",
         )
     readers = list(dict.fromkeys(reader for tensor in state.tensors for reader in schedule.readers(tensor)))
     if stage in readers:
         raise ScheduleError(
             f"stage of inline must be an expression of other stages, not {stage.name!r}, which reads its own earlier "
-            "values."
+            "values.",
+            kind="legality",
         )
     inside = ", ".join(each.name for each in schedule.attached(stage))
     # stages of a cycle run together from the start
@@ -55,7 +57,8 @@ def inline(stage: "Stage") -> None:
         reason = f"has {inside} computed inside it" if inside else "has a place, a scratchpad, or changed loops"
         raise ScheduleError(
             f"stage of inline must be as it was made, not {stage.name!r}, which {reason}. Call inline before other "
-            "commands."
+            "commands.",
+            kind="limit",
         )
     bodies, axes = dict(zip(state.tensors, state.computation.bodies, strict=True)), state.computation.axes
 
@@ -73,7 +76,8 @@ def inline(stage: "Stage") -> None:
         if max(depth(each) for each in new.bodies) > DEPTH_LIMIT:
             raise ScheduleError(
                 f"expressions of {reader.name} must nest at most {DEPTH_LIMIT} deep, not deeper, as they would with "
-                f"{stage.name!r} inlined."
+                f"{stage.name!r} inlined.",
+                kind="limit",
             )
         changes[reader] = replace(reader.state, computation=new)
     stages = [each for each in schedule.stages if each is not stage]

@@ -29,7 +29,8 @@ def interchange(stage: "Stage", x: "AxisLike", y: "AxisLike") -> None:
     first, second = stage.find(x, "interchange"), stage.find(y, "interchange")
     if first is second:
         raise ScheduleError(
-            f"axes of interchange on stage {stage.name} must be two different loops, not {first.name!r} twice."
+            f"axes of interchange on stage {stage.name} must be two different loops, not {first.name!r} twice.",
+            kind="argument",
         )
     ordered = sorted((first, second), key=stage.state.leaves.index, reverse=True)
     stage.reorder(*ordered)

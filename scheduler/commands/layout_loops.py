@@ -41,7 +41,8 @@ def with_loops_of(stage: "Stage", new: IndexMap, fresh: StageState) -> tuple[Sta
             raise ScheduleError(
                 f"axis {root.name} of transform_layout of {stage.name} must be an index of its own in "
                 f"[{', '.join(map(str, new.indices))}], since {why}: its loops cannot follow. Call transform_layout "
-                f"before that command, or leave {root.name} whole."
+                f"before that command, or leave {root.name} whole.",
+                kind="limit",
             )
         cut.append(root)
     inserted = [root for root in own if root not in renamed.values()]

@@ -39,7 +39,8 @@ def merge_adjacent(schedule: "Schedule", first: "Tensor | Stage", second: "Tenso
     if not follows:
         raise ScheduleError(
             f"second stage of merge_adjacent must follow the first at the root, not {two.name!r} after {one.name!r}. "
-            f"Stages at the root are {', '.join(stage.name for stage in at_root)}."
+            f"Stages at the root are {', '.join(stage.name for stage in at_root)}.",
+            kind="argument",
         )
     shared: list[LoopAxis] = []
     for mine, other in zip(two.state.leaves, one.state.leaves, strict=False):
@@ -49,7 +50,8 @@ def merge_adjacent(schedule: "Schedule", first: "Tensor | Stage", second: "Tenso
     if not shared:
         raise ScheduleError(
             f"stages of merge_adjacent must have an outermost data loop of equal extent, not {one.name} "
-            f"({_loops(one)}) and {two.name} ({_loops(two)}). Split or reorder one of them."
+            f"({_loops(one)}) and {two.name} ({_loops(two)}). Split or reorder one of them.",
+            kind="argument",
         )
     two.after(one, shared[-1])
     return tuple(shared)

@@ -55,14 +55,16 @@ def overcompute(stage: "Stage", axis: "AxisLike | None" = None) -> None:
     except isl.Error:
         raise ScheduleError(
             f"overcompute on stage {stage.name} must be decided within {OPERATIONS_LIMIT} isl operations, and takes "
-            "more. Use fewer conditions."
+            "more. Use fewer conditions.",
+            kind="limit",
         ) from None
     if new is stage.state and not stage.schedule.replaying:
         of = "" if axis is None else f"loop {stage.find(axis, 'overcompute').name} of "
         beside = "" if new.computation.where is None else " beside where=, which says what elements there are"
         raise ScheduleError(
             f"{of}stage {stage.name} must have an affine condition on its loops for overcompute to remove, and has "
-            f"none{beside}. Such conditions come from layouts with padding, splits that leave a rest, and select."
+            f"none{beside}. Such conditions come from layouts with padding, splits that leave a rest, and select.",
+            kind="argument",
         )
     stage.schedule.commit({stage: new}, "overcompute", renamed=renamed)
 
@@ -99,14 +101,16 @@ def covered(stage: "Stage", root: LoopAxis, command: str) -> int | None:
         if not isinstance(made, Split):
             raise ScheduleError(
                 f"loops of axis {root.name} of stage {stage.name} must be made by splits only for {command}, not by "
-                f"{type(made).__name__.lower()}. Call {command} before it."
+                f"{type(made).__name__.lower()}. Call {command} before it.",
+                kind="limit",
             )
         factor = made.factor if made.factor is not None else size(made.inner)
         inner = size(made.inner)
         if inner > factor:
             raise ScheduleError(
                 f"inner splits of axis {root.name} of stage {stage.name} must leave no rest for {command}, as that of "
-                f"{made.inner.name} does: {inner} instead of {factor}. Split by a factor that divides it."
+                f"{made.inner.name} does: {inner} instead of {factor}. Split by a factor that divides it.",
+                kind="limit",
             )
         return size(made.outer) * factor
 

@@ -47,7 +47,8 @@ def remove_dead_stores(schedule: "Schedule") -> tuple[str, ...]:
             return _removed(schedule)
     except isl.Error:
         raise ScheduleError(
-            f"remove_dead_stores must be decided within {OPERATIONS_LIMIT} isl operations, and takes more."
+            f"remove_dead_stores must be decided within {OPERATIONS_LIMIT} isl operations, and takes more.",
+            kind="limit",
         ) from None
 
 

@@ -38,7 +38,8 @@ def reorder(stage: "Stage", *axes: "AxisLike") -> None:
     for position, axis in enumerate(found):
         if axis in found[:position]:
             raise ScheduleError(
-                f"axes of reorder on stage {stage.name} must be different loops, not {axis.name!r} twice."
+                f"axes of reorder on stage {stage.name} must be different loops, not {axis.name!r} twice.",
+                kind="argument",
             )
     changes: dict[Stage, StageState] = {}
     for each, loops in sharing(stage, tuple(found)).items():

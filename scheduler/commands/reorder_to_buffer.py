@@ -59,12 +59,14 @@ def reorder_to_buffer(stage: "Stage", tensor: Tensor) -> tuple[LoopAxis, ...]:
         names = ", ".join(dict.fromkeys(read.tensor.name for read in stage.state.computation.reads))
         raise ScheduleError(
             f"tensor of reorder_to_buffer on stage {stage.name} must be one that it reads ({names}), not "
-            f"{getattr(tensor, 'name', tensor)!r}."
+            f"{getattr(tensor, 'name', tensor)!r}.",
+            kind="argument",
         )
     if len({tuple(map(str, read.indices)) for read in reads}) > 1:
         raise ScheduleError(
             f"tensor of reorder_to_buffer on stage {stage.name} must be read at one place, not {seen.name} at "
-            f"{' and '.join(str(read.node) for read in reads[:2])}."
+            f"{' and '.join(str(read.node) for read in reads[:2])}.",
+            kind="limit",
         )
     state = stage.state
     tagged = state.unrolled or state.marks or state.kept_leaves
@@ -72,7 +74,8 @@ def reorder_to_buffer(stage: "Stage", tensor: Tensor) -> tuple[LoopAxis, ...]:
         raise ScheduleError(
             f"stage of reorder_to_buffer must have its loops as they were made, not changed ones: {stage.name} has "
             "been split, reordered, tagged, or has stages computed inside it. Call reorder_to_buffer before other "
-            "commands."
+            "commands.",
+            kind="limit",
         )
     follower = _Follower(stage, schedule.layout(seen), reads[0].indices)
     with schedule.all_or_nothing():
@@ -121,7 +124,8 @@ class _Follower:
             if any(self.depends[place] != {dim} for place in where):
                 raise ScheduleError(
                     f"layout of {self.layout.tensor.name} must not join axes for reorder_to_buffer on stage "
-                    f"{self.stage.name}, as {self.layout} does. Fuse the loops by hand."
+                    f"{self.stage.name}, as {self.layout} does. Fuse the loops by hand.",
+                    kind="limit",
                 )
             axis, offset = found
             follow = self._reduction if axis.kind == "reduce" else self._data
@@ -166,7 +170,8 @@ class _Follower:
             why = ": a sum would go on while others have begun"
         raise ScheduleError(
             f"index {dim} of {self.layout.tensor.name} in stage {self.stage.name} must be one loop plus a number for "
-            f"reorder_to_buffer, not one of {' and '.join(axis.name for axis in axes)}{why}."
+            f"reorder_to_buffer, not one of {' and '.join(axis.name for axis in axes)}{why}.",
+            kind="limit",
         )
 
     def _reduction(self, dim: int, where: list[int], axis: Axis, offset: int) -> list[LoopAxis]:
@@ -227,7 +232,9 @@ class _Follower:
                     raise ScheduleError(
                         f"axis {axis.name} of stage {self.stage.name} must lead to cells of {self.layout.tensor.name} "
                         f"wherever something is taken, for reorder_to_buffer, not to none at "
-                        f"{', '.join(f'{name}={number}' for name, number in at.items())}. Lay it out with more padding."
+                        f"{', '.join(f'{name}={number}' for name, number in at.items())}. Lay it out with more "
+                        "padding.",
+                        kind="legality",
                     )
 
     def _data(self, dim: int, where: list[int], axis: Axis, offset: int) -> list[LoopAxis]:

@@ -81,7 +81,8 @@ def reuse_at(
         reads = (read.tensor.name for stage in inside for read in stage.state.computation.reads)
         raise ScheduleError(
             f"tensor of reuse_at must be one that is read in loop {loop.name} of stage {consumer.name} "
-            f"({', '.join(dict.fromkeys(reads))}), not {getattr(tensor, 'name', tensor)!r}."
+            f"({', '.join(dict.fromkeys(reads))}), not {getattr(tensor, 'name', tensor)!r}.",
+            kind="argument",
         )
     computation = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.reuse"), axes_of_copy(tensor))
     from lathe.scheduler.stage import Stage
@@ -89,7 +90,8 @@ def reuse_at(
     name = checked_scope(scope, where)
     if name == DRAM:
         raise ScheduleError(
-            f"scope of {where} must be a scratchpad, not dram, from where values would be fetched again."
+            f"scope of {where} must be a scratchpad, not dram, from where values would be fetched again.",
+            kind="argument",
         )
     buffer = Stage(schedule, initial_state(computation, name, copies=tensor))
     changes = _kept(buffer, consumer, loop, form, prologue, (tensor,))
@@ -132,12 +134,14 @@ def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = 
     readers = [reader for tensor in stage.state.tensors for reader in stage.schedule.readers(tensor)]
     if consumer is stage or not set(stages_in(consumer, loop)) & set(readers):
         raise ScheduleError(
-            f"loop of {where} must be one in which its values are read, not loop {loop.name} of {consumer.name!r}."
+            f"loop of {where} must be one in which its values are read, not loop {loop.name} of {consumer.name!r}.",
+            kind="argument",
         )
     if stage.state.scope == DRAM:
         raise ScheduleError(
             f"scope of stage {stage.name} must be a scratchpad for {where}, not dram, which keeps all values anyway. "
-            "Use set_scope first."
+            "Use set_scope first.",
+            kind="argument",
         )
     stage.schedule.commit(_kept(stage, consumer, loop, form, prologue, stage.state.tensors), "reuse_at")
 
@@ -147,7 +151,8 @@ def _check_consumer(schedule: "Schedule", consumer: object, where: str) -> None:
 
     if not isinstance(consumer, Stage) or consumer not in schedule.stages:
         raise ScheduleError(
-            f"consumer of {where} must be a stage of the same schedule, as in s[B], not {shown(consumer)}."
+            f"consumer of {where} must be a stage of the same schedule, as in s[B], not {shown(consumer)}.",
+            kind="argument",
         )
 
 
@@ -161,7 +166,8 @@ def _kept(
     for name, value, known in (("form", form, FORMS), ("prologue", prologue, PROLOGUES)):
         if value not in known:
             raise ScheduleError(
-                f"{name} of reuse_at of {tensors[0].name} must be one of {', '.join(known)}, not {value!r}."
+                f"{name} of reuse_at of {tensors[0].name} must be one of {', '.join(known)}, not {value!r}.",
+                kind="argument",
             )
     early = _fill(consumer, loop, tensors)
     leading = with_lead(consumer, loop, early) if prologue == "loop" else {}
@@ -212,7 +218,8 @@ def _fill(host: "Stage", loop: LoopAxis, tensors: tuple[Tensor, ...]) -> int:
                 raise ScheduleError(
                     f"indices of {tensor.name} in stage {reader.name} must be affine in the loops for reuse_at, not "
                     f"{index}: what an iteration reads would not move as a window. Read {tensor.name} as it "
-                    "is, or copy it with cache_read."
+                    "is, or copy it with cache_read.",
+                    kind="limit",
                 )
             lows.append(_main(eliminate(interval[0], visible, there.box, "low")))
             highs.append(_main(eliminate(interval[1], visible, there.box, "high")))
@@ -221,7 +228,8 @@ def _fill(host: "Stage", loop: LoopAxis, tensors: tuple[Tensor, ...]) -> int:
         if changing is not None:
             raise ScheduleError(
                 f"size of the reuse buffer of {tensor.name} in loop {name} of stage {host.name} must be constant, not "
-                f"{changing} along dimension {d}. Use cache_read and compute_at, or reuse at another loop."
+                f"{changing} along dimension {d}. Use cache_read and compute_at, or reuse at another loop.",
+                kind="limit",
             )
         sizes[d] = max(span.constant for span in spans)
         variable = around[-1]
@@ -230,14 +238,16 @@ def _fill(host: "Stage", loop: LoopAxis, tensors: tuple[Tensor, ...]) -> int:
     if not advances:
         raise ScheduleError(
             f"reads of {tensor.name} in loop {name} of stage {host.name} must move for reuse_at, not be the same in "
-            "all iterations. Use cache_read, and compute_at at a loop outside."
+            "all iterations. Use cache_read, and compute_at at a loop outside.",
+            kind="argument",
         )
     apart = next((d for d, advance in advances.items() if advance >= sizes[d]), None)
     if apart is not None:
         raise ScheduleError(
             f"reads of {tensor.name} in neighbouring iterations of loop {name} of stage {host.name} must overlap for "
             f"reuse_at, not be {sizes[apart]} wide along dimension {apart} and move by {advances[apart]}. Reuse at a "
-            "loop along which windows overlap."
+            "loop along which windows overlap.",
+            kind="argument",
         )
     return max(-(-(sizes[d] - advance) // advance) if advance else 0 for d, advance in advances.items())
 

@@ -63,7 +63,8 @@ def receive(stage: "Stage", from_: str, axis: "AxisLike | None" = None, ahead: i
     count = integer(ahead)
     if count is None or count < 0:
         raise ScheduleError(
-            f"tokens ahead of receive of stage {stage.name} must be a number from 0 on, not {shown(ahead)}."
+            f"tokens ahead of receive of stage {stage.name} must be a number from 0 on, not {shown(ahead)}.",
+            kind="argument",
         )
     _signal(stage, "receive", from_, axis, count)
 
@@ -72,7 +73,9 @@ def _signal(
     stage: "Stage", kind: Literal["send", "receive"], other: str, axis: "AxisLike | None", ahead: int = 0
 ) -> None:
     if not isinstance(other, str) or other not in UNITS:
-        raise ScheduleError(f"unit of {kind} of stage {stage.name} must be one of {', '.join(UNITS)}, not {other!r}.")
+        raise ScheduleError(
+            f"unit of {kind} of stage {stage.name} must be one of {', '.join(UNITS)}, not {other!r}.", kind="argument"
+        )
     loop = None if axis is None or axis == "root" else stage.find(axis, kind)
     signals = (*stage.state.signals, Signal(kind, loop, other, ahead))
     stage.update(replace(stage.state, signals=signals), kind)

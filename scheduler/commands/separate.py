@@ -44,7 +44,8 @@ def separate(stage: "Stage", axis: "AxisLike", factor: int) -> tuple[LoopAxis, L
     if factor > extent and not stage.schedule.replaying:
         raise ScheduleError(
             f"factor of axis {target.name} of separate on stage {stage.name} must be at most its extent {extent}, not "
-            f"{factor}: there is no full part."
+            f"{factor}: there is no full part.",
+            kind="argument",
         )
     state = stage.state
     part, inner = LoopAxis(f"{target.name}p", target.kind), LoopAxis(f"{target.name}i", target.kind)

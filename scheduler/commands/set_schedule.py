@@ -58,7 +58,8 @@ def set_schedule(stage: "Stage", schedule: "str | isl.Map") -> tuple[LoopAxis, .
     check_no_parameters(given, where)
     if given.dim(IN) != len(axes):
         raise ScheduleError(
-            f"{where} must have {len(axes)} axes ({', '.join(axis.name for axis in axes)}), not {given.dim(IN)}."
+            f"{where} must have {len(axes)} axes ({', '.join(axis.name for axis in axes)}), not {given.dim(IN)}.",
+            kind="argument",
         )
     try:
         with limited_operations():
@@ -86,10 +87,12 @@ def set_schedule(stage: "Stage", schedule: "str | isl.Map") -> tuple[LoopAxis, .
                 cases = cases_of(relation.reverse(), inputs)
     except isl.Error as error:
         raise ScheduleError(
-            f"{where} must be one that isl can decide on, not one that it gives up on: {error}."
+            f"{where} must be one that isl can decide on, not one that it gives up on: {error}.", kind="limit"
         ) from None
     if len(cases) > MOST_PIECES:
-        raise ScheduleError(f"{where} must be of at most {MOST_PIECES} pieces, not {len(cases)}. Give a simpler one.")
+        raise ScheduleError(
+            f"{where} must be of at most {MOST_PIECES} pieces, not {len(cases)}. Give a simpler one.", kind="limit"
+        )
     leaves = tuple(LoopAxis(name, kind) for name, kind in zip(names, kinds, strict=True))
     starts = tuple(axis.start for axis in axes)
     first = tuple(lows[n] for n in times)
@@ -156,7 +159,8 @@ def _check_free(stage: "Stage") -> None:
     if reason:
         raise ScheduleError(
             f"stage of set_schedule must be computed whole, in loops of its own, not {stage.name!r}, {reason}. Call "
-            "set_schedule first."
+            "set_schedule first.",
+            kind="limit",
         )
 
 
@@ -164,11 +168,13 @@ def _parsed(schedule: object, where: str) -> isl.Map:
     if isinstance(schedule, isl.Map):
         return schedule
     if not isinstance(schedule, str):
-        raise ScheduleError(f"{where} must be an isl map or its text, not {schedule!r}.")
+        raise ScheduleError(f"{where} must be an isl map or its text, not {schedule!r}.", kind="argument")
     try:
         return isl.Map.read_from_str(isl.DEFAULT_CONTEXT, schedule)
     except isl.Error:
-        raise ScheduleError(f'{where} must be an isl map, as in "{{ C[i, j] -> [j, i] }}", not {schedule!r}.') from None
+        raise ScheduleError(
+            f'{where} must be an isl map, as in "{{ C[i, j] -> [j, i] }}", not {schedule!r}.', kind="argument"
+        ) from None
 
 
 def check_no_parameters(relation: isl.Map, where: str) -> None:
@@ -176,27 +182,33 @@ def check_no_parameters(relation: isl.Map, where: str) -> None:
     names = [str(relation.get_dim_name(isl.dim_type.param, n)) for n in range(relation.dim(isl.dim_type.param))]
     if names:
         raise ScheduleError(
-            f"{where} must be of axes and numbers, not of parameters ({', '.join(names)}). Write their values."
+            f"{where} must be of axes and numbers, not of parameters ({', '.join(names)}). Write their values.",
+            kind="argument",
         )
 
 
 def _check_size(lows: list[int], highs: list[int], where: str) -> None:
     far = next((time for time in (*lows, *highs) if abs(time) > LATEST_TIME), None)
     if far is not None:
-        raise ScheduleError(f"{where} must give times between -{LATEST_TIME} and {LATEST_TIME}, not {far}.")
+        raise ScheduleError(
+            f"{where} must give times between -{LATEST_TIME} and {LATEST_TIME}, not {far}.", kind="limit"
+        )
 
 
 def _check_times(relation: isl.Map, domain: isl.Set, where: str, name: str) -> None:
     """Raises ScheduleError unless each point has one time, and no two points the same."""
     missing = domain.subtract(relation.domain())
     if not missing.is_empty():
-        raise ScheduleError(f"{where} must give every point a time, not leave out {_point(name, missing.lexmin())}.")
+        raise ScheduleError(
+            f"{where} must give every point a time, not leave out {_point(name, missing.lexmin())}.", kind="argument"
+        )
     if not relation.is_single_valued():
         several = relation.subtract(relation.lexmin()).domain().lexmin()
         early = values_of(relation.intersect_domain(several).range().lexmin())
         late = values_of(relation.intersect_domain(several).range().lexmax())
         raise ScheduleError(
-            f"{where} must give every point one time, not {_point(name, several)} both {early} and {late}."
+            f"{where} must give every point one time, not {_point(name, several)} both {early} and {late}.",
+            kind="argument",
         )
     if not relation.is_injective():
         back = relation.reverse()
@@ -204,7 +216,8 @@ def _check_times(relation: isl.Map, domain: isl.Set, where: str, name: str) -> N
         points = back.intersect_domain(time).range()
         raise ScheduleError(
             f"{where} must give no two points the same time, not {_point(name, points.lexmin())} and "
-            f"{_point(name, points.lexmax())} both {values_of(time)}."
+            f"{_point(name, points.lexmax())} both {values_of(time)}.",
+            kind="argument",
         )
 
 

@@ -14,7 +14,7 @@ def checked_scope(scope: str, where: str) -> str:
     """The scope's own name. Raises ScheduleError for an unknown scope."""
     name = SCOPE_SYNONYMS.get(scope, scope) if isinstance(scope, str) else scope
     if not isinstance(name, str) or name not in SCOPES:
-        raise ScheduleError(f"scope of {where} must be one of {', '.join(SCOPES)}, not {scope!r}.")
+        raise ScheduleError(f"scope of {where} must be one of {', '.join(SCOPES)}, not {scope!r}.", kind="argument")
     return name
 
 
@@ -53,11 +53,13 @@ def scoped(stage: "Stage", scope: str) -> StageState:
             remedy = "Give each output a computation of its own, and make copies in the scratchpad with s.cache_write."
         raise ScheduleError(
             f"scope of stage {stage.name} must be dram, not {scope!r}, because {output.name} is an output of the "
-            f"program. {remedy}"
+            f"program. {remedy}",
+            kind="machine",
         )
     if name == DRAM and stage.state.reuse is not None:
         raise ScheduleError(
             f"scope of stage {stage.name} must be a scratchpad, not {scope!r}, because it is a reuse buffer. Undo that "
-            "with compute_root or compute_at first."
+            "with compute_root or compute_at first.",
+            kind="argument",
         )
     return replace(stage.state, scope=name)

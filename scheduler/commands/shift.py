@@ -42,7 +42,8 @@ def shift(stage: "Stage", axis: "AxisLike", amount: int) -> LoopAxis:
     if abs(amount) > FURTHEST:
         raise ScheduleError(
             f"amount of axis {target.name} of shift on stage {stage.name} must be from {-FURTHEST} to {FURTHEST}, not "
-            f"{amount!r}: each iteration that it adds is one of the loop. Shift by less."
+            f"{amount!r}: each iteration that it adds is one of the loop. Shift by less.",
+            kind="limit",
         )
     ahead = stage.state.ahead.get(target, 0)
     others = {each: loops for each, loops in sharing(stage, (target,)).items() if each is not stage}

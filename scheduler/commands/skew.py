@@ -41,24 +41,28 @@ def skew(
     first, second = stage.find(outer, "skew"), stage.find(inner, "skew")
     if first is second:
         raise ScheduleError(
-            f"axes of skew on stage {stage.name} must be two different loops, not {first.name!r} twice."
+            f"axes of skew on stage {stage.name} must be two different loops, not {first.name!r} twice.",
+            kind="argument",
         )
     if first.kind != second.kind:
         raise ScheduleError(
             f"axes of skew on stage {stage.name} must be two data loops or two reduction loops, not {first.name!r} "
-            f"({first.kind}) and {second.name!r} ({second.kind})."
+            f"({first.kind}) and {second.name!r} ({second.kind}).",
+            kind="limit",
         )
     a = checked_integer(outer_factor, f"factor of axis {first.name}", "skew", stage)
     b = checked_integer(inner_factor, f"factor of axis {second.name}", "skew", stage)
     if b == 0:
         raise ScheduleError(
             f"factor of axis {second.name} of skew on stage {stage.name} must not be 0, or its iterations would have "
-            "no order."
+            "no order.",
+            kind="argument",
         )
     if gcd(a, b) != 1:
         raise ScheduleError(
             f"factors of skew on stage {stage.name} must be coprime, not {a} and {b}, which have the common divisor "
-            f"{gcd(a, b)}: iterations would have gaps. Divide both by it."
+            f"{gcd(a, b)}: iterations would have gaps. Divide both by it.",
+            kind="argument",
         )
     refusal: LegalityError | None = None
     for p, q in _completions(a, b):

@@ -39,13 +39,15 @@ def split(
     if (factor is None) == (nparts is None):
         raise ScheduleError(
             f"split of axis {target.name} of stage {stage.name} must be given either factor or nparts, not "
-            f"{'both' if factor is not None else 'neither'}."
+            f"{'both' if factor is not None else 'neither'}.",
+            kind="argument",
         )
     for name, value in (("factor", factor), ("nparts", nparts)):
         if value is not None and (integer(value) or 0) < 1:
             raise ScheduleError(
                 f"{name} of split of axis {target.name} of stage {stage.name} must be a positive integer, "
-                f"not {shown(value)}."
+                f"not {shown(value)}.",
+                kind="argument",
             )
     factor, nparts = integer(factor), integer(nparts)
     together = sharing(stage, (target,))

@@ -28,11 +28,13 @@ def mapped(tensor: Tensor, buffer: StorageBuffer, given: "str | isl.Map") -> Sto
             given = isl.Map.read_from_str(isl.DEFAULT_CONTEXT, given)
         except isl.Error:
             raise ScheduleError(
-                f'{where} must be an isl map, as in "{{ C[i, j] -> [j, i mod 2] }}", not {given!r}.'
+                f'{where} must be an isl map, as in "{{ C[i, j] -> [j, i mod 2] }}", not {given!r}.', kind="argument"
             ) from None
     check_no_parameters(given, where)
     if given.dim(IN) != tensor.ndim:
-        raise ScheduleError(f"{where} must have {tensor.ndim} axes, as {tensor.shape} has, not {given.dim(IN)}.")
+        raise ScheduleError(
+            f"{where} must have {tensor.ndim} axes, as {tensor.shape} has, not {given.dim(IN)}.", kind="argument"
+        )
     names = [given.get_dim_name(IN, n) or f"i{n}" for n in range(tensor.ndim)]
     axes = tuple(Axis(name, extent) for name, extent in zip(names, tensor.shape, strict=True))
     try:
@@ -45,11 +47,12 @@ def mapped(tensor: Tensor, buffer: StorageBuffer, given: "str | isl.Map") -> Sto
             function.foreach_piece(lambda _, formula: pieces.append(formula))
     except isl.Error as error:
         raise ScheduleError(
-            f"{where} must be one that isl can decide on, not one that it gives up on: {error}."
+            f"{where} must be one that isl can decide on, not one that it gives up on: {error}.", kind="limit"
         ) from None
     if len(pieces) != 1:
         raise ScheduleError(
-            f"{where} must be one quasi-affine formula, not one of {len(pieces)} pieces. Give a map without cases."
+            f"{where} must be one quasi-affine formula, not one of {len(pieces)} pieces. Give a map without cases.",
+            kind="limit",
         )
     variables = [LoopVariable(axis.name, axis.extent) for axis in axes]
     inputs = [Linear.of(variable) for variable in variables]
@@ -65,21 +68,22 @@ def _check_function(relation: isl.Map, domain: isl.Set, where: str, name: str) -
     missing = domain.subtract(relation.domain())
     if not missing.is_empty():
         index = ", ".join(map(str, values_of(missing.lexmin())))
-        raise ScheduleError(f"{where} must give every index a cell, not leave out {name}[{index}].")
+        raise ScheduleError(f"{where} must give every index a cell, not leave out {name}[{index}].", kind="argument")
     if not relation.is_single_valued():
         several = relation.subtract(relation.lexmin()).domain().lexmin()
         cells = relation.intersect_domain(several).range()
         index = ", ".join(map(str, values_of(several)))
         raise ScheduleError(
             f"{where} must give every index one cell, not {name}[{index}] both {values_of(cells.lexmin())} and "
-            f"{values_of(cells.lexmax())}."
+            f"{values_of(cells.lexmax())}.",
+            kind="argument",
         )
 
 
 def _check_numbers(value: Linear, where: str) -> None:
     for number in (value.constant, *value.terms.values()):
         if abs(number) > LARGEST_NUMBER:
-            raise ScheduleError(f"numbers in {where} must fit 64 bits, not be {number}.")
+            raise ScheduleError(f"numbers in {where} must fit 64 bits, not be {number}.", kind="limit")
     for atom in value.terms:
         if not isinstance(atom, LoopVariable):
             _check_numbers(atom.numerator, where)

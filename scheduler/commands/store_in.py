@@ -64,7 +64,8 @@ def store_in(stage: "Stage", *where: "StorageBuffer | Map", scope: str | None = 
     if len(state.tensors) > 1:
         raise ScheduleError(
             f"tensor of store_in must be the only output of its computation, not one of {len(state.tensors)} of "
-            f"{stage.name}. Give each output a computation of its own."
+            f"{stage.name}. Give each output a computation of its own.",
+            kind="limit",
         )
     if buffer is None:
         buffer = StorageBuffer(_free_name(stage), None, None, None)
@@ -73,7 +74,8 @@ def store_in(stage: "Stage", *where: "StorageBuffer | Map", scope: str | None = 
     if buffer.dtype not in (None, stage.tensor.dtype):
         raise ScheduleError(
             f"dtype of buffer {buffer.name} must be that of what is stored there, {stage.tensor.dtype} of "
-            f"{stage.name}, not {buffer.dtype}."
+            f"{stage.name}, not {buffer.dtype}.",
+            kind="argument",
         )
     memory = scope if scope is not None else buffer.scope
     if memory is not None:
@@ -96,16 +98,20 @@ def buffer(
     """
     taken = {each.name for each in storages_of(schedule.stages)}
     if not isinstance(name, str) or not name or name in taken:
-        raise ScheduleError(f"name of buffer must be a string that names no other ({', '.join(taken)}), not {name!r}.")
+        raise ScheduleError(
+            f"name of buffer must be a string that names no other ({', '.join(taken)}), not {name!r}.", kind="argument"
+        )
     extents = None
     if shape is not None:
         given = tuple(shape) if isinstance(shape, Sequence) else (shape,)
         extents = tuple(n for each in given if (n := integer(each)) is not None and n > 0)
         if not given or len(extents) < len(given):
-            raise ScheduleError(f"shape of buffer {name} must be a list of positive integers, not {shown(shape)}.")
+            raise ScheduleError(
+                f"shape of buffer {name} must be a list of positive integers, not {shown(shape)}.", kind="argument"
+            )
     if dtype is not None and (not isinstance(dtype, str) or dtype not in DTYPES or dtype == "index"):
         known = ", ".join(each for each in DTYPES if each != "index")
-        raise ScheduleError(f"dtype of buffer {name} must be one of {known}, not {dtype!r}.")
+        raise ScheduleError(f"dtype of buffer {name} must be one of {known}, not {dtype!r}.", kind="argument")
     memory = None if scope is None else checked_scope(scope, f"buffer {name}")
     return StorageBuffer(name, extents, dtype, memory)
 
@@ -161,7 +167,8 @@ def _check_used(schedule: "Schedule", buffer: object) -> None:
         names = ", ".join(sorted(each.name for each in known)) or "none yet"
         raise ScheduleError(
             f"buffer of allocate_at must be one that a stage of the schedule is stored in ({names}), not "
-            f"{getattr(buffer, 'name', buffer)!r}. Call store_in first, which returns it."
+            f"{getattr(buffer, 'name', buffer)!r}. Call store_in first, which returns it.",
+            kind="argument",
         )
 
 
@@ -174,7 +181,8 @@ def _arguments(stage: "Stage", where: tuple[object, ...]) -> tuple[StorageBuffer
     if rest or (buffer is None and given is None):
         raise ScheduleError(
             f"arguments of store_in of stage {stage.name} must be a buffer, a map, or both in this order, not "
-            f"{', '.join(map(shown, where)) or 'none'}."
+            f"{', '.join(map(shown, where)) or 'none'}.",
+            kind="argument",
         )
     return buffer, given
 
@@ -214,7 +222,8 @@ def _check_cells(stage: "Stage", storage: Storage) -> None:
     if ranks - {rank}:
         raise ScheduleError(
             f"map of store_in of {stage.name} must have {ranks.pop()} indices, as many as buffer {buffer.name} has "
-            f"dimensions, not {rank}."
+            f"dimensions, not {rank}.",
+            kind="argument",
         )
     shape = tuple(axis.extent for axis in storage.axes)
     cells = [np.broadcast_to(each, shape) for each in storage.coordinates()]
@@ -228,7 +237,8 @@ def _check_cells(stage: "Stage", storage: Storage) -> None:
         if room_for > LARGEST_BUFFER:
             raise ScheduleError(
                 f"buffer {buffer.name} of store_in of {stage.name} must have at most {LARGEST_BUFFER} cells, not "
-                f"{room_for} for {prod(shape)} values. Let the map send values to cells that are closer together."
+                f"{room_for} for {prod(shape)} values. Let the map send values to cells that are closer together.",
+                kind="limit",
             )
         return
     first = np.unravel_index(int(outside.argmax()), shape)
@@ -237,5 +247,6 @@ def _check_cells(stage: "Stage", storage: Storage) -> None:
     room = f"of {buffer.shape}" if buffer.shape is not None else "at 0 and above"
     raise ScheduleError(
         f"cell of {stage.name}({instance}) in buffer {buffer.name} must be one {room}, not {cell} (store_in). Fold the "
-        "index with %, or make the buffer larger."
+        "index with %, or make the buffer larger.",
+        kind="argument",
     )

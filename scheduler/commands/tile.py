@@ -34,14 +34,16 @@ def tile(stage: "Stage", *axes_and_factors: "AxisLike | int") -> tuple[LoopAxis,
     if odd or count < 2:
         raise ScheduleError(
             f"tile of stage {stage.name} must be given two loops or more, and then a factor for each, not "
-            f"{len(axes_and_factors)} values."
+            f"{len(axes_and_factors)} values.",
+            kind="argument",
         )
     targets = [stage.find(axis, "tile") for axis in cast("tuple[AxisLike, ...]", axes_and_factors[:count])]
     for position, target in enumerate(targets):
         if target in targets[:position]:
             kind = {2: "two", 3: "three"}.get(count, str(count))
             raise ScheduleError(
-                f"axes of tile on stage {stage.name} must be {kind} different loops, not {target.name!r} twice."
+                f"axes of tile on stage {stage.name} must be {kind} different loops, not {target.name!r} twice.",
+                kind="argument",
             )
     with stage.schedule.all_or_nothing():
         factors = cast("tuple[int, ...]", axes_and_factors[count:])

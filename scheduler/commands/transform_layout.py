@@ -82,7 +82,8 @@ def transform_layout(
     if not isinstance(now, Tensor) or (maker is None and not schedule.readers(now)):
         raise ScheduleError(
             "tensor of transform_layout must be one that the program reads or computes, not "
-            f"{getattr(tensor, 'name', tensor)!r}."
+            f"{getattr(tensor, 'name', tensor)!r}.",
+            kind="argument",
         )
     if maker is not None:
         _check_maker(maker)
@@ -143,7 +144,8 @@ def _check_maker(stage: "Stage") -> None:
         raise ScheduleError(
             f"stage of transform_layout must not have its values stored yet, unlike {stage.name}, which is in "
             f"{state.storage}: the map of store_in starts from the axes of the layout. Call transform_layout before "
-            "store_in."
+            "store_in.",
+            kind="limit",
         )
 
 
@@ -160,7 +162,8 @@ def _map_of(tensor: Tensor, function: Callable[..., Any], *, whole: bool = False
     if len({0, *separators, len(indices)}) < len(separators) + 2:
         raise ScheduleError(
             f"AXIS_SEPARATOR of transform_layout of {tensor.name} must stand between two indices, not at an end or "
-            "beside another one. Leave it out."
+            "beside another one. Leave it out.",
+            kind="argument",
         )
     return index_map(axes, indices, separators, tensor.name, whole=whole)
 

@@ -40,7 +40,8 @@ def vectorize(stage: "Stage", axis: "AxisLike", lanes: int) -> LoopAxis:
     if target.kind == "reduce":
         raise ScheduleError(
             f"axis of vectorize on stage {stage.name} must be a data loop, not {target.name!r}: its iterations update "
-            f"the same elements of {stage.tensor.name}."
+            f"the same elements of {stage.tensor.name}.",
+            kind="legality",
         )
     with stage.schedule.all_or_nothing():
         if loop_extent(stage, target) != lanes:

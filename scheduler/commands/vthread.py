@@ -53,7 +53,8 @@ def vthread(stage: "Stage", axis: "AxisLike", threads: int = 2) -> None:
     if count is None or count < 1 or (count > iterations and not stage.schedule.replaying):
         raise ScheduleError(
             f"threads of loop {loop.name} of stage {stage.name} must be from 1 to its iterations, {iterations}, not "
-            f"{shown(threads)}."
+            f"{shown(threads)}.",
+            kind="argument",
         )
     others = {each: own for each, own in stage.state.threads.items() if each is not loop}
     given = MappingProxyType(others if count == 1 else {**others, loop: count})

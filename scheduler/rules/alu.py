@@ -41,14 +41,17 @@ def alu(chunk: Chunk) -> list[Instruction]:
     if chunk.role == "init":
         return reset_elements(chunk)
     if chunk.write.scope != "acc":
-        raise RuleMismatch(f"result {chunk.write.tensor.name} must be in acc, not in {chunk.write.scope}")
+        raise RuleMismatch(
+            f"result {chunk.write.tensor.name} must be in acc, not in {chunk.write.scope}", kind="machine"
+        )
     for read in chunk.reads:
         if read.scope != "acc":
-            raise RuleMismatch(f"operand {read.tensor.name} must be in acc, not in {read.scope}")
+            raise RuleMismatch(f"operand {read.tensor.name} must be in acc, not in {read.scope}", kind="machine")
         if read.guards:
             raise RuleMismatch(
                 f"operand {read.tensor.name} must be read without a condition, not where {conditions(read)}, which an "
-                "ALU cannot decide"
+                "ALU cannot decide",
+                kind="machine",
             )
     if chunk.role == "update" and temporaries_of_operand(chunk.expression)[0]:
         return _step_by_step(chunk)
@@ -85,7 +88,8 @@ def _check_lanes(view: VectorView, dst: VectorOperand, src: VectorOperand) -> No
             continue
         raise RuleMismatch(
             f"{name} of {dst.operand.tensor.name} and {src.operand.tensor.name} must be the same lanes, not "
-            f"{lanes(a, view)} and {lanes(b, view)}"
+            f"{lanes(a, view)} and {lanes(b, view)}",
+            kind="machine",
         )
 
 
@@ -106,7 +110,9 @@ class _Compiler:
         if self.chunk.reduction in ("sum", "prod"):
             self._require_32_bits(self.chunk.expression)
         elif dtype == "uint32":
-            raise RuleMismatch(f"dtype of a {self.chunk.reduction} must be signed or narrower, not uint32")
+            raise RuleMismatch(
+                f"dtype of a {self.chunk.reduction} must be signed or narrower, not uint32", kind="machine"
+            )
         self.apply(op, target, self.chunk.expression, self.view.loops)
 
     def value(self, expr: Expr, target: _Cells, keep_low_bits_only: bool = False) -> None:
@@ -146,14 +152,16 @@ class _Compiler:
                     self.wrap(target, expr.dtype)
             case _:
                 raise RuleMismatch(
-                    f"expression must be made of min, max, +, -, * and shifts, not {type(expr).__name__.lower()} {expr}"
+                    "expression must be made of min, max, +, -, * and shifts, not "
+                    f"{type(expr).__name__.lower()} {expr}",
+                    kind="machine",
                 )
 
     def binary(self, expr: Binary, target: _Cells, low_bits: bool) -> None:
         op, loops = expr.op, self._moving(target)
         low_bits = low_bits and op in ("add", "sub", "mul")
         if op not in (*COMMUTATIVE, "sub", "shr", "shl"):
-            raise RuleMismatch(f"operation must be one of min, max, +, -, * and shifts, not {op}")
+            raise RuleMismatch(f"operation must be one of min, max, +, -, * and shifts, not {op}", kind="machine")
         first, second = order(self.sharing, expr, self.chunk.aliased)
         if second is not None and self.sharing.twice(first, second):
             if op == "sub":
@@ -241,7 +249,7 @@ class _Compiler:
         """Keep the low bits of a narrower signed dtype, sign-extended: left and right shift."""
         limits = DTYPES[dtype]
         if limits.minimum == 0:
-            raise RuleMismatch(f"dtype of a value that wraps around must be signed, not {dtype}")
+            raise RuleMismatch(f"dtype of a value that wraps around must be signed, not {dtype}", kind="machine")
         amount = 32 - limits.bits
         if amount > 0:
             self.immediate(AluOp.SHR, -amount, target)
@@ -304,16 +312,18 @@ class _Compiler:
 
     def _check_dtype(self, dtype: str) -> None:
         if dtype in ("int64", "uint64", "index"):
-            raise RuleMismatch(f"dtype of a value in acc must have at most 32 bits, not {dtype}")
+            raise RuleMismatch(f"dtype of a value in acc must have at most 32 bits, not {dtype}", kind="machine")
 
     def _check_order(self, expr: Binary) -> None:
         """The ALU takes values for signed: what depends on their order, or on their upper bits, is wrong for uint32."""
         if expr.dtype == "uint32" and expr.op not in ("add", "sub", "mul"):
-            raise RuleMismatch(f"dtype of an operand of {expr.op} must be signed or narrower, not uint32")
+            raise RuleMismatch(
+                f"dtype of an operand of {expr.op} must be signed or narrower, not uint32", kind="machine"
+            )
 
     def _require_32_bits(self, expr: Expr) -> None:
         if expr.dtype != "int32":
-            raise RuleMismatch(f"dtype of {expr} must be int32, not {expr.dtype}")
+            raise RuleMismatch(f"dtype of {expr} must be int32, not {expr.dtype}", kind="machine")
 
     def _may_overflow(self, expr: Binary) -> bool:
         if expr.dtype in ("int32", "uint32") or expr.op in ("min", "max", "floordiv", "mod"):

@@ -42,12 +42,13 @@ def refusal(chunk: Chunk, values: set[int]) -> RuleMismatch:
     given = " and ".join(map(str, sorted(values)))
     where = f"padding of {chunk.write.tensor.name} in {scope}"
     if len(values) > 1:
-        return RuleMismatch(f"{where} must be one constant, not {given}")
+        return RuleMismatch(f"{where} must be one constant, not {given}", kind="machine")
     if PAD_VALUE in config.extensions:
-        return RuleMismatch(f"{where} must be from -128 to 127, not {given}")
+        return RuleMismatch(f"{where} must be from -128 to 127, not {given}", kind="machine")
     return RuleMismatch(
         f"{where} must be 0, not {given}: LOAD of machine {config.name!r} pads with zeros (extension {PAD_VALUE!r} is "
-        f"off), and the ALU writes acc only"
+        f"off), and the ALU writes acc only",
+        kind="machine",
     )
 
 

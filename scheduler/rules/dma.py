@@ -41,7 +41,7 @@ def dma(chunk: Chunk) -> list[Instruction]:
     bits is stored as planes of bytes, and put together again from them.
     """
     if chunk.role != "map":
-        raise RuleMismatch(f"statement must be a copy, not a reduction by {chunk.reduction}")
+        raise RuleMismatch(f"statement must be a copy, not a reduction by {chunk.reduction}", kind="machine")
     if isinstance(bare(chunk.expression), Const) and chunk.write.scope in ("inp", "wgt"):
         return _constant(chunk)
     source = _source(chunk)
@@ -49,7 +49,8 @@ def dma(chunk: Chunk) -> list[Instruction]:
     if (into.scope == "dram") == (out_of.scope == "dram"):
         raise RuleMismatch(
             f"copy must be between dram and a scratchpad, not from {out_of.tensor.name} in {out_of.scope} to "
-            f"{into.tensor.name} in {into.scope}"
+            f"{into.tensor.name} in {into.scope}",
+            kind="machine",
         )
     view = vectors(chunk, operands=(source,))
     assert view.write is not None
@@ -98,10 +99,10 @@ def _source(chunk: Chunk) -> Operand:
             if isinstance(bare(value), Const):
                 value, pad = expr.otherwise, bare(value)
             if not isinstance(pad, Const):
-                raise RuleMismatch(f"expression must be a copy of one tensor, not {chunk.expression}")
+                raise RuleMismatch(f"expression must be a copy of one tensor, not {chunk.expression}", kind="machine")
             expr = value
         else:
-            raise RuleMismatch(f"expression must be a copy of one tensor, not {chunk.expression}")
+            raise RuleMismatch(f"expression must be a copy of one tensor, not {chunk.expression}", kind="machine")
     return chunk.operand(expr)
 
 
@@ -113,7 +114,8 @@ def _same_lanes(view: VectorView, into: VectorOperand, out_of: VectorOperand) ->
             left, right = into.operand.tensor.name, out_of.operand.tensor.name
             raise RuleMismatch(
                 f"{name} of {left} and {right} must be the same lanes, not {lanes(a, view)} and {lanes(b, view)}: a "
-                "DMA moves whole elements"
+                "DMA moves whole elements",
+                kind="machine",
             )
 
 
@@ -124,11 +126,14 @@ def _memory_type(scope: str, operand: Operand) -> MemoryType:
         wide = place.storage == "int32" or operand.tensor.dtype == "int32"
         if not wide and operand.tensor.dtype != "int8":
             raise RuleMismatch(
-                f"dtype of {operand.tensor.name} in dram must be int8 or int32, not {operand.tensor.dtype}"
+                f"dtype of {operand.tensor.name} in dram must be int8 or int32, not {operand.tensor.dtype}",
+                kind="machine",
             )
         return MemoryType.ACC if wide else MemoryType.ACC8
     if operand.tensor.dtype != "int8":
-        raise RuleMismatch(f"dtype of {operand.tensor.name} must be int8 to go to {scope}, not {operand.tensor.dtype}")
+        raise RuleMismatch(
+            f"dtype of {operand.tensor.name} must be int8 to go to {scope}, not {operand.tensor.dtype}", kind="machine"
+        )
     return MemoryType.INP if scope == "inp" else MemoryType.WGT
 
 
@@ -139,7 +144,8 @@ def padding_mask(chunk: Chunk, view: VectorView, operand: Operand) -> tuple[NDAr
     if any(reads_data(guard) for guard, _ in operand.guards):
         raise RuleMismatch(
             f"conditions on a read of {operand.tensor.name} must be of indices, not {conditions(operand)}: a transfer "
-            "decides nothing by data"
+            "decides nothing by data",
+            kind="machine",
         )
     count = len(chunk.loops)
     used = sorted(
@@ -154,7 +160,8 @@ def padding_mask(chunk: Chunk, view: VectorView, operand: Operand) -> tuple[NDAr
     for n in used:
         if n in view.lanes or view.extents[n] != chunk.loops[n].extent:
             raise RuleMismatch(
-                f"padding must take whole elements, but its condition depends on lane loop {view.names[n]}"
+                f"padding must take whole elements, but its condition depends on lane loop {view.names[n]}",
+                kind="machine",
             )
     shape = [chunk.loops[n].extent for n in used]
     grids: list[NDArray[np.int64] | int] = [0] * count
@@ -177,12 +184,14 @@ def padding_mask(chunk: Chunk, view: VectorView, operand: Operand) -> tuple[NDAr
 def _store(chunk: Chunk, view: VectorView, into: VectorOperand, out_of: VectorOperand) -> list[Instruction]:
     if out_of.operand.scope != "acc":
         raise RuleMismatch(
-            f"source {out_of.operand.tensor.name} of a store must be in acc, not in {out_of.operand.scope}"
+            f"source {out_of.operand.tensor.name} of a store must be in acc, not in {out_of.operand.scope}",
+            kind="machine",
         )
     if out_of.operand.guards:
         raise RuleMismatch(
             f"source {out_of.operand.tensor.name} of a store must be read without a condition, not where "
-            f"{conditions(out_of.operand)}"
+            f"{conditions(out_of.operand)}",
+            kind="machine",
         )
     place = into.operand.place
     assert place is not None
@@ -194,7 +203,8 @@ def _store(chunk: Chunk, view: VectorView, into: VectorOperand, out_of: VectorOp
     if into.operand.tensor.dtype != "int8":
         raise RuleMismatch(
             f"dtype of {into.operand.tensor.name} in dram must be an integer of at most 32 bits, not "
-            f"{into.operand.tensor.dtype}"
+            f"{into.operand.tensor.dtype}",
+            kind="machine",
         )
     return [*store_rows(loops, out_of.base, into.base), *_fill_groups(chunk)]
 
@@ -227,7 +237,9 @@ def _fill_behind(chunk: Chunk, form: Physical, dim: int, adjoining: int) -> Iter
     box = [(0, loop.extent - 1) for loop in chunk.loops]
     moving = [n for n, c in enumerate(index.coefficients) if c and chunk.loops[n].extent > 1]
     if [index.coefficients[n] for n in moving] not in ([], [1]):
-        raise RuleMismatch(f"one loop must run along dimension {dim} of {chunk.write.tensor.name}, not {len(moving)}")
+        raise RuleMismatch(
+            f"one loop must run along dimension {dim} of {chunk.write.tensor.name}, not {len(moving)}", kind="limit"
+        )
     for n in moving:
         box[n] = (max(start - index.constant, 0), chunk.loops[n].extent - 1)
     part = restricted(chunk, box)

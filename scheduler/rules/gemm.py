@@ -25,7 +25,9 @@ def gemm(chunk: Chunk) -> list[Instruction]:
     if chunk.role == "init":
         return reset_elements(chunk)
     if chunk.role != "update" or chunk.reduction != "sum":
-        raise RuleMismatch(f"statement must be a sum over reduction axes, not a {chunk.reduction or 'map'}")
+        raise RuleMismatch(
+            f"statement must be a sum over reduction axes, not a {chunk.reduction or 'map'}", kind="machine"
+        )
     data, weight = _operands(chunk)
     view = vectors(chunk, operands=(data, weight))
     dst, (src, wgt) = view.write, view.reads
@@ -54,27 +56,34 @@ def gemm(chunk: Chunk) -> list[Instruction]:
 def _operands(chunk: Chunk) -> tuple[Operand, Operand]:
     body = bare(chunk.expression)
     if not isinstance(body, Binary) or body.op != "mul":
-        raise RuleMismatch(f"summand must be a product of two reads, not {chunk.expression}")
+        raise RuleMismatch(f"summand must be a product of two reads, not {chunk.expression}", kind="machine")
     sides = [bare(side) for side in (body.lhs, body.rhs)]
     if not all(isinstance(side, Read) for side in sides):
-        raise RuleMismatch(f"factors of the product must be reads, not {body.lhs} and {body.rhs}")
+        raise RuleMismatch(f"factors of the product must be reads, not {body.lhs} and {body.rhs}", kind="machine")
     operands = [chunk.operand(side) for side in sides if isinstance(side, Read)]
     if chunk.write.scope != "acc":
-        raise RuleMismatch(f"result {chunk.write.tensor.name} must be in acc, not in {chunk.write.scope}")
+        raise RuleMismatch(
+            f"result {chunk.write.tensor.name} must be in acc, not in {chunk.write.scope}", kind="machine"
+        )
     if chunk.write.tensor.dtype != "int32":
-        raise RuleMismatch(f"dtype of result {chunk.write.tensor.name} must be int32, not {chunk.write.tensor.dtype}")
+        raise RuleMismatch(
+            f"dtype of result {chunk.write.tensor.name} must be int32, not {chunk.write.tensor.dtype}", kind="machine"
+        )
     scopes = {operand.scope: operand for operand in operands}
     for wanted in ("inp", "wgt"):
         if wanted not in scopes:
             names = " and ".join(f"{operand.tensor.name} in {operand.scope}" for operand in operands)
-            raise RuleMismatch(f"operands must be one in inp and one in wgt, not {names}")
+            raise RuleMismatch(f"operands must be one in inp and one in wgt, not {names}", kind="machine")
     for operand in operands:
         if operand.tensor.dtype != "int8":
-            raise RuleMismatch(f"dtype of operand {operand.tensor.name} must be int8, not {operand.tensor.dtype}")
+            raise RuleMismatch(
+                f"dtype of operand {operand.tensor.name} must be int8, not {operand.tensor.dtype}", kind="machine"
+            )
         if operand.guards:
             raise RuleMismatch(
                 f"operand {operand.tensor.name} must be read without a condition, not where {conditions(operand)}; put "
-                "the padding into a computation of its own that a DMA can carry out"
+                "the padding into a computation of its own that a DMA can carry out",
+                kind="machine",
             )
     return scopes["inp"], scopes["wgt"]
 
@@ -96,7 +105,7 @@ def _same_lanes(
         if other.count == 1 and other.first == 0 and side.count == 1:
             return
     if (a.loops, a.first, a.count) != (b.loops, b.first, b.count):
-        raise RuleMismatch(f"{names} must be the same lanes, not {lanes(a, view)} and {lanes(b, view)}")
+        raise RuleMismatch(f"{names} must be the same lanes, not {lanes(a, view)} and {lanes(b, view)}", kind="machine")
 
 
 def _check_reduction_lanes(chunk: Chunk, src: VectorOperand, wgt: VectorOperand) -> None:
@@ -123,5 +132,6 @@ def _check_reduction_lanes(chunk: Chunk, src: VectorOperand, wgt: VectorOperand)
     if not any(ends):
         raise RuleMismatch(
             f"reduction must cover whole blocks of {chunk.config.block_in} lanes, or end where the tensors do with "
-            f"zeros behind in one of them, not {' and '.join(parts)}"
+            f"zeros behind in one of them, not {' and '.join(parts)}",
+            kind="machine",
         )

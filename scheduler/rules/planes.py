@@ -65,7 +65,8 @@ def load_planes(
     if into.operand.scope != "acc":
         raise RuleMismatch(
             f"dtype of {out_of.operand.tensor.name} must be int8 to go to {into.operand.scope}, not "
-            f"{out_of.operand.tensor.dtype}"
+            f"{out_of.operand.tensor.dtype}",
+            kind="machine",
         )
     place = out_of.operand.place
     assert place is not None

@@ -57,5 +57,6 @@ def check_rule(name: str, where: str) -> None:
     hint = f"Did you mean {near[0]!r}? " if near else ""
     raise ScheduleError(
         f"rule of {where} must be one of {', '.join(sorted(RULES))}, not {name!r}. {hint}Register a rule of your own "
-        "with @lathe.emit_rule(name)."
+        "with @lathe.emit_rule(name).",
+        kind="argument",
     )

@@ -26,13 +26,15 @@ def reset(chunk: Chunk) -> list[Instruction]:
 def reset_elements(chunk: Chunk) -> list[Instruction]:
     """Instructions that set what the chunk writes to its constant."""
     if chunk.write.scope != "acc":
-        raise RuleMismatch(f"result {chunk.write.tensor.name} must be in acc, not in {chunk.write.scope}")
+        raise RuleMismatch(
+            f"result {chunk.write.tensor.name} must be in acc, not in {chunk.write.scope}", kind="machine"
+        )
     if chunk.role == "init":
         value = neutral(chunk.reduction or "sum", chunk.write.tensor.dtype)
     else:
         constant = bare(chunk.expression)
         if not isinstance(constant, Const):
-            raise RuleMismatch(f"expression must be a constant, not {chunk.expression}")
+            raise RuleMismatch(f"expression must be a constant, not {chunk.expression}", kind="machine")
         value = constant.value
     view = vectors(chunk, operands=())
     assert view.write is not None
