@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth._toolchain.yosys import YosysError, find_yosys
 from amaranth.back import rtlil
 
 from lathe.configs import HardwareConfig
 from lathe.rtl.accelerator import Accelerator
-from lathe.rtl.geometry import Geometry, RtlError
+from lathe.rtl.geometry import Geometry
 from lathe.rtl.verilog import TOP
+from lathe.rtl.yosys import yosys
 
-# Amaranth asks for the same version for its Verilog.
-OLDEST_YOSYS = (0, 40)
 # Processes become cells, what is never used goes, and the ports of each memory are gathered in one cell.
 PASSES = f"hierarchy -top {TOP}; proc; opt; memory_collect; opt_clean; write_json"
 # The name that Amaranth appends where two modules would have the same.
@@ -49,15 +47,10 @@ def statistics(config: HardwareConfig) -> list[ModuleStatistics]:
     Raises :class:`RtlError` for machines that cannot be built, and without Yosys.
     """
     Geometry(config)  # refuses machines that cannot be built, before modules are made
-    try:
-        yosys = find_yosys(lambda version: version >= OLDEST_YOSYS)
-    except YosysError:
-        raise RtlError(
-            "The statistics must have Yosys, and it is not installed. Install it with: pip install 'lathe-npu[rtl]'"
-        ) from None
+    found = yosys("The statistics")
     machine = Accelerator(config)
     text = rtlil.convert(machine, name=TOP, ports=machine.ports, emit_src=False)
-    netlist = json.loads(yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil\n{PASSES}\n"))
+    netlist = json.loads(found.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil\n{PASSES}\n"))
     return sorted(_modules(netlist["modules"], TOP, TOP), key=lambda each: each.path)
 
 

