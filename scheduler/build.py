@@ -216,7 +216,17 @@ def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str,
     program = Program(config, instructions, (*segments, uops, stream), images, tuple(labels), label_of)
     sends = [(number, each) for number, step in zip(numbers, steps, strict=True) for each in step.sends]
     receives = [(number, each) for number, step in zip(numbers, steps, strict=True) for each in step.receives]
-    return Compiled(program, tokens.labels, tokens.barriers, sends, receives)
+    return Compiled(
+        program,
+        tokens.labels,
+        tokens.barriers,
+        sends,
+        receives,
+        emitter.made,
+        emitter.schedule,
+        emitter.dram.views,
+        constants,
+    )
 
 
 def steps_in_order(emitter: Emitter) -> list[Step]:

@@ -1,17 +1,27 @@
 """A program, and where each of its instructions comes from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+
+from lathe.frontend import Tensor
 from lathe.isa import Program, Unit
+from lathe.scheduler.made_chunks import MadeChunk
 from lathe.scheduler.signals import Marker, Origin
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
 
 
 @dataclass(frozen=True)
 class Compiled:
     """``origins`` of the instructions; ``barriers`` by number; tokens by hand, each with the number of an instruction.
 
-    ``sends`` are behind their instruction, ``receives`` before theirs.
+    ``sends`` are behind their instruction, ``receives`` before theirs. ``chunks`` say what each chunk makes, of the
+    stages of ``schedule``, which is complete; ``views`` maps placeholders that stand for another one, reshaped, to it;
+    ``constants`` are the arrays, by name, of inputs that are part of the program.
     """
 
     program: Program
@@ -19,6 +29,10 @@ class Compiled:
     barriers: Sequence[int]
     sends: Sequence[tuple[int, Marker]]
     receives: Sequence[tuple[int, Marker]]
+    chunks: Sequence[MadeChunk]
+    schedule: "Schedule"
+    views: Mapping[Tensor, Tensor]
+    constants: Mapping[str, NDArray[Any]]
 
     def lines_of(self, unit: Unit) -> list[tuple[float, str]]:
         """What signals say to a unit's queue: text, and where it stands between the numbers of instructions."""

@@ -23,6 +23,7 @@ from lathe.scheduler.chunk_parts import halves, parted
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.guards import has_conditions, peeled
 from lathe.scheduler.linear import Linear, LoopVariable, floor_divide
+from lathe.scheduler.made_chunks import MadeChunk, made_by
 from lathe.scheduler.microops import MicroOpPool
 from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.physical import Physical
@@ -68,6 +69,7 @@ class Emitter:
         self._working = {buffer.stage: (buffer.base, buffer.size) for buffer in buffers if buffer.temporary}
         self.temporaries = self._unused
         self.entries: list[tuple[Entry, Origin]] = []
+        self.made: list[MadeChunk] = []
         self.labels: list[str] = []
         self.taken: list[str] = []  # the rules that have carried out the parts of the present chunk
         self.thread, self.threads = 0, 1
@@ -256,7 +258,8 @@ class Emitter:
         label = self._label(node.placement.stage)
         for chunk in prepared.chunks(self, node, environment, rule_name, role):
             instructions = self.emit(rule_name, chunk)
-            self._add(instructions, node.placement.stage, label, environment, chunk.offsets)
+            self._add(instructions, node.placement.stage, label, environment, chunk.offsets, len(self.made))
+            self.made.append(made_by(chunk))
 
     def _add(
         self,
@@ -265,11 +268,12 @@ class Emitter:
         label: int,
         environment: Mapping[LoopVariable, int],
         offsets: Mapping[str, int],
+        number: int = -1,
     ) -> None:
-        """The instructions of a chunk come next."""
+        """The instructions of a chunk come next; ``number`` is its place in the table of what chunks make."""
         thread = self.thread if self.threads > 1 else None
         core = tuple(value for variable, value in environment.items() if variable in self.across_cores)
-        origin = Origin(label, stage.name, offsets, thread, core)
+        origin = Origin(label, stage.name, offsets, thread, core, number)
         self.entries += [(each, origin) for each in instructions]
 
     def signal(self, node: SignalNode, environment: Mapping[LoopVariable, int]) -> None:

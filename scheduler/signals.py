@@ -32,7 +32,8 @@ QUEUES = {
 class Origin:
     """Where an instruction comes from: a stage, the values of the loops outside, and the thread, if there are any.
 
-    ``label`` is the number of its label in the program, ``core`` are the values of loops across cores.
+    ``label`` is the number of its label in the program, ``core`` are the values of loops across cores. ``chunk`` is the
+    number of its chunk in the table of what chunks make, -1 for what belongs to none.
     """
 
     label: int
@@ -40,6 +41,7 @@ class Origin:
     offsets: Mapping[str, int] = field(default_factory=dict)
     thread: int | None = None
     core: tuple[int, ...] = ()
+    chunk: int = -1
 
     def __str__(self) -> str:
         at = ", ".join(f"{name}={value}" for name, value in self.offsets.items())
