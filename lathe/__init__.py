@@ -12,6 +12,7 @@
 """
 
 from lathe.attribution import LabelCycles, cycles_by_label
+from lathe.building import build
 from lathe.configs import (
     ConfigError,
     HardwareConfig,
@@ -120,9 +121,9 @@ from lathe.scheduler import (
     StorageBuffer,
     StorageWitness,
     TensorLayout,
+    ValidationError,
     Witness,
     bind,
-    build,
     create_schedule,
     emit_rule,
     explain,
@@ -209,6 +210,7 @@ __all__ = [
     "TensorLayout",
     "TimingConfig",
     "TraceError",
+    "ValidationError",
     "VerificationError",
     "Witness",
     "add",

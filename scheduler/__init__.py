@@ -18,6 +18,7 @@ from lathe.scheduler.errors import (
     ParallelismError,
     ScheduleError,
     StorageWitness,
+    ValidationError,
     Witness,
 )
 from lathe.scheduler.explain import explain
@@ -64,6 +65,7 @@ __all__ = [
     "StorageBuffer",
     "StorageWitness",
     "TensorLayout",
+    "ValidationError",
     "Witness",
     "bind",
     "build",

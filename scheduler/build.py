@@ -13,6 +13,7 @@ from lathe.frontend.errors import shown
 from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment
 from lathe.scheduler.aliasing import find_aliases
 from lathe.scheduler.buffers import buffers_of
+from lathe.scheduler.checking import NestCheck
 from lathe.scheduler.compiled import Compiled
 from lathe.scheduler.completion import complete
 from lathe.scheduler.emission import Emitter
@@ -40,35 +41,45 @@ def build(
     config: HardwareConfig,
     *,
     constants: Mapping[str, NDArray[Any]] | None = None,
-    check: bool = False,
     parameters: Mapping[str, int] | None = None,
 ) -> Program:
+    """The program alone of ``build_compiled``, whose arguments it takes."""
+    return build_compiled(program, tensors, config, constants=constants, parameters=parameters).program
+
+
+def build_compiled(
+    program: Schedule | Tensor | Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    config: HardwareConfig,
+    *,
+    constants: Mapping[str, NDArray[Any]] | None = None,
+    parameters: Mapping[str, int] | None = None,
+    check_passes: bool = False,
+) -> Compiled:
     """Compile a schedule, or a tensor program with the default schedule, for a machine.
 
     ``tensors`` are the program's inputs and outputs, in any order. ``constants`` gives arrays, by name, for inputs that
-    become part of the program instead. ``check`` runs the loop-nest interpreter on random inputs against NumPy first.
-    ``parameters`` gives numbers, by name, for the parameters of the program; commands of the schedule are carried out
-    again with them, and checked.
+    become part of the program instead. ``parameters`` gives numbers, by name, for the parameters of the program;
+    commands of the schedule are carried out again with them, and checked. With ``check_passes`` the loop nest is
+    compared with NumPy at first and after each pass.
 
     What a schedule leaves open (caches, scopes, tiles, pragmas of stages that no command has touched) is completed; the
     schedule given is not changed. Raises BuildError for a wrong list of tensors, CapacityError for tiles that do not
-    fit, EmitError for chunks that map to no instruction.
+    fit, EmitError for chunks that map to no instruction, ValidationError where ``check_passes`` finds a difference.
     """
     check_machine(config, "build")
     program, tensors = bound_arguments(program, tensors, parameters, "build")
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
     given = _checked_constants(schedule, constants or {})
-    if check:
-        from lathe.scheduler.checking import check_against_reference
-
-        check_against_reference(schedule)
-    return compiled(schedule, config, given).program
+    return compiled(schedule, config, given, NestCheck(schedule, given) if check_passes else None)
 
 
-def compiled(schedule: Schedule, config: HardwareConfig, constants: Mapping[str, NDArray[Any]]) -> Compiled:
-    """A schedule, completed and compiled."""
-    completed = complete(schedule, config)
+def compiled(
+    schedule: Schedule, config: HardwareConfig, constants: Mapping[str, NDArray[Any]], watch: NestCheck | None = None
+) -> Compiled:
+    """A schedule, completed and compiled; ``watch`` is shown it at first and after each pass."""
+    completed = complete(schedule, config, watch=watch)
     added = {tensor.name: array for tensor, array in completed.constants.items()}
     return compile_schedule(completed.schedule, config, {**constants, **added}, completed.views)
 

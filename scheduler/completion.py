@@ -6,7 +6,7 @@ is computed in its tile loops, and operands are loaded at the loop where they fi
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
@@ -52,27 +52,55 @@ class Completed:
 
     schedule: Schedule
     views: Mapping[Tensor, Tensor]
-    constants: Mapping[Tensor, NDArray[Any]]
+    constants: dict[Tensor, NDArray[Any]]
 
 
-def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, LatheError] | None = None) -> Completed:
+class Watch(Protocol):
+    """Who looks at a schedule after each pass: its name, the schedule, and what the passes have added so far."""
+
+    def __call__(self, name: str, completed: Completed) -> None: ...
+
+
+def complete(
+    schedule: Schedule,
+    config: HardwareConfig,
+    refused: dict[Stage, LatheError] | None = None,
+    watch: Watch | None = None,
+) -> Completed:
     """A copy of the schedule in which every stage has scope and place for the machine.
 
     Stages with a pragma, a scratchpad scope or a place of their own stay as they are. Raises CapacityError if a stage
     whose loops are given does not fit, however far inside its operands are loaded. With ``refused``, a stage that
-    cannot be completed is left open and noted there with the error instead.
+    cannot be completed is left open and noted there with the error instead. ``watch`` is called at first and after each
+    pass.
     """
     copy = copied(schedule)
+    done = Completed(copy, {}, {})
+
+    def passed(name: str) -> None:
+        if watch is not None:
+            watch(name, done)
+
+    passed("the commands")
     copy.early = loaded_early(copy)
     _keep_parts_near(copy, config)
+    passed("keeping parts near")
     fill_domains(copy)
+    passed("filling domains")
     fill_padding(copy)
+    passed("filling padding")
     store_shared(copy)
+    passed("storing in shared loops")
     settle(copy, config)
+    passed("settling")
     fit_lanes(copy, config)
-    views = canonicalise(copy)
-    constants: dict[Tensor, NDArray[Any]] = mask_conditions(copy, config)
-    constants.update(agree_on_lanes(copy, config))
+    passed("fitting lanes")
+    done.views = canonicalise(copy)
+    passed("canonicalising")
+    done.constants.update(mask_conditions(copy, config))
+    passed("masking conditions")
+    done.constants.update(agree_on_lanes(copy, config))
+    passed("agreeing on lanes")
     for group in groups_of(copy, config):
         try:
             with copy.all_or_nothing():
@@ -81,15 +109,17 @@ def complete(schedule: Schedule, config: HardwareConfig, refused: dict[Stage, La
             if refused is None:
                 raise
             refused.update(dict.fromkeys((*group.pads, *group.inner, group.sink), error))
+    passed("tiling groups")
     loads: list[Stage] = []
     for stage in list(copy.stages):
         if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
             loads += _load_operands(copy, stage, config)
     if copy.circular:
         load_once(copy, config, loads)
+    passed("loading operands")
     check_completed(copy)
     _check_communication(copy, config)
-    return Completed(copy, views, constants)
+    return done
 
 
 def _check_communication(schedule: Schedule, config: HardwareConfig) -> None:

@@ -133,3 +133,10 @@ class BuildError(LatheError):
     def __init__(self, message: str, *, kind: RefusalKind) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class ValidationError(LatheError):
+    """A program that does not compute what its tensors say, found while it was built with ``check``.
+
+    If every emission rule is Lathe's own, and nothing that is undefined is used, it is a fault of the compiler.
+    """

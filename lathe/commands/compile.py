@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 import lathe as lt
+from lathe.building import checked_builds
 from lathe.commands.options import FILE, config_option, json_option
 from lathe.commands.terminal import console, grouped, print_json, table
 from lathe.configs import HardwareConfig, load_config
@@ -22,9 +23,10 @@ from lathe.scripts import ScriptError, run_script
 @click.argument("script", required=False, type=FILE)
 @config_option
 @click.option("--batch", default=DEFAULT_BATCH, show_default=True, help="Images of one launch (digits network).")
+@click.option("--check", is_flag=True, help="Validate the instructions: see docs/validation.md.")
 @click.option("-o", "--output", type=FILE, required=True, help="The .npz file to write.")
 @json_option
-def compile(script: Path | None, config_name: str, batch: int, output: Path, as_json: bool) -> None:
+def compile(script: Path | None, config_name: str, batch: int, check: bool, output: Path, as_json: bool) -> None:
     """Compile a script's program to a file.
 
     The file is for `lathe simulate`, `lathe disasm` and `lathe verify`.
@@ -36,7 +38,7 @@ def compile(script: Path | None, config_name: str, batch: int, output: Path, as_
     machine = load_config(config_name)
     check_writable(output)
     # With --json, standard output is for the JSON alone.
-    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+    with redirect_stdout(sys.stderr) if as_json else nullcontext(), checked_builds(check):
         program = digits_program(machine, batch) if script is None else script_program(script, config_name)
     program.save(output)
     counts = Counter(instruction.opcode.name.lower() for instruction in program.instructions)

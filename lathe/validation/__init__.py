@@ -1,6 +1,5 @@
-"""Translation validation: does an instruction stream compute, element by element, what its program says?"""
+"""Translation validation: does a program compute, element by element, what its tensors say?"""
 
-from lathe.validation.errors import ValidationError
-from lathe.validation.stream import validate_stream
+from lathe.validation.validate import validate
 
-__all__ = ["ValidationError", "validate_stream"]
+__all__ = ["validate"]

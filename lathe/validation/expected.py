@@ -110,7 +110,9 @@ class Expectation:
     def _make_all(self) -> None:
         waiting = list(self.stages)
         while waiting:
-            ready = next((each for each in waiting if all(r.tensor in self._onward for r in each.computation.reads)), None)
+            ready = next(
+                (each for each in waiting if all(r.tensor in self._onward for r in each.computation.reads)), None
+            )
             if ready is None:
                 self._make_circle(waiting)
                 return
@@ -234,7 +236,11 @@ class _Batched:
         self._known: dict[Expr, Expr] = {}
         mapped = computation.mapped(self._with_samples)
         self.computation = Computation(
-            computation.name, (self.sample, *computation.axes), computation.reduce_axes, mapped.bodies, where=mapped.where
+            computation.name,
+            (self.sample, *computation.axes),
+            computation.reduce_axes,
+            mapped.bodies,
+            where=mapped.where,
         )
 
     def _with_samples(self, expr: Expr) -> Expr:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from lathe.configs import HardwareConfig
 from lathe.isa import Alu, Gemm, Instruction, Load, MemoryType, Program, Store
 from lathe.isa.arithmetic import alu
 from lathe.isa.table import MEMORIES
@@ -27,6 +26,10 @@ VALUES_AT_ONCE = 1 << 22
 """Values of the largest operand of a matrix product that are gathered at once."""
 
 
+_DTYPES = {MemoryType.UOP: "<u4", MemoryType.ACC: "<i4"}
+"""How DRAM holds the values of memory types, where not as int8."""
+
+
 @dataclass(frozen=True)
 class Written:
     """Elements of a scratchpad, or bytes of DRAM ("dram"), that an instruction has written."""
@@ -38,7 +41,7 @@ class Written:
 class SampledMachine:
     """``inp`` and ``wgt`` are float32, ``acc`` int32, each (samples, depth, lanes); ``dram`` uint8 (samples, bytes).
 
-    ``writers`` gives for each element of each memory (bytes of DRAM in ``grain``) the number of the instruction that
+    ``writers`` gives for each element of each memory (bytes of DRAM) the number of the instruction that
     wrote it last, -1 for none.
     """
 
@@ -51,24 +54,28 @@ class SampledMachine:
         self.elementwise = Elementwise(config, self.pads)
         lanes = {"inp": config.batch * config.block_in, "wgt": config.block_out * config.block_in}
         self.inp, self.wgt = (
-            random.integers(-128, 128, (samples, len(getattr(self.pads, name)), lanes[name])).astype(np.float32)
-            for name in ("inp", "wgt")
+            random.integers(-128, 128, (samples, depth, lanes[name]), np.int8).astype(np.float32)
+            for name, depth in (("inp", config.inp_depth), ("wgt", config.wgt_depth))
         )
         shape = (samples, *self.pads.acc.shape)
-        self.acc = random.integers(-(1 << 31), 1 << 31, shape).astype(np.int32)
+        self.acc = random.integers(-(1 << 31), 1 << 31, shape, np.int32)
         size = -(-program.memory_end // config.bus_bytes) * config.bus_bytes
         self.dram = random.integers(0, 256, (samples, size), np.uint8)
         self.writers = {
             "inp": np.full(self.inp.shape[1], -1, np.int64),
             "wgt": np.full(self.wgt.shape[1], -1, np.int64),
             "acc": np.full(self.acc.shape[1], -1, np.int64),
-            "dram": np.full(size, -1, np.int32),
+            "dram": np.full(size, -1, np.int64),
         }
 
     def cells(self, memory: str) -> NDArray[np.float32] | NDArray[np.int32]:
         """A scratchpad."""
         found: NDArray[np.float32] | NDArray[np.int32] = getattr(self, memory)
         return found
+
+    def put(self, address: int, content: NDArray[np.uint8]) -> None:
+        """Put bytes into DRAM: (samples, bytes), or (1, bytes) for all samples."""
+        self.dram[:, address : address + content.shape[1]] = content
 
     def run(self, number: int, instruction: Instruction) -> list[Written]:
         """Carry out an instruction of the stream; what it has written."""
@@ -143,20 +150,20 @@ class SampledMachine:
             return []
         memory = MEMORIES[load.memory_type]
         size = memory.element_bytes(self.config)
-        if load.memory_type == MemoryType.UOP:
-            rows = self._rows(load.dram_base * size, y, x * size, load.x_stride * size)[0]
-            self.pads.uop[load.sram_base : load.sram_base + y * x, 0] = np.ascontiguousarray(rows).view("<u4").reshape(-1)
-            return []
         width, height = left + x + load.x_pad_1, top + y + load.y_pad_1
-        cells = self.cells(memory.scratchpad)
-        places = slice(load.sram_base, load.sram_base + width * height)
-        block = np.full((self.samples, height, width, cells.shape[2]), load.padding, cells.dtype)
+        if not height:
+            return []
+        micro_ops = load.memory_type == MemoryType.UOP
+        cells = self.pads.uop[None] if micro_ops else self.cells(memory.scratchpad)
+        samples = len(cells)  # of micro-ops one, since these are the same in all
+        block = np.full((samples, height, width, cells.shape[2]), load.padding, cells.dtype)
         if y:
-            rows = np.ascontiguousarray(self._rows(load.dram_base * size, y, x * size, load.x_stride * size))
-            values = rows.view(np.dtype("<i4") if load.memory_type == MemoryType.ACC else np.dtype("i1"))
-            block[:, top : top + y, left : left + x] = values.reshape(self.samples, y, x, -1)
-        cells[:, places] = block.reshape(self.samples, width * height, -1)
-        return [Written(memory.scratchpad, places)]
+            rows = self._rows(load.dram_base * size, y, x * size, load.x_stride * size)[:samples]
+            values = np.ascontiguousarray(rows).view(_DTYPES.get(load.memory_type, "i1"))
+            block[:, top : top + y, left : left + x] = values.reshape(samples, y, x, -1)
+        places = slice(load.sram_base, load.sram_base + width * height)
+        cells[:, places] = block.reshape(samples, width * height, -1)
+        return [] if micro_ops else [Written(memory.scratchpad, places)]
 
     def _store(self, store: Store) -> list[Written]:
         y, x = store.y_size, store.x_size
@@ -180,9 +187,3 @@ class SampledMachine:
             self.dram[:, address:], (self.samples, rows, row_bytes), (self.dram.strides[0], stride, 1)
         )
         return view
-
-
-def depth_of(config: HardwareConfig, memory: str) -> int:
-    """Elements of a scratchpad."""
-    found: int = getattr(config, f"{memory}_depth")
-    return found

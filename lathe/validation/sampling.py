@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
+KINDS = 8
+"""Samples of different kinds, which come in turn."""
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -67,8 +70,8 @@ class Sampler:
     def drawn(self, identities: Ints, values: Range, salt: str = "") -> Ints:
         """Values (samples, ...) of elements: those of equal identity are equal.
 
-        Some samples are the ends of the range and what is near them and near 0; some are uniform; those of wide ranges
-        are of all magnitudes, most of them of magnitudes that readers tell apart.
+        Of every eight samples one has the ends of the range and what is near them and near 0, one or two have one end
+        nearly everywhere; others are uniform, or for wide ranges of magnitudes that readers tell apart.
         """
         salted = identities.view(np.uint64) ^ mixed(np.array([hash_of(salt)], np.uint64))[0]
         rows = [self._row(sample, mixed(salted ^ self._keys[sample]), values) for sample in range(self.samples)]
@@ -76,12 +79,16 @@ class Sampler:
 
     def _row(self, sample: int, random: NDArray[np.uint64], values: Range) -> Ints:
         low, high = values.low, values.high
-        if sample % 8 == 0:
+        kind = sample % KINDS
+        if kind == 0:
             return _chosen(random, edges(low, high))
-        if not values.is_wide or sample % 8 == 1:
+        if kind in (2, 3) and (kind == 3 or not values.is_wide):  # so that the least or greatest of many is an end, too
+            end = low if kind == 2 or sample // KINDS % 2 else high
+            return np.where(random % np.uint64(8) > 0, np.int64(end), _uniform(mixed(random), low, high))
+        if not values.is_wide or kind == 1:
             return _uniform(random, low, high)
-        octaves: Sequence[int] = values.octaves if values.octaves and sample % 8 != 2 else range(31)
-        octave = _chosen(random, [each for each in octaves])
+        octaves: Sequence[int] = values.octaves if values.octaves and kind > 2 else range(31)
+        octave = _chosen(random, list(octaves))
         rest = mixed(random)
         with np.errstate(over="ignore"):
             magnitude = (np.int64(1) << octave) + (rest >> np.uint64(8)).view(np.int64) % (np.int64(1) << octave)

@@ -1,7 +1,7 @@
 """Which magnitudes of a tensor's values make a difference to those who read it.
 
-A clipped result is the same for nearly all numbers of 32 bits: a wrong operand would not be noticed. So values are drawn
-mostly from the magnitudes for which the readers' expressions give different results for different operands.
+A clipped result is the same for nearly all numbers of 32 bits: a wrong operand would not be noticed. So values are
+drawn mostly from the magnitudes for which the readers' expressions give different results for different operands.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lathe.frontend import Computation, Tensor, reads_data
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.evaluation import Evaluator
-from lathe.frontend.expressions import Axis, Expr, Read, Reduce, Select, walk
+from lathe.frontend.expressions import Expr, Read, Reduce, Select, walk
 
 Readers = dict[Tensor, list[tuple[Computation, tuple[Tensor, ...]]]]
 """For each tensor the computations that read it, with the tensors that they make."""
@@ -22,7 +22,7 @@ OCTAVES = range(31)
 
 
 def computes(body: Expr) -> bool:
-    """Whether an expression makes numbers of its operands, rather than moving them, cutting them or leaving them out."""
+    """Whether an expression makes numbers of its operands, rather than moving, cutting or leaving out some."""
     for node in walk(body):
         if isinstance(node, Reduce) or (isinstance(node, Select) and reads_data(node.condition)):
             return True
@@ -58,45 +58,39 @@ def telling_octaves(tensor: Tensor, readers: Readers, seed: int) -> tuple[int, .
 
 def _octaves(computation: Computation, body: Expr, reads: list[Read], seed: int) -> set[int]:
     value = body.body if isinstance(body, Reduce) else body
-    scores: dict[int, float] = {}
-    for octave in OCTAVES:
-        before, after = (
-            _Probe(computation, reads, octave, seed + 1000 * octave, varied).value(value) for varied in (0, 1)
-        )
-        scores[octave] = float(np.mean(np.broadcast_to(before != after, (POINTS,))))
-    best = max(scores.values())
-    return {octave for octave, score in scores.items() if score > 0 and score >= best / 2}
+    before, after = (_Probe(computation, reads, seed, varied).value(value) for varied in (0, 1))
+    differs = np.broadcast_to(before != after, (len(OCTAVES) * POINTS,)).reshape(len(OCTAVES), POINTS)
+    scores = differs.mean(axis=1)
+    told = (scores > 0) & (scores >= scores.max() / 2)
+    return {int(octave) for octave in np.flatnonzero(told)}
 
 
 class _Probe(Evaluator):
-    """Evaluates an expression at random points, where every read yields a random number.
+    """Evaluates an expression at random points, ``POINTS`` for each octave, where every read yields a random number.
 
-    Those of some reads have a given magnitude; ``varied`` makes their values others and leaves the rest as it is.
+    Those of wide types have the magnitude of the octave. ``varied`` makes the values of some reads others and leaves
+    everything else as it is.
     """
 
-    def __init__(self, computation: Computation, reads: list[Read], octave: int, seed: int, varied: int) -> None:
+    def __init__(self, computation: Computation, reads: list[Read], seed: int, varied: int) -> None:
         generator = np.random.default_rng(seed)
         axes: dict[Any, Any] = {
-            axis: generator.integers(axis.start, axis.stop, POINTS)
+            axis: generator.integers(axis.start, axis.stop, POINTS * len(OCTAVES))
             for axis in (*computation.axes, *computation.reduce_axes)
         }
         super().__init__(axes)
         self.chosen = {id(read) for read in reads}
-        self.octave = octave
         self.varied = varied
         self.seed = seed
         self.places = {id(node): n for n, node in enumerate(walk(computation.bodies[0]))}
 
-    def axis(self, axis: Axis) -> NDArray[Any]:
-        return np.asarray(self.env[axis], np.int64)
-
     def read(self, read: Read) -> NDArray[Any]:
         chosen = id(read) in self.chosen
         generator = np.random.default_rng([self.seed, self.places.get(id(read), 0), self.varied if chosen else 2])
-        dtype = DTYPES[read.tensor.dtype]
+        dtype, count = DTYPES[read.tensor.dtype], POINTS * len(OCTAVES)
         if dtype.bits <= 8:
-            return generator.integers(dtype.minimum, dtype.maximum, POINTS, endpoint=True).astype(dtype.numpy)
-        magnitude = generator.integers(1 << self.octave, 2 << self.octave, POINTS)
-        signed = np.where(generator.integers(0, 2, POINTS) > 0, magnitude, -magnitude)
+            return generator.integers(dtype.minimum, dtype.maximum, count, endpoint=True).astype(dtype.numpy)
+        least = np.repeat(np.int64(1) << np.asarray(OCTAVES), POINTS)
+        magnitude = least + generator.integers(0, 1 << 31, count) % least
+        signed = np.where(generator.integers(0, 2, count) > 0, magnitude, -magnitude)
         return np.clip(signed, dtype.minimum, dtype.maximum).astype(dtype.numpy)
-

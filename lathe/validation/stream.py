@@ -9,25 +9,23 @@ The idea is translation validation (Pnueli, Siegel and Singerman, 1998), with ra
 operands in place of proofs.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend import Tensor
 from lathe.frontend.dtypes import DTYPES
-from lathe.isa import Instruction, Segment, instruction_text
-from lathe.isa.layout import Layout
-from lathe.isa.layout_steps import Reordering, Reversing
 from lathe.scheduler.compiled import Compiled
 from lathe.scheduler.made_chunks import MadeChunk
 from lathe.sim.blas import one_blas_thread
-from lathe.validation.errors import ValidationError
+from lathe.validation.chunk_elements import elements_of, final_elements
 from lathe.validation.expected import Expectation, Made
+from lathe.validation.forms import forms_of, in_form
 from lathe.validation.machine import SampledMachine, Written
+from lathe.validation.report import Report, element_text
 from lathe.validation.sampling import Ints, Sampler
+from lathe.validation.stored_bytes import output_bytes, stored_bytes
 
 SAMPLES = 16
 SCRATCHPADS = ("inp", "wgt", "acc")
@@ -42,128 +40,88 @@ def validate_stream(compiled: Compiled, *, samples: int = SAMPLES, seed: int = 0
 
 
 @dataclass(frozen=True)
+class _Making:
+    """A chunk that is through: its number, its last instruction, what it has written and the elements to be found."""
+
+    number: int
+    instruction: int
+    chunk: MadeChunk
+    made: Made
+    elements: Ints
+    written: Sequence[Written]
+
+
+@dataclass(frozen=True)
 class _Content:
-    """Lanes of scratchpad elements: ``columns`` (samples, lanes), where they are, and a number for each column."""
+    """Lanes of scratchpad elements: ``columns`` (samples, lanes), and where they are."""
 
     memory: str
     elements: Ints
     lanes: int
     columns: NDArray[np.int64]
-    known: Ints
 
 
 class _Validation:
-    def __init__(
-        self, compiled: Compiled, expectation: Expectation, machine: SampledMachine, sampler: Sampler
-    ) -> None:
+    def __init__(self, compiled: Compiled, expectation: Expectation, machine: SampledMachine, sampler: Sampler) -> None:
         self.compiled = compiled
-        self.program = compiled.program
         self.expectation = expectation
         self.machine = machine
         self.sampler = sampler
-        self.scope = {
-            tensor: stage.state.scope for stage in compiled.schedule.stages for tensor in stage.state.tensors
-        }
-        self.renewed = {
-            tensor for stage in compiled.schedule.stages for tensor in stage.state.tensors
-            if expectation.renews(stage.state)
-        }  # fmt: skip
-        self.stored = self._stored_places()
+        self.report = Report(compiled, expectation, sampler)
+        self.scope = {tensor: stage.state.scope for stage in compiled.schedule.stages for tensor in stage.state.tensors}
+        self.stored = stored_bytes(compiled)
 
     def run(self) -> None:
-        self._place_images()
-        last: dict[int, int] = {}
-        for number, origin in enumerate(self.compiled.origins):
-            if origin.chunk >= 0:
-                last[origin.chunk] = number
-        finals = self._final_elements([chunk for chunk, _ in sorted(last.items(), key=lambda item: item[1])])
-        written: dict[int, list[Written]] = {}
-        for number, (instruction, origin) in enumerate(
-            zip(self.program.instructions, self.compiled.origins, strict=True)
-        ):
+        self._fill_dram()
+        origins = self.compiled.origins
+        last = {origin.chunk: number for number, origin in enumerate(origins) if origin.chunk >= 0}
+        finals = final_elements(self.compiled.chunks, sorted(last, key=lambda chunk: last[chunk]))
+        written: dict[int, list[Written]] = {chunk: [] for chunk in last}
+        for number, (instruction, origin) in enumerate(zip(self.compiled.program.instructions, origins, strict=True)):
             found = self.machine.run(number, instruction)
-            if origin.chunk < 0:
-                continue
-            written.setdefault(origin.chunk, []).extend(found)
-            if last[origin.chunk] == number:
-                self._check(origin.chunk, number, finals.get(origin.chunk), written.pop(origin.chunk))
+            if origin.chunk >= 0:
+                written[origin.chunk] += found
+                if last[origin.chunk] == number:
+                    self._check(origin.chunk, number, finals.get(origin.chunk), written.pop(origin.chunk))
         self._check_outputs()
 
-    # What is where at first.
-
-    def _place_images(self) -> None:
-        program, dram = self.program, self.machine.dram
-        self._put(program.insn_addr, np.broadcast_to(program.encoded.reshape(-1), (self.sampler.samples, program.encoded.size)))
+    def _fill_dram(self) -> None:
+        """What the host puts there: instructions, micro-ops, constants and inputs."""
+        program = self.compiled.program
+        self.machine.put(program.insn_addr, program.encoded.reshape(1, -1))
         for segment in program.segments:
             if segment.role == "uop":
-                image = program.images[segment.name]
-                dram[:, segment.address : segment.address + len(image)] = image
+                self.machine.put(segment.address, program.images[segment.name][None])
             elif segment.role in ("input", "constant"):
                 assert segment.layout is not None, f"segment {segment.name} has no layout"
                 arrays = self.expectation.inputs[segment.tensor]
-                content = np.stack([segment.layout.pack(array).reshape(-1).view(np.uint8) for array in arrays])
-                self._put(segment.address, content)
+                content = [segment.layout.pack(array).reshape(-1).view(np.uint8) for array in arrays]
+                self.machine.put(segment.address, np.stack(content))
 
-    def _put(self, address: int, content: NDArray[np.uint8]) -> None:
-        self.machine.dram[:, address : address + content.shape[1]] = content
-
-    def _stored_places(self) -> dict[Tensor, NDArray[np.int64]]:
-        """For tensors that have a segment of DRAM to themselves: the bytes of each element, (elements, bytes)."""
-        segments = {segment.tensor: segment for segment in self.program.segments if segment.role in ("output", "temporary")}
-        found: dict[Tensor, NDArray[np.int64]] = {}
-        for stage in self.compiled.schedule.stages:
-            if stage.state.scope != "dram" or stage.state.storage is not None:
-                continue
-            for tensor in stage.state.tensors:
-                layouts = self.compiled.schedule.layouts
-                named = layouts[tensor].tensor if tensor in layouts else tensor
-                segment = segments.get(named.name)
-                if segment is not None:
-                    found[tensor] = bytes_of_elements(segment, tensor.shape)
-        return found
-
-    # Which elements chunks make.
-
-    def _final_elements(self, order: Sequence[int]) -> dict[int, Ints]:
-        """For chunks that add parts of reductions: the elements that are whole afterwards."""
-        more: dict[Tensor, NDArray[np.bool_]] = {}
-        finals: dict[int, Ints] = {}
-        for number in reversed(order):
-            chunk = self.compiled.chunks[number]
-            if chunk.role in ("map", "reduce") and chunk.tensor not in more:
-                continue
-            elements = elements_of(chunk)
-            open_ = more.setdefault(chunk.tensor, np.zeros(int(np.prod(chunk.tensor.shape)), np.bool_))
-            if chunk.role == "update":
-                finals[number] = elements[~open_[elements]]
-            open_[elements] = chunk.role == "update"
-        return finals
-
-    # The check of one chunk.
-
-    def _check(self, number: int, instruction: int, finals: Ints | None, written: list[Written]) -> None:
+    def _check(self, number: int, instruction: int, finals: Ints | None, written: Sequence[Written]) -> None:
+        """Look for what a chunk makes, unless it is only begun, or parts of it are still to come."""
         chunk = self.compiled.chunks[number]
         if chunk.role == "init":
             return
-        elements = elements_of(chunk) if finals is None else finals
         made = self.expectation.made[chunk.tensor]
+        elements = elements_of(chunk) if finals is None else finals
         elements = elements[~made.free[elements]]
+        making = _Making(number, instruction, chunk, made, elements, written)
         if not len(elements):
             return
-        scope = self.scope[chunk.tensor]
-        if scope in SCRATCHPADS:
-            self._check_cells(chunk, number, instruction, made, elements, scope, written)
+        if self.scope[chunk.tensor] in SCRATCHPADS:
+            self._check_cells(making)
         elif chunk.tensor in self.stored:
-            self._check_bytes(chunk, number, instruction, made, elements)
+            self._check_bytes(making)
 
-    def _check_cells(
-        self, chunk: MadeChunk, number: int, instruction: int, made: Made, elements: Ints, scope: str,
-        written: list[Written],
-    ) -> None:  # fmt: skip
-        content = self._content(scope, [each.places for each in written if each.memory == scope])
-        wanted, first = np.unique(made.known[elements], return_index=True)
-        representatives = elements[first]
-        forms = _forms(content.columns, chunk.tensor.dtype) if scope == "acc" else [content.columns]
+    def _check_cells(self, making: _Making) -> None:
+        """Every element must be in some lane that the chunk has written; in accumulators new values replace it."""
+        made, chunk = making.made, making.chunk
+        scope = self.scope[chunk.tensor]
+        content = self._content(scope, [each.places for each in making.written if each.memory == scope])
+        wanted, first = np.unique(made.known[making.elements], return_index=True)
+        elements = making.elements[first]
+        forms = forms_of(content.columns, chunk.tensor.dtype) if scope == "acc" else [content.columns]
         found = np.zeros(len(wanted), np.bool_)
         matches: list[tuple[NDArray[np.bool_], Ints]] = []
         for form in forms:
@@ -173,180 +131,90 @@ class _Validation:
             found[place[same]] = True
             matches.append((same, place))
         if not found.all():
-            missing = int(representatives[~found].min())
-            matched = np.any([same for same, _ in matches], axis=0)
-            self._refuse(chunk, number, instruction, made, missing, content, matched)
-        if chunk.tensor in self.renewed:
-            self._renew(chunk, made, representatives, content, matches)
+            self._refuse_cells(
+                making, int(elements[~found].min()), content, np.any([each for each, _ in matches], axis=0)
+            )
+        if made.onward is not made.values:
+            self._renew(made, elements, content, matches)
 
     def _renew(
-        self, chunk: MadeChunk, made: Made, elements: Ints, content: _Content,
-        matches: list[tuple[NDArray[np.bool_], Ints]],
-    ) -> None:  # fmt: skip
-        """Values that have been checked are replaced by new ones, in the form in which they are there."""
+        self, made: Made, elements: Ints, content: _Content, matches: Sequence[tuple[NDArray[np.bool_], Ints]]
+    ) -> None:
+        """Replace values that have been found by new ones, in the form in which they are there."""
         columns = content.columns.copy()
         taken = np.zeros(columns.shape[1], np.bool_)
-        bits = DTYPES[chunk.tensor.dtype].bits
         for form, (same, place) in enumerate(matches):
             lanes = np.flatnonzero(same & ~taken)
             taken |= same
             new = made.onward[:, elements[place[lanes]]].astype(np.int64)
-            columns[:, lanes] = in_form(form, new, columns[:, lanes], bits)
+            columns[:, lanes] = in_form(form, new, columns[:, lanes], DTYPES[made.tensor.dtype].bits)
         cells = self.machine.cells(content.memory)
         cells[:, content.elements] = columns.reshape(self.sampler.samples, -1, content.lanes).astype(cells.dtype)
 
     def _content(self, memory: str, places: Sequence[slice | Ints]) -> _Content:
         """What has been written in a scratchpad, lane by lane."""
         cells = self.machine.cells(memory)
-        numbers = [np.arange(each.start, each.stop) if isinstance(each, slice) else each for each in places]
-        elements = np.unique(np.concatenate(numbers)) if numbers else np.zeros(0, np.int64)
+        touched = np.zeros(cells.shape[1], np.bool_)
+        for each in places:
+            touched[each] = True
+        elements = np.flatnonzero(touched)
         columns = cells[:, elements].astype(np.int64).reshape(self.sampler.samples, -1)
-        return _Content(memory, elements, cells.shape[2], columns, np.zeros(0, np.int64))
+        return _Content(memory, elements, cells.shape[2], columns)
 
-    def _check_bytes(self, chunk: MadeChunk, number: int, instruction: int, made: Made, elements: Ints) -> None:
-        wrong = elements[self._differs(made, elements)]
-        if len(wrong):
-            self._refuse_stored(made, int(wrong[0]), number, instruction)
-
-    def _differs(self, made: Made, elements: Ints) -> NDArray[np.bool_]:
-        """Which elements of a stored tensor are not what they must be."""
+    def _check_bytes(self, making: _Making) -> None:
+        """Every element must be where the layout of its tensor has it."""
+        made, elements = making.made, making.elements
         places = self.stored[made.tensor][elements]
-        values = np.ascontiguousarray(made.onward[:, elements])
-        size = values.dtype.itemsize
-        wanted = values.view(np.uint8).reshape(len(values), len(elements), size)
-        there = self.machine.dram[:, places]
-        differs: NDArray[np.bool_] = (there != wanted[:, :, : places.shape[1]]).any(axis=(0, 2))
+        wrong = np.flatnonzero(self._differs(places, made.onward[:, elements]))
+        if len(wrong):
+            element = int(elements[wrong[0]])
+            text = element_text(made.tensor, element)
+            self._refuse_bytes(making.number, making.instruction, text, made.onward[:, element], places[wrong[0]])
+
+    def _differs(self, places: NDArray[np.int64], values: NDArray[np.generic]) -> NDArray[np.bool_]:
+        """Which elements, of whose bytes the places are given, have other values in DRAM."""
+        columns = np.ascontiguousarray(values)
+        wanted = columns.view(np.uint8).reshape(*columns.shape, -1)[:, :, : places.shape[1]]
+        differs: NDArray[np.bool_] = (self.machine.dram[:, places] != wanted).any(axis=(0, 2))
         return differs
 
     def _check_outputs(self) -> None:
         """Every element of every output of the program must be where the host takes it from."""
-        for tensor in self.compiled.schedule.outputs:
-            made = self.expectation.made[tensor]
-            elements = np.flatnonzero(~made.free)
-            if tensor not in self.stored:
-                continue
-            wrong = elements[self._differs(made, elements)]
+        schedule = self.compiled.schedule
+        segments = {segment.tensor: segment for segment in self.compiled.program.outputs}
+        for tensor in schedule.outputs:
+            layout = schedule.layout(tensor)
+            onward = self.expectation.made[tensor].onward.reshape(-1, *tensor.shape)
+            values = np.stack([layout.unpack(each).reshape(-1) for each in onward])
+            places = output_bytes(segments[layout.tensor.name])
+            wrong = np.flatnonzero(self._differs(places, values))
             if len(wrong):
                 element = int(wrong[0])
-                number = next(
-                    (n for n in reversed(range(len(self.compiled.chunks)))
-                     if self.compiled.chunks[n].tensor is tensor and element in elements_of(self.compiled.chunks[n])),
-                    -1,
-                )  # fmt: skip
-                self._refuse_stored(made, element, number, -1)
+                writer = int(self.machine.writers["dram"][places[element][0]])
+                chunk = self.compiled.origins[writer].chunk if writer >= 0 else -1
+                self._refuse_bytes(
+                    chunk, writer, element_text(layout.tensor, element), values[:, element], places[element]
+                )
 
-    # What is said.
-
-    def _refuse(
-        self, chunk: MadeChunk, number: int, instruction: int, made: Made, element: int, content: _Content,
-        matched: NDArray[np.bool_],
-    ) -> None:  # fmt: skip
+    def _refuse_cells(self, making: _Making, element: int, content: _Content, matched: NDArray[np.bool_]) -> None:
+        made = making.made
+        text = element_text(made.tensor, element)
         others = np.flatnonzero(~matched)
-        cell, there = "none of those that it writes", ""
-        if len(others):
-            rank = 0
-            lane = int(others[rank])
-            place = int(content.elements[lane // content.lanes])
-            cell = f"{content.memory}[{place}] lane {lane % content.lanes}"
-            instruction = int(self.machine.writers[content.memory][place])
-            there = self._told(content.columns[:, lane])
-        self._raise(number, instruction, made, element, cell, there)
+        if not len(others):
+            cell = f"one of the lanes of {content.memory} that it writes"
+            self.report.refuse(making.number, making.instruction, text, made.values[:, element], cell, None)
+        lane = int(others[0])
+        place = int(content.elements[lane // content.lanes])
+        cell = f"{content.memory}[{place}] lane {lane % content.lanes}"
+        writer = int(self.machine.writers[content.memory][place])
+        self.report.refuse(making.number, writer, text, made.values[:, element], cell, content.columns[:, lane])
 
-    def _refuse_stored(self, made: Made, element: int, number: int, instruction: int) -> None:
-        places = self.stored[made.tensor][element]
-        byte = int(places[0])
-        writer = int(self.machine.writers["dram"][byte])
-        content = self.machine.dram[:, places].astype(np.uint8)
-        padded = np.zeros((len(content), made.onward.dtype.itemsize), np.uint8)
-        padded[:, : content.shape[1]] = content
-        values = padded.view(made.onward.dtype).reshape(-1).astype(np.int64)
-        self._raise(number, writer if writer >= 0 else instruction, made, element, f"byte {byte:#x} of dram", self._told(values))
-
-    def _raise(self, number: int, instruction: int, made: Made, element: int, cell: str, there: str) -> None:
-        wanted = made.onward[:, element] if cell.startswith("byte") else made.values[:, element]
-        text = "no instruction writes there"
-        if instruction >= 0:
-            text = f"instruction {instruction} ({instruction_text(self.program.instructions[instruction])})"
-        chunk = self.compiled.chunks[number].text if number >= 0 else "none"
-        raise ValidationError(
-            f"{text} of chunk {chunk} must leave {_element(made.tensor, element)} = {_numbers(wanted)} in {cell}, not "
-            f"{there or 'anything else'}. This is a fault of the emission rule, or of what comes before it."
-        )
-
-    def _told(self, column: NDArray[np.int64]) -> str:
-        """What a column of values is: an element of some tensor, a constant, or numbers that nothing accounts for."""
-        if (column == column[0]).all():
-            return f"the constant {column[0]}"
-        known = self.sampler.hashes(column[:, None])[0]
-        for made in self.expectation.made.values():
-            for columns in (made.onward, made.values):
-                here = np.flatnonzero(self.sampler.hashes(columns) == known)
-                if len(here):
-                    return f"{_element(made.tensor, int(here[0]))} = {_numbers(column)}"
-        return f"{_numbers(column)}, which is no element of any tensor"
-
-
-def elements_of(chunk: MadeChunk) -> Ints:
-    """The row-major numbers of the elements of a chunk, each once, ascending."""
-    shape = chunk.tensor.shape
-    flat: Ints = np.zeros((), np.int64)
-    inside = np.ones((), np.bool_)
-    rank = len(chunk.loops)
-    for extent, index in zip(shape, chunk.index, strict=True):
-        value: Ints = np.asarray(index.constant)
-        for n, (loop, coefficient) in enumerate(zip(chunk.loops, index.coefficients, strict=True)):
-            if coefficient and loop.extent > 1:
-                value = value + coefficient * np.arange(loop.extent).reshape([-1 if d == n else 1 for d in range(rank)])
-        flat = flat * extent + value
-        inside = inside & (value >= 0) & (value < extent)
-    both = np.broadcast_arrays(flat, inside)
-    found: Ints = np.unique(both[0][both[1]])
-    return found
-
-
-def bytes_of_elements(segment: Segment, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """The bytes of DRAM of each element, (elements, bytes of each), of a tensor in the axes in which it is laid out."""
-    assert segment.layout is not None, f"segment {segment.name} has no layout"
-    layout = segment.layout
-    own = Layout(layout.view, "int64", layout.axes)
-    cells = np.arange(np.prod(own.physical_shape), dtype=np.int64).reshape(own.physical_shape)
-    places = own.unpack(cells).reshape(-1)
-    assert places.size == np.prod(shape), f"{segment.name} has {places.size} elements, not {shape}"
-    size = np.dtype(layout.dtype).itemsize
-    if layout.storage == "planes":
-        return segment.address + places[:, None] + cells.size * np.arange(size)
-    width = np.dtype(layout.physical_dtype).itemsize
-    return segment.address + places[:, None] * width + np.arange(width)
-
-
-def _forms(columns: NDArray[np.int64], dtype: str) -> list[NDArray[np.int64]]:
-    """How accumulators may hold values of a type: as they are, sign-extended, or in the low bits."""
-    kind = DTYPES[dtype]
-    if kind.bits >= 32:
-        return [columns if dtype != "uint32" else columns & 0xFFFFFFFF]
-    mask = (1 << kind.bits) - 1
-    low = columns & mask
-    signed = low - ((low >> (kind.bits - 1)) << kind.bits)
-    value = signed if kind.minimum < 0 else low
-    nowhere = np.int64(1) << 40
-    return [columns, np.where(columns == signed, value, nowhere), np.where(columns == low, value, nowhere), value]
-
-
-def in_form(form: int, new: NDArray[np.int64], old: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
-    """New values in the form in which the old ones are there (``_forms``)."""
-    mask = (1 << bits) - 1
-    low = new & mask
-    if form == 0:
-        return new if bits < 32 else (new + (1 << 31) & 0xFFFFFFFF) - (1 << 31)
-    if form == 1:
-        return low - ((low >> (bits - 1)) << bits)
-    return low if form == 2 else (old & ~mask) | low
-
-
-def _element(tensor: Tensor, element: int) -> str:
-    index = ", ".join(str(int(n)) for n in np.unravel_index(element, tensor.shape))
-    return f"{tensor.name}[{index}]"
-
-
-def _numbers(values: NDArray[Any]) -> str:
-    return f"({', '.join(str(int(value)) for value in values[:4])}, ...)"
+    def _refuse_bytes(
+        self, chunk: int, instruction: int, text: str, wanted: NDArray[np.generic], places: NDArray[np.int64]
+    ) -> None:
+        writer = int(self.machine.writers["dram"][places[0]])
+        padded = np.zeros((self.sampler.samples, wanted.dtype.itemsize), np.uint8)
+        padded[:, : len(places)] = self.machine.dram[:, places][:, : padded.shape[1]]
+        there = padded.view(wanted.dtype).reshape(-1).astype(np.int64)
+        cell = f"byte {int(places[0]):#x} of dram"
+        self.report.refuse(chunk, writer if writer >= 0 else instruction, text, wanted, cell, there)

@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import the modules beside them, and runs every program also on the RTL.
+"""Lets the tests of this folder import the modules beside them, validates every build, and runs programs on the RTL.
 
 A test that runs programs comes in two: as `sim`, and as `rtl`, where whatever it simulates is cosimulated: no differing
 bit, no differing cycle. The latter is slow for the shipped machines, whose builds other tests share, and nightly for
@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from machines import ODD
 
 import lathe as lt
+from lathe.building import checked_builds
 
 RUNNERS = {"check_program", "simulate", "run_path"}
 
@@ -41,7 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What `lt.simulate` does within the test."""
     if getattr(request, "param", "sim") == "sim":
-        yield
+        with checked_builds():
+            yield
         return
     compared = 0
 

@@ -27,7 +27,7 @@ def two_reductions() -> tuple[Tensor, ...]:
 def check(schedule: Schedule) -> None:
     outputs = list(schedule.outputs)
     inputs = random_inputs(outputs, seed=0)
-    program = build(schedule, [A, *outputs], CONFIG, check=True)
+    program = lt.build(schedule, [A, *outputs], CONFIG, check="passes")
     assert verify(program) == []
     found, expected = simulate_program(program, inputs).outputs, reference(outputs, inputs)
     for name, values in expected.items():
@@ -73,7 +73,7 @@ def loaded(schedule: Schedule) -> tuple[int, int]:
     """Elements that are loaded, and cycles; the values are checked."""
     outputs = list(schedule.outputs)
     inputs = random_inputs(outputs, seed=0)
-    program = build(schedule, [*placeholders(outputs), *outputs], CONFIG, check=True)
+    program = lt.build(schedule, [*placeholders(outputs), *outputs], CONFIG, check="passes")
     assert verify(program) == []
     result, expected = simulate_program(program, inputs), reference(outputs, inputs)
     for name, values in expected.items():

@@ -1,0 +1,52 @@
+"""Which elements chunks make, and which of these are whole afterwards."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.frontend import Tensor
+from lathe.scheduler.made_chunks import MadeChunk
+from lathe.validation.sampling import Ints
+
+
+def elements_of(chunk: MadeChunk) -> Ints:
+    """The row-major numbers of the elements of a chunk, each once, ascending."""
+    shape = chunk.tensor.shape
+    varying = [n for n, loop in enumerate(chunk.loops) if any(index.coefficients[n] for index in chunk.index)]
+    grids = {
+        n: np.arange(chunk.loops[n].extent).reshape([-1 if n == other else 1 for other in varying]) for n in varying
+    }
+    flat: Ints = np.zeros((), np.int64)
+    inside = np.ones((), np.bool_)
+    for extent, index in zip(shape, chunk.index, strict=True):
+        value: Ints = np.asarray(index.constant)
+        for n in varying:
+            if index.coefficients[n]:
+                value = value + index.coefficients[n] * grids[n]
+        flat = flat * extent + value
+        inside = inside & (value >= 0) & (value < extent)
+    numbers, there = np.broadcast_arrays(flat, inside)
+    made = np.zeros(int(np.prod(shape)), np.bool_)
+    made[numbers[there]] = True
+    return np.flatnonzero(made)
+
+
+def final_elements(chunks: Sequence[MadeChunk], order: Sequence[int]) -> dict[int, Ints]:
+    """For chunks that add parts of reductions, by number: the elements that are whole afterwards.
+
+    ``order`` has the numbers of the chunks in the order in which they are through. An element is whole after the last
+    part that is added before it is begun again.
+    """
+    more: dict[Tensor, NDArray[np.bool_]] = {}
+    finals: dict[int, Ints] = {}
+    for number in reversed(order):
+        chunk = chunks[number]
+        if chunk.role in ("map", "reduce") and chunk.tensor not in more:
+            continue
+        elements = elements_of(chunk)
+        open_ = more.setdefault(chunk.tensor, np.zeros(int(np.prod(chunk.tensor.shape)), np.bool_))
+        if chunk.role == "update":
+            finals[number] = elements[~open_[elements]]
+        open_[elements] = chunk.role == "update"
+    return finals
