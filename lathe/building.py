@@ -55,7 +55,8 @@ def build(
     fit, EmitError for chunks that map to no instruction, ValidationError for what ``check`` finds.
     """
     if check not in (True, False, "passes"):
-        raise BuildError(f"check of build must be True, False or 'passes', not {shown(check)}.")
+        message = f"check of build must be True, False or 'passes', not {shown(check)}."
+        raise BuildError(message, kind="argument")
     check = check or _AT_LEAST.get()
     made = build_compiled(
         program, tensors, config, constants=constants, parameters=parameters, check_passes=check == "passes"

@@ -10,6 +10,7 @@ from lathe.frontend import Tensor
 from lathe.isa import Program, Unit
 from lathe.scheduler.made_chunks import MadeChunk
 from lathe.scheduler.signals import Marker, Origin
+from lathe.scheduler.tensor_layouts import TensorLayout
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -33,6 +34,14 @@ class Compiled:
     schedule: "Schedule"
     views: Mapping[Tensor, Tensor]
     constants: Mapping[str, NDArray[Any]]
+
+    def layout_of(self, tensor: Tensor) -> TensorLayout:
+        """How an input or output of the program lies in the axes in which a tensor of the schedule stands for it.
+
+        Its elements are those of the tensor, in row-major order, in another shape.
+        """
+        seen = self.views.get(tensor, tensor)
+        return self.schedule.layouts.get(seen, TensorLayout(seen))
 
     def lines_of(self, unit: Unit) -> list[tuple[float, str]]:
         """What signals say to a unit's queue: text, and where it stands between the numbers of instructions."""

@@ -259,7 +259,7 @@ class Emitter:
         for chunk in prepared.chunks(self, node, environment, rule_name, role):
             instructions = self.emit(rule_name, chunk)
             self._add(instructions, node.placement.stage, label, environment, chunk.offsets, len(self.made))
-            self.made.append(made_by(chunk))
+            self.made.append(made_by(chunk, state.computation.axes))
 
     def _add(
         self,

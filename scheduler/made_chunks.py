@@ -4,9 +4,11 @@ Emission notes it for whoever checks the instructions afterwards (``lathe.valida
 addresses with the rules that made them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lathe.frontend import Tensor
+from lathe.frontend.expressions import Axis
 from lathe.scheduler.chunk import Chunk, ChunkLoop, Index
 
 
@@ -25,9 +27,7 @@ class MadeChunk:
     text: str
 
 
-def made_by(chunk: Chunk) -> MadeChunk:
-    """What a chunk makes."""
-    tensor = chunk.write.tensor
-    index = tuple(value for axis, value in chunk.axes.items() if axis.kind == "data")
-    assert len(index) == tensor.ndim, f"{chunk.describe()} has {len(index)} data axes"
-    return MadeChunk(tensor, chunk.role, chunk.loops, index, chunk.describe())
+def made_by(chunk: Chunk, axes: Sequence[Axis]) -> MadeChunk:
+    """What a chunk makes; ``axes`` are those of the elements, in order."""
+    index = tuple(chunk.axes[axis] for axis in axes)
+    return MadeChunk(chunk.write.tensor, chunk.role, chunk.loops, index, chunk.describe())

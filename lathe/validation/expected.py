@@ -73,10 +73,8 @@ class Expectation:
     def _inputs(self, compiled: Compiled) -> dict[str, Array]:
         """Values (samples, *shape) of what the host gives, by name."""
         found: dict[str, Array] = {}
-        layouts, views = self.schedule.layouts, compiled.views
         for tensor in self.given:
-            seen = views.get(tensor, tensor)
-            named = layouts[seen].tensor if seen in layouts else seen
+            named = compiled.layout_of(tensor).tensor
             if named.name in compiled.constants:
                 given = np.asarray(compiled.constants[named.name])
                 found[named.name] = np.broadcast_to(given, (self.sampler.samples, *given.shape))
@@ -90,12 +88,9 @@ class Expectation:
 
     def _place_inputs(self, compiled: Compiled) -> None:
         for tensor in self.given:
-            seen = compiled.views.get(tensor, tensor)
-            layout = self.schedule.layouts.get(seen)
-            if layout is None:
-                one = other = self.inputs[seen.name]
-            else:
-                given = self.inputs[layout.tensor.name]
+            layout = compiled.layout_of(tensor)
+            one = other = given = self.inputs[layout.tensor.name]
+            if layout.maps:
                 one, other = (
                     np.stack([layout.pack(sample, int(_fitting(spoilt, tensor.dtype))) for sample in given])
                     for spoilt in SPOILT.values()

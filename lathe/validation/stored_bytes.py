@@ -16,13 +16,12 @@ def stored_bytes(compiled: Compiled) -> dict[Tensor, NDArray[np.int64]]:
     """
     roles = ("output", "temporary")
     segments = {segment.tensor: segment for segment in compiled.program.segments if segment.role in roles}
-    layouts = compiled.schedule.layouts
     found: dict[Tensor, NDArray[np.int64]] = {}
     for stage in compiled.schedule.stages:
         if stage.state.scope != "dram" or stage.state.storage is not None:
             continue
         for tensor in stage.state.tensors:
-            named = layouts[tensor].tensor if tensor in layouts else tensor
+            named = compiled.layout_of(tensor).tensor
             if named.name in segments:
                 layout = segments[named.name].layout
                 assert layout is not None, f"segment {named.name} has no layout"

@@ -180,11 +180,10 @@ class _Validation:
 
     def _check_outputs(self) -> None:
         """Every element of every output of the program must be where the host takes it from."""
-        schedule = self.compiled.schedule
         segments = {segment.tensor: segment for segment in self.compiled.program.outputs}
-        for tensor in schedule.outputs:
-            layout = schedule.layout(tensor)
-            onward = self.expectation.made[tensor].onward.reshape(-1, *tensor.shape)
+        for tensor in self.compiled.schedule.outputs:
+            layout = self.compiled.layout_of(tensor)
+            onward = self.expectation.made[tensor].onward.reshape(-1, *layout.shape)
             values = np.stack([layout.unpack(each).reshape(-1) for each in onward])
             places = output_bytes(segments[layout.tensor.name])
             wrong = np.flatnonzero(self._differs(places, values))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from random_programs import random_inputs
 
+from lathe.building import build as build_checked
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, max, placeholder, placeholders, reduce_axis, reference, sum
 from lathe.isa import verify
@@ -27,7 +28,7 @@ def two_reductions() -> tuple[Tensor, ...]:
 def check(schedule: Schedule) -> None:
     outputs = list(schedule.outputs)
     inputs = random_inputs(outputs, seed=0)
-    program = lt.build(schedule, [A, *outputs], CONFIG, check="passes")
+    program = build_checked(schedule, [A, *outputs], CONFIG, check="passes")
     assert verify(program) == []
     found, expected = simulate_program(program, inputs).outputs, reference(outputs, inputs)
     for name, values in expected.items():
@@ -73,7 +74,7 @@ def loaded(schedule: Schedule) -> tuple[int, int]:
     """Elements that are loaded, and cycles; the values are checked."""
     outputs = list(schedule.outputs)
     inputs = random_inputs(outputs, seed=0)
-    program = lt.build(schedule, [*placeholders(outputs), *outputs], CONFIG, check="passes")
+    program = build_checked(schedule, [*placeholders(outputs), *outputs], CONFIG, check="passes")
     assert verify(program) == []
     result, expected = simulate_program(program, inputs), reference(outputs, inputs)
     for name, values in expected.items():

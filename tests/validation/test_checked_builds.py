@@ -1,0 +1,104 @@
+"""``build(..., check=...)``: what it takes, and which pass ``"passes"`` names."""
+
+from dataclasses import replace
+from importlib import import_module
+
+import pytest
+
+import lathe as lt
+from lathe.building import checked_builds
+from lathe.frontend.expressions import Binary, Const
+
+completion = import_module("lathe.scheduler.completion")
+allocation = import_module("lathe.scheduler.allocation")
+
+
+def doubled() -> list[lt.Tensor]:
+    A = lt.placeholder((5, 16), "int8", name="A")
+    return [A, lt.compute((5, 16), lambda i, j: A[i, j] + A[i, j], name="B")]
+
+
+def build(**options) -> lt.Program:
+    A, B = doubled()
+    return lt.build(B, [A, B], lt.load_config("vta"), **options)
+
+
+@pytest.mark.parametrize("check", [True, "passes"])
+def test_a_right_program_is_what_it_is_without_a_check(check):
+    assert build(check=check).instructions == build().instructions
+
+
+def test_the_pass_after_which_the_nest_is_another_is_named(monkeypatch):
+    settle = completion.settle
+
+    def faulty(schedule, config):
+        settle(schedule, config)
+        (stage,) = schedule.stages
+        one = Const(1, "int8")
+        computation = stage.state.computation.mapped(lambda body: Binary("add", body, one))
+        stage.state = replace(stage.state, computation=computation)
+
+    monkeypatch.setattr(completion, "settle", faulty)
+    with pytest.raises(lt.ValidationError) as caught:
+        build(check="passes")
+    assert str(caught.value) == (
+        "loop nest after settling must make B[0, 0] = -66, as NumPy does, not -65 (random inputs of seed 0). "
+        "If nothing that is undefined is used, it is a fault of the compiler."
+    )
+    with pytest.raises(
+        lt.ValidationError, match=r'^B\[0, 0\] of the program .* build\(\.\.\., check="passes"\) names it'
+    ):
+        build(check=True)
+
+
+def test_buffers_over_each_other_are_found(monkeypatch):
+    def overlapping(buffers, room):
+        for buffer in buffers:
+            buffer.base = 0
+        return room > 0
+
+    monkeypatch.setattr(allocation, "_first_fit", overlapping)
+    A, B = lt.placeholder((4, 32), "int32", name="A"), lt.placeholder((4, 32), "int32", name="B")
+    C = lt.compute((4, 32), lambda i, j: (A[i, j] >> 1) * B[i, j], name="C")
+    program = lt.build(C, [A, B, C], lt.load_config("vta"))
+    assert lt.verify(program) == []  # tokens order it, and no access is out of range
+    with pytest.raises(lt.ValidationError, match=r"must leave A\.acc|must leave B\.acc|must leave C"):
+        lt.build(C, [A, B, C], lt.load_config("vta"), check=True)
+
+
+def test_builds_of_others_can_be_checked_from_outside(monkeypatch):
+    asked = []
+    monkeypatch.setattr(import_module("lathe.building"), "validate", lambda *given: asked.append(given))
+    build()
+    with checked_builds():
+        build()
+    build()
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("check", ["pass", None, 2])
+def test_other_checks_are_refused(check):
+    with pytest.raises(lt.BuildError) as caught:
+        build(check=check)
+    assert str(caught.value) == f"check of build must be True, False or 'passes', not {check!r}."
+
+
+def test_the_command_line_checks_what_scripts_build(tmp_path, monkeypatch):
+    from click.testing import CliRunner
+
+    from lathe.command_line import main
+
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import lathe as lt\n"
+        "def build(cfg):\n"
+        "    A = lt.placeholder((4, 16), name='A')\n"
+        "    B = lt.relu(A, name='B')\n"
+        "    return lt.build(B, [A, B], cfg)\n"
+    )
+    asked = []
+    monkeypatch.setattr(import_module("lathe.building"), "validate", lambda *given: asked.append(given))
+    for extra in ([], ["--check"]):
+        done = CliRunner().invoke(main, ["compile", str(script), "-o", str(tmp_path / "p.npz"), *extra])
+        assert done.exit_code == 0, done.output
+    assert len(asked) == 1
