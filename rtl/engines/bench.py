@@ -117,6 +117,7 @@ class Bench:
             assert waited < 4, "the RTL did not see its start"
             waited += 1
             shown, trace = yield (*QUIET, *SILENT)
+        show(0)  # nobody looks at it yet
         offer = before = NO_OFFER
         inputs = (*QUIET, *SILENT)
         while True:

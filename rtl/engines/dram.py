@@ -1,6 +1,5 @@
 """The memory behind the bus, in Python: the DRAM of docs/timing.md, or one with random stalls."""
 
-import random
 from collections import deque
 
 from lathe.configs import MemoryConfig
@@ -42,8 +41,34 @@ class Bytes:
         return memory
 
 
-# How likely something happens on a channel in a cycle, of a memory that stalls; drawn for each channel of each launch.
-LUCK = (0.1, 0.3, 0.6, 0.9)
+# How likely something happens on a channel in a cycle, of a memory that stalls, in tenths; drawn for each channel of
+# each launch. The numbers, and the order of the draws, are those of harness.cpp: the same seed gives the same stalls.
+LUCK = (1, 3, 6, 9)
+AR, AW, R, W, B = range(5)
+
+
+class Draws:
+    """Random numbers that are the same in C++: Marsaglia's xorshift."""
+
+    def __init__(self, seed: int) -> None:
+        self.state = first_state(seed)
+
+    def draw(self) -> int:
+        """The next number."""
+        state = self.state
+        state ^= state << 13 & MASK
+        state ^= state >> 7
+        state ^= state << 17 & MASK
+        self.state = state
+        return state >> 20
+
+
+def first_state(seed: int) -> int:
+    """The state that a seed of stalls begins with; never 0, from which there would be no other."""
+    return (seed + 1) * 0x9E3779B97F4A7C15 & MASK or 1
+
+
+MASK = (1 << 64) - 1
 
 
 class Burst:
@@ -76,9 +101,8 @@ class Dram:
         self.config, self.content, self.bus = config, content, config.bus_bits // 8
         self.response_latency = response_latency
         self.memory_end, self.error = memory_end, error
-        self.random = None if stalls is None else random.Random(stalls)
-        # AR, AW, R, W, B.
-        self.luck = [1.0] * 5 if self.random is None else self.random.choices(LUCK, k=5)
+        self.random = None if stalls is None else Draws(stalls)
+        self.luck = [10 if self.random is None else LUCK[self.random.draw() % len(LUCK)] for _ in range(5)]
         self.reads: deque[Burst] = deque()
         self.writes: deque[Burst] = deque()
         self.responses: deque[tuple[int, bool]] = deque()  # (cycle, failed)
@@ -93,19 +117,20 @@ class Dram:
     def offer(self, t: int) -> tuple[bool, bool, tuple[int, int, int, int] | None, bool, int | None]:
         """AR ready, AW ready, a read beat (id, data, last, response), W ready, a write response, in cycle `t`."""
         lucky = self.lucky
-        if self.shown is None and self.reads and (self.reads[0].due <= t if self.random is None else lucky(2)):
+        ar_ready, aw_ready = lucky(AR), lucky(AW)
+        if self.shown is None and self.reads and (self.reads[0].due <= t if self.random is None else lucky(R)):
             self.shown = self.beat()
-        ready = bool(self.writes) and (self.writes[0].due <= t if self.random is None else lucky(3))
+        w_ready = bool(self.writes) and (self.writes[0].due <= t if self.random is None else lucky(W))
         response = None
-        if self.responses and self.responses[0][0] <= t and lucky(4):
+        if self.responses and self.responses[0][0] <= t and lucky(B):
             failed = self.responses[0][1]
             injected = self.error == BusError("write", self.responded)
             response = SLAVE_ERROR if injected else DECODE_ERROR if failed else OKAY
-        return lucky(0), lucky(1), self.shown, ready, response
+        return ar_ready, aw_ready, self.shown, w_ready, response
 
     def lucky(self, channel: int) -> bool:
         """Whether something happens on a channel in this cycle: always, unless there are random stalls."""
-        return self.random is None or self.random.random() < self.luck[channel]
+        return self.random is None or self.random.draw() % 10 < self.luck[channel]
 
     def served(self) -> Burst:
         """The burst of the next read beat: the oldest, or with random stalls the oldest of some id."""
@@ -114,7 +139,7 @@ class Dram:
         oldest: dict[int, Burst] = {}
         for burst in self.reads:
             oldest.setdefault(burst.id, burst)
-        return self.random.choice(list(oldest.values()))
+        return list(oldest.values())[self.random.draw() % len(oldest)]
 
     def beat(self) -> tuple[int, int, int, int]:
         """The next read beat."""

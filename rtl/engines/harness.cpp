@@ -80,7 +80,7 @@ struct LatheLaunch {
     int64_t error_write;
     int64_t reset_at;  // -1: never
     int64_t most_cycles;
-    uint64_t stall_seed;  // 0: no stalls
+    uint64_t stall_seed;  // first state of the random numbers, 0: no stalls
     int64_t latency;
     int64_t cycles_per_beat;
     int64_t shared_bandwidth;
@@ -164,6 +164,7 @@ class Dram {
   private:
     enum Channel { kAr, kAw, kR, kW, kB };
 
+    // As Draws in dram.py, and asked for in the same order, so that the same seed gives the same stalls.
     uint64_t draw() {
         random_ ^= random_ << 13;
         random_ ^= random_ >> 7;

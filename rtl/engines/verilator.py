@@ -13,6 +13,7 @@ from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
 from lathe.isa.table import AluOp, MemoryType
 from lathe.rtl.engines.build import library
+from lathe.rtl.engines.dram import first_state
 from lathe.rtl.engines.host import REPORT, report, settings
 from lathe.rtl.engines.launch import EngineError, Launch, Outcome, Trace
 from lathe.rtl.geometry import RtlError
@@ -113,8 +114,7 @@ def _launched(called: Any, machine: int, config: HardwareConfig, launch: Launch)
         error_write=error.number if error is not None and error.channel == "write" else -1,
         reset_at=-1 if launch.reset_at is None else launch.reset_at,
         most_cycles=launch.most_cycles,
-        # Zero means no stalls, and xorshift needs a state that is not zero.
-        stall_seed=0 if launch.stalls is None else (launch.stalls + 1) * 0x9E3779B97F4A7C15 % (1 << 64) or 1,
+        stall_seed=0 if launch.stalls is None else first_state(launch.stalls),
         latency=config.memory.latency,
         cycles_per_beat=config.memory.cycles_per_beat,
         shared_bandwidth=config.memory.shared_bandwidth,
