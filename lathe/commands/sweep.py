@@ -15,7 +15,7 @@ from lathe.sweeps.execution import run_sweep, values_of, write_csv
 from lathe.sweeps.measurement import DIFFERENT, FAILED, OK, Row
 from lathe.sweeps.reading import read_sweep
 from lathe.sweeps.specification import Sweep
-from lathe.sweeps.workloads import WORKLOADS, known_workloads
+from lathe.sweeps.workloads import WORKLOADS, known_workloads, make
 
 SOMETHING_WRONG = 1
 WIDTH = 200  # of the table when it does not go to a terminal; it has a column for each key that varies
@@ -52,13 +52,14 @@ def sweep(
 
     SWEEP is a YAML file. "base" names the machine or machines to begin with, "machine" the parameters to change, each
     with a value or a list of values, and "workloads" lists operators with their shapes. Every combination is built and
-    simulated, and becomes a row of the CSV file with its cycles, utilisation and bytes. Machines that cannot exist, and
-    workloads that do not map, are rows with the reason.
+    simulated, and becomes a row of the CSV file with its cycles, utilisation and bytes. Machines that cannot exist,
+    shapes that do not fit each other, and workloads that do not map are rows with the reason. What no row could be
+    right with is a mistake in the file, and nothing runs.
 
     Two examples come with Lathe, and SWEEP may be their names: matmul_blocks and conv_buffers; they lie in
     configs/sweeps. The exit status is 1 when outputs differ from NumPy's, or when Lathe itself failed on a row.
     """
-    found = read_sweep(sweep_file, known_workloads())
+    found = read_sweep(sweep_file, known_workloads(), make)
     if output is not None:
         check_writable(output)
     rows = measured_rows(found, jobs, check)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import lathe as lt
 from lathe.configs import HardwareConfig, LatheError, load_config
 from lathe.sweeps.specification import Point
-from lathe.sweeps.workloads import WORKLOADS, Workload
+from lathe.sweeps.workloads import Workload, make
 
 OK, INVALID, UNMAPPABLE, DIFFERENT, FAILED = "ok", "invalid machine", "unmappable", "outputs differ", "internal error"
 
@@ -63,7 +63,7 @@ def measure(point: Point, check: bool = False) -> Row:
 
 def measured(point: Point, machine: HardwareConfig, check: bool) -> Row:
     """The row of a point on a machine that exists; raises LatheError for what cannot be built."""
-    work = WORKLOADS[point.workload](**point.parameters)
+    work = make(point.workload, point.parameters)
     program = lt.build(work.output, work.tensors, machine, constants=work.constants)
     inputs = random_inputs(work, point) if check else None
     result = lt.simulate(program, inputs, timing_only=not check, trace=False)

@@ -1,14 +1,16 @@
 """Reading sweep files, with the line of every mistake."""
 
+import itertools
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 
 from lathe import configs
-from lathe.configs import load_config, shipped_configs
+from lathe.configs import ConfigError, LatheError, load_config, shipped_configs
+from lathe.configs.errors import shown
 from lathe.configs.validation import all_keys, nearest
 from lathe.configs.yaml_text import NotYamlError, composed
 from lathe.sweeps.errors import SweepError
@@ -34,23 +36,35 @@ def sweep_path(source: str | os.PathLike[str]) -> Path:
     return path
 
 
-def read_sweep(path: str | os.PathLike[str], workloads: Mapping[str, Mapping[str, Parameter]]) -> Sweep:
+def read_sweep(
+    path: str | os.PathLike[str],
+    workloads: Mapping[str, Mapping[str, Parameter]],
+    make: Callable[[str, Mapping[str, Any]], object] = lambda *_: None,
+) -> Sweep:
     """The sweep of a YAML file, or of a shipped one by its name.
 
-    `workloads` are the known workloads with their parameters. Whether a machine
-    or a shape is possible is not checked here: an impossible one is a row of the result.
+    `workloads` are the known workloads with their parameters; `make` makes one of a name and parameters, or raises
+    LatheError. A machine or a combination of shapes that is impossible becomes a row of the result; but a number or a
+    word that no workload takes, a workload none of whose combinations can be made, and a grid none of whose machines
+    exists are mistakes.
 
     Raises :class:`SweepError` with file, line, key and the nearest known key.
     """
-    return Reader(sweep_path(path), workloads).sweep()
+    return Reader(sweep_path(path), workloads, make).sweep()
 
 
 class Reader:
     """One sweep file."""
 
-    def __init__(self, path: Path, workloads: Mapping[str, Mapping[str, Parameter]]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        workloads: Mapping[str, Mapping[str, Parameter]],
+        make: Callable[[str, Mapping[str, Any]], object],
+    ) -> None:
         self.path = path
         self.known_workloads = workloads
+        self.make = make
         self.machine_keys = tuple(key for key in all_keys() if key not in FIXED_KEYS)
 
     def sweep(self) -> Sweep:
@@ -60,10 +74,24 @@ class Reader:
             message = f"The keys of {self.path} must include workloads, and do not. Name at least one operator there."
             raise SweepError(message, file=self.path)
         machine = entries.get("machine")
-        return Sweep(
-            bases=self.bases(entries["base"]) if "base" in entries else ["vta"],
-            machine=Grid(()) if machine is None else self.machine(machine),
-            workloads=self.workloads(entries["workloads"]),
+        bases = self.bases(entries["base"]) if "base" in entries else ["vta"]
+        grid = Grid(()) if machine is None else self.machine(machine)
+        if machine is not None:
+            self.check_some_exist(machine, bases, grid)
+        return Sweep(bases=bases, machine=grid, workloads=self.workloads(entries["workloads"]))
+
+    def check_some_exist(self, node: yaml.Node, bases: Sequence[str], grid: Grid) -> None:
+        """Refuse a grid without any machine, with the reason of the first."""
+        reasons = []
+        for base, changes in itertools.product(bases, grid.points()):
+            try:
+                load_config(base).with_(**changes)
+            except ConfigError as error:
+                reasons.append(str(error))
+            else:
+                return
+        self.refuse(
+            node, "machine", "machine", "a grid with at least one machine that exists, and has none", reasons[0]
         )
 
     def root(self) -> yaml.Node:
@@ -156,13 +184,27 @@ class Reader:
         axes = []
         for parameter, value_node in entries.items():
             axis = self.axis((parameter,), value_node)
-            kind = known[parameter].kind
             for (value,) in axis.steps:
-                if type(value) is not kind:
-                    contract = f"{'a whole number' if kind is int else 'a word'}, not {value!r}"
+                if not known[parameter].takes(value):
+                    contract = f"{known[parameter].contract}, not {shown(value)}"
                     self.refuse(value_node, parameter, f"Parameter {parameter} of {workload}", contract, "Correct it.")
             axes.append(axis)
-        return Grid(tuple(axes))
+        grid = Grid(tuple(axes))
+        self.check_some_are_made(name_node, workload, grid)
+        return grid
+
+    def check_some_are_made(self, node: yaml.Node, workload: str, grid: Grid) -> None:
+        """Refuse a workload that none of its combinations of parameters makes, with the reason of the first."""
+        reasons = []
+        for parameters in grid.points():
+            try:
+                self.make(workload, parameters)
+            except LatheError as error:
+                reasons.append(str(error))
+            else:
+                return
+        contract = f"possible with one of its {len(reasons)} combinations, and is with none"
+        self.refuse(node, workload, f"Workload {workload}", contract, reasons[0])
 
     def axis(self, keys: tuple[str, ...], node: yaml.Node) -> Axis:
         """A value or a list of values; with several keys a value may be a list of one for each."""

@@ -5,7 +5,7 @@ The form of the file, with every key that it may have::
     base: vta                            # a shipped machine or a file beside this one, or a list of them
     machine:                             # parameters to change, by the keys that `lathe configs vta` shows
       memory.latency: [0, 32, 128]       # a value or a list of values; the grid has every combination
-      block_in, block_out: [8, 16]       # parameters that move together, with one value for all ...
+      block_in, block_out: [16, 32]      # parameters that move together, with one value for all ...
       inp_buffer_bytes, acc_buffer_bytes: [[32768, 131072], [65536, 262144]]   # ... or one value each
     workloads:                           # operators with their shapes, again a value or a list of each
       - matmul: {m: [64, 256], n: 256, k: 256}
@@ -51,10 +51,25 @@ class Grid:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a workload: whether it must be given, and its type, int or str."""
+    """A parameter of a workload: whether it must be given, and what it may be.
+
+    A whole number of at least ``least``, or if there are ``words`` one of these.
+    """
 
     required: bool
-    kind: type
+    least: int = 1
+    words: tuple[str, ...] = ()
+
+    def takes(self, value: object) -> bool:
+        """Whether a value is one."""
+        if self.words:
+            return value in self.words
+        return type(value) is int and value >= self.least
+
+    @property
+    def contract(self) -> str:
+        """What a value must be, for messages."""
+        return " or ".join(self.words) if self.words else f"a whole number of at least {self.least}"
 
 
 @dataclass(frozen=True)

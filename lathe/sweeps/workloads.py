@@ -7,20 +7,20 @@ decorator; its docstring is what `lathe sweep --workloads` shows.
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NewType, TypeAlias, get_args
 
 from numpy.typing import NDArray
 
-from lathe.configs import LatheError
 from lathe.frontend import Tensor, compute, placeholder, placeholders
 from lathe.frontend import operators as op
 from lathe.networks.digits.job import DEFAULT_BATCH
 from lathe.networks.digits.network import digits_network
 from lathe.sweeps.specification import Parameter
 
+Border = NewType("Border", int)
+"""Rows and columns around an image, which may be none; every other number of a workload is at least 1."""
 
-class WorkloadError(LatheError):
-    """A parameter of a workload that has no meaning there."""
+Epilogue: TypeAlias = Literal["cut", "requantise"]
 
 
 @dataclass(frozen=True)
@@ -50,34 +50,38 @@ def workload(function: Builder) -> Builder:
 def known_workloads() -> dict[str, dict[str, Parameter]]:
     """Workloads with their parameters."""
     return {
-        name: {
-            parameter.name: Parameter(parameter.default is parameter.empty, parameter.annotation)
-            for parameter in inspect.signature(function).parameters.values()
-        }
+        name: {parameter.name: _form_of(parameter) for parameter in inspect.signature(function).parameters.values()}
         for name, function in WORKLOADS.items()
     }
 
 
-def finished(sums: Tensor, epilogue: str) -> Tensor:
+def _form_of(parameter: inspect.Parameter) -> Parameter:
+    """What the annotation says that a parameter may be."""
+    words = get_args(parameter.annotation) if parameter.annotation is Epilogue else ()
+    return Parameter(parameter.default is parameter.empty, 0 if parameter.annotation is Border else 1, words)
+
+
+def make(name: str, parameters: Mapping[str, Any]) -> Workload:
+    """The workload of a name. Raises LatheError for parameters that make none together."""
+    return WORKLOADS[name](**parameters)
+
+
+def finished(sums: Tensor, epilogue: Epilogue) -> Tensor:
     """int32 sums as int8: their low bits, as the machine stores them, or requantised by a shift of 8."""
     if epilogue == "cut":
         return compute(sums.shape, lambda *i: sums[i].astype("int8"), "cut")
-    if epilogue == "requantise":
-        return op.requantise(sums, 8)
-    raise WorkloadError(
-        f"epilogue of a workload must be cut or requantise, not {epilogue!r}. cut keeps the low 8 bits of a sum."
-    )
+    return op.requantise(sums, 8)
 
 
 @workload
-def matmul(m: int, n: int, k: int, epilogue: str = "cut") -> Workload:
+def matmul(m: int, n: int, k: int, epilogue: Epilogue = "cut") -> Workload:
     """A (m, k) times B (n, k), transposed."""
     A, B = placeholder((m, k), "int8", name="A"), placeholder((n, k), "int8", name="B")
     return Workload(finished(op.matmul(A, B, transpose_b=True), epilogue))
 
 
 @workload
-def dense(inputs: int, outputs: int, batch: int = 1, epilogue: str = "requantise") -> Workload:
+def dense(inputs: int, outputs: int, batch: int = 1, epilogue: Epilogue = "requantise") -> Workload:
     """A fully connected layer with bias."""
     data, weight = placeholder((batch, inputs), name="data"), placeholder((outputs, inputs), name="weight")
     bias = placeholder((outputs,), "int32", name="bias")
@@ -93,10 +97,10 @@ def conv2d(
     kernel: int = 3,
     batch: int = 1,
     stride: int = 1,
-    padding: int = 0,
+    padding: Border = Border(0),
     dilation: int = 1,
     groups: int = 1,
-    epilogue: str = "cut",
+    epilogue: Epilogue = "cut",
 ) -> Workload:
     """A convolution of images (batch, height, width, channels)."""
     data = placeholder((batch, height, width, channels), name="data")

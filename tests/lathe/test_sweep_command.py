@@ -21,7 +21,7 @@ machine:
   block_in: [16, 24]
 workloads:
   - matmul: {m: [16, 20], n: 32, k: 32}
-  - matmul: {m: 4, n: 32, k: 32, epilogue: round}
+  - conv2d: {height: 4, width: 4, channels: 16, filters: 16, kernel: [1, 5]}
 """
 
 
@@ -35,7 +35,7 @@ def test_every_point_is_a_row_and_what_cannot_be_has_its_reason(tmp_path):
     assert result.exit_code == 0
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * 2 * 3
+    assert len(rows) == 2 * 2 * 4
     for row in rows:
         if row["block_in"] == "24":
             assert row["status"] == "invalid machine"
@@ -43,9 +43,11 @@ def test_every_point_is_a_row_and_what_cannot_be_has_its_reason(tmp_path):
                 "block_in of machine 'vta' must be a power of two, not 24. Write an integer such as 1, 2, 4, 8 or 16."
             )
             assert row["cycles"] == ""
-        elif row["epilogue"] == "round":
+        elif row["kernel"] == "5":
             assert row["status"] == "unmappable"
-            assert row["reason"].startswith("epilogue of a workload must be cut or requantise, not 'round'.")
+            assert row["reason"].startswith("height of conv2d 'conv2d' must be at least 5 with its padding, ")
+        elif row["kernel"]:
+            assert row["status"] == "ok"
         else:
             assert row["status"] == "ok"
             assert row["reason"] == ""
@@ -54,8 +56,24 @@ def test_every_point_is_a_row_and_what_cannot_be_has_its_reason(tmp_path):
             assert int(row["bytes_read"]) == sum(int(row[f"read_{name}"]) for name in READ)
     cycles = {(row["m"], row["memory.latency"]): int(row["cycles"]) for row in rows if row["cycles"]}
     assert cycles["16", "64"] > cycles["16", "0"]
-    assert "4 ok" in result.stdout
-    assert "6 invalid machine" in result.stdout
+    assert "6 ok" in result.stdout
+    assert "8 invalid machine" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("workloads: [relu: {height: 0, width: 1, channels: 1}]", "Parameter height of relu of "),
+        ("workloads: [conv2d: {height: 1, width: 1, channels: 1, filters: 1}]", "Workload conv2d of "),
+        ("machine: {batch: 3}\nworkloads: [digits: ]", "machine of "),
+    ],
+)
+def test_what_no_row_could_be_right_with_is_refused_and_nothing_written(tmp_path, text, message):
+    result = sweep(tmp_path, text, "-o", tmp_path / "out.csv")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"Error: {message}")
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "out.csv").exists()
 
 
 READ = ("instructions", "uop", "wgt", "inp", "acc", "acc8")

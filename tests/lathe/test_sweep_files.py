@@ -6,11 +6,12 @@ from lathe.configs import ConfigError, config_to_yaml, load_config
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.reading import read_sweep
 from lathe.sweeps.specification import Parameter
+from lathe.sweeps.workloads import known_workloads, make
 
-SIZE = Parameter(required=True, kind=int)
+SIZE = Parameter(required=True)
 KNOWN = {
-    "matmul": {"m": SIZE, "n": SIZE, "k": SIZE, "epilogue": Parameter(required=False, kind=str)},
-    "digits": {"batch": Parameter(required=False, kind=int)},
+    "matmul": {"m": SIZE, "n": SIZE, "k": SIZE, "epilogue": Parameter(required=False, words=("cut", "requantise"))},
+    "digits": {"batch": Parameter(required=False)},
 }
 
 
@@ -102,12 +103,22 @@ MISTAKES = {
     "a parameter that is no number": (
         "workloads:\n  - matmul: {m: 1.5, n: 1, k: 1}\n",
         2,
-        "Parameter m of matmul of {file}, line 2, must be a whole number, not 1.5. Correct it.",
+        "Parameter m of matmul of {file}, line 2, must be a whole number of at least 1, not 1.5. Correct it.",
+    ),
+    "a size of nothing": (
+        "workloads:\n  - matmul: {m: [4, 0], n: 1, k: 1}\n",
+        2,
+        "Parameter m of matmul of {file}, line 2, must be a whole number of at least 1, not 0. Correct it.",
+    ),
+    "an unknown word": (
+        "workloads:\n  - matmul: {m: 1, n: 1, k: 1, epilogue: round}\n",
+        2,
+        "Parameter epilogue of matmul of {file}, line 2, must be cut or requantise, not 'round'. Correct it.",
     ),
     "a number for a word": (
         "workloads:\n  - matmul: {m: 1, n: 1, k: 1, epilogue: 8}\n",
         2,
-        "Parameter epilogue of matmul of {file}, line 2, must be a word, not 8. Correct it.",
+        "Parameter epilogue of matmul of {file}, line 2, must be cut or requantise, not 8. Correct it.",
     ),
     "an empty list of values": (
         "workloads:\n  - matmul: {m: [], n: 1, k: 1}\n",
@@ -171,6 +182,43 @@ def test_an_unknown_machine_parameter_is_told_with_the_nearest(tmp_path):
         f"A machine's parameter of {tmp_path / 'sweep.yaml'}, line 2, must be one of batch, block_in, block_out, "
     )
     assert str(caught.value).endswith("not 'memory.latencies'. Did you mean 'memory.latency'?")
+
+
+def test_a_grid_without_any_machine_is_a_mistake(tmp_path):
+    with pytest.raises(SweepError) as caught:
+        read(tmp_path, "base: [vta, tiny]\nmachine:\n  block_in: [12, 24]\nworkloads: [digits: ]\n")
+    assert str(caught.value) == (
+        f"machine of {tmp_path / 'sweep.yaml'}, line 3, must be a grid with at least one machine that exists, and has "
+        "none. block_in of machine 'vta' must be a power of two, not 12. Write an integer such as 1, 2, 4, 8 or 16."
+    )
+    read(tmp_path, "base: [vta, tiny]\nmachine:\n  block_in: [12, 16]\nworkloads: [digits: ]\n")
+
+
+def test_a_workload_that_no_shape_makes_is_a_mistake(tmp_path):
+    path = tmp_path / "sweep.yaml"
+    path.write_text(
+        "workloads:\n  - relu: {height: 1, width: 1, channels: 1}\n  - conv2d: {height: [2, 3], width: 9, "
+        "channels: 1, filters: 1, kernel: 5}\n"
+    )
+    with pytest.raises(SweepError) as caught:
+        read_sweep(path, known_workloads(), make)
+    assert str(caught.value) == (
+        f"Workload conv2d of {path}, line 3, must be possible with one of its 2 combinations, and is with none. height "
+        "of conv2d 'conv2d' must be at least 5 with its padding, the reach of the kernel, not 2. Add padding or take a "
+        "smaller kernel."
+    )
+    assert caught.value.line == 3
+    path.write_text(path.read_text().replace("[2, 3]", "[2, 5]"))
+    assert len(read_sweep(path, known_workloads(), make).points()) == 3
+
+
+def test_a_border_may_be_nothing_and_other_numbers_not():
+    known = known_workloads()["conv2d"]
+    assert known["padding"].takes(0)
+    assert not known["padding"].takes(-1)
+    assert not known["stride"].takes(0)
+    assert not known["stride"].takes(True)
+    assert known["epilogue"].words == ("cut", "requantise")
 
 
 def test_a_missing_file_is_named(tmp_path):
