@@ -1,6 +1,6 @@
 """``build``: from a schedule to a program, and the proof of it where that is asked for."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal, TypeAlias
@@ -28,6 +28,22 @@ def checked_builds(check: Check = True) -> Iterator[None]:
         yield
     finally:
         _AT_LEAST.reset(before)
+
+
+Watcher: TypeAlias = Callable[[Schedule | Tensor | Sequence[Tensor], HardwareConfig, Mapping[str, int] | None], object]
+"""What is called with program, machine and parameters of a build, before anything is compiled."""
+
+_WATCHERS: ContextVar[tuple[Watcher, ...]] = ContextVar("who watches builds", default=())
+
+
+@contextmanager
+def watched_builds(watcher: Watcher) -> Iterator[None]:
+    """Tell of every ``build`` inside: for scripts that others have written."""
+    before = _WATCHERS.set((*_WATCHERS.get(), watcher))
+    try:
+        yield
+    finally:
+        _WATCHERS.reset(before)
 
 
 def build(
@@ -58,6 +74,9 @@ def build(
         message = f"check of build must be True, False or 'passes', not {shown(check)}."
         raise BuildError(message, kind="argument")
     check = check or _AT_LEAST.get()
+    if isinstance(config, HardwareConfig):
+        for watcher in _WATCHERS.get():
+            watcher(program, config, parameters)
     made = build_compiled(
         program, tensors, config, constants=constants, parameters=parameters, check_passes=check == "passes"
     )

@@ -10,18 +10,21 @@ machine. To run by itself too, it ends with::
 Without it: the script is run as Python would run it, with the machine's name as its first argument, ``sys.argv[1]``.
 What it leaves in its variable ``result`` (`lathe run`), ``program`` (`lathe compile`) or ``schedule`` (`lathe
 explain`) is taken.
+
+`lathe explain` also calls ``build(cfg)`` or ``main(cfg)``, and takes what a script without a schedule gives to
+``lt.build``.
 """
 
 import ast
 import runpy
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lathe.configs import LatheError, load_config
+from lathe.configs import HardwareConfig, LatheError, load_config
 
 SCRIPT_NAME = "lathe_script"  # __name__ of a script with a function, so that its part for running by itself is left out
 
@@ -30,8 +33,10 @@ class ScriptError(LatheError):
     """A script that cannot be read, or that leaves something else than it must."""
 
 
-def run_script(path: Path, function: str, variable: str, config_name: str) -> Any:
+def run_script(path: Path, functions: Sequence[str], variable: str, config_name: str) -> Any:
     """Run a script for the machine of `config_name`; returns what its function returns, or its variable, or None.
+
+    The function is the first of `functions` that it defines.
 
     Modules beside the script can be imported. Raises :class:`ScriptError` and ConfigError; a LatheError from inside the
     script gets a note with the script's line; other exceptions are the script's own and pass as they are.
@@ -39,9 +44,27 @@ def run_script(path: Path, function: str, variable: str, config_name: str) -> An
     machine = load_config(config_name)
     source = read_source(path)
     with beside(path), arguments(str(path), config_name), lines_of(path):
-        if function in functions_of(source, path):
-            return runpy.run_path(str(path), run_name=SCRIPT_NAME)[function](machine)
+        defined = functions_of(source, path)
+        for function in functions:
+            if function in defined:
+                return runpy.run_path(str(path), run_name=SCRIPT_NAME)[function](machine)
         return runpy.run_path(str(path), run_name="__main__").get(variable)
+
+
+def check_machine_of(path: Path, wanted: HardwareConfig, named: Collection[HardwareConfig], function: str) -> None:
+    """Raise :class:`ScriptError` if a script was asked for one machine, and names only others itself.
+
+    ``named`` are the machines that it has built for; a script that builds nothing names none. Machines are known by
+    their names, so that a script may change numbers of the one that it is given.
+    """
+    names = dict.fromkeys(each.name for each in named)
+    if names and wanted.name not in names:
+        told = " and ".join(map(repr, names))
+        raise ScriptError(
+            f"The machine of the script {str(path)!r} must be the one of -c, {wanted.name!r}, not {told}, which it "
+            f"names itself. Let it take the name from sys.argv[1], or define {function}(cfg) and build for that; or "
+            "leave out -c."
+        )
 
 
 def read_source(path: Path) -> bytes:

@@ -9,14 +9,14 @@ import click
 
 import lathe as lt
 from lathe.building import checked_builds
-from lathe.commands.options import FILE, config_option, json_option
+from lathe.commands.options import FILE, check_of_network_only, config_option, given, json_option
 from lathe.commands.terminal import console, grouped, print_json, table
 from lathe.configs import HardwareConfig, load_config
 from lathe.configs.atomic import check_writable
 from lathe.isa import Program
 from lathe.networks.digits.job import DEFAULT_BATCH
 from lathe.networks.digits.network import digits_network
-from lathe.scripts import ScriptError, run_script
+from lathe.scripts import ScriptError, check_machine_of, run_script
 
 
 @click.command()
@@ -26,20 +26,27 @@ from lathe.scripts import ScriptError, run_script
 @click.option("--check", is_flag=True, help="Validate the instructions: see docs/validation.md.")
 @click.option("-o", "--output", type=FILE, required=True, help="The .npz file to write.")
 @json_option
-def compile(script: Path | None, config_name: str, batch: int, check: bool, output: Path, as_json: bool) -> None:
+@click.pass_context
+def compile(
+    ctx: click.Context, script: Path | None, config_name: str, batch: int, check: bool, output: Path, as_json: bool
+) -> None:
     """Compile a script's program to a file.
 
     The file is for `lathe simulate`, `lathe disasm` and `lathe verify`.
 
     SCRIPT is a Python file. If it defines build(cfg), that is called with the machine of -c and returns what lt.build
     returned; otherwise the script runs as Python would run it, with the machine's name as its first argument, and
-    leaves the program in a variable "program". Without SCRIPT it is the digits network.
+    leaves the program in a variable "program". A script that names another machine than a given -c is refused. Without
+    SCRIPT it is the digits network.
     """
     machine = load_config(config_name)
+    check_of_network_only(ctx, script, "batch")
     check_writable(output)
     # With --json, standard output is for the JSON alone.
     with redirect_stdout(sys.stderr) if as_json else nullcontext(), checked_builds(check):
         program = digits_program(machine, batch) if script is None else script_program(script, config_name)
+    if script is not None and given(ctx, "config_name"):
+        check_machine_of(script, machine, [program.config], "build")
     program.save(output)
     counts = Counter(instruction.opcode.name.lower() for instruction in program.instructions)
     if as_json:
@@ -64,7 +71,7 @@ def digits_program(machine: HardwareConfig, batch: int) -> Program:
 
 def script_program(path: Path, config_name: str) -> Program:
     """What the script makes."""
-    program = run_script(path, "build", "program", config_name)
+    program = run_script(path, ("build",), "program", config_name)
     if not isinstance(program, Program):
         raise ScriptError(
             f"The script {str(path)!r} must return a Program from build(cfg), or have it in its variable 'program', "

@@ -1,21 +1,26 @@
 """`lathe explain`: how the chunks of a script's schedule, or of the digits network, meet the rules of a machine."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 
 import lathe as lt
-from lathe.commands.options import FILE, config_option, json_option
+from lathe.building import watched_builds
+from lathe.commands.options import FILE, check_of_network_only, config_option, given, json_option
 from lathe.commands.terminal import print_json
-from lathe.configs import load_config
+from lathe.configs import HardwareConfig, load_config
 from lathe.networks.digits.job import DEFAULT_BATCH
 from lathe.networks.digits.network import digits_network
-from lathe.scripts import ScriptError, run_script
+from lathe.scripts import ScriptError, check_machine_of, run_script
 
 REFUSED = 1
+FUNCTIONS = ("schedule", "build", "main")  # of a script; the first that it defines is called
+
+Explained: TypeAlias = lt.Schedule | lt.Tensor | Sequence[lt.Tensor]
 
 
 @click.command()
@@ -31,29 +36,60 @@ def explain(ctx: click.Context, script: Path | None, config_name: str, batch: in
     that failed. The exit status is 1 when the schedule does not map.
 
     SCRIPT is a Python file. If it defines schedule(cfg), that is called with the machine of -c and returns a schedule
-    or tensors; otherwise the script runs as Python would run it, with the machine's name as its first argument, and
-    leaves the schedule in a variable "schedule". Without SCRIPT it is the digits network.
+    or tensors, or else build(cfg) or main(cfg) is called; otherwise the script runs as Python would run it, with the
+    machine's name as its first argument, and may leave the schedule in a variable "schedule". Where there is no
+    schedule, everything that is given to lt.build is explained, each for its machine, also what lt.build refuses; a
+    script that builds only for other machines than a given -c is refused. Without SCRIPT it is the digits network.
     """
     machine = load_config(config_name)
+    check_of_network_only(ctx, script, "batch")
     # With --json, standard output is for the JSON alone.
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        given = digits_network(batch).logits if script is None else scheduled(script, config_name)
-    found = lt.explain(given, machine)
+        if script is None:
+            found = [lt.explain(digits_network(batch).logits, machine)]
+        else:
+            found = explanations(script, config_name, machine, given(ctx, "config_name"))
     if as_json:
-        print_json(found.to_dict())
+        values = [each.to_dict() for each in found]
+        print_json(values[0] if len(values) == 1 else values)
     else:
-        click.echo(str(found), nl=False)
-    if not found.maps:
+        click.echo("\n".join(map(str, found)), nl=False)
+    if not all(each.maps for each in found):
         ctx.exit(REFUSED)
 
 
-def scheduled(path: Path, config_name: str) -> lt.Schedule | lt.Tensor | Sequence[lt.Tensor]:
-    """What the script makes."""
-    found = run_script(path, "schedule", "schedule", config_name)
-    tensors = found if isinstance(found, list | tuple) else [found]
-    if isinstance(found, lt.Schedule) or (tensors and all(isinstance(each, lt.Tensor) for each in tensors)):
-        return found  # type: ignore[no-any-return]
-    raise ScriptError(
-        f"The script {str(path)!r} must return a schedule or tensors from schedule(cfg), or have them in its variable "
-        f"'schedule', not {found!r}. A schedule is what lt.create_schedule returns."
-    )
+def explanations(path: Path, config_name: str, machine: HardwareConfig, wanted: bool) -> list[lt.Explanation]:
+    """What is to be said of a script: of its schedule, or of each build that it asks for.
+
+    If ``wanted``, one of the builds must be for this machine. Raises ScriptError for a script without either.
+    """
+    found: list[lt.Explanation] = []
+    machines: list[HardwareConfig] = []
+
+    def explained(
+        program: lt.Schedule | lt.Tensor | Sequence[lt.Tensor],
+        own: HardwareConfig,
+        parameters: Mapping[str, int] | None,
+    ) -> None:
+        # At once: the script may change the schedule later, or end with what lt.build refuses.
+        found.append(lt.explain(program, own, parameters=parameters))
+        machines.append(own)
+
+    try:
+        with watched_builds(explained):
+            made = run_script(path, FUNCTIONS, "schedule", config_name)
+    except lt.LatheError:
+        if not found or found[-1].maps:
+            raise
+        made = None
+    tensors = made if isinstance(made, list | tuple) else [made]
+    if isinstance(made, lt.Schedule) or (tensors and all(isinstance(each, lt.Tensor) for each in tensors)):
+        return [lt.explain(made, machine)]
+    if not found:
+        raise ScriptError(
+            f"The script {str(path)!r} must return a schedule or tensors from schedule(cfg), have them in its variable "
+            f"'schedule', or call lt.build, not leave {made!r}. A schedule is what lt.create_schedule returns."
+        )
+    if wanted:
+        check_machine_of(path, machine, machines, "schedule")
+    return found

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from lathe.engines import CYCLE_MODEL
+from lathe.scripts import ScriptError
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -26,6 +28,22 @@ def config_option(command: Decorated) -> Decorated:
         show_default=True,
         help="The machine: a shipped configuration's name (see `lathe configs`) or a YAML file.",
     )(command)
+
+
+def given(ctx: click.Context, name: str) -> bool:
+    """Whether the command line gives an option, in contrast to its default."""
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def check_of_network_only(ctx: click.Context, script: Path | None, *names: str) -> None:
+    """Raise ScriptError if the command line gives one of these options of the digits network beside a script."""
+    for name in names:
+        if script is not None and given(ctx, name):
+            option = f"--{name.replace('_', '-')}"
+            raise ScriptError(
+                f"{option} must be left out for the script {str(script)!r}, not {ctx.params[name]!r}. It is an option "
+                "of the digits network; a script decides for itself."
+            )
 
 
 def json_option(command: Decorated) -> Decorated:

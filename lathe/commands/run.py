@@ -11,7 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as ProgressBar
 
 from lathe.attribution import cycles_by_label
-from lathe.commands.options import FILE, config_option, json_option
+from lathe.building import watched_builds
+from lathe.commands.options import FILE, check_of_network_only, config_option, given, json_option
 from lathe.commands.summaries import (
     bytes_table,
     counters_dict,
@@ -21,11 +22,11 @@ from lathe.commands.summaries import (
     units_table,
 )
 from lathe.commands.terminal import console, grouped, notes, percent, print_json, table
-from lathe.configs import load_config
+from lathe.configs import HardwareConfig, load_config
 from lathe.configs.atomic import check_writable
 from lathe.engines import CYCLE_MODEL, engine_named
 from lathe.networks.digits.job import DEFAULT_BATCH, Job, Progress, run_digits
-from lathe.scripts import ScriptError, run_script
+from lathe.scripts import ScriptError, check_machine_of, run_script
 from lathe.sim import Result
 
 DEFAULT_TRACE = Path("lathe-run.trace.json")
@@ -75,9 +76,10 @@ def run(
     SCRIPT is a Python file. If it defines main(cfg), that is called with the machine of -c; otherwise the script runs
     as Python would run it, with the machine's name as its first argument (sys.argv[1]). If main returns what
     lt.simulate returned, or the script has it in a variable "result", its cycles and bytes are printed, and -o writes
-    its trace.
+    its trace. A script that builds only for other machines than a given -c is refused.
     """
     machine = load_config(config_name)
+    check_of_network_only(ctx, script, "batch", "images")
     if trace_path is not None:
         check_writable(trace_path)
     if script is not None:
@@ -86,7 +88,8 @@ def run(
                 f"--engine must be left out for the script {str(script)!r}, not {engine!r}. A script names the engine "
                 "itself, in lt.simulate."
             )
-        show_script(script, config_name, trace_path, as_json)
+        wanted = machine if given(ctx, "config_name") else None
+        show_script(script, config_name, wanted, trace_path, as_json)
         return
     written = trace_path or DEFAULT_TRACE
     check_writable(written)
@@ -114,11 +117,21 @@ def progress_on_terminal() -> Iterator[Progress]:
         yield show
 
 
-def show_script(path: Path, config_name: str, trace_path: Path | None, as_json: bool) -> None:
-    """Run the script, and show its result if there is one."""
+def show_script(
+    path: Path, config_name: str, wanted: HardwareConfig | None, trace_path: Path | None, as_json: bool
+) -> None:
+    """Run the script, and show its result if there is one. ``wanted``: the machine that it must run on, if any."""
+    machines: list[HardwareConfig] = []
     # With --json, standard output is for the JSON alone.
-    with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        result = run_script(path, "main", "result", config_name)
+    with (
+        redirect_stdout(sys.stderr) if as_json else nullcontext(),
+        watched_builds(lambda _, machine, __: machines.append(machine)),
+    ):
+        result = run_script(path, ("main",), "result", config_name)
+    if isinstance(result, Result):
+        machines.append(result.program.config)
+    if wanted is not None:
+        check_machine_of(path, wanted, machines, "main")
     if isinstance(result, Result):
         if trace_path is not None:
             result.write_chrome_trace(trace_path)

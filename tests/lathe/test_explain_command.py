@@ -1,12 +1,17 @@
 """`lathe explain`: the digits network, schedules of scripts, and what is none."""
 
 import json
+import re
+import shutil
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import lathe as lt
 from lathe.command_line import main
+
+ROOT = Path(lt.__file__).resolve().parents[1]
 
 PRODUCT = """
 import lathe as lt
@@ -69,8 +74,8 @@ def test_a_script_without_a_schedule(text, shown, tmp_path):
     result = run("s.py")
     assert result.exit_code == 2
     assert result.stderr == (
-        "Error: The script 's.py' must return a schedule or tensors from schedule(cfg), or have them in its variable "
-        f"'schedule', not {shown}. A schedule is what lt.create_schedule returns.\n"
+        "Error: The script 's.py' must return a schedule or tensors from schedule(cfg), have them in its variable "
+        f"'schedule', or call lt.build, not leave {shown}. A schedule is what lt.create_schedule returns.\n"
     )
 
 
@@ -78,3 +83,101 @@ def test_a_prompt_shows_the_text():
     A = lt.placeholder((16,), "int8", name="A")
     found = lt.explain(lt.relu(A, name="B"))
     assert repr(found) == str(found)
+
+
+def verdicts(result):
+    return re.findall(r"^on (\w+): (maps|does not map)", result.stdout, re.MULTILINE)
+
+
+def test_the_programs_of_the_readme(tmp_path):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "s.py").write_text("".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)))
+    result = run("s.py")
+    assert result.exit_code == 0
+    assert verdicts(result) == [("vta", "maps")] * 2
+    values = json.loads(run("s.py", "--json").stdout)
+    assert [each["maps"] for each in values] == [True, True]
+
+
+@pytest.mark.parametrize(("name", "machine"), [("own_rule", "tiny"), ("convolution_by_hand", "vta")])
+def test_the_examples(name, machine, tmp_path):
+    shutil.copy(ROOT / "examples" / f"{name}.py", tmp_path / "s.py")
+    result = run("s.py", "-c", machine)
+    assert result.exit_code == 0
+    assert verdicts(result) == [(machine, "maps")]
+
+
+BUILT = """
+import lathe as lt
+
+N = lt.parameter("N", minimum=1)
+A = lt.placeholder((N, 16), "int8", name="A")
+s = lt.create_schedule(lt.compute(A.shape, lambda i, j: A[i, j] // 3, name="B"))
+lt.build(s, [A, *s.program], lt.load_config("tiny"), parameters={"N": 4})
+"""
+
+
+def test_a_build_that_is_refused_is_explained(tmp_path):
+    (tmp_path / "s.py").write_text(BUILT)
+    result = run("s.py")
+    assert result.exit_code == 1
+    assert verdicts(result) == [("tiny", "does not map")]
+    assert "operation must be one of min, max, +, -, * and shifts, not floordiv" in result.stdout
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("function", ["build", "main"])
+def test_functions_of_other_commands_are_called(function, tmp_path):
+    indented = BUILT.replace("\n", "\n    ").replace('lt.load_config("tiny")', "cfg")
+    (tmp_path / "s.py").write_text(f"def {function}(cfg):\n    {indented.replace('// 3', '+ 1')}\n")
+    result = run("s.py", "-c", "wide")
+    assert (result.exit_code, verdicts(result)) == (0, [("wide", "maps")])
+
+
+def test_other_mistakes_after_a_build_are_told(tmp_path):
+    (tmp_path / "s.py").write_text(BUILT.replace("// 3", "+ 1") + "\nlt.load_config('vta2')\n")
+    result = run("s.py")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: The configuration must be one of ")
+
+
+@pytest.mark.parametrize(
+    ("command", "function"), [(["explain"], "schedule"), (["run"], "main"), (["compile", "-o", "p.npz"], "build")]
+)
+def test_a_script_that_names_its_machine_is_refused_for_another(command, function, tmp_path):
+    text = BUILT.replace("// 3", "+ 1").replace("lt.build", "program = lt.build")
+    (tmp_path / "s.py").write_text(text)
+    result = CliRunner().invoke(main, [*command, "s.py", "-c", "vta"])
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: The machine of the script 's.py' must be the one of -c, 'vta', not 'tiny', which it names itself. Let "
+        f"it take the name from sys.argv[1], or define {function}(cfg) and build for that; or leave out -c.\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["s.py"]
+    for words in (["-c", "tiny"], []):
+        assert CliRunner().invoke(main, [*command, "s.py", *words]).exit_code == 0
+
+
+def test_a_script_may_change_the_machine_that_it_is_given(tmp_path):
+    changed = BUILT.replace("// 3", "+ 1").replace('lt.load_config("tiny")', 'cfg.with_(**{"memory.latency": 0})')
+    (tmp_path / "s.py").write_text(changed.replace("\nN =", "\nimport sys\ncfg = lt.load_config(sys.argv[1])\nN ="))
+    assert CliRunner().invoke(main, ["run", "s.py", "-c", "wide"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "s.py", "--batch", "2"],
+        ["run", "s.py", "--images", "2"],
+        ["compile", "s.py", "-o", "p.npz", "--batch", "2"],
+        ["explain", "s.py", "--batch", "2"],
+    ],
+)
+def test_options_of_the_digits_network_are_refused_for_a_script(words, tmp_path):
+    (tmp_path / "s.py").write_text(BUILT)
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"Error: {words[-2]} must be left out for the script 's.py', not 2. It is an option of the digits network; a "
+        "script decides for itself.\n"
+    )
