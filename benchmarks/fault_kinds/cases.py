@@ -19,7 +19,16 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "sim"))
 
 from comparison import Stream, drain
 from overlapping_streams import overlapping_stream
-from random_streams import bad_memory, broken_stream, other_memory, stream_of_data, stream_of_time, tied_stream
+from random_streams import (
+    bad_memory,
+    broken_stream,
+    other_memory,
+    stream_of_data,
+    stream_of_shifts,
+    stream_of_time,
+    stream_of_transfers,
+    tied_stream,
+)
 
 import lathe as lt
 from fault_kinds.programs import CONFIG, Built, programs
@@ -115,6 +124,13 @@ def _cases() -> Iterator[Case]:
         for program in itertools.islice(built, 2):
             yield Case(program.name, CONFIG, [program_stream(program)], built=program)
     yield from _broken(rng_and_machine)
+    for seed in range(8):
+        rng, cfg = rng_and_machine(f"transfers {seed}")
+        yield Case(f"transfers {seed}", cfg, [stream_of_transfers(rng, cfg)])
+    for seed in range(2):
+        rng, cfg = rng_and_machine(f"greatest {seed}")
+        yield Case(f"greatest {seed}", cfg, [overlapping_stream(rng, cfg, 2, content="greatest")])
+    yield Case("shifts", CONFIG, [stream_of_shifts(random.Random(0), CONFIG)])
     for seed in range(3):
         rng, cfg = rng_and_machine(f"tie {seed}")
         stream = tied_stream(rng, cfg)

@@ -346,7 +346,13 @@ FAULTS = (
         '_queue"] = queue',
     ),
     fault("tokens of the launch before stay", "accelerator", "counter.load.eq(control.start)", "counter.load.eq(0)"),
-    fault("the arbiter is not cleared", "accelerator", '"compute", "store", "arbiter"):', '"compute", "store"):'),
+    fault(
+        "the arbiter is not cleared",
+        "accelerator",
+        "m.submodules[name] = cleared(getattr(self, name))",
+        'm.submodules[name] = self.arbiter if name == "arbiter" else cleared(getattr(self, name))',
+        "the machine is cleared when no read is in flight, and then fetch alone asks first, whoever was granted last",
+    ),
 )
 
 HARDWARE = Kind("RTL", FAULTS, NETS, verdicts)

@@ -11,6 +11,7 @@ from comparison import (
     trace_differences,
 )
 from overlapping_streams import token_violations
+from percycle_on_bus import stalled_time_differences
 
 from fault_kinds.cases import Case, Simulated
 from fault_kinds.programs import outputs_equal
@@ -55,7 +56,9 @@ def caught_on(case: Case, expected: Sequence[Simulated], outcomes: Sequence[Outc
             parts["trace"] = trace_differences(stream.instructions, result.trace, outcome.trace)
             parts["counters"] = counter_differences(result.counters, outcome)
         else:
-            parts["trace"] = token_violations(stream, outcome.trace)
+            time = stalled_time_differences(case.config, stream, case.stalls, outcome)
+            parts["cycles"] = any(each.startswith("cycles") for each in time)
+            parts["trace"] = [*time, *token_violations(stream, outcome.trace)]
             parts["counters"] = count_differences(result.counters, outcome)
         if case.data:
             parts["memory"] = data_differences(pages_after(case, place, result), outcome.memory.pages)

@@ -123,11 +123,15 @@ class Bench:
         while True:
             # In cycle 0, done and fault are still those of the launch before.
             if cycle and (trace[1] or trace[2]):
+                if dram.busy:
+                    raise EngineError(f"the RTL ends in cycle {cycle} and has bursts under way")
                 return
             record(cycle, trace)
             ar_valid, ar_addr, ar_len, ar_id, aw_valid, aw_addr, aw_len, w_valid, w_data, w_strb, w_last, _ = shown
             if offer[2] is not None:
                 dram.taken()
+            if w_valid and not dram.writes:
+                raise EngineError(f"the RTL shows write data before their address in cycle {cycle}")
             if offer[3]:
                 if w_valid:
                     dram.written(cycle, w_data, w_strb, bool(w_last))

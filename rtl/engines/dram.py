@@ -128,6 +128,11 @@ class Dram:
             response = SLAVE_ERROR if injected else DECODE_ERROR if failed else OKAY
         return ar_ready, aw_ready, self.shown, w_ready, response
 
+    @property
+    def busy(self) -> bool:
+        """Whether a burst is under way: accepted, and not all of its data moved, or its response not taken."""
+        return bool(self.reads or self.writes or self.responses)
+
     def lucky(self, channel: int) -> bool:
         """Whether something happens on a channel in this cycle: always, unless there are random stalls."""
         return self.random is None or self.random.draw() % 10 < self.luck[channel]

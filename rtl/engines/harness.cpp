@@ -25,7 +25,16 @@ namespace {
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kBus = LATHE_BUS_BYTES;
 enum Response : uint8_t { kOkay = 0, kSlaveError = 2, kDecodeError = 3 };
-enum End : int32_t { kEnded = 0, kReset = 1, kTooLong = 2, kNoData = 3, kBadBurst = 4, kBadLast = 5 };
+enum End : int32_t {
+    kEnded = 0,
+    kReset = 1,
+    kTooLong = 2,
+    kNoData = 3,
+    kBadBurst = 4,
+    kBadLast = 5,
+    kEarlyData = 6,
+    kUnderWay = 7
+};
 
 class Memory {
   public:
@@ -131,6 +140,9 @@ class Dram {
         }
     }
 
+    // Whether a burst is under way: accepted, and not all of its data moved, or its response not taken.
+    bool busy() const { return !reads_.empty() || !writes_.empty() || !answers_.empty(); }
+
     // What the bus has shown in cycle t. Returns kEnded while all is well.
     End see(Vlathe &top, int64_t t) {
         if (shown_ && top.m_axi_rready) {
@@ -141,6 +153,7 @@ class Dram {
             latest_ = reads_[source_].left == 1 ? -1 : number;
             advance(reads_, source_);
         }
+        if (top.m_axi_wvalid && writes_.empty()) return kEarlyData;
         if (top.m_axi_wready) {
             if (top.m_axi_wvalid) {
                 if (End end = write(top, t)) return end;
@@ -400,7 +413,7 @@ class Machine {
             if (t > launch.most_cycles) return kTooLong;
             dram.offer(top, t);
             settle();
-            if (t > 0 && (top.trace_done || top.trace_fault)) return kEnded;
+            if (t > 0 && (top.trace_done || top.trace_fault)) return dram.busy() ? kUnderWay : kEnded;
             recorder.cycle(top, t);
             if (End end = dram.see(top, t)) return end;
             edge();

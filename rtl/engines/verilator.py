@@ -25,6 +25,8 @@ _BROKEN = {
     3: "it had no data for a write beat",
     4: "a burst crosses 4 KiB, is too long or not of whole beats",
     5: "WLAST does not stand at a burst's last beat",
+    6: "it showed write data before their address",
+    7: "it ended with bursts under way",
 }
 
 

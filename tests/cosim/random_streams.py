@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+import numpy as np
 from comparison import NO_PAGES, Stream, fault_of, in_sequence
 from streams import legal_machine, legal_stream, random_machine, random_stream
 
-from lathe.isa import Alu, AluOp, BusError, Finish, Gemm, Load, MachineFault, MemoryType, Store, encode
+from lathe.isa import Alu, AluOp, BusError, Finish, Gemm, Load, MachineFault, MemoryType, Store, encode, encode_uops
 from lathe.sim import replay
 
 
@@ -47,6 +48,43 @@ def stream_of_data(rng, cfg, length):
     """A stream on random data, in which every instruction begins when the one before it is done."""
     instructions, page_addrs, pages = legal_stream(rng, cfg, length)
     return Stream(in_sequence([*instructions, Finish()]), page_addrs, pages)
+
+
+def stream_of_transfers(rng, cfg):
+    """Many small LOADs and STOREs without tokens, and some of nothing: as many under way as there may be."""
+    instructions = []
+    for _ in range(rng.randint(10, 25)):
+        block = {"sram_base": 0, "y_size": rng.choice([0, 1, 1, 1, 2]), "x_size": rng.choice([0, 1, 1, 2, 5])}
+        place = {"dram_base": rng.randrange(64), "x_stride": rng.choice([block["x_size"], 9])}
+        if rng.random() < 0.5:
+            instructions.append(Load(rng.choice([MemoryType.INP, MemoryType.WGT]), **block, **place))
+        else:
+            place["dram_base"] += 0x8000 // cfg.out_element_bytes
+            instructions.append(Store(memory_type=MemoryType.OUT, **block, **place))
+    page = np.random.default_rng(rng.randrange(1000)).integers(0, 256, (1, 4096)).astype(np.uint8)
+    return Stream([*instructions, Finish()], np.array([0x8000], np.uint64), page)
+
+
+def stream_of_shifts(rng, cfg):
+    """The ALU shifts random accumulators by each amount around their width, held in accumulators."""
+    amounts = np.arange(-40, 41)
+    count, values = len(amounts), cfg.batch * cfg.block_out
+    acc = np.random.default_rng(rng.randrange(1000)).integers(-(1 << 31), 1 << 31, (2 * count, values))
+    acc[:count] = amounts[:, None]
+    uops = encode_uops(cfg, np.arange(count) + count, np.arange(count), np.zeros(count, int))
+    pages = np.zeros((64, 4096), np.uint8)
+    for place, content in ((0, np.asarray(uops, "<u4")), (0x1000, acc.astype("<i4"))):
+        encoded = content.reshape(-1).view(np.uint8)
+        pages.reshape(-1)[place : place + len(encoded)] = encoded
+    stored = 0x20000 // cfg.out_element_bytes
+    instructions = [
+        Load(MemoryType.UOP, 0, 0, 1, count, count),
+        Load(MemoryType.ACC, 0, 0x1000 // cfg.acc_element_bytes, 1, 2 * count, 2 * count),
+        Alu(AluOp.SHR, 0, count, 1, 1, 0, 0, 0, 0),
+        Store(memory_type=MemoryType.OUT, sram_base=count, dram_base=stored, y_size=1, x_size=count, x_stride=count),
+        Finish(),
+    ]
+    return Stream(in_sequence(instructions), np.arange(64, dtype=np.uint64) * 4096, pages)
 
 
 def broken_stream(rng, cfg, stream):
@@ -128,6 +166,8 @@ __all__ = [
     "other_memory",
     "random_machine",
     "stream_of_data",
+    "stream_of_shifts",
     "stream_of_time",
+    "stream_of_transfers",
     "tied_stream",
 ]

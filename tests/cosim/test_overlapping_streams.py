@@ -83,13 +83,14 @@ def test_tokens_order_all_data_of_the_streams(name, seed):
     assert verify_stream(cfg, stream.instructions, memory, stream.tokens) == []
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_units_at_work_at_one_time(seed):
-    rng = random.Random(seed)
-    stream = random_stream_on(rng, TINY)
-    assert differences(TINY, stream, pysim.run) == []
-    (outcome,) = pysim.run(TINY, stream.launch(TINY))
-    assert overlap(outcome.trace) > 0.2
+def test_units_at_work_at_one_time():
+    overlaps = []
+    for seed in range(5):
+        stream = random_stream_on(random.Random(seed), TINY)
+        assert differences(TINY, stream, pysim.run) == [], f"seed {seed}"
+        (outcome,) = pysim.run(TINY, stream.launch(TINY))
+        overlaps.append(overlap(outcome.trace))
+    assert sum(overlaps) / len(overlaps) > 0.3
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -4,7 +4,16 @@ import random
 
 import pytest
 from comparison import differences
-from random_streams import buildable, legal_machine, other_memory, random_machine, stream_of_data, stream_of_time
+from random_streams import (
+    buildable,
+    legal_machine,
+    other_memory,
+    random_machine,
+    stream_of_data,
+    stream_of_shifts,
+    stream_of_time,
+    stream_of_transfers,
+)
 
 from lathe.configs import load_config
 from lathe.rtl.engines import pysim, verilator
@@ -23,6 +32,18 @@ def test_streams_on_random_data(seed, extensions):
     rng = random.Random(seed)
     cfg = load_config("tiny").with_(extensions=extensions)
     assert differences(cfg, stream_of_data(rng, cfg, 6), pysim.run) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_as_many_transfers_under_way_as_there_may_be(seed):
+    rng = random.Random(seed)
+    cfg = other_memory(rng, load_config("tiny"))
+    assert differences(cfg, stream_of_transfers(rng, cfg), pysim.run) == []
+
+
+def test_shifts_by_every_amount_around_the_width():
+    cfg = load_config("tiny")
+    assert differences(cfg, stream_of_shifts(random.Random(0), cfg), pysim.run) == []
 
 
 @pytest.mark.slow
@@ -50,6 +71,8 @@ def verilated(name, seeds):
         found = differences(cfg, stream_of_data(rng, cfg, rng.choice([5, 15, 40])), verilator.run)
         assert found == [], f"seed {seed}"
         found = differences(cfg, stream_of_time(rng, cfg, rng.choice([3, 10, 30])), verilator.run, data=False)
+        assert found == [], f"seed {seed}"
+        found = differences(cfg, stream_of_transfers(rng, cfg), verilator.run)
         assert found == [], f"seed {seed}"
 
 
