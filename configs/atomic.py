@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from lathe.configs.errors import LatheError
+from lathe.configs.errors import LatheError, shown
 
 
 class FileError(LatheError):
@@ -24,7 +24,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     :class:`FileError` when the directory is missing or may not be written to. Devices and pipes (``/dev/null``) are
     written to as they are, since a rename would replace them.
     """
-    target = Path(path)
+    target = path_of(path)
     if os.path.exists(target) and not target.is_file() and not target.is_dir():
         with target.open("wb") as device:
             yield device
@@ -47,7 +47,7 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise :class:`FileError` when `path` certainly cannot be written, so that long work need not begin."""
-    target = Path(path)
+    target = path_of(path)
     folder = target.parent
     try:
         os.lstat(target)
@@ -61,6 +61,13 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise unwritable(target, OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
     if not os.access(folder if not target.exists() or target.is_file() else target, os.W_OK):
         raise unwritable(target, OSError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
+def path_of(path: object) -> Path:
+    """The path of an output file. Raises :class:`FileError` for what is none."""
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise FileError(f"The output file must be given by its path, not {shown(path)}.")
+    return Path(path)
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:

@@ -41,6 +41,8 @@ class HardwareConfig:
 
     def __post_init__(self) -> None:
         hold_plain_integers(self)
+        if isinstance(self.extensions, list):  # as YAML has them
+            object.__setattr__(self, "extensions", tuple(self.extensions))
         fault = fault_in(self)
         if fault is not None:
             raise ConfigError.at(f"machine {self.name!r}", fault)

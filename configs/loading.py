@@ -13,7 +13,7 @@ from lathe.configs.hardware import HardwareConfig
 from lathe.configs.memory import MemoryConfig, TimingConfig
 from lathe.configs.validation import REQUIRED_KEYS, SECTIONS, TOP_LEVEL_KEYS, nearest, unknown_key
 from lathe.configs.vta_json import from_vta_json, is_vta_json
-from lathe.configs.yaml_text import NotYamlError, composed
+from lathe.configs.yaml_text import NotYamlError, composed, value_of
 
 _FOLDER = Path(__file__).parent
 
@@ -49,7 +49,7 @@ def load_config(source: str | os.PathLike[str]) -> HardwareConfig:
         )
     guess = nearest(text, names)
     raise ConfigError(
-        f"The configuration must be one of {', '.join(names)}, or the path of a YAML or JSON file, not {text!r}."
+        f"The configuration must be one of {', '.join(names)}, or the path of a YAML or JSON file, not {shown(text)}."
         + (f" {guess}" if guess else "")
     )
 
@@ -94,8 +94,6 @@ class _Reader:
         values.setdefault("name", self.path.stem)
         values["memory"] = MemoryConfig(**values.get("memory", {}))
         values["timing"] = TimingConfig(**values.get("timing", {}))
-        extensions = values.get("extensions", [])
-        values["extensions"] = tuple(extensions) if isinstance(extensions, list) else extensions
         try:
             return HardwareConfig(**values)
         except ConfigError as error:
@@ -105,29 +103,19 @@ class _Reader:
 
     def values(self) -> dict[str, Any]:
         """Top-level keys to values, where memory and timing are dictionaries."""
-        loader = yaml.SafeLoader("")
         try:
             root = composed(self.text)
             if not isinstance(root, yaml.MappingNode):
-                what = (
-                    "empty"
-                    if root is None
-                    else ("a list" if isinstance(root, yaml.SequenceNode) else f"{root.value!r}")
-                )
+                what = "empty" if root is None else shown(value_of(root))
                 raise self.error(
                     1,
                     None,
                     f"The content of {self.path} must be keys with values such as 'batch: 1', "
                     f"not {what}. Write one parameter on each line.",
                 )
-            return self.mapping(loader, root, "")
+            return self.mapping(root, "")
         except NotYamlError as error:
             raise self.no_yaml(str(error), error.line) from None
-        except yaml.MarkedYAMLError as error:  # a value that SafeLoader does not make, such as !!python
-            mark = error.problem_mark or error.context_mark
-            raise self.no_yaml(error.problem or "", mark.line + 1 if mark is not None else None) from None
-        finally:
-            loader.dispose()
 
     def no_yaml(self, reason: str, line: int | None) -> ConfigError:
         place = f"{self.path}, line {line}," if line is not None else f"{self.path}"
@@ -135,11 +123,11 @@ class _Reader:
             f"The text of {place} must be YAML, and is not: {reason}. Correct the line.", file=self.path, line=line
         )
 
-    def mapping(self, loader: yaml.SafeLoader, node: yaml.MappingNode, section: str) -> dict[str, Any]:
+    def mapping(self, node: yaml.MappingNode, section: str) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
-            key = str(loader.construct_object(key_node, deep=True))
+            key = str(value_of(key_node))
             dotted = f"{section}.{key}" if section else key
             fault = unknown_key(dotted)
             if fault is None and not section and key not in TOP_LEVEL_KEYS:
@@ -166,11 +154,12 @@ class _Reader:
                         line,
                         dotted,
                         f"{dotted} of {self.path}, line {line}, must be keys with values, indented, "
-                        f"not {value_node.value!r}. Write one parameter on each line under '{dotted}:'.",
+                        f"not {shown(value_of(value_node))}. Write one parameter on each "
+                        f"line under '{dotted}:'.",
                     )
-                values[key] = self.mapping(loader, value_node, key)
+                values[key] = self.mapping(value_node, key)
             else:
-                values[key] = loader.construct_object(value_node, deep=True)
+                values[key] = value_of(value_node)
         return values
 
     def error(self, line: int, key: str | None, message: str) -> ConfigError:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lathe.configs.encoding import PAD_VALUE, misfit
-from lathe.configs.errors import Fault
+from lathe.configs.errors import Fault, shown
 from lathe.configs.memory import MemoryConfig, TimingConfig
 
 if TYPE_CHECKING:
@@ -154,7 +154,8 @@ def _faults_of_section(machine: "HardwareConfig") -> Iterator[Fault]:
 
 def _faults_of_extensions(machine: "HardwareConfig") -> Iterator[Fault]:
     if not isinstance(machine.extensions, tuple):
-        yield Fault("extensions", "extensions", f"a tuple of names, not {machine.extensions!r}", "List the names.")
+        remedy = "Write it in brackets." if machine.extensions in KNOWN_EXTENSIONS else "List the names."
+        yield Fault("extensions", "extensions", f"a list of names, not {shown(machine.extensions)}", remedy)
         return
     for extension in machine.extensions:
         if extension not in KNOWN_EXTENSIONS:

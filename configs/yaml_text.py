@@ -1,6 +1,10 @@
 """Text that is to be YAML, and why it is none."""
 
+from typing import Any
+
 import yaml
+
+from lathe.configs.errors import shown
 
 DEEPEST = 100
 """Levels of lists and keys: more than any file of Lathe's has, and fewer than Python's stack takes."""
@@ -40,3 +44,20 @@ def _check_depth(text: str) -> None:
                 raise NotYamlError(f"it nests more than {DEEPEST} levels deep", line)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+
+
+def value_of(node: yaml.Node) -> Any:
+    """A node as plain Python. Raises :class:`NotYamlError` for what is none, such as a day of no month."""
+    line = node.start_mark.line + 1 if node.start_mark is not None else None
+    loader = yaml.SafeLoader("")
+    try:
+        return loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reason = error.problem or error.context or "it cannot be read"
+        raise NotYamlError(reason, mark.line + 1 if mark is not None else line) from None
+    except (ValueError, KeyError, TypeError, OverflowError):  # of Python, where a text is not what its tag says
+        kind = str(node.tag).rpartition(":")[2]
+        raise NotYamlError(f"{shown(node.value)} is no {kind}", line) from None
+    finally:
+        loader.dispose()

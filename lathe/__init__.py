@@ -132,7 +132,7 @@ from lathe.scheduler import (
     undef,
 )
 from lathe.scripts import ScriptError
-from lathe.sim import InputError, ReplayResult, Result, StreamError, TraceError
+from lathe.sim import InputError, OutputError, ReplayResult, Result, StreamError, TraceError
 
 __version__ = "0.1.0"
 
@@ -179,6 +179,7 @@ __all__ = [
     "MachineFault",
     "MemoryConfig",
     "MemoryType",
+    "OutputError",
     "Pad",
     "PaddingError",
     "PaddingNeeded",

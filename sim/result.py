@@ -1,6 +1,6 @@
 """What comes out of a simulation."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from lathe.configs import LatheError
+from lathe.configs.errors import shown
 from lathe.isa import Program
 from lathe.sim.counters import Counters
 from lathe.sim.trace import Trace
@@ -17,12 +18,42 @@ class TraceError(LatheError):
     """A trace that was not recorded is asked for."""
 
 
+class OutputError(LatheError):
+    """An output that a result does not have is asked for."""
+
+
+class Outputs(dict[str, NDArray[Any]]):
+    """The arrays that a launch has made, by name; a dictionary that says why it lacks one.
+
+    ``names`` are all outputs of the program; a launch of time only has made none of them.
+    """
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], names: Collection[str]) -> None:
+        super().__init__(arrays)
+        self.names = tuple(names)
+
+    def __missing__(self, name: object) -> NDArray[Any]:
+        if name in self.names:
+            raise OutputError(
+                f"The output {name!r} of this result must have been computed, and only time was simulated. Simulate "
+                "without timing_only, and with inputs."
+            )
+        raise OutputError(
+            f"The output asked for must be one of the program's, {', '.join(self.names)}, not {shown(name)}. Correct "
+            "the name."
+        )
+
+    def __reduce__(self) -> tuple[type["Outputs"], tuple[dict[str, NDArray[Any]], tuple[str, ...]]]:
+        return Outputs, (dict(self), self.names)
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """Outputs and time of one launch of a program.
 
     ``outputs``: arrays of the logical shapes and dtypes of the program's outputs, by name; empty when only time was
-    simulated. ``tokens``: the four counts afterwards. ``trace`` is None when it was not asked for.
+    simulated, and asking for one raises :class:`OutputError` then. ``tokens``: the four counts afterwards. ``trace`` is
+    None when it was not asked for.
     """
 
     program: Program
@@ -31,6 +62,10 @@ class Result:
     tokens: tuple[int, int, int, int]
     counters: Counters
     trace: Trace | None
+
+    def __post_init__(self) -> None:
+        names = [segment.name for segment in self.program.outputs]
+        object.__setattr__(self, "outputs", Outputs(self.outputs, names))
 
     def write_chrome_trace(self, path: str | PathLike[str]) -> None:
         """Write the trace for Perfetto, with the program's labels; see :meth:`Trace.write_chrome_trace`.

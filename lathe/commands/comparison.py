@@ -10,7 +10,7 @@ import click
 from lathe.commands.terminal import grouped, notes
 from lathe.configs import HardwareConfig
 from lathe.cosimulation import COSIMULATED, Cosimulation
-from lathe.engines import check_wave, engine_named
+from lathe.engines import EngineError, check_wave, engine_named
 
 ALL = "all"
 DIFFERENT = 1
@@ -22,7 +22,13 @@ def engines_of(names: str) -> tuple[str, ...]:
     for name in named:
         if name != ALL:
             engine_named(name, [ALL])
-    return tuple(dict.fromkeys(each for name in named for each in (COSIMULATED if name == ALL else (name,))))
+    engines = tuple(each for name in named for each in (COSIMULATED if name == ALL else (name,)))
+    if len(set(engines)) < len(engines):
+        raise EngineError(
+            f"The engines of --engine must be different ones, which are compared, not {', '.join(engines)}. "
+            "Name each once."
+        )
+    return engines
 
 
 def prepare(names: tuple[str, ...], machine: HardwareConfig, wave: Path | None) -> None:

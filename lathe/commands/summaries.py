@@ -20,6 +20,15 @@ MEMORY_NAMES = {
 }
 
 
+LEGEND = (
+    "load, gemm, alu, transfer, store: cycles in which a unit was busy with the layer's instructions; transfer are the "
+    "LOADs of compute (micro-ops, accumulators). compute waits: cycles in which compute waited before or in one of "
+    "them, for the instruction, a token or the memory. share of compute: gemm + alu + transfer + compute waits, of all "
+    "cycles of the launch. See docs/timing.md."
+)
+"""What the columns of the table of layers mean."""
+
+
 def utilisation(counters: Counters) -> float:
     """The share of cycles in which the matrix core began a micro-op."""
     return counters.gemm_operations / counters.cycles
@@ -69,6 +78,7 @@ def labels_table(costs: list[LabelCycles], cycles: int, images: int) -> Table:
     columns = ["layer", "instructions", "load", "gemm", "alu", "transfer", "store", "compute waits", "share of compute"]
     per = f"per image, mean of {images}" if images > 1 else "per launch"
     found = table(f"Where the {grouped(cycles)} cycles of a launch went ({per})", columns, ())
+    found.caption, found.caption_justify = LEGEND, "left"
 
     def row(name: str, parts: list[LabelCycles], style: str | None = None) -> None:
         busy = {activity: sum(part.busy[activity] for part in parts) for activity in ACTIVITIES}

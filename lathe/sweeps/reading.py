@@ -12,7 +12,7 @@ from lathe import configs
 from lathe.configs import ConfigError, LatheError, load_config, shipped_configs
 from lathe.configs.errors import shown
 from lathe.configs.validation import all_keys, nearest
-from lathe.configs.yaml_text import NotYamlError, composed
+from lathe.configs.yaml_text import NotYamlError, composed, value_of
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.specification import Axis, Grid, Parameter, Sweep
 
@@ -242,17 +242,14 @@ class Reader:
 
     def value(self, node: yaml.Node) -> Any:
         """A node as plain Python."""
-        loader = yaml.SafeLoader("")
         try:
-            return loader.construct_document(node)
-        except yaml.constructor.ConstructorError as error:
-            self.refuse(node, None, "The value", f"plain YAML, and is not: {error.problem}", "Correct it.")
-        finally:
-            loader.dispose()
+            return value_of(node)
+        except NotYamlError as error:
+            self.refuse(node, None, "The value", f"plain YAML, and is not: {error}", "Correct it.")
 
     def shown(self, node: yaml.Node) -> str:
         """What stands at a node, for messages."""
-        return repr(self.value(node))
+        return shown(self.value(node))
 
     def check_known(self, node: yaml.Node, key: str, known: Collection[str], thing: str) -> None:
         """Refuse a key that is not known, with the one that is most alike."""

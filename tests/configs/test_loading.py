@@ -149,13 +149,29 @@ KEYS = (
         (
             GOOD + "memory: 64\n",
             8,
-            "memory of {path}, line 8, must be keys with values, indented, not '64'. "
+            "memory of {path}, line 8, must be keys with values, indented, not 64. "
             "Write one parameter on each line under 'memory:'.",
+        ),
+        (
+            GOOD + "memory: [{latency: 3}]\n",
+            8,
+            "memory of {path}, line 8, must be keys with values, indented, not [{{'latency': 3}}]. "
+            "Write one parameter on each line under 'memory:'.",
+        ),
+        (
+            GOOD + "name: 2020-13-45\n",
+            8,
+            "The text of {path}, line 8, must be YAML, and is not: '2020-13-45' is no timestamp. Correct the line.",
+        ),
+        (
+            GOOD + "extensions: pad_value\n",
+            8,
+            "extensions of {path}, line 8, must be a list of names, not 'pad_value'. Write it in brackets.",
         ),
         (
             GOOD + "extensions: exp\n",
             8,
-            "extensions of {path}, line 8, must be a tuple of names, not 'exp'. List the names.",
+            "extensions of {path}, line 8, must be a list of names, not 'exp'. List the names.",
         ),
         (
             GOOD.replace("262144", "524288"),
@@ -173,7 +189,7 @@ KEYS = (
         (
             "- 1\n- 2\n",
             1,
-            "The content of {path} must be keys with values such as 'batch: 1', not a list. "
+            "The content of {path} must be keys with values such as 'batch: 1', not [1, 2]. "
             "Write one parameter on each line.",
         ),
         (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lathe.configs import ConfigError, load_config
-from lathe.configs.yaml_text import DEEPEST, NotYamlError, composed
+from lathe.configs.yaml_text import DEEPEST, NotYamlError, composed, value_of
 
 
 def test_a_document_keeps_its_lines() -> None:
@@ -60,3 +60,26 @@ def test_a_name_that_no_file_can_have(name: str) -> None:
     assert str(caught.value).startswith(
         "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("2020-13-45", "'2020-13-45' is no timestamp"),
+        ("!!int x", "'x' is no int"),
+        ("!!bool x", "'x' is no bool"),
+        ("!!float x", "'x' is no float"),
+        (
+            "!!python/name:os.system x",
+            "could not determine a constructor for the tag 'tag:yaml.org,2002:python/name:os.system'",
+        ),
+        ("9" * 5000, f"'{'9' * 56}... is no int"),
+        ("&a [*a, {*a : 1}]", "found unhashable key"),
+    ],
+)
+def test_a_value_that_is_none_is_told(text: str, reason: str) -> None:
+    node = composed(f"a:\n  {text}\n")
+    assert node is not None
+    with pytest.raises(NotYamlError) as caught:
+        value_of(node.value[0][1])
+    assert (str(caught.value), caught.value.line) == (reason, 2)

@@ -13,6 +13,10 @@ A = lt.placeholder((4, 16), "int8", name="A")
 B = lt.relu(A, name="B")
 ZEROS = np.zeros(A.shape, np.int8)
 
+PROGRAM = lt.build(B, [A, B], CONFIG)
+FINISH = [3] + [0] * 15
+STREAM = {"insns": [FINISH], "insn_addr": 0, "page_addrs": [0], "pages": [[0] * 4096], "tokens": [0] * 4}
+
 
 def big(extent: int) -> lt.Tensor:
     return lt.relu(lt.placeholder((extent, 16), "int8", name="A"), name="B")
@@ -117,6 +121,45 @@ MISTAKES = {
     "a number for a text": (
         lambda: lt.assemble(CONFIG, 3),
         "text of assemble must be a string, not 3.",
+    ),
+    "no place for a program": (
+        lambda: PROGRAM.save(None),
+        "The output file must be given by its path, not None.",
+    ),
+    "bytes for a place": (
+        lambda: PROGRAM.save(b"p.npz"),
+        "The output file must be given by its path, not b'p.npz'.",
+    ),
+    "no place for a trace": (
+        lambda: lt.simulate(PROGRAM, {"A": ZEROS}).write_chrome_trace(None),
+        "The output file must be given by its path, not None.",
+    ),
+    "no place for what a replay leaves": (
+        lambda: lt.replay(CONFIG, STREAM).save(3),
+        "The output file must be given by its path, not 3.",
+    ),
+    "an output of time alone": (
+        lambda: lt.simulate(PROGRAM, timing_only=True).outputs["B"],
+        "The output 'B' of this result must have been computed, and only time was simulated. Simulate without "
+        "timing_only, and with inputs.",
+    ),
+    "an output of time alone on the RTL": (
+        lambda: lt.simulate(PROGRAM, timing_only=True, engine="pysim").outputs["B"],
+        "The output 'B' of this result must have been computed, and only time was simulated. Simulate without "
+        "timing_only, and with inputs.",
+    ),
+    "an output that there is not": (
+        lambda: lt.simulate(PROGRAM, {"A": ZEROS}).outputs["y"],
+        "The output asked for must be one of the program's, B, not 'y'. Correct the name.",
+    ),
+    "a name of a machine that no file has": (
+        lambda: lt.load_config("a" * 5000),
+        "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, not "
+        f"'{'a' * 56}....",
+    ),
+    "an empty mapping for a stream": (
+        lambda: lt.replay(CONFIG, {}),
+        "The keys of the stream must include insns, and there are none. Add the array.",
     ),
     "more than instructions can address": (
         lambda: lt.build(b := big(1 << 40), [b.computation.reads[0].tensor, b], CONFIG),

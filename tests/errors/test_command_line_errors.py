@@ -190,6 +190,14 @@ def test_an_unknown_engine(command, program):
     assert refused(command, path, "--engine", "foo") == f"{known}'foo'. Choose one of these."
     assert refused(command, path, "--engine", "al") == f"{known}'al'. Did you mean 'all'?"
     assert refused(command, path, "--engine", "sim,foo") == f"{known}'foo'. Choose one of these."
+    for given, told in (
+        ("sim,sim", "sim, sim"),
+        ("all,sim", "sim, verilator, sim"),
+        ("sim, pysim ,sim", "sim, pysim, sim"),
+    ):
+        assert refused(command, path, "--engine", given) == (
+            f"The engines of --engine must be different ones, which are compared, not {told}. Name each once."
+        )
 
 
 def test_a_fault_with_its_code_and_cycle():
