@@ -140,3 +140,5 @@ class ValidationError(LatheError):
 
     If every emission rule is Lathe's own, and nothing that is undefined is used, it is a fault of the compiler.
     """
+
+    kind: RefusalKind = "legality"  # what the program means forbids it

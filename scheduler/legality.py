@@ -194,6 +194,12 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
             f"the program. Copy it with s.cache_write({stage.name}, ...) and move the copy.",
             kind="limit",
         )
+    elif not any(schedule.readers(tensor) for tensor in stage.state.tensors):
+        raise ScheduleError(
+            f"stage of compute_at must be one that a stage reads, not {stage.name!r}, of which nothing is needed "
+            f"({command}). Leave it at the root, or let s.remove_dead_stores() take it away.",
+            kind="argument",
+        )
     if schedule.stages.index(host) < schedule.stages.index(stage) and attachment.loops:
         raise ScheduleError(
             f"loops that stage {stage.name} shares with {host.name} must have {host.name} last, not before "

@@ -16,12 +16,13 @@ from lathe.configs.atomic import write_text
 from lathe.configs.errors import LatheError, RefusalKind
 from lathe.scheduler import errors
 from lathe.scheduler.chunk import NoRoom, RuleMismatch, Uneven
-from lathe.scheduler.errors import LegalityError, PaddingError
+from lathe.scheduler.errors import LegalityError, PaddingError, ValidationError
 
 ROOM = Path(__file__).parent
 OF_ONE_KIND: Mapping[type[Exception], RefusalKind] = {
     LegalityError: "legality",
     PaddingError: "legality",
+    ValidationError: "legality",
     Uneven: "machine",
 }
 """Errors whose kind their class says, with those derived from them."""

@@ -20,6 +20,7 @@ from stated import (
     in_pragma,
     is_allocated_outside,
     is_inside,
+    is_not_read,
     is_output,
     is_read_at_two_places,
     is_replaced_by_no_split,
@@ -101,6 +102,7 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
     # Outputs of the program stay in DRAM, whole, and a command on one tensor is for stages that make one.
     (rf"scope of stage {S} must be dram, not '\w+', because \S+ is an output", is_output),
     (rf"stage of compute_at must be one whose values only other stages read, not '{S}', an output", is_output),
+    (rf"stage of compute_at must be one that a stage reads, not '{S}', of which nothing is needed", is_not_read),
     (rf"stage of inline must be one that only its readers need, not '{S}', whose \S+ is an output", is_output),
     (
         rf"tensor of \w+ must be the only output of its computation, not '\S+', one of \d+ of {S}, in ",

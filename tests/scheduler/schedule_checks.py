@@ -9,12 +9,13 @@ from random_programs import Choice, random_inputs
 from random_schedules import any_command
 from refusals import check_refusal
 from rings import check_rings
-from seeds import event, note
+from seeds import note
+from shares import COMMAND, counted
 from symbolic_execution import steps
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, format_program, placeholders
-from lathe.scheduler import LegalityError, Schedule, ScheduleError, create_schedule, interpret, lower
+from lathe.scheduler import Schedule, ScheduleError, create_schedule, interpret, lower
 from lathe.scheduler.completion import copied
 
 CONFIG = load_config("tiny")
@@ -34,12 +35,11 @@ def check_schedules_of(outputs: list[Tensor], choice: Choice, most_commands: int
     for _ in range(choice.number(1, most_commands)):
         command = any_command(choice, schedule)
         before, kept = copied(schedule), text_of(schedule)
-        try:
+        note(command.text)
+        with counted(COMMAND) as refusal:
             command.run(schedule)
-            note(command.text)
-        except ScheduleError as error:
-            event("refused with a witness" if isinstance(error, LegalityError) else "refused as a limit")
-            note(f"refused: {command.text}: {error}")
+        for error in refusal:
+            assert isinstance(error, ScheduleError)
             assert text_of(schedule) == kept
             check_refusal(error, before, command)
     check_meaning(schedule)

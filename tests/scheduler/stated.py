@@ -56,6 +56,12 @@ def has_several_outputs(r: Refusal) -> bool:
     return any(len(stage.state.tensors) > 1 and stage.name == r.says["stage"] for stage in r.schedule.stages)
 
 
+def is_not_read(r: Refusal) -> bool:
+    """No stage reads a tensor of the stage's name, or any of the stage's."""
+    names = {r.says["stage"], *(tensor.name for tensor in r.stage().state.tensors if r.stage().name == r.says["stage"])}
+    return not any(read.tensor.name in names for stage in r.schedule.stages for read in stage.op.reads)
+
+
 def is_output(r: Refusal) -> bool:
     return any(tensor in r.schedule.outputs for tensor in r.stage().state.tensors)
 

@@ -148,3 +148,20 @@ def test_a_refused_layout_leaves_the_outputs_together():
     assert text(s) == before
     assert len(s.stages) == 1
     assert np.all([tensor in s.outputs for tensor in (first, second)])
+
+
+def test_an_output_that_nobody_reads_has_no_place_in_loops():
+    first, second = pair()
+    C = compute((20, 32), lambda i, j: second[i, j] * 2, "C")
+    s = create_schedule(C)
+    s.transform_layout(second, lambda i, j: [i, j // 16, j % 16])
+    with pytest.raises(ScheduleError) as caught:
+        s[first].compute_at(s[second], "i")
+    assert str(caught.value) == (
+        "stage of compute_at must be one that a stage reads, not 'M.0', of which nothing is needed (compute_at). Leave "
+        "it at the root, or let s.remove_dead_stores() take it away."
+    )
+    compiled(s)
+    s.remove_dead_stores()
+    assert [stage.name for stage in s.stages] == ["M.1", "C"]
+    compiled(s)

@@ -1,6 +1,5 @@
 """Random programs whose domains are no boxes, under random schedules: NumPy, brute force, loop nest, machine agree."""
 
-from contextlib import suppress
 from itertools import product
 
 import numpy as np
@@ -14,11 +13,12 @@ from random_programs import Choice, random_inputs
 from random_schedules import NEIGHBOURS, QUEUES, commands_of
 from schedule_checks import MOST_INSTANCES, check_schedules_of
 from seeds import check_each, note
+from shares import BUILD, COMMAND, Shares, check_shares, counted
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, evaluate, format_program, placeholders, reference, topological
 from lathe.frontend.reference import checked_inputs
-from lathe.scheduler import ScheduleError, create_schedule
+from lathe.scheduler import create_schedule
 
 
 def point_by_point(outputs: list[Tensor], inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -48,14 +48,15 @@ def check_domains(seed: int, most_computations: int, most_commands: int) -> None
     for event in execution(schedule):
         if isinstance(event, Instance) and event.node.role != "init" and takes_in(event):
             instances[event.node.placement.stage.name].append(tuple(event.point.values()))
-    for name, counted in schedule.count().stages.items():
-        assert counted.executed == len(instances[name])
-        assert counted.distinct == len(set(instances[name]))
+    for name, found in schedule.count().stages.items():
+        assert found.executed == len(instances[name])
+        assert found.distinct == len(set(instances[name]))
 
 
 @pytest.mark.seeds(120, slow=480, block=40)
 def test_every_accepted_schedule_of_a_domain_keeps_its_meaning_and_counts_are_exact(seeds):
-    check_each(seeds, check_domains, 4, 8)
+    happened = check_each(seeds, check_domains, 4, 8)
+    check_shares(happened, COMMAND, Shares(0.45, {"argument": 0.35, "legality": 0.12, "machine": 0.08, "limit": 0.1}))
 
 
 @pytest.mark.nightly
@@ -74,7 +75,8 @@ def check_build(seed: int, most_computations: int) -> None:
 
 @pytest.mark.seeds(40, slow=160)
 def test_domains_reach_the_machine(seeds):
-    check_each(seeds, check_build, 3)
+    happened = check_each(seeds, check_build, 3)
+    check_shares(happened, BUILD, Shares(0.98, {"machine": 0.02}))
 
 
 @pytest.mark.nightly
@@ -89,9 +91,9 @@ def check_orders(seed: int, most_commands: int) -> None:
     for _ in range(choice.number(1, most_commands)):
         kinds = choice.pick([ORDER, NEIGHBOURS, QUEUES, ("split", "reorder", "fuse", "cache_read", "cache_write")])
         command = commands_of(choice, schedule, kinds)
-        with suppress(ScheduleError):
+        note(command.text)
+        with counted(COMMAND):
             command.run(schedule)
-            note(command.text)
     config = load_config(choice.pick(["tiny", "vta", "batch4", "wide", "lathe16"]))
     note(f"{config.name}\n{format_program(list(schedule.program))}")
     if sum(each.executed for each in schedule.count().stages.values()) < MOST_INSTANCES:
@@ -100,7 +102,9 @@ def check_orders(seed: int, most_commands: int) -> None:
 
 @pytest.mark.seeds(40, slow=160)
 def test_domains_in_any_order_reach_the_machine(seeds):
-    check_each(seeds, check_orders, 6)
+    happened = check_each(seeds, check_orders, 6)
+    check_shares(happened, COMMAND, Shares(0.45, {"argument": 0.38, "legality": 0.15, "machine": 0.05, "limit": 0.1}))
+    check_shares(happened, BUILD, Shares(0.65, {"machine": 0.35, "limit": 0.05}))
 
 
 @pytest.mark.nightly

@@ -8,9 +8,10 @@ from random_layouts import conditions, layouts
 from random_networks import loops, machines, networks
 from random_programs import Choice, programs, random_inputs
 from seeds import check_each, note
+from shares import BUILD, COMMAND, Shares, check_shares, counted
 
 from lathe.frontend import format_program
-from lathe.scheduler import ScheduleError, create_schedule, interpret
+from lathe.scheduler import create_schedule, interpret
 
 KINDS = ("split", "reorder", "fuse", "compute_at", "set_scope", "cache_read", "cache_write")
 
@@ -27,11 +28,9 @@ def check_meaning(seed: int, most_computations: int, most_commands: int) -> None
             command = conditions(choice, schedule)
         else:
             command = layouts(choice, schedule) if kind else commands(choice, schedule, KINDS)
-        try:
+        note(command.text)
+        with counted(COMMAND):
             command.run(schedule)
-            note(command.text)
-        except ScheduleError as error:
-            note(f"refused: {command.text}: {error}")
     inputs = random_inputs(outputs, seed=1)
     check_values(interpret(schedule, inputs), outputs, inputs)
     check_poisoned(schedule)
@@ -46,11 +45,9 @@ def check_random_build(seed: int, most_layers: int) -> None:
     note(f"{config}\n{format_program(outputs)}")
     for _ in range(choice.number(1, 4)):
         command = conditions(choice, schedule) if choice.number(0, 2) == 2 else layouts(choice, schedule)
-        try:
+        note(command.text)
+        with counted(COMMAND):
             command.run(schedule)
-            note(command.text)
-        except ScheduleError as error:
-            note(f"refused: {command.text}: {error}")
     if choice.number(0, 1):
         note(str(loops(choice, schedule, 2)))
     check_machine(schedule, config)
@@ -58,12 +55,15 @@ def check_random_build(seed: int, most_layers: int) -> None:
 
 @pytest.mark.seeds(100, slow=300, block=50)
 def test_layouts_among_other_commands_keep_the_meaning(seeds):
-    check_each(seeds, check_meaning, 4, 10)
+    happened = check_each(seeds, check_meaning, 4, 10)
+    check_shares(happened, COMMAND, Shares(0.65, {"argument": 0.27, "legality": 0.05, "machine": 0.03, "limit": 0.06}))
 
 
 @pytest.mark.seeds(20, slow=130, block=10)
 def test_layouts_reach_machines(seeds):
-    check_each(seeds, check_random_build, 2)
+    happened = check_each(seeds, check_random_build, 2)
+    check_shares(happened, COMMAND, Shares(0.65, {"argument": 0.3, "legality": 0.1, "limit": 0.05}))
+    check_shares(happened, BUILD, Shares(0.95, {"machine": 0.05}))
 
 
 @pytest.mark.nightly

@@ -6,6 +6,7 @@ from random_hand_schedules import hand_schedules
 from random_networks import loops, machines, networks, orders
 from random_programs import Choice, random_inputs
 from seeds import check_each, note
+from shares import BUILD, Shares, check_shares
 
 from lathe.frontend import format_program, placeholders
 from lathe.scheduler import build, create_schedule
@@ -34,7 +35,8 @@ def check_hand_schedule(seed: int) -> None:
 
 @pytest.mark.seeds(160, slow=840)
 def test_numpy_the_nest_and_the_machine_agree(seeds):
-    check_each(seeds, check_random_build, 2, 4)
+    happened = check_each(seeds, check_random_build, 2, 4)
+    check_shares(happened, BUILD, Shares(0.97, {"machine": 0.03}))
 
 
 @pytest.mark.nightly
@@ -56,7 +58,8 @@ def check_random_order(seed: int, most_layers: int) -> None:
 
 @pytest.mark.seeds(30, slow=120, block=10)
 def test_other_orders_reach_the_machine_too(seeds):
-    check_each(seeds, check_random_order, 1)
+    happened = check_each(seeds, check_random_order, 1)
+    check_shares(happened, BUILD, Shares(0.7, {"machine": 0.28, "limit": 0.02}))
 
 
 @pytest.mark.nightly
@@ -67,7 +70,8 @@ def test_many_more_orders_reach_the_machine(seeds):
 
 @pytest.mark.seeds(60, slow=240)
 def test_schedules_by_hand_agree_too(seeds):
-    check_each(seeds, check_hand_schedule)
+    happened = check_each(seeds, check_hand_schedule)
+    check_shares(happened, BUILD, Shares(0.82, {"machine": 0.18, "limit": 0.02}))
 
 
 @pytest.mark.nightly

@@ -5,22 +5,19 @@ from unittest import mock
 import numpy as np
 import pytest
 from executions import confirm
+from meanings import built
 from random_commands import ORDER, commands
 from random_programs import Choice, random_inputs
 from random_recurrences import recurrences
-from seeds import check_each, event, note
+from seeds import check_each, note
+from shares import BUILD, COMMAND, Shares, check_shares, counted
 
 from lathe.configs import load_config
 from lathe.frontend import format_program, placeholders, reference
 from lathe.isa import verify
 from lathe.scheduler import (
-    BuildError,
-    CapacityError,
-    EmitError,
     LegalityError,
     ParallelismError,
-    ScheduleError,
-    build,
     create_schedule,
     interpret,
 )
@@ -87,23 +84,16 @@ def check_random_circle(seed: int, most_commands: int) -> None:
         command = commands(choice, schedule, KINDS)
         before = copied(schedule)
         states = [(stage, stage.state) for stage in schedule.stages]
-        try:
+        note(command.text)
+        with counted(COMMAND) as refusal:
             command.run(schedule)
-            note(command.text)
-            event(f"accepted {command.text.split('(')[0].split('.')[-1]}")
-        except ParallelismError:
+        for error in refusal:
             assert [(stage, stage.state) for stage in schedule.stages] == states
-        except LegalityError as error:
-            note(f"refused: {command.text}: {error}")
-            event("refused with a witness")
-            with mock.patch("lathe.scheduler.legality.check_schedule"):
-                command.run(before)
-            if "may be carried out in any order" not in str(error):  # execution takes them in one that may be right
-                confirm(error.witness, before)
-            assert [(stage, stage.state) for stage in schedule.stages] == states
-        except ScheduleError as error:
-            note(f"refused: {command.text}: {error}")
-            assert [(stage, stage.state) for stage in schedule.stages] == states
+            if isinstance(error, LegalityError) and not isinstance(error, ParallelismError):
+                with mock.patch("lathe.scheduler.legality.check_schedule"):
+                    command.run(before)
+                if "may be carried out in any order" not in str(error):  # execution takes them in one that may be right
+                    confirm(error.witness, before)
     equal(interpret(schedule, inputs), expected)
 
 
@@ -113,25 +103,14 @@ def check_circle_on_machine(seed: int, most_commands: int) -> None:
     schedule = create_schedule(outputs)
     for _ in range(choice.number(0, most_commands)):
         command = commands(choice, schedule, ("split", "reorder", "skew", "tile", "reverse", "shift"))
-        try:
+        note(command.text)
+        with counted(COMMAND):
             command.run(schedule)
-            note(command.text)
-        except ScheduleError:
-            event("refused")
     config = choice.pick(MACHINES)
     note(f"{format_program(outputs)} {config.name}")
     inputs = random_inputs(outputs, seed=1)
-    try:
-        program = build(schedule, [*placeholders(outputs), *outputs], config)
-    except (CapacityError, EmitError, BuildError) as error:
-        event(f"refused by build: {type(error).__name__}")
-        refusal = str(error)
-    else:
-        event("built")
-        refusal = ""
-    if refusal:
-        note(refusal)
-        assert " must " in refusal
+    program = built(schedule, config)
+    if program is None:
         return
     assert verify(program) == []
     equal(simulate_program(program, inputs, trace=False).outputs, reference(outputs, inputs))
@@ -139,12 +118,15 @@ def check_circle_on_machine(seed: int, most_commands: int) -> None:
 
 @pytest.mark.seeds(80, slow=220, block=40)
 def test_every_accepted_order_keeps_the_meaning_and_every_refusal_has_a_true_witness(seeds):
-    check_each(seeds, check_random_circle, 6)
+    happened = check_each(seeds, check_random_circle, 6)
+    check_shares(happened, COMMAND, Shares(0.38, {"argument": 0.3, "legality": 0.25, "machine": 0.05, "limit": 0.14}))
 
 
 @pytest.mark.seeds(20, slow=130, block=10)
 def test_circles_on_the_machine(seeds):
-    check_each(seeds, check_circle_on_machine, 3)
+    happened = check_each(seeds, check_circle_on_machine, 3)
+    check_shares(happened, COMMAND, Shares(0.38, {"argument": 0.4, "legality": 0.3, "limit": 0.05}))
+    check_shares(happened, BUILD, Shares(0.98, {"machine": 0.02}))
 
 
 @pytest.mark.nightly

@@ -1,7 +1,5 @@
 """Random schedules of random programs: what is accepted means what NumPy means, and every refusal is right."""
 
-from contextlib import suppress
-
 import pytest
 from meanings import check_machine
 from random_domains import programs_with_domains
@@ -10,6 +8,7 @@ from random_recurrences import recurrences
 from random_schedules import any_command
 from schedule_checks import check_schedules_of
 from seeds import check_each, note
+from shares import BUILD, COMMAND, Shares, check_shares, counted
 
 from lathe.configs import load_config
 from lathe.frontend import format_program
@@ -23,7 +22,8 @@ def check_random_schedule(seed: int, most_computations: int, most_commands: int)
 
 @pytest.mark.seeds(300, slow=1200, block=50)
 def test_every_accepted_schedule_keeps_the_meaning_and_every_refusal_is_right(seeds):
-    check_each(seeds, check_random_schedule, 5, 12)
+    happened = check_each(seeds, check_random_schedule, 5, 12)
+    check_shares(happened, COMMAND, Shares(0.45, {"argument": 0.35, "legality": 0.12, "machine": 0.08, "limit": 0.12}))
 
 
 @pytest.mark.nightly
@@ -47,9 +47,9 @@ def any_schedule(choice: Choice, most_commands: int) -> Schedule:
     note(format_program(outputs))
     for _ in range(choice.number(1, most_commands)):
         command = any_command(choice, schedule)
-        with suppress(ScheduleError):
+        note(command.text)
+        with counted(COMMAND):
             command.run(schedule)
-            note(command.text)
     return schedule
 
 
@@ -70,7 +70,9 @@ def check_on_machine(seed: int, most_commands: int) -> None:
 
 @pytest.mark.seeds(60, slow=340)
 def test_any_schedule_on_a_machine_is_right_or_refused(seeds):
-    check_each(seeds, check_on_machine, 8)
+    happened = check_each(seeds, check_on_machine, 8)
+    check_shares(happened, COMMAND, Shares(0.45, {"argument": 0.35, "legality": 0.15, "machine": 0.08, "limit": 0.1}))
+    check_shares(happened, BUILD, Shares(0.65, {"machine": 0.35, "limit": 0.05}))
 
 
 @pytest.mark.nightly

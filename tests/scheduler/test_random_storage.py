@@ -9,16 +9,13 @@ from folds import check_lost, check_stored
 from machine import run
 from random_programs import random_inputs
 from seeds import check_each, event
+from shares import BUILD, COMMAND, Shares, check_shares, counted
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
 from lathe.scheduler import (
-    BuildError,
-    CapacityError,
-    EmitError,
     LegalityError,
     Schedule,
-    ScheduleError,
     create_schedule,
 )
 from lathe.scheduler.errors import StorageWitness
@@ -129,14 +126,13 @@ def step(random: Random, s: Schedule, buffers: list, share: float, channels: boo
 
 def attempt(do: Callable[[], object]) -> str:
     """Whether a command was accepted, refused for a value that is lost (which is confirmed on a copy), or otherwise."""
-    try:
+    with counted(COMMAND) as refusal:
         do()
-    except LegalityError as error:
-        stored = isinstance(error.witness, StorageWitness) or "allocated anew" in str(error)
-        return "lost" if stored else "other"
-    except ScheduleError:
-        return "other"
-    return "accepted"
+    if not refusal:
+        return "accepted"
+    (error,) = refusal
+    stored = isinstance(error, LegalityError) and isinstance(error.witness, StorageWitness)
+    return "lost" if stored or "allocated anew" in str(error) else "other"
 
 
 def check(seed: int) -> None:
@@ -170,6 +166,7 @@ def test_what_is_accepted_is_right_and_what_is_refused_is_wrong(seeds):
     happened = check_each(seeds, check)
     assert happened["folded"] >= 5
     assert happened["lost"] >= 5
+    check_shares(happened, COMMAND, Shares(0.35, {"argument": 0.25, "legality": 0.4, "limit": 0.06}))
 
 
 def check_on_machine(seed: int) -> None:
@@ -187,17 +184,18 @@ def check_on_machine(seed: int) -> None:
     for stage in s.stages:
         if stage.state.storage is not None and random.random() < 0.8:
             attempt(lambda stage=stage: stage.set_scope("acc"))
-    try:
+    with counted(BUILD) as refusal:
         run(s, config, random_inputs([output], seed))
-    except (BuildError, CapacityError, EmitError):
-        return
-    if any(stage.state.storage for stage in s.stages):
+    if not refusal and any(stage.state.storage for stage in s.stages):
         event("folded")
 
 
 @pytest.mark.seeds(40, slow=960)
 def test_what_the_machine_takes_is_right(seeds):
-    assert check_each(seeds, check_on_machine)["folded"] >= 1
+    happened = check_each(seeds, check_on_machine)
+    assert happened["folded"] >= 1
+    check_shares(happened, COMMAND, Shares(0.38, {"argument": 0.25, "legality": 0.38, "machine": 0.02, "limit": 0.05}))
+    check_shares(happened, BUILD, Shares(0.8, {"machine": 0.18, "limit": 0.05}))
 
 
 def outcomes(seed: int) -> list[str]:
@@ -219,4 +217,5 @@ def test_one_slice_tells_for_all_that_live_alike():
 
 def test_a_stage_in_loops_that_others_read_later_is_not_put_in_acc_for_the_machine():
     """Found at random: in DRAM its values stay, but in acc a later stage read the last."""
-    assert not check_each(range(939, 940), check_on_machine)
+    happened = check_each(range(939, 940), check_on_machine)
+    assert (happened["folded"], happened["build: limit"]) == (0, 1)
