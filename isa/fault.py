@@ -24,6 +24,7 @@ class FaultCode(IntEnum):
     WRITE_ERROR = 13
     DEADLOCK = 14
     NO_FINISH = 15
+    STREAM_WRITE = 16
 
 
 MEANINGS = {
@@ -43,6 +44,7 @@ MEANINGS = {
     FaultCode.WRITE_ERROR: "the memory answered a write with an error",
     FaultCode.DEADLOCK: "every unit waits for a token or a command that never comes",
     FaultCode.NO_FINISH: "the stream has ended without a FINISH",
+    FaultCode.STREAM_WRITE: "a STORE to the stream that is running",
 }
 
 

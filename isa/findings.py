@@ -17,6 +17,7 @@ class FindingKind(StrEnum):
     SHIFT_AMOUNT = "shift amount"
     SRAM_RANGE = "scratchpad out of range"
     DRAM_RANGE = "DRAM out of range"
+    STREAM_WRITE = "store into the stream"
     UNINITIALISED = "uninitialised scratchpad"
     UNINITIALISED_DRAM = "uninitialised DRAM"
     UOP_UNLOADED = "micro-op never loaded"

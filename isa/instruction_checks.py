@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.isa.columns import Ints
 from lathe.isa.conditions import ColumnsReader
 from lathe.isa.dram_rows import Ranges
+from lathe.isa.fault import FaultCode
 from lathe.isa.findings import FindingKind
 from lathe.isa.legality import DECODING, STARTING, At, Check
 from lathe.isa.subject import Subject
@@ -63,6 +65,7 @@ def _check_dram(subject: Subject) -> None:
     ):
         if allowed is not None:
             _report_outside(subject, which, allowed, FindingKind.DRAM_RANGE, contract)
+    _check_stream(subject, is_store)
     is_uop = ~is_store & (subject.columns["memory_type"][rows.instruction] == MemoryType.UOP)
     _check_uop_sources(subject, np.flatnonzero(is_uop), np.flatnonzero(is_store))
 
@@ -78,6 +81,21 @@ def _report_outside(
         address = int(outside[first])
         contract = f"{rule}, not of {subject.dram.owner(address)}"
         subject.report(kind, index, "dram_base", f"DRAM {address:#x}", contract)
+
+
+def _check_stream(subject: Subject, is_store: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+    """The stream itself must stay as it is, for fetch reads ahead."""
+    if subject.insn_addr is None or not subject.instructions:
+        return
+    begin, end = subject.insn_addr, subject.insn_addr + INSTRUCTION_BYTES * len(subject.instructions)
+    rows = subject.rows.chosen(is_store)
+    wrong = np.flatnonzero((rows.start < end) & (rows.end > begin))
+    instructions, firsts = np.unique(rows.instruction[wrong], return_index=True)
+    for index, row in zip(instructions.tolist(), wrong[firsts].tolist(), strict=True):
+        address = max(int(rows.start[row]), begin)
+        contract = f"lead to bytes outside the stream, which lies from {begin:#x} up to {end - 1:#x}"
+        cell = f"DRAM {address:#x}"
+        subject.report(FindingKind.STREAM_WRITE, index, "dram_base", cell, contract, code=FaultCode.STREAM_WRITE)
 
 
 def _check_uop_sources(subject: Subject, loads: Ints, stores: Ints) -> None:

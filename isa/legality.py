@@ -374,10 +374,19 @@ class LaunchRule:
 LAUNCH_RULES: tuple[LaunchRule, ...] = (
     LaunchRule(FaultCode.TOKEN_OVERFLOW, f"a queue holds at most {MOST_TOKENS:,} tokens"),
     LaunchRule(FaultCode.DEADLOCK, "every pop finds a token, and every instruction room in its queue"),
+    LaunchRule(FaultCode.STREAM_WRITE, "no STORE changes a byte of the stream itself"),
     LaunchRule(FaultCode.NO_FINISH, "the stream has a FINISH"),
 )
 
 NO_FINISH_MESSAGE = "The stream must have a FINISH, and has none: the launch never ends. Add a FINISH."
+
+
+def stream_write_message(where: str, address: int) -> str:
+    """What a machine says of a STORE to the stream itself: ``where`` names it, ``address`` is its first byte there."""
+    return (
+        f"The DRAM range of {where} must keep out of the stream that is running, not touch byte {address:#x} of it. "
+        "Fetch reads ahead; move the stream or what is stored."
+    )
 
 
 def overflow_message(queue: TokenQueue, where: str) -> str:

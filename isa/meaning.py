@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
+from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.isa.arithmetic import add, alu, wrap
 from lathe.isa.dispatch import Dispatch
 from lathe.isa.errors import MachineFault
@@ -25,6 +26,7 @@ from lathe.isa.legality import (
     Rule,
     overflow_message,
     require_legal,
+    stream_write_message,
     used_operands,
 )
 from lathe.isa.microops import decode_uops
@@ -37,13 +39,15 @@ class MachineState:
     """Everything that a machine remembers between instructions. Scratchpads are zero until something is written.
 
     ``uop`` (uop_depth,) uint32; ``inp`` (inp_depth, batch, block_in) int8; ``wgt`` (wgt_depth, block_out, block_in)
-    int8; ``acc`` (acc_depth, batch, block_out) int32; ``tokens``: counts of the four queues in TokenQueue's order.
+    int8; ``acc`` (acc_depth, batch, block_out) int32; ``tokens``: counts of the four queues in TokenQueue's order;
+    ``stream``: the bytes [first, end) of DRAM that the stream lies in, to which nothing may be stored.
     """
 
     config: HardwareConfig
     dram: PagedMemory
     tokens: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     finished: bool = False
+    stream: tuple[int, int] = (0, 0)
     uop: NDArray[np.uint32] = field(init=False)
     inp: NDArray[np.int8] = field(init=False)
     wgt: NDArray[np.int8] = field(init=False)
@@ -66,15 +70,18 @@ class MachineState:
 _WITHOUT_TOKENS = tuple(rule for rule in (*DECODING, *STARTING) if rule.code is not FaultCode.NO_NEIGHBOUR)
 
 
-def run(state: MachineState, stream: Sequence[Instruction]) -> None:
+def run(state: MachineState, stream: Sequence[Instruction], insn_addr: int | None = None) -> None:
     """Carry out a launch: fetch puts the stream into the units' queues, and units take turns as tokens allow.
 
     Of the units whose next instruction has its tokens, the one whose instruction stands first in the stream goes on,
-    and fetch does when there is none; for a stream without races the choice makes no difference.
+    and fetch does when there is none; for a stream without races the choice makes no difference. ``insn_addr`` is the
+    byte address of the stream (None: it lies where nothing is stored).
 
     Raises :class:`MachineFault` for what the machine does not carry out and for a launch that does not end. A machine
     may tell another fault of a stream that has several, for it tells the one that comes first in time.
     """
+    if insn_addr is not None:
+        state.stream = insn_addr, insn_addr + INSTRUCTION_BYTES * len(stream)
     units = [unit_of(instruction) for instruction in stream]
     queues: dict[Unit, deque[int]] = {unit: deque() for unit in Unit}
     dispatch = Dispatch(units, state.config.timing.command_queue_depth)
@@ -130,7 +137,7 @@ def execute(state: MachineState, instruction: Instruction, where: str = "the ins
         case Load():
             _load(state, instruction)
         case Store():
-            _store(state, instruction)
+            _store(state, instruction, where)
         case Gemm():
             _gemm(state, instruction, where)
         case Alu():
@@ -171,13 +178,16 @@ def _elements(content: NDArray[np.uint8], memory_type: MemoryType) -> NDArray[An
     return content.view(dtype)
 
 
-def _store(state: MachineState, store: Store) -> None:
+def _store(state: MachineState, store: Store, where: str) -> None:
     if store.x_size == 0:
         return
     element_bytes = state.config.out_element_bytes
     for y in range(store.y_size):
         first = store.sram_base + y * store.x_size
         address = (store.dram_base + y * store.x_stride) * element_bytes
+        begin, end = state.stream
+        if address < end and address + store.x_size * element_bytes > begin:
+            raise MachineFault(stream_write_message(where, max(address, begin)), FaultCode.STREAM_WRITE)
         state.dram.write(address, wrap(state.acc[first : first + store.x_size], 8).reshape(-1).view(np.uint8))
 
 

@@ -18,13 +18,14 @@ from lathe.isa.table import Unit
 
 @dataclass
 class Subject:
-    """A stream, the DRAM it runs on, the tokens it starts with, and what is wrong with it so far."""
+    """A stream, the DRAM it runs on, the tokens it starts with, where it lies, and what is wrong with it so far."""
 
     config: HardwareConfig
     instructions: Sequence[Instruction]
     columns: Columns
     dram: DramMap
     tokens: tuple[int, int, int, int]
+    insn_addr: int | None = None
     findings: list[Finding] = field(default_factory=list)
 
     @cached_property

@@ -9,6 +9,7 @@ from lathe.configs.errors import shown
 from lathe.isa.access_checks import check_accesses
 from lathe.isa.columns import Columns
 from lathe.isa.dram_map import ProgramMap, RawMap
+from lathe.isa.encoding import encode_columns
 from lathe.isa.errors import ProgramError
 from lathe.isa.fault import FaultCode
 from lathe.isa.findings import Finding, FindingKind, VerificationError
@@ -31,7 +32,10 @@ def verify(program: Program) -> list[Finding]:
     """
     if not isinstance(program, Program):
         raise ProgramError(f"The program to verify must be a Program, not {shown(program)}. It is what build returns.")
-    subject = Subject(program.config, program.instructions, program.columns, ProgramMap(program), program.tokens_in)
+    subject = Subject(
+        program.config, program.instructions, program.columns, ProgramMap(program), program.tokens_in, program.insn_addr
+    )
+    check_fields(subject)
     return _verify(subject, tokens_after=program.tokens_in)
 
 
@@ -48,20 +52,30 @@ def verify_stream(
     memory: PagedMemory,
     tokens: Sequence[int] = (0, 0, 0, 0),
     tokens_after: Sequence[int] | None = None,
+    insn_addr: int | None = None,
 ) -> list[Finding]:
     """What is wrong with a raw stream that runs on a memory image, of which nothing but the content is known.
 
     ``tokens`` are the counts of the four queues before, ``tokens_after`` what they must be after (None: anything, for
-    launches may leave tokens to each other). Finds scratchpad indices out of range, reads of uninitialised scratchpad,
-    micro-ops that are never loaded, deadlocks, races between units on scratchpads and on DRAM, immediate shift amounts
-    beyond 31, and instructions that no unit carries out.
+    launches may leave tokens to each other). ``insn_addr`` is the byte address of the stream: its bytes stand there in
+    ``memory``, whatever the image says, and no STORE may touch them (None: it lies where nothing else does).
+
+    Finds scratchpad indices out of range, reads of uninitialised scratchpad, micro-ops that are never loaded,
+    deadlocks, tokens that a counter may not hold, races between units on scratchpads and on DRAM, immediate shift
+    amounts beyond 31, stores into the stream, and instructions that no unit carries out.
+    Raises :class:`ProgramError` for counts of tokens that a machine does not hold.
     """
-    subject = Subject(config, instructions, Columns.of(instructions), RawMap(memory), _four("tokens", tokens))
+    columns = Columns.of(instructions)
+    subject = Subject(config, instructions, columns, RawMap(memory), _four("tokens", tokens), insn_addr)
+    check_fields(subject)
+    if insn_addr is not None and not subject.findings:
+        with_stream = PagedMemory.of(list(memory.pages), list(memory.pages.values()))
+        with_stream.write(insn_addr, encode_columns(config, columns).reshape(-1))
+        subject.dram = RawMap(with_stream)
     return _verify(subject, tokens_after=None if tokens_after is None else _four("tokens_after", tokens_after))
 
 
 def _verify(subject: Subject, tokens_after: tuple[int, int, int, int] | None) -> list[Finding]:
-    check_fields(subject)
     if subject.findings:  # no machine could be given these instructions, so there is nothing to follow
         return sorted(subject.findings, key=lambda finding: finding.instruction)
     check_instructions(subject)

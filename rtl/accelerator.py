@@ -105,6 +105,9 @@ class Accelerator(Elaboratable):
             fetch.address.eq(control.stream),
             fetch.count.eq(control.count),
             fetch.stop.eq(control.stop),
+            self.store.guard.start.eq(control.start),
+            self.store.guard.address.eq(control.stream),
+            self.store.guard.count.eq(control.count),
             *(unit.stop.eq(control.stop) for unit in units),
         ]
         idle = Cat(*(unit.idle for unit in units)).all()

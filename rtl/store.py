@@ -10,6 +10,7 @@ from lathe.rtl.fifo import Fifo
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.instruction import instruction_view
 from lathe.rtl.stall import Activity, Cause, CommandPort
+from lathe.rtl.stream_guard import StreamGuard
 from lathe.rtl.transfer import TransferDecoder
 from lathe.rtl.write_channel import WriteChannel
 
@@ -29,6 +30,7 @@ class Store(Elaboratable):
         self.pending = geometry.config.timing.dma_pending
         self.command = CommandPort(Unit.STORE, INSTRUCTION_BITS)
         self.channel = WriteChannel(geometry)
+        self.guard = StreamGuard(geometry)
         self.stop = Signal()
         self.idle = Signal()
         self.out_en = Signal()
@@ -43,6 +45,7 @@ class Store(Elaboratable):
         m = Module()
         geometry, activity, command = self.geometry, self.activity, self.command
         m.submodules.channel = self.channel
+        m.submodules.guard = self.guard
         m.submodules.decoder = decoder = TransferDecoder(geometry, Opcode.STORE, STORE_MEMORIES)
         fields = instruction_view(geometry.config, Opcode.STORE, command.word)
         under_way = Signal(range(self.pending + 1))
@@ -59,7 +62,9 @@ class Store(Elaboratable):
             activity.stall.eq(free & (cause != Cause.NONE)),
             activity.cause.eq(cause),
         ]
-        with m.If(ready & decoder.overruns):
+        with m.If(self.guard.hit):  # of an instruction that has started before
+            m.d.comb += self.fault.eq(FaultCode.STREAM_WRITE)
+        with m.Elif(ready & decoder.overruns):
             m.d.comb += self.fault.eq(FaultCode.SRAM_RANGE)
         with m.If(command.take):
             m.d.sync += packing.eq(1)
@@ -130,6 +135,14 @@ class Store(Elaboratable):
                 m.d.sync += [chains.eq(chains - 1), rest.eq(chain_bytes), row.eq(following), address.eq(following)]
             with m.Elif(last_beat):
                 m.d.sync += [address.eq(address + cutter.size), rest.eq(rest - cutter.size)]
+        # A burst that hits the stream is never complete, and so it is not sent.
+        complete = Signal()
+        m.d.comb += [
+            self.guard.burst.eq(step & ~begun),
+            self.guard.burst_address.eq(address),
+            self.guard.burst_size.eq(cutter.size),
+            channel.complete.eq(complete & ~self.guard.hit),
+        ]
         # One cycle later the beat is there.
         spare = Signal(range(bus + 1))
         m.d.comb += spare.eq(bus - self.out_size)
@@ -137,7 +150,7 @@ class Store(Elaboratable):
             channel.w_en.eq(step),
             channel.w_strb.eq((Const((1 << bus) - 1, bus) >> spare) << self.out_offset),
             channel.w_last.eq(last_beat),
-            channel.complete.eq(burst_ends),
+            complete.eq(burst_ends),
             channel.address.eq(address),
             channel.beats.eq(cutter.beats),
         ]

@@ -55,7 +55,8 @@ class Engine:
         )
         self.load = LoadUnit(timeline, Reader(shift, burst, fifo), timing.dma_pending, timing.write_latency)
         self.compute = ComputeUnit(timeline, Reader(shift, burst, fifo), pipeline, timing.write_latency)
-        self.store = StoreUnit(timeline, shift, burst, fifo, timing.dma_pending, timing.response_latency)
+        stream = (insn_addr, self.fetch.stream_end)
+        self.store = StoreUnit(timeline, shift, burst, fifo, timing.dma_pending, timing.response_latency, stream)
         self.read_ports: tuple[ReadPort, ReadPort, ReadPort] = (self.port, self.port, self.port)
         self.write_port: WritePort = self.port
         self.watch: Watch | None = None

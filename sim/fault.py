@@ -9,7 +9,7 @@ import numpy as np
 
 from lathe.isa import FaultCode, Instruction, MachineFault, TokenQueue, Unit, instruction_text, unit_of
 from lathe.isa.instructions import place
-from lathe.isa.legality import NO_FINISH_MESSAGE, overflow_message
+from lathe.isa.legality import NO_FINISH_MESSAGE, overflow_message, stream_write_message
 from lathe.isa.table import MOST_TOKENS, QUEUE_OF
 from lathe.sim.bus_errors import Answer
 from lathe.sim.engine import Engine
@@ -59,6 +59,10 @@ def _noticed(engine: Engine, stream: Sequence[Instruction], refusals: Refusals) 
     if refusals.decoding is not None and fetch.refused != NEVER:
         refusal = refusals.decoding
         yield Noticed(fetch.refused, Rank.FETCH, refusal.code, refusal.instruction, refusal.message)
+    written = engine.store.stream_write
+    if written is not None:  # of one cycle, before the refusal of a store that comes later
+        message = stream_write_message(place(written.instruction, stream[written.instruction]), written.address)
+        yield Noticed(written.cycle, Rank.STORE, FaultCode.STREAM_WRITE, written.instruction, message)
     for unit, refusal in refusals.starting.items():
         start = timeline.start[refusal.instruction]
         if start >= 0:

@@ -1,6 +1,7 @@
 """The store unit: packs bursts from the out scratchpad, and sends each when it lies complete in its FIFO."""
 
 from collections import deque
+from typing import NamedTuple
 
 from lathe.isa.stall import StallCause
 from lathe.sim.port import NEVER, WRITE, WritePort
@@ -8,15 +9,32 @@ from lathe.sim.timeline import STORE, Timeline
 from lathe.sim.transfer import burst_end
 
 
+class StreamWrite(NamedTuple):
+    """A burst that touches the stream itself: when that is noticed, whose it is, and the first byte that it touches."""
+
+    cycle: int
+    instruction: int
+    address: int
+
+
 class StoreUnit:
     """docs/timing.md, "Store". ``request`` is the cycle in which the oldest packed burst's address is accepted.
+
+    ``stream`` are the bytes [first, end) that the stream lies in, ``stream_write`` the first burst that touches them.
 
     ``advance`` starts instructions and packs bursts as far as their cycles are known; ``send`` is told that the burst
     of ``request`` is accepted.
     """
 
     def __init__(
-        self, timeline: Timeline, bus_shift: int, burst_beats: int, fifo_beats: int, pending: int, response_latency: int
+        self,
+        timeline: Timeline,
+        bus_shift: int,
+        burst_beats: int,
+        fifo_beats: int,
+        pending: int,
+        response_latency: int,
+        stream: tuple[int, int],
     ) -> None:
         self.timeline = timeline
         self.bus_shift = bus_shift
@@ -24,6 +42,8 @@ class StoreUnit:
         self.capacity = fifo_beats
         self.pending = pending
         self.response_latency = response_latency
+        self.stream = stream
+        self.stream_write: StreamWrite | None = None
         self.request = NEVER
         self.next = 0  # place in the command queue
         self.packing = -1  # the instruction whose bursts are being packed
@@ -99,6 +119,9 @@ class StoreUnit:
         last = first + beats - 1
         self.first_step = last + 1
         begin, self.address = self.address, stop
+        if begin < self.stream[1] and stop > self.stream[0] and self.stream_write is None:
+            # Noticed in the cycle after the step of the first beat.
+            self.stream_write = StreamWrite(first + 1, self.packing, max(begin, self.stream[0]))
         through = False
         if stop == self.chain_end:
             self.chains_left -= 1

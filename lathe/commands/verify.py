@@ -33,7 +33,7 @@ def verify(ctx: click.Context, file: Path, config_name: str | None, as_json: boo
         count = len(found.instructions)
     else:
         memory = PagedMemory.of(found.page_addrs, found.pages)
-        findings = verify_stream(machine, decode(machine, found.insns), memory, found.tokens)
+        findings = verify_stream(machine, decode(machine, found.insns), memory, found.tokens, insn_addr=found.insn_addr)
         count = len(found.insns)
     if as_json:
         print_json({"instructions": count, "findings": [finding_dict(finding) for finding in findings]})

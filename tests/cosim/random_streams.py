@@ -91,23 +91,32 @@ def broken_stream(rng, cfg, stream):
     """The stream with one or several faults: in instructions, in bytes, in tokens."""
     instructions = list(stream.instructions)
     for _ in range(rng.choice([1, 1, 2, 3])):
-        place = rng.randrange(len(instructions))
-        each, kind = instructions[place], rng.choice(["token", "pop", "pop", "range", "range", "memory", "finish"])
+        kind = rng.choice(["token", "pop", "pop", "block", "loops", "loops", "memory", "finish", "stream", "stream"])
+        of = {"block": Load | Store, "loops": Gemm | Alu, "memory": Load | Store, "stream": Store}.get(kind, object)
+        places = [place for place, each in enumerate(instructions) if isinstance(each, of)]
+        if not places:
+            continue
+        place = rng.choice(places)
+        each = instructions[place]
         if kind == "token":
             each = replace(each, **{rng.choice(["pop_prev", "pop_next", "push_prev", "push_next"]): True})
         elif kind == "pop":
             each = replace(each, **{rng.choice(["pop_prev", "pop_next"]): True})
-        elif kind == "range" and isinstance(each, Load | Store):
+        elif kind == "block":
             each = replace(each, sram_base=rng.choice([120, 250, 255, 65535]))
-        elif kind == "range" and isinstance(each, Gemm | Alu):
+        elif kind == "loops":
             operand = rng.choice(["dst", "src", "wgt"] if isinstance(each, Gemm) else ["dst", "src"])
             factor = f"{operand}_factor_{rng.choice(['out', 'in'])}"
-            loops = {"iter_out": rng.choice([1, 2, 5]), "iter_in": rng.choice([1, 3, 9])}
+            loops = {"iter_out": rng.choice([2, 5]), "iter_in": rng.choice([3, 9]), "reset": False}
             micro_ops = {"uop_bgn": rng.choice([0, 250]), "uop_end": rng.choice([256, 257, 300])}
             each = replace(each, **(loops | {factor: rng.choice([30, 100, 127])} if rng.random() < 0.7 else micro_ops))
-        elif kind == "memory" and isinstance(each, Load | Store):
+        elif kind == "memory":
             field = {"memory_type": rng.choice(list(MemoryType))} if rng.random() < 0.7 else {"x_pad_0": 1}
             each = replace(each, **field)
+        elif kind == "stream":
+            # At the stream, or up to what it may store before it.
+            size = cfg.out_element_bytes
+            each = replace(each, dram_base=stream.insn_addr // size + rng.choice([-40, -8, -1, 0, 3]))
         instructions[place] = each
         if kind == "finish":
             instructions = [each for each in instructions if not isinstance(each, Finish)] or [Finish()]

@@ -9,7 +9,19 @@ from comparison import NO_PAGES, Stream, drain, fault_of, same, told_fault
 from random_streams import stream_of_data
 
 from lathe.configs import load_config
-from lathe.isa import Alu, AluOp, BusError, FaultCode, Finish, Gemm, Load, MachineFault, MemoryType, Store
+from lathe.isa import (
+    Alu,
+    AluOp,
+    BusError,
+    FaultCode,
+    Finish,
+    Gemm,
+    Load,
+    MachineFault,
+    MemoryType,
+    Store,
+    verify_stream,
+)
 from lathe.isa.meaning import MachineState
 from lathe.isa.meaning import run as run_plainly
 from lathe.isa.paged_memory import PagedMemory
@@ -123,6 +135,64 @@ def test_instructions_that_move_nothing_are_legal_whatever_else_they_hold():
     (outcome,) = pysim.run(cfg, stream.launch(cfg))
     assert outcome.fault == FaultCode.NONE
     assert told_fault(outcome) == fault_of(cfg, stream)
+
+
+AT_STREAM = 0x100000 // 4  # in elements of the out view
+
+INTO_THE_STREAM = {
+    "its first instruction": store(dram_base=AT_STREAM),
+    "its last element": store(dram_base=AT_STREAM + 4 * 3 - 1),
+    "one element too many": store(dram_base=AT_STREAM - 9, x_size=10, x_stride=10),
+    "a later burst": store(dram_base=AT_STREAM - 200, x_size=201, x_stride=201),
+    "a later row": store(dram_base=AT_STREAM - 40, y_size=3, x_size=2, x_stride=20),
+}
+BESIDE_THE_STREAM = {
+    "before": store(dram_base=AT_STREAM - 4, x_size=4, x_stride=4),
+    "behind": store(dram_base=AT_STREAM + 4 * 3),
+    "around": store(dram_base=AT_STREAM - 2, y_size=2, x_size=2, x_stride=14),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_store_into_the_stream_is_a_fault_and_changes_none_of_it(engine):
+    cfg = load_config("tiny")
+    cases = INTO_THE_STREAM | BESIDE_THE_STREAM
+    streams = {name: Stream([NOTHING, each, Finish()], *NO_PAGES) for name, each in cases.items()}
+    outcomes = engine.run(cfg, *(stream.launch(cfg, most_cycles=5000) for stream in streams.values()))
+    for (name, stream), outcome in zip(streams.items(), outcomes, strict=True):
+        code = FaultCode.STREAM_WRITE if name in INTO_THE_STREAM else FaultCode.NONE
+        assert (outcome.fault, told_fault(outcome)) == (code, fault_of(cfg, stream)), name
+        encoded = stream.encoded(cfg).reshape(-1)
+        assert outcome.memory.read(stream.insn_addr, len(encoded)).tolist() == encoded.tolist(), name
+
+
+@pytest.mark.parametrize("name", INTO_THE_STREAM | BESIDE_THE_STREAM)
+def test_verifier_simulator_and_meaning_refuse_a_store_into_the_stream(name):
+    cfg = load_config("tiny")
+    fill = load(memory_type=MemoryType.ACC, x_size=256, x_stride=256, push_next=True)
+    each = replace((INTO_THE_STREAM | BESIDE_THE_STREAM)[name], pop_prev=True)
+    stream = Stream([fill, each, Finish()], *NO_PAGES)
+    findings = verify_stream(cfg, stream.instructions, PagedMemory(), insn_addr=stream.insn_addr)
+    state = MachineState(cfg, PagedMemory())
+    if name in BESIDE_THE_STREAM:
+        assert findings == []
+        assert fault_of(cfg, stream)[0] is FaultCode.NONE
+        run_plainly(state, stream.instructions, stream.insn_addr)
+        return
+    assert [(finding.code, finding.instruction) for finding in findings] == [(FaultCode.STREAM_WRITE, 1)]
+    with pytest.raises(MachineFault) as simulated:
+        replay(cfg, stream.raw(cfg))
+    with pytest.raises(MachineFault) as meant:
+        run_plainly(state, stream.instructions, stream.insn_addr)
+    first = "0x10002c" if name == "its last element" else "0x100000"
+    assert str(simulated.value) == (
+        "The DRAM range of instruction 1 (STORE in store) must keep out of the stream that is running, not touch byte "
+        f"{first} of it. Fetch reads ahead; move the stream or what is stored."
+    )
+    assert str(meant.value) == str(simulated.value)
+    assert str(findings[0]).endswith(
+        f"must lead to bytes outside the stream, which lies from 0x100000 up to 0x10002f; see DRAM {first}."
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)

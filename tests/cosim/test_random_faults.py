@@ -73,7 +73,7 @@ def test_more_broken_streams_on_random_machines(seed):
 
 @pytest.mark.slow
 def test_broken_streams_on_the_verilated_tiny_machine():
-    found = faults("tiny", range(1000))
+    found = faults("tiny", range(1200))
     assert set(found) == set(FaultCode), "each fault comes up, and none is forgotten"
 
 

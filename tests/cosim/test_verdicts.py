@@ -1,0 +1,73 @@
+"""Verifier, meaning, simulator and RTL say the same of random streams, of which many are illegal."""
+
+import random
+from collections import Counter
+
+import pytest
+from any_streams import any_stream, small_machine
+from verdicts import contradictions, contradictions_of_rtl
+
+from lathe.isa import FaultCode, FindingKind
+from lathe.rtl.engines import pysim, verilator
+
+QUEUE_DEPTHS = (1, 2, 3, 8)
+OF_THE_BUS = {FaultCode.READ_ERROR, FaultCode.WRITE_ERROR}
+OF_BITS = {FaultCode.OPCODE, FaultCode.ALU_OPCODE}
+
+
+def verdicts(seeds):
+    """How often streams end with each fault, and how often the verifier finds each kind of mistake."""
+    ends, kinds = Counter(), Counter()
+    for seed in seeds:
+        rng = random.Random(seed)
+        cfg = small_machine(rng.choice(QUEUE_DEPTHS))
+        found, findings, ended = contradictions(cfg, any_stream(rng, cfg, long_loops=rng.random() < 0.02))
+        assert not found, (seed, found, findings)
+        ends.update(end.fault[0] if end.fault else FaultCode.NONE for end in ended.values())
+        kinds.update({finding.kind for finding in findings} or {None})
+    return ends, kinds
+
+
+@pytest.mark.seeds(200, slow=1000, block=100)
+def test_verifier_meaning_and_simulator_agree(seeds):
+    ends, kinds = verdicts(seeds)
+    assert kinds[None] >= len(seeds) / 10, "streams without a mistake"
+    assert ends[FaultCode.NONE] >= len(seeds) / 2, "streams that are carried out, in either of both"
+
+
+@pytest.mark.slow
+def test_every_fault_and_every_finding_comes_up():
+    ends, kinds = verdicts(range(10_000, 11_500))
+    assert set(ends) == set(FaultCode) - OF_THE_BUS - OF_BITS
+    # The streams are of bytes, have no segments, and end with any tokens.
+    of_programs = {FindingKind.FIELD, FindingKind.DRAM_RANGE, FindingKind.UNINITIALISED_DRAM, FindingKind.UNBALANCED}
+    assert set(kinds) == set(FindingKind) - of_programs | {None}
+
+
+def on_rtl(seeds, queue_depth, run):
+    """The faults of streams on the RTL, which must be the simulator's, in the same cycle."""
+    cfg = small_machine(queue_depth)
+    streams = [any_stream(random.Random(seed), cfg) for seed in seeds]
+    found, codes = contradictions_of_rtl(cfg, streams, run)
+    assert not found, {seeds[place]: differences for place, differences in found.items()}
+    return Counter(codes)
+
+
+def test_the_rtl_says_what_the_simulator_says():
+    codes = on_rtl(range(60), 2, pysim.run)
+    assert codes[FaultCode.NONE] > 15
+    assert len(codes) > 5
+
+
+@pytest.mark.slow
+def test_the_verilated_machine_says_what_the_simulator_says():
+    codes = on_rtl(range(1000, 3000), 3, verilator.run)
+    assert set(codes) == set(FaultCode) - OF_THE_BUS - OF_BITS
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("queue_depth", QUEUE_DEPTHS)
+@pytest.mark.seeds(20_000, first=20_000, block=5000)
+def test_many_streams_have_one_verdict(seeds, queue_depth):
+    verdicts(seeds)
+    on_rtl(seeds, queue_depth, verilator.run)
