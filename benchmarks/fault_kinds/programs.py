@@ -4,7 +4,7 @@ Each is built for the machine `tiny` by the default schedule, or by one by hand.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -13,18 +13,25 @@ import numpy as np
 import lathe as lt
 from lathe.frontend import placeholders
 from lathe.input_values import random_inputs
+from lathe.scheduler.build import build_compiled
+from lathe.scheduler.compiled import Compiled
 
 CONFIG = lt.load_config("tiny")
 
 
 @dataclass(frozen=True)
 class Built:
-    """A program, inputs for it, and what its outputs must be."""
+    """A compiled program, inputs for it, and what its outputs must be."""
 
     name: str
-    program: lt.Program
+    compiled: Compiled
     inputs: Mapping[str, Any]
     expected: Mapping[str, Any]
+
+    @property
+    def program(self) -> lt.Program:
+        """The program itself."""
+        return self.compiled.program
 
 
 @dataclass(frozen=True)
@@ -34,21 +41,23 @@ class Recipe:
     name: str
     output: Callable[[], lt.Tensor | list[lt.Tensor]]
     schedule: Callable[[lt.Schedule, Any], None] | None = None
-    constants: Mapping[str, Any] = field(default_factory=dict)
 
-    def build(self, **options: Any) -> Built:
-        """Compile it."""
+    def compile(self) -> tuple[Compiled, list[lt.Tensor]]:
+        """Compile it, and nothing else; gives also its outputs."""
         made = self.output()
         outputs = made if isinstance(made, list) else [made]
-        tensors = list(placeholders(outputs))
         target: Any = outputs if self.schedule is None else lt.create_schedule(outputs)
         if self.schedule is not None:
             self.schedule(target, outputs)
-        program = lt.build(target, [*tensors, *outputs], CONFIG, constants=dict(self.constants), **options)
-        inputs = random_inputs(program, 0)
-        values = lt.reference(outputs, {**inputs, **self.constants})
+        return build_compiled(target, [*placeholders(outputs), *outputs], CONFIG), outputs
+
+    def build(self) -> Built:
+        """Compile it, with inputs and their outputs in NumPy."""
+        compiled, outputs = self.compile()
+        inputs = random_inputs(compiled.program, 0)
+        values = lt.reference(outputs, inputs)
         expected = values if isinstance(values, dict) else {outputs[0].name: values}
-        return Built(self.name, program, inputs, expected)
+        return Built(self.name, compiled, inputs, expected)
 
 
 @lru_cache(maxsize=1)

@@ -1,5 +1,6 @@
 """The bench of faults: each fault fits the source, leaves nothing behind, and a few are caught on one small case."""
 
+import dataclasses
 import json
 import random
 import subprocess
@@ -10,9 +11,12 @@ import pytest
 from fault_kinds import hardware, simulator
 from fault_kinds.cases import Case
 from fault_kinds.fault import Fault, PlantError, functions_of, planted
+from fault_kinds.program_nets import caught_in
+from fault_kinds.programs import RECIPES
 from overlapping_streams import overlapping_stream
 
 from lathe.configs import load_config
+from lathe.isa import Alu, Gemm
 from lathe.rtl.engines import pysim
 from lathe.sim import timeline
 
@@ -61,6 +65,18 @@ def test_a_fault_is_caught_and_gone_afterwards(kind, name, case):
         assert seen(kind, case) != {}
     if kind is simulator.SIMULATOR:
         assert seen(kind, case) == {}
+
+
+@pytest.mark.parametrize("number", [1, 6])
+def test_the_nets_of_programs_let_a_right_one_through_and_catch_a_wrong_one(number):
+    right = RECIPES[number].build()
+    assert caught_in(right) == {}
+    instructions = list(right.program.instructions)
+    (place, *_) = (place for place, each in enumerate(instructions) if isinstance(each, Gemm | Alu) and each.pop_prev)
+    instructions[place] = dataclasses.replace(instructions[place], iter_out=0, pop_prev=False)
+    program = dataclasses.replace(right.program, instructions=tuple(instructions))
+    wrong = dataclasses.replace(right, compiled=dataclasses.replace(right.compiled, program=program))
+    assert caught_in(wrong).keys() >= {"validation", "verifier", "values"}
 
 
 def codes():
