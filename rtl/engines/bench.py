@@ -14,7 +14,9 @@ from lathe.rtl.accelerator import Accelerator
 from lathe.rtl.engines.dram import Bytes, Dram
 from lathe.rtl.engines.host import REPORT, report, settings
 from lathe.rtl.engines.launch import EngineError, Launch, Outcome
+from lathe.rtl.engines.protocol import Address, Protocol, ReadBeat, Response, WriteBeat
 from lathe.rtl.engines.recorder import Recorder
+from lathe.rtl.ports import WRITE_ID
 from lathe.rtl.registers import BY_NAME
 
 # Values of Benched.inputs, and of its outputs: the bus and what the host has read, and the trace port.
@@ -30,7 +32,7 @@ QUIET = (0, 0, 0, 0, 0, 0, 0)
 # What a memory offers that has nothing to say.
 NO_OFFER: Offer = (True, True, None, False, None)
 # The bus's inputs then.
-SILENT = (1, 1, 0, 0, 0, 0, 0, 0, 0, 0)
+SILENT = (1, 1, 0, 0, 0, 0, 0, 0, 0, 0, WRITE_ID)
 
 
 class Benched(Elaboratable):
@@ -47,12 +49,13 @@ class Benched(Elaboratable):
             *(host["ar"]["valid"], host["ar"]["addr"]),
             *(ar["ready"], aw["ready"]),
             *(r["valid"], r["id"], r["data"], r["last"], r["resp"]),
-            *(w["ready"], b["valid"], b["resp"]),
+            *(w["ready"], b["valid"], b["resp"], b["id"]),
         ]
         shown = [
-            *(ar["valid"], ar["addr"], ar["len"], ar["id"]),
-            *(aw["valid"], aw["addr"], aw["len"]),
+            *(ar["valid"], ar["addr"], ar["len"], ar["size"], ar["burst"], ar["id"]),
+            *(aw["valid"], aw["addr"], aw["len"], aw["size"], aw["burst"], aw["id"]),
             *(w["valid"], w["data"], w["strb"], w["last"]),
+            *(r["ready"], b["ready"]),
             host["r"]["data"],
         ]
         self.outputs: tuple[list[Signal], list[Signal]] = (shown, machine.trace.signals)
@@ -65,6 +68,22 @@ class Benched(Elaboratable):
         host = self.machine.host.channels
         m.d.comb += [host["w"]["strb"].eq(15), host["b"]["ready"].eq(1), host["r"]["ready"].eq(1)]
         return m
+
+
+def on_port(shown: tuple[int, ...], inputs: Inputs) -> tuple[Address, Address, WriteBeat, ReadBeat, Response]:
+    """What is on the memory port in a cycle, by channel: AR, AW, W, R, B."""
+    ar_valid, ar_addr, ar_len, ar_size, ar_burst, ar_id, aw_valid, aw_addr, aw_len, aw_size, aw_burst, aw_id = shown[
+        :12
+    ]
+    w_valid, w_data, w_strb, w_last, r_ready, b_ready, _ = shown[12:]
+    ar_ready, aw_ready, r_valid, r_id, r_data, r_last, r_resp, w_ready, b_valid, b_resp, b_id = inputs[len(QUIET) :]
+    return (
+        (ar_valid, ar_ready, ar_addr, ar_len, ar_size, ar_burst, ar_id),
+        (aw_valid, aw_ready, aw_addr, aw_len, aw_size, aw_burst, aw_id),
+        (w_valid, w_ready, w_data, w_strb, w_last),
+        (r_valid, r_ready, r_id, r_data, r_last, r_resp),
+        (b_valid, b_ready, b_id, b_resp),
+    )
 
 
 class Bench:
@@ -119,30 +138,29 @@ class Bench:
             shown, trace = yield (*QUIET, *SILENT)
         show(0)  # nobody looks at it yet
         offer = before = NO_OFFER
-        inputs = (*QUIET, *SILENT)
+        inputs: Inputs = (*QUIET, *SILENT)
+        protocol = Protocol(self.config.memory)
         while True:
             # In cycle 0, done and fault are still those of the launch before.
             if cycle and (trace[1] or trace[2]):
-                if dram.busy:
-                    raise EngineError(f"the RTL ends in cycle {cycle} and has bursts under way")
+                protocol.end(cycle)
                 return
             record(cycle, trace)
-            ar_valid, ar_addr, ar_len, ar_id, aw_valid, aw_addr, aw_len, w_valid, w_data, w_strb, w_last, _ = shown
-            if offer[2] is not None:
+            ar, aw, w, r, b = port = on_port(shown, inputs)
+            protocol.see(cycle, *port)
+            if r[0] and r[1]:
                 dram.taken()
-            if w_valid and not dram.writes:
-                raise EngineError(f"the RTL shows write data before their address in cycle {cycle}")
-            if offer[3]:
-                if w_valid:
-                    dram.written(cycle, w_data, w_strb, bool(w_last))
+            if w[1]:
+                if w[0]:
+                    dram.written(cycle, *w[2:])
                 elif launch.stalls is None:
                     raise EngineError(f"the RTL has no data for the write beat of cycle {cycle}")
-            if offer[4] is not None:
+            if b[0] and b[1]:
                 dram.responded_now()
-            if ar_valid and offer[0]:
-                dram.accept(cycle, "read", ar_addr, ar_len + 1, ar_id)
-            if aw_valid and offer[1]:
-                dram.accept(cycle, "write", aw_addr, aw_len + 1, 0)
+            if ar[0] and ar[1]:
+                dram.accept(cycle, "read", ar[2], ar[3] + 1, ar[6])
+            if aw[0] and aw[1]:
+                dram.accept(cycle, "write", aw[2], aw[3] + 1, aw[6])
             cycle += 1
             if cycle == until:
                 return
@@ -156,7 +174,7 @@ class Bench:
                 inputs = (
                     *QUIET,
                     *(ar_ready, aw_ready, beat is not None, number, data, last, answer),
-                    *(w_ready, response is not None, response or 0),
+                    *(w_ready, response is not None, response or 0, WRITE_ID),
                 )
             shown, trace = yield inputs
 

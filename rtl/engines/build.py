@@ -18,10 +18,13 @@ from typing import IO
 
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import FileError, write_text
+from lathe.rtl.engines.protocol import numbers
 from lathe.rtl.geometry import RtlError
 from lathe.rtl.verilog import TOP, verilog
 
+HERE = Path(__file__).parent
 HARNESS = Path(__file__).with_name("harness.cpp")
+PROTOCOL = Path(__file__).with_name("protocol.h")
 PREFIX = "Vlathe"
 VERILATOR_OPTIONS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
 # Optimisation of what runs once, of Verilator's runtime, and of what runs in every cycle.
@@ -162,7 +165,7 @@ def _sources() -> bytes:
     digest = hashlib.sha256(str(amaranth.__version__).encode())
     house = Path(__file__).parents[2]  # lathe/, which the rooms are in
     modules = [path for room in ("configs", "isa", "rtl") for path in sorted((house / room).glob("*.py"))]
-    for path in (*modules, HARNESS, Path(__file__)):
+    for path in (*modules, HARNESS, PROTOCOL, PROTOCOL.with_suffix(".py"), Path(__file__)):
         digest.update(f"{path.parent.name}/{path.name}".encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.digest()
 
@@ -196,8 +199,17 @@ def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave
     if linked:
         _require_compression(compiler, folder)
     include = root / "include"
-    flags = [*COMPILER_OPTIONS, *macros, f"-DLATHE_BUS_BYTES={config.bus_bytes}", f"-I{folder}", f"-I{include}"]
+    flags = [
+        *COMPILER_OPTIONS,
+        *macros,
+        f"-DLATHE_BUS_BYTES={config.bus_bytes}",
+        f"-I{folder}",
+        f"-I{HERE}",
+        f"-I{include}",
+    ]
     flags += [f"-I{include / 'vltstd'}"]
+
+    (folder / "protocol_rules.h").write_text(f"#pragma once\n#include <cstdint>\n{numbers()}")
 
     def compiled(kind: str, unit: Path) -> str:
         target = folder / f"{unit.stem}.o"

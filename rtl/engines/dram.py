@@ -109,6 +109,7 @@ class Dram:
         self.free = [0, 0]
         self.bursts, self.beats = {"read": 0, "write": 0}, {"read": 0, "write": 0}
         self.responded = 0
+        self.answering = False
         self.shown: tuple[int, int, int, int] | None = None
         self.source: Burst  # of the beat that is shown
         self.latest: Burst | None = None  # that of the beat before, unless it was the burst's last
@@ -122,16 +123,12 @@ class Dram:
             self.shown = self.beat()
         w_ready = bool(self.writes) and (self.writes[0].due <= t if self.random is None else lucky(W))
         response = None
-        if self.responses and self.responses[0][0] <= t and lucky(B):
+        if self.answering or (self.responses and self.responses[0][0] <= t and lucky(B)):
+            self.answering = True
             failed = self.responses[0][1]
             injected = self.error == BusError("write", self.responded)
             response = SLAVE_ERROR if injected else DECODE_ERROR if failed else OKAY
         return ar_ready, aw_ready, self.shown, w_ready, response
-
-    @property
-    def busy(self) -> bool:
-        """Whether a burst is under way: accepted, and not all of its data moved, or its response not taken."""
-        return bool(self.reads or self.writes or self.responses)
 
     def lucky(self, channel: int) -> bool:
         """Whether something happens on a channel in this cycle: always, unless there are random stalls."""
@@ -169,10 +166,9 @@ class Dram:
         self.advance(self.reads, burst)
         self.latest = burst if burst.left else None
 
-    def written(self, t: int, data: int, strobes: int, last: bool) -> None:
+    def written(self, t: int, data: int, strobes: int, last: int) -> None:
         """The write beat of cycle `t`."""
         burst = self.writes[0]
-        assert last == (burst.left == 1), "WLAST does not stand at the burst's last beat"
         self.beats["write"] += 1
         if self.outside(burst.address):
             burst.failed = True
@@ -192,9 +188,6 @@ class Dram:
 
     def accept(self, t: int, kind: str, address: int, beats: int, number: int) -> None:
         """A burst's address has been taken in `t`; of two in one cycle, the read comes first."""
-        assert address % self.bus == 0, f"a {kind} burst at {address:#x} is not of whole beats"
-        assert address // PAGE_BYTES == (address + beats * self.bus - 1) // PAGE_BYTES, "a burst crosses 4 KiB"
-        assert beats <= self.config.burst_beats, "a burst is too long"
         server = 0 if kind == "read" or self.config.shared_bandwidth else 1
         begin = max(t + self.config.latency, self.free[server])
         self.free[server] = begin + beats * self.config.cycles_per_beat
@@ -206,3 +199,4 @@ class Dram:
         """The write response has been taken."""
         self.responses.popleft()
         self.responded += 1
+        self.answering = False

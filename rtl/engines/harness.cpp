@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "Vlathe.h"
+#include "protocol.h"
 #include "verilated.h"
 #if LATHE_WAVE_VCD
 #include "verilated_vcd_c.h"
@@ -25,16 +26,8 @@ namespace {
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kBus = LATHE_BUS_BYTES;
 enum Response : uint8_t { kOkay = 0, kSlaveError = 2, kDecodeError = 3 };
-enum End : int32_t {
-    kEnded = 0,
-    kReset = 1,
-    kTooLong = 2,
-    kNoData = 3,
-    kBadBurst = 4,
-    kBadLast = 5,
-    kEarlyData = 6,
-    kUnderWay = 7
-};
+enum End : int32_t { kEnded = 0, kReset = 1, kTooLong = 2, kNoData = 3, kBroken = 4 };
+constexpr uint8_t kWriteId = 3;
 
 class Memory {
   public:
@@ -95,6 +88,7 @@ struct LatheLaunch {
     int64_t shared_bandwidth;
     int64_t response_latency;
     int64_t burst_beats;
+    int64_t outstanding_reads;
 };
 
 // Counts of a launch; bytes_read by memory type, operations by kind: gemm, reset, then ALU operations.
@@ -107,6 +101,7 @@ struct LatheCounts {
     int64_t operations[10];
     int64_t interleaved;  // read beats that came before another burst had all of its own
     int64_t cycle;
+    int64_t rule;  // of the memory port, when one was broken
 };
 
 // Columns of the trace, `count` entries each; see lathe.rtl.engines.launch.Trace.
@@ -120,7 +115,8 @@ namespace {
 class Dram {
   public:
     Dram(Memory &memory, const LatheLaunch &launch, LatheCounts &counts)
-        : memory_(memory), launch_(launch), counts_(counts), random_(launch.stall_seed) {
+        : memory_(memory), launch_(launch), counts_(counts), random_(launch.stall_seed),
+          protocol_(launch.burst_beats, launch.outstanding_reads) {
         static constexpr unsigned kLuck[] = {1, 3, 6, 9};
         for (unsigned &luck : luck_) luck = launch.stall_seed ? kLuck[draw() % 4] : 10;
     }
@@ -132,19 +128,19 @@ class Dram {
         if (!shown_ && !reads_.empty() && (launch_.stall_seed ? lucky(kR) : reads_.front().due <= t)) show(top);
         top.m_axi_rvalid = shown_;
         top.m_axi_wready = !writes_.empty() && (launch_.stall_seed ? lucky(kW) : writes_.front().due <= t);
-        top.m_axi_bvalid = !answers_.empty() && answers_.front().due <= t && lucky(kB);
-        if (top.m_axi_bvalid) {
+        answering_ = answering_ || (!answers_.empty() && answers_.front().due <= t && lucky(kB));
+        top.m_axi_bvalid = answering_;
+        if (answering_) {
+            top.m_axi_bid = kWriteId;
             top.m_axi_bresp = answered_ == launch_.error_write   ? kSlaveError
                               : answers_.front().failed ? kDecodeError
                                                         : kOkay;
         }
     }
 
-    // Whether a burst is under way: accepted, and not all of its data moved, or its response not taken.
-    bool busy() const { return !reads_.empty() || !writes_.empty() || !answers_.empty(); }
-
     // What the bus has shown in cycle t. Returns kEnded while all is well.
     End see(Vlathe &top, int64_t t) {
+        if (End end = broken(protocol_.see(shown_on(top)))) return end;
         if (shown_ && top.m_axi_rready) {
             shown_ = false;
             counts_.beats[0]++;
@@ -153,10 +149,9 @@ class Dram {
             latest_ = reads_[source_].left == 1 ? -1 : number;
             advance(reads_, source_);
         }
-        if (top.m_axi_wvalid && writes_.empty()) return kEarlyData;
         if (top.m_axi_wready) {
             if (top.m_axi_wvalid) {
-                if (End end = write(top, t)) return end;
+                write(top, t);
             } else if (!launch_.stall_seed) {
                 return kNoData;
             }
@@ -164,18 +159,63 @@ class Dram {
         if (top.m_axi_bvalid && top.m_axi_bready) {
             answers_.pop_front();
             answered_++;
+            answering_ = false;
         }
         if (top.m_axi_arvalid && top.m_axi_arready) {
-            if (!accept(t, 0, top.m_axi_araddr, top.m_axi_arlen + 1u, top.m_axi_arid)) return kBadBurst;
+            accept(t, 0, top.m_axi_araddr, top.m_axi_arlen + 1u, top.m_axi_arid);
         }
         if (top.m_axi_awvalid && top.m_axi_awready) {
-            if (!accept(t, 1, top.m_axi_awaddr, top.m_axi_awlen + 1u, 0)) return kBadBurst;
+            accept(t, 1, top.m_axi_awaddr, top.m_axi_awlen + 1u, top.m_axi_awid);
         }
         return kEnded;
     }
 
+    // The launch has ended.
+    End end() { return broken(protocol_.end()); }
+
   private:
     enum Channel { kAr, kAw, kR, kW, kB };
+
+    End broken(Rule rule) {
+        counts_.rule = static_cast<int64_t>(rule);
+        return rule == Rule::NONE ? kEnded : kBroken;
+    }
+
+    const LatheBus &shown_on(const Vlathe &top) {
+        LatheBus &bus = bus_;
+        bus.ar.valid = top.m_axi_arvalid;
+        if (bus.ar.valid) {
+            bus.ar = {top.m_axi_araddr, 1, top.m_axi_arready, top.m_axi_arlen, top.m_axi_arsize, top.m_axi_arburst,
+                      top.m_axi_arid};
+        }
+        bus.aw.valid = top.m_axi_awvalid;
+        if (bus.aw.valid) {
+            bus.aw = {top.m_axi_awaddr, 1, top.m_axi_awready, top.m_axi_awlen, top.m_axi_awsize, top.m_axi_awburst,
+                      top.m_axi_awid};
+        }
+        bus.w_valid = top.m_axi_wvalid;
+        if (bus.w_valid) {
+            bus.w_ready = top.m_axi_wready;
+            bus.w_last = top.m_axi_wlast;
+            std::memcpy(bus.w_data, &top.m_axi_wdata, sizeof bus.w_data);
+            std::memcpy(bus.w_strobes, &top.m_axi_wstrb, sizeof bus.w_strobes);
+        }
+        bus.r_valid = top.m_axi_rvalid;
+        if (bus.r_valid) {
+            bus.r_ready = top.m_axi_rready;
+            bus.r_last = top.m_axi_rlast;
+            bus.r_id = top.m_axi_rid;
+            bus.r_response = top.m_axi_rresp;
+            std::memcpy(bus.r_data, &top.m_axi_rdata, sizeof bus.r_data);
+        }
+        bus.b_valid = top.m_axi_bvalid;
+        if (bus.b_valid) {
+            bus.b_ready = top.m_axi_bready;
+            bus.b_id = top.m_axi_bid;
+            bus.b_response = top.m_axi_bresp;
+        }
+        return bus;
+    }
 
     // As Draws in dram.py, and asked for in the same order, so that the same seed gives the same stalls.
     uint64_t draw() {
@@ -220,10 +260,9 @@ class Dram {
         }
     }
 
-    End write(Vlathe &top, int64_t t) {
+    void write(Vlathe &top, int64_t t) {
         Burst &burst = writes_.front();
         const bool last = burst.left == 1;
-        if (last != static_cast<bool>(top.m_axi_wlast)) return kBadLast;
         counts_.beats[1]++;
         if (outside(burst.address)) {
             burst.failed = true;
@@ -240,7 +279,6 @@ class Dram {
         const bool failed = burst.failed;
         advance(writes_, 0);
         if (last) answers_.push_back({t + launch_.response_latency, failed});
-        return kEnded;
     }
 
     void advance(std::deque<Burst> &queue, size_t place) {
@@ -250,27 +288,26 @@ class Dram {
         if (--burst.left == 0) queue.erase(queue.begin() + place);
     }
 
-    bool accept(int64_t t, int kind, uint64_t address, uint32_t beats, uint8_t id) {
-        if (address % kBus || address / kPage != (address + beats * kBus - 1) / kPage || beats > launch_.burst_beats) {
-            return false;
-        }
+    void accept(int64_t t, int kind, uint64_t address, uint32_t beats, uint8_t id) {
         int64_t &free = free_[launch_.shared_bandwidth ? 0 : kind];
         const int64_t begin = t + launch_.latency > free ? t + launch_.latency : free;
         free = begin + beats * launch_.cycles_per_beat;
         (kind ? writes_ : reads_).push_back({address, beats, id, begin + launch_.cycles_per_beat, false, counts_.bursts[kind]});
         counts_.bursts[kind]++;
-        return true;
     }
 
     Memory &memory_;
     const LatheLaunch &launch_;
     LatheCounts &counts_;
     uint64_t random_;
+    Protocol protocol_;
+    LatheBus bus_ = {};
     std::deque<Burst> reads_, writes_;
     std::deque<Answer> answers_;
     int64_t free_[2] = {0, 0};
     int64_t answered_ = 0;
     bool shown_ = false;
+    bool answering_ = false;
     size_t source_ = 0;    // the burst of the beat that is shown: its place in reads_
     int64_t latest_ = -1;  // number of the burst of the beat before, -1 when that was its last
     unsigned luck_[5];     // tenths, by channel
@@ -413,7 +450,7 @@ class Machine {
             if (t > launch.most_cycles) return kTooLong;
             dram.offer(top, t);
             settle();
-            if (t > 0 && (top.trace_done || top.trace_fault)) return dram.busy() ? kUnderWay : kEnded;
+            if (t > 0 && (top.trace_done || top.trace_fault)) return dram.end();
             recorder.cycle(top, t);
             if (End end = dram.see(top, t)) return end;
             edge();

@@ -16,17 +16,14 @@ from lathe.rtl.engines.build import library
 from lathe.rtl.engines.dram import first_state
 from lathe.rtl.engines.host import REPORT, report, settings
 from lathe.rtl.engines.launch import EngineError, Launch, Outcome, Trace
+from lathe.rtl.engines.protocol import ProtocolError, Rule
 from lathe.rtl.geometry import RtlError
 from lathe.rtl.registers import BY_NAME
 
-_ENDED, _RESET = 0, 1
+_ENDED, _RESET, _RULE_BROKEN = 0, 1, 4
 _BROKEN = {
     2: "it did not come to an end within {most} cycles",
     3: "it had no data for a write beat",
-    4: "a burst crosses 4 KiB, is too long or not of whole beats",
-    5: "WLAST does not stand at a burst's last beat",
-    6: "it showed write data before their address",
-    7: "it ended with bursts under way",
 }
 
 
@@ -36,6 +33,7 @@ class _Launch(Structure):
         ("stall_seed", c_uint64),
         *((name, c_int64) for name in ("latency", "cycles_per_beat", "shared_bandwidth", "response_latency")),
         ("burst_beats", c_int64),
+        ("outstanding_reads", c_int64),
     ]
 
 
@@ -49,6 +47,7 @@ class _Counts(Structure):
         ("operations", c_int64 * 10),
         ("interleaved", c_int64),
         ("cycle", c_int64),
+        ("rule", c_int64),
     ]
 
 
@@ -122,12 +121,15 @@ def _launched(called: Any, machine: int, config: HardwareConfig, launch: Launch)
         shared_bandwidth=config.memory.shared_bandwidth,
         response_latency=config.timing.response_latency,
         burst_beats=config.memory.burst_beats,
+        outstanding_reads=config.memory.outstanding_reads,
     )
     ended, trace, counts = _once(called, machine, launch, described)
     if ended == _RESET:
         called.lathe_reset(machine)
         described.reset_at = -1
         ended, trace, counts = _once(called, machine, launch, described)
+    if ended == _RULE_BROKEN:
+        raise ProtocolError(Rule(counts.rule), counts.cycle)
     if ended != _ENDED:
         problem = _BROKEN[ended].format(most=launch.most_cycles)
         raise EngineError(f"the RTL broke off in cycle {counts.cycle}: {problem}")

@@ -12,11 +12,13 @@ from lathe.rtl.engines.dram import AR, OKAY, Bytes, Dram
 from lathe.rtl.engines.host import settings
 from lathe.rtl.engines.launch import EngineError, Launch
 from lathe.rtl.geometry import Geometry
-from lathe.rtl.ports import TracePorts
+from lathe.rtl.ports import WRITE_ID, TracePorts
 
 TINY = load_config("tiny")
-NAMES = ("ar_valid", "ar_addr", "ar_len", "ar_id", "aw_valid", "aw_addr", "aw_len")
-NAMES += ("w_valid", "w_data", "w_strb", "w_last", "host")
+ADDRESS = ("valid", "addr", "len", "size", "burst", "id")
+NAMES = (*(f"ar_{name}" for name in ADDRESS), *(f"aw_{name}" for name in ADDRESS))
+NAMES += ("w_valid", "w_data", "w_strb", "w_last", "r_ready", "b_ready", "host")
+BEAT = TINY.bus_bytes.bit_length() - 1
 
 
 def outputs(start=0, done=0, **shown):
@@ -42,17 +44,24 @@ def refused(*cycles):
 
 
 def test_write_data_before_their_address():
-    assert refused(outputs(w_valid=1)) == "the RTL shows write data before their address in cycle 1"
+    assert refused(outputs(w_valid=1)) == (
+        "The machine broke rule W_ADDRESS of the memory port on channel W in cycle 1: data must follow their burst's "
+        "address."
+    )
 
 
 def test_an_end_while_a_read_is_under_way():
-    found = refused(outputs(ar_valid=1), outputs(done=1))
-    assert found == "the RTL ends in cycle 2 and has bursts under way"
+    assert refused(outputs(ar_valid=1, ar_size=BEAT, ar_burst=1), outputs(done=1)) == (
+        "The machine broke rule R_END of the memory port on channel R in cycle 2: all beats that were asked for must "
+        "have come before a launch ends."
+    )
 
 
 def test_an_end_while_a_write_is_under_way():
-    found = refused(outputs(aw_valid=1), outputs(done=1))
-    assert found == "the RTL ends in cycle 2 and has bursts under way"
+    assert refused(outputs(aw_valid=1, aw_size=BEAT, aw_burst=1, aw_id=WRITE_ID), outputs(done=1)) == (
+        "The machine broke rule B_END of the memory port on channel B in cycle 2: all bursts must have been written "
+        "and answered before a launch ends."
+    )
 
 
 def dram(stalls):

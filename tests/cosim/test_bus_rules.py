@@ -1,0 +1,126 @@
+"""The memory port's rules are watched in every run: a machine or a memory that breaks one is told of it."""
+
+import importlib
+import random
+
+import pytest
+from mutants import mutant
+from random_streams import stream_of_data
+
+import lathe as lt
+from lathe.rtl import accelerator, store
+from lathe.rtl.engines import build, dram, pysim, verilator
+from lathe.rtl.engines.protocol import ProtocolError
+
+TINY = lt.load_config("tiny")
+# By the rule that they break, machines with a fault: module, expression, what it becomes, and the class that is changed
+# with it, in the module that makes the machine of it.
+MACHINES = {
+    "AR_STABLE": ("arbiter", "held.eq(~self.ar_ready)", "held.eq(0)", accelerator, "ReadArbiter"),
+    "AR_ID": ("arbiter", "self.ar_id.eq(chosen)", "self.ar_id.eq(3)", accelerator, "ReadArbiter"),
+    "AR_KIND": (
+        "arbiter",
+        "(port.address >> bus_shift) <<",
+        "1 | (port.address >> bus_shift) <<",
+        accelerator,
+        "ReadArbiter",
+    ),
+    "AR_OUTSTANDING": ("arbiter", "(inflight != most)", "1", accelerator, "ReadArbiter"),
+    "AR_VALID": (
+        "arbiter",
+        "self.ar_valid.eq(requested",
+        "self.ar_valid.eq(~self.r_valid & requested",
+        accelerator,
+        "ReadArbiter",
+    ),
+    "AW_ID": ("ports", 'aw["id"].eq(WRITE_ID)', 'aw["id"].eq(0)', accelerator, "BusPorts"),
+    "AW_VALID": ("write_channel", "addresses.r_valid & ~", "addresses.r_valid & ~self.w_en & ~", store, "WriteChannel"),
+    "W_ADDRESS": ("write_channel", "(open_bursts != 0)", "1", store, "WriteChannel"),
+    "W_LAST": ("write_channel", "self.w_strb, self.w_last)),", "self.w_strb, 1)),", store, "WriteChannel"),
+}
+QUICK = ("AR_STABLE", "AR_OUTSTANDING", "W_ADDRESS", "W_LAST")
+STALLS = range(8)
+
+
+def launches():
+    """A stream that loads, computes and stores, behind memories that stall in several ways."""
+    stream = stream_of_data(random.Random(18), TINY, 14)
+    return [stream.launch(TINY, stalls=seed, most_cycles=20000) for seed in STALLS]
+
+
+def broken(engine):
+    """What is told of the first launch in which a rule is broken: rule and side."""
+    for launch in launches():
+        try:
+            engine.run(TINY, launch)
+        except ProtocolError as error:
+            return told(error)
+    return None
+
+
+def told(error):
+    """Rule and side, by the error, whose sentence says them and the cycle."""
+    rule = error.rule
+    where = f"rule {rule.name} of the memory port on channel {rule.channel} in cycle {error.cycle}"
+    assert str(error) == f"The {rule.side} broke {where}: {rule.text}."
+    return rule.name, rule.side
+
+
+def faulty(monkeypatch, rule):
+    """Put a fault into the machine that is to break a rule."""
+    name, old, new, user, unit = MACHINES[rule]
+    changed = mutant(importlib.import_module(f"lathe.rtl.{name}"), old, new)
+    monkeypatch.setattr(user, unit, getattr(changed, unit))
+
+
+def test_the_machine_and_the_memory_keep_to_the_rules():
+    assert broken(pysim) is None
+
+
+@pytest.mark.parametrize(
+    "rule", [rule if rule in QUICK else pytest.param(rule, marks=pytest.mark.slow) for rule in MACHINES]
+)
+def test_a_machine_that_breaks_a_rule_is_told_of_it(monkeypatch, rule):
+    faulty(monkeypatch, rule)
+    pysim._machine.cache_clear()
+    try:
+        assert broken(pysim) == (rule, "machine")
+    finally:
+        pysim._machine.cache_clear()
+
+
+# Faults of the memory in Python: what is replaced, and the rule.
+MEMORIES = {
+    "R_LAST": ("int(burst.left == 1)", "int(burst.left == 2)"),
+    "R_BURST": ("return burst.id, self", "return burst.id ^ 1, self"),
+    "B_BURST": ("        self.responses.popleft()\n", ""),
+}
+
+
+@pytest.mark.parametrize("rule", list(MEMORIES))
+def test_a_memory_that_breaks_a_rule_is_told_of_it(monkeypatch, rule):
+    changed = mutant(dram, *MEMORIES[rule])
+    monkeypatch.setattr("lathe.rtl.engines.bench.Dram", changed.Dram)
+    assert broken(pysim) == (rule, "memory")
+
+
+@pytest.mark.slow
+def test_a_compiled_machine_that_breaks_a_rule_is_told_of_it(monkeypatch, tmp_path):
+    faulty(monkeypatch, "W_ADDRESS")
+    monkeypatch.setenv("LATHE_CACHE", str(tmp_path))  # whose names tell nothing of what was changed here
+    assert broken(verilator) == ("W_ADDRESS", "machine")
+
+
+@pytest.mark.slow
+def test_a_memory_of_the_compiled_harness_that_breaks_a_rule_is_told_of_it(monkeypatch, tmp_path):
+    source, right = build.HARNESS.read_text(), "top.m_axi_rlast = burst.left == 1;"
+    assert source.count(right) == 1
+    harness = tmp_path / "harness.cpp"
+    harness.write_text(source.replace(right, right.replace("1", "2")))
+    monkeypatch.setattr(build, "HARNESS", harness)
+    monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "cache"))
+    build._sources.cache_clear()
+    try:
+        assert broken(verilator) == ("R_LAST", "memory")
+    finally:
+        build._sources.cache_clear()
