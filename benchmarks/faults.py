@@ -11,6 +11,10 @@ Faults of the simulator meet the RTL as it should be, and faults of the RTL the 
 compiled programs for `tiny`. The nets: memory, tokens, cycles, trace (start, end and cause of each instruction),
 counters, fault (code and cycle of the machine's fault), bus (the RTL broke a rule of AXI4, or never ends), crash (an
 exception), and values (the outputs of compiled programs against NumPy).
+
+Faults of the compiler meet 44 programs that it builds. The nets are those of `build(..., check=True)`: legality
+(of the completed schedule), refused (an error or assertion of the compiler's own), verifier, validation (of the
+instructions, chunk by chunk), and values (the outputs of three runs).
 """
 
 import argparse
@@ -23,11 +27,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from fault_kinds.compiler import COMPILER
 from fault_kinds.fault import Fault, Kind, planted
 from fault_kinds.hardware import HARDWARE
 from fault_kinds.simulator import SIMULATOR
 
-KINDS: Sequence[Kind] = (SIMULATOR, HARDWARE)
+KINDS: Sequence[Kind] = (COMPILER, SIMULATOR, HARDWARE)
 MINUTES = 15
 
 Row = dict[str, Any]

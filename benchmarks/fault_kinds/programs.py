@@ -41,6 +41,7 @@ class Recipe:
     name: str
     output: Callable[[], lt.Tensor | list[lt.Tensor]]
     schedule: Callable[[lt.Schedule, Any], None] | None = None
+    config: lt.HardwareConfig = CONFIG
 
     def compile(self) -> tuple[Compiled, list[lt.Tensor]]:
         """Compile it, and nothing else; gives also its outputs."""
@@ -49,7 +50,7 @@ class Recipe:
         target: Any = outputs if self.schedule is None else lt.create_schedule(outputs)
         if self.schedule is not None:
             self.schedule(target, outputs)
-        return build_compiled(target, [*placeholders(outputs), *outputs], CONFIG), outputs
+        return build_compiled(target, [*placeholders(outputs), *outputs], self.config), outputs
 
     def build(self) -> Built:
         """Compile it, with inputs and their outputs in NumPy."""

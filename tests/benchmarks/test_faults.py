@@ -1,6 +1,5 @@
 """The bench of faults: each fault fits the source, leaves nothing behind, and a few are caught on one small case."""
 
-import dataclasses
 import json
 import random
 import subprocess
@@ -8,15 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from fault_kinds import hardware, simulator
+from fault_kinds import compiler, hardware, simulator
 from fault_kinds.cases import Case
 from fault_kinds.fault import Fault, PlantError, functions_of, planted
-from fault_kinds.program_nets import caught_in
-from fault_kinds.programs import RECIPES
 from overlapping_streams import overlapping_stream
 
 from lathe.configs import load_config
-from lathe.isa import Alu, Gemm
 from lathe.rtl.engines import pysim
 from lathe.sim import timeline
 
@@ -43,7 +39,7 @@ def seen(kind, case):
     return hardware.look(pysim.build(case.config), case)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [*KINDS, compiler.COMPILER], ids=lambda kind: kind.name)
 def test_every_fault_fits_the_source(kind):
     for fault in kind.faults:
         with planted(fault):
@@ -65,18 +61,6 @@ def test_a_fault_is_caught_and_gone_afterwards(kind, name, case):
         assert seen(kind, case) != {}
     if kind is simulator.SIMULATOR:
         assert seen(kind, case) == {}
-
-
-@pytest.mark.parametrize("number", [1, 6])
-def test_the_nets_of_programs_let_a_right_one_through_and_catch_a_wrong_one(number):
-    right = RECIPES[number].build()
-    assert caught_in(right) == {}
-    instructions = list(right.program.instructions)
-    (place, *_) = (place for place, each in enumerate(instructions) if isinstance(each, Gemm | Alu) and each.pop_prev)
-    instructions[place] = dataclasses.replace(instructions[place], iter_out=0, pop_prev=False)
-    program = dataclasses.replace(right.program, instructions=tuple(instructions))
-    wrong = dataclasses.replace(right, compiled=dataclasses.replace(right.compiled, program=program))
-    assert caught_in(wrong).keys() >= {"validation", "verifier", "values"}
 
 
 def codes():
@@ -118,3 +102,21 @@ def test_every_fault_is_caught():
     done = subprocess.run([sys.executable, ROOT / "benchmarks" / "faults.py", "--json"], capture_output=True, text=True)
     assert [row for row in json.loads(done.stdout) if row["met"] is False] == []
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "net"),
+    [
+        ("the base of weights is one too far", "validation"),
+        ("writers do not wait for readers", "verifier"),
+        ("a condition on a factor is dropped", "values"),
+    ],
+)
+def test_a_fault_of_the_compiler_is_caught_and_gone_afterwards(name, net):
+    (fault,) = (fault for fault in compiler.FAULTS if fault.name == name)
+    recipes = [*compiler.RECIPES, *compiler.MORE_RECIPES]
+    recipe = next(each for each in recipes if each.name == ("triangle" if net == "values" else "product in tiles"))
+    assert compiler.look(recipe) == {}
+    with planted(fault):
+        assert net in compiler.look(recipe)
+    assert compiler.look(recipe) == {}

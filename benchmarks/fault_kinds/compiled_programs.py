@@ -1,0 +1,116 @@
+"""More programs for the compiler's faults: what the machine's own programs have no use for.
+
+Padding of other values, conditions, recurrences, layouts by hand, values of 32 bits that are read twice, tails,
+micro-ops that displace each other, blocks of several sizes.
+"""
+
+from typing import Any
+
+import lathe as lt
+from fault_kinds.programs import CONFIG, Recipe, convolution, layer, pointwise, product, tiles, two_layers
+
+
+def pooled_with_padding() -> lt.Tensor:
+    return lt.max_pool2d(lt.placeholder((1, 6, 5, 4), "int8", name="data"), 3, stride=2, padding=1, name="pool")
+
+
+def triangle() -> lt.Tensor:
+    A = lt.placeholder((9, 9), "int8", name="A")
+    k = lt.reduce_axis(9, "k")
+    return lt.compute(
+        (9, 9), lambda i, j: lt.sum(A[i, k].astype("int32") * A[j, k].astype("int32"), axis=k, where=k <= i), "T"
+    )
+
+
+def diagonal() -> lt.Tensor:
+    A, B = lt.placeholder((6, 7), "int8", name="A"), lt.placeholder((6, 7), "int8", name="B")
+    return lt.compute((6, 7), lambda i, j: lt.select(j <= i, A[i, j], B[i, j]), "D")
+
+
+def running_sum() -> lt.Tensor:
+    X = lt.placeholder((7, 6), "int8", name="X")
+    R = lt.state((7, 6), "int32", name="R")
+    return lt.define(R, lambda t, j: lt.select(t > 0, R[t - 1, j], 0) + X[t, j].astype("int32"))
+
+
+def twice_read() -> list[lt.Tensor]:
+    A = lt.placeholder((4, 10), "int32", name="A")
+    B = lt.compute(A.shape, lambda i, j: A[i, j] * 3, "B")
+    return [B, lt.compute(A.shape, lambda i, j: lt.max(B[i, j], A[i, j]), "C")]
+
+
+def transposed() -> lt.Tensor:
+    A = lt.placeholder((6, 12), "int8", name="A")
+    B = lt.compute((6, 12), lambda i, j: A[i, j] + 1, "B")
+    return lt.compute((12, 6), lambda j, i: B[i, j] - 3, "C")
+
+
+def flattened() -> lt.Tensor:
+    data = lt.placeholder((2, 3, 4), "int8", name="data")
+    weight = lt.placeholder((5, 12), "int8", name="weight")
+    return lt.requantise(lt.dense(lt.flatten(lt.relu(data)), weight, name="out"), 5, name="q")
+
+
+def least() -> lt.Tensor:
+    A = lt.placeholder((5, 8, 3), "int32", name="A")
+    k = lt.reduce_axis(3, "k")
+    return lt.compute((5, 8), lambda i, j: lt.min(A[i, j, k], axis=k), "M")
+
+
+def blocked(s: lt.Schedule, outputs: Any) -> None:
+    """Inputs and outputs in layouts by hand."""
+    (D,) = outputs
+    C = D.computation.reads[0].tensor
+    A = C.computation.reads[0].tensor
+    s.transform_layout(A, lambda i, k: [k // 4, i, k % 4])
+    s.transform_layout(D, lambda i, j: [j, i])
+
+
+def in_acc(s: lt.Schedule, outputs: Any) -> None:
+    """A chain of stages in accumulators, in the loops of the last."""
+    B, C = outputs
+    made = s.cache_write(C, "acc")
+    row = s[C].axis[0]
+    s[made].compute_at(s[C], row)
+
+
+def mirrored() -> lt.Tensor:
+    A = lt.placeholder((8, 6), "int8", name="A")
+    B = lt.compute((8, 6), lambda i, j: A[i, j] + 1, "B")
+    return lt.compute((8, 6), lambda i, j: B[7 - i, j] - B[i, j], "C")
+
+
+def average() -> lt.Tensor:
+    return lt.avg_pool2d(lt.placeholder((1, 6, 6, 5), "int8", name="data"), 2, name="pool")
+
+
+FEW_MICRO_OPS = CONFIG.with_(name="few micro-ops", uop_buffer_bytes=64)
+WIDE_INPUTS = CONFIG.with_(name="wide inputs", block_in=2 * CONFIG.block_out)
+BATCHES = CONFIG.with_(name="batches", batch=2)
+
+MORE_RECIPES = (
+    Recipe("pooling with padding", pooled_with_padding),
+    Recipe("triangle", triangle),
+    Recipe("diagonal", diagonal),
+    Recipe("running sum", running_sum),
+    Recipe("read twice", twice_read),
+    Recipe("read twice in acc", twice_read, in_acc),
+    Recipe("transposed", transposed),
+    Recipe("flattened", flattened),
+    Recipe("least", least),
+    Recipe("product in layouts", product(6, 20, 24, shift=6), blocked),
+    Recipe("convolution of many channels", convolution(8, 8, 24, 20, padding=1)),
+    Recipe("product of large tiles", product(40, 48, 56, shift=7), tiles()),
+    Recipe("average", average),
+    Recipe("differences", pointwise(lambda a, b, c: (a - b) * (b - c) - (a - b), "int32", "int32", "int32")),
+    Recipe("product with few micro-ops", product(12, 28, 24, shift=6), tiles(), config=FEW_MICRO_OPS),
+    Recipe("convolution with few micro-ops", convolution(6, 5, 8, 8, padding=1), config=FEW_MICRO_OPS),
+    Recipe("average with few micro-ops", average, config=FEW_MICRO_OPS),
+    Recipe("two layers with wide inputs", two_layers, config=WIDE_INPUTS),
+    Recipe("product of batches", product(9, 30, 19), config=BATCHES),
+    Recipe("layer of batches", layer, config=BATCHES),
+    Recipe("squares", pointwise(lambda a, b: ((a + b) >> 1) * ((a + b) >> 1) - (a + b), "int32", "int32")),
+    Recipe("cut to 8 bits", pointwise(lambda a: lt.max(a.astype("int8").astype("int32") * 3, -9), "int32")),
+    Recipe("mirrored", mirrored),
+    Recipe("narrow sums", pointwise(lambda a, b: (a + b) >> 1, "int8", "int8")),
+)
