@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import islpy as isl
 
+from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.expressions import Axis
 from lathe.scheduler.chunk_indices import condition_bound
 from lathe.scheduler.conditions import bounds_of
@@ -18,6 +19,14 @@ from lathe.scheduler.undefined import conditions_of
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
     from lathe.scheduler.stage import Stage
+
+
+@dataclass(frozen=True)
+class ExactBox:
+    """A box whose bounds are choices, as isl has it: the least index in each dimension, and the cells, by loops."""
+
+    lows: "list[isl.PwAff]"
+    cells: "isl.Map"
 
 
 @dataclass
@@ -38,6 +47,7 @@ class Placement:
     window: Window | None = None
     pieces: "list[list[Linear]] | None" = None
     """Conditions (each must be >= 0) of which one group must hold in addition; None for none at all."""
+    exact: ExactBox | None = None  # the same box as ``low`` and ``extent`` in iterations that are carried out
     executed: "isl.Map | None" = None  # what ``polyhedra.instances`` has found
 
     @property
@@ -158,6 +168,7 @@ def _place(schedule: "Schedule") -> dict["Stage", Placement]:
         state = stage.state
         attachment = state.attachment
         window: Window | None = None
+        exact: ExactBox | None = None
         prefix: list[LoopVariable] = []
         box: dict[LoopVariable, tuple[int, int]] = {}
         if attachment is not None:
@@ -173,12 +184,17 @@ def _place(schedule: "Schedule") -> dict["Stage", Placement]:
             low: list[Bound] = [Linear(0) for _ in state.computation.axes]
             extent: list[Bound] = [Linear(axis.extent) for axis in state.computation.axes]
         else:
-            needed, ranges = _needed(schedule, stage, placed, box)
+            needed, ranges, inside = _needed(schedule, stage, placed, box)
             if state.reuse is not None:
                 filling = any(fills(schedule, each) for each in readers_beside(schedule, stage))
                 first = 0 if filling else placed[attachment.stage].loops.first.get(prefix[-1], 0)
                 needed, window = kept_window(stage.name, needed, prefix[-1], ranges, first)
             low, extent = [start for start, _ in needed], [extent_of(interval, ranges) for interval in needed]
+            if attachment.region == "box" and state.reuse is None and inside:
+                from lathe.scheduler.smallest_boxes import smallest_box
+
+                here = Placement(stage, prefix, [], [], StageLoops([], {}, {}, [], {}), box)
+                low, extent, exact = smallest_box(here, inside, needed, placed)
             if attachment.region != "box":  # the pieces say what of a box without choices
                 sizes = [axis.extent for axis in state.computation.axes]
                 plain = [isinstance(each, Linear) for each in low]
@@ -200,7 +216,7 @@ def _place(schedule: "Schedule") -> dict["Stage", Placement]:
             shared = [(host.loops.values[leaf], host.loops.of_leaf[leaf]) for leaf in loops_there]
         loops = stage_loops(state, nominal, shared, longer.get(stage))
         whole = {**box, **{variable: (0, variable.extent - 1) for variable in loops.variables}}
-        placed[stage] = Placement(stage, prefix, low, extent, loops, whole, window)
+        placed[stage] = Placement(stage, prefix, low, extent, loops, whole, window, exact=exact)
         if attachment is not None and attachment.region != "box":
             from lathe.scheduler.exact_regions import pieces_of
 
@@ -257,12 +273,16 @@ def _needed(
     stage: "Stage",
     placed: dict["Stage", Placement],
     prefix: dict[LoopVariable, tuple[int, int]],
-) -> tuple[list[Interval], dict[LoopVariable, tuple[int, int]]]:
-    """The box that the readers in the same loops need (all readers, if none is there); ranges of all variables."""
+) -> tuple[list[Interval], dict[LoopVariable, tuple[int, int]], "list[tuple[Placement, list[ReadAccess]]]"]:
+    """The box that the readers in the same loops need (all readers, if none is there); ranges of all variables.
+
+    And the readers in the same loops, with their reads.
+    """
     boxes: list[list[Interval]] = []
     elsewhere: list[list[Interval]] = []
     around, visible = list(prefix), set(prefix)
     merged: dict[LoopVariable, tuple[int, int]] = {}
+    inside: list[tuple[Placement, list[ReadAccess]]] = []
     for reader in schedule.stages:
         reads = [read for read in reader.state.computation.reads if read.tensor in stage.state.tensors]
         if not reads:
@@ -271,7 +291,9 @@ def _needed(
         merged.update(placement.box)
         variables = [*placement.prefix, *placement.loops.variables]
         found = boxes if variables[: len(around)] == around else elsewhere
+        if found is boxes:
+            inside.append((placement, reads))
         for axes in [case.intervals() for case in placement.cases]:
             found.extend(read_box(read, axes, visible, {**placement.box, **prefix}) for read in reads)
     merged.update(prefix)
-    return hull(boxes or elsewhere, merged), merged
+    return hull(boxes or elsewhere, merged), merged, inside

@@ -1,11 +1,15 @@
 """Placements as isl sets and maps: which instances a stage executes, and which cells they read."""
 
+from collections.abc import Mapping
+
 import islpy as isl
 
+from lathe.frontend import Axis, Computation
 from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.polyhedra import access_of, cells_of, shape_of
-from lathe.scheduler.linear import Bound, Box, Extremum, Linear, LoopVariable, add
-from lathe.scheduler.placement import Placement
+from lathe.frontend.polyhedra import access_of, cells_of
+from lathe.scheduler.linear import Bound, Box, Extremum, Linear, LoopVariable, add, scale
+from lathe.scheduler.placement import ExactBox, Placement
+from lathe.scheduler.undefined import conditions_of
 
 SET = isl.dim_type.set
 
@@ -41,18 +45,24 @@ class InstanceSpace:
         return result
 
     def not_negative(self, bound: Bound, points: isl.Set) -> isl.Set:
-        """The points where a bound is at least 0."""
+        """The points where a bound is at least 0: some of its choices must be, or all, so that nothing comes apart."""
         if isinstance(bound, Extremum) and bound.kind == "min":
             for inner in bound.bounds:
                 points = self.not_negative(inner, points)
             return points
-        if isinstance(bound, Linear) and all(isinstance(atom, LoopVariable) for atom in bound.terms):
+        if isinstance(bound, Extremum):
+            first, *others = (self.not_negative(inner, points) for inner in bound.bounds)
+            for each in others:
+                first = first.union(each)
+            return first.coalesce()
+        if all(isinstance(atom, LoopVariable) for atom in bound.terms):
             constraint = isl.Constraint.inequality_alloc(self.local).set_constant_val(isl.Val(bound.constant))
             for atom, coefficient in bound.terms.items():
                 assert isinstance(atom, LoopVariable)
                 constraint = constraint.set_coefficient_val(SET, self.position[atom], isl.Val(coefficient))
             return points.add_constraint(constraint)
-        return points.intersect(self.bound(bound).ge_set(self.bound(Linear(0))))
+        holds = self.linear(bound).ge_basic_set(self.linear(Linear(0)))
+        return points.intersect(isl.Set.from_basic_set(holds))
 
     def box(self, ranges: Box) -> isl.Set:
         points = isl.Set.universe(self.space)
@@ -77,6 +87,8 @@ def _instances(placement: Placement) -> isl.Map:
     variables = [*placement.prefix, *placement.loops.variables]
     space = InstanceSpace(variables, "instance")
     points = space.box(placement.box)
+    if placement.exact is not None and not _has_conditions(placement.state.computation):
+        return _of_exact(placement, placement.exact, space, points)
     for constraint in placement.constraints():
         points = space.not_negative(constraint, points)
     if placement.pieces is not None:
@@ -87,8 +99,41 @@ def _instances(placement: Placement) -> isl.Map:
                 part = space.not_negative(condition, part)
             one_of = one_of.union(part)
         points = one_of
-    computation = placement.state.computation
     roots = placement.roots()
+    values = {axis: space.bound(root) for axis, root in roots.items()}
+    return isl.Map.from_multi_pw_aff(_points(placement, space, values)).intersect_domain(points)
+
+
+def _has_conditions(computation: Computation) -> bool:
+    return computation.where is not None or any(map(conditions_of, computation.bodies))
+
+
+def _of_exact(placement: Placement, exact: ExactBox, space: InstanceSpace, points: isl.Set) -> isl.Map:
+    """The instances of a part whose box has bounds that are choices, from the box itself: pieces stay few."""
+    computation, depth, own = placement.state.computation, len(placement.prefix), len(placement.loops.variables)
+    lows = iter(exact.lows)
+    values: dict[Axis, isl.PwAff] = {}
+    for root in placement.state.roots:
+        assert root.source is not None
+        local = placement.loops.local[root]
+        if root.kind == "data":
+            low = next(lows).insert_dims(isl.dim_type.in_, depth, own)
+            low = low.set_tuple_id(isl.dim_type.in_, space.space.get_tuple_id(SET))
+            values[root.source] = low.add(space.bound(local))
+        else:
+            values[root.source] = space.bound(local + root.source.start)
+            points = space.not_negative(local * -1 + (root.source.extent - 1), points)
+    for constraint in placement.loops.constraints:
+        points = space.not_negative(constraint, points)
+    relation = isl.Map.from_multi_pw_aff(_points(placement, space, values)).intersect_domain(points)
+    cells = exact.cells.insert_dims(isl.dim_type.in_, depth, own).set_tuple_name(isl.dim_type.in_, "instance")
+    cells = cells.insert_dims(isl.dim_type.out, len(computation.axes), len(computation.reduce_axes))
+    return relation.intersect(cells.set_tuple_name(isl.dim_type.out, computation.name))
+
+
+def _points(placement: Placement, space: InstanceSpace, values: Mapping[Axis, isl.PwAff]) -> isl.MultiPwAff:
+    """The point that each instance computes, from the values of the axes."""
+    computation = placement.state.computation
     axes = (*computation.axes, *computation.reduce_axes)
     function = isl.MultiPwAff.zero(
         space.space.map_from_domain_and_range(
@@ -98,8 +143,8 @@ def _instances(placement: Placement) -> isl.Map:
         )
     )
     for position, axis in enumerate(axes):
-        function = function.set_pw_aff(position, space.bound(roots[axis]))
-    return isl.Map.from_multi_pw_aff(function).intersect_domain(points)
+        function = function.set_pw_aff(position, values[axis])
+    return function
 
 
 def cells_read(placement: Placement, read: ReadAccess, depth: int, around: isl.Set | None = None) -> isl.Map:
@@ -141,7 +186,10 @@ def cells_made(placement: Placement, tensor_name: str, depth: int, around: isl.S
 
     ``around``: the iterations of the loops around the stage that are carried out, if not all are.
     """
-    relation = _box_around(placement, tensor_name, placement.low, placement.extent)
+    if placement.exact is not None:
+        relation = placement.exact.cells.set_tuple_name(isl.dim_type.out, tensor_name)
+    else:
+        relation = _box_around(placement, tensor_name, placement.low, placement.extent)
     if around is not None:
         relation = relation.intersect_domain(around)
     return relation.project_out(isl.dim_type.in_, depth, len(placement.prefix) - depth)
@@ -166,27 +214,14 @@ def cells_kept(placement: Placement, tensor_name: str) -> isl.Map:
 
 def _box_around(placement: Placement, tensor_name: str, lows: list[Bound], extents: list[Bound]) -> isl.Map:
     """From the loops around a stage to the cells of a box."""
-    space = InstanceSpace(placement.prefix, "instance")
-    shape = shape_of(placement.state.tensors[0]).set_tuple_name(tensor_name)
-    relation = isl.Map.from_domain_and_range(space.box(placement.box), shape)
-    rank = len(lows)
-    for position, (low, extent) in enumerate(zip(lows, extents, strict=True)):
-        high = add(add(low, extent), Linear(-1))
-        for bound, at_least in ((low, True), (high, False)):
-            edge = isl.Map.from_pw_aff(space.bound(bound))
-            edge = edge.insert_dims(isl.dim_type.out, 0, position)
-            edge = edge.insert_dims(isl.dim_type.out, position + 1, rank - position - 1)
-            edge = edge.set_tuple_name(isl.dim_type.out, tensor_name)
-            relation = relation.intersect(_halfspace(edge, position, at_least))
-    return relation
-
-
-def _halfspace(edge: isl.Map, position: int, at_least: bool) -> isl.Map:
-    """Cells whose coordinate is at least (at most) the one on the edge, the other coordinates being free."""
-    space = edge.range().get_space()
-    order = isl.Map.universe(space.map_from_domain_and_range(space))
-    if at_least:
-        order = order.order_le(isl.dim_type.in_, position, isl.dim_type.out, position)
-    else:
-        order = order.order_ge(isl.dim_type.in_, position, isl.dim_type.out, position)
-    return edge.apply_range(order)
+    tensor = placement.state.tensors[0]
+    indices = [LoopVariable(f"cell{dim}", extent) for dim, extent in enumerate(tensor.shape)]
+    space = InstanceSpace([*placement.prefix, *indices], "instance")
+    points = space.box({**placement.box, **{index: (0, index.extent - 1) for index in indices}})
+    for index, low, extent in zip(indices, lows, extents, strict=True):
+        beyond = add(low, scale(Linear.of(index), -1))
+        points = space.not_negative(scale(beyond, -1), points)
+        points = space.not_negative(add(add(beyond, extent), Linear(-1)), points)
+    count = len(placement.prefix)
+    relation = isl.Map.from_range(points).move_dims(isl.dim_type.in_, 0, isl.dim_type.out, 0, count)
+    return relation.set_tuple_name(isl.dim_type.in_, "instance").set_tuple_name(isl.dim_type.out, tensor_name)
