@@ -19,6 +19,7 @@ from typing import IO
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import FileError, write_text
 from lathe.rtl.engines.protocol import numbers
+from lathe.rtl.engines.waveform import verilator_options, without_lanes
 from lathe.rtl.geometry import RtlError
 from lathe.rtl.verilog import TOP, verilog
 
@@ -228,7 +229,7 @@ def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave
         jobs = [
             pool.submit(compiled, "runtime", unit) for unit in [runtime, *(include / name for name in extra_sources)]
         ]
-        _verilate(config, folder, root, options)
+        _verilate(config, folder, root, options if wave is None else (*options, *verilator_options(config)))
         found = sorted(folder.glob(f"{PREFIX}*.cpp"))
         slow = [source for source in found if source.stem.endswith("Slow")]
         fast = [source for source in found if source not in slow and source.stem != PREFIX]
@@ -247,7 +248,7 @@ def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave
 def _verilate(config: HardwareConfig, folder: Path, root: Path, options: tuple[str, ...]) -> None:
     """The machine as C++ sources."""
     source = folder / f"{TOP}.v"
-    source.write_text(verilog(config))
+    source.write_text(without_lanes(verilog(config)))
     verilator = [str(root / "bin" / "verilator_bin"), "--cc", str(source), "--top-module", TOP, "--prefix", PREFIX]
     verilator += ["--Mdir", str(folder), *VERILATOR_OPTIONS, *options]
     _run(verilator, folder, {"VERILATOR_ROOT": str(root)})

@@ -1,6 +1,7 @@
 """The engine "pysim": the RTL in Python, with the memory in Python. Slow, and needs nothing but Amaranth."""
 
 from collections.abc import Callable
+from contextlib import closing
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +12,7 @@ from lathe.rtl.engines.bench import Bench, Benched
 from lathe.rtl.engines.build import OUTSIDE
 from lathe.rtl.engines.compiled.machine import Machine, compiled
 from lathe.rtl.engines.launch import Launch, Outcome
+from lathe.rtl.engines.waveform import ShownChanges
 from lathe.rtl.geometry import Geometry
 
 
@@ -51,7 +53,7 @@ def run_in_amaranth(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
     if wave is None:
         simulator.run()
     else:
-        with simulator.write_vcd(wave):
+        with closing(ShownChanges(wave, config)) as file, simulator.write_vcd(file):
             simulator.run()
     return bench.outcomes
 
