@@ -17,7 +17,8 @@ from lathe.frontend.expressions import Axis, Binary, Const, Expr, Reduce, Select
 from lathe.frontend.polyhedra import limited_operations
 from lathe.scheduler.branches import Branches
 from lathe.scheduler.commands.overcompute import extended
-from lathe.scheduler.errors import PaddingError
+from lathe.scheduler.errors import PaddingError, ScheduleError
+from lathe.scheduler.legality import check_reads
 from lathe.scheduler.products import plain_axis
 from lathe.scheduler.rewrite import transform
 from lathe.scheduler.state import DRAM
@@ -56,11 +57,15 @@ def _widen(stage: "Stage") -> None:
         whole = max(over, default=0)
         if whole <= axis.extent:
             continue
+        before = stage.state
         try:
             with limited_operations():
-                stage.state, _ = extended(stage, stage.state, root, whole, "build")
+                stage.state, _ = extended(stage, before, root, whole, "build")
+            check_reads(stage.schedule, "build", {stage})
         except (PaddingError, isl.Error):
             continue
+        except ScheduleError:  # what is made in part has no padding there
+            stage.state = before
 
 
 def _reach(index: Expr, axis: Axis) -> int:

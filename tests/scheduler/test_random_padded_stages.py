@@ -7,15 +7,16 @@ iterations out, what is computed there must not be counted on.
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from machine import run
+from machine import memory_of, run
 from meanings import check_machine
 from random_programs import Choice, random_inputs
 from seeds import check_each, note
 from shares import BUILD, COMMAND, Shares, check_shares, counted
 
 from lathe.configs import load_config
-from lathe.frontend import Tensor, compute, format_program, placeholder, recurrence, reduce_axis, sum
+from lathe.frontend import Tensor, compute, format_program, placeholder, recurrence, reduce_axis, reference, sum
 from lathe.isa import Program, verify
 from lathe.isa.findings import FindingKind
 from lathe.scheduler import build, create_schedule, undef
@@ -152,7 +153,14 @@ def test_padding_that_nobody_reads_is_not_made_where_parts_are_computed(region):
     s = create_schedule([Q, T])
     s.transform_layout(P, blocks(0, 4, 0), pad_value=0)
     s[P].compute_at(s[Q], "x", region)
-    assert early(run(s, TINY, random_inputs([Q, T], seed=1))) == ["P"]
+    inputs = random_inputs([Q, T], seed=1)
+    program = run(s, TINY, inputs)
+    assert early(program) == ["P"]
+    _, after = memory_of(program, inputs)  # memory that held something else before
+    for tensor, expected in reference([Q, T], inputs).items():
+        segment = program.segment(tensor)
+        stored = after[segment.address : segment.end].view(segment.layout.physical_dtype)
+        np.testing.assert_array_equal(segment.layout.unpack(stored.reshape(segment.layout.physical_shape)), expected)
 
 
 def test_states_whose_elements_fill_step_by_step_may_be_loaded_early():
