@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import islpy as isl
 
 from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.polyhedra import access_of
+from lathe.frontend.polyhedra import access_of, cells_of
 from lathe.scheduler.answers import checkable
 from lathe.scheduler.circular import check_circles, check_emitted, check_pairs, in_circle, read_later
 from lathe.scheduler.communication import check_communication
@@ -343,7 +343,7 @@ def _witness(
     executed = instances(there)
     for level, value in enumerate(_values(loops)):
         executed = executed.fix_val(isl.dim_type.in_, level, isl.Val(value))
-    access = access_of(reader.state.computation, read)
+    access = access_of(reader.state.computation, read, cells_of(read.tensor, stage.state.computation))
     points = executed.range().intersect(access.intersect_range(cells).domain()).lexmin()
     assert loops.dim(SET) == depth, f"{reader.name}: {loops} is no iteration of {depth} loops"
     assert not points.is_empty(), f"{reader.name}: no instance reads {cells}"

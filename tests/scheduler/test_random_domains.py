@@ -107,6 +107,11 @@ def test_domains_in_any_order_reach_the_machine(seeds):
     check_shares(happened, BUILD, Shares(0.65, {"machine": 0.35, "limit": 0.05}))
 
 
+def test_cells_that_only_a_machine_makes_may_be_missing_where_nobody_needs_them():
+    """Found at random: of a tensor with a domain the machine makes a box, whose other cells no witness could name."""
+    assert check_each(range(73, 74), check_orders, 6)["build: accepted"] == 1
+
+
 @pytest.mark.nightly
 @pytest.mark.seeds(5000, first=1_000_000, block=100)
 def test_many_more_orders_of_domains_reach_the_machine(seeds):
