@@ -5,6 +5,7 @@ what its expression gives for zeros; a matrix product holds zeros where the rows
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lathe.frontend import Tensor, evaluate, walk
@@ -78,6 +79,7 @@ def _reads_zeros(state: StageState, plan: LanePlan, maker: Mapping[Tensor, Stage
     return True
 
 
+@lru_cache(maxsize=4096)
 def _is_zero(body: Expr) -> bool:
     """Whether an expression is 0 where all that it reads is 0, whichever way its conditions go."""
     if isinstance(body, Reduce):

@@ -8,6 +8,7 @@ those that are reduced, shifted, strided or decided upon.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
@@ -192,18 +193,29 @@ def obstacles_of(state: "StageState", known: Mapping[Tensor, Lanes], element: El
                 found += [access.tensor] * (theirs is not None)
                 continue
             axis = computation.axes[dim]
-            mentioning = [d for d, index in enumerate(access.indices) if axis in axes_of(index)]
-            through = [d for d in mentioning if _leads_through(access, d, axis, block)]
+            mentioning, through = _dimensions_along(access, axis, block)
             expected = through[0] if through else None
             lost = mentioning != through or len(through) > 1
             found += [access.tensor] * (lost or (mine is not None and theirs != expected))
     for dim, block, _ in blocks:
         if dim is None or block == 1:
             continue
-        for body in computation.bodies:
-            conditions = [node.condition for node in walk(body) if isinstance(node, Select)]
-            found += [state.tensor] * (computation.axes[dim] in axes_of(*conditions))
+        found += [state.tensor] * sum(computation.axes[dim] in axes for axes in _axes_of_conditions(computation))
     return found
+
+
+@lru_cache(maxsize=16384)  # lanes are planned again and again over the same reads
+def _dimensions_along(access: ReadAccess, axis: Axis, block: int) -> tuple[list[int], list[int]]:
+    """The dimensions of a read whose index has the axis in it, and those of them that lead its neighbours through."""
+    mentioning = [dim for dim, index in enumerate(access.indices) if axis in axes_of(index)]
+    return mentioning, [dim for dim in mentioning if _leads_through(access, dim, axis, block)]
+
+
+@lru_cache(maxsize=4096)
+def _axes_of_conditions(computation: Computation) -> tuple[frozenset[Axis], ...]:
+    """For each body, the axes on which it depends which of two values is taken."""
+    nodes = ((node for node in walk(body) if isinstance(node, Select)) for body in computation.bodies)
+    return tuple(frozenset(axes_of(*(node.condition for node in selects))) for selects in nodes)
 
 
 def _leads_through(access: ReadAccess, dim: int, axis: Axis, block: int) -> bool:
@@ -256,6 +268,7 @@ def lanes_through(computation: Computation, access: ReadAccess, lanes: Lanes) ->
     return Lanes(None if rows == cols else rows, cols)
 
 
+@lru_cache(maxsize=4096)
 def _shifted_dimensions(computation: Computation, access: ReadAccess) -> dict[int, int]:
     """Dimensions of the output and of the read whose index is the output's axis plus something else."""
     found: dict[int, int] = {}

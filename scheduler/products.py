@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
@@ -49,6 +50,7 @@ def plain_axis(index: Expr) -> Axis | None:
     return index.axis if isinstance(index, AxisRef) else None
 
 
+@lru_cache(maxsize=16384)  # lanes are planned again and again over the same reads
 def dimension_of(read: Read, axis: Axis | None) -> int | None:
     """The dimension of a read that an axis alone indexes, the last such."""
     if axis is None:
@@ -57,6 +59,7 @@ def dimension_of(read: Read, axis: Axis | None) -> int | None:
     return found[-1] if found else None
 
 
+@lru_cache(maxsize=4096)
 def factors(computation: Computation) -> tuple[Read, Read] | None:
     """The two reads of int8 whose products a computation sums in int32, or None."""
     if len(computation.bodies) != 1:
@@ -156,8 +159,13 @@ def _mentioned(axes: Iterable[Axis], read: Read) -> list[Axis]:
 
 def _lanes(axes: Iterable[Axis], operand: Read, other: Read) -> list[Axis]:
     """Axes that index one operand plainly and the other not at all."""
-    elsewhere = set(axes_of(*other.indices))
+    elsewhere = _indexing(other)
     return [axis for axis in _mentioned(axes, operand) if axis not in elsewhere]
+
+
+@lru_cache(maxsize=4096)
+def _indexing(read: Read) -> frozenset[Axis]:
+    return frozenset(axes_of(*read.indices))
 
 
 def filled(axis: Axis | None, block: int) -> float:
