@@ -284,7 +284,8 @@ def test_bus_errors_anywhere(channel):
 
 
 @pytest.mark.parametrize(
-    ("engine", "bus_bits"), [(pysim, 64), (pysim, 256), pytest.param(verilator, 64, marks=pytest.mark.slow)]
+    ("engine", "bus_bits"),
+    [(pysim, 64), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((pysim, 256), (verilator, 64)))],
 )
 def test_an_access_beyond_the_memory_is_a_bus_error(engine, bus_bits):
     cfg = load_config("tiny").with_(**{"memory.bus_bits": bus_bits})

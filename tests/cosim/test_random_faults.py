@@ -48,7 +48,7 @@ def faults(name, seeds):
     return found
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_broken_stream_on_a_random_machine(seed):
     rng = random.Random(seed)
     fault_in(buildable(random_machine(rng)), rng, pysim.run, [2, 6])
@@ -65,7 +65,7 @@ def test_faults_of_fetch_and_a_unit_in_one_cycle(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 110))
+@pytest.mark.parametrize("seed", [2, 3, *range(100, 110)])
 def test_more_broken_streams_on_random_machines(seed):
     rng = random.Random(seed)
     fault_in(buildable(random_machine(rng)), rng, pysim.run, [3, 10])

@@ -3,18 +3,22 @@
 A test that runs programs comes in two: as `sim`, and as `rtl`, where whatever it simulates is cosimulated: no differing
 bit, no differing cycle. The latter is slow for the shipped machines, whose builds other tests share, and nightly for
 the odd ones; and for `lathe16`, where it differs from `vta` in nothing but padding, unless the test is about that.
+
+Of a program for many machines, the simulator runs two by default: `vta`, and another that the program's name decides,
+so that all of them get their share. The rest are slow.
 """
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from machines import ODD
+from machines import ALL, ODD
 
 import lathe as lt
 from lathe.building import checked_builds
@@ -30,12 +34,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    programs: dict[tuple[str, ...], dict[str, pytest.Item]] = {}
     for item in items:
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        names = {value for value in params.values() if isinstance(value, str)}
         if params.get("side") == "rtl":
-            names = {value for value in params.values() if isinstance(value, str)}
             odd = bool(names & set(ODD)) or ("lathe16" in names and "pad" not in item.name)
             item.add_marker(pytest.mark.nightly if odd else pytest.mark.slow)
+        elif params.get("side") == "sim" and len(machine := names & set(ALL)) == 1:
+            others = [part for part in item.callspec.id.split("-") if part not in machine]
+            programs.setdefault((item.nodeid.partition("[")[0], *others), {})[machine.pop()] = item
+    for program, machines in programs.items():
+        others = sorted(set(machines) - {"vta"})
+        if len(others) > 1:
+            del others[crc32(repr(program).encode()) % len(others)]
+            for name in others:
+                machines[name].add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

@@ -81,7 +81,7 @@ def index_expressions():
     return st.recursive(leaves, larger, max_leaves=8)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(index_expressions())
 def test_affine_forms_and_intervals_hold_at_every_point(expr):
     form = as_affine(expr)

@@ -52,7 +52,7 @@ def convolution(data, weight, stride, padding, dilation, groups):
     return result.astype(np.int32)
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(st.data())
 def test_convolution_in_every_layout_equals_numpy(draw):
     pick = draw.draw
@@ -179,7 +179,7 @@ def windows(data, size, stride, fill, padding):
     return view[:, :: stride[0], :: stride[1]]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.data())
 def test_pooling_equals_numpy(draw):
     pick = draw.draw

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from lathe import engines
 from lathe.command_line import main
 from lathe.networks.digits import job as job_module
 from lathe.networks.digits.job import run_digits
+from lathe.rtl import statistics
 from lathe.sim import replay as replay_stream
 from lathe.sim import simulate_program
 
@@ -198,6 +200,14 @@ def test_verilog_of_a_machine_has_its_top_module_and_its_ports(tmp_path):
     (header,) = re.findall(r"^module lathe\((.*?)\);", path.read_text(), re.DOTALL | re.MULTILINE)
     ports = [port.strip() for port in header.split(",")]
     assert {"clk", "rst", "interrupt", "m_axi_araddr", "m_axi_wdata", "s_axi_awaddr", "s_axi_rdata"} <= set(ports)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_analysis():
+    """Yosys takes a machine apart once for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statistics, "statistics", lru_cache(statistics.statistics))
+        yield
 
 
 @pytest.fixture(scope="module")

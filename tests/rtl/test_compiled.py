@@ -113,7 +113,7 @@ def within(address, depth):
     return Mux(address[:3] < depth, address[:3], 1)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 30))])
 def test_random_modules_with_conditions_registers_and_memories(seed):
     rng = random.Random(seed)
     m = Module()

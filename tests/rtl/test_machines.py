@@ -111,6 +111,7 @@ def test_exported_memories_begin_with_zeros_without_a_list_of_them():
     assert "memory[0] =" not in text
 
 
+@pytest.mark.slow
 def test_the_hardware_does_not_depend_on_the_memory_behind_the_bus():
     cfg = load_config("tiny").with_(
         batch=1, block_in=2, block_out=2, inp_buffer_bytes=256, wgt_buffer_bytes=256, acc_buffer_bytes=256

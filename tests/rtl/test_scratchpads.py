@@ -95,8 +95,8 @@ def test_a_scratchpad_keeps_what_beats_bring(bench, name, extensions, bus_bits):
     assert pad.any()
 
 
-@pytest.mark.parametrize("bus_bits", [8, 64, 128])
-@pytest.mark.parametrize("block_out", [2, 4])
+@pytest.mark.parametrize("bus_bits", [8, pytest.param(64, marks=pytest.mark.slow), 128])
+@pytest.mark.parametrize("block_out", [2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("extensions", [(), ("pad_value",)])
 def test_accumulators_are_written_by_loads_and_the_pipeline_and_seen_cut_as_out(bench, extensions, block_out, bus_bits):
     cfg = load_config("tiny").with_(block_out=block_out, extensions=extensions, **{"memory.bus_bits": bus_bits})

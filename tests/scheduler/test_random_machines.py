@@ -33,7 +33,7 @@ def check_hand_schedule(seed: int) -> None:
     check_machine(schedule, config)
 
 
-@pytest.mark.seeds(160, slow=840)
+@pytest.mark.seeds(100, slow=900)
 def test_numpy_the_nest_and_the_machine_agree(seeds):
     happened = check_each(seeds, check_random_build, 2, 4)
     check_shares(happened, BUILD, Shares(0.97, {"machine": 0.03}))
@@ -68,7 +68,7 @@ def test_many_more_orders_reach_the_machine(seeds):
     check_each(seeds, check_random_order, 3)
 
 
-@pytest.mark.seeds(60, slow=240)
+@pytest.mark.seeds(40, slow=260)
 def test_schedules_by_hand_agree_too(seeds):
     happened = check_each(seeds, check_hand_schedule)
     check_shares(happened, BUILD, Shares(0.82, {"machine": 0.18, "limit": 0.02}))

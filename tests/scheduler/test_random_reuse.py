@@ -94,7 +94,7 @@ def check(seed: int) -> None:
         event("kept")
 
 
-@pytest.mark.seeds(120, slow=1800, block=40)
+@pytest.mark.seeds(80, slow=1840, block=40)
 def test_what_is_accepted_is_right(seeds):
     happened = check_each(seeds, check)
     assert happened["kept"] >= 4
@@ -118,6 +118,10 @@ def channels(random: Random) -> tuple[list[Tensor], Tensor]:
     )
 
 
+MOST_ON_MACHINE = 10_000
+"""Instances of a schedule that is built and simulated: compiling one by one takes long."""
+
+
 def check_on_machine(seed: int) -> None:
     """The simulator computes what NumPy does; "kept" where a reuse buffer ran on it."""
     random = Random(seed)
@@ -129,6 +133,8 @@ def check_on_machine(seed: int) -> None:
     for _ in range(random.randint(2, 5)):
         with counted(COMMAND):
             command(random, s, tensors)
+    if sum(each.executed for each in s.count().stages.values()) > MOST_ON_MACHINE:
+        return
     with counted(BUILD) as refusal:
         run(s, config, random_inputs([output], seed))
     if not refusal and any(stage.state.reuse for stage in s.stages):

@@ -20,7 +20,7 @@ def check_random_schedule(seed: int, most_computations: int, most_commands: int)
     check_schedules_of(programs(choice, choice.number(1, most_computations)), choice, most_commands)
 
 
-@pytest.mark.seeds(300, slow=1200, block=50)
+@pytest.mark.seeds(200, slow=1300, block=50)
 def test_every_accepted_schedule_keeps_the_meaning_and_every_refusal_is_right(seeds):
     happened = check_each(seeds, check_random_schedule, 5, 12)
     check_shares(happened, COMMAND, Shares(0.45, {"argument": 0.35, "legality": 0.12, "machine": 0.08, "limit": 0.12}))

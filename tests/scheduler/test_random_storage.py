@@ -161,7 +161,7 @@ def check(seed: int) -> None:
         event("lost")
 
 
-@pytest.mark.seeds(160, slow=2040, block=40)
+@pytest.mark.seeds(120, slow=2080, block=40)
 def test_what_is_accepted_is_right_and_what_is_refused_is_wrong(seeds):
     happened = check_each(seeds, check)
     assert happened["folded"] >= 5
@@ -190,7 +190,7 @@ def check_on_machine(seed: int) -> None:
         event("folded")
 
 
-@pytest.mark.seeds(40, slow=960)
+@pytest.mark.seeds(20, slow=980)
 def test_what_the_machine_takes_is_right(seeds):
     happened = check_each(seeds, check_on_machine)
     assert happened["folded"] >= 1

@@ -331,6 +331,7 @@ def test_what_later_stages_read_is_stored_by_the_loop_that_makes_it(axis, region
     run(s, TINY, random_inputs([Q, R], seed=3))
 
 
+@pytest.mark.slow
 def test_several_stages_that_later_ones_read_are_stored():
     s = read_again({"P": ("Q", "y"), "T": ("R", "x")})
     on_rtl(s)

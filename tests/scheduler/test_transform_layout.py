@@ -369,7 +369,7 @@ def test_axes_may_be_counted_from_their_ends(form, config):
                 assert Layout.from_dict(segment.layout.to_dict()) == segment.layout
 
 
-@pytest.mark.parametrize("reordered", [False, True])
+@pytest.mark.parametrize("reordered", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_large_tensors_in_other_orders_fit_the_small_machine(reordered):
     """Joined axes, split and fused: whatever the loops cover has to fit 256 accumulators."""
     A = placeholder((16, 16, 64), "int8", "A")
