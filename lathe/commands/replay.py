@@ -17,7 +17,7 @@ from lathe.configs import LatheError, load_config
 from lathe.configs.atomic import check_writable
 from lathe.cosimulation import cosimulate_stream
 from lathe.sim import ReplayResult, read_stream
-from lathe.sim.stream import AFTER_KEYS, checked_memory, read_stream_arrays
+from lathe.sim.stream import AFTER_KEYS, checked_memory, read_stream_arrays, stream_for
 
 
 class ExpectationError(LatheError):
@@ -70,6 +70,7 @@ def replay(
             check_writable(path)
     expected = expectation(stream) if check else None
     names = engines_of(engine)
+    stream_for(machine, stream)  # what is wrong with it is told before a machine is built, which takes a minute
     prepare(names, machine, wave_path)
     if len(names) == 1:
         ran, traced = None, trace_path is not None

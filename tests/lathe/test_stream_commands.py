@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 import lathe as lt
 from lathe.command_line import main
+from lathe.rtl.engines import verilator
 
 # Loads two rows of accumulators, halves them, and stores them; tokens order store after the ALU.
 TEXT = """
@@ -242,8 +243,14 @@ def test_programs_and_streams_point_to_each_others_commands(stream, tmp_path):
     )
 
 
+def unbuilt(*_):
+    raise AssertionError("a machine is built")
+
+
 @pytest.mark.parametrize("engine", ["sim", "all"])
-def test_a_stream_beyond_the_machines_addresses_is_refused(engine, stream, tmp_path):
+def test_a_stream_beyond_the_machines_addresses_is_refused(engine, stream, tmp_path, monkeypatch):
+    """Before a machine is built, which would take a minute."""
+    monkeypatch.setattr(verilator, "library", unbuilt)
     with np.load(stream) as file:
         arrays = dict(file)
     path = tmp_path / "far.npz"
