@@ -27,13 +27,14 @@ class Rows:
         return Rows(self.instruction[which], self.start[which], self.end[which])
 
 
-def rows_of(config: HardwareConfig, columns: Columns) -> Rows:
-    """The rows of all LOAD and STORE instructions of a stream."""
+def rows_of(config: HardwareConfig, columns: Columns, chosen: NDArray[np.bool_]) -> Rows:
+    """The rows of those LOAD and STORE instructions of a stream for which ``chosen`` (N,) holds."""
     sizes = np.ones(8, np.int64)  # Also for memory types that are none, which other checks report.
     for memory in MemoryType:
         sizes[memory] = MEMORIES[memory].element_bytes(config)
     moves = np.flatnonzero(
-        ((columns.opcode == Opcode.LOAD) | (columns.opcode == Opcode.STORE))
+        chosen
+        & ((columns.opcode == Opcode.LOAD) | (columns.opcode == Opcode.STORE))
         & (columns["x_size"] > 0)
         & (columns["y_size"] > 0)
     )

@@ -8,7 +8,7 @@ from lathe.isa.conditions import ColumnsReader
 from lathe.isa.dram_rows import Ranges
 from lathe.isa.fault import FaultCode
 from lathe.isa.findings import FindingKind
-from lathe.isa.legality import DECODING, STARTING, At, Check
+from lathe.isa.legality import At, Check
 from lathe.isa.subject import Subject
 from lathe.isa.table import AluOp, MemoryType, Opcode, placements
 
@@ -38,9 +38,9 @@ def check_instructions(subject: Subject) -> None:
 
 def _check_rules(subject: Subject) -> None:
     config, columns = subject.config, subject.columns
-    for rule in (*DECODING, *STARTING):
+    for rule, broken in subject.refused:
         kind = FindingKind.SRAM_RANGE if rule.check is Check.START else FindingKind.ILLEGAL
-        for index in _where(rule.broken_in(config, columns)):
+        for index in _where(broken):
             at = At(ColumnsReader(config, columns, index))
             subject.report(
                 kind, index, rule.field, rule.cell(at), rule.contract(at), cells=rule.cells(at), code=rule.code

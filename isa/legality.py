@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
+from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.isa.columns import Columns
 from lathe.isa.conditions import (
     ColumnsReader,
@@ -379,6 +380,17 @@ LAUNCH_RULES: tuple[LaunchRule, ...] = (
 )
 
 NO_FINISH_MESSAGE = "The stream must have a FINISH, and has none: the launch never ends. Add a FINISH."
+
+
+def unreachable_message(config: HardwareConfig, insn_addr: int, count: int) -> str | None:
+    """What is wrong with a stream of ``count`` instructions from a byte address on, if fetch cannot reach all of it."""
+    end = 1 << config.address_bits
+    if insn_addr + count * INSTRUCTION_BYTES <= end:
+        return None
+    return (
+        f"The instructions of the stream must end below byte {end:#x}, where the addresses of machine {config.name!r} "
+        f"end, not be {count} from byte {insn_addr:#x} on. Correct insn_addr."
+    )
 
 
 def stream_write_message(where: str, address: int) -> str:

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lathe.configs import HardwareConfig
 from lathe.isa.columns import Columns
 from lathe.isa.disassembly import instruction_text
@@ -12,6 +15,7 @@ from lathe.isa.dram_rows import Rows, rows_of
 from lathe.isa.fault import FaultCode
 from lathe.isa.findings import Finding, FindingKind
 from lathe.isa.instructions import Instruction, unit_of
+from lathe.isa.legality import DECODING, STARTING, Rule
 from lathe.isa.ordering import Order, order_of
 from lathe.isa.table import Unit
 
@@ -29,9 +33,17 @@ class Subject:
     findings: list[Finding] = field(default_factory=list)
 
     @cached_property
+    def refused(self) -> list[tuple[Rule, NDArray[np.bool_]]]:
+        """Each rule by which machines refuse instructions whatever the data, and which of the stream break it, (N,)."""
+        return [(rule, rule.broken_in(self.config, self.columns)) for rule in (*DECODING, *STARTING)]
+
+    @cached_property
     def rows(self) -> Rows:
-        """The DRAM rows of the whole stream."""
-        return rows_of(self.config, self.columns)
+        """The DRAM rows of all instructions but refused ones; a block that fits no scratchpad may have very many."""
+        refused = np.zeros(len(self.columns), np.bool_)
+        for _, broken in self.refused:
+            refused |= broken
+        return rows_of(self.config, self.columns, ~refused)
 
     @cached_property
     def order(self) -> Order:

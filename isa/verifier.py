@@ -15,6 +15,7 @@ from lathe.isa.fault import FaultCode
 from lathe.isa.findings import Finding, FindingKind, VerificationError
 from lathe.isa.instruction_checks import check_fields, check_instructions
 from lathe.isa.instructions import Instruction
+from lathe.isa.legality import unreachable_message
 from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.program import Program
 from lathe.isa.subject import Subject
@@ -63,9 +64,12 @@ def verify_stream(
     Finds scratchpad indices out of range, reads of uninitialised scratchpad, micro-ops that are never loaded,
     deadlocks, tokens that a counter may not hold, races between units on scratchpads and on DRAM, immediate shift
     amounts beyond 31, stores into the stream, and instructions that no unit carries out.
-    Raises :class:`ProgramError` for counts of tokens that a machine does not hold.
+    Raises :class:`ProgramError` for counts of tokens that a machine does not hold, and for a stream beyond its
+    addresses.
     """
     columns = Columns.of(instructions)
+    if insn_addr is not None and (message := unreachable_message(config, insn_addr, len(instructions))) is not None:
+        raise ProgramError(message)
     subject = Subject(config, instructions, columns, RawMap(memory), _four("tokens", tokens), insn_addr)
     check_fields(subject)
     if insn_addr is not None and not subject.findings:

@@ -14,6 +14,7 @@ from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.configs.arrays import array_of
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.errors import shown
+from lathe.isa.legality import unreachable_message
 from lathe.isa.paged_memory import PAGE_BYTES
 from lathe.isa.table import MOST_TOKENS, TOKEN_BITS
 
@@ -82,12 +83,8 @@ def stream_for(config: HardwareConfig, stream: str | PathLike[str] | Mapping[str
     Raises :class:`StreamError`.
     """
     raw = read_stream(stream)
-    end = 1 << config.address_bits
-    if raw.insn_addr + len(raw.insns) * INSTRUCTION_BYTES > end:
-        raise StreamError(
-            f"The instructions of the stream must end below byte {end:#x}, where the addresses of machine "
-            f"{config.name!r} end, not be {len(raw.insns)} from byte {raw.insn_addr:#x} on. Correct insn_addr."
-        )
+    if (message := unreachable_message(config, raw.insn_addr, len(raw.insns))) is not None:
+        raise StreamError(message)
     return raw
 
 

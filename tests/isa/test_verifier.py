@@ -1,5 +1,6 @@
 """The static verifier: for each kind of mistake a program that has it, beside the nearest one that has not."""
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -504,6 +505,40 @@ def test_raw_stream_is_verified_on_its_memory_image() -> None:
     assert verify_stream(TINY, anywhere, memory) == []
     written = with_changes((6, {"dram_base": UOPS // 4}))
     assert "UOP_SOURCE" in [each.kind.name for each in verify_stream(TINY, written, memory)]
+
+
+def test_blocks_of_rows_without_number_that_no_scratchpad_holds_take_no_memory() -> None:
+    tall = Load(MemoryType.INP, 0, 0, 65535, 1, 2)
+    tracemalloc.start()
+    findings = verify_stream(TINY, [*[tall] * 100, Finish()], PagedMemory())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [finding.instruction for finding in findings] == list(range(100))
+    assert peak < 20_000_000, "each of the 6.6 million rows would take 24 bytes"
+
+
+def test_micro_ops_that_stand_in_the_stream_itself_are_known() -> None:
+    """The image may leave the stream out; its bytes are there all the same."""
+    at = 0x8000
+    # The micro-op is the first word of the FINISH: dst is 3.
+    instructions: list[Instruction] = [
+        Load(MemoryType.UOP, 0, (at + 48) // 4, 1, 1, 1),
+        Load(MemoryType.ACC, 0, B // 16, 1, 4, 4),
+        Alu(AluOp.ADD, 0, 1, 1, 2, 0, 253, 0, 0, use_imm=True, imm=1),
+        Finish(),
+    ]
+    (finding,) = verify_stream(TINY, instructions, PagedMemory(), insn_addr=at)
+    assert (finding.code, finding.instruction, finding.cell) == (FaultCode.ACC_RANGE, 2, "acc[256]")
+
+
+def test_stream_that_fetch_cannot_reach_is_refused() -> None:
+    assert verify_stream(TINY, [Finish()], PagedMemory(), insn_addr=(1 << TINY.address_bits) - 16) == []
+    with pytest.raises(ProgramError) as caught:
+        verify_stream(TINY, [Finish()] * 2, PagedMemory(), insn_addr=(1 << TINY.address_bits) - 16)
+    assert str(caught.value) == (
+        "The instructions of the stream must end below byte 0x2000000000, where the addresses of machine 'tiny' end, "
+        "not be 2 from byte 0x1ffffffff0 on. Correct insn_addr."
+    )
 
 
 def test_check_raises_with_all_findings() -> None:
