@@ -38,6 +38,17 @@ class Claim(Elaboratable):
                 self.ports[id(signal)] = signal
         return unit
 
+    def leave_open(self, unit: Any) -> None:
+        """Take out what is in a unit of the machine: its outputs, and its parts' outputs, are inputs from now on."""
+        unit.elaborate = lambda _platform: Module()
+        for holder in vars(unit).values():
+            for part in holder if isinstance(holder, list | tuple) else (holder,):
+                if isinstance(part, Elaboratable):
+                    part._MustUse__used = True  # type: ignore[attr-defined]  # Amaranth warns of parts without use
+                    self.leave_open(part)
+            for signal in signals(holder):
+                self.ports[id(signal)] = signal
+
     def input(self, shape: Any, name: str) -> Signal:
         """A value that the surroundings choose in every cycle."""
         signal = Signal(shape, name=name)

@@ -1,0 +1,149 @@
+"""How the machine joins its units: tokens, commands, faults and the end of a launch.
+
+The units themselves are left open, so that what is proved holds whatever they do, but for what is assumed of them here.
+Of the command queues' depth nothing depends on more than that they are FIFOs.
+"""
+
+from amaranth import Cat, Mux, Signal
+from claims import proved
+
+from lathe.configs import load_config
+from lathe.isa.table import QUEUE_OF, TokenQueue, Unit
+from lathe.rtl import accelerator
+from lathe.rtl.fault import FaultCode
+
+TINY = load_config("tiny").with_(**{"timing.command_queue_depth": 2})
+OPEN = ("fetch", "load", "inp", "wgt", "compute", "store", "arbiter")
+
+
+def machine(claim, rtl):
+    """A machine whose units do anything, but write no full queue and read no empty one."""
+    found = rtl.Accelerator(TINY)
+    for name in OPEN:
+        claim.leave_open(getattr(found, name))
+    claim.about(found)
+    units = {Unit.LOAD: found.load, Unit.COMPUTE: found.compute, Unit.STORE: found.store}
+    for number, unit in units.items():
+        claim.assume(~(found.fetch.dispatch & (found.fetch.unit == number) & found.fetch.full[number]))
+        claim.assume(~unit.command.take | unit.command.valid)
+    claim.always("no launch starts while one is there", ~(found.control.start & found.control.busy))
+    return found, units
+
+
+def standing(found, units):
+    """No unit has anything under way or can start its command, and fetch has none that it could send."""
+    waits = Cat(*(unit.idle & unit.activity.stall for unit in units.values())).all()
+    return waits & (found.fetch.done | found.fetch.stuck)
+
+
+def complete(found, units):
+    """All is dispatched, every queue is empty, and no unit has anything under way."""
+    idle = Cat(*(unit.idle & ~unit.command.valid for unit in units.values())).all()
+    return idle & found.fetch.done
+
+
+@proved(
+    accelerator,
+    ("(fetch.done | fetch.stuck) & ~control.complete", "fetch.done & ~control.complete"),
+    (
+        "idle = Cat(*(unit.idle for unit in units)).all()",
+        "idle = self.load.idle & self.store.idle & self.compute.command.valid",
+    ),
+    induction=1,
+)
+def test_a_machine_that_stands_still_reports_a_deadlock_in_the_next_cycle(claim, rtl):
+    found, units = machine(claim, rtl)
+    control = found.control
+    stands = standing(found, units) & ~complete(found, units) & control.running & (control.fault == FaultCode.NONE)
+    before = claim.begun & claim.before(stands)
+    claim.always("the code is told", ~before | (control.fault_code == FaultCode.DEADLOCK))
+    claim.always(
+        "and every unit is stopped", ~before | Cat(*(each.stop for each in (found.fetch, *units.values()))).all()
+    )
+
+
+@proved(
+    accelerator,
+    (
+        "waiting = Cat(*(unit.activity.stall for unit in units)).all()",
+        "waiting = Cat(*(unit.activity.stall for unit in units)).any()",
+    ),
+    ("(fetch.done | fetch.stuck) & ~control.complete", "~control.complete"),
+    ("& idle & waiting", "& waiting"),
+    depth=6,
+)
+def test_no_deadlock_is_reported_while_a_unit_can_go_on(claim, rtl):
+    found, units = machine(claim, rtl)
+    control = found.control
+    # What the other sources of this code would be.
+    claim.assume(control.fault != FaultCode.DEADLOCK)
+    told = control.fault_code == FaultCode.DEADLOCK
+    new = claim.begun & told & (claim.before(control.fault_code) != FaultCode.DEADLOCK)
+    claim.always("the machine stood still", ~new | claim.before(standing(found, units)))
+    claim.always("and was not at its end", ~new | ~claim.before(complete(found, units)))
+
+
+@proved(
+    accelerator,
+    (
+        "command.pushes[queue_number] for command in commands",
+        "command.pushes[queue_number] for command in commands[:2]",
+    ),
+    ("command.pops[queue_number] for command in commands", "command.pops[queue_number] for command in commands[1:]"),
+    ("counter.value.eq(control.tokens_in[queue_number])", "counter.value.eq(control.tokens_in[0])"),
+    induction=1,
+)
+def test_a_token_is_pushed_by_one_neighbour_and_popped_by_the_other_and_none_is_lost(claim, rtl):
+    found, units = machine(claim, rtl)
+    for (unit, name), queue in QUEUE_OF.items():
+        for other, port in ((other, each.command) for other, each in units.items()):
+            if other != unit:  # what a unit pushes and pops is its own queues' (test_commands.py)
+                claim.assume(~(port.pushes if name.startswith("push") else port.pops)[queue])
+    for queue in TokenQueue:
+        (producer,) = (unit for (unit, name), each in QUEUE_OF.items() if each == queue and name.startswith("push"))
+        (consumer,) = (unit for (unit, name), each in QUEUE_OF.items() if each == queue and name.startswith("pop"))
+        pushed, popped = units[producer].command.pushes[queue], units[consumer].command.pops[queue]
+        inside = Signal(17, name=f"inside{queue}")
+        claim.assume(~popped | (inside != 0))
+        claim.assume(~(pushed & ~popped & (inside == 65535)) | found.control.start)
+        following = Mux(found.control.start, found.control.tokens_in[queue], inside + pushed - popped)
+        claim.m.d.sync += inside.eq(following)
+        claim.always(f"tokens of {queue.arrow}", found.control.tokens[queue] == inside)
+        claim.always(f"{queue.arrow} is seen by its consumer", units[consumer].command.tokens[queue] == (inside != 0))
+
+
+@proved(
+    accelerator,
+    ("(self.fetch.unit == unit)", "(self.fetch.unit <= unit)"),
+    ("queue.r_en.eq(command.take)", "queue.r_en.eq(command.take & ~self.load.command.take)"),
+    depth=4,
+)
+def test_an_instruction_goes_into_its_units_queue_and_into_no_other(claim, rtl):
+    found, units = machine(claim, rtl)
+    for number, unit in units.items():
+        came, went = found.fetch.dispatch & (found.fetch.unit == number), unit.command.take
+        inside = Signal(3, name=f"inside{int(number)}")
+        claim.m.d.sync += inside.eq(Mux(found.control.clear, 0, inside + came - went))
+        claim.always("a command while there is one", unit.command.valid == (inside != 0))
+        claim.always("full when there is room for no more", found.fetch.full[number] == (inside == 2))
+
+
+@proved(
+    accelerator,
+    ("faults = [read_error, write_error,", "faults = [write_error,"),
+    ("fetch.fault, overflow]", "fetch.fault]"),
+    ("*(unit.fault for unit in units), fetch.fault", "fetch.fault, *(unit.fault for unit in units)"),
+    induction=1,
+    depth=8,
+)
+def test_of_several_faults_in_a_cycle_that_of_the_bus_is_told_first_then_those_along_the_pipeline(claim, rtl):
+    found, units = machine(claim, rtl)
+    over = Cat(*(counter.overflow for counter in found.counters)).any()
+    bus = [(found.arbiter.error, FaultCode.READ_ERROR), (found.store.channel.error, FaultCode.WRITE_ERROR)]
+    own = [(each.fault != 0, each.fault) for each in (*units.values(), found.fetch)]
+    expected = Signal(8)
+    for noticed, code in reversed([*bus, *own, (over, FaultCode.TOKEN_OVERFLOW)]):
+        with claim.m.If(noticed):
+            claim.m.d.comb += expected.eq(code)
+    before = claim.begun & claim.before(found.control.running & (expected != 0) & ~found.control.complete)
+    claim.always("the first is told", ~before | (found.control.fault_code == claim.before(expected)))
