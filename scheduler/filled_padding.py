@@ -61,11 +61,19 @@ def _widen(stage: "Stage") -> None:
         try:
             with limited_operations():
                 stage.state, _ = extended(stage, before, root, whole, "build")
-            check_reads(stage.schedule, "build", {stage})
         except (PaddingError, isl.Error):
             continue
-        except ScheduleError:  # what is made in part has no padding there
+        if not _finds_what_it_reads(stage):
             stage.state = before
+
+
+def _finds_what_it_reads(stage: "Stage") -> bool:
+    """Whether all that a stage reads now is made: what is made in part has no padding there."""
+    try:
+        check_reads(stage.schedule, "build", {stage})
+    except ScheduleError:
+        return False
+    return True
 
 
 def _reach(index: Expr, axis: Axis) -> int:
@@ -90,8 +98,11 @@ def _fill(stage: "Stage") -> None:
         branches = Branches(stage, lambda term: id(term) in known, "build", state.computation)
         with suppress(PaddingError, isl.Error), limited_operations():
             bodies = branches.bodies()
-    if bodies is None:
-        bodies = tuple(_zeros(body, everywhere=True) for body in state.computation.bodies)
+    if bodies is not None:
+        stage.state = replace(state, computation=replace(state.computation, bodies=bodies))
+        if _finds_what_it_reads(stage):
+            return
+    bodies = tuple(_zeros(body, everywhere=True) for body in state.computation.bodies)
     stage.state = replace(state, computation=replace(state.computation, bodies=bodies))
 
 

@@ -26,8 +26,8 @@ def without_unneeded(schedule: "Schedule", placed: "dict[Stage, Placement]") -> 
     found = dict(placed)
     for stage in reversed(schedule.stages):  # readers first
         state, here = stage.state, placed[stage]
-        place = state.attachment
-        if state.scope == DRAM or place is None or place.loops or state.reuse or state.storage is not None:
+        together = state.attachment is not None and bool(state.attachment.loops)
+        if state.scope == DRAM or together or state.reuse or state.storage is not None:
             continue
         needed = _read_inside(schedule, stage, found)
         if needed is None:

@@ -48,7 +48,7 @@ def smallest_box(
     """
     visible = set(here.prefix)
     if not all(_is_rectangular(reader, reads, visible, placed) for reader, reads in readers):
-        with suppress(isl.Error), limited_operations(MOST_OPERATIONS):
+        with suppress(isl.Error, _TooManyPiecesError), limited_operations(MOST_OPERATIONS):
             return _Smallest(here, readers, placed).box(found)
     return [low for low, _ in found], [extent_of(each, here.box) for each in found], None
 
@@ -108,6 +108,21 @@ def _is_dense(value: Linear, visible: set[LoopVariable]) -> bool:
     return True
 
 
+def _in_pieces(here: Placement, placed: "dict[Stage, Placement]") -> bool:
+    """Whether a host is computed in pieces: what is in its loops may run where it has none."""
+    attachment = here.state.attachment
+    while attachment is not None:
+        host = placed[attachment.stage]
+        if host.pieces is not None:
+            return True
+        attachment = host.state.attachment
+    return False
+
+
+class _TooManyPiecesError(Exception):
+    """A box that would take too many expressions to say."""
+
+
 class _Smallest:
     """The cells that are read in the loops around a stage, and bounds of them."""
 
@@ -115,7 +130,7 @@ class _Smallest:
         self.here = here
         self.inputs = [Linear.of(variable) for variable in here.prefix]
         self.space = InstanceSpace(here.prefix, "instance")
-        executed = carried_out(here, placed)
+        executed = None if _in_pieces(here, placed) else carried_out(here, placed)
         self.around = self.space.box(here.box) if executed is None else executed.intersect(self.space.box(here.box))
         cells: isl.Map | None = None
         for reader, reads in readers:
@@ -206,7 +221,7 @@ class _Smallest:
             taken: list[Bound] = [condition * most + most for condition in conditions]
             chosen.append(extremum("min", taken, self.here.box))
             if sum(map(cases, chosen)) > MOST_PIECES:
-                return None
+                raise _TooManyPiecesError
         return extremum("min", [extents[0], extremum("max", chosen, self.here.box)], self.here.box)
 
 
