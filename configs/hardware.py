@@ -161,7 +161,7 @@ class HardwareConfig:
                 own[key] = value
         for section, values in inner.items():
             base = own.get(section, getattr(self, section))
-            if values and dataclasses.is_dataclass(base) and not isinstance(base, type):
+            if values and isinstance(base, MemoryConfig | TimingConfig):
                 own[section] = dataclasses.replace(base, **values)
         return dataclasses.replace(self, **own)
 

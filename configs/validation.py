@@ -106,26 +106,26 @@ def _faults_of_core(machine: "HardwareConfig") -> Iterator[Fault]:
             remedy = "Write an integer such as 1, 2, 4, 8 or 16."
             if key in _BUFFERS:
                 remedy = "Write a number of bytes such as 32768."
-            yield Fault(key, key, f"a power of two, not {value!r}", remedy)
+            yield Fault(key, key, f"a power of two, not {shown(value)}", remedy)
     for key, allowed in ELEMENT_BITS.items():
         value = getattr(machine, key)
-        if value != allowed or not _is_int(value):
-            yield Fault(key, key, f"{allowed}, not {value!r}", "Other element widths are not supported yet.")
+        if not _is_int(value) or value != allowed:
+            yield Fault(key, key, f"{allowed}, not {shown(value)}", "Other element widths are not supported yet.")
 
 
 def _faults_of_section(machine: "HardwareConfig") -> Iterator[Fault]:
     for section, kind in SECTIONS.items():
         value = getattr(machine, section)
         if not isinstance(value, kind):
-            yield Fault(section, section, f"a {kind.__name__}, not {value!r}", "Give its parameters by name.")
+            yield Fault(section, section, f"a {kind.__name__}, not {shown(value)}", "Give its parameters by name.")
             return
     memory, timing = machine.memory, machine.timing
-    if memory.bus_bits not in _BUS_BITS or not _is_int(memory.bus_bits):
+    if not _is_int(memory.bus_bits) or memory.bus_bits not in _BUS_BITS:
         allowed = ", ".join(map(str, _BUS_BITS))
         yield Fault(
             "memory.bus_bits",
             "memory.bus_bits",
-            f"one of {allowed}, not {memory.bus_bits!r}",
+            f"one of {allowed}, not {shown(memory.bus_bits)}",
             "AXI4 has no other widths.",
         )
     if not isinstance(memory.shared_bandwidth, bool):
@@ -140,7 +140,7 @@ def _faults_of_section(machine: "HardwareConfig") -> Iterator[Fault]:
         value = getattr(getattr(machine, section), parameter)
         if not _is_int(value) or value < least or (most is not None and value > most):
             contract = f"an integer of at least {least}" if most is None else f"an integer from {least} to {most}"
-            yield Fault(key, key, f"{contract}, not {value!r}", "Correct the number.")
+            yield Fault(key, key, f"{contract}, not {shown(value)}", "Correct the number.")
     for parameter in ("dma_fifo_beats", "fetch_fifo_beats"):
         beats = getattr(timing, parameter)
         if beats < memory.burst_beats:
@@ -154,14 +154,14 @@ def _faults_of_section(machine: "HardwareConfig") -> Iterator[Fault]:
 
 def _faults_of_extensions(machine: "HardwareConfig") -> Iterator[Fault]:
     if not isinstance(machine.extensions, tuple):
-        remedy = "Write it in brackets." if machine.extensions in KNOWN_EXTENSIONS else "List the names."
+        remedy = "Write it in brackets." if isinstance(machine.extensions, str) else "List the names."
         yield Fault("extensions", "extensions", f"a list of names, not {shown(machine.extensions)}", remedy)
         return
     for extension in machine.extensions:
-        if extension not in KNOWN_EXTENSIONS:
+        if not isinstance(extension, str) or extension not in KNOWN_EXTENSIONS:
             allowed = ", ".join(KNOWN_EXTENSIONS)
             guess = nearest(str(extension), KNOWN_EXTENSIONS) or "Remove it."
-            yield Fault("extensions", "extensions", f"empty, or a list of {allowed}, not {extension!r}", guess)
+            yield Fault("extensions", "extensions", f"empty, or a list of {allowed}, not {shown(extension)}", guess)
         elif machine.extensions.count(extension) > 1:
             yield Fault("extensions", "extensions", f"different names, not {extension!r} twice", "Name it once.")
 

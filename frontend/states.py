@@ -17,7 +17,7 @@ from lathe.frontend.dtypes import checked_dtype
 from lathe.frontend.errors import TensorError, shown
 from lathe.frontend.expressions import Expr, Read, Value
 from lathe.frontend.intervals import interval
-from lathe.frontend.tensors import Computation, Tensor, checked_name, checked_shape, compute
+from lathe.frontend.tensors import Computation, Tensor, check_takes, checked_name, checked_shape, compute
 
 Init: TypeAlias = Tensor | int | Callable[..., Value] | None
 """What a state is before its first elements."""
@@ -97,6 +97,8 @@ def state(
         raise TensorError(
             f"init of {where} must be an integer, a tensor, a function of the indices or None, not {shown(init)}."
         )
+    if callable(init):
+        check_takes(init, len(extents), f"init of {where}")
     return State(name, extents, kind, init=init if number is None else number)
 
 
@@ -116,7 +118,7 @@ def define(
     the same point. Returns what was given. Raises CausalityError, with a point that reads what is not made yet;
     TensorError for what is no state, or is defined already, or a body of another dtype; whatever ``compute`` raises.
     """
-    given = (states,) if isinstance(states, Tensor) else tuple(states)
+    given = tuple(states) if isinstance(states, Sequence) else (states,)
     for each in given:
         if not isinstance(each, State):
             raise TensorError(f"state of define must be what state() returned, not {shown(each)}.")
@@ -185,7 +187,7 @@ def recurrence(
     ``dtype`` are then given for each, or one for all. For a circle of several computations use ``state`` and
     ``define``. ``where`` is a condition on the indices, outside which there are no elements. Raises what these raise.
     """
-    names = [name] if isinstance(name, str) else list(name)
+    names = list(name) if isinstance(name, Sequence) and not isinstance(name, str) else [name]
     inits, dtypes = _for_each(init, len(names)), _for_each(dtype, len(names))
     states = [
         state(shape, one_dtype, one, init=first) for one, one_dtype, first in zip(names, dtypes, inits, strict=True)
@@ -195,7 +197,9 @@ def recurrence(
             f"expression of recurrence {', '.join(names)} must be given as a function of its states and axes, not "
             f"{shown(fcompute)}."
         )
-    return define(states[0] if isinstance(name, str) else states, partial(fcompute, *states), where=where)
+    return define(
+        states[0] if len(states) == 1 and names[0] is name else states, partial(fcompute, *states), where=where
+    )
 
 
 def _for_each(value: Any, count: int) -> list[Any]:

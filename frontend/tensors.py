@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 from typing import NoReturn, overload
 
 from lathe.configs.integers import integer
@@ -25,6 +26,8 @@ from lathe.frontend.parameters import (
 
 DEPTH_LIMIT = 200
 """How deep an expression may nest: everything that walks expressions recurses, and Python limits that."""
+
+MOST_ELEMENTS = 1 << 62
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
 
@@ -263,6 +266,8 @@ def compute(
     bodies = tuple(expression(each, f"expression of computation {name!r}") for each in values)
     reduce_axes = _checked_bodies(name, axes, bodies)
     condition = None if where is None else _checked_where(name, axes, where)
+    if attrs is not None and not isinstance(attrs, Mapping):
+        raise TensorError(f"attrs of computation {name!r} must be a mapping, not {shown(attrs)}.")
     computation = Computation(name, axes, reduce_axes, bodies, dict(attrs or {}), condition)
     if _is_open(computation):
         computation = _at_typical_values(computation)
@@ -321,8 +326,27 @@ def _checked_where(name: str, axes: tuple[Axis, ...], where: object) -> Expr:
     return condition
 
 
+def parameters_taken(function: Callable[..., object], where: str) -> list[inspect.Parameter]:
+    """The parameters of a function. Raises TensorError for one that does not say what it takes."""
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise TensorError(
+            f"{where} must be a function that says what it takes, not {shown(function)}. Write a lambda."
+        ) from None
+
+
+def check_takes(function: Callable[..., object], count: int, where: str) -> None:
+    """Raises TensorError unless a function takes ``count`` indices."""
+    parameters_taken(function, where)
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        raise TensorError(f"{where} must take {count} indices, one for each dimension, and does not.") from None
+
+
 def _axis_names(fcompute: Callable[..., object], count: int, name: str, what: str = "the function") -> list[str]:
-    parameters = list(inspect.signature(fcompute).parameters.values())
+    parameters = parameters_taken(fcompute, f"{what} of computation {name!r}")
     positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     rest = any(each.kind is each.VAR_POSITIONAL for each in parameters)
     required = [each for each in positional if each.default is each.empty]
@@ -403,7 +427,12 @@ def checked_shape(shape: object, where: str) -> tuple[int, ...]:
                 f"extent of dimension {position} of {where} must be a positive integer, not {shown(value)}. "
                 "A tensor has at least one element."
             )
-    return tuple(extent for extent in extents if extent is not None)
+    found = tuple(extent for extent in extents if extent is not None)
+    if prod(int(extent) for extent in found) > MOST_ELEMENTS:
+        raise TensorError(
+            f"shape of {where} must have at most {MOST_ELEMENTS} elements, which 64 bits number, not be {shown(found)}."
+        )
+    return found
 
 
 def _open_extent(value: object, position: int, where: str) -> Extent | None:

@@ -61,7 +61,11 @@ class Columns:
             if not len(indices):
                 continue
             values_of = attrgetter(*names)
-            rows = np.array([values_of(instructions[index]) for index in indices.tolist()])
+            try:
+                rows = np.array([values_of(instructions[index]) for index in indices.tolist()])
+            except (ValueError, TypeError):  # of lists and the like among the values
+                _refuse_values(instructions, indices, names)
+                raise
             if rows.dtype.kind not in "biu":
                 _refuse_values(instructions, indices, names)
             for name, column in zip(names, rows.T, strict=True):

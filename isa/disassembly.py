@@ -50,7 +50,8 @@ def instruction_text(instruction: Instruction) -> str:
     opcode = instruction.opcode
     words = [opcode.name.lower()]
     if opcode in CHOICE_OF:
-        choice: MemoryType | AluOp = getattr(instruction, CHOICE_OF[opcode])
+        kind = AluOp if opcode is Opcode.ALU else MemoryType
+        choice = kind(getattr(instruction, CHOICE_OF[opcode]))  # a plain number is as good as its name
         words.append(choice.name.lower())
     words.extend(_value_text(name, getattr(instruction, name)) for name in REQUIRED[opcode])
     for name in _OPTIONAL[opcode]:
@@ -83,6 +84,7 @@ def disassemble(
     if isinstance(instructions, np.ndarray):
         lines = _lines_of_bytes(config, instructions)
     else:
+        encode_columns(config, Columns.of(instructions))  # refuses fields that have no value
         lines = [
             (instruction_text(each), f"{index} {unit_of(each).name.lower()}") for index, each in enumerate(instructions)
         ]

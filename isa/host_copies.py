@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lathe.configs.errors import shown
 from lathe.isa.errors import ProgramError
 from lathe.isa.layout import Layout
 from lathe.isa.program import Program, Segment
@@ -68,6 +69,10 @@ def host_copies(program: Program) -> tuple[HostCopy, ...]:
 
     An input that is needed in two layouts is packed twice. Constants are part of the program.
     """
+    if not isinstance(program, Program):
+        raise ProgramError(
+            f"The program of host_copies must be a Program, not {shown(program)}. It is what build returns."
+        )
     before = [HostCopy("host_to_device", each) for each in program.segments if each.role == "input"]
     after = [HostCopy("device_to_host", each) for each in program.segments if each.role == "output"]
     return tuple(each for each in (*before, *after) if each.segment.layout is not None)

@@ -3,6 +3,7 @@
 After TVM's RFC 0039 (physical layouts) and RFC 0077 (what padding holds).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -11,6 +12,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lathe.configs.errors import shown
+from lathe.configs.integers import integer
 from lathe.isa.errors import LayoutError
 from lathe.isa.layout_steps import Filling, LayoutStep, Reordering, Reversing, Widening, step_from_list, step_to_list
 
@@ -57,7 +60,22 @@ class Layout:
     storage: str = ""
     reorderings: tuple[LayoutStep, ...] = ()
 
+    def _check_kinds(self) -> None:
+        """Raise :class:`LayoutError` for arguments of other kinds."""
+        for name, given in (("shape", self.shape), ("view", self.view)):
+            if not isinstance(given, Iterable) or any(integer(extent) is None for extent in given):
+                raise LayoutError(f"The {name} of a layout must be a list of integers, not {shown(given)}.")
+        if not isinstance(self.axes, Iterable) or not all(isinstance(axis, PhysicalAxis) for axis in self.axes):
+            raise LayoutError(f"The axes of a layout must be a list of PhysicalAxis, not {shown(self.axes)}.")
+        try:
+            known = isinstance(self.dtype, str | type | np.dtype) and np.dtype(self.dtype).kind in "iub"
+        except TypeError:
+            known = False
+        if not known:
+            raise LayoutError(f"The dtype of a layout must be the name of one of integers, not {shown(self.dtype)}.")
+
     def __post_init__(self) -> None:
+        self._check_kinds()
         object.__setattr__(self, "shape", tuple(int(extent) for extent in self.shape))
         object.__setattr__(self, "axes", tuple(self.axes))
         object.__setattr__(self, "dtype", np.dtype(self.dtype).name)

@@ -1,17 +1,19 @@
 """A compiled program: instructions, constants, and the map of DRAM that they expect."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from os import PathLike
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.configs.errors import shown
+from lathe.configs.integers import integer
 from lathe.isa.columns import Columns
 from lathe.isa.encoding import encode_columns
 from lathe.isa.errors import ProgramError
@@ -70,6 +72,7 @@ class Program:
     tokens_in: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     def __post_init__(self) -> None:
+        _check_kinds(self)
         object.__setattr__(self, "instructions", tuple(self.instructions))
         object.__setattr__(self, "segments", tuple(self.segments))
         object.__setattr__(self, "labels", tuple(self.labels))
@@ -119,10 +122,10 @@ class Program:
     def segment(self, name: str) -> Segment:
         """The segment of a name. Raises :class:`ProgramError` when there is none."""
         for segment in self.segments:
-            if segment.name == name:
+            if isinstance(name, str) and segment.name == name:
                 return segment
         known = ", ".join(segment.name for segment in self.segments)
-        raise ProgramError(f"The segment of a program must be one of {known}, not {name!r}. Correct the name.")
+        raise ProgramError(f"The segment of a program must be one of {known}, not {shown(name)}. Correct the name.")
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the program to a file, whole or not at all; :meth:`load` reads it back."""
@@ -159,6 +162,33 @@ class Program:
             "labels": list(self.labels),
             "tokens_in": list(self.tokens_in),
         }
+
+
+def _check_kinds(program: Program) -> None:
+    """Whether each part is of its kind at all."""
+
+    def refuse(part: str, contract: str, value: object) -> NoReturn:
+        raise ProgramError(f"{part} of a program must be {contract}, not {shown(value)}. Correct the argument.")
+
+    if not isinstance(program.config, HardwareConfig):
+        refuse("The machine", "a HardwareConfig", program.config)
+    kinds: dict[str, Any] = {"instructions": Instruction, "segments": Segment, "labels": str}
+    for part, kind in kinds.items():
+        values = getattr(program, part)
+        if not isinstance(values, Iterable) or isinstance(values, str):
+            refuse(part, "a list", values)
+        object.__setattr__(program, part, tuple(values))
+        for value in getattr(program, part):
+            if not isinstance(value, kind):
+                refuse(part, f"a list of {'texts' if kind is str else part}", value)
+    if not isinstance(program.images, Mapping):
+        refuse("images", "a mapping of arrays by the names of segments", program.images)
+    for array in (*program.images.values(), program.label_of):
+        if not isinstance(array, np.ndarray):
+            refuse("images and label_of", "arrays", array)
+    counts = program.tokens_in
+    if not isinstance(counts, Iterable) or any(integer(count) is None for count in counts):
+        refuse("tokens_in", "four counts of at least 0", counts)
 
 
 def _check_segments(program: Program) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.configs.errors import shown
 from lathe.isa import Alu, Gemm, Instruction
 from lathe.sim import Result, Trace, TraceError
 
@@ -72,6 +73,8 @@ def cycles_by_label(result: Result) -> list[LabelCycles]:
 
     The result must have a trace; raises TraceError otherwise.
     """
+    if not isinstance(result, Result):
+        raise TraceError(f"The result of cycles_by_label must be what simulate returned, not {shown(result)}.")
     program = result.program
     trace = trace_of(result)
     count = len(program.labels)

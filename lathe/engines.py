@@ -11,12 +11,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.atomic import check_writable
 from lathe.configs.errors import shown
 from lathe.configs.hardware import check_machine
+from lathe.configs.integers import integer
 from lathe.isa import BusError, Program
 from lathe.sim import InputError, ReplayResult, Result, simulate_program
 from lathe.sim import replay as replay_stream
@@ -99,6 +101,7 @@ def simulate(
     """
     chosen, options = engine_named(engine), {"timing_only": timing_only, "trace": trace, "tokens": tokens}
     check_program(program, inputs)
+    check_switches(timing_only=timing_only, trace=trace)
     if wave is None:
         return chosen.simulate(program, inputs, **options)
     check_wave(engine, wave)
@@ -126,7 +129,9 @@ def replay(
     """
     chosen = engine_named(engine)
     check_machine(config, "replay")
-    options: dict[str, Any] = {"trace": trace, "bus_error": bus_error, "memory_end": memory_end}
+    check_switches(trace=trace)
+    options: dict[str, Any] = {"trace": trace, "bus_error": bus_error, "memory_end": checked_end(memory_end)}
+    check_bus_error(bus_error)
     if wave is None:
         return chosen.replay(config, stream, **options)
     check_wave(engine, wave)
@@ -139,6 +144,35 @@ def check_program(program: Program, inputs: Mapping[str, ArrayLike] | None) -> N
         raise InputError(f"The program to simulate must be a Program, not {shown(program)}. It is what build returns.")
     if inputs is not None and not isinstance(inputs, Mapping):
         raise InputError(f"The inputs of the program must be arrays by their names, not {shown(inputs)}.")
+
+
+def check_switches(**switches: object) -> None:
+    """Raise InputError unless these arguments are truth values."""
+    for name, value in switches.items():
+        if not isinstance(value, bool | np.bool_):
+            raise InputError(f"{name} of a launch must be True or False, not {shown(value)}.")
+
+
+def check_bus_error(error: object) -> None:
+    """Raise InputError unless an error to inject is one, or None."""
+    if error is None:
+        return
+    if not isinstance(error, BusError):
+        raise InputError(f"bus_error of a launch must be a BusError or None, not {shown(error)}.")
+    number = integer(error.number)
+    if number is None or number < 0 or not isinstance(error.channel, str) or error.channel not in ("read", "write"):
+        raise InputError(
+            "bus_error of a launch must have the channel 'read' or 'write' and a number of at least 0, not "
+            f"{shown(error.channel)} and {shown(error.number)}."
+        )
+
+
+def checked_end(memory_end: object) -> int | None:
+    """Where memory ends. Raises InputError for what is no address."""
+    end = integer(memory_end)
+    if memory_end is not None and (end is None or end < 0):
+        raise InputError(f"memory_end of a launch must be a byte address or None, not {shown(memory_end)}.")
+    return end
 
 
 def check_wave(engine: str, path: str | PathLike[str]) -> None:

@@ -71,7 +71,7 @@ def build_compiled(
     program, tensors = bound_arguments(program, tensors, parameters, "build")
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
-    given = _checked_constants(schedule, constants or {})
+    given = _checked_constants(schedule, {} if constants is None else constants)
     return compiled(schedule, config, given, NestCheck(schedule, given) if check_passes else None)
 
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lathe.configs.errors import shown
 from lathe.frontend import Computation, Tensor, checked_inputs, evaluate, reads_data
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.evaluation import REDUCTIONS
 from lathe.frontend.expressions import Reduce
 from lathe.scheduler.conditions import happens, mask_of
+from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.linear import Linear, LoopVariable, bound_value
 from lathe.scheduler.nest import Acquire, ChunkNode, DecidedChunk, Loop, Node, Release, Slide, build_nest
 from lathe.scheduler.partition import partition
@@ -81,6 +83,16 @@ def interpret(
     gives numbers for those of the program. The counterpart of ``reference`` for everything up to instructions. Raises
     InputError for arrays that do not fit the placeholders.
     """
+    from lathe.scheduler.schedule import Schedule
+
+    if not isinstance(schedule, Schedule):
+        message = (
+            f"schedule to interpret must be a Schedule, not {shown(schedule)}. It is what create_schedule returns."
+        )
+        raise ScheduleError(message, kind="argument")
+    if reads is not None and not isinstance(reads, dict):
+        message = f"reads of interpret must be a dictionary, which gets the counts, not {shown(reads)}."
+        raise ScheduleError(message, kind="argument")
     schedule, _ = numbered(schedule, parameters, "interpret")
     given = {tensor.name: array for tensor, array in checked_inputs(schedule.program, inputs).items()}
     return interpret_nest(schedule, partition(build_nest(schedule, largest_blocks=True)), given, reads, instances)

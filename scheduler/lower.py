@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
+from lathe.configs.errors import shown
 from lathe.frontend import Tensor
 from lathe.frontend.text import format_program
 from lathe.isa import Unit, host_copies, instruction_text, unit_of
@@ -49,8 +50,8 @@ def lower(
     those of the program, as for ``build``; the algorithm needs none. Raises BuildError for another stage, a machine
     that is none, or a wrong list of tensors.
     """
-    if stage not in STAGES:
-        raise BuildError(f"stage of lower must be one of {', '.join(STAGES)}, not {stage!r}.", kind="argument")
+    if not isinstance(stage, str) or stage not in STAGES:
+        raise BuildError(f"stage of lower must be one of {', '.join(STAGES)}, not {shown(stage)}.", kind="argument")
     check_machine(config, "lower")
     given = isinstance(program, Schedule)
     if stage != "algorithm" or parameters is not None:  # the algorithm is the same for all numbers

@@ -5,10 +5,10 @@ from lathe.isa import MachineFault
 from lathe.isa.stall import StallCause
 from lathe.sim.counters import Counters, UnitCounters
 from lathe.sim.replay import ReplayResult, replay
-from lathe.sim.result import OutputError, Result, TraceError
+from lathe.sim.result import OutputError, Result
 from lathe.sim.simulate import simulate_program
 from lathe.sim.stream import RawStream, StreamError, read_stream
-from lathe.sim.trace import Trace
+from lathe.sim.trace import Trace, TraceError
 
 __all__ = [
     "Counters",

@@ -11,11 +11,7 @@ from lathe.configs import LatheError
 from lathe.configs.errors import shown
 from lathe.isa import Program
 from lathe.sim.counters import Counters
-from lathe.sim.trace import Trace
-
-
-class TraceError(LatheError):
-    """A trace that was not recorded is asked for."""
+from lathe.sim.trace import Trace, TraceError
 
 
 class OutputError(LatheError):
@@ -32,8 +28,11 @@ class Outputs(dict[str, NDArray[Any]]):
         super().__init__(arrays)
         self.names = tuple(names)
 
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return super().__getitem__(name) if isinstance(name, str) else self.__missing__(name)
+
     def __missing__(self, name: object) -> NDArray[Any]:
-        if name in self.names:
+        if isinstance(name, str) and name in self.names:
             raise OutputError(
                 f"The output {name!r} of this result must have been computed, and only time was simulated. Simulate "
                 "without timing_only, and with inputs."

@@ -125,7 +125,10 @@ def place(memory: FlatMemory, address: int, array: NDArray[Any]) -> None:
 
 def token_counts(tokens: Sequence[int]) -> tuple[int, int, int, int]:
     """The four token counts of a launch. Raises :class:`InputError`."""
-    given = np.asarray(tokens)
+    try:
+        given = array_of(tokens, None)
+    except ValueError:
+        given = np.zeros(0)
     counts = given.reshape(-1).tolist() if given.dtype.kind in "iu" else []
     if len(counts) != 4 or min(counts) < 0 or max(counts) > MOST_TOKENS:
         raise InputError(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs.atomic import write_text
+from lathe.configs.errors import LatheError, shown
 from lathe.isa import Instruction, instruction_text
 from lathe.isa.stall import TRACK_NAMES, StallCause
 from lathe.sim.timeline import COMPUTE, FETCH, LOAD, STORE, Timeline
@@ -19,6 +20,10 @@ UNIT_NAMES = TRACK_NAMES
 
 # The tracks of a picture, from top to bottom.
 _TRACKS = (FETCH, LOAD, COMPUTE, STORE)
+
+
+class TraceError(LatheError):
+    """A trace that was not recorded is asked for, or a unit that there is not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +74,8 @@ class Trace:
 
     def of_unit(self, name: str) -> "Trace":
         """The entries of one unit: "load", "compute", "store" or "fetch"."""
+        if not isinstance(name, str) or name not in UNIT_NAMES:
+            raise TraceError(f"The unit of a trace must be one of {', '.join(UNIT_NAMES)}, not {shown(name)}.")
         return self.select(self.unit == UNIT_NAMES.index(name))
 
     def select(self, chosen: NDArray[np.bool_] | Ints) -> "Trace":

@@ -55,7 +55,7 @@ def in_layout(layout: ImageLayout, n: T, y: T, x: T, c: T) -> tuple[T, T, T, T]:
 
 def image(tensor: Tensor, layout: str, where: str) -> Image:
     """The extents of an image tensor; raises TensorError when it does not have four dimensions."""
-    if layout not in ("NHWC", "NCHW"):
+    if not isinstance(layout, str) or layout not in ("NHWC", "NCHW"):
         raise TensorError(f"layout of {where} must be NHWC or NCHW, not {shown(layout)}.")
     known = cast(ImageLayout, layout)
     checked_rank(tensor, 4, f"data of {where}", f"one for each letter of {layout}")

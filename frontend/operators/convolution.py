@@ -55,9 +55,9 @@ def conv2d(
     source = image(data, layout, where)
     checked_dtypes(data, ("int8",), f"data of {where}")
     checked_dtypes(weight, ("int8",), f"weight of {where}")
-    order = kernel_layout or ("OHWI" if layout == "NHWC" else "OIHW")
-    if order not in ("OHWI", "OIHW", "HWIO"):
-        raise TensorError(f"kernel_layout of {where} must be OHWI, OIHW or HWIO, not {kernel_layout!r}.")
+    order = ("OHWI" if layout == "NHWC" else "OIHW") if kernel_layout is None else kernel_layout
+    if not isinstance(order, str) or order not in ("OHWI", "OIHW", "HWIO"):
+        raise TensorError(f"kernel_layout of {where} must be OHWI, OIHW or HWIO, not {shown(kernel_layout)}.")
     checked_rank(weight, 4, f"weight of {where}", f"one for each letter of {order}")
     extent = dict(zip(order, weight.shape, strict=True))
     step, spread = pair(stride, f"stride of {where}"), pair(dilation, f"dilation of {where}")

@@ -1,7 +1,7 @@
 """Matrix products."""
 
 from lathe.frontend.arithmetic import sum
-from lathe.frontend.errors import TensorError
+from lathe.frontend.errors import TensorError, shown
 from lathe.frontend.operators.arguments import checked_dtypes, checked_rank
 from lathe.frontend.operators.elementwise import bias_add
 from lathe.frontend.tensors import Tensor, compute, reduce_axis
@@ -13,6 +13,8 @@ def matmul(A: Tensor, B: Tensor, *, transpose_b: bool = False, name: str = "matm
     C[i, j] = Σk A[i, k] · B[k, j], or B[j, k] with ``transpose_b``. Raises TensorError when shapes or dtypes don't fit.
     """
     where = f"matmul {name!r}"
+    if not isinstance(transpose_b, bool):
+        raise TensorError(f"transpose_b of {where} must be True or False, not {shown(transpose_b)}.")
     checked_rank(A, 2, f"A of {where}", "(M, K)")
     checked_rank(B, 2, f"B of {where}", "(N, K)" if transpose_b else "(K, N)")
     checked_dtypes(A, ("int8", "int32"), f"A of {where}")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lathe.scheduler.commands.roots import is_root
 from lathe.scheduler.commands.shift import align
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.leads import leading_alike
@@ -34,7 +35,7 @@ def after(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> Non
     cannot be run together. Tiramisu's after.
     """
     check_pair(stage, other, "after")
-    if axis is None or axis == "root":
+    if axis is None or is_root(axis):
         _order(other, stage, "after")
         return
     target = stage.find(axis, "after")

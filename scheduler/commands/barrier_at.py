@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lathe.scheduler.commands.roots import is_root
 from lathe.scheduler.state import Signal
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def barrier_at(schedule: "Schedule", stage: "Stage | Tensor", axis: "AxisLike | 
     Tiramisu's list of commands.
     """
     target = schedule[stage]
-    loop = None if axis is None or axis == "root" else target.find(axis, "barrier_at")
+    loop = None if axis is None or is_root(axis) else target.find(axis, "barrier_at")
     signal = Signal("barrier", loop)
     if signal not in target.state.signals:
         target.update(replace(target.state, signals=(*target.state.signals, signal)), "barrier_at")

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from lathe.configs.errors import shown
+from lathe.scheduler.commands.roots import is_root
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state import Attachment, Region
 
@@ -56,10 +57,10 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None
             "itself.",
             kind="argument",
         )
-    if axis is None or axis == "root":
+    if axis is None or is_root(axis):
         compute_root(stage)
         return
-    if region not in ("box", "exact", "missing"):
+    if not isinstance(region, str) or region not in ("box", "exact", "missing"):
         raise ScheduleError(
             f"region of compute_at of stage {stage.name} must be 'box', 'exact' or 'missing', not {region!r}.",
             kind="argument",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
+from lathe.scheduler.commands.roots import is_root
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.signals import UNITS
 from lathe.scheduler.state import Signal
@@ -76,6 +77,6 @@ def _signal(
         raise ScheduleError(
             f"unit of {kind} of stage {stage.name} must be one of {', '.join(UNITS)}, not {other!r}.", kind="argument"
         )
-    loop = None if axis is None or axis == "root" else stage.find(axis, kind)
+    loop = None if axis is None or is_root(axis) else stage.find(axis, kind)
     signals = (*stage.state.signals, Signal(kind, loop, other, ahead))
     stage.update(replace(stage.state, signals=signals), kind)

@@ -87,11 +87,16 @@ def _completions(a: int, b: int) -> list[tuple[int, int]]:
     Their sign is free: first come those that grow with the outer loop (or with the inner one, where ``p`` is 0), then
     those that run it backwards. ``q`` goes up to ``abs(b)``: others differ by multiples of ``a, b``.
     """
+    # q solves q * a = -wanted modulo b, which leaves a few for each sign, whatever the size of the factors.
+    period, inverse = abs(b), pow(a, -1, abs(b))
+    solved = [
+        (abs(q), q < 0, -wanted, q)
+        for wanted in (1, -1)
+        for q in range(-wanted * inverse % period - 2 * period, period + 1, period)
+        if abs(q) <= period
+    ]
     found: dict[tuple[int, int], None] = {}
-    for size in range(abs(b) + 1):
-        for q in (size, -size):
-            for wanted in (1, -1):
-                p, rest = divmod(wanted + q * a, b)
-                if not rest:
-                    found[max((p, q), (-p, -q))] = None
+    for _, _, negated, q in sorted(solved):
+        p = (q * a - negated) // b
+        found[max((p, q), (-p, -q))] = None
     return [*found, *((-p, -q) for p, q in found)]

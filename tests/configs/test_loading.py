@@ -171,7 +171,7 @@ KEYS = (
         (
             GOOD + "extensions: exp\n",
             8,
-            "extensions of {path}, line 8, must be a list of names, not 'exp'. List the names.",
+            "extensions of {path}, line 8, must be a list of names, not 'exp'. Write it in brackets.",
         ),
         (
             GOOD.replace("262144", "524288"),
