@@ -24,17 +24,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         options, first = dict(mark.kwargs), metafunc.config.getoption("--first-seed")
         if first is not None and metafunc.definition.get_closest_marker("nightly"):
             options["first"] = first
-        metafunc.parametrize("seeds", blocks_of_seeds(*mark.args, **options))
+        if "seed" in metafunc.fixturenames:
+            metafunc.parametrize("seed", blocks_of_seeds(*mark.args, **options, block=0))
+        else:
+            metafunc.parametrize("seeds", blocks_of_seeds(*mark.args, **options))
 
 
 def blocks_of_seeds(count: int, *, slow: int = 0, first: int = 0, block: int = 20) -> list[Any]:
-    """What ``@pytest.mark.seeds`` asks for, in blocks of which each worker may take one."""
+    """What ``@pytest.mark.seeds`` asks for, in blocks of which each worker may take one; seed by seed for block 0."""
+    found: list[Any] = []
     tests, more = range(first, first + count), range(first + count, first + count + slow)
-    blocks = [(seeds[at : at + block], seeds is more) for seeds in (tests, more) for at in range(0, len(seeds), block)]
-    return [
-        pytest.param(seeds, id=f"{seeds[0]}-{seeds[-1]}", marks=[pytest.mark.slow] * is_slow)
-        for seeds, is_slow in blocks
-    ]
+    for seeds, marks in ((tests, []), (more, [pytest.mark.slow])):
+        if block == 0:
+            found += [pytest.param(seed, id=str(seed), marks=marks) for seed in seeds]
+        else:
+            blocks = [seeds[start : start + block] for start in range(0, len(seeds), block)]
+            found += [pytest.param(each, id=f"{each[0]}-{each[-1]}", marks=marks) for each in blocks]
+    return found
 
 
 def recorded_streams() -> list[Any]:

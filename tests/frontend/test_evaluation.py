@@ -134,7 +134,7 @@ def programs(draw):
     return body, (y, x), arrays
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(programs())
 def test_vectorised_values_equal_the_definition_at_every_point(program):
     body, (y, x), arrays = program

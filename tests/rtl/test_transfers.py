@@ -90,7 +90,7 @@ class Decoded(Elaboratable):
 PADS = {"inp": LOAD_MEMORIES, "wgt": LOAD_MEMORIES, "uop": COMPUTE_MEMORIES, "acc": COMPUTE_MEMORIES}
 
 
-@pytest.mark.parametrize("bus_bits", [8, 64, 256])
+@pytest.mark.parametrize("bus_bits", [8, pytest.param(64, marks=pytest.mark.slow), 256])
 @pytest.mark.parametrize("pending", [1, 3])
 @pytest.mark.parametrize("name", ["inp", "wgt", "uop", "acc", "acc8"])
 def test_the_data_side_writes_the_block_that_the_load_means(bench, name, pending, bus_bits):

@@ -2,7 +2,7 @@
 
 A test marked ``seeds(count, slow=0, first=0, block=20)`` takes ``seeds``, a range of some of them, and is run once for
 each such block, so that workers share them: ``count`` seeds by default, ``slow`` more with ``-m slow``.
-``tests/conftest.py`` makes the blocks.
+A test that takes ``seed`` instead is run for each alone. ``tests/conftest.py`` makes the blocks.
 """
 
 from collections import Counter

@@ -108,7 +108,7 @@ def test_cores_together_move_what_one_core_does_with_the_same_loops():
 KINDS = ("split", "tile", "reorder", "compute_at", "compute_at", "after", "fuse")
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.seeds(30, slow=30)
 def test_instances_of_random_schedules_one_by_one(seed):
     choice = Choice(seed)
     schedule = any_schedule(choice, (*KINDS, *ORDER), 4)

@@ -22,7 +22,7 @@ from lathe.scheduler.rules.registry import emit_rule
 
 
 @pytest.mark.parametrize("largest", [False, True])
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.seeds(50, slow=100)
 def test_what_is_decided_means_the_same(seed, largest):
     choice = Choice(seed)
     outputs = programs(choice, choice.number(1, 5))

@@ -123,7 +123,7 @@ def carries(schedule: Schedule, stage: Stage, loop: LoopAxis) -> bool:
     return found
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.seeds(50, slow=100)
 def test_parallel_is_what_carries_nothing(seed):
     choice = Choice(seed)
     schedule = any_schedule(choice, (*KINDS, *ORDER), 4)

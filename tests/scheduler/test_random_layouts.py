@@ -53,7 +53,7 @@ def check_random_build(seed: int, most_layers: int) -> None:
     check_machine(schedule, config)
 
 
-@pytest.mark.seeds(80, slow=320, block=40)
+@pytest.mark.seeds(60, slow=340, block=30)
 def test_layouts_among_other_commands_keep_the_meaning(seeds):
     happened = check_each(seeds, check_meaning, 4, 10)
     check_shares(happened, COMMAND, Shares(0.65, {"argument": 0.27, "legality": 0.05, "machine": 0.03, "limit": 0.06}))

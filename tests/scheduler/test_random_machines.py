@@ -33,7 +33,7 @@ def check_hand_schedule(seed: int) -> None:
     check_machine(schedule, config)
 
 
-@pytest.mark.seeds(100, slow=900)
+@pytest.mark.seeds(60, slow=740)
 def test_numpy_the_nest_and_the_machine_agree(seeds):
     happened = check_each(seeds, check_random_build, 2, 4)
     check_shares(happened, BUILD, Shares(0.97, {"machine": 0.03}))

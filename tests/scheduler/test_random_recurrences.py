@@ -122,7 +122,7 @@ def test_every_accepted_order_keeps_the_meaning_and_every_refusal_has_a_true_wit
     check_shares(happened, COMMAND, Shares(0.38, {"argument": 0.3, "legality": 0.25, "machine": 0.05, "limit": 0.14}))
 
 
-@pytest.mark.seeds(20, slow=130, block=10)
+@pytest.mark.seeds(10, slow=90, block=10)
 def test_circles_on_the_machine(seeds):
     happened = check_each(seeds, check_circle_on_machine, 3)
     check_shares(happened, COMMAND, Shares(0.38, {"argument": 0.4, "legality": 0.3, "limit": 0.05}))

@@ -68,7 +68,7 @@ def check_on_machine(seed: int, most_commands: int) -> None:
             raise
 
 
-@pytest.mark.seeds(60, slow=340)
+@pytest.mark.seeds(40, slow=360)
 def test_any_schedule_on_a_machine_is_right_or_refused(seeds):
     happened = check_each(seeds, check_on_machine, 8)
     check_shares(happened, COMMAND, Shares(0.45, {"argument": 0.35, "legality": 0.15, "machine": 0.08, "limit": 0.1}))

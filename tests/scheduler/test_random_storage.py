@@ -190,7 +190,7 @@ def check_on_machine(seed: int) -> None:
         event("folded")
 
 
-@pytest.mark.seeds(20, slow=980)
+@pytest.mark.seeds(20, slow=480)
 def test_what_the_machine_takes_is_right(seeds):
     happened = check_each(seeds, check_on_machine)
     assert happened["folded"] >= 1

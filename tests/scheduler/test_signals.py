@@ -254,7 +254,7 @@ def test_signals_and_tokens_are_counted_before_anything_runs():
 NEIGHBOURS = {"inp": ["compute"], "wgt": ["compute"], "acc": ["load", "store"], "dram": ["compute"]}
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.seeds(20, slow=40)
 def test_any_signals_leave_the_values_as_they_are(seed):
     choice = Choice(seed)
     schedule, _ = hand_schedules(choice, TINY)

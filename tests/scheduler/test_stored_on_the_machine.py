@@ -319,7 +319,7 @@ def read_again(places: dict[str, tuple[str, str]]) -> Schedule:
 
 
 @pytest.mark.parametrize("region", ["box", "exact", "missing"])
-@pytest.mark.parametrize("axis", ["y", "x"])
+@pytest.mark.parametrize("axis", ["y", pytest.param("x", marks=pytest.mark.slow)])
 def test_what_later_stages_read_is_stored_by_the_loop_that_makes_it(axis, region):
     """In acc a later stage would read what the last iteration left there."""
     A = placeholder((8, 32), "int32", "A")

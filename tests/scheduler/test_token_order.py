@@ -100,7 +100,7 @@ def is_possible(count: int, needed: set[tuple[int, int]]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(400))
+@pytest.mark.seeds(100, slow=300)
 def test_every_wait_is_kept_and_only_circles_are_refused(seed):
     entries = stream(Choice(seed))
     plain = [each for each in entries if not isinstance(each, Marker)]

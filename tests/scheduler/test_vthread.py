@@ -260,7 +260,7 @@ def started(choice: Choice, schedule: Schedule) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.seeds(40, slow=80)
 def test_any_schedule_in_threads_keeps_its_meaning(seed):
     choice = Choice(seed)
     schedule = any_schedule(choice, (*KINDS, *ORDER), 5)
@@ -270,7 +270,7 @@ def test_any_schedule_in_threads_keeps_its_meaning(seed):
         check(schedule)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.seeds(15, slow=25)
 def test_any_schedule_by_hand_runs_in_threads_on_the_machine(seed):
     choice = Choice(seed)
     schedule, _ = hand_schedules(choice, TINY)
