@@ -24,8 +24,8 @@ def verify(ctx: click.Context, file: Path, config_name: str | None, as_json: boo
     """Find mistakes in a program or stream.
 
     Nothing is run. Mistakes are accesses out of range, reads of what nothing has written, micro-ops that are never
-    loaded, tokens that do not balance or that deadlock, and races between units. The exit status is 1 when there are
-    any.
+    loaded, tokens that do not balance, that deadlock or that a counter may not hold, stores into the stream itself,
+    and races between units. The exit status is 1 when there are any.
     """
     found, machine = load_archive(file, config_name)
     if isinstance(found, Program):
@@ -50,6 +50,7 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
     """A finding as plain values."""
     return {
         "kind": str(finding.kind),
+        "code": None if finding.code is None else finding.code.name,
         "instruction": finding.instruction,
         "text": finding.text,
         "unit": finding.unit.name.lower(),

@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 from any_streams import any_stream, small_machine
-from verdicts import contradictions, contradictions_of_rtl
+from comparison import data_differences
+from verdicts import contradictions, contradictions_of_rtl, meant, meant_anyhow, verified
 
 from lathe.isa import FaultCode, FindingKind
 from lathe.rtl.engines import pysim, verilator
@@ -33,6 +34,23 @@ def test_verifier_meaning_and_simulator_agree(seeds):
     ends, kinds = verdicts(seeds)
     assert kinds[None] >= len(seeds) / 10, "streams without a mistake"
     assert ends[FaultCode.NONE] >= len(seeds) / 2, "streams that are carried out, in either of both"
+
+
+@pytest.mark.seeds(160, slow=1000, block=80)
+def test_a_stream_without_findings_means_the_same_in_every_order(seeds):
+    tried = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        cfg = small_machine(rng.choice(QUEUE_DEPTHS))
+        stream = any_stream(rng, cfg, most=rng.choice([12, 30]))
+        if {finding.kind for finding in verified(cfg, stream)} <= {FindingKind.UNINITIALISED, FindingKind.SHIFT_AMOUNT}:
+            tried += 1
+            expected = meant(cfg, stream)
+            for _ in range(3):
+                found = meant_anyhow(cfg, stream, rng)
+                assert found.tokens == expected.tokens, seed
+                assert not data_differences(found.pages, expected.pages), seed
+    assert tried >= len(seeds) / 10
 
 
 @pytest.mark.slow

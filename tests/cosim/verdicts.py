@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 from comparison import data_differences, drain, fault_of, told_fault
 
-from lathe.isa import FaultCode, FindingKind, MachineFault, PagedMemory, verify_stream
-from lathe.isa.meaning import MachineState
+from lathe.isa import FaultCode, FindingKind, MachineFault, PagedMemory, Unit, unit_of, verify_stream
+from lathe.isa.dispatch import Dispatch
+from lathe.isa.meaning import MachineState, step
 from lathe.isa.meaning import run as run_plainly
+from lathe.isa.table import QUEUE_OF
 from lathe.sim import replay
 
 # What a machine may do anyhow depends on time, or on what its scratchpads held before.
@@ -49,6 +51,37 @@ def meant(cfg, stream):
     except MachineFault as fault:
         return Ended((fault.code, fault.instruction))
     return Ended(None, state.dram.pages, tuple(state.tokens))
+
+
+def meant_anyhow(cfg, stream, rng):
+    """In the executable meaning, in any order that tokens and queues allow; the stream must be one that ends."""
+    state = MachineState(cfg, memory_of(cfg, stream), list(stream.tokens))
+    units = [unit_of(instruction) for instruction in stream.instructions]
+    queues = {unit: [] for unit in Unit}
+    dispatch = Dispatch(units, cfg.timing.command_queue_depth)
+    while True:
+        ready = [unit for unit in Unit if queues[unit] and has_tokens(state, stream.instructions[queues[unit][0]])]
+        if dispatch.dispatched < len(units) and not dispatch.waits:
+            ready.append(None)
+        if not ready:
+            break
+        unit = rng.choice(ready)
+        if unit is None:
+            queues[units[dispatch.dispatched]].append(dispatch.dispatched)
+            dispatch.fetch()
+        else:
+            index = queues[unit].pop(0)
+            dispatch.start(unit)
+            step(state, stream.instructions[index], index)
+    assert state.finished
+    assert not any(queues.values()), queues
+    return Ended(None, state.dram.pages, tuple(state.tokens))
+
+
+def has_tokens(state, instruction):
+    """Whether the tokens that an instruction pops are there."""
+    pops = [name for name in ("pop_prev", "pop_next") if getattr(instruction, name)]
+    return all(state.tokens[QUEUE_OF[unit_of(instruction), name]] for name in pops)
 
 
 def memory_of(cfg, stream):

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 import lathe as lt
 from lathe.command_line import main
+from lathe.isa import Store, encode
 from lathe.rtl.engines import verilator
 
 # Loads two rows of accumulators, halves them, and stores them; tokens order store after the ALU.
@@ -23,6 +24,7 @@ load uop sram_base=0 dram_base=0x0 y_size=0 x_size=0 x_stride=0 pop_next
 finish
 """  # noqa: E501
 
+CFG = lt.load_config("vta")
 VALUES = np.arange(-16, 16, dtype=np.int32)
 
 
@@ -141,6 +143,41 @@ def test_verify_reports_a_race_with_status_1(stream, tmp_path):
     assert "race" in {finding["kind"] for finding in findings}
     told = run("verify", tmp_path / "race.npz").stdout
     assert told.endswith(f"{len(findings)} finding{'s' * (len(findings) != 1)} in 6 instructions\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "line"),
+    [
+        (
+            "empty",
+            "NO_FINISH",
+            "deadlock: the end of the stream must be a FINISH at least, for the launch does not end without one; see "
+            "the end of the stream.",
+        ),
+        (
+            "into itself",
+            "STREAM_WRITE",
+            "store into the stream: dram_base of instruction 4 in store (store out sram_base=0 dram_base={at:#x} "
+            "y_size=1 x_size=1 x_stride=1) must lead to bytes outside the stream, which lies from {first:#x} up to "
+            "{last:#x}; see DRAM {first:#x}.",
+        ),
+    ],
+)
+def test_verify_tells_the_fault_that_the_machine_will_have(name, code, line, stream, tmp_path):
+    with np.load(stream) as file:
+        arrays = dict(file)
+    insns, first = arrays["insns"][:0], int(arrays["insn_addr"])
+    at, size = first // CFG.out_element_bytes, CFG.out_element_bytes
+    if name == "into itself":
+        insns = arrays["insns"].copy()
+        insns[4] = encode(CFG, [Store(sram_base=0, dram_base=at, y_size=1, x_size=1, x_stride=1)])[0]
+    path = tmp_path / "bad.npz"
+    np.savez(path, **{**arrays, "insns": insns})
+    result = run("verify", path)
+    line = line.format(at=at, first=at * size, last=first + 16 * len(insns) - 1)
+    assert (result.exit_code, line in result.stdout.splitlines()) == (1, True), result.stdout
+    assert code in [each["code"] for each in json.loads(run("verify", path, "--json").stdout)["findings"]]
+    assert run("replay", path, "-o", tmp_path / "after.npz").exit_code == 2
 
 
 def expecting(stream, path, change):
