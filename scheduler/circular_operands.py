@@ -20,7 +20,7 @@ from lathe.scheduler.nest import build_nest
 from lathe.scheduler.physical import physical_of
 from lathe.scheduler.placement import place_stages
 from lathe.scheduler.polyhedra import instances
-from lathe.scheduler.products import bare, factors
+from lathe.scheduler.products import factors, kept
 from lathe.scheduler.rewrite import reads_redirected, rewrite, transform
 from lathe.scheduler.segments import PLANES
 from lathe.scheduler.stage import Stage
@@ -81,10 +81,10 @@ def separate_choices(schedule: "Schedule") -> None:
             or body.dtype != "int32"
         ):
             continue
-        product = bare(body.body)
+        product = kept(body.body)
         if (body.kind, body.dtype) != ("sum", "int32") or not isinstance(product, Binary) or product.op != "mul":
             continue
-        for factor in (bare(product.lhs), bare(product.rhs)):
+        for factor in (kept(product.lhs), kept(product.rhs)):
             if isinstance(factor, Select) and factor.dtype == "int8" and only_moves(factor):
                 _separate(stage, factor)
 

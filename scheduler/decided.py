@@ -19,7 +19,7 @@ from lathe.scheduler.guards import Grid, boxes, resolved
 from lathe.scheduler.linear import Linear, LoopVariable
 from lathe.scheduler.nest import Around, ChunkNode, DecidedChunk, Loop, Node
 from lathe.scheduler.partition import Range, Sign, cut, same
-from lathe.scheduler.products import bare
+from lathe.scheduler.products import bare, constant_value
 from lathe.scheduler.rule_choice import automatic_rule
 from lathe.scheduler.rules.borders import constants_around
 from lathe.scheduler.state import DRAM
@@ -235,9 +235,9 @@ def _is_constant(part: DecidedChunk) -> bool:
 def _is_neutral(part: DecidedChunk) -> bool:
     """Whether a step of a reduction over the part changes nothing."""
     body = part.values[0]
-    if not isinstance(body, Reduce) or not isinstance(value := bare(body.body), Const):
+    if not isinstance(body, Reduce):
         return False
-    return value.value == neutral(body.kind, part.placement.state.tensor.dtype)
+    return constant_value(body.body) == neutral(body.kind, part.placement.state.tensor.dtype)
 
 
 def _is_undefined(part: DecidedChunk) -> bool:

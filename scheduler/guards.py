@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.accesses import Guard
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.expressions import Axis, Const, Expr, Read, Select, Undef, axes_of
+from lathe.frontend.expressions import Axis, Expr, Read, Select, Undef, axes_of
 from lathe.frontend.substitution import with_children
 from lathe.scheduler.chunk import Chunk, Operand
 from lathe.scheduler.chunk_parts import restricted
-from lathe.scheduler.products import bare
+from lathe.scheduler.products import bare, constant_value
 
 Range = tuple[int, int]  # first and last iteration
 Grid = NDArray[np.int64]
@@ -128,7 +128,5 @@ def resolved(expr: Expr, decided: dict[int, bool]) -> Expr:
 
 def _is_neutral(chunk: Chunk) -> bool:
     """Whether a step of a reduction over the chunk changes nothing."""
-    value = bare(chunk.expression)
-    if chunk.role != "update" or not isinstance(value, Const):
-        return False
-    return value.value == neutral(chunk.reduction or "sum", chunk.write.tensor.dtype)
+    value = constant_value(chunk.expression)
+    return chunk.role == "update" and value == neutral(chunk.reduction or "sum", chunk.write.tensor.dtype)

@@ -23,7 +23,7 @@ from lathe.scheduler.decided import BUILT_IN
 from lathe.scheduler.lanes import LanePlan, plan_lanes
 from lathe.scheduler.names import fresh_name
 from lathe.scheduler.physical import element_of
-from lathe.scheduler.products import bare, plain_axis
+from lathe.scheduler.products import bare, kept, plain_axis
 from lathe.scheduler.rewrite import reads_redirected
 from lathe.scheduler.state import DRAM, initial_state
 
@@ -114,13 +114,13 @@ def _conditional_product(computation: Computation) -> tuple[Expr, Expr, tuple[Re
     body = computation.bodies[0]
     if len(computation.bodies) != 1 or not isinstance(body, Reduce) or body.kind != "sum" or body.dtype != INT32:
         return None
-    chosen = bare(body.body)
+    chosen = kept(body.body)
     if not isinstance(chosen, Select) or reads_data(chosen.condition) or not _is_zero(chosen.otherwise):
         return None
-    product = bare(chosen.then)
+    product = kept(chosen.then)
     if not isinstance(product, Binary) or product.op != "mul" or product.dtype != INT32:
         return None
-    x, y = bare(product.lhs), bare(product.rhs)
+    x, y = kept(product.lhs), kept(product.rhs)
     if not isinstance(x, Read) or not isinstance(y, Read) or x is y or x.dtype != "int8" or y.dtype != "int8":
         return None
     return chosen.condition, product, (x, y)

@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
-from lathe.frontend import Computation, Tensor
+from lathe.frontend import Computation, Tensor, evaluate, interval
+from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Const, Expr, Read, Reduce, axes_of
 from lathe.scheduler.physical import Lanes
 from lathe.scheduler.state import DRAM
@@ -35,6 +36,21 @@ def bare(expr: Expr) -> Expr:
     while isinstance(expr, Cast):
         expr = expr.operand
     return expr
+
+
+def kept(expr: Expr) -> Expr:
+    """The expression without the casts around it that cannot change its value."""
+    while isinstance(expr, Cast):
+        low, high = interval(expr.operand)
+        if not (DTYPES[expr.dtype].minimum <= low and high <= DTYPES[expr.dtype].maximum):
+            break
+        expr = expr.operand
+    return expr
+
+
+def constant_value(expr: Expr) -> int | None:
+    """What a constant is after the casts around it; None for anything else."""
+    return int(evaluate(expr, {})) if isinstance(bare(expr), Const) else None
 
 
 def plain_axis(index: Expr) -> Axis | None:
@@ -67,10 +83,10 @@ def factors(computation: Computation) -> tuple[Read, Read] | None:
     body = computation.bodies[0]
     if not isinstance(body, Reduce) or body.kind != "sum" or body.dtype != "int32":
         return None
-    product = bare(stripped(body).children[0])
+    product = kept(stripped(body).children[0])
     if not isinstance(product, Binary) or product.op != "mul" or product.dtype != "int32":
         return None
-    first, second = bare(product.lhs), bare(product.rhs)
+    first, second = kept(product.lhs), kept(product.rhs)
     if not isinstance(first, Read) or not isinstance(second, Read) or first is second:
         return None
     return (first, second) if first.dtype == second.dtype == "int8" else None
@@ -109,14 +125,14 @@ def matrix_product(
         rows = _decided(computation, _lanes(axes, data, weight), made, "rows")
         if columns is None or (rows is None and config.batch > 1):
             continue
-        kept = (known or {}).get(data.tensor), (known or {}).get(weight.tensor)
-        column, a = _best(columns, config.block_out, weight, kept[1].rows if kept[1] else None)
-        row, b = _best(rows or [], config.batch, data, kept[0].rows if kept[0] and config.batch > 1 else None)
+        before = (known or {}).get(data.tensor), (known or {}).get(weight.tensor)
+        column, a = _best(columns, config.block_out, weight, before[1].rows if before[1] else None)
+        row, b = _best(rows or [], config.batch, data, before[0].rows if before[0] and config.batch > 1 else None)
         score = a * b
-        if kept[0] is not None:
-            inner, c = _best(inners, config.block_in, data, kept[0].cols, strict=True)
-        elif kept[1] is not None:
-            inner, c = _best(inners, config.block_in, weight, kept[1].cols, strict=True)
+        if before[0] is not None:
+            inner, c = _best(inners, config.block_in, data, before[0].cols, strict=True)
+        elif before[1] is not None:
+            inner, c = _best(inners, config.block_in, weight, before[1].cols, strict=True)
         else:
             inner, c = _best(inners, config.block_in, data, None)
         score *= c

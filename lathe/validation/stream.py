@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.frontend import Tensor
 from lathe.frontend.dtypes import DTYPES
 from lathe.scheduler.compiled import Compiled
 from lathe.scheduler.made_chunks import MadeChunk
@@ -25,6 +26,7 @@ from lathe.validation.forms import forms_of, in_form
 from lathe.validation.machine import SampledMachine, Written
 from lathe.validation.report import Report, element_text
 from lathe.validation.sampling import Ints, Sampler
+from lathe.validation.sensitivity import computes
 from lathe.validation.stored_bytes import output_bytes, stored_bytes
 
 SAMPLES = 16
@@ -70,6 +72,9 @@ class _Validation:
         self.report = Report(compiled, expectation, sampler)
         self.scope = {tensor: stage.state.scope for stage in compiled.schedule.stages for tensor in stage.state.tensors}
         self.stored = stored_bytes(compiled)
+        self.unripe = self._unripe()
+        self.begun: dict[Tensor, list[Written]] = {}  # reductions: where they have been begun and added to
+        self.ended: set[Tensor] = set()  # of these, those of which elements are whole since they were begun
 
     def run(self) -> None:
         self._fill_dram()
@@ -101,7 +106,9 @@ class _Validation:
     def _check(self, number: int, instruction: int, finals: Ints | None, written: Sequence[Written]) -> None:
         """Look for what a chunk makes, unless it is only begun, or parts of it are still to come."""
         chunk = self.compiled.chunks[number]
-        if chunk.role == "init":
+        if chunk.role in ("init", "update"):
+            written = self._since_begun(chunk, written)
+        if chunk.role == "init" or chunk.tensor in self.unripe:
             return
         made = self.expectation.made[chunk.tensor]
         elements = elements_of(chunk) if finals is None else finals
@@ -113,6 +120,31 @@ class _Validation:
             self._check_cells(making)
         elif chunk.tensor in self.stored:
             self._check_bytes(making)
+
+    def _unripe(self) -> set[Tensor]:
+        """Copies that may be made before all that they copy is there: who reads them needs no more than there is."""
+        named = {segment.tensor for segment in self.compiled.program.segments if segment.loaded_early}
+        states = [stage.state for stage in self.compiled.schedule.stages]
+        early = {
+            tensor for state in states if state.scope == "dram" for tensor in state.tensors
+            if self.compiled.layout_of(tensor).tensor.name in named
+        }  # fmt: skip
+        found: set[Tensor] = set()
+        for state in states:
+            copies = not any(computes(body) for body in state.computation.bodies)
+            if copies and any(read.tensor in early | found for read in state.computation.reads):
+                found.update(set(state.tensors) - early)
+        return found
+
+    def _since_begun(self, chunk: MadeChunk, written: Sequence[Written]) -> Sequence[Written]:
+        """What has been written of a reduction, from its start on: steps that change nothing need not be taken."""
+        if chunk.role == "init" and chunk.tensor in self.ended:
+            self.ended.remove(chunk.tensor)
+            self.begun[chunk.tensor] = []
+        elif chunk.role == "update":
+            self.ended.add(chunk.tensor)
+        self.begun.setdefault(chunk.tensor, []).extend(written)
+        return self.begun[chunk.tensor]
 
     def _check_cells(self, making: _Making) -> None:
         """Every element must be in some lane that the chunk has written; in accumulators new values replace it."""

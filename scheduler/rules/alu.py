@@ -14,8 +14,9 @@ from lathe.frontend.dtypes import DTYPES
 from lathe.isa import AluOp, Instruction
 from lathe.scheduler.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.chunk_parts import points
+from lathe.scheduler.products import kept
 from lathe.scheduler.rules.alu_expressions import modular, order, temporaries_of_operand
-from lathe.scheduler.rules.alu_sharing import COMMUTATIVE, kept, sharing_of
+from lathe.scheduler.rules.alu_sharing import COMMUTATIVE, sharing_of
 from lathe.scheduler.rules.looping import plan_loops
 from lathe.scheduler.rules.quotations import conditions, lanes
 from lathe.scheduler.rules.registry import emit_rule

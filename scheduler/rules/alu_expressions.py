@@ -1,7 +1,8 @@
 """How rule ``alu`` takes expressions apart: the order of operands, what needs temporaries, what may be overwritten."""
 
 from lathe.frontend import Binary, Cast, Const, Expr, Read, walk
-from lathe.scheduler.rules.alu_sharing import COMMUTATIVE, Sharing, kept, sharing_of
+from lathe.scheduler.products import kept
+from lathe.scheduler.rules.alu_sharing import COMMUTATIVE, Sharing, sharing_of
 from lathe.scheduler.rules.reset import IMMEDIATE
 
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from functools import lru_cache
 
-from lathe.frontend import AxisRef, Binary, Cast, Const, Expr, Read, interval
-from lathe.frontend.dtypes import DTYPES
+from lathe.frontend import AxisRef, Binary, Cast, Const, Expr, Read
+from lathe.scheduler.products import kept
 
 COMMUTATIVE = frozenset(("add", "mul", "min", "max"))
 
@@ -20,16 +20,6 @@ def normalised(expr: Binary) -> Binary:
         # from -32 on a left shift by less is the same sign all over; so bounded, the amount can be negated
         bounded = Binary("max", rhs, Const(-32, rhs.dtype))
         return Binary("shr", lhs, Binary("mul", bounded, Const(-1, rhs.dtype)))
-    return expr
-
-
-def kept(expr: Expr) -> Expr:
-    """The expression without the casts around it that cannot change its value."""
-    while isinstance(expr, Cast):
-        low, high = interval(expr.operand)
-        if not (DTYPES[expr.dtype].minimum <= low and high <= DTYPES[expr.dtype].maximum):
-            break
-        expr = expr.operand
     return expr
 
 

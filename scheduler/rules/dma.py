@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import evaluate, reads_data
+from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Cast, Const, Expr, Read, Select, axes_of
 from lathe.isa import Instruction, MemoryType
 from lathe.scheduler.chunk import (
@@ -23,7 +24,7 @@ from lathe.scheduler.chunk import (
 )
 from lathe.scheduler.chunk_parts import restricted
 from lathe.scheduler.physical import Physical
-from lathe.scheduler.products import bare
+from lathe.scheduler.products import bare, kept
 from lathe.scheduler.rules.borders import constants_around, fill_around, refusal
 from lathe.scheduler.rules.padding import ZEROS, padding_of
 from lathe.scheduler.rules.planes import load_planes, store_planes
@@ -93,6 +94,10 @@ def _source(chunk: Chunk) -> Operand:
     expr: Expr = chunk.expression
     while not isinstance(expr, Read):
         if isinstance(expr, Cast):
+            if not _may_be_left_out(expr, chunk):
+                raise RuleMismatch(
+                    f"casts of a copy must keep its values, not {expr}: a DMA moves bytes as they are", kind="machine"
+                )
             expr = expr.operand
         elif isinstance(expr, Select):
             value, pad = expr.then, bare(expr.otherwise)
@@ -104,6 +109,12 @@ def _source(chunk: Chunk) -> Operand:
         else:
             raise RuleMismatch(f"expression must be a copy of one tensor, not {chunk.expression}", kind="machine")
     return chunk.operand(expr)
+
+
+def _may_be_left_out(cast: Cast, chunk: Chunk) -> bool:
+    """Whether a copy without the cast brings the same: values that it keeps, or bits that a store does not take."""
+    low_bits = chunk.write.scope == "dram" and DTYPES[cast.dtype].bits >= DTYPES[chunk.write.tensor.dtype].bits
+    return low_bits or kept(cast) is not cast
 
 
 def _same_lanes(view: VectorView, into: VectorOperand, out_of: VectorOperand) -> None:

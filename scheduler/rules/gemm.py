@@ -3,7 +3,7 @@
 from lathe.frontend.expressions import Binary, Read
 from lathe.isa import Gemm, Instruction
 from lathe.scheduler.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, VectorView, vectors
-from lathe.scheduler.products import bare
+from lathe.scheduler.products import kept
 from lathe.scheduler.rules.looping import plan_loops
 from lathe.scheduler.rules.quotations import conditions, lanes
 from lathe.scheduler.rules.registry import emit_rule
@@ -54,10 +54,10 @@ def gemm(chunk: Chunk) -> list[Instruction]:
 
 
 def _operands(chunk: Chunk) -> tuple[Operand, Operand]:
-    body = bare(chunk.expression)
+    body = kept(chunk.expression)
     if not isinstance(body, Binary) or body.op != "mul":
         raise RuleMismatch(f"summand must be a product of two reads, not {chunk.expression}", kind="machine")
-    sides = [bare(side) for side in (body.lhs, body.rhs)]
+    sides = [kept(side) for side in (body.lhs, body.rhs)]
     if not all(isinstance(side, Read) for side in sides):
         raise RuleMismatch(f"factors of the product must be reads, not {body.lhs} and {body.rhs}", kind="machine")
     operands = [chunk.operand(side) for side in sides if isinstance(side, Read)]

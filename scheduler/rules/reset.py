@@ -5,11 +5,10 @@ from math import prod
 
 import numpy as np
 
-from lathe.frontend import Const
 from lathe.frontend.arithmetic import neutral
 from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType
 from lathe.scheduler.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
-from lathe.scheduler.products import bare
+from lathe.scheduler.products import constant_value
 from lathe.scheduler.rules.looping import plan_loops
 from lathe.scheduler.rules.padding import padding_of, padding_only
 from lathe.scheduler.rules.registry import emit_rule
@@ -32,10 +31,10 @@ def reset_elements(chunk: Chunk) -> list[Instruction]:
     if chunk.role == "init":
         value = neutral(chunk.reduction or "sum", chunk.write.tensor.dtype)
     else:
-        constant = bare(chunk.expression)
-        if not isinstance(constant, Const):
+        constant = constant_value(chunk.expression)
+        if constant is None:
             raise RuleMismatch(f"expression must be a constant, not {chunk.expression}", kind="machine")
-        value = constant.value
+        value = constant
     view = vectors(chunk, operands=())
     assert view.write is not None
     chunk.emitter.check_covers(chunk, view.write)

@@ -11,7 +11,7 @@ from random_programs import Choice, random_inputs
 from seeds import check_each, note
 
 from lathe.configs import load_config
-from lathe.frontend import Tensor, compute, format_program, placeholder, select
+from lathe.frontend import Tensor, compute, const, format_program, placeholder, select
 from lathe.frontend.operators import conv2d, dense, matmul, max_pool2d, pad2d, requantise
 from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType, Program
 from lathe.scheduler import BuildError, CapacityError, EmitError, Schedule, build, create_schedule, explain
@@ -137,14 +137,26 @@ def test_different_constants_around_accumulators_are_filled_one_by_one(machine: 
 
 
 def test_casts_around_a_padding_apply_to_its_constant() -> None:
+    A, pad = placeholder((3, 16), "int8", "A"), const(-7, "int8").astype("uint8").astype("int16")
+    B = compute((5, 16), lambda i, j: select(i < 3, A[i, j].astype("int16"), pad).astype("int32"), "B")
+    s = create_schedule(B)
+    made = s.cache_write(B, "acc")
+    s[made].emit_insn(s[made].axis[0], "dma")
+    program = build(s, [A, B], LATHE16)
+    assert {each.imm for each in of_kind(program, Alu, alu_opcode=AluOp.ADD)} == {249}  # -7 as uint8
+
+
+def test_a_copy_whose_casts_change_values_is_no_transfer() -> None:
     A = placeholder((3, 16), "int8", "A")
     B = compute((5, 16), lambda i, j: select(i < 3, A[i, j], -7).astype("uint8").astype("int32"), "B")
     s = create_schedule(B)
     made = s.cache_write(B, "acc")
     s[made].emit_insn(s[made].axis[0], "dma")
-    # −7 as uint8 is 249, which no LOAD pads with; A itself may be negative, so that this schedule is only looked at.
-    program = build(s, [A, B], LATHE16)
-    assert {each.imm for each in of_kind(program, Alu, alu_opcode=AluOp.ADD)} == {249}
+    with pytest.raises(EmitError) as caught:
+        build(s, [A, B], LATHE16)
+    assert caught.value.constraint == (
+        "casts of a copy must keep its values, not uint8(A[i, j]): a DMA moves bytes as they are"
+    )
 
 
 # Into inp: the data of products.

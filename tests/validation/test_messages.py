@@ -83,14 +83,26 @@ def test_an_operand_that_is_another_element_is_not_what_the_chunk_must_load():
     )
 
 
-def test_a_chunk_that_writes_nothing_has_its_elements_nowhere():
+def test_what_is_not_added_to_still_has_its_start():
     assert (
         said(with_instruction(product(), Gemm, 1, iter_in=3))
         == (
-            "Instruction 4 (gemm uop_bgn=0 uop_end=1 iter_out=1 iter_in=3 dst_factor_out=0 dst_factor_in=1 "
-            "src_factor_out=0 src_factor_in=1 wgt_factor_out=0 wgt_factor_in=0 pop_prev push_next) of chunk "
-            "C.acc.update(i in 0..4, j in 0..16, k in 0..16) at io=0, jo=0 must leave C.acc[3, 0] = 16384 in one "
-            "of the lanes of acc that it writes, and leaves it nowhere."
+            "Instruction 3 (gemm uop_bgn=0 uop_end=1 iter_out=1 iter_in=4 dst_factor_out=0 dst_factor_in=1 "
+            "src_factor_out=0 src_factor_in=0 wgt_factor_out=0 wgt_factor_in=0 reset) of chunk C.acc.update(i in "
+            "0..4, j in 0..16, k in 0..16) at io=0, jo=0 must leave C.acc[3, 0] = 16384 | -22013 | 207872 in "
+            "acc[3] lane 0, not the constant 0."
+        )
+        + END
+    )
+
+
+def test_a_chunk_that_writes_nothing_has_its_elements_nowhere():
+    assert (
+        said(with_instruction(product(), Load, 1, x_size=0))
+        == (
+            "Instruction 1 (load inp sram_base=0 dram_base=0x100 y_size=1 x_size=0 x_stride=4) of chunk "
+            "A.inp.map(i0 in 0..4, i1 in 0..16) at io=0, jo=0 must leave A.inp[0, 0] = -1 in one of the lanes of "
+            "inp that it writes, and leaves it nowhere."
         )
         + END
     )
