@@ -204,6 +204,16 @@ def _check_segments(program: Program) -> None:
                 f"The name of each segment must be its own, not {segment.name!r} twice. Rename one of the two."
             )
         names.add(segment.name)
+        if integer(segment.address) is None or integer(segment.nbytes) is None:
+            raise ProgramError(
+                f"address and size of segment {segment.name!r} must be integers, not {shown(segment.address)} and "
+                f"{shown(segment.nbytes)}. Correct the numbers."
+            )
+        if segment.end > 1 << program.config.address_bits:
+            raise ProgramError(
+                f"Segment {segment.name!r} must end below byte {1 << program.config.address_bits:#x}, where the "
+                f"addresses of machine {program.config.name!r} end, not at {segment.end:#x}. Move or shorten it."
+            )
         if segment.address < 0 or segment.nbytes < 0:
             raise ProgramError(
                 f"address and size of segment {segment.name!r} must be at least 0, "

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, NDArray
 
+from lathe.configs.arrays import InputError
 from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
 
 Bytes = NDArray[np.uint8]
@@ -28,7 +29,13 @@ class FlatMemory:
     """The bytes [0, size) in one array; accesses beyond are to be refused before."""
 
     def __init__(self, size: int) -> None:
-        self.content: Bytes = np.zeros(size, np.uint8)
+        try:
+            self.content: Bytes = np.zeros(size, np.uint8)
+        except MemoryError:
+            raise InputError(
+                f"The memory of a launch with data must be as much as this computer has room for, not {size} bytes. "
+                "Simulate with timing_only, or place the segments closer together."
+            ) from None
 
     def read_rows(self, address: int, rows: int, row_bytes: int, stride: int) -> Bytes:
         """See :class:`Dram`; a view."""

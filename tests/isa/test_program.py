@@ -222,3 +222,27 @@ def test_program_of_parts_that_contradict_each_other_is_refused(changes: dict[st
     with pytest.raises(ProgramError) as caught:
         a_program(**changes)
     assert str(caught.value) == message
+
+
+def with_input(address: int, nbytes: int) -> Program:
+    segments = (Segment("x", "input", address, nbytes), Segment("i", "instructions", 0, 16))
+    return Program(load_config("tiny"), (Finish(),), segments, {}, ("all",), np.zeros(1, np.int32))
+
+
+@pytest.mark.parametrize(("address", "nbytes"), [(1 << 37, 16), (4096, 1 << 37), (10**30, 16), (4096, 10**30)])
+def test_segments_end_where_the_machines_addresses_do(address: int, nbytes: int) -> None:
+    with pytest.raises(ProgramError) as caught:
+        with_input(address, nbytes)
+    assert str(caught.value) == (
+        f"Segment 'x' must end below byte 0x2000000000, where the addresses of machine 'tiny' end, not at "
+        f"{address + nbytes:#x}. Move or shorten it."
+    )
+    assert with_input((1 << 37) - 16, 16).memory_end == 1 << 37
+
+
+def test_places_of_segments_are_integers() -> None:
+    with pytest.raises(ProgramError) as caught:
+        with_input("here", 1.5)  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "address and size of segment 'x' must be integers, not 'here' and 1.5. Correct the numbers."
+    )

@@ -11,6 +11,7 @@ from percycle import PerCycle
 from lathe.configs import load_config
 from lathe.isa import Finish, Layout, Load, MachineFault, MemoryType, Program, Segment, Store
 from lathe.sim import InputError, simulate_program
+from lathe.sim.dram import FlatMemory
 
 
 @pytest.fixture(scope="module")
@@ -198,3 +199,18 @@ def test_token_counts_that_no_machine_has_are_refused(tokens):
         f"tokens of a launch must be four counts from 0 to 65535, not {tokens}. "
         "Their order is load->compute, compute->load, compute->store, store->compute."
     )
+
+
+def test_more_memory_than_there_is_is_refused():
+    with pytest.raises(InputError) as caught:
+        FlatMemory(1 << 62)
+    assert str(caught.value) == (
+        "The memory of a launch with data must be as much as this computer has room for, not 4611686018427387904 "
+        "bytes. Simulate with timing_only, or place the segments closer together."
+    )
+
+
+def test_time_needs_no_memory():
+    segments = (Segment("x", "input", (1 << 37) - 16, 16), Segment("i", "instructions", 0, 16))
+    program = Program(load_config("tiny"), (Finish(),), segments, {}, ("all",), np.zeros(1, np.int32))
+    assert simulate_program(program, timing_only=True).cycles > 0
