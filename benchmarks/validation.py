@@ -1,6 +1,8 @@
 """What validation costs: the 56×56×64→64 convolution (3×3, padding 1) on `vta`, and small programs.
 
-python benchmarks/validation.py [--json]
+    python benchmarks/validation.py [--json]
+
+Without arguments it needs nothing but Lathe.
 """
 
 import sys
