@@ -57,9 +57,8 @@ class ProgramMap:
 
     @property
     def stored_first(self) -> Ranges:
-        """Outputs and temporaries too, unless they may be loaded early."""
-        stored = [each for each in self._segments(("output", "temporary")) if not each.loaded_early]
-        return _ranges(stored)
+        """Outputs and temporaries, too."""
+        return self._ranges("output", "temporary")
 
     def uop_words(self, address: int, count: int) -> NDArray[np.uint32] | None:
         """From the images of segments with role uop."""

@@ -21,14 +21,15 @@ from lathe.isa.program import Program
 from lathe.isa.subject import Subject
 from lathe.isa.table import MOST_TOKENS, QUEUE_OF, Opcode, TokenQueue, Unit
 from lathe.isa.token_counts import overflows
+from lathe.isa.undefined_values import loads_used_undefined
 
 
 def verify(program: Program) -> list[Finding]:
     """What is wrong with a program, by instruction; an empty list when nothing is.
 
     Besides what :func:`verify_stream` finds: reads outside every segment, stores outside outputs and temporaries,
-    reads of outputs and temporaries that nothing has stored (where they may not be ``loaded_early``), and launches that
-    do not leave the tokens they began with.
+    reads of outputs and temporaries that nothing has stored, and whose bytes get into values of outputs, and launches
+    that do not leave the tokens they began with.
     Raises :class:`ProgramError` for what is no program.
     """
     if not isinstance(program, Program):
@@ -37,7 +38,11 @@ def verify(program: Program) -> list[Finding]:
         program.config, program.instructions, program.columns, ProgramMap(program), program.tokens_in, program.insn_addr
     )
     check_fields(subject)
-    return _verify(subject, tokens_after=program.tokens_in)
+    findings = _verify(subject, tokens_after=program.tokens_in)
+    if not findings or any(each.kind != FindingKind.UNINITIALISED_DRAM for each in findings):
+        return findings
+    used = loads_used_undefined(program, subject.order.sequence)
+    return [each for each in findings if each.instruction in used]
 
 
 def check(program: Program) -> None:

@@ -72,7 +72,7 @@ def program(instructions: list[Instruction], **changes: Any) -> Program:
         ),
         "images": {
             "uops": UOP_WORDS.view(np.uint8),
-            "W": np.zeros(32, np.uint8),
+            "W": np.ones(32, np.uint8),
             "B": np.zeros(64, np.uint8),
         },
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -77,6 +78,14 @@ def loads_of(program: Program, name: str) -> list[Load]:
             if first < segment.end and segment.address < first + rows * size:
                 found.append(instruction)
     return found
+
+
+def loaded_early(program: Program) -> list[str]:
+    """The segments of which loads take in bytes that nothing has stored by then, whatever becomes of these."""
+    everything = set(range(len(program.instructions)))
+    with mock.patch("lathe.isa.verifier.loads_used_undefined", return_value=everything):
+        cells = [int(finding.cell.removeprefix("DRAM "), 16) for finding in verify(program)]
+    return [each.name for each in program.segments if any(each.address <= cell < each.end for cell in cells)]
 
 
 class Recorder:

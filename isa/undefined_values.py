@@ -1,0 +1,219 @@
+"""Which loads bring what nobody has stored into a result: undefined bytes followed through every instruction.
+
+Instructions work on whole elements and boxes, so they also load cells that hold nothing yet, move them, and compute
+with them, in lanes that nobody reads or that a mask makes 0. What is undefined may be moved; it must not get into a
+value of an output. So for every cell it is known whether it is undefined, and which LOAD has brought it, and its value
+where that follows from constants: 0 times anything is 0.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.isa.arithmetic import alu, wrap
+from lathe.isa.instructions import Alu, Gemm, Load, Store
+from lathe.isa.microops import decode_uops
+from lathe.isa.program import Program, Segment
+from lathe.isa.table import MEMORIES, AluOp, MemoryType
+
+Ints = NDArray[np.int32]
+Bools = NDArray[np.bool_]
+
+BLANK = -1
+"""Whence what nobody has stored comes while it is in DRAM; 0: it is defined; n + 1: LOAD n has brought it."""
+MOST_AT_ONCE = 4096
+"""Micro-op runs that are followed at a time."""
+
+
+@dataclass
+class _Cells:
+    """Values of a memory: where undefined ones came from, and those that are known."""
+
+    source: Ints
+    known: Bools
+    value: Ints
+
+    @staticmethod
+    def of(shape: tuple[int, ...]) -> "_Cells":
+        return _Cells(np.zeros(shape, np.int32), np.zeros(shape, np.bool_), np.zeros(shape, np.int32))
+
+    def __getitem__(self, at: Any) -> "_Cells":
+        return _Cells(self.source[at], self.known[at], self.value[at])
+
+    def put(self, at: Any, cells: "_Cells") -> None:
+        self.source[at], self.known[at], self.value[at] = cells.source, cells.known, cells.value
+
+    @property
+    def is_zero(self) -> Bools:
+        return np.asarray(self.known & (self.value == 0))
+
+
+def loads_used_undefined(program: Program, order: NDArray[np.int64]) -> set[int]:
+    """The LOADs of a program that bring bytes which nobody has stored into values of its outputs.
+
+    ``order`` is one in which the instructions may run. A program without other findings is expected: indices out of
+    range are left out.
+    """
+    run = _Run(program)
+    for index in order.tolist():
+        match program.instructions[index]:
+            case Load() as load:
+                run.load(index, load)
+            case Store() as store:
+                run.store(store)
+            case Gemm() as gemm:
+                run.gemm(gemm)
+            case Alu() as instruction:
+                run.alu(instruction)
+    return run.used()
+
+
+class _Run:
+    def __init__(self, program: Program) -> None:
+        self.program, config = program, program.config
+        self.config = config
+        self.dram = _Cells.of((program.memory_end,))
+        for segment in program.segments:
+            cells = slice(segment.address, segment.end)
+            if segment.role in ("output", "temporary"):
+                self.dram.source[cells] = BLANK
+            elif segment.name in program.images:
+                self.dram.known[cells] = True
+                self.dram.value[cells] = program.images[segment.name].view(np.int8)[: segment.nbytes]
+        self.scratchpads = {
+            "inp": _Cells.of((config.inp_depth, config.batch, config.block_in)),
+            "wgt": _Cells.of((config.wgt_depth, config.block_out, config.block_in)),
+            "acc": _Cells.of((config.acc_depth, config.batch, config.block_out)),
+        }
+        self.uops = np.zeros(config.uop_depth, np.uint32)
+
+    def load(self, index: int, load: Load) -> None:
+        if load.x_size == 0 or load.memory_type == MemoryType.OUT:
+            return
+        memory = MEMORIES[load.memory_type]
+        size = memory.element_bytes(self.config)
+        width = load.x_pad_0 + load.x_size + load.x_pad_1
+        height = load.y_pad_0 + load.y_size + load.y_pad_1
+        rows = [
+            slice(
+                (load.dram_base + y * load.x_stride) * size, (load.dram_base + y * load.x_stride + load.x_size) * size
+            )
+            for y in range(load.y_size)
+        ]
+        if load.memory_type == MemoryType.UOP:
+            words = np.zeros((height, width), np.uint32)
+            for y, row in enumerate(rows):
+                content = self.dram.value[row].astype(np.int8).view("<u4")
+                words[load.y_pad_0 + y, load.x_pad_0 : load.x_pad_0 + load.x_size] = content
+            self.uops[load.sram_base : load.sram_base + width * height] = words.reshape(-1)
+            return
+        scratchpad = self.scratchpads[memory.scratchpad]
+        block = _Cells.of((height, width, *scratchpad.source.shape[1:]))
+        block.known[:], block.value[:] = True, load.padding
+        for y, row in enumerate(rows):
+            found = self.lanes(self.dram[row], index, wide=load.memory_type == MemoryType.ACC)
+            at = (load.y_pad_0 + y, slice(load.x_pad_0, load.x_pad_0 + load.x_size))
+            form = (load.x_size, *scratchpad.source.shape[1:])
+            block.put(at, _Cells(found.source.reshape(form), found.known.reshape(form), found.value.reshape(form)))
+        cells = slice(load.sram_base, load.sram_base + width * height)
+        form = (width * height, *scratchpad.source.shape[1:])
+        scratchpad.put(cells, _Cells(block.source.reshape(form), block.known.reshape(form), block.value.reshape(form)))
+
+    def lanes(self, found: _Cells, index: int, *, wide: bool) -> _Cells:
+        """Bytes as values of lanes, each of four bytes or of one."""
+        source = np.where(found.source == BLANK, index + 1, found.source).astype(np.int32)
+        if not wide:
+            return _Cells(source, found.known, found.value)
+        value = found.value.astype(np.int8).view("<i4").astype(np.int32)
+        return _Cells(source.reshape(-1, 4).max(axis=1), np.all(found.known.reshape(-1, 4), axis=1), value)
+
+    def store(self, store: Store) -> None:
+        size = self.config.out_element_bytes
+        for y in range(store.y_size if store.x_size else 0):
+            first = store.sram_base + y * store.x_size
+            cells = self.scratchpads["acc"][first : first + store.x_size]
+            address = (store.dram_base + y * store.x_stride) * size
+            values = wrap(cells.value, 8).astype(np.int32)
+            row = _Cells(cells.source.reshape(-1), cells.known.reshape(-1), values.reshape(-1))
+            self.dram.put(slice(address, address + store.x_size * size), row)
+
+    def runs(self, instruction: Gemm | Alu) -> Iterator[tuple[NDArray[np.int64], ...]]:
+        """The elements that the micro-ops of an instruction name in all its loops: dst, src and wgt, some at a time."""
+        starts = decode_uops(self.config, self.uops[instruction.uop_bgn : instruction.uop_end])
+        outer, inner = np.arange(instruction.iter_out)[:, None, None], np.arange(instruction.iter_in)[:, None]
+        found = []
+        for name, start in zip(("dst", "src", "wgt"), starts, strict=True):
+            out, within = getattr(instruction, f"{name}_factor_out", 0), getattr(instruction, f"{name}_factor_in", 0)
+            found.append((start + outer * out + inner * within).reshape(-1))
+        for first in range(0, len(found[0]), MOST_AT_ONCE):
+            yield tuple(each[first : first + MOST_AT_ONCE] for each in found)
+
+    def gemm(self, gemm: Gemm) -> None:
+        acc = self.scratchpads["acc"]
+        for dst, src, wgt in self.runs(gemm):
+            if gemm.reset:
+                acc.source[dst], acc.known[dst], acc.value[dst] = 0, True, 0
+                continue
+            data, weights = self.scratchpads["inp"][src], self.scratchpads["wgt"][wgt]
+            value = _product(np.where(data.known, data.value, 0), np.where(weights.known, weights.value, 0))
+            open_data, open_weights = ~data.known, ~weights.known
+            unknown = _product(open_data, ~weights.is_zero) + _product(~data.is_zero, open_weights) > 0
+            np.add.at(acc.value, dst, value.astype(np.int64).astype(np.int32))
+            np.logical_and.at(acc.known, dst, ~unknown)
+            if data.source.any() or weights.source.any():
+                by_data = np.where(~weights.is_zero[:, None], data.source[:, :, None], 0).max(axis=3)
+                by_weights = np.where(~data.is_zero[:, :, None], weights.source[:, None], 0).max(axis=3)
+                np.maximum.at(acc.source, dst, np.maximum(by_data, by_weights))
+
+    def alu(self, instruction: Alu) -> None:
+        for dst, src, _ in self.runs(instruction):
+            alone = len(np.unique(dst)) == len(dst)
+            if alone and (instruction.use_imm or (src == dst).all() or not np.isin(src, dst).any()):
+                self.operate(instruction, dst, src)
+                continue
+            for n in range(len(dst)):
+                self.operate(instruction, dst[n : n + 1], src[n : n + 1])
+
+    def operate(self, instruction: Alu, dst: NDArray[np.int64], src: NDArray[np.int64]) -> None:
+        acc = self.scratchpads["acc"]
+        left = acc[dst]
+        right = acc[src]
+        if instruction.use_imm:
+            right = _Cells.of(left.source.shape)
+            right.known[:], right.value[:] = True, instruction.imm
+        value = np.asarray(alu(instruction.alu_opcode, left.value, right.value), np.int32)
+        known, source = left.known & right.known, np.maximum(left.source, right.source)
+        if instruction.alu_opcode == AluOp.MUL:
+            zero = left.is_zero | right.is_zero
+            known, source, value = known | zero, np.where(zero, 0, source), np.where(zero, 0, value)
+        acc.put(dst, _Cells(source, known, value))
+
+    def used(self) -> set[int]:
+        """The LOADs whose undefined bytes have got into values of outputs."""
+        found: set[int] = set()
+        for segment in self.program.segments:
+            if segment.role == "output":
+                source = self.dram.source[segment.address : segment.end]
+                found |= set(source[(source > 0) & _live(segment)].tolist())
+        return {each - 1 for each in found}
+
+
+def _product(data: NDArray[np.generic], weights: NDArray[np.generic]) -> NDArray[np.float64]:
+    """Row by row, rows of data times transposed weights; exact: sums of some products of bytes."""
+    return np.asarray(data.astype(np.float64) @ weights.astype(np.float64).transpose(0, 2, 1))
+
+
+def _live(segment: Segment) -> Bools:
+    """The bytes of a segment that hold values of its tensor, and no padding."""
+    layout = segment.layout
+    if layout is None:
+        return np.ones(segment.nbytes, np.bool_)
+    live = np.zeros(segment.nbytes, np.bool_)  # a layout may be shorter than its segment
+    dtype = np.dtype(layout.dtype)
+    bits = [np.zeros(layout.shape, dtype), ~np.zeros(layout.shape, dtype)]
+    zeros, ones = (np.ascontiguousarray(layout.pack(each)).view(np.uint8).reshape(-1) for each in bits)
+    live[: len(ones)] = zeros != ones
+    return live
