@@ -141,7 +141,7 @@ def check_on_machine(seed: int) -> None:
         event("kept")
 
 
-@pytest.mark.seeds(20, slow=480)
+@pytest.mark.seeds(20, slow=480, block=60)
 def test_what_the_machine_takes_is_right(seeds):
     happened = check_each(seeds, check_on_machine)
     assert happened["kept"] >= 1

@@ -161,7 +161,7 @@ def check(seed: int) -> None:
         event("lost")
 
 
-@pytest.mark.seeds(120, slow=2080, block=40)
+@pytest.mark.seeds(120, slow=2040, block=120)  # folds are rare in smaller blocks
 def test_what_is_accepted_is_right_and_what_is_refused_is_wrong(seeds):
     happened = check_each(seeds, check)
     assert happened["folded"] >= 5
