@@ -24,9 +24,9 @@ from lathe.validation.chunk_elements import elements_of, final_elements
 from lathe.validation.expected import Expectation, Made
 from lathe.validation.forms import forms_of, in_form
 from lathe.validation.machine import SampledMachine, Written
+from lathe.validation.needs import needed
 from lathe.validation.report import Report, element_text
 from lathe.validation.sampling import Ints, Sampler
-from lathe.validation.sensitivity import computes
 from lathe.validation.stored_bytes import output_bytes, stored_bytes
 
 SAMPLES = 16
@@ -72,7 +72,7 @@ class _Validation:
         self.report = Report(compiled, expectation, sampler)
         self.scope = {tensor: stage.state.scope for stage in compiled.schedule.stages for tensor in stage.state.tensors}
         self.stored = stored_bytes(compiled)
-        self.unripe = self._unripe()
+        self.order: list[int] = []  # chunks by when they are through
         self.begun: dict[Tensor, list[Written]] = {}  # reductions: where they have been begun and added to
         self.ended: set[Tensor] = set()  # of these, those of which elements are whole since they were begun
 
@@ -80,7 +80,8 @@ class _Validation:
         self._fill_dram()
         origins = self.compiled.origins
         last = {origin.chunk: number for number, origin in enumerate(origins) if origin.chunk >= 0}
-        finals = final_elements(self.compiled.chunks, sorted(last, key=lambda chunk: last[chunk]))
+        self.order = sorted(last, key=lambda chunk: last[chunk])
+        finals = final_elements(self.compiled.chunks, self.order)
         written: dict[int, list[Written]] = {chunk: [] for chunk in last}
         for number, (instruction, origin) in enumerate(zip(self.compiled.program.instructions, origins, strict=True)):
             found = self.machine.run(number, instruction)
@@ -108,7 +109,7 @@ class _Validation:
         chunk = self.compiled.chunks[number]
         if chunk.role in ("init", "update"):
             written = self._since_begun(chunk, written)
-        if chunk.role == "init" or chunk.tensor in self.unripe:
+        if chunk.role == "init":
             return
         made = self.expectation.made[chunk.tensor]
         elements = elements_of(chunk) if finals is None else finals
@@ -120,21 +121,6 @@ class _Validation:
             self._check_cells(making)
         elif chunk.tensor in self.stored:
             self._check_bytes(making)
-
-    def _unripe(self) -> set[Tensor]:
-        """Copies that may be made before all that they copy is there: who reads them needs no more than there is."""
-        named = {segment.tensor for segment in self.compiled.program.segments if segment.loaded_early}
-        states = [stage.state for stage in self.compiled.schedule.stages]
-        early = {
-            tensor for state in states if state.scope == "dram" for tensor in state.tensors
-            if self.compiled.layout_of(tensor).tensor.name in named
-        }  # fmt: skip
-        found: set[Tensor] = set()
-        for state in states:
-            copies = not any(computes(body) for body in state.computation.bodies)
-            if copies and any(read.tensor in early | found for read in state.computation.reads):
-                found.update(set(state.tensors) - early)
-        return found
 
     def _since_begun(self, chunk: MadeChunk, written: Sequence[Written]) -> Sequence[Written]:
         """What has been written of a reduction, from its start on: steps that change nothing need not be taken."""
@@ -162,10 +148,10 @@ class _Validation:
             same = wanted[place] == known
             found[place[same]] = True
             matches.append((same, place))
-        if not found.all():
-            self._refuse_cells(
-                making, int(elements[~found].min()), content, np.any([each for each, _ in matches], axis=0)
-            )
+        lost = making.elements[np.isin(made.known[making.elements], wanted[~found])]
+        if len(lost) and len(lost := self._needed(making, lost)):
+            known_lanes = np.any([same for same, _ in matches], axis=0)
+            self._refuse_cells(making, int(lost[0]), content, known_lanes)
         if made.onward is not made.values:
             self._renew(made, elements, content, matches)
 
@@ -197,11 +183,17 @@ class _Validation:
         """Every element must be where the layout of its tensor has it."""
         made, elements = making.made, making.elements
         places = self.stored[made.tensor][elements]
-        wrong = np.flatnonzero(self._differs(places, made.onward[:, elements]))
-        if len(wrong):
-            element = int(elements[wrong[0]])
+        wrong = elements[self._differs(places, made.onward[:, elements])]
+        if len(wrong) and len(wrong := self._needed(making, wrong)):
+            element = int(wrong[0])
             text = element_text(made.tensor, element)
-            self._refuse_bytes(making.number, making.instruction, text, made.onward[:, element], places[wrong[0]])
+            place = self.stored[made.tensor][element]
+            self._refuse_bytes(making.number, making.instruction, text, made.onward[:, element], place)
+
+    def _needed(self, making: _Making, elements: Ints) -> Ints:
+        """Those of the elements that a chunk has failed to make which somebody reads."""
+        later = self.order[self.order.index(making.number) + 1 :]
+        return needed(self.compiled, later, making.made.tensor, elements)
 
     def _differs(self, places: NDArray[np.int64], values: NDArray[np.generic]) -> NDArray[np.bool_]:
         """Which elements, of whose bytes the places are given, have other values in DRAM."""

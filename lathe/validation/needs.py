@@ -1,0 +1,57 @@
+"""Who needs an element that a chunk has failed to make: chunks may make what nobody reads, of whatever is there."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.frontend import Tensor, evaluate, reads_data
+from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.evaluation import Environment
+from lathe.scheduler.compiled import Compiled
+from lathe.scheduler.made_chunks import MadeChunk
+from lathe.scheduler.state import StageState
+from lathe.scheduler.undefined import defined
+from lathe.validation.chunk_elements import elements_of
+from lathe.validation.sampling import Ints
+
+
+def needed(compiled: Compiled, later: Sequence[int], tensor: Tensor, elements: Ints) -> Ints:
+    """Those of a tensor's elements, just made, that some chunk reads before they are made again, or the host does.
+
+    ``later`` has the numbers of the chunks that are still to come, in order.
+    """
+    makers = {made: stage.state for stage in compiled.schedule.stages for made in stage.state.tensors}
+    missing = np.zeros(int(np.prod(tensor.shape)), np.bool_)
+    missing[elements] = True
+    wanted = np.zeros_like(missing)
+    for number in later:
+        chunk = compiled.chunks[number]
+        state = makers[chunk.tensor]
+        for access in defined(state.computation).reads:
+            if access.tensor is tensor and chunk.role != "init":
+                for read in _reads(state, chunk, access):
+                    wanted[read] |= missing[read]
+        if chunk.tensor is tensor and chunk.role != "update":
+            missing[elements_of(chunk)] = False
+        if not missing.any():
+            break
+    if tensor in compiled.schedule.outputs:
+        wanted |= missing
+    return np.flatnonzero(wanted)
+
+
+def _reads(state: StageState, chunk: MadeChunk, access: ReadAccess) -> Iterator[NDArray[np.int64]]:
+    """The elements that a chunk reads in one place, for each point of its reductions' outermost axis."""
+    computation = state.computation
+    coordinates = np.unravel_index(elements_of(chunk), chunk.tensor.shape)
+    points: Environment = dict(zip(computation.axes, coordinates, strict=True))
+    ranges = [np.arange(axis.start, axis.stop) for axis in computation.reduce_axes]
+    for reduced in zip(*(grid.ravel() for grid in np.meshgrid(*ranges)), strict=True) if ranges else [()]:
+        env = {**points, **{axis: int(value) for axis, value in zip(computation.reduce_axes, reduced, strict=True)}}
+        happens = np.ones(len(coordinates[0]), np.bool_)
+        for guard, holds in access.guards:
+            if not reads_data(guard):
+                happens &= np.broadcast_to(evaluate(guard, env) == holds, happens.shape)
+        index = [np.broadcast_to(evaluate(each, env), happens.shape)[happens] for each in access.indices]
+        yield np.ravel_multi_index(index, access.tensor.shape, mode="clip")
