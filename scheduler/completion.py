@@ -83,9 +83,11 @@ def complete(
 
     passed("the commands")
     copy.early = loaded_early(copy)
+    read = {access.tensor for stage in copy.stages for access in stage.state.computation.reads}
     _keep_parts_near(copy, config)
     passed("keeping parts near")
     fill_domains(copy)
+    _leave_out_unread(copy, read)
     passed("filling domains")
     fill_padding(copy)
     passed("filling padding")
@@ -120,6 +122,21 @@ def complete(
     check_completed(copy)
     _check_communication(copy, config)
     return done
+
+
+def _leave_out_unread(schedule: Schedule, read: set[Tensor]) -> None:
+    """Take out, in place, stages that somebody has read and nobody does any more, as a condition that is gone did."""
+    while True:
+        gone = [
+            stage
+            for stage in schedule.stages
+            if read.issuperset(stage.state.tensors)
+            and not any(schedule.readers(tensor) or tensor in schedule.outputs for tensor in stage.state.tensors)
+            and not schedule.attached(stage)
+        ]
+        if not gone:
+            return
+        schedule.stages = [stage for stage in schedule.stages if stage not in gone]
 
 
 def _check_communication(schedule: Schedule, config: HardwareConfig) -> None:

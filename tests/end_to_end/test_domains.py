@@ -203,3 +203,18 @@ def test_a_triangle_costs_a_mask_and_a_product_with_one_stays_on_the_matrix_core
     assert masked - plain == 20 * 2  # one multiplication of each element of 16 rows
     result = check_program(product_of_triangles(), SHIPPED["vta"])
     assert result.counters.gemm_operations == 20 * 2 * 2  # columns, blocks of rows, blocks of what is summed
+
+
+def test_a_copy_that_only_a_condition_on_data_reads_may_be_placed_by_hand():
+    A, B = lt.placeholder((9,), "int32", name="A"), lt.placeholder((9,), "int8", name="B")
+    T1 = lt.compute((9,), lambda i: A[i] + 5, "T1", where=lambda i: B[i] > 1)
+    T2 = lt.compute((9,), lambda i: T1[i] + 4, "T2", where=lambda i: B[i] > 1)
+    k = lt.reduce_axis(9, "k")
+    T3 = lt.compute((1,), lambda _: lt.min(T2[k], axis=k, where=B[k] > 1), "T3")
+    s = lt.create_schedule(T3)
+    copy = s.cache_read(B, "acc", [T2])
+    s[copy].compute_at(s[T2], "i")
+    program = lt.build(s, [A, B, T3], SHIPPED["vta"])
+    generator = np.random.default_rng(0)
+    inputs = {"A": generator.integers(-99, 99, 9, np.int32), "B": generator.integers(-5, 6, 9, np.int8)}
+    np.testing.assert_array_equal(lt.simulate(program, inputs).outputs["T3"], lt.reference(T3, inputs))
