@@ -44,10 +44,12 @@ def smallest_box(
     """Where the box begins that readers in the loops around a stage read of it, how long it is, and as isl has it.
 
     ``here`` is the stage with these loops, ``found`` the box that intervals give. That is the answer, without isl's,
-    where intervals are exact, or where isl takes too long to say more.
+    where intervals are exact, where a reader runs in loops of a stage in pieces, or where isl takes too long to say
+    more.
     """
     visible = set(here.prefix)
-    if not all(_is_rectangular(reader, reads, visible, placed) for reader, reads in readers):
+    exact = not any(_in_pieces(reader, placed) for reader, _ in readers)  # else they run where isl sees no instance
+    if exact and not all(_is_rectangular(reader, reads, visible, placed) for reader, reads in readers):
         with suppress(isl.Error, _TooManyPiecesError), limited_operations(MOST_OPERATIONS):
             return _Smallest(here, readers, placed).box(found)
     return [low for low, _ in found], [extent_of(each, here.box) for each in found], None
