@@ -35,7 +35,10 @@ class NestCheck:
     def __call__(self, name: str, completed: "Completed") -> None:
         schedule = completed.schedule
         inputs = {**self.inputs, **{tensor.name: array for tensor, array in completed.constants.items()}}
+        read = {access.tensor for stage in schedule.stages for access in stage.state.computation.reads}
         for tensor, seen in completed.views.items():
+            if seen.computation is not None or tensor not in read:
+                continue  # it stands for an output
             layout = schedule.layouts.get(seen)
             given = inputs[seen.name] if layout is None else layout.pack(inputs[layout.tensor.name])
             inputs[tensor.name] = given.reshape(tensor.shape)

@@ -111,7 +111,10 @@ def check_reads(
         return
     placed = place_stages(schedule) if placed is None else placed
     for stage, reader in early:
-        _refuse_early(stage, reader, placed, command)
+        if _runs_inside(reader, stage):  # it may read what earlier iterations have made
+            _check_each(schedule, stage, reader, placed, command)
+        else:
+            _refuse_early(stage, reader, placed, command)
     for stage in attached:
         kept = stage.state.attachment and stage.state.attachment.loops and values_stay(stage)
         others = in_circle(schedule, stage) if kept else []  # among these, pairs of instances are compared
@@ -133,6 +136,24 @@ def _before(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
         return []
     circle = in_circle(schedule, stage)
     return [each for each in schedule.stages[: schedule.stages.index(stage)] if each in readers and each not in circle]
+
+
+def _runs_inside(stage: "Stage", host: "Stage") -> bool:
+    """Whether a stage runs in loops of another, in those of a stage there included."""
+    place = stage.state.attachment
+    while place is not None and place.stage is not host:
+        place = place.stage.state.attachment
+    return place is not None
+
+
+def _check_each(
+    schedule: "Schedule", stage: "Stage", reader: "Stage", placed: "dict[Stage, Placement]", command: str
+) -> None:
+    """Instance by instance, as stages need it that are in one order of loops."""
+    for read in reader.state.computation.reads:
+        if read.tensor in stage.state.tensors:
+            with checkable(command, read.tensor.name, reader.name):
+                check_pairs(schedule, stage, reader, read, placed, command, "in the loops that they share")
 
 
 def _refuse_early(stage: "Stage", reader: "Stage", placed: "dict[Stage, Placement]", command: str) -> None:

@@ -96,9 +96,9 @@ class _Validation:
         program = self.compiled.program
         self.machine.put(program.insn_addr, program.encoded.reshape(1, -1))
         for segment in program.segments:
-            if segment.role == "uop":
+            if segment.name in program.images:
                 self.machine.put(segment.address, program.images[segment.name][None])
-            elif segment.role in ("input", "constant"):
+            elif segment.role == "input":
                 assert segment.layout is not None, f"segment {segment.name} has no layout"
                 arrays = self.expectation.inputs[segment.tensor]
                 content = [segment.layout.pack(array).reshape(-1).view(np.uint8) for array in arrays]

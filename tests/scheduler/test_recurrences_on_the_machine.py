@@ -229,3 +229,15 @@ def test_a_copy_that_is_never_read_is_left_out():
     schedule.copy_at(s, never, schedule[never].leaf_axis[0], "inp")
     schedule[never].compute_at(schedule[s], schedule[s].leaf_axis[1])
     run(schedule, load_config("tiny"), random_inputs([s], seed=1))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_state_that_only_follows_another_runs_in_its_loops(machine):
+    """U reads earlier values of V, and V none of U: U is in the loops of V, but in no circle with it."""
+    Z = placeholder((6, 16), "int32", name="Z")
+    U, V = recurrence(
+        (6, 16),
+        lambda U, V, t, j: (V[t - 1, j], V[t - 1, j] + Z[t, j]),
+        init=[1, 2], name=["U", "V"], dtype=["int32", "int32"],
+    )  # fmt: skip
+    run(create_schedule([U, V]), load_config(machine), random_inputs([U, V], seed=1))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from importlib import import_module
 
+import numpy as np
 import pytest
 
 import lathe as lt
@@ -64,6 +65,29 @@ def test_buffers_over_each_other_are_found(monkeypatch):
     assert lt.verify(program) == []  # tokens order it, and no access is out of range
     with pytest.raises(lt.ValidationError, match=r"must leave A\.acc|must leave B\.acc|must leave C"):
         lt.build(C, [A, B, C], lt.load_config("vta"), check=True)
+
+
+def test_bytes_of_constants_are_those_of_the_program(monkeypatch):
+    build_module = import_module("lathe.scheduler.build")
+    packed = build_module.packed_bytes
+
+    def damaged(segment, array):
+        content = packed(segment, array)
+        content[5] ^= 1
+        return content
+
+    monkeypatch.setattr(build_module, "packed_bytes", damaged)
+    A, W = lt.placeholder((3, 16), "int8", name="A"), lt.placeholder((16, 16), "int8", name="W")
+    C = lt.requantise(lt.matmul(A, W, transpose_b=True, name="P"), 10, name="C")
+    weights = np.random.default_rng(0).integers(-128, 128, (16, 16), np.int8)
+    with pytest.raises(lt.ValidationError, match="must leave P"):
+        lt.build(C, [A, W, C], lt.load_config("vta"), constants={"W": weights}, check=True)
+
+
+def test_outputs_that_passes_give_other_axes_are_compared():
+    A = lt.placeholder((10, 32), "int8", name="A")
+    C = lt.compute((10, 32), lambda i, j: A[i // 2, j], name="C")
+    assert lt.build(C, [A, C], lt.load_config("tiny"), check="passes").instructions
 
 
 def test_builds_of_others_can_be_checked_from_outside(monkeypatch):
