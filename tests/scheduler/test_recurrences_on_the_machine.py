@@ -237,7 +237,7 @@ def test_a_state_that_only_follows_another_runs_in_its_loops(machine):
     Z = placeholder((6, 16), "int32", name="Z")
     U, V = recurrence(
         (6, 16),
-        lambda U, V, t, j: (V[t - 1, j], V[t - 1, j] + Z[t, j]),
+        lambda _, V, t, j: (V[t - 1, j], V[t - 1, j] + Z[t, j]),
         init=[1, 2], name=["U", "V"], dtype=["int32", "int32"],
     )  # fmt: skip
     run(create_schedule([U, V]), load_config(machine), random_inputs([U, V], seed=1))
