@@ -11,7 +11,10 @@ machine forbids it; or Lathe cannot do it, although it makes sense (``docs/limit
 
 def shown(value: object) -> str:
     """A value as it is quoted in a message: on one line, and no longer than fits there."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # objects of users, whose repr may do anything, and lists nested deeper than Python's stack
+        text = f"<{type(value).__name__} that cannot be shown>"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

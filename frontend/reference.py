@@ -9,6 +9,7 @@ from typing import overload
 import numpy as np
 
 from lathe.configs.arrays import array_of
+from lathe.configs.host_memory import check_room, within_memory
 from lathe.frontend.binding import bound_program
 from lathe.frontend.circular_reference import evaluate_cycle
 from lathe.frontend.contraction import as_contraction, contract
@@ -26,6 +27,9 @@ _BLOCK = 1 << 20
 """Points of a reduction that are evaluated at once."""
 
 
+_TASK = "the program's meaning in NumPy"
+
+
 @overload
 def reference(outputs: Tensor, inputs: Mapping[str, Array], *, parameters: Mapping[str, int] | None = ...) -> Array: ...
 
@@ -36,6 +40,7 @@ def reference(
 ) -> dict[str, Array]: ...
 
 
+@within_memory(_TASK)
 def reference(
     outputs: Tensor | Sequence[Tensor], inputs: Mapping[str, Array], *, parameters: Mapping[str, int] | None = None
 ) -> Array | dict[str, Array]:
@@ -43,10 +48,11 @@ def reference(
 
     ``inputs`` holds one array per placeholder, by name, of exactly its shape and dtype. Arithmetic is on integers and
     wraps around at the width of each dtype; the result is exact. ``parameters`` gives numbers for those of the program.
-    Raises InputError when an input is missing, unknown
-    or of another shape or dtype.
+    Raises InputError when an input is missing, unknown or of another shape or dtype, MemoryLimitError when arrays do
+    not fit into memory.
     """
     wanted, _ = bound_program(outputs, parameters, "reference")
+    check_room(sum(map(_nbytes, {*placeholders(wanted), *wanted})), _TASK)
     arrays = checked_inputs(wanted, inputs)
     order = topological(wanted)
     uses = Counter(tensor for each in order for tensor in _read_by(each))
@@ -66,6 +72,10 @@ def reference(
         (output,) = wanted
         return arrays[output].copy() if output.computation is None else arrays[output]
     return {tensor.name: arrays[tensor] for tensor in wanted}
+
+
+def _nbytes(tensor: Tensor) -> int:
+    return prod(tensor.shape) * DTYPES[tensor.dtype].numpy.itemsize
 
 
 def _read_by(computation: Computation) -> tuple[Tensor, ...]:

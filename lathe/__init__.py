@@ -24,6 +24,7 @@ from lathe.configs import (
     shipped_configs,
 )
 from lathe.configs.atomic import FileError
+from lathe.configs.host_memory import MemoryLimitError
 from lathe.cosimulation import Cosimulation, CosimulationError, cosimulate, cosimulate_stream
 from lathe.engines import EngineError, replay, simulate
 from lathe.frontend import (
@@ -178,6 +179,7 @@ __all__ = [
     "Load",
     "MachineFault",
     "MemoryConfig",
+    "MemoryLimitError",
     "MemoryType",
     "OutputError",
     "Pad",

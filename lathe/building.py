@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.errors import shown
+from lathe.configs.host_memory import within_memory
 from lathe.frontend import Tensor
 from lathe.isa import Program
 from lathe.scheduler import BuildError, Schedule
@@ -46,6 +47,7 @@ def watched_builds(watcher: Watcher) -> Iterator[None]:
         _WATCHERS.reset(before)
 
 
+@within_memory("a program's build")
 def build(
     program: Schedule | Tensor | Sequence[Tensor],
     tensors: Sequence[Tensor],

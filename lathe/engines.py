@@ -18,6 +18,7 @@ from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.atomic import check_writable
 from lathe.configs.errors import shown
 from lathe.configs.hardware import check_machine
+from lathe.configs.host_memory import within_memory
 from lathe.configs.integers import integer
 from lathe.isa import BusError, Program
 from lathe.sim import InputError, ReplayResult, Result, simulate_program
@@ -74,6 +75,7 @@ ENGINES: Mapping[str, Engine] = {
 }
 
 
+@within_memory("a program's simulation")
 def simulate(
     program: Program,
     inputs: Mapping[str, ArrayLike] | None = None,

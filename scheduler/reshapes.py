@@ -5,13 +5,15 @@ before it, seen by the host under the output's shape. Element-wise computations 
 What is left are reshapes between computations that are not element-wise; ``canonical`` splits axes for those.
 """
 
+from collections.abc import Sequence
 from math import prod
 
-import numpy as np
-from numpy.typing import NDArray
+import islpy as isl
 
 from lathe.frontend import Axis, Computation, Tensor, evaluate, walk
-from lathe.frontend.expressions import AxisRef, Const, Expr, Read, axes_of
+from lathe.frontend.dtypes import INDEX
+from lathe.frontend.expressions import AxisRef, Binary, Const, Expr, Read, axes_of
+from lathe.frontend.polyhedra import limited_operations, points_of
 from lathe.scheduler.names import fresh_name
 from lathe.scheduler.products import plain_axis
 from lathe.scheduler.rewrite import copy_of, redirect_reads, transform
@@ -40,12 +42,25 @@ def source_of_reshape(stage: Stage) -> Tensor | None:
     last = {axis: axis.extent - 1 for axis in axes}
     if any(int(evaluate(i, last)) != extent - 1 for i, extent in zip(body.indices, body.tensor.shape, strict=True)):
         return None
-    grids = dict(zip(axes, np.indices(shape, np.int64, sparse=True), strict=True))
-    flat: NDArray[np.int64] = np.zeros((), np.int64)
-    for index, extent in zip(body.indices, body.tensor.shape, strict=True):
-        flat = flat * extent + evaluate(index, grids)
-    expected = np.arange(prod(shape), dtype=np.int64).reshape(shape)
-    return body.tensor if np.array_equal(np.broadcast_to(flat, shape), expected) else None
+    points = points_of(state.computation)
+    own = points.value(_row_major([AxisRef(axis) for axis in axes], shape))
+    source = points.value(_row_major(body.indices, body.tensor.shape))
+    assert own is not None, "axes are affine"
+    if source is None:
+        return None
+    try:
+        with limited_operations():
+            return body.tensor if own.ne_set(source).intersect(points.box()).is_empty() else None
+    except isl.Error:
+        return None
+
+
+def _row_major(indices: Sequence[Expr], shape: Sequence[int]) -> Expr:
+    """The place of an element among all of a tensor's."""
+    flat: Expr = Const(0, INDEX)
+    for index, extent in zip(indices, shape, strict=True):
+        flat = Binary("add", Binary("mul", flat, Const(extent, INDEX)), index)
+    return flat
 
 
 class Reshapes:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, NDArray
 
-from lathe.configs.arrays import InputError
+from lathe.configs.host_memory import MemoryLimitError, check_room
 from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
 
 Bytes = NDArray[np.uint8]
@@ -30,9 +30,10 @@ class FlatMemory:
 
     def __init__(self, size: int) -> None:
         try:
+            check_room(size, "a launch with data")
             self.content: Bytes = np.zeros(size, np.uint8)
-        except MemoryError:
-            raise InputError(
+        except (MemoryError, MemoryLimitError):
+            raise MemoryLimitError(
                 f"The memory of a launch with data must be as much as this computer has room for, not {size} bytes. "
                 "Simulate with timing_only, or place the segments closer together."
             ) from None

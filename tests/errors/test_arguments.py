@@ -22,7 +22,40 @@ def big(extent: int) -> lt.Tensor:
     return lt.relu(lt.placeholder((extent, 16), "int8", name="A"), name="B")
 
 
+def nested(depth: int) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+WIDE = lt.placeholder((10**8, 10**8), "int8", name="W")
+FOLDED = np.broadcast_to(np.int8(1), WIDE.shape)
+
 MISTAKES = {
+    "lists deeper than Python's stack": (
+        lambda: lt.reference(B, {"A": nested(3000)}),
+        "input 'A' must be an array of int8, not <list that cannot be shown>, which is ragged.",
+    ),
+    "lists deeper than Python's stack, for the machine": (
+        lambda: lt.simulate(PROGRAM, {"A": nested(3000)}),
+        "Input 'A' of the program must have shape (4, 16) and dtype int8, not be <list that cannot be shown>, which is "
+        "ragged. Convert the array first.",
+    ),
+    "lists deeper than Python's stack, as a constant": (
+        lambda: lt.build(B, [A, B], CONFIG, constants={"A": nested(3000)}),
+        "constant 'A' of build must be an array of shape (4, 16) and dtype int8, not <list that cannot be "
+        "shown>, which is ragged.",
+    ),
+    "arrays that no memory holds": (
+        lambda: lt.reference(lt.relu(WIDE), {"W": FOLDED}),
+        "The arrays of the program's meaning in NumPy must be as much as this computer has room for, not "
+        "20000000000000000 bytes. Use smaller tensors, or run the program in parts.",
+    ),
+    "a file's name with a null character": (
+        lambda: PROGRAM.save("a\0b"),
+        "The name of the output file must be one without null characters, not 'a\\x00b'.",
+    ),
     "the name of a machine": (
         lambda: lt.build(B, [A, B], "vta"),
         "machine of build must be a HardwareConfig, not 'vta'. Make one with load_config.",
