@@ -1,13 +1,9 @@
 """From tensor programs to instructions: four layers, schedule commands, partitioning and emission."""
 
-from lathe.scheduler import rules as _rules  # noqa: F401 - registers the built-in emission rules
+from lathe.scheduler.algorithm.padding import undef
 from lathe.scheduler.answers import Answer
 from lathe.scheduler.build import build
-from lathe.scheduler.chunk import Chunk, ChunkLoop, Index, Operand, Place, RuleMismatch
 from lathe.scheduler.commands.transform_layout import AXIS_SEPARATOR
-from lathe.scheduler.counting import Counts
-from lathe.scheduler.coverage import StageCount
-from lathe.scheduler.dependences import Dependence
 from lathe.scheduler.errors import (
     BuildError,
     CapacityError,
@@ -21,18 +17,22 @@ from lathe.scheduler.errors import (
     ValidationError,
     Witness,
 )
-from lathe.scheduler.explain import explain
-from lathe.scheduler.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
-from lathe.scheduler.interpret import interpret
-from lathe.scheduler.lower import lower
-from lathe.scheduler.padding import undef
-from lathe.scheduler.padding_needs import PaddingNeeded
-from lathe.scheduler.recording import bind
-from lathe.scheduler.rules.registry import emit_rule
+from lathe.scheduler.history import bind
+from lathe.scheduler.legality.dependences import Dependence
+from lathe.scheduler.legality.padding_needs import PaddingNeeded
+from lathe.scheduler.nest.interpret import interpret
+from lathe.scheduler.reports.counts import Counts
+from lathe.scheduler.reports.coverage import StageCount
+from lathe.scheduler.reports.explain import explain
+from lathe.scheduler.reports.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
+from lathe.scheduler.reports.levels import lower
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.storage import StorageBuffer
-from lathe.scheduler.tensor_layouts import TensorLayout
+from lathe.scheduler.state.layout import TensorLayout
+from lathe.scheduler.state.storage import StorageBuffer
+from lathe.scheduler.target import rules as _rules  # noqa: F401 - registers the built-in emission rules
+from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand, Place, RuleMismatch
+from lathe.scheduler.target.rules.rule import emit_rule
 
 __all__ = [
     "AXIS_SEPARATOR",

@@ -11,25 +11,25 @@ from lathe.configs.arrays import array_of
 from lathe.frontend import Tensor, placeholders
 from lathe.frontend.errors import shown
 from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment
-from lathe.scheduler.aliasing import find_aliases
-from lathe.scheduler.buffers import buffers_of
-from lathe.scheduler.checking import NestCheck
-from lathe.scheduler.compiled import Compiled
-from lathe.scheduler.completion import complete
-from lathe.scheduler.emission import Emitter
+from lathe.scheduler.emission.compiled import Compiled
+from lathe.scheduler.emission.dram_map import PAGE, DramMap, packed_bytes
+from lathe.scheduler.emission.emit import Emitter
+from lathe.scheduler.emission.footprints import Footprints
+from lathe.scheduler.emission.order_by_hand import Step, steps_of
+from lathe.scheduler.emission.preloading import preload_microops
+from lathe.scheduler.emission.tokens import TokenPass
 from lathe.scheduler.errors import BuildError, EmitError
-from lathe.scheduler.footprints import Footprints
-from lathe.scheduler.lanes import conflict_of_lanes, plan_lanes
-from lathe.scheduler.nest import build_nest
-from lathe.scheduler.partition import partition
-from lathe.scheduler.physical import physical_of
-from lathe.scheduler.preloading import preload_microops
-from lathe.scheduler.recording import with_numbers
+from lathe.scheduler.history import with_numbers
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.partition import partition
+from lathe.scheduler.passes.complete import complete
+from lathe.scheduler.reports.self_check import NestCheck
 from lathe.scheduler.schedule import Schedule, create_schedule
-from lathe.scheduler.segments import PAGE, DramMap, packed_bytes
-from lathe.scheduler.signals import Origin
-from lathe.scheduler.token_order import Step, steps_of
-from lathe.scheduler.tokens import TokenPass
+from lathe.scheduler.state.signals import Origin
+from lathe.scheduler.target.buffers import buffers_of
+from lathe.scheduler.target.elements import physical_of
+from lathe.scheduler.target.lanes import conflict_of_lanes, plan_lanes
+from lathe.scheduler.target.reused_cells import find_aliases
 
 if TYPE_CHECKING:
     pass

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar, overload
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, topological
 from lathe.frontend.programs import as_outputs
-from lathe.scheduler.circular import circles, run_together
 from lathe.scheduler.commands.barrier_at import barrier_at
 from lathe.scheduler.commands.cache import cache_read, cache_write
 from lathe.scheduler.commands.copy_at import copy_at
@@ -17,21 +16,22 @@ from lathe.scheduler.commands.remove_dead_stores import remove_dead_stores
 from lathe.scheduler.commands.reuse_at import reuse_at
 from lathe.scheduler.commands.store_in import allocate_at, buffer
 from lathe.scheduler.commands.transform_layout import transform_layout
-from lathe.scheduler.counting import count
-from lathe.scheduler.dependences import dependences
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.explanation import Explanation
-from lathe.scheduler.leads import without_idle_leads
-from lathe.scheduler.padding_needs import padding_needed, solve_padding
-from lathe.scheduler.questions import is_legal, is_parallel, parallel_skew, smallest_shift
-from lathe.scheduler.recording import Recording, record_commands, start_recording
+from lathe.scheduler.history import Recording, record_commands, start_recording
+from lathe.scheduler.legality.dependences import dependences
+from lathe.scheduler.legality.padding_needs import padding_needed, solve_padding
+from lathe.scheduler.nest.cycles import circles, run_together
+from lathe.scheduler.nest.leads import without_idle_leads
+from lathe.scheduler.reports.counts import count
+from lathe.scheduler.reports.explanation import Explanation
+from lathe.scheduler.reports.questions import is_legal, is_parallel, parallel_skew, smallest_shift
 from lathe.scheduler.stage import Stage
-from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state, placed_alike, replace
-from lathe.scheduler.storage import StorageBuffer
-from lathe.scheduler.tensor_layouts import TensorLayout
+from lathe.scheduler.state.layout import TensorLayout
+from lathe.scheduler.state.stage import DRAM, Attachment, LoopAxis, StageState, initial_state, placed_alike, replace
+from lathe.scheduler.state.storage import StorageBuffer
 
 if TYPE_CHECKING:
-    from lathe.scheduler.placement import Placement
+    from lathe.scheduler.nest.place import Placement
 
 T = TypeVar("T")
 
@@ -135,7 +135,7 @@ class Schedule:
 
         ``config`` is the machine, ``load_config("vta")`` unless given. Raises BuildError if it is none.
         """
-        from lathe.scheduler.explain import explain  # which completes schedules
+        from lathe.scheduler.reports.explain import explain  # which completes schedules
 
         return explain(self, config, parameters=parameters)
 
@@ -182,7 +182,7 @@ class Schedule:
 
         ``renamed`` says which loop now stands for a loop that the command has replaced, for stages computed there.
         """
-        from lathe.scheduler.legality import check_schedule
+        from lathe.scheduler.legality.check import check_schedule
 
         before = {stage: stage.state for stage in (*self.stages, *changes)}
         before_stages, before_allocations = self.stages, self.allocations

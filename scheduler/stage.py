@@ -35,9 +35,9 @@ from lathe.scheduler.commands.unroll import unroll
 from lathe.scheduler.commands.vectorize import vectorize
 from lathe.scheduler.commands.vthread import vthread
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.recording import record_commands
-from lathe.scheduler.state import Affine, LoopAxis, Mapped, StageState, made_by, replaced_by
-from lathe.scheduler.storage import StorageBuffer
+from lathe.scheduler.history import record_commands
+from lathe.scheduler.state.stage import Affine, LoopAxis, Mapped, StageState, made_by, replaced_by
+from lathe.scheduler.state.storage import StorageBuffer
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -91,7 +91,7 @@ class Stage:
 
         For a reuse buffer that is the shape inferred for it.
         """
-        from lathe.scheduler.placement import place_stages
+        from lathe.scheduler.nest.place import place_stages
 
         return place_stages(self.schedule)[self].buffer_shape
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
+from lathe.scheduler.target.rules.rule import RULES, SEPARATE_INIT
 
 GOLDEN = Path(__file__).parent / "golden"
 VTA_STREAMS = Path(__file__).parents[2] / "shared" / "vta_streams"

@@ -14,7 +14,7 @@ import lathe as lt
 from lathe.frontend import placeholders
 from lathe.input_values import random_inputs
 from lathe.scheduler.build import build_compiled
-from lathe.scheduler.compiled import Compiled
+from lathe.scheduler.emission.compiled import Compiled
 
 CONFIG = lt.load_config("tiny")
 

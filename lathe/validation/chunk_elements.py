@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Tensor
-from lathe.scheduler.made_chunks import MadeChunk
+from lathe.scheduler.emission.made_chunks import MadeChunk
 from lathe.validation.sampling import Ints
 
 

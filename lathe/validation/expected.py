@@ -17,9 +17,9 @@ from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import AxisRef, Expr, Read, Undef, walk
 from lathe.frontend.reference import evaluate_computation
 from lathe.frontend.substitution import with_children
-from lathe.scheduler.compiled import Compiled
-from lathe.scheduler.state import StageState
-from lathe.scheduler.undefined import defined
+from lathe.scheduler.algorithm.undefined import defined
+from lathe.scheduler.emission.compiled import Compiled
+from lathe.scheduler.state.stage import StageState
 from lathe.validation.sampling import Ints, Range, Sampler
 from lathe.validation.sensitivity import Readers, computes, is_wide, telling_octaves
 

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from lathe.frontend import Tensor, evaluate, reads_data
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.evaluation import Environment
-from lathe.scheduler.compiled import Compiled
-from lathe.scheduler.made_chunks import MadeChunk
-from lathe.scheduler.state import StageState
-from lathe.scheduler.undefined import defined
+from lathe.scheduler.algorithm.undefined import defined
+from lathe.scheduler.emission.compiled import Compiled
+from lathe.scheduler.emission.made_chunks import MadeChunk
+from lathe.scheduler.state.stage import StageState
 from lathe.validation.chunk_elements import elements_of
 from lathe.validation.sampling import Ints
 

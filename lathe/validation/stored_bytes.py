@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from lathe.frontend import Tensor
 from lathe.isa import Segment
 from lathe.isa.layout import Layout
-from lathe.scheduler.compiled import Compiled
+from lathe.scheduler.emission.compiled import Compiled
 
 
 def stored_bytes(compiled: Compiled) -> dict[Tensor, NDArray[np.int64]]:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from lathe.frontend import Tensor
 from lathe.frontend.dtypes import DTYPES
-from lathe.scheduler.compiled import Compiled
-from lathe.scheduler.made_chunks import MadeChunk
+from lathe.scheduler.emission.compiled import Compiled
+from lathe.scheduler.emission.made_chunks import MadeChunk
 from lathe.sim.blas import one_blas_thread
 from lathe.validation.chunk_elements import elements_of, final_elements
 from lathe.validation.expected import Expectation, Made

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lathe.frontend import Tensor
 from lathe.isa import verify
-from lathe.scheduler.compiled import Compiled
+from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.errors import ValidationError
 from lathe.validation.runs import validate_runs
 from lathe.validation.stream import validate_stream

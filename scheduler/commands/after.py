@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from lathe.scheduler.commands.roots import is_root
 from lathe.scheduler.commands.shift import align
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.leads import leading_alike
-from lathe.scheduler.state import Attachment
+from lathe.scheduler.nest.leads import leading_alike
+from lathe.scheduler.state.stage import Attachment
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage

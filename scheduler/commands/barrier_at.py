@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lathe.scheduler.commands.roots import is_root
-from lathe.scheduler.state import Signal
+from lathe.scheduler.state.stage import Signal
 
 if TYPE_CHECKING:
     from lathe.frontend import Tensor

@@ -10,13 +10,20 @@ from lathe.frontend import Axis
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Compare, Const, Expr, Read, Reduce, Select, Undef, walk
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
-from lathe.scheduler.branches import Branches, conjunction, free_points, mentions, roots_under, with_bodies
+from lathe.scheduler.algorithm.padding import live_conditions
+from lathe.scheduler.algorithm.undefined import stripped, terms_of
 from lathe.scheduler.commands.overcompute import with_axis
-from lathe.scheduler.dataflow import Dataflow
 from lathe.scheduler.errors import PaddingError, ScheduleError
-from lathe.scheduler.padding import live_conditions
-from lathe.scheduler.state import StageState
-from lathe.scheduler.undefined import stripped, terms_of
+from lathe.scheduler.legality.padding_values import Dataflow
+from lathe.scheduler.legality.unneeded_instances import (
+    Branches,
+    conjunction,
+    free_points,
+    mentions,
+    roots_under,
+    with_bodies,
+)
+from lathe.scheduler.state.stage import StageState
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage

@@ -5,16 +5,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lathe.frontend import Axis, Tensor
-from lathe.scheduler.circular import in_circle, place_inside
+from lathe.scheduler.algorithm.padding import live_conditions
+from lathe.scheduler.algorithm.rewrite import copy_of, redirect_reads, renamed_axes
+from lathe.scheduler.algorithm.undefined import undefined_but, where_defined
 from lathe.scheduler.commands.copy_at import place_of, written_at
 from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.names import fresh_name
-from lathe.scheduler.padding import live_conditions
-from lathe.scheduler.rewrite import copy_of, redirect_reads, renamed_axes
-from lathe.scheduler.separation import alone
-from lathe.scheduler.state import initial_state
-from lathe.scheduler.undefined import undefined_but, where_defined
+from lathe.scheduler.nest.cycles import in_circle, place_inside
+from lathe.scheduler.passes.split_outputs import alone
+from lathe.scheduler.state.names import fresh_name
+from lathe.scheduler.state.stage import initial_state
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule

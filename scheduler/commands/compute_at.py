@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 from lathe.configs.errors import shown
 from lathe.scheduler.commands.roots import is_root
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import Attachment, Region
+from lathe.scheduler.state.stage import Attachment, Region
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from lathe.frontend import Tensor
 from lathe.frontend.errors import shown
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import Attachment
+from lathe.scheduler.state.stage import Attachment
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
@@ -69,7 +69,7 @@ def written_at(stage: "Stage", scope: str, axis: "AxisLike") -> Tensor:
 
     Raises ScheduleError for a loop of a reduction, or a stage with a pragma or others computed inside it.
     """
-    from lathe.scheduler.shared_stores import write_through_acc
+    from lathe.scheduler.passes.store_in_loops import write_through_acc
 
     schedule, before, stages = stage.schedule, stage.state, list(stage.schedule.stages)
     loop = stage.find(axis, "cache_write")

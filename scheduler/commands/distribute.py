@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from lathe.scheduler.commands.marks import mark_loop
+from lathe.scheduler.commands.marked_loops import mark_loop
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage

@@ -32,7 +32,7 @@ def emit_insn(stage: "Stage", axis: "AxisLike", rule: str) -> None:
     Raises ScheduleError if no rule has that name, if the axis is not a present loop of this stage, or if another stage
     is computed at a loop inside. The idea of pragma and callback is from TVM's discussion of loop partitioning.
     """
-    from lathe.scheduler.rules.registry import check_rule
+    from lathe.scheduler.target.rules.rule import check_rule
 
     target = stage.find(axis, "emit_insn")
     if not isinstance(rule, str) or not rule:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import Fuse, LoopAxis
+from lathe.scheduler.state.stage import Fuse, LoopAxis
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage

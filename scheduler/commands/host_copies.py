@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from lathe.frontend import Tensor
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import DRAM
+from lathe.scheduler.state.stage import DRAM
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule

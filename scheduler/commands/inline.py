@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from lathe.frontend import substitute
 from lathe.frontend.expressions import Axis, Expr, Read
 from lathe.frontend.tensors import DEPTH_LIMIT
-from lathe.scheduler.circular import in_circle
+from lathe.scheduler.algorithm.rewrite import transform
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.rewrite import transform
+from lathe.scheduler.nest.cycles import in_circle
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage

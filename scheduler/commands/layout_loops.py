@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from lathe.frontend.expressions import AxisRef, axes_of
+from lathe.scheduler.algorithm.index_maps import IndexMap
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.index_maps import IndexMap
-from lathe.scheduler.state import Affine, Fuse, LoopAxis, Split, StageState, replaced_by, with_loops
+from lathe.scheduler.state.stage import Affine, Fuse, LoopAxis, Split, StageState, replaced_by, with_loops
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from lathe.frontend import Tensor
-from lathe.scheduler.commands.marks import loop_extent
+from lathe.scheduler.commands.marked_loops import loop_extent
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import LoopAxis
+from lathe.scheduler.state.stage import LoopAxis
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule

@@ -9,13 +9,13 @@ import islpy as isl
 from lathe.frontend import Axis, Computation
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Const, Expr, Reduce
+from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
 from lathe.frontend.substitution import substitute
-from lathe.scheduler.branches import Branches, mentions, roots_under, with_bodies
+from lathe.scheduler.algorithm.rewrite import rewrite_indices
 from lathe.scheduler.errors import PaddingError, PaddingWitness, ScheduleError
-from lathe.scheduler.indices import simplified_index
-from lathe.scheduler.rewrite import rewrite_indices
-from lathe.scheduler.state import LoopAxis, Split, StageState, replaced_by, with_loops
+from lathe.scheduler.legality.unneeded_instances import Branches, mentions, roots_under, with_bodies
+from lathe.scheduler.state.stage import LoopAxis, Split, StageState, replaced_by, with_loops
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage
@@ -88,7 +88,7 @@ def without_branches(stage: "Stage", axes: set[Axis], command: str) -> "tuple[St
 
 def covered(stage: "Stage", root: LoopAxis, command: str) -> int | None:
     """How many values of an axis its loops would run over without the conditions of their splits; None: as it is."""
-    from lathe.scheduler.placement import place_stages
+    from lathe.scheduler.nest.place import place_stages
 
     extents = place_stages(stage.schedule)[stage].loops.extents
     if stage.state.attachment is not None and not stage.state.attachment.loops and root.kind == "data":

@@ -8,15 +8,15 @@ import islpy as isl
 from lathe.frontend import Tensor
 from lathe.frontend.expressions import Expr, Reduce, Select, Undef
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
-from lathe.scheduler.dataflow import padded_cells
+from lathe.scheduler.algorithm.padding import Pad, live_conditions
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.padding import Pad, live_conditions
+from lathe.scheduler.legality.padding_values import padded_cells
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule
     from lathe.scheduler.stage import Stage
-    from lathe.scheduler.state import StageState
-    from lathe.scheduler.tensor_layouts import TensorLayout
+    from lathe.scheduler.state.layout import TensorLayout
+    from lathe.scheduler.state.stage import StageState
 
 
 def remove_dead_stores(schedule: "Schedule") -> tuple[str, ...]:

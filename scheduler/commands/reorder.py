@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import Attachment, StageState
-from lathe.scheduler.together import sharing
+from lathe.scheduler.nest.shared_loops import sharing
+from lathe.scheduler.state.stage import Attachment, StageState
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage

@@ -8,18 +8,18 @@ import islpy as isl
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr, Reduce, Select, axes_of
+from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.polyhedra import Points, points_of
 from lathe.frontend.substitution import substitute
-from lathe.scheduler.branches import conjunction, first_point
-from lathe.scheduler.dataflow import Dataflow
+from lathe.scheduler.algorithm.padding import live_conditions
+from lathe.scheduler.algorithm.patterns import plain_axis
+from lathe.scheduler.algorithm.rewrite import rewrite_indices
+from lathe.scheduler.algorithm.undefined import terms_of
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.indices import simplified_index
-from lathe.scheduler.padding import live_conditions
-from lathe.scheduler.products import plain_axis
-from lathe.scheduler.rewrite import rewrite_indices
-from lathe.scheduler.state import LoopAxis, StageState, initial_state
-from lathe.scheduler.tensor_layouts import TensorLayout
-from lathe.scheduler.undefined import terms_of
+from lathe.scheduler.legality.padding_values import Dataflow
+from lathe.scheduler.legality.unneeded_instances import conjunction, first_point
+from lathe.scheduler.state.layout import TensorLayout
+from lathe.scheduler.state.stage import LoopAxis, StageState, initial_state
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage

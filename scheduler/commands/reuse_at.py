@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from lathe.frontend import Axis, Binary, Expr, Tensor, as_affine, walk
 from lathe.frontend.errors import shown
 from lathe.frontend.expressions import axes_of
+from lathe.frontend.indices.linear import Bound, Linear, LoopVariable
+from lathe.scheduler.algorithm.rewrite import copy_of, redirect_reads
 from lathe.scheduler.commands.cache import axes_of_copy
 from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.leads import with_lead
-from lathe.scheduler.linear import Bound, Linear, LoopVariable
-from lathe.scheduler.names import fresh_name
-from lathe.scheduler.placement import place_stages
-from lathe.scheduler.regions import eliminate, interval_of
-from lathe.scheduler.reuse import FORMS
-from lathe.scheduler.rewrite import copy_of, redirect_reads
-from lathe.scheduler.state import DRAM, Attachment, LoopAxis, StageState, initial_state
-from lathe.scheduler.together import running
+from lathe.scheduler.nest.leads import with_lead
+from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.nest.read_boxes import eliminate, interval_of
+from lathe.scheduler.nest.shared_loops import running
+from lathe.scheduler.nest.windows import FORMS
+from lathe.scheduler.state.names import fresh_name
+from lathe.scheduler.state.stage import DRAM, Attachment, LoopAxis, StageState, initial_state
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule

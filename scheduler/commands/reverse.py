@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from lathe.scheduler.circular import circles
-from lathe.scheduler.commands.affine import replace_loops
-from lathe.scheduler.state import LoopAxis
+from lathe.scheduler.commands.affine_loops import replace_loops
+from lathe.scheduler.nest.cycles import circles
+from lathe.scheduler.state.stage import LoopAxis
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage

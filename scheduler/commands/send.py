@@ -7,8 +7,8 @@ from lathe.configs.errors import shown
 from lathe.configs.integers import integer
 from lathe.scheduler.commands.roots import is_root
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.signals import UNITS
-from lathe.scheduler.state import Signal
+from lathe.scheduler.state.signals import UNITS
+from lathe.scheduler.state.stage import Signal
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage

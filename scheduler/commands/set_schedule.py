@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import islpy as isl
 
 from lathe.frontend import Axis, Computation
+from lathe.frontend.indices.linear import Linear, LoopVariable
+from lathe.frontend.indices.quasi_affine import linear_of
 from lathe.frontend.polyhedra import domain_of, limited_operations
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.linear import Linear, LoopVariable
-from lathe.scheduler.parallelism import values_of
-from lathe.scheduler.parts_of_maps import cases_of
-from lathe.scheduler.quasi_affine import linear_of
-from lathe.scheduler.state import LoopAxis, Mapped
+from lathe.scheduler.legality.parallelism import values_of
+from lathe.scheduler.nest.map_by_kind import cases_of
+from lathe.scheduler.state.stage import LoopAxis, Mapped
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage

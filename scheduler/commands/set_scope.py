@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import DRAM, SCOPE_SYNONYMS, SCOPES, StageState
+from lathe.scheduler.state.stage import DRAM, SCOPE_SYNONYMS, SCOPES, StageState
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import Stage

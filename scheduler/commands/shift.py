@@ -4,10 +4,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from lathe.scheduler.commands.affine import checked_integer, replace_loops
+from lathe.scheduler.commands.affine_loops import checked_integer, replace_loops
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import LoopAxis
-from lathe.scheduler.together import sharing
+from lathe.scheduler.nest.shared_loops import sharing
+from lathe.scheduler.state.stage import LoopAxis
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage

@@ -3,9 +3,9 @@
 from math import gcd
 from typing import TYPE_CHECKING
 
-from lathe.scheduler.commands.affine import checked_integer, replace_loops
+from lathe.scheduler.commands.affine_loops import checked_integer, replace_loops
 from lathe.scheduler.errors import LegalityError, ScheduleError
-from lathe.scheduler.state import LoopAxis
+from lathe.scheduler.state.stage import LoopAxis
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
-from lathe.scheduler.commands.marks import loop_extent
+from lathe.scheduler.commands.marked_loops import loop_extent
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import LoopAxis, Split, StageState
-from lathe.scheduler.together import sharing
+from lathe.scheduler.nest.shared_loops import sharing
+from lathe.scheduler.state.stage import LoopAxis, Split, StageState
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage

@@ -4,13 +4,13 @@ import islpy as isl
 
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
+from lathe.frontend.indices.linear import Linear, LoopVariable
+from lathe.frontend.indices.quasi_affine import linear_of
 from lathe.frontend.polyhedra import limited_operations, shape_of
 from lathe.scheduler.commands.set_schedule import check_no_parameters
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.linear import Linear, LoopVariable
-from lathe.scheduler.parallelism import values_of
-from lathe.scheduler.quasi_affine import linear_of
-from lathe.scheduler.storage import Storage, StorageBuffer
+from lathe.scheduler.legality.parallelism import values_of
+from lathe.scheduler.state.storage import Storage, StorageBuffer
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
 LARGEST_NUMBER = (1 << 63) - 1

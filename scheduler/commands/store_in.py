@@ -14,12 +14,12 @@ from lathe.frontend import Tensor
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import shown
 from lathe.frontend.expressions import Expr
-from lathe.scheduler.commands.index_functions import called, index_given
+from lathe.scheduler.commands.given_indices import called, index_given
 from lathe.scheduler.commands.set_scope import checked_scope, scoped
 from lathe.scheduler.commands.storage_maps import mapped
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import Attachment, LoopAxis
-from lathe.scheduler.storage import Storage, StorageBuffer, storages_of
+from lathe.scheduler.state.stage import Attachment, LoopAxis
+from lathe.scheduler.state.storage import Storage, StorageBuffer, storages_of
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, cast
 
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import LoopAxis
+from lathe.scheduler.state.stage import LoopAxis
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from lathe.frontend import Axis, Computation, Tensor
 from lathe.frontend.expressions import AxisRef, Binary, Expr, Not, Read
+from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.substitution import substitute
-from lathe.scheduler.commands.index_functions import called, index_given
+from lathe.scheduler.algorithm.index_maps import IndexMap, index_map
+from lathe.scheduler.algorithm.padded_bodies import padded_body
+from lathe.scheduler.algorithm.padding import Pad, pad_of
+from lathe.scheduler.algorithm.rewrite import rewrite_indices, rewrite_reads
+from lathe.scheduler.commands.given_indices import called, index_given
 from lathe.scheduler.commands.layout_loops import with_loops_of
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.index_maps import IndexMap, index_map
-from lathe.scheduler.indices import simplified_index
-from lathe.scheduler.padded_bodies import padded_body
-from lathe.scheduler.padding import Pad, pad_of
-from lathe.scheduler.rewrite import rewrite_indices, rewrite_reads
-from lathe.scheduler.separation import alone
-from lathe.scheduler.state import LoopAxis, StageState, initial_state
-from lathe.scheduler.tensor_layouts import TensorLayout
+from lathe.scheduler.passes.split_outputs import alone
+from lathe.scheduler.state.layout import TensorLayout
+from lathe.scheduler.state.stage import LoopAxis, StageState, initial_state
 
 if TYPE_CHECKING:
     from lathe.scheduler.schedule import Schedule

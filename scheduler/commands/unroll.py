@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lathe.scheduler.commands.affine import checked_integer
-from lathe.scheduler.commands.marks import loop_extent
-from lathe.scheduler.state import LoopAxis
+from lathe.scheduler.commands.affine_loops import checked_integer
+from lathe.scheduler.commands.marked_loops import loop_extent
+from lathe.scheduler.state.stage import LoopAxis
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage

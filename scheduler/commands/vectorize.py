@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from lathe.scheduler.commands.affine import checked_integer
-from lathe.scheduler.commands.marks import loop_extent, mark_loop
+from lathe.scheduler.commands.affine_loops import checked_integer
+from lathe.scheduler.commands.marked_loops import loop_extent, mark_loop
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state import LoopAxis
+from lathe.scheduler.state.stage import LoopAxis
 
 if TYPE_CHECKING:
     from lathe.scheduler.stage import AxisLike, Stage

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
-from lathe.scheduler.commands.marks import loop_extent
+from lathe.scheduler.commands.marked_loops import loop_extent
 from lathe.scheduler.errors import ScheduleError
 
 if TYPE_CHECKING:

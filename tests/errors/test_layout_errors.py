@@ -279,7 +279,7 @@ def test_an_index_outside_the_tensor():
 
 
 def test_a_map_too_hard_is_refused_with_the_limit(monkeypatch):
-    monkeypatch.setattr("lathe.scheduler.index_maps.limited_operations", partial(limited_operations, 10))
+    monkeypatch.setattr("lathe.scheduler.algorithm.index_maps.limited_operations", partial(limited_operations, 10))
     s = create_schedule(C)
     with pytest.raises(ScheduleError) as caught:
         s.transform_layout(B, lambda i, j: [i, (i + j) % 12])

@@ -11,10 +11,10 @@ from lathe.frontend import Axis, Tensor, evaluate, reads_data
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import Binary, Const, Expr, Not, Reduce, Select
+from lathe.frontend.indices.conditions import mask_of
 from lathe.scheduler import Schedule, Witness
-from lathe.scheduler.conditions import mask_of
-from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide, build_nest
-from lathe.scheduler.partition import partition
+from lathe.scheduler.nest.build_nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide, build_nest
+from lathe.scheduler.nest.partition import partition
 
 
 @dataclass(frozen=True)

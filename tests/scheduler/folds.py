@@ -12,7 +12,7 @@ from random_programs import random_inputs
 from lathe.frontend import Tensor, evaluate, reads_data, reference
 from lathe.scheduler import LegalityError, Schedule, Witness, interpret
 from lathe.scheduler.errors import StorageWitness
-from lathe.scheduler.storage import Allocated, StorageBuffer, storages_of
+from lathe.scheduler.state.storage import Allocated, StorageBuffer, storages_of
 
 Value = tuple[str, tuple[int, ...]]
 """A tensor's name and an index of it."""
@@ -94,7 +94,7 @@ def _names(stored: Allocated) -> list[str]:
 @contextmanager
 def unchecked() -> Iterator[None]:
     """Storage is not checked inside: what is refused elsewhere can be executed."""
-    with patch("lathe.scheduler.legality.check_storage", lambda *_: None):
+    with patch("lathe.scheduler.legality.check.check_storage", lambda *_: None):
         yield
 
 

@@ -40,7 +40,7 @@ from stated import (
     vary,
 )
 
-from lathe.scheduler.state import DRAM, Mapped
+from lathe.scheduler.state.stage import DRAM, Mapped
 
 S, L = r"(?P<stage>\S+)", r"(?P<loop>\S+)"
 

@@ -11,7 +11,7 @@ from lathe.frontend import placeholders, reference
 from lathe.isa import Instruction, Load, Program, verify
 from lathe.isa.table import MEMORIES
 from lathe.scheduler import Schedule, build
-from lathe.scheduler.chunk import Chunk
+from lathe.scheduler.target.chunk import Chunk
 from lathe.sim import replay, simulate_program
 
 UNTOUCHED = 0xA5

@@ -9,14 +9,14 @@ from lathe.frontend import Tensor, evaluate, reads_data, reference
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Read, Reduce, Select, Undef, walk
 from lathe.scheduler import PaddingWitness, Schedule
-from lathe.scheduler.interpret import interpret_padded
-from lathe.scheduler.masks import conjuncts
+from lathe.scheduler.nest.interpret import interpret_padded
+from lathe.scheduler.passes.mask_conditions import conjuncts
 
 
 def poisoned(schedule: Schedule, inputs=None, offset: int = 0) -> dict[str, np.ndarray]:
     """Every computed tensor in its layout, executed with other garbage than usual where nobody relies on a value."""
     inputs = random_inputs(list(schedule.program), seed=0) if inputs is None else inputs
-    with patch("lathe.scheduler.interpret.GARBAGE", 0x5A5A5A5A + offset):
+    with patch("lathe.scheduler.nest.interpret.GARBAGE", 0x5A5A5A5A + offset):
         return interpret_padded(schedule, inputs)
 
 
@@ -51,7 +51,7 @@ def confirm_added(schedule: Schedule, tensor: Tensor, witness: PaddingWitness) -
     for offset in (0, 1, 2, 3, 50):
         arrays = {}
         inputs = random_inputs(list(schedule.program), seed=offset)
-        with patch("lathe.scheduler.interpret.GARBAGE", offset * 12345):
+        with patch("lathe.scheduler.nest.interpret.GARBAGE", offset * 12345):
             computed = interpret_padded(schedule, inputs)
         for node in walk(inner):
             if isinstance(node, Read):

@@ -9,7 +9,7 @@ from random_programs import Choice
 
 from lathe.scheduler import Schedule
 from lathe.scheduler.commands.store_in import buffer
-from lathe.scheduler.storage import StorageBuffer
+from lathe.scheduler.state.storage import StorageBuffer
 
 LOOPS = (
     "split",

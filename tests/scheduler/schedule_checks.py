@@ -16,7 +16,7 @@ from symbolic_execution import steps
 from lathe.configs import load_config
 from lathe.frontend import Tensor, format_program, placeholders
 from lathe.scheduler import Schedule, ScheduleError, create_schedule, interpret, lower
-from lathe.scheduler.completion import copied
+from lathe.scheduler.passes.complete import copied
 
 CONFIG = load_config("tiny")
 MOST_INSTANCES = 20_000

@@ -14,7 +14,7 @@ from unchecked import carry_out
 from lathe.frontend import Axis, Binary, Tensor, as_affine, evaluate, reads_data, walk
 from lathe.frontend.expressions import Select, axes_of
 from lathe.scheduler import Schedule, Stage
-from lathe.scheduler.state import DRAM, Fuse, LoopAxis, Mapped, Split, made_by, replaced_by
+from lathe.scheduler.state.stage import DRAM, Fuse, LoopAxis, Mapped, Split, made_by, replaced_by
 
 
 @dataclass

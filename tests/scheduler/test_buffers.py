@@ -13,13 +13,13 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor, compute, placeholder, placeholders
 from lathe.frontend.operators import matmul, requantise
 from lathe.scheduler import EmitError, LegalityError, Schedule, ScheduleError, build, create_schedule
-from lathe.scheduler.aliasing import find_aliases
-from lathe.scheduler.allocation import Buffer
-from lathe.scheduler.buffers import buffers_of
-from lathe.scheduler.completion import complete
-from lathe.scheduler.lanes import plan_lanes
-from lathe.scheduler.nest import build_nest
-from lathe.scheduler.physical import physical_of
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.passes.complete import complete
+from lathe.scheduler.target.allocation import Buffer
+from lathe.scheduler.target.buffers import buffers_of
+from lathe.scheduler.target.elements import physical_of
+from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.reused_cells import find_aliases
 
 
 def buffers(s: Schedule, config: HardwareConfig = VTA) -> dict[str, Buffer]:

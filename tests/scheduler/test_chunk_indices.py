@@ -4,8 +4,8 @@ from itertools import product
 
 import numpy as np
 
-from lathe.scheduler.chunk_indices import Bend, index_in_loops
-from lathe.scheduler.linear import Linear, LoopVariable, floor_divide
+from lathe.frontend.indices.linear import Linear, LoopVariable, floor_divide
+from lathe.scheduler.target.index_in_loops import Bend, index_in_loops
 
 
 def test_a_step_larger_than_the_divisor_keeps_its_whole_quotient():

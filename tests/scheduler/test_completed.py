@@ -10,8 +10,9 @@ from machine import run
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, min, placeholder, placeholders, recurrence, reduce_axis, sum
-from lathe.scheduler import LegalityError, Schedule, build, completion, create_schedule
-from lathe.scheduler.state import Attachment
+from lathe.scheduler import LegalityError, Schedule, build, create_schedule
+from lathe.scheduler.passes import complete
+from lathe.scheduler.state.stage import Attachment
 
 A = placeholder((32, 16), "int32", "A")
 CONFIG = load_config("vta")
@@ -20,14 +21,14 @@ Pass = Callable[..., object]
 
 def planted(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Schedule], None]) -> None:
     """A pass that completes schedules does its work, and breaks them then."""
-    right: Pass = getattr(completion, name)
+    right: Pass = getattr(complete, name)
 
     def wrong(schedule: Schedule, *arguments: object) -> object:
         result = right(schedule, *arguments)
         fault(schedule)
         return result
 
-    monkeypatch.setattr(completion, name, wrong)
+    monkeypatch.setattr(complete, name, wrong)
 
 
 def refused(outputs: list[Tensor], schedule: Schedule) -> LegalityError:

@@ -13,12 +13,12 @@ from random_schedules import LOOPS
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
 from lathe.frontend.operators import conv2d, max_pool2d, pad2d
 from lathe.scheduler import LegalityError, ScheduleError, create_schedule, lower
-from lathe.scheduler.completion import complete
-from lathe.scheduler.decided import decide
-from lathe.scheduler.interpret import interpret_nest
-from lathe.scheduler.nest import build_nest
-from lathe.scheduler.partition import partition
-from lathe.scheduler.rules.registry import emit_rule
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.interpret import interpret_nest
+from lathe.scheduler.nest.partition import partition
+from lathe.scheduler.passes.complete import complete
+from lathe.scheduler.target.decided_chunks import decide
+from lathe.scheduler.target.rules.rule import emit_rule
 
 
 @pytest.mark.parametrize("largest", [False, True])

@@ -9,7 +9,8 @@ from lathe.configs import load_config
 from lathe.frontend import placeholder, placeholders
 from lathe.frontend.operators import conv2d, max_pool2d, requantise
 from lathe.scheduler import build
-from lathe.scheduler.estimate import (
+from lathe.scheduler.passes.tiling.choose import choose_tiling
+from lathe.scheduler.passes.tiling.cycles import (
     Loads,
     Work,
     cycles_with_product,
@@ -17,8 +18,7 @@ from lathe.scheduler.estimate import (
     least_cycles,
     load_cycles,
 )
-from lathe.scheduler.physical import Lanes, Physical, element_of
-from lathe.scheduler.tiling import choose_tiling
+from lathe.scheduler.target.elements import Lanes, Physical, element_of
 
 CONFIG = load_config("vta")
 ROWS = Physical((64, 16, 256), Lanes(None, 2), element_of(CONFIG, "inp"))  # blocks of columns outermost
@@ -88,7 +88,7 @@ def test_leaving_tiles_out_changes_no_choice(monkeypatch, shape):
             found.append(tiling := choose_tiling(problem))
             return tiling
 
-        monkeypatch.setattr("lathe.scheduler.completion.choose_tiling", recorded)
+        monkeypatch.setattr("lathe.scheduler.passes.complete.choose_tiling", recorded)
         data = placeholder(shape, "int8", "data")
         conv = conv2d(data, placeholder((32, 3, 3, shape[-1]), "int8", "weights"), padding=1, name="conv")
         output = max_pool2d(requantise(conv, 8, name="q"), 2, name="output")
@@ -96,6 +96,6 @@ def test_leaving_tiles_out_changes_no_choice(monkeypatch, shape):
         return [(each.tile, each.order, each.depth, list(each.level.values()), each.cost) for each in found]
 
     chosen = tilings()
-    monkeypatch.setattr("lathe.scheduler.tiling_model.TilingModel.least_cost", lambda *_: 0.0)
+    monkeypatch.setattr("lathe.scheduler.passes.tiling.model.TilingModel.least_cost", lambda *_: 0.0)
     assert tilings() == chosen
     assert len(chosen) >= 2

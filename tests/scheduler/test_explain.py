@@ -25,8 +25,8 @@ from lathe.scheduler import (
     emit_rule,
     explain,
 )
-from lathe.scheduler.rules import RULES
-from lathe.scheduler.rules.registry import SEPARATE_INIT
+from lathe.scheduler.target.rules import RULES
+from lathe.scheduler.target.rules.rule import SEPARATE_INIT
 
 VTA, TINY = load_config("vta"), load_config("tiny")
 
@@ -43,7 +43,7 @@ def own_rules() -> Iterator[None]:
 
 
 def test_the_example_of_the_documentation():
-    failures, tried = doctest.testmod(import_module("lathe.scheduler.explain"))
+    failures, tried = doctest.testmod(import_module("lathe.scheduler.reports.explain"))
     assert (failures, tried > 0) == (0, True)
 
 

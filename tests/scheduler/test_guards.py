@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import lathe as lt
-from lathe.scheduler.chunk import RuleMismatch
-from lathe.scheduler.microops import MicroOpPool
-from lathe.scheduler.rules.registry import RULES, SEPARATE_INIT
+from lathe.scheduler.emission.microops import MicroOpPool
+from lathe.scheduler.target.chunk import RuleMismatch
+from lathe.scheduler.target.rules.rule import RULES, SEPARATE_INIT
 
 VTA = lt.load_config("vta")
 

@@ -14,7 +14,7 @@ from lathe.frontend import Axis, evaluate
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
 from lathe.isa.layout_steps import step_from_list, step_to_list
 from lathe.scheduler import ScheduleError
-from lathe.scheduler.index_maps import IndexMap, index_map
+from lathe.scheduler.algorithm.index_maps import IndexMap, index_map
 
 
 def random_axes(choice: Choice) -> list[Axis]:

@@ -7,7 +7,7 @@ import pytest
 
 from lathe.frontend import Axis, as_affine, evaluate, walk
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
-from lathe.scheduler.indices import simplified_index
+from lathe.frontend.indices.simplify import simplified_index
 
 I, J = Axis("i", 6), Axis("j", 20)
 

@@ -9,7 +9,7 @@ import lathe as lt
 from lathe.configs import RefusalKind, load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, sum
 from lathe.scheduler import Schedule, build, create_schedule, explain
-from lathe.scheduler.limits import page, sites
+from lathe.scheduler.reports.limits import page, sites
 
 PAGE = Path(__file__).parents[2] / "docs" / "limits.md"
 TINY = load_config("tiny")
@@ -28,7 +28,7 @@ def test_messages_in_the_source_name_a_constraint():
 
 
 def test_the_page_of_limits_is_what_the_source_says():
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m lathe.scheduler.limits"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m lathe.scheduler.reports.limits"
 
 
 def test_the_page_lists_each_limit_once():

@@ -16,11 +16,11 @@ from lathe.scheduler import EmitError, Schedule, ScheduleError, Stage, build, cr
 from lathe.scheduler.commands.distribute import distribute
 from lathe.scheduler.commands.parallelize import parallelize
 from lathe.scheduler.commands.vectorize import vectorize
-from lathe.scheduler.completion import complete
-from lathe.scheduler.lanes import assign_lanes
-from lathe.scheduler.nest import Acquire, ChunkNode, Loop, Node, build_nest
-from lathe.scheduler.partition import partition
-from lathe.scheduler.state import DRAM, LoopAxis
+from lathe.scheduler.nest.build_nest import Acquire, ChunkNode, Loop, Node, build_nest
+from lathe.scheduler.nest.partition import partition
+from lathe.scheduler.passes.complete import complete
+from lathe.scheduler.state.stage import DRAM, LoopAxis
+from lathe.scheduler.target.lanes import assign_lanes
 
 KINDS = ("split", "tile", "reorder", "compute_at", "compute_at", "after", "after", "fuse")
 

@@ -7,7 +7,7 @@ from random_programs import random_inputs
 
 from lathe.frontend import compute, const, max, placeholder, reduce_axis, select, sum
 from lathe.scheduler import Schedule, ScheduleError, create_schedule, undef
-from lathe.scheduler.interpret import interpret_padded
+from lathe.scheduler.nest.interpret import interpret_padded
 
 
 def doubled(extent: int = 14, dtype: str = "int8"):

@@ -17,13 +17,13 @@ from random_programs import Choice, programs
 from seeds import check_each
 
 from lathe.frontend import compute, placeholder, reduce_axis, sum
+from lathe.frontend.indices.linear import Linear, LoopVariable, bound_value
 from lathe.frontend.operators import conv2d, max_pool2d
 from lathe.scheduler import Schedule, ScheduleError, Stage, create_schedule
-from lathe.scheduler.linear import Linear, LoopVariable, bound_value
-from lathe.scheduler.nest import Acquire, Block, ChunkNode, Guard, Loop, Node, build_nest
-from lathe.scheduler.partition import cut, partition
-from lathe.scheduler.placement import place_stages
-from lathe.scheduler.polyhedra import instances
+from lathe.scheduler.nest.build_nest import Acquire, Block, ChunkNode, Guard, Loop, Node, build_nest
+from lathe.scheduler.nest.instances import instances
+from lathe.scheduler.nest.partition import cut, partition
+from lathe.scheduler.nest.place import place_stages
 
 Environment = dict[LoopVariable, int]
 Statement = tuple[str, str, tuple[int, ...]]

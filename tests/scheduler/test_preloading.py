@@ -8,8 +8,8 @@ from lathe.frontend import placeholder
 from lathe.frontend.operators import conv2d, requantise
 from lathe.isa import Finish, Gemm, Instruction, Load, MemoryType, verify
 from lathe.scheduler import build
-from lathe.scheduler.microops import MicroOpPool
-from lathe.scheduler.preloading import MOST, preload_microops
+from lathe.scheduler.emission.microops import MicroOpPool
+from lathe.scheduler.emission.preloading import MOST, preload_microops
 from lathe.sim import simulate_program
 
 WORK = Gemm(0, 1, 1, 1, 0, 0, 0, 0, 0, 0)

@@ -21,7 +21,7 @@ from lathe.scheduler import (
     create_schedule,
     interpret,
 )
-from lathe.scheduler.completion import copied
+from lathe.scheduler.passes.complete import copied
 from lathe.sim import simulate_program
 
 KINDS = (
@@ -90,7 +90,7 @@ def check_random_circle(seed: int, most_commands: int) -> None:
         for error in refusal:
             assert [(stage, stage.state) for stage in schedule.stages] == states
             if isinstance(error, LegalityError) and not isinstance(error, ParallelismError):
-                with mock.patch("lathe.scheduler.legality.check_schedule"):
+                with mock.patch("lathe.scheduler.legality.check.check_schedule"):
                     command.run(before)
                 if "may be carried out in any order" not in str(error):  # execution takes them in one that may be right
                     confirm(error.witness, before)

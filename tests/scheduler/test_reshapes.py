@@ -8,7 +8,7 @@ import pytest
 
 import lathe as lt
 from lathe.frontend import evaluate
-from lathe.scheduler.reshapes import source_of_reshape
+from lathe.scheduler.passes.merge_reshapes import source_of_reshape
 from tests.scheduler.seeds import check_each, event
 
 

@@ -13,8 +13,8 @@ from lathe.frontend import compute, placeholder, reduce_axis, sum
 from lathe.frontend.operators import matmul, requantise
 from lathe.scheduler import BuildError, create_schedule
 from lathe.scheduler.commands.set_schedule import set_schedule
-from lathe.scheduler.nest import build_nest
-from lathe.scheduler.partition import partition
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.partition import partition
 from lathe.sim import simulate_program
 
 

@@ -219,9 +219,9 @@ def test_a_queue_holds_as_many_tokens_as_its_counter():
     tiles.schedule[tiles.rows].double_buffer(4)
     tiles.schedule[tiles.C].double_buffer(1)
     tensors = [tiles.A, tiles.B, tiles.D]
-    with mock.patch("lathe.scheduler.tokens.MOST_TOKENS", 4):
+    with mock.patch("lathe.scheduler.emission.tokens.MOST_TOKENS", 4):
         build(tiles.schedule, tensors, TINY)
-    with mock.patch("lathe.scheduler.tokens.MOST_TOKENS", 3), pytest.raises(ScheduleError) as caught:
+    with mock.patch("lathe.scheduler.emission.tokens.MOST_TOKENS", 3), pytest.raises(ScheduleError) as caught:
         build(tiles.schedule, tensors, TINY)
     assert str(caught.value) == (
         "tokens of queue load->compute must be at most 3 at a time, which its counter holds, not up to 4. Let load "

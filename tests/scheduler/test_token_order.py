@@ -9,11 +9,11 @@ from random_programs import Choice
 from lathe.configs import load_config
 from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType, Store, Unit, unit_of
 from lathe.scheduler import ScheduleError
-from lathe.scheduler.footprints import Footprint, Footprints
-from lathe.scheduler.signals import QUEUES, Entry, Marker, Origin
-from lathe.scheduler.state import Signal
-from lathe.scheduler.token_order import steps_of
-from lathe.scheduler.tokens import TokenPass
+from lathe.scheduler.emission.footprints import Footprint, Footprints
+from lathe.scheduler.emission.order_by_hand import steps_of
+from lathe.scheduler.emission.tokens import TokenPass
+from lathe.scheduler.state.signals import QUEUES, Entry, Marker, Origin
+from lathe.scheduler.state.stage import Signal
 
 CONFIG = load_config("tiny")
 

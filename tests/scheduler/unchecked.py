@@ -7,7 +7,7 @@ from unittest import mock
 from random_commands import Command
 
 from lathe.scheduler import Schedule, ScheduleError
-from lathe.scheduler.legality import check_schedule
+from lathe.scheduler.legality.check import check_schedule
 
 
 class _EnoughError(Exception):
@@ -28,6 +28,10 @@ def carry_out(command: Command, schedule: Schedule) -> None:
             done = True
 
     parts = mock.patch.object(Schedule, "all_or_nothing", return_value=nullcontext())
-    with mock.patch("lathe.scheduler.legality.check_schedule", check), parts, suppress(_EnoughError, ScheduleError):
+    with (
+        mock.patch("lathe.scheduler.legality.check.check_schedule", check),
+        parts,
+        suppress(_EnoughError, ScheduleError),
+    ):
         command.run(schedule)
     assert done, f"{command.text} is not refused on a copy of the schedule"

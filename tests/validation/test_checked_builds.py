@@ -10,8 +10,8 @@ import lathe as lt
 from lathe.building import checked_builds
 from lathe.frontend.expressions import Binary, Const
 
-completion = import_module("lathe.scheduler.completion")
-allocation = import_module("lathe.scheduler.allocation")
+completion = import_module("lathe.scheduler.passes.complete")
+allocation = import_module("lathe.scheduler.target.allocation")
 
 
 def doubled() -> list[lt.Tensor]:

@@ -13,7 +13,7 @@ import pytest
 import lathe as lt
 from lathe.isa import Instruction
 from lathe.scheduler.build import build_compiled
-from lathe.scheduler.compiled import Compiled
+from lathe.scheduler.emission.compiled import Compiled
 from lathe.validation import validate
 from lathe.validation.runs import KINDS, inputs_of
 from lathe.validation.stream import validate_stream

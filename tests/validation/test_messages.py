@@ -7,7 +7,7 @@ import pytest
 import lathe as lt
 from lathe.isa import Alu, Gemm, Load, MemoryType, Store
 from lathe.scheduler.build import build_compiled
-from lathe.scheduler.compiled import Compiled
+from lathe.scheduler.emission.compiled import Compiled
 from lathe.validation import validate
 from lathe.validation.stream import validate_stream
 

@@ -1,0 +1,245 @@
+"""Conditions on the axes of a computation as bounds over loops, for domains that are no boxes.
+
+A comparison of linear expressions is a linear bound that must be at least 0; ``and`` is a minimum of bounds, ``or`` a
+maximum. So a domain becomes constraints of the kind that tails of splits are, and partitioning makes boxes of it. What
+is not of this form (a product of axes, a condition on data) stays an expression, evaluated point by point.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+from lathe.frontend import Computation, reads_data
+from lathe.frontend.arithmetic import neutral
+from lathe.frontend.expressions import (
+    Axis,
+    AxisRef,
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Not,
+    Reduce,
+    Select,
+    Undef,
+)
+from lathe.frontend.indices.linear import Bound, Box, Extremum, FloorDivision, Linear, add, floor_divide, scale
+
+_OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
+
+
+def bounds_of(computation: Computation, roots: Mapping[Axis, Bound], box: Box) -> list[Bound]:
+    """What must be >= 0 at the points of a computation's domain, as far as bounds can say it."""
+    found = (bound_of(each, True, roots, box) for each in _conjuncts(computation.where))
+    return [each for each in found if each is not None]
+
+
+def mask_of(computation: Computation) -> Expr | None:
+    """The part of the condition on a computation's domain that no bounds can say."""
+    mask: Expr | None = None
+    for each in _conjuncts(computation.where):
+        if not is_linear(each):
+            mask = each if mask is None else Binary("and", mask, each)
+    return mask
+
+
+def happens(computation: Computation) -> Expr | None:
+    """Whether there is an instance at a point that the bounds of loops let through; None: at all of them.
+
+    An update that the ``where`` of a reduction leaves out is none. Its condition is evaluated point by point, even if
+    bounds could say it, so that boxes stay whole.
+    """
+    updates = [
+        _taken_in(body.body, body.kind) if isinstance(body, Reduce) and isinstance(body.body, Select) else None
+        for body in computation.bodies
+    ]
+    return _both(mask_of(computation), _any_of(updates))
+
+
+_NEVER = Const(0, "bool")
+
+
+def _taken_in(expr: Expr, kind: str) -> Expr | None:
+    """Where a value to be taken into a reduction is not what changes nothing there; None: everywhere."""
+    if isinstance(expr, Const) and expr.value == neutral(kind, expr.dtype):
+        return _NEVER
+    if not isinstance(expr, Select):
+        return None
+    if isinstance(expr.otherwise, Undef):  # there is no such instance: bounds say so
+        return _taken_in(expr.then, kind)
+    then, otherwise = _taken_in(expr.then, kind), _taken_in(expr.otherwise, kind)
+    if then is None and otherwise is None:
+        return None
+    return _any_of([_both(expr.condition, then), _both(Not(expr.condition), otherwise)])
+
+
+def _any_of(conditions: Iterable[Expr | None]) -> Expr | None:
+    """Where one of some conditions holds; None: everywhere, and one of them does."""
+    found: Expr = _NEVER
+    for condition in conditions:
+        if condition is None:
+            return None
+        if condition is not _NEVER:
+            found = condition if found is _NEVER else Binary("or", found, condition)
+    return found
+
+
+def _both(one: Expr | None, other: Expr | None) -> Expr | None:
+    """Where both conditions hold; None: everywhere."""
+    if one is None or other is _NEVER:
+        return other
+    if other is None or one is _NEVER:
+        return one
+    return Binary("and", one, other)
+
+
+def possible(condition: Expr | None) -> tuple[Expr | None, bool]:
+    """A condition without data that holds wherever a given one can hold, and whether it is the same; None: anywhere."""
+    if condition is None or not reads_data(condition):
+        return condition, True
+    return _possible(condition, True), False
+
+
+def _possible(condition: Expr, value: bool) -> Expr | None:
+    """Where a condition may have a value, for some data; None: anywhere."""
+    if not reads_data(condition):
+        return condition if value else Not(condition)
+    if isinstance(condition, Not):
+        return _possible(condition.operand, not value)
+    if not isinstance(condition, Binary) or condition.op not in ("and", "or"):
+        return None
+    parts = [_possible(part, value) for part in (condition.lhs, condition.rhs)]
+    return _both(*parts) if (condition.op == "and") == value else _any_of(parts)
+
+
+def is_linear(condition: Expr) -> bool:
+    """Whether a condition on axes is one that bounds can say."""
+    match condition:
+        case Const():
+            return True
+        case Not(operand=operand):
+            return is_linear(operand)
+        case Binary(op="and" | "or", lhs=lhs, rhs=rhs):
+            return is_linear(lhs) and is_linear(rhs)
+        case Compare(lhs=lhs, rhs=rhs):
+            return _is_quasi_affine(lhs) and _is_quasi_affine(rhs)
+    return False
+
+
+def _conjuncts(condition: Expr | None) -> Iterator[Expr]:
+    if condition is None:
+        return
+    if isinstance(condition, Binary) and condition.op == "and":
+        yield from _conjuncts(condition.lhs)
+        yield from _conjuncts(condition.rhs)
+    else:
+        yield condition
+
+
+def bound_of(condition: Expr, holds: bool, roots: Mapping[Axis, Bound], box: Box) -> Bound | None:
+    """A bound that is >= 0 exactly where a condition is ``holds``, given the values of axes; None where there is none.
+
+    >>> from lathe.frontend.indices.linear import LoopVariable
+    >>> i, j = Axis("i", 8), Axis("j", 8)
+    >>> loops = {axis: LoopVariable(axis.name, 8) for axis in (i, j)}
+    >>> roots = {axis: Linear.of(loop) for axis, loop in loops.items()}
+    >>> box = {loop: (0, 7) for loop in loops.values()}
+    >>> bound_of((j + 0 <= i) & (j + 0 != 3), True, roots, box)
+    min(i - j, max(j - 4, -j + 2))
+    """
+    if not is_linear(condition):
+        return None
+    return _bound(condition, holds, roots, box)
+
+
+def _bound(condition: Expr, holds: bool, roots: Mapping[Axis, Bound], box: Box) -> Bound:
+    match condition:
+        case Const(value=value):
+            return Linear(0 if bool(value) == holds else -1)
+        case Not(operand=operand):
+            return _bound(operand, not holds, roots, box)
+        case Binary(op="and" | "or" as op, lhs=lhs, rhs=rhs):
+            parts = [_bound(each, holds, roots, box) for each in (lhs, rhs)]
+            return _extremum("min" if (op == "and") == holds else "max", parts)
+        case Compare(op=op, lhs=lhs, rhs=rhs):
+            more = add(_value(lhs, roots, box), scale(_value(rhs, roots, box), -1))
+            less = scale(more, -1)
+            one = Linear(-1)
+            match op if holds else _OPPOSITE[op]:
+                case "ge":
+                    return more
+                case "gt":
+                    return add(more, one)
+                case "le":
+                    return less
+                case "lt":
+                    return add(less, one)
+                case "eq":
+                    return _extremum("min", [more, less])
+            return _extremum("max", [add(more, one), add(less, one)])
+    raise AssertionError(f"{condition} is no linear condition")
+
+
+def _extremum(kind: Literal["min", "max"], parts: list[Bound]) -> Bound:
+    """The extremum of bounds, those of the same kind among them being part of it."""
+    flat: list[Bound] = []
+    for part in parts:
+        flat += part.bounds if isinstance(part, Extremum) and part.kind == kind else [part]
+    return Extremum(kind, tuple(flat))
+
+
+def _is_quasi_affine(expr: Expr) -> bool:
+    match expr:
+        case Const() | AxisRef():
+            return expr.dtype == "index"
+        case Cast(operand=operand, dtype="index"):
+            return _is_quasi_affine(operand)
+        case Binary(op="add" | "sub" | "min" | "max", lhs=lhs, rhs=rhs):
+            return _is_quasi_affine(lhs) and _is_quasi_affine(rhs)
+        case Binary(op="mul", lhs=lhs, rhs=rhs):
+            constant = isinstance(lhs, Const) or isinstance(rhs, Const)
+            return constant and _is_quasi_affine(lhs) and _is_quasi_affine(rhs)
+        case Binary(op="floordiv" | "mod", lhs=lhs, rhs=Const(value=value)):
+            return value > 0 and _is_quasi_affine(lhs)
+    return False
+
+
+def _value(expr: Expr, roots: Mapping[Axis, Bound], box: Box) -> Bound:
+    """The value of a quasi-affine expression, given those of the axes."""
+    match expr:
+        case Const(value=value):
+            return Linear(value)
+        case AxisRef(axis=axis):
+            return roots[axis]
+        case Cast(operand=operand):
+            return _value(operand, roots, box)
+        case Binary(op="mul", lhs=lhs, rhs=rhs):
+            factor, operand = (lhs, rhs) if isinstance(lhs, Const) else (rhs, lhs)
+            assert isinstance(factor, Const)
+            return scale(_value(operand, roots, box), factor.value)
+        case Binary(op=op, lhs=lhs, rhs=rhs):
+            left = _value(lhs, roots, box)
+            if op in ("floordiv", "mod"):
+                assert isinstance(rhs, Const)
+                quotient = _quotient(left, rhs.value, box)
+                return quotient if op == "floordiv" else add(left, scale(quotient, -rhs.value))
+            right = _value(rhs, roots, box)
+            if op == "min" or op == "max":
+                return _extremum(op, [left, right])
+            return add(left, right if op == "add" else scale(right, -1))
+    raise AssertionError(f"{expr} is not quasi-affine")
+
+
+def _quotient(bound: Bound, divisor: int, box: Box) -> Bound:
+    """``bound // divisor``, without a division that comes out the same all over the box."""
+    if isinstance(bound, Extremum):
+        return Extremum(bound.kind, tuple(_quotient(each, divisor, box) for each in bound.bounds))
+    quotient = Linear()
+    for atom, coefficient in (total := floor_divide(bound, divisor)).terms.items():
+        if isinstance(atom, FloorDivision):
+            low, high = atom.numerator.range(box)
+            if low // atom.divisor == high // atom.divisor:
+                quotient += low // atom.divisor * coefficient
+                continue
+        quotient += Linear.of(atom, coefficient)
+    return quotient + total.constant

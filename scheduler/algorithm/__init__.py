@@ -1,0 +1,1 @@
+"""Rewriting one computation: bodies, index maps, padding. Knows no schedule."""

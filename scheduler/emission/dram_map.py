@@ -1,0 +1,275 @@
+"""Tensors in DRAM: how each lies there, at which address, and as which elements each stage sees it.
+
+An input is laid out by the host once for each form that its readers need. What the program itself stores and loads
+again has one form: that of the store, in columns wide enough for the widest element that a reader takes from it.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor
+from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.expressions import Undef
+from lathe.isa import Segment
+from lathe.isa.layout_steps import LayoutStep
+from lathe.isa.table import Opcode, placements
+from lathe.scheduler.algorithm.patterns import lanes_of_operand
+from lathe.scheduler.emission.stored_outputs import host_steps
+from lathe.scheduler.errors import BuildError
+from lathe.scheduler.nest.cycles import circles
+from lathe.scheduler.passes.fit_lanes import cells_of
+from lathe.scheduler.state.layout import TensorLayout
+from lathe.scheduler.state.stage import DRAM
+from lathe.scheduler.state.storage import StorageBuffer, storages_of
+from lathe.scheduler.target.chunk import Place
+from lathe.scheduler.target.elements import Lanes, Physical, element_of
+from lathe.scheduler.target.lanes import LanePlan, lanes_through
+from lathe.scheduler.target.zero_lanes import tensors_with_zeros_behind
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+PAGE = 4096
+PLANES = ("int16", "int32", "uint8", "uint16", "uint32")
+"""The dtypes that are stored as planes of bytes."""
+
+
+class DramMap:
+    """``segments`` of inputs, constants, outputs and temporaries; ``place`` says where a stage finds a tensor."""
+
+    def __init__(
+        self,
+        schedule: "Schedule",
+        config: HardwareConfig,
+        plan: LanePlan,
+        constants: Mapping[str, NDArray[Any]],
+        views: Mapping[Tensor, Tensor],
+    ) -> None:
+        self.schedule = schedule
+        self.config = config
+        self.plan = plan
+        self.lanes = plan.known
+        self.constants = constants
+        self.views = views
+        self.zeros_behind = tensors_with_zeros_behind(schedule, plan)
+        self.segments: list[Segment] = []
+        self._places: dict[tuple[Tensor, Stage], Place] = {}
+        self._shared: dict[StorageBuffer, tuple[int, Physical]] = {}
+        self._circling = {stage for circle in circles(schedule) for stage in circle} if schedule.circular else set()
+        self._address = PAGE
+        for tensor in _placeholders(schedule):
+            self._add_placeholder(tensor)
+        for stage in schedule.stages:
+            if stage.state.scope == DRAM:
+                for tensor in stage.state.tensors:
+                    self._add_stored(tensor, stage)
+
+    def place(self, tensor: Tensor, stage: "Stage") -> Place | None:
+        """Where the stage reads or writes the tensor in DRAM, in elements of the scratchpad at the other end."""
+        return self._places.get((tensor, stage))
+
+    def _segment(
+        self, tensor: Tensor, role: str, form: Physical, storage: str, cells: tuple[LayoutStep, ...] = ()
+    ) -> int:
+        """Add a segment; its address."""
+        seen = self.views.get(tensor, tensor)
+        transformed = self.schedule.layouts.get(seen, TensorLayout(seen))
+        named = transformed.tensor
+        layout = form.layout(named, storage, (*transformed.reorderings, *cells))
+        grain = max(PAGE, self.config.wgt_element_bytes, self.config.acc_element_bytes)
+        address = self._address = -(-self._address // grain) * grain
+        taken = {segment.name for segment in self.segments}
+        name, count = named.name, 1
+        while name in taken:
+            count += 1
+            name = f"{named.name}.{count}"
+        elements = placements(self.config, Opcode.LOAD)["dram_base"].highest + 1
+        limit = self.config.uop_element_bytes * elements  # micro-ops and instructions come last
+        if address + layout.nbytes >= limit:
+            raise BuildError(
+                f"tensors of a program must end below byte {limit} of DRAM, {name!r} not at byte "
+                f"{address + layout.nbytes}: instructions cannot name later addresses. Build the program in parts.",
+                kind="machine",
+            )
+        early = role in ("output", "temporary") and self._is_loaded_early(tensor, transformed)
+        self.segments.append(Segment(name, role, address, layout.nbytes, layout, named.name, early))
+        self._address += layout.nbytes
+        return address
+
+    def _is_loaded_early(self, tensor: Tensor, layout: TensorLayout) -> bool:
+        """Whether an element may be loaded before it is whole, or where there is none.
+
+        States go round, padding may hold nothing, and conditions may leave cells out. Padding with a contract is not
+        made where a stage computes what others read, and these do not read it.
+        """
+        maker = self.schedule.maker(tensor)
+        place = None if maker is None else maker.state.attachment
+        parts = place is not None and not place.loops
+        pads = [pad for pad in layout.pads if pad is not None]
+        blank = any(parts or pad.value is None or isinstance(pad.value, Undef) for pad in pads)
+        return blank or maker in self._circling or maker in self.schedule.early
+
+    def _add_placeholder(self, tensor: Tensor) -> None:
+        named = self.views.get(tensor, tensor)
+        role = "constant" if named.name in self.constants else "input"
+        addresses: dict[object, int] = {}
+        for stage, form, scope in self._forms(tensor):
+            storage = "int32" if scope == "acc" and tensor.dtype != "int8" else ""
+            key = (_bytes_of(form), storage)
+            if key not in addresses:
+                addresses[key] = self._segment(tensor, role, form, storage)
+            size = form.element.lanes * (4 if storage else 1)
+            self._places[tensor, stage] = _place(form, addresses[key] // size, storage, zeros=True)
+
+    def _forms(self, tensor: Tensor) -> "list[tuple[Stage, Physical, str]]":
+        """How each reader of a placeholder needs it: stage, form and scratchpad."""
+        found: dict[Stage, tuple[Physical, str]] = {}
+        for stage in self.schedule.readers(tensor):
+            for access in stage.state.computation.reads:
+                if access.tensor is not tensor:
+                    continue
+                own, scope = self._wanted(stage, access)
+                form = Physical(tensor.shape, own, element_of(self.config, scope))
+                if found.setdefault(stage, (form, scope)) != (form, scope):
+                    raise BuildError(
+                        f"input {tensor.name!r} must be laid out in one way for stage {stage.name}, not differently "
+                        "for two of its reads. Give the program two inputs and pass the array twice.",
+                        kind="limit",
+                    )
+        return [(stage, form, scope) for stage, (form, scope) in found.items()]
+
+    def _wanted(self, stage: "Stage", access: ReadAccess) -> tuple[Lanes, str]:
+        """The lanes in which a stage needs what it reads, and the scratchpad."""
+        computation = stage.state.computation
+        product = self.plan.products[stage.tensor]
+        if product is not None and (access.node is product.data or access.node is product.weight):
+            which = "data" if access.node is product.data else "weight"
+            return lanes_of_operand(product, which, self.config), "inp" if which == "data" else "wgt"
+        scope = stage.state.scope
+        return lanes_through(computation, access, self.lanes[stage.tensor]), "acc" if scope == DRAM else scope
+
+    def _add_stored(self, tensor: Tensor, stage: "Stage") -> None:
+        """A tensor that the program stores, in one form for all: what makes an element of any reader's adjoins."""
+        config = self.config
+        scopes = {reader: reader.state.scope for reader in self.schedule.readers(tensor)}
+        widest = max([config.block_out, *(element_of(config, s).cols for s in scopes.values() if s != DRAM)])
+        storage = "planes" if tensor.dtype in PLANES else ""
+        role = "output" if tensor in self.schedule.outputs else "temporary"
+        lanes, tallest = self.lanes[tensor], config.batch
+        weights: Lanes | None = None
+        for reader in (reader for reader, scope in scopes.items() if scope == "wgt"):
+            wanted = self._as_weights(tensor, stage, reader)
+            if weights is not None and wanted != weights:
+                raise BuildError(
+                    f"weights {reader.name} must be the same rows of {tensor.name!r} as its other weights, as a stored "
+                    f"tensor has one form, not rows along dimension {wanted.rows} instead of {weights.rows}. Make the "
+                    "other operand of one product the weights.",
+                    kind="limit",
+                )
+            lanes, tallest, weights = wanted, config.block_out, wanted
+
+        def form(scope: str) -> Physical:
+            element = element_of(config, scope)
+            view, own = cells_of(self.schedule, stage, tensor, lanes, element)
+            return Physical(view, own, element, widest // element.cols, max(tallest // element.rows, 1))
+
+        address = self._stored_segment(tensor, stage, role, form("acc"), storage)
+        for user, scope in {stage: "acc", **scopes}.items():
+            seen = form("acc" if scope == DRAM else scope)
+            mixed = seen.element.cols != config.block_out and (lanes.rows, lanes.cols) != (None, None)
+            if config.batch > 1 and mixed:
+                raise BuildError(
+                    f"tensor {tensor.name!r}, which the program stores and loads again to {scope}, must have elements "
+                    f"of equal columns in out and {scope} on a machine with a batch of {config.batch}, not "
+                    f"{config.block_out} and {seen.element.cols}. Use a machine with block_in equal to block_out, or "
+                    "with batch 1.",
+                    kind="machine",
+                )
+            self._places[tensor, user] = _place(seen, address // seen.element.lanes, storage, self._zeros(tensor, seen))
+
+    def _stored_segment(self, tensor: Tensor, stage: "Stage", role: str, form: Physical, storage: str) -> int:
+        """The segment of a tensor that the program stores: its own, or that of a buffer of the user's."""
+        kept = stage.state.storage
+        if kept is None:
+            return self._segment(tensor, role, form, storage)
+        users = storages_of(self.schedule.stages)[kept.buffer].users
+        if role == "output":
+            if len(users) > 1:
+                raise BuildError(
+                    f"buffer {kept.buffer.name} of output {tensor.name!r} must hold nothing else in dram, where the "
+                    f"host takes the output from, not {' and '.join(each.name for each in users)}. Store the others in "
+                    "another buffer.",
+                    kind="legality",
+                )
+            return self._segment(tensor, role, form, storage, host_steps(stage, form.view))
+        if kept.buffer not in self._shared:
+            cells = Tensor(kept.buffer.name, form.view, tensor.dtype)
+            self._shared[kept.buffer] = self._segment(cells, role, form, storage), form
+        address, first = self._shared[kept.buffer]
+        if first != form:
+            raise BuildError(
+                f"stages stored in buffer {kept.buffer.name} must lie in dram in one way, for the same readers, not "
+                f"differently for {' and '.join(each.name for each in users)}. Store them in buffers of their own.",
+                kind="limit",
+            )
+        return address
+
+    def _zeros(self, tensor: Tensor, form: Physical) -> bool:
+        """Whether a stored tensor has zeros behind its last column, as far as the elements of a form go."""
+        cols = form.lanes.cols
+        if cols is None or tensor not in self.zeros_behind:
+            return False
+        extent, stored, seen = form.view[cols], self.config.block_out, form.element.cols
+        return -(-extent // stored) * stored == -(-extent // seen) * seen
+
+    def _as_weights(self, tensor: Tensor, stage: "Stage", reader: "Stage") -> Lanes:
+        """The lanes of a computed tensor whose stored elements are the rows of elements of weights."""
+        lanes, wanted = self.lanes[tensor], self.lanes[reader.tensor]
+        if not stores_make_weights(self.config, lanes, wanted):
+            product = next(iter(self.schedule.readers(reader.tensor)), reader)
+            raise BuildError(
+                f"weights of {product.name} must be an input of the program, not {tensor.name!r}, which {stage.name} "
+                "computes in other lanes than those of weights. Make the other operand the weights, or build the "
+                "program in two parts.",
+                kind="limit",
+            )
+        return wanted
+
+
+def stores_make_weights(config: HardwareConfig, lanes: Lanes, wanted: Lanes) -> bool:
+    """Whether stored elements with these lanes, one behind the other, are the rows of elements of weights."""
+    rows = wanted.rows is not None and (config.batch == 1 or lanes.rows == wanted.rows)
+    cols = wanted.cols is not None and lanes.cols == wanted.cols
+    return rows and cols and config.block_in == config.block_out and config.block_out % config.batch == 0
+
+
+def _place(form: Physical, base: int, storage: str, zeros: bool) -> Place:
+    return Place(DRAM, form, base, (0,) * len(form.view), form.view, storage, zeros)
+
+
+def _placeholders(schedule: "Schedule") -> list[Tensor]:
+    """The placeholders that the stages read now, each once, in order."""
+    reads = (read.tensor for stage in schedule.stages for read in stage.state.computation.reads)
+    return [tensor for tensor in dict.fromkeys(reads) if tensor.computation is None]
+
+
+def _bytes_of(form: Physical) -> object:
+    """What two forms with the same bytes have in common: lanes that exist, and what fills those without values."""
+    rows, cols = form.element.rows, form.element.cols
+    own = (form.lanes.rows if rows > 1 else None, form.lanes.cols if cols > 1 else None)
+    spread = (
+        form.element.spread_rows and rows > 1 and own[0] is None,
+        form.element.spread_cols and cols > 1 and own[1] is None,
+    )
+    return (form.view, form.order, own, rows, cols, form.group, form.stack, spread)
+
+
+def packed_bytes(segment: Segment, array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of a constant's segment."""
+    assert segment.layout is not None, f"segment {segment.name} has no layout"
+    return segment.layout.pack(np.asarray(array)).view(np.uint8).reshape(-1)

@@ -1,0 +1,369 @@
+"""From a partitioned nest to instructions: loops are walked, buffers placed, and each chunk goes to its rule."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor
+from lathe.frontend.errors import shown
+from lathe.frontend.indices.linear import Linear, LoopVariable, floor_divide
+from lathe.isa import Instruction
+from lathe.scheduler.emission.made_chunks import MadeChunk, made_by
+from lathe.scheduler.emission.microops import MicroOpPool
+from lathe.scheduler.emission.move_windows import Held, check_shifted, moves
+from lathe.scheduler.emission.prepared_chunk import PreparedChunk
+from lathe.scheduler.errors import EmitError
+from lathe.scheduler.nest.build_nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide
+from lathe.scheduler.nest.thread_turns import Thread, turns
+from lathe.scheduler.state.signals import Entry, Marker, Origin, unit_of_stage
+from lathe.scheduler.state.stage import DRAM
+from lathe.scheduler.state.storage import Allocated
+from lathe.scheduler.target.allocation import Buffer
+from lathe.scheduler.target.boxes_of_chunk import has_conditions, peeled
+from lathe.scheduler.target.chunk import (
+    Chunk,
+    NoRoom,
+    Place,
+    RuleMismatch,
+    Uneven,
+    VectorOperand,
+    check_covers,
+)
+from lathe.scheduler.target.elements import Physical
+from lathe.scheduler.target.rule_choice import automatic_rule, rule_of_part
+from lathe.scheduler.target.rules.borders import constants_around
+from lathe.scheduler.target.rules.rule import RULES, SEPARATE_INIT
+from lathe.scheduler.target.temporaries import keeps_source
+from lathe.scheduler.target.vectors import halves, parted
+
+if TYPE_CHECKING:
+    from lathe.scheduler.emission.dram_map import DramMap
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+
+class Emitter:
+    """Emits the instructions of one program. Rules reach the micro-op pool and temporaries through it."""
+
+    def __init__(
+        self,
+        schedule: "Schedule",
+        config: HardwareConfig,
+        dram: "DramMap",
+        physical: "Mapping[Stage, Physical]",
+        buffers: Sequence[Buffer],
+        aliases: "Mapping[Stage, Stage]",
+    ) -> None:
+        self.schedule = schedule
+        self.config = config
+        self.pool = MicroOpPool(config)
+        self.dram = dram
+        self.places: dict[Tensor, Place] = {}
+        self.physical = physical
+        self.buffers = {buffer.stage: buffer for buffer in buffers if not buffer.temporary}
+        self.aliases = aliases
+        top = max((b.base + b.total for b in buffers if b.scope == "acc"), default=0)
+        self._unused = (top, config.acc_depth - top)
+        self._working = {buffer.stage: (buffer.base, buffer.size) for buffer in buffers if buffer.temporary}
+        self.temporaries = self._unused
+        self.entries: list[tuple[Entry, Origin]] = []
+        self.made: list[MadeChunk] = []
+        self.labels: list[str] = []
+        self.taken: list[str] = []  # the rules that have carried out the parts of the present chunk
+        self.thread, self.threads = 0, 1
+        self.across_cores: set[LoopVariable] = set()
+        self._turn: dict[tuple[Stage, int], int] = {}
+        self._held: dict[tuple[Stage, int], Held] = {}  # by stage and thread
+        self.rings = {
+            buffer.stage.tensor: (buffer.ring.dimension, buffer.ring.cells(buffer.slots))
+            for buffer in self.buffers.values()
+            if buffer.ring is not None
+        }
+        self.maker = {tensor: stage for stage in schedule.stages for tensor in stage.state.tensors}
+        self._used = 0
+        self._prepared: dict[int, PreparedChunk] = {}
+
+    def place(self, tensor: Tensor, stage: "Stage") -> Place | None:
+        """Where a stage finds the cells of a tensor now: in the scratchpad that holds it, or in DRAM."""
+        return self.places.get(tensor) or self.dram.place(tensor, stage)
+
+    # What rules ask for.
+
+    def temporary(self, count: int) -> int:
+        """The first of ``count`` free elements of acc, for this chunk only. Raises NoRoom if there are none."""
+        first, size = self.temporaries
+        if self._used + count > size:
+            raise NoRoom(
+                f"temporaries must take at most {size} elements of acc, not {self._used + count}", kind="machine"
+            )
+        self._used += count
+        return first + self._used - count
+
+    @contextmanager
+    def reusing_temporaries(self) -> Iterator[None]:
+        """What is asked for inside is free again afterwards."""
+        before = self._used
+        yield
+        self._used = before
+
+    @property
+    def temporaries_left(self) -> int:
+        """Free elements of acc that this chunk has not asked for yet."""
+        return self.temporaries[1] - self._used
+
+    def check_covers(self, chunk: Chunk, target: VectorOperand) -> None:
+        """Raises RuleMismatch if an element that the chunk writes has live lanes that it does not write."""
+        place = target.operand.place
+        assert place is not None
+        high = tuple(low + extent - 1 for low, extent in zip(place.low, place.extent, strict=True))
+        check_covers(target, chunk, place.low, high)
+
+    def keeps_source(self, chunk: Chunk) -> bool:
+        """Whether what a chunk stores is read again."""
+        return keeps_source(self.schedule, next(each for each in self.schedule.stages if each.name == chunk.stage))
+
+    def only_stored(self, tensor: Tensor) -> bool:
+        """Whether nothing but stores to DRAM reads the tensor, which see the low bits only."""
+        readers = self.schedule.readers(tensor)
+        return bool(readers) and all(reader.state.scope == DRAM for reader in readers)
+
+    # The walk.
+
+    def run(self, nodes: list[Node], threads: list[Thread[dict[Tensor, Place]]] | None = None) -> None:
+        """Emit a partitioned nest. Raises EmitError when a chunk does not map."""
+        threads = [Thread(0, {}, self.places)] if threads is None else threads
+        for node in nodes:
+            if isinstance(node, Loop):
+                self.across_cores |= {node.variable} if node.across_cores else set()
+                for inside in turns(threads, node, dict):
+                    self.run(node.body, inside)
+                continue
+            for thread in threads:
+                self.thread, self.threads, self.places = thread.number, thread.of, thread.own
+                if isinstance(node, Acquire):
+                    self.acquire(node, thread.environment)
+                elif isinstance(node, ChunkNode):
+                    self.chunks(node, thread.environment)
+                elif isinstance(node, SignalNode):
+                    if node.signal.kind != "barrier" or thread is threads[0]:  # one barrier for all threads
+                        self.signal(node, thread.environment)
+                elif isinstance(node, Slide):
+                    self.slide(node, thread.environment)
+                else:
+                    assert isinstance(node, Release), f"{type(node).__name__} in a partitioned nest"
+
+    def acquire(self, node: Acquire, environment: Mapping[LoopVariable, int]) -> None:
+        """From here on the stage's cells have a place. Raises EmitError for a buffer that the machine cannot have."""
+        if node.stored is not None:
+            self._acquire_stored(node.stored)
+            return
+        stage = node.placement.stage
+        low = tuple(each.value(environment) for each in node.low if isinstance(each, Linear))
+        extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
+        owner = self.aliases.get(stage)
+        if owner is not None:
+            base = self.places[owner.tensor].base
+        else:
+            base = self._next_base(stage)
+            window = node.placement.window
+            if stage.state.reuse == "shift" and window is not None:
+                check_shifted(stage, self, window.dimension)
+                self._held.pop((stage, self.thread), None)
+            elif stage.tensor in self.rings:
+                dimension, cells = self.rings[stage.tensor]
+                extent = (*extent[:dimension], cells, *extent[dimension + 1 :])
+                size = self.physical[stage].strides(low, extent)[1]
+                assert size <= self.buffers[stage].of_thread, f"ring of {stage.name} takes {size} elements"
+        self.places[stage.tensor] = self._place(stage, base, low, extent)
+
+    def _acquire_stored(self, stored: Allocated) -> None:
+        if stored.scope == DRAM:
+            return  # it is in a segment
+        base = self._next_base(stored.users[0])
+        for stage in stored.users:
+            self.places[stage.tensor] = self._place(stage, base, (0,) * len(stored.shape), stored.shape)
+
+    def shape_of(self, stage: "Stage") -> tuple[int, ...]:
+        """The cells of the buffer of the user's that a stage is stored in."""
+        place = self.place(stage.tensor, stage)
+        assert place is not None, f"{stage.name} is stored nowhere"
+        return place.physical.view
+
+    def _next_base(self, stage: "Stage") -> int:
+        """Where a buffer's cells of this thread are, in the slot whose turn it is."""
+        buffer = self.buffers[stage]
+        assert self.thread < buffer.threads, f"thread {self.thread} of {buffer.threads} of {stage.name}"
+        base = buffer.base + self.thread * buffer.of_thread
+        if buffer.ring is not None:
+            return base
+        turn = self._turn[stage, self.thread] = self._turn.get((stage, self.thread), -1) + 1
+        return base + turn % buffer.slots * buffer.size
+
+    def _place(self, stage: "Stage", base: int, low: tuple[int, ...], extent: tuple[int, ...]) -> Place:
+        sources = [self.place(read.tensor, stage) for read in stage.state.computation.reads]
+        zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
+        zeros = zeros and constants_around(stage.state.computation.bodies[0]) <= {0}
+        return Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
+
+    def slide(self, node: Slide, environment: Mapping[LoopVariable, int]) -> None:
+        """A window moves: in a buffer that is shifted, so does what it keeps."""
+        stage, window = node.placement.stage, node.placement.window
+        if stage.state.reuse != "shift" or stage.state.storage is not None or window is None:
+            return
+        low = tuple(each.value(environment) for each in node.low if isinstance(each, Linear))
+        extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
+        place = replace(self.places[stage.tensor], low=low, extent=window.shape)
+        assert place.physical.strides(low, window.shape)[1] <= self.buffers[stage].size, f"window of {stage.name}"
+        now = Held(tuple((first, first + count) for first, count in zip(low, extent, strict=True)), place)
+        before = self._held.get((stage, self.thread))
+        for chunk in [] if before is None else moves(stage, self, window.dimension, before, now):
+            self.temporaries = self._unused
+            offsets = {variable.name: value for variable, value in environment.items()}
+            self._add(
+                self.emit("alu", replace(chunk, offsets=offsets)), stage, self._label(stage), environment, offsets
+            )
+        self._held[stage, self.thread] = now
+        self.places[stage.tensor] = place
+
+    def folded(self, tensor: Tensor, index: list[Linear]) -> list[Linear]:
+        """An index of a tensor as its place has it: in a ring, counted around; in a buffer of the user's, its cell."""
+        maker = self.maker.get(tensor)
+        if maker is not None and maker.state.storage is not None:
+            return maker.state.storage.in_loops(index)
+        if tensor not in self.rings:
+            return index
+        dimension, size = self.rings[tensor]
+        place = index[dimension] - floor_divide(index[dimension], size) * size
+        return [*index[:dimension], place, *index[dimension + 1 :]]
+
+    def chunks(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
+        """Emit a chunk of the nest. Raises EmitError if it does not map."""
+        state = node.placement.state
+        rule_name = state.pragma or automatic_rule(node)
+        role: str = node.role
+        if rule_name not in SEPARATE_INIT:
+            if role == "init" and node.whole_reduction:
+                return
+            if role == "init":
+                rule_name = "reset"
+            elif node.whole_reduction:
+                role = "reduce"
+        prepared = self._prepared.get(id(node))
+        if prepared is None:
+            prepared = self._prepared[id(node)] = PreparedChunk(node, self)
+        own = self._working.get(node.placement.stage, (0, 0))
+        self.temporaries = max(own, self._unused, key=lambda each: each[1])
+        label = self._label(node.placement.stage)
+        for chunk in prepared.chunks(self, node, environment, rule_name, role):
+            instructions = self.emit(rule_name, chunk)
+            self._add(instructions, node.placement.stage, label, environment, chunk.offsets, len(self.made))
+            self.made.append(made_by(chunk, state.computation.axes))
+
+    def _add(
+        self,
+        instructions: list[Instruction],
+        stage: "Stage",
+        label: int,
+        environment: Mapping[LoopVariable, int],
+        offsets: Mapping[str, int],
+        number: int = -1,
+    ) -> None:
+        """The instructions of a chunk come next; ``number`` is its place in the table of what chunks make."""
+        thread = self.thread if self.threads > 1 else None
+        core = tuple(value for variable, value in environment.items() if variable in self.across_cores)
+        origin = Origin(label, stage.name, offsets, thread, core, number)
+        self.entries += [(each, origin) for each in instructions]
+
+    def signal(self, node: SignalNode, environment: Mapping[LoopVariable, int]) -> None:
+        """A barrier, or a token by hand, at this place of the stream."""
+        stage = node.placement.stage
+        offsets = {variable.name: value for variable, value in environment.items()}
+        origin = Origin(0, stage.name, offsets, self.thread if self.threads > 1 else None)
+        self.entries.append((Marker(node.signal, unit_of_stage(stage), origin), origin))
+
+    def emit(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
+        """The instructions of one chunk. Raises EmitError if it does not map."""
+        self.taken.clear()
+        return self.apply(rule_name, chunk)
+
+    def apply(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
+        """The rule's instructions; a chunk whose conditions it cannot carry out is peeled into boxes without them.
+
+        Raises EmitError naming chunk, rule and constraint if the rule does not take the chunk.
+        """
+        self._used = 0
+        result = _attempt(rule_name, chunk)
+        if isinstance(result, RuleMismatch):
+            parts = _parts(chunk, result)
+            peels = chunk.role in ("map", "update") and has_conditions(chunk)
+            if peels and (parts is None or isinstance(result, NoRoom)):
+                return self._peeled(rule_name, chunk)
+            if parts is not None:
+                return [*self.apply(rule_name, parts[0]), *self.apply(rule_name, parts[1])]
+            raise EmitError(
+                f"chunk {chunk.describe()} must satisfy rule {rule_name!r}: {result.constraint}. Change the tile, the "
+                "scope of the operands, or the loop that the pragma is on.",
+                chunk.describe(),
+                rule_name,
+                result.constraint,
+                kind=result.kind,
+            )
+        self.taken.append(rule_name)
+        return list(result)
+
+    def _peeled(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
+        """Each box by the rule that was asked for, or else by the built-in one for what the box is left with."""
+        instructions: list[Instruction] = []
+        for part in peeled(chunk):
+            self._used = 0
+            result = _attempt(rule_name, part)
+            if not isinstance(result, RuleMismatch):
+                self.taken.append(rule_name)
+                instructions += result
+            elif isinstance(result, NoRoom | Uneven):
+                instructions += self.apply(rule_name, part)
+            else:
+                rule = rule_of_part(part)
+                instructions += self.apply(rule, replace(part, pragma=rule))
+        return instructions
+
+    def _label(self, stage: "Stage") -> int:
+        seen: set[Stage] = set()
+        while True:  # to the stored stage that it is for: out of the loops, or on to the reader of a buffer
+            seen.add(stage)
+            readers = [each for each in self.schedule.readers(stage.tensor) if each not in seen]
+            if stage.state.attachment is not None:
+                stage = stage.state.attachment.stage
+            elif stage.state.scope != DRAM and readers:
+                stage = readers[0]
+            else:
+                break
+        if stage.name not in self.labels:
+            self.labels.append(stage.name)
+        return self.labels.index(stage.name)
+
+
+def _attempt(rule_name: str, chunk: Chunk) -> Sequence[Instruction] | RuleMismatch:
+    try:
+        with chunk.emitter.pool.undoing(RuleMismatch):
+            result = RULES[rule_name](chunk)
+            if isinstance(result, RuleMismatch):
+                raise result
+            if not isinstance(result, Sequence) or not all(isinstance(each, Instruction) for each in result):
+                raise EmitError(
+                    f"result of rule {rule_name!r} for chunk {chunk.describe()} must be a list of instructions, or a "
+                    f"RuleMismatch, not {shown(result)}.",
+                    kind="argument",
+                )
+            return result
+    except RuleMismatch as mismatch:
+        return mismatch
+
+
+def _parts(chunk: Chunk, mismatch: RuleMismatch) -> tuple[Chunk, Chunk] | None:
+    """The chunk in two where that helps against a mismatch."""
+    if isinstance(mismatch, Uneven) and mismatch.loop < len(chunk.loops):
+        return parted(chunk, mismatch.loop, mismatch.first)
+    return halves(chunk) if isinstance(mismatch, NoRoom) else None

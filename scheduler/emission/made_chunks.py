@@ -1,0 +1,33 @@
+"""What chunks say that they make: the elements, not where they are.
+
+Emission notes it for whoever checks the instructions afterwards (``lathe.validation``), who shares no arithmetic on
+addresses with the rules that made them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lathe.frontend import Tensor
+from lathe.frontend.expressions import Axis
+from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index
+
+
+@dataclass(frozen=True)
+class MadeChunk:
+    """A chunk of ``tensor``: at each point of ``loops`` the element at ``index``, linear in them.
+
+    ``role`` is "map" or "reduce" for elements that are complete afterwards, "init" for those that hold the start of a
+    reduction, "update" for those to which a part of one has been added. ``text`` names the chunk in messages.
+    """
+
+    tensor: Tensor
+    role: str
+    loops: tuple[ChunkLoop, ...]
+    index: tuple[Index, ...]
+    text: str
+
+
+def made_by(chunk: Chunk, axes: Sequence[Axis]) -> MadeChunk:
+    """What a chunk makes; ``axes`` are those of the elements, in order."""
+    index = tuple(chunk.axes[axis] for axis in axes)
+    return MadeChunk(chunk.write.tensor, chunk.role, chunk.loops, index, chunk.describe())

@@ -1,0 +1,128 @@
+"""A chunk of the nest, prepared once for all iterations of the loops outside: expression, accesses, indices."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from lathe.frontend import Tensor
+from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.expressions import Axis, Reduce
+from lathe.frontend.indices.linear import Linear, LoopVariable
+from lathe.scheduler.algorithm.undefined import defined
+from lathe.scheduler.emission.overwritten_operand import operand_in_place
+from lathe.scheduler.errors import EmitError
+from lathe.scheduler.nest.build_nest import ChunkNode
+from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand
+from lathe.scheduler.target.index_in_loops import Bend, index_in_loops, linear_index
+
+if TYPE_CHECKING:
+    from lathe.scheduler.emission.emit import Emitter
+
+
+class PreparedChunk:
+    """What of a chunk does not depend on the outer loops' values: done once per chunk of the nest."""
+
+    def __init__(self, node: ChunkNode, emitter: "Emitter") -> None:
+        computation = node.placement.state.computation
+        if len(computation.bodies) > 1:
+            raise EmitError(
+                f"stage {computation.name} must compute one tensor to be scheduled by hand, not "
+                f"{len(computation.bodies)}. Give each output a computation of its own, or leave scope, place and "
+                "pragma of the stage open.",
+                kind="limit",
+            )
+        computation = defined(computation)
+        body = computation.bodies[0]
+        self.reduction = body.kind if isinstance(body, Reduce) else None
+        self.expression = body.body if isinstance(body, Reduce) else body
+        self.accesses: list[tuple[ReadAccess, list[Linear]]] = []
+        if node.role != "init":
+            for access in computation.reads:
+                indices: list[Linear] = []
+                for index in access.indices:
+                    linear = linear_index(index, node.roots)
+                    if linear is None:
+                        raise EmitError(
+                            f"index of {access.tensor.name} in stage {computation.name} must be linear in the loops, "
+                            f"not {index}: no instruction has such addresses.",
+                            kind="machine",
+                        )
+                    indices.append(linear)
+                self.accesses.append((access, emitter.folded(access.tensor, indices)))
+        target = [node.roots[axis] for axis in computation.axes]
+        self.target = emitter.folded(node.placement.state.tensor, target)
+        self.ranges = tuple(range(extent) for _, extent in node.loops)
+        unrolled = {v for leaf in node.placement.state.unrolled for v in node.placement.loops.of_leaf.get(leaf, ())}
+        self.unrolled = frozenset(n for n, (v, _) in enumerate(node.loops) if v in unrolled)
+
+    def chunks(
+        self, emitter: "Emitter", node: ChunkNode, environment: Mapping[LoopVariable, int], rule: str, role: str
+    ) -> Iterator[Chunk]:
+        """The chunk at some values of the outer loops, in parts where an index is not linear in all of it."""
+        stage = node.placement.stage
+        owner = emitter.aliases.get(stage)
+        aliased = owner.tensor if owner is not None else None
+        if stage.state.storage is not None:
+            shape = emitter.shape_of(stage)
+            aliased = operand_in_place(node, environment, self.target, self.accesses, shape)
+        parts = [self.ranges]
+        while parts:
+            part = parts.pop()
+            try:
+                yield self._chunk(emitter, node, environment, rule, role, part, aliased)
+            except Bend as bend:
+                if role == "reduce" and node.loops[bend.loop][0].kind == "reduce":
+                    raise EmitError(
+                        f"reduction of stage {node.placement.state.computation.name} must have linear indices for rule "
+                        f"{rule!r}, which takes it in one piece. Split loop {node.loops[bend.loop][0].name} where a "
+                        "division in an index steps, or let the rule take init and update separately.",
+                        kind="limit",
+                    ) from None
+                for cut in (part[bend.loop][bend.count :], part[bend.loop][: bend.count]):
+                    parts.append((*part[: bend.loop], cut, *part[bend.loop + 1 :]))
+
+    def _chunk(
+        self,
+        emitter: "Emitter",
+        node: ChunkNode,
+        environment: Mapping[LoopVariable, int],
+        rule: str,
+        role: str,
+        ranges: tuple[range, ...],
+        aliased: Tensor | None,
+    ) -> Chunk:
+        state = node.placement.state
+        loops = [(variable, part) for (variable, _), part in zip(node.loops, ranges, strict=True)]
+
+        def at(linear: Linear) -> Index:
+            return index_in_loops(linear, loops, environment)
+
+        axes: dict[Axis, Index] = {axis: at(value) for axis, value in node.roots.items()}
+        target = tuple(at(value) for value in self.target)
+        stage = node.placement.stage
+        write = Operand(state.tensor, target, emitter.place(state.tensor, stage))
+        reads = tuple(
+            Operand(
+                access.tensor,
+                tuple(at(linear) for linear in indices),
+                emitter.place(access.tensor, stage),
+                access.node,
+                access.guards,
+            )
+            for access, indices in self.accesses
+        )
+        return Chunk(
+            state.computation.name,
+            rule,
+            role,
+            tuple(ChunkLoop(variable.name, len(part), variable.kind) for variable, part in loops),
+            axes,
+            self.expression,
+            self.reduction,
+            write,
+            reads,
+            {variable.name: value for variable, value in environment.items()},
+            emitter.config,
+            emitter,
+            self.unrolled,
+            aliased,
+        )

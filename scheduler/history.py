@@ -1,0 +1,237 @@
+"""Schedules of programs whose parameters are open: commands are noted, and carried out again once there are numbers.
+
+Until then the schedule is that of the program with typical values, so every command is checked when it is called, and
+what it returns is what it would return later. When the parameters are bound, the same commands are carried out on the
+bound program and checked again, exactly: nothing is taken over that was shown for another value. Only whether a command
+does anything is not asked again: with some numbers a loop has one iteration, or a split leaves no rest, and then there
+is nothing to be done.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from lathe.configs import LatheError
+from lathe.frontend import Tensor
+from lathe.frontend.binding import Binding, bound_program, program_parameters
+from lathe.frontend.expressions import Expr, Parameter
+from lathe.frontend.parameters import at_values, described, formula, value_of
+from lathe.scheduler.errors import LegalityError, ScheduleError
+from lathe.scheduler.state.stage import LoopAxis
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+COMMANDS = "lathe.scheduler.commands."
+
+
+@dataclass(frozen=True)
+class _View:
+    """What of a stage, or of the layouts of the schedule, may be named in later commands."""
+
+    stage: "Stage | None"
+    things: tuple[object, ...]
+    loops: tuple[LoopAxis, ...]
+
+
+@dataclass(frozen=True)
+class _Command:
+    owner: "Stage | None"  # None for a command of the schedule
+    name: str
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    text: str
+    result: object
+    after: tuple[_View, ...]
+
+
+@dataclass
+class Recording:
+    """The commands of a schedule since it was created; ``typical``: the values that it works with."""
+
+    typical: Mapping[Parameter, int]
+    before: tuple[_View, ...]
+    commands: list[_Command] = field(default_factory=list)
+    busy: bool = False  # whether a command is being carried out, which may be made of others
+
+
+def start_recording(schedule: "Schedule") -> Recording | None:
+    """A recording for a schedule of a program with parameters; None for any other."""
+    parameters = program_parameters(schedule.program)
+    if not parameters:
+        return None
+    return Recording({each: each.typical for each in parameters}, _views(schedule))
+
+
+def _views(schedule: "Schedule") -> tuple[_View, ...]:
+    found = [_View(None, tuple(schedule.layouts), ())]
+    for stage in schedule.stages:
+        state = stage.state
+        axes = (*state.computation.axes, *state.computation.reduce_axes)
+        found.append(_View(stage, (state.computation, *state.tensors, *axes), (*state.roots, *state.leaves)))
+    return tuple(found)
+
+
+def record_commands(owner: type) -> None:
+    """Make the commands among the methods of a class note themselves in schedules that record."""
+    for name, method in list(vars(owner).items()):
+        if callable(method) and getattr(method, "__module__", "").startswith(COMMANDS):
+            setattr(owner, name, _recorded(name, method))
+
+
+def _recorded(name: str, command: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(command)
+    def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        schedule: Schedule = getattr(self, "schedule", self)
+        recording = schedule.recording
+        if recording is None or recording.busy:
+            return command(self, *arguments, **keywords)
+        typical = _Values(recording.typical, {})
+        recording.busy = True
+        try:
+            result = command(self, *typical.of(arguments), **typical.of(keywords))
+        finally:
+            recording.busy = False
+        owner = None if self is schedule else self
+        text = f"{'schedule' if owner is None else owner.name}.{name}({_text(arguments, keywords)})"
+        recording.commands.append(_Command(owner, name, arguments, keywords, text, result, _views(schedule)))
+        return result
+
+    return run
+
+
+def _text(arguments: Sequence[object], keywords: Mapping[str, object]) -> str:
+    parts = [_shown(each) for each in arguments]
+    parts += [f"{name}={_shown(each)}" for name, each in keywords.items()]
+    return ", ".join(parts)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_shown, value))}]"
+    if callable(value):
+        return "..."
+    return str(getattr(value, "name", value))
+
+
+@dataclass
+class _Values:
+    """Arguments of commands with numbers for parameters, and with what stands for loops, stages and tensors."""
+
+    numbers: Mapping[Parameter, int]
+    stands_for: dict[object, object]
+
+    def of(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: self.of(each) for key, each in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(map(self.of, value))
+        expr = formula(value)
+        if expr is not None:
+            return value_of(expr, self.numbers)
+        if isinstance(value, Expr):
+            return at_values(value, self.numbers)
+        if callable(value) and not isinstance(value, type):
+            return self._function(value)
+        try:
+            return self.stands_for.get(value, value)
+        except TypeError:  # nothing that stands for anything
+            return value
+
+    def _function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of the user's whose results have numbers for parameters."""
+
+        @wraps(function)
+        def call(*arguments: Any) -> Any:
+            return self.of(function(*arguments))
+
+        return call
+
+    def pair(self, old: object, new: object) -> None:
+        """From now on ``new`` stands for ``old``, and so do their parts."""
+        if isinstance(old, list | tuple) and isinstance(new, list | tuple):
+            for one, other in zip(old, new, strict=False):
+                self.pair(one, other)
+        elif old is not None and not isinstance(old, str | int) and type(old) is type(new):
+            self.stands_for[old] = new
+
+    def pair_views(self, before: Sequence[_View], after: Sequence[_View]) -> None:
+        for one, other in zip(before, after, strict=False):
+            self.pair(one.stage, other.stage)
+            self.pair(one.things, other.things)
+            self.pair(one.loops, other.loops)
+
+
+def bound_schedule(
+    schedule: "Schedule", parameters: Mapping[str, int] | None, where: str
+) -> "tuple[Schedule, Binding]":
+    """The schedule of the bound program, by the same commands, and what stands there for what.
+
+    Raises ScheduleError, naming command and values, if one is refused there; whatever ``Binding`` raises.
+    """
+    from lathe.scheduler.schedule import Schedule
+
+    recording = schedule.recording
+    binding = Binding(schedule.program, parameters, where)
+    bound = Schedule(binding.outputs)
+    if recording is None:
+        return schedule, binding
+    values = _Values(binding.values, dict(binding.of))
+    values.pair_views(recording.before, _views(bound))
+    bound.replaying = True
+    for number, each in enumerate(recording.commands, 1):
+        owner = bound if each.owner is None else values.of(each.owner)
+        try:
+            result = getattr(owner, each.name)(*values.of(each.arguments), **values.of(each.keywords))
+        except LatheError as error:
+            message = (
+                f"command {number} of the schedule, {each.text}, must be possible for {described(binding.values)} as "
+                f"it is for {described(recording.typical)}, not be refused: {error}"
+            )
+            if isinstance(error, LegalityError):
+                raise LegalityError(message, error.witness) from error
+            raise ScheduleError(message, kind=error.kind) from error
+        values.pair(each.result, result)
+        values.pair_views(each.after, _views(bound))
+    bound.replaying = False
+    return bound, binding
+
+
+def numbered(
+    schedule: "Schedule", parameters: Mapping[str, int] | None, where: str
+) -> "tuple[Schedule, Mapping[object, object]]":
+    """A schedule with its parameters bound, and what stands for its tensors; as it is if its program has none."""
+    if parameters is None and not program_parameters(schedule.program):
+        return schedule, {}
+    bound, binding = bound_schedule(schedule, parameters, where)
+    return bound, binding.of
+
+
+def with_numbers(
+    program: "Schedule | Tensor | Sequence[Tensor]", parameters: Mapping[str, int] | None, where: str
+) -> "tuple[Schedule | tuple[Tensor, ...], Mapping[object, object]]":
+    """A program or schedule with its parameters bound, and what stands for its tensors.
+
+    One without parameters stays as it is. Raises ParameterError for values that do not fit.
+    """
+    from lathe.scheduler.schedule import Schedule
+
+    if isinstance(program, Schedule):
+        return numbered(program, parameters, where)
+    outputs, binding = bound_program(program, parameters, where)
+    return outputs, {} if binding is None else binding.of
+
+
+def bind(
+    program: "Schedule | Tensor | Sequence[Tensor]", parameters: Mapping[str, int]
+) -> "Schedule | Tensor | tuple[Tensor, ...]":
+    """The program, or the schedule, with numbers for its parameters.
+
+    Of a tensor the tensor, of several a tuple, of a schedule the schedule that the same commands give, each of them
+    checked with the numbers. Raises ParameterError for a value that is missing, unknown or out of range; DomainError
+    where a read leaves its tensor with these numbers; ScheduleError for a command that they make impossible.
+    """
+    bound, _ = with_numbers(program, parameters, "bind")
+    return bound[0] if isinstance(program, Tensor) and isinstance(bound, tuple) else bound

@@ -1,0 +1,177 @@
+"""When values of a buffer are written and read by a chunk, with as few events as say it all.
+
+Loops that move different dimensions of a tensor are looked at apart: the last time at which a value is read is a sum of
+maxima, one for each group of loops, so that a convolution's reads need not be gone through one by one.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.frontend import evaluate, reads_data
+from lathe.frontend.accesses import Guard
+from lathe.frontend.expressions import Binary, Expr, axes_of
+from lathe.frontend.indices.linear import LoopVariable
+from lathe.scheduler.nest.times import NO_TAG, Occurrence, Tag, values_on
+
+Ints = NDArray[np.int64]
+
+LARGEST = 1 << 22
+"""How many points of loops, and how many events, one question may have before it counts as too hard."""
+
+
+class TooManyEvents(Exception):  # noqa: N818 - an answer, which the caller turns into a ScheduleError
+    """A question has more events than ``LARGEST``."""
+
+
+@dataclass(frozen=True)
+class Events:
+    """Of each event its time, the row-major number of its value, and a tag: what is asked for of its loops."""
+
+    times: Ints
+    values: Ints
+    tags: Ints
+
+
+@dataclass(frozen=True)
+class _Number:
+    """An index of a tensor, and by how much a step of it moves the number of a value."""
+
+    dim: int
+    index: Expr
+    stride: int
+
+
+@dataclass
+class Group:
+    """Loops, by position, that move some dimensions of a tensor together, or are in a condition with such."""
+
+    loops: set[int]
+    numbers: list[_Number] = field(default_factory=list)
+    conditions: list[Guard] = field(default_factory=list)
+
+    @property
+    def dims(self) -> list[int]:
+        return [number.dim for number in self.numbers]
+
+
+@dataclass(frozen=True)
+class Use:
+    """The values at ``indices`` of a tensor are written or read by the instances of a chunk, where ``guards`` hold.
+
+    Of the uses of one value in one iteration of the outermost ``kept`` loops, and of those that the tag is about, only
+    the last counts. Conditions on data are taken to hold.
+    """
+
+    occurrence: Occurrence
+    indices: tuple[Expr, ...]
+    shape: tuple[int, ...]
+    kept: int
+    guards: tuple[Guard, ...] = ()
+    tag: Tag = NO_TAG
+
+    @property
+    def depth(self) -> int:
+        """How many loops must be gone through one by one."""
+        return max([self.kept, *(n + 1 for n in self.tag.weights)])
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The loops that matter, in groups that do not depend on each other."""
+        position = {span.variable: n for n, span in enumerate(self.occurrence.spans)}
+        strides = [int(np.prod(self.shape[dim + 1 :], dtype=np.int64)) for dim in range(len(self.shape))]
+        parts: list[Group] = []
+        for dim, (index, stride) in enumerate(zip(self.indices, strides, strict=True)):
+            parts.append(Group(self._loops(index, position), [_Number(dim, index, stride)]))
+        for guard in _conjuncts(self.guards):
+            if not reads_data(guard[0]):
+                parts.append(Group(self._loops(guard[0], position), [], [guard]))
+        groups: list[Group] = []
+        for part in parts:
+            for group in [each for each in groups if each.loops & part.loops]:
+                groups.remove(group)
+                part = Group(
+                    part.loops | group.loops, [*group.numbers, *part.numbers], [*group.conditions, *part.conditions]
+                )
+            groups.append(part)
+        seen: set[int] = set().union(*(group.loops for group in groups))
+        return groups + [Group({n}) for n in range(self.depth) if n not in seen]
+
+    def events(self, fixed: Iterable[int] = ()) -> Events:
+        """The events, those only whose values are at 0 along the ``fixed`` dimensions. Raises TooManyEvents."""
+        spans = self.occurrence.spans
+        seen: set[int] = set().union(*(group.loops for group in self.groups))
+        free = [span for n, span in enumerate(spans) if n >= self.depth and n not in seen]
+        last = self.occurrence.start + sum((span.count - 1) * span.stride for span in free)
+        total = Events(*(np.asarray([each], np.int64) for each in (last, 0, self.tag.constant)))
+        for group in self.groups:
+            part = self.part(group)
+            if set(group.dims) & set(fixed):
+                assert len(group.dims) == 1, f"dimensions {group.dims} move together"
+                chosen = part.values == 0
+                part = Events(part.times[chosen], part.values[chosen], part.tags[chosen])
+            if len(total.times) * len(part.times) > LARGEST:
+                raise TooManyEvents
+            total = Events(
+                np.add.outer(total.times, part.times).reshape(-1),
+                np.add.outer(total.values, part.values).reshape(-1),
+                np.add.outer(total.tags, part.tags).reshape(-1),
+            )
+        return total
+
+    def part(self, group: Group) -> Events:
+        """What some loops contribute to times, numbers of values and tags."""
+        loops = sorted(group.loops)
+        spans = [self.occurrence.spans[n] for n in loops]
+        shape = tuple(span.count for span in spans)
+        if int(np.prod(shape, dtype=object)) > LARGEST:
+            raise TooManyEvents
+        grids: dict[LoopVariable, Ints] = {}
+        zero: Ints = np.zeros((), np.int64)
+        time, tags, outer, value = zero, zero, zero, zero
+        for d, (n, span) in enumerate(zip(loops, spans, strict=True)):
+            steps = np.arange(span.count, dtype=np.int64).reshape([-1 if e == d else 1 for e in range(len(loops))])
+            grids[span.variable] = steps + span.first
+            time = time + steps * span.stride
+            tags = tags + steps * self.tag.weights.get(n, 0)
+            if n < self.depth:
+                outer = outer * span.count + steps
+        roots = self.occurrence.chunk.roots
+        axes = {axis: values_on(value, grids) for axis, value in roots.items() if value.variables() <= grids.keys()}
+        for each in group.numbers:
+            value = value + np.asarray(evaluate(each.index, axes), np.int64) * each.stride
+        happens = np.ones((), np.bool_)
+        for condition, holds in group.conditions:
+            happens = happens & (evaluate(condition, axes) == holds)
+        flat = [np.broadcast_to(each, shape).reshape(-1) for each in (time, value, tags, outer)]
+        if group.conditions:
+            chosen = np.broadcast_to(happens, shape).reshape(-1)
+            flat = [each[chosen] for each in flat]
+        times, values, tags, key = flat
+        if all(n < self.depth for n in loops) or not len(times):
+            return Events(times, values, tags)
+        order = np.lexsort((times, values, key))
+        last = np.ones(len(order), np.bool_)
+        last[:-1] = (np.diff(key[order]) != 0) | (np.diff(values[order]) != 0)
+        order = order[last]
+        return Events(times[order], values[order], tags[order])
+
+    def _loops(self, expr: Expr, position: dict[LoopVariable, int]) -> set[int]:
+        found: set[int] = set()
+        for axis in axes_of(expr):
+            found |= {position[variable] for variable in self.occurrence.chunk.roots[axis].variables()}
+        return found
+
+
+def _conjuncts(guards: Sequence[Guard]) -> list[Guard]:
+    """Conditions that must all hold, as far apart as they come."""
+    found: list[Guard] = []
+    for condition, holds in guards:
+        if isinstance(condition, Binary) and condition.op == ("and" if holds else "or"):
+            found += _conjuncts([(condition.lhs, holds), (condition.rhs, holds)])
+        else:
+            found.append((condition, holds))
+    return found

@@ -1,0 +1,127 @@
+"""May iterations of a loop run in threads? What they have in common must not depend on which comes first.
+
+Iterations that read what others make must come in order. So must those that begin the same sums in a memory that they
+share, and those whose values take turns in cells of a buffer that is not theirs alone.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import islpy as isl
+
+from lathe.frontend.indices.linear import LoopVariable
+from lathe.scheduler.answers import Answer, answerable
+from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
+from lathe.scheduler.legality.parallelism import levels_of, parallel_loop, values_of
+from lathe.scheduler.nest.build_nest import Acquire, Block, Guard, Loop, Node, build_nest
+from lathe.scheduler.nest.executed import carried_out
+from lathe.scheduler.nest.instances import cells_written
+from lathe.scheduler.nest.place import Placement, place_stages
+from lathe.scheduler.state.stage import DRAM, LoopAxis
+from lathe.scheduler.state.storage import storages_of
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+
+def check_threads(schedule: "Schedule", command: str) -> None:
+    """Raises ScheduleError, with a witness where there is one, if iterations in threads must wait for each other."""
+    threaded = [(stage, loop, count) for stage in schedule.stages for loop, count in stage.state.threads.items()]
+    if not threaded:
+        return
+    placed = place_stages(schedule)
+    after = "" if command == "vthread" else f" ({command})"
+    for stage, loop, count in threaded:
+        answer = parallel_loop(schedule, stage, loop, placed, updates_commute=True)
+        if answer:
+            answer = _updated_apart(schedule, stage, loop, placed)
+        if answer:
+            continue
+        message = (
+            f"loop {loop.name} of stage {stage.name} must be parallel to run in {count} threads{after}, but "
+            f"{answer.reason}."
+        )
+        if isinstance(answer.witness, Witness):
+            raise ParallelismError(message, answer.witness)
+        raise ScheduleError(message, kind="legality")
+    if any(stage.state.storage is not None for stage in schedule.stages):
+        _check_storage(schedule, after)
+
+
+def _updated_apart(schedule: "Schedule", stage: "Stage", loop: LoopAxis, placed: "dict[Stage, Placement]") -> Answer:
+    """Whether no two iterations of a loop make the same sums in cells that they share: one would begin what another
+    goes on with. In a buffer of its own each thread has its own.
+    """
+    outer, inner = levels_of(placed[stage], loop)
+    around = _around(placed[stage])[:inner]
+    for each in schedule.stages:
+        state, place = each.state, placed[each]
+        shared = state.scope == DRAM or state.storage is not None
+        if state.attachment is None or state.attachment.loops or not shared:
+            continue
+        if not state.computation.reduce_axes or _around(place)[:inner] != around:
+            continue
+        with answerable(f"whether loop {loop.name} of stage {stage.name} may run in threads"):
+            executed = carried_out(place, placed)
+            made = cells_written(place, each.tensor.name, inner, executed).set_tuple_name(isl.dim_type.in_, "loops")
+            pairs = made.apply_range(made.reverse())
+            same = isl.Map.universe(pairs.get_space())
+            for level in range(outer):
+                same = same.equate(isl.dim_type.in_, level, isl.dim_type.out, level)
+            pairs = pairs.intersect(same).subtract(isl.Map.identity(pairs.get_space()))
+            if pairs.is_empty():
+                continue
+            one = pairs.domain().lexmin()
+            other = pairs.intersect_domain(one).range().lexmin()
+            both = made.intersect_domain(one).range().intersect(made.intersect_domain(other).range()).lexmin()
+            cell = ", ".join(map(str, values_of(both)))
+            first, second = values_of(one)[inner - 1], values_of(other)[inner - 1]
+        return Answer(
+            False,
+            f"iterations {first} and {second} both begin the sum {each.tensor.name}[{cell}], in "
+            f"{'dram' if state.scope == DRAM else state.storage}: in a buffer inside the loop each thread would have "
+            "its own",
+        )
+    return Answer(True, "no two iterations update the same cells")
+
+
+def _check_storage(schedule: "Schedule", after: str) -> None:
+    """Raises ScheduleError if cells that hold several values in turn are shared by threads."""
+    stored = storages_of(schedule.stages)
+    turning = [
+        buffer
+        for buffer, each in stored.items()
+        if len(each.users) > 1 or any(u.state.storage and u.state.storage.folds(each.shape) for u in each.users)
+    ]
+    for loop in _threaded(build_nest(schedule)):
+        inside = list(_all(loop.body))
+        own = [node.stored.buffer for node in inside if isinstance(node, Acquire) and node.stored is not None]
+        blocks = [node for node in inside if isinstance(node, Block)]
+        for block in blocks:
+            storage = block.placement.state.storage
+            if storage is None or storage.buffer in own or storage.buffer not in turning:
+                continue
+            host = next(each.placement.stage for each in blocks if loop.variable in each.placement.loops.variables)
+            raise ScheduleError(
+                f"buffer {storage.buffer.name} must be allocated inside loop {loop.variable.name} of stage "
+                f"{host.name}, which runs in {loop.threads} threads{after}, not outside, where the values of several "
+                f"iterations would be in the same cells at the same time. Use s.allocate_at({storage.buffer.name}, "
+                f"s[{host.name}], {loop.variable.name}).",
+                kind="legality",
+            )
+
+
+def _threaded(nodes: list[Node]) -> Iterator[Loop]:
+    return (node for node in _all(nodes) if isinstance(node, Loop) and node.threads > 1)
+
+
+def _all(nodes: list[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        if isinstance(node, Loop | Guard):
+            yield from _all(node.body)
+
+
+def _around(placement: Placement) -> list[LoopVariable]:
+    return [*placement.prefix, *placement.loops.variables]

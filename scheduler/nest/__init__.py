@@ -1,0 +1,1 @@
+"""Where and when everything runs: placements, instances, the loop nest, its boxes, text and meaning."""

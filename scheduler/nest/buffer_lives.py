@@ -1,0 +1,59 @@
+"""Where in a nest buffers of the user's begin and end: around all that touches them, or in each iteration of a loop."""
+
+from typing import TYPE_CHECKING
+
+from lathe.frontend.indices.linear import Linear, LoopVariable
+from lathe.scheduler.nest.build_nest import Acquire, Block, Guard, Loop, Node, Release
+from lathe.scheduler.nest.place import Placement
+from lathe.scheduler.state.stage import DRAM
+from lathe.scheduler.state.storage import Allocated, storages_of
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+
+def allocation_loops(schedule: "Schedule", placed: "dict[Stage, Placement]") -> list[LoopVariable]:
+    """The loops in whose iterations buffers are allocated."""
+    places = schedule.allocations.values()
+    return [placed[place.stage].loops.of_leaf[place.axis][-1] for place in places if place.stage in placed]
+
+
+def with_buffers(schedule: "Schedule", nodes: list[Node], placed: "dict[Stage, Placement]") -> list[Node]:
+    """A nest with the lives of the buffers that stages name. In DRAM these are as long as the program's."""
+    for allocated in storages_of(schedule.stages).values():
+        place = schedule.allocations.get(allocated.buffer)
+        if place is not None and place.stage in placed:
+            _in_loop(nodes, placed[place.stage].loops.of_leaf[place.axis][-1], allocated, placed)
+        elif allocated.scope != DRAM:
+            nodes = _around(nodes, allocated, placed)
+    return nodes
+
+
+def _in_loop(nodes: list[Node], variable: LoopVariable, allocated: Allocated, placed: "dict[Stage, Placement]") -> None:
+    for node in nodes:
+        if isinstance(node, Loop) and node.variable is variable:
+            node.body = _around(node.body, allocated, placed)
+        elif isinstance(node, Loop | Guard):
+            _in_loop(node.body, variable, allocated, placed)
+
+
+def _around(nodes: list[Node], allocated: Allocated, placed: "dict[Stage, Placement]") -> list[Node]:
+    touching = [position for position, node in enumerate(nodes) if _touches(node, allocated)]
+    if not touching:
+        return nodes
+    first, last = touching[0], touching[-1] + 1
+    placement = placed[allocated.users[0]]
+    low = [Linear(0) for _ in allocated.shape]
+    begin = Acquire(placement, [*low], [Linear(extent) for extent in allocated.shape], allocated)
+    return [*nodes[:first], begin, *nodes[first:last], Release(placement, allocated), *nodes[last:]]
+
+
+def _touches(node: Node, allocated: Allocated) -> bool:
+    if isinstance(node, Loop | Guard):
+        return any(_touches(inner, allocated) for inner in node.body)
+    if not isinstance(node, Block):
+        return False
+    stored = {tensor for user in allocated.users for tensor in user.state.tensors}
+    computation = node.placement.state.computation
+    return node.placement.stage in allocated.users or any(read.tensor in stored for read in computation.reads)

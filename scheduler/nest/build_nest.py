@@ -1,0 +1,336 @@
+"""The loop nest of a schedule, before and after partitioning: loops, statement blocks, lifetimes of buffers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from lathe.frontend.expressions import Axis, Expr
+from lathe.frontend.indices.conditions import bounds_of
+from lathe.frontend.indices.linear import Bound, Linear, LoopVariable, bound_variables
+from lathe.scheduler.nest.cycles import carried_loops
+from lathe.scheduler.nest.executed import conditions_at, innermost_shared, may_grow
+from lathe.scheduler.nest.place import Placement, fills, place_stages
+from lathe.scheduler.nest.shared_loops import shares_reduction
+from lathe.scheduler.state.stage import DRAM, Signal
+from lathe.scheduler.state.storage import Allocated
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+Role = Literal["init", "update", "map"]
+
+
+@dataclass
+class Loop:
+    """``variable`` from ``first`` to ``last`` inclusive, while every one of ``constraints`` is >= 0.
+
+    ``threads`` iterations at a time are carried out together; ``across_cores``: each may be on a core of its own.
+    """
+
+    variable: LoopVariable
+    first: int
+    last: int
+    body: "list[Node]"
+    constraints: list[Bound] = field(default_factory=list)
+    threads: int = 1
+    across_cores: bool = False
+
+
+@dataclass
+class Block:
+    """All instances of a stage's statement over ``variables`` that satisfy the constraints (each must be >= 0).
+
+    ``role``: ``init`` sets a reduction to its neutral value, ``update`` adds one point to it, ``map`` is a statement
+    without reduction. ``roots`` gives the axes of the computation.
+    """
+
+    placement: Placement
+    role: Role
+    variables: list[LoopVariable]
+    roots: dict[Axis, Bound]
+    constraints: list[Bound]
+    whole_reduction: bool = False  # whether init and update of the reduction are in the same emitted nest
+
+
+@dataclass
+class Acquire:
+    """From here on a buffer in a scratchpad holds the box of the stage that starts at ``low``.
+
+    ``stored``: a buffer that stages name, of which ``placement`` is the first; ``extent`` counts its cells then.
+    """
+
+    placement: Placement
+    low: list[Bound]
+    extent: list[Bound]
+    stored: Allocated | None = None
+
+
+@dataclass
+class Release:
+    """The buffer of the stage is not read any more."""
+
+    placement: Placement
+    stored: Allocated | None = None
+
+
+@dataclass
+class Slide:
+    """The window of a reuse buffer moves to the box that starts at ``low``: cells outside it are gone."""
+
+    placement: Placement
+    low: list[Bound]
+    extent: list[Bound]
+
+
+@dataclass
+class SignalNode:
+    """A barrier, or a token that a stage sends or receives."""
+
+    placement: Placement
+    signal: Signal
+
+
+@dataclass
+class Guard:
+    """What happens only where every one of ``constraints`` is >= 0; partitioning removes it."""
+
+    body: "list[Node]"
+    constraints: list[Bound]
+
+
+@dataclass
+class ChunkNode:
+    """A block with constant extents and no condition. ``roots`` is linear in outer and own loops (from 0)."""
+
+    placement: Placement
+    role: Role
+    loops: list[tuple[LoopVariable, int]]
+    roots: Mapping[Axis, Linear]
+    whole_reduction: bool = False
+
+
+Around = tuple[tuple[LoopVariable, int, int], ...]
+
+
+@dataclass
+class DecidedChunk(ChunkNode):
+    """A chunk whose statements compute ``values``, without selects over loops.
+
+    ``around`` are (loop, before, after): the first and last iterations of a loop that get the constant ``padding``
+    instead of what is read.
+    ``choices`` are what the selects have chosen; ``rule`` is the one that takes the chunk, where that is known.
+    """
+
+    values: tuple[Expr, ...] = ()
+    around: Around = ()
+    padding: int = 0
+    choices: tuple[bool, ...] = ()
+    rule: str = ""
+
+
+Node = Loop | Block | Acquire | Release | Slide | SignalNode | Guard | ChunkNode
+
+
+def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[Node]:
+    """The symbolic nest of a whole schedule, not partitioned yet.
+
+    A stage with a pragma becomes blocks at the pragma's loop. Without one, its block is the innermost statement, or,
+    with ``largest_blocks``, everything inside the innermost loop that hosts another stage.
+    """
+    placed = place_stages(schedule)
+    hosted: dict[LoopVariable, list[Stage]] = {}
+    roots: list[Stage] = []
+    for stage in schedule.stages:
+        attachment = stage.state.attachment
+        if attachment is None:
+            roots.append(stage)
+        else:
+            hosted.setdefault(placed[stage].prefix[-1], []).append(stage)
+    from lathe.scheduler.nest.buffer_lives import allocation_loops, with_buffers
+
+    for variable in allocation_loops(schedule, placed):
+        hosted.setdefault(variable, [])
+    beginning: dict[LoopVariable, list[Stage]] = {}
+    for stage in schedule.stages:
+        for leaf in stage.state.attachment.loops if stage.state.attachment and shares_reduction(stage) else ():
+            if leaf.kind == "reduce":
+                beginning.setdefault(placed[stage].loops.of_leaf[leaf][0], []).append(stage)
+                break
+    together = innermost_shared(schedule, placed)
+    nodes = _Builder(placed, hosted, beginning, together, largest_blocks).sequence(roots, [])
+    return with_buffers(schedule, nodes, placed)
+
+
+@dataclass
+class _Builder:
+    placed: "dict[Stage, Placement]"
+    hosted: "dict[LoopVariable, list[Stage]]"
+    beginning: "dict[LoopVariable, list[Stage]]"  # stages whose sums begin outside a loop of another
+    together: "set[LoopVariable]"  # innermost loops that stages run together
+    largest_blocks: bool
+
+    def sequence(self, stages: "list[Stage]", rest: list[Node]) -> list[Node]:
+        """The nests of stages in order and then ``rest``; each buffer lives from its producer to its last reader."""
+        groups: list[tuple[Stage | None, list[Node]]] = [(stage, self.stage_nodes(stage)) for stage in stages]
+        groups.append((None, rest))
+        last_use: dict[Stage, int] = {}
+        for stage in stages:
+            reading = [index for index, (_, nodes) in enumerate(groups) if any(_reads(node, stage) for node in nodes)]
+            last_use[stage] = max(reading, default=len(groups) - 1)
+        result: list[Node] = []
+        for index, (producer, nodes) in enumerate(groups):
+            if producer is not None and _has_own_buffer(producer):
+                placement = self.placed[producer]
+                result.append(Acquire(placement, placement.low, placement.extent))
+            result.extend(nodes)
+            for stage in stages:
+                if last_use[stage] == index and _has_own_buffer(stage):
+                    result.append(Release(self.placed[stage]))
+        return result
+
+    def stage_nodes(self, stage: "Stage") -> list[Node]:
+        placement = self.placed[stage]
+        pieces: list[list[Linear]] = [[]] if placement.pieces is None else placement.pieces
+        inside = [node for piece in pieces for node in self.piece_nodes(stage, piece)]
+        return [*_signals(placement, None, SIGNALS_BEFORE), *inside, *_signals(placement, None, SIGNALS_BEHIND)]
+
+    def piece_nodes(self, stage: "Stage", conditions: list[Linear]) -> list[Node]:
+        placement = self.placed[stage]
+        window = placement.window
+        slides: list[Node] = [] if window is None else [Slide(placement, window.low, window.extent)]
+        return slides + self.own_nodes(stage, conditions)
+
+    def own_nodes(self, stage: "Stage", conditions: list[Linear]) -> list[Node]:
+        placement = self.placed[stage]
+        state, variables = placement.state, placement.loops.variables
+        views = [(case.roots(), [*case.constraints(), *conditions]) for case in placement.cases]
+        constraints = views[0][1]
+        if len(views) > 1:  # what holds in all of them
+            constraints = [each for each in constraints if all(each in own for _, own in views)]
+        mixed = placement.state.is_mapped and placement.loops.is_mixed()
+        block_level = self.block_level(placement)
+        reducing = bool(state.computation.reduce_axes)
+        reductions = _reductions(placement)  # its own, not those of the loops around
+        first_reduction = next((level for level, v in enumerate(variables) if v.kind == "reduce"), len(variables))
+        init_level = 0 if mixed else min(first_reduction, block_level)
+        if shares_reduction(stage):  # it begins outside the loops that it shares
+            init_level = -1
+        whole = reducing and init_level == block_level and not mixed
+
+        def level_nodes(level: int) -> list[Node]:
+            nodes: list[Node] = []
+            if reducing and level == init_level and mixed:
+                nodes.append(_whole_init(placement))
+            elif reducing and level == init_level:
+                data = [v for v in variables[level:] if v.kind == "data"]
+                for roots, own in views:
+                    wanted = {axis: value for axis, value in roots.items() if axis.kind == "data"}
+                    remaining = [each for each in own if not bound_variables(each) & reductions]
+                    nodes.append(Block(placement, "init", data, wanted, remaining, whole))
+            if level == block_level:
+                role: Role = "update" if reducing else "map"
+                return [*nodes, *(Block(placement, role, variables[level:], roots, own, whole) for roots, own in views)]
+            variable = variables[level]
+            decided = conditions_at(placement, level, constraints, self.together)
+            hosted = self.hosted.get(variable, [])
+            kept = [each for each in hosted if each.state.reuse]
+            early = [each for each in hosted if kept and fills(each.schedule, each)]
+            guards = [each for each in decided if kept and may_grow(each, variable)]
+            if guards:  # iterations that fill reuse buffers and do nothing else
+                decided = [each for each in decided if each not in guards]
+                constraints[:] = [each for each in constraints if each not in guards]
+                rest = self.sequence([each for each in hosted if each not in early], level_nodes(level + 1))
+                body = self.sequence(early, [Guard(rest, guards)])
+            else:
+                body = self.sequence(hosted, level_nodes(level + 1))
+            body = [
+                *_signals(placement, variable, SIGNALS_BEFORE),
+                *body,
+                *_signals(placement, variable, SIGNALS_BEHIND),
+            ]
+            around = [self.placed[each] for each in kept if each.state.storage is None]
+            nodes += [Acquire(each, *buffer_box(each)) for each in around]
+            together = min(placement.threads.get(variable, 1), variable.extent)
+            nodes += [block for each in self.beginning.get(variable, []) for block in self.inits(each, variable)]
+            across = variable in placement.across_cores
+            nodes.append(Loop(variable, 0, variable.extent - 1, body, decided, together, across))
+            nodes += [Release(each) for each in around]
+            return nodes
+
+        return level_nodes(0)
+
+    def inits(self, stage: "Stage", variable: LoopVariable) -> list[Node]:
+        """Sets the sums that a stage makes in all iterations of a loop of another stage."""
+        placement = self.placed[stage]
+        inside = [*placement.prefix, *placement.loops.variables]
+        inside = inside[inside.index(variable) :]
+        reductions, found = _reductions(placement), list[Node]()
+        for case in placement.cases:
+            roots = {axis: value for axis, value in case.roots().items() if axis.kind == "data"}
+            constraints = [each for each in case.constraints() if not bound_variables(each) & reductions]
+            found.append(Block(placement, "init", [v for v in inside if v not in reductions], roots, constraints))
+        return found
+
+    def block_level(self, placement: Placement) -> int:
+        """How many of the stage's own loops are outside its blocks."""
+        variables = placement.loops.variables
+        emitted = {v for leaf in placement.state.emitted_leaves() for v in placement.loops.of_leaf[leaf]}
+        if emitted:
+            return next(level for level, v in enumerate(variables) if v in emitted)
+        if not self.largest_blocks:
+            return len(variables)
+        kept = {v for leaf in placement.state.kept_leaves for v in placement.loops.of_leaf[leaf]}
+        hosting = max((level + 1 for level, v in enumerate(variables) if v in self.hosted or v in kept), default=0)
+        return max(hosting, carried_loops(placement))
+
+
+def _reductions(placement: Placement) -> set[LoopVariable]:
+    """The variables of the loops of a stage's reduction, shared ones included."""
+    loops = placement.loops
+    return {v for leaf, variables in loops.of_leaf.items() if leaf.kind == "reduce" for v in variables}
+
+
+def _whole_init(placement: Placement) -> Block:
+    """Sets all elements of a reduction, in loops of their own, where those that it has are of elements and updates."""
+    axes = placement.state.computation.axes
+    variables = [LoopVariable(axis.name, axis.extent) for axis in axes]
+    roots: dict[Axis, Bound] = {axis: Linear.of(variable) for axis, variable in zip(axes, variables, strict=True)}
+    box = {variable: (0, variable.extent - 1) for variable in variables}
+    return Block(placement, "init", variables, roots, bounds_of(placement.state.computation, roots, box))
+
+
+SIGNALS_BEFORE, SIGNALS_BEHIND = ("barrier", "receive"), ("send",)
+
+
+def _signals(placement: Placement, variable: LoopVariable | None, kinds: tuple[str, ...]) -> list[Node]:
+    """The signals of a stage in iterations of a loop, or each time that it is computed, in order of their kinds."""
+    found: list[Node] = []
+    for kind in kinds:
+        for signal in placement.state.signals:
+            there = None if signal.axis is None else placement.loops.of_leaf[signal.axis][-1]
+            if signal.kind == kind and there is variable:
+                found.append(SignalNode(placement, signal))
+    return found
+
+
+def _has_own_buffer(stage: "Stage") -> bool:
+    """Whether a buffer begins with the stage and ends with its last reader."""
+    return stage.state.scope != DRAM and not stage.state.reuse and stage.state.storage is None
+
+
+def _reads(node: Node, stage: "Stage") -> bool:
+    if isinstance(node, Loop | Guard):
+        return any(_reads(inner, stage) for inner in node.body)
+    if isinstance(node, Block):
+        return any(read.tensor in stage.state.tensors for read in node.placement.state.computation.reads)
+    return False
+
+
+def buffer_box(placement: Placement) -> tuple[list[Bound], list[Bound]]:
+    """The box of cells that a reuse buffer has: its window, but counted around along the dimension that moves."""
+    window = placement.window
+    assert window is not None, f"{placement.stage.name} is no reuse buffer"
+    low, extent = list(window.low), list(window.extent)
+    low[window.dimension], extent[window.dimension] = Linear(0), Linear(window.shape[window.dimension])
+    return low, extent

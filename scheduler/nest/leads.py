@@ -1,0 +1,82 @@
+"""Leads: iterations before the first of a loop, in which reuse buffers fill and nothing else happens.
+
+Stages that run a loop together lead alike, or one of them would run ahead of what it reads. A lead is there for the
+buffers that fill in it, and goes with the last of them.
+"""
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.nest.shared_loops import sharing
+from lathe.scheduler.state.stage import LoopAxis, Split, StageState, made_by, replaced_by
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+
+def with_lead(stage: "Stage", loop: LoopAxis, early: int) -> "dict[Stage, StageState]":
+    """The states of all stages that run a loop of a stage, with a lead of at least ``early`` iterations.
+
+    None where there is nothing to fill, or the loop of one of them does not begin as an axis does.
+    """
+    group = {each: own for each, (own,) in sharing(stage, (loop,)).items()}
+    if not early or any(_begins_elsewhere(each.state, own) for each, own in group.items()):
+        return {}
+    found: dict[Stage, StageState] = {}
+    for each, own in group.items():
+        lead = {**each.state.lead, own: max(early, each.state.lead.get(own, 0))}
+        found[each] = replace(each.state, lead=MappingProxyType(lead))
+    return found
+
+
+def leading_alike(stage: "Stage", other: "Stage", count: int) -> "dict[Stage, StageState]":
+    """The states of two stages that are about to share their outermost loops, and others there, with the same leads."""
+    found: dict[Stage, StageState] = {}
+    for one, two in zip(stage.state.leaves[:count], other.state.leaves[:count], strict=True):
+        early = max(stage.state.lead.get(one, 0), other.state.lead.get(two, 0))
+        for each, state in {**with_lead(stage, one, early), **with_lead(other, two, early)}.items():
+            lead = {**found.get(each, each.state).lead, **state.lead}
+            found[each] = replace(state, lead=MappingProxyType(lead))
+    return found
+
+
+def without_idle_leads(schedule: "Schedule") -> "dict[Stage, StageState]":
+    """The states of stages with a lead in which no buffer is filled, without it."""
+    buffers = [each.state.attachment for each in schedule.stages if each.state.reuse]
+    filling = {(place.stage, place.axis) for place in buffers if place is not None}
+    found: dict[Stage, StageState] = {}
+    for stage in schedule.stages:
+        state = stage.state
+        kept = {
+            loop: early
+            for loop, early in state.lead.items()
+            if any(
+                filling & {(each, own) for each, (own,) in sharing(stage, (leaf,)).items()}
+                for leaf in _leaves_of(state, loop)
+            )
+        }
+        if len(kept) < len(state.lead):
+            found[stage] = replace(state, lead=MappingProxyType(kept))
+    return found
+
+
+def _leaves_of(state: StageState, loop: LoopAxis) -> list[LoopAxis]:
+    """The present loops that run over what a loop ran over."""
+    found = {loop}
+    for relation in state.relations:
+        if found & set(replaced_by(relation)):
+            found |= set(made_by(relation))
+    return [leaf for leaf in state.leaves if leaf in found]
+
+
+def _begins_elsewhere(state: StageState, loop: LoopAxis) -> bool:
+    """Whether a loop is a fused, shifted, skewed or mapped one or part of one: it does not begin as an axis does."""
+    for relation in reversed(state.relations):
+        if loop not in made_by(relation):
+            continue
+        if not isinstance(relation, Split):
+            return True
+        loop = relation.parent
+    return False

@@ -1,0 +1,170 @@
+"""The text form of loop nests, before and after partitioning."""
+
+import re
+
+from lathe.frontend.expressions import Axis, AxisRef, Expr, Reduce
+from lathe.frontend.indices.linear import Bound, Extremum, Linear, LoopVariable
+from lathe.frontend.text import format_expr
+from lathe.scheduler.algorithm.rewrite import rewrite
+from lathe.scheduler.algorithm.undefined import defined
+from lathe.scheduler.nest.build_nest import (
+    Acquire,
+    Block,
+    ChunkNode,
+    DecidedChunk,
+    Guard,
+    Loop,
+    Node,
+    Release,
+    SignalNode,
+    Slide,
+)
+from lathe.scheduler.nest.windows import buffer_shape
+from lathe.scheduler.state.stage import Signal, StageState
+
+
+def format_nest(nodes: list[Node]) -> str:
+    """One line per loop, statement and buffer; loops of the same name are told apart by primes."""
+    return "".join(f"{line}\n" for line in _Formatter().lines(nodes, 0))
+
+
+class _Formatter:
+    def __init__(self) -> None:
+        self.names: dict[LoopVariable, str] = {}
+
+    def lines(self, nodes: list[Node], depth: int) -> list[str]:
+        indent = "  " * depth
+        result: list[str] = []
+        for node in nodes:
+            if isinstance(node, Loop):
+                outer = set(self.names.values())
+                name = self._name(node.variable, outer)
+                together = f" in {node.threads} threads" if node.threads > 1 else ""
+                result.append(f"{indent}for {name} in {node.first}..{node.last + 1}{together}:")
+                result += self.lines(node.body, depth + 1)
+                del self.names[node.variable]
+            elif isinstance(node, Guard):
+                result.append(f"{indent}if {' and '.join(self.condition(each) for each in node.constraints)}:")
+                result += self.lines(node.body, depth + 1)
+            elif isinstance(node, Acquire) and node.stored is not None:
+                result.append(
+                    f"{indent}buffer {node.stored.buffer.name} in {node.stored.scope}: {list(node.stored.shape)}"
+                )
+            elif isinstance(node, Release) and node.stored is not None:
+                result.append(f"{indent}free {node.stored.buffer.name}")
+            elif isinstance(node, Acquire) and node.placement.window is not None:
+                window, state = node.placement.window, node.placement.state
+                form = f"{state.reuse} along {state.computation.axes[window.dimension].name}"
+                shape = list(buffer_shape(window.shape))
+                result.append(f"{indent}buffer {state.tensor.name} in {state.scope}{turns(state)}: {shape}, {form}")
+            elif isinstance(node, Acquire | Slide):
+                shifts = node.placement.state.reuse == "shift"
+                verb = "buffer" if isinstance(node, Acquire) else "shift" if shifts else "keep"
+                box = ", ".join(
+                    f"{self.text(low)} + {self.text(extent)}" for low, extent in zip(node.low, node.extent, strict=True)
+                )
+                state = node.placement.state
+                where = f" in {state.scope}{turns(state)}" if isinstance(node, Acquire) else ""
+                result.append(f"{indent}{verb} {state.tensor.name}{where}: [{box}]")
+            elif isinstance(node, SignalNode):
+                result.append(f"{indent}{signal_text(node.placement.state.computation.name, node.signal)}")
+            elif isinstance(node, Release):
+                result.append(f"{indent}free {node.placement.state.tensor.name}")
+            else:
+                result += self.statement(node, indent)
+        return result
+
+    def statement(self, node: Block | ChunkNode, indent: str) -> list[str]:
+        state = node.placement.state
+        pairs = [(v, v.extent) for v in node.variables] if isinstance(node, Block) else list(node.loops)
+        added: list[LoopVariable] = []
+        loops = []
+        for variable, extent in pairs:
+            name = self._name(variable, set(self.names.values()))
+            added.append(variable)
+            loops.append(f"{name} in 0..{extent}")
+        rule = node.rule if isinstance(node, DecidedChunk) and node.rule else state.pragma or "chunk"
+        pragma = f"{rule}({', '.join(loops)}): " if loops else ""
+        condition = ""
+        if isinstance(node, Block) and node.constraints:
+            condition = " while " + " and ".join(self.condition(each) for each in node.constraints)
+        result = []
+        bodies = node.values if isinstance(node, DecidedChunk) else defined(state.computation).bodies
+        if isinstance(node, DecidedChunk) and node.around:
+            what = str(node.padding) if node.padding else "zeros"
+            condition = f", {what} around " + ", ".join(f"{self.names[v]} ({a}, {b})" for v, a, b in node.around)
+        for tensor, body in zip(state.tensors, bodies, strict=True):
+            values = {axis: self.text(value) for axis, value in node.roots.items()}
+            target = f"{tensor.name}[{', '.join(values[axis] for axis in state.computation.axes)}]"
+            if node.role == "init":
+                assert isinstance(body, Reduce)
+                start = {"sum": "0", "prod": "1", "max": "minimum", "min": "maximum"}[body.kind]
+                statement = f"{target} = {start}"
+            elif isinstance(body, Reduce):
+                takes = {"sum": "+", "prod": "*"}.get(body.kind, body.kind)
+                statement = f"{target} {takes}= {_with(body.body, values)}"
+            else:
+                statement = f"{target} = {_with(body, values)}"
+            result.append(f"{indent}{pragma}{statement}{condition}")
+        for variable in added:
+            del self.names[variable]
+        return result
+
+    def _name(self, variable: LoopVariable, taken: set[str]) -> str:
+        name = variable.name
+        while name in taken:
+            name += "'"
+        self.names[variable] = name
+        return name
+
+    def condition(self, bound: Bound) -> str:
+        """``bound >= 0`` without negative coefficients: ``16*io + ii < 60``."""
+        if isinstance(bound, Extremum):
+            if bound.kind == "min":
+                return " and ".join(self.condition(inner) for inner in bound.bounds)
+            return f"{self.text(bound)} >= 0"
+        left = Linear(0, {atom: -c for atom, c in bound.terms.items() if c < 0})
+        right = Linear(0, {atom: c for atom, c in bound.terms.items() if c > 0})
+        if right.is_constant:
+            return f"{self.text(left)} < {bound.constant + 1}"
+        if left.is_constant:
+            return f"{self.text(right)} >= {-bound.constant}"
+        return f"{self.text(left)} <= {self.text(right + bound.constant)}"
+
+    def text(self, bound: Bound) -> str:
+        if isinstance(bound, Linear):
+            renamed = {v: LoopVariable(self.names.get(v, v.name), v.extent, v.kind) for v in bound.variables()}
+            return str(bound.substitute(lambda v: Linear.of(renamed[v])))
+        return f"{bound.kind}({', '.join(self.text(inner) for inner in bound.bounds)})"
+
+
+_OPEN, _CLOSE = "\x02", "\x03"
+_MARKED = re.compile(f"([-*/%] |-)?{_OPEN}([^{_CLOSE}]*){_CLOSE}( [*/%])?")
+
+
+def _with(expr: Expr, values: dict[Axis, str]) -> str:
+    """An expression's text with axes replaced by what they are in terms of loops, in parentheses where it binds so."""
+
+    def bound(match: re.Match[str]) -> str:
+        before, value, after = match.group(1) or "", match.group(2), match.group(3) or ""
+        binds = (before or after) and not value.isidentifier()
+        return f"{before}({value}){after}" if binds else f"{before}{value}{after}"
+
+    named: dict[Axis, Expr] = {
+        axis: AxisRef(Axis(f"{_OPEN}{text}{_CLOSE}", axis.extent, axis.start)) for axis, text in values.items()
+    }
+    return _MARKED.sub(bound, format_expr(rewrite(expr, axes=named)))
+
+
+def signal_text(stage: str, signal: Signal) -> str:
+    """A barrier, or who sends a token to whom."""
+    if signal.kind == "barrier":
+        return "barrier"
+    if signal.kind == "send":
+        return f"{stage} sends to {signal.other}"
+    return f"{stage} receives from {signal.other}{f', {signal.ahead} ahead' if signal.ahead else ''}"
+
+
+def turns(state: StageState) -> str:
+    """How many buffers take turns, where the schedule says."""
+    return "" if state.slots is None else f" × {state.slots}"

@@ -1,0 +1,1 @@
+"""Completing a schedule for a machine, one file per pass."""

@@ -1,0 +1,216 @@
+"""Lanes that agree: other choices for stages whose lanes, as they were planned, do not go with their neighbours'.
+
+The plan takes stage after stage and gives each the lanes that leave the fewest empty. Where a later stage cannot read
+them so, this looks for the cheapest change that leads to fewer disagreements: other lanes for the stage that makes the
+tensor or for the one that reads it, a matrix product done on the ALU, or a product with the identity in between, which
+moves values from lane to lane. When no single change helps, the two stages do without lanes: one value per element, the
+same in all, which every stage can read. So there is always an end.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor
+from lathe.frontend.expressions import Read
+from lathe.scheduler.algorithm.patterns import factors, lanes_of_operand
+from lathe.scheduler.emission.dram_map import stores_make_weights
+from lathe.scheduler.passes.identity_products import insert_turn
+from lathe.scheduler.state.names import fresh_name
+from lathe.scheduler.state.stage import DRAM, StageState, replace
+from lathe.scheduler.target.elements import Lanes, element_of
+from lathe.scheduler.target.lanes import LanePlan, obstacles_of, plan_lanes
+from lathe.scheduler.target.zero_lanes import comes_from_host, is_loaded_with_zeros, tensors_with_zeros_behind
+
+if TYPE_CHECKING:
+    from lathe.scheduler.algorithm.patterns import Product
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+LARGEST_IDENTITY = 256
+"""The largest extent that a product with the identity is tried for: its work and weights grow with the square."""
+
+
+def agree_on_lanes(schedule: "Schedule", config: HardwareConfig) -> dict[Tensor, NDArray[np.int8]]:
+    """Decide lanes, in place, of untouched stages whose planned lanes disagree with what they read or are read by.
+
+    Returns the values of inputs that this adds: identity matrices.
+    """
+    agreement = _Agreement(schedule, config)
+    agreement.run()
+    return {tensor: np.eye(extent, dtype=np.int8) for extent, tensor in agreement.identities.items()}
+
+
+@dataclass(frozen=True)
+class _Disagreement:
+    """``reader`` reads tensor ``tensor``, at ``reads``, but not in the lanes in which ``maker`` makes it."""
+
+    maker: "Stage"
+    reader: "Stage"
+    tensor: Tensor
+    reads: tuple[Read, ...]
+
+
+class _Agreement:
+    def __init__(self, schedule: "Schedule", config: HardwareConfig) -> None:
+        self.schedule = schedule
+        self.config = config
+        self.identities: dict[int, Tensor] = {}
+
+    def run(self) -> None:
+        while True:
+            plan, found = self._judged()
+            one = next((each for each in found if self._is_free(each.maker) or self._is_free(each.reader)), None)
+            if one is None:
+                return
+            best: tuple[float, Callable[[], None]] | None = None
+            for change in (*self._changes(one), *self._turns(one, plan)):
+                before = {stage: stage.state for stage in self.schedule.stages}
+                change()
+                changed, left = self._judged()
+                cost = sum(self._work(stage, changed) for stage in self.schedule.stages) * (1 + len(left))
+                self.schedule.stages = list(before)
+                for stage, state in before.items():
+                    stage.state = state
+                if len(left) < len(found) and (best is None or cost < best[0]):
+                    best = cost, change
+            if best is not None:
+                best[1]()
+                continue
+            for stage in (one.maker, one.reader):
+                if self._is_free(stage):
+                    stage.state = self._without_lanes(stage, plan)
+
+    def _is_free(self, stage: "Stage") -> bool:
+        """Whether a stage may get other lanes: nobody has placed it or its lanes, nor has it been left without any."""
+        state = stage.state
+        if state.is_vectorized:
+            return False
+        bare = state.lanes == Lanes(None, None) and (state.on_alu or factors(state.computation) is None)
+        return state.scope == DRAM and state.pragma is None and not bare
+
+    def _judged(self) -> tuple[LanePlan, list[_Disagreement]]:
+        """The plan as decided until now, and what disagrees."""
+        plan = plan_lanes(self.schedule, self.config)
+        zeros = tensors_with_zeros_behind(self.schedule, plan)
+        found: list[_Disagreement] = []
+        weights: dict[Tensor, Lanes] = {}
+        acc = element_of(self.config, "acc")
+        for stage in self.schedule.stages:
+            product = plan.products[stage.state.tensor]
+            if product is not None:
+                for read in self._unfit_operands(product, plan, zeros, weights):
+                    maker = self.schedule.maker(read.tensor)
+                    assert maker is not None, f"{read.tensor.name} is no computed operand of {stage.name}"
+                    found.append(_Disagreement(maker, stage, read.tensor, (read,)))
+                continue
+            for tensor in obstacles_of(stage.state, plan.known, acc):
+                reads = tuple(read.node for read in stage.state.computation.reads if read.tensor is tensor)
+                found.append(_Disagreement(self.schedule.maker(tensor) or stage, stage, tensor, reads))
+        return plan, found
+
+    def _unfit_operands(
+        self, product: "Product", plan: LanePlan, zeros: set[Tensor], weights: dict[Tensor, Lanes]
+    ) -> list[Read]:
+        """Computed operands of a matrix product that do not lie as it needs them.
+
+        ``weights`` collects the lanes of tensors that are weights: a stored tensor has one form for all that read it,
+        so the second product to read one as weights must want the same rows as the first.
+        """
+        config = self.config
+        found: list[Read] = []
+        stored: dict[str, bool] = {}
+        for which, read in (("data", product.data), ("weight", product.weight)):
+            tensor = read.tensor
+            stored[which] = not comes_from_host(self.schedule, tensor)
+            maker = self.schedule.maker(tensor)
+            if maker is None:
+                continue
+            have, wanted = plan.known[tensor], lanes_of_operand(product, which, config)
+            if which == "weight":
+                fits = not stored[which] or stores_make_weights(config, have, wanted)
+                fits = fits and (not stored[which] or weights.setdefault(tensor, wanted) == wanted)
+            else:
+                fits = have.cols == wanted.cols and (config.batch == 1 or have.rows == wanted.rows)
+                mixed = config.batch > 1 and config.block_in != config.block_out
+                fits = fits and not (stored[which] and mixed and have != Lanes(None, None))
+            if is_loaded_with_zeros(self.schedule, tensor):
+                element = element_of(config, "wgt" if which == "weight" else "inp")
+                fits = fits and not obstacles_of(maker.state, {tensor: wanted}, element)
+            found += [read] * (not fits)
+        if not found and all(stored.values()) and not self._covers(product, zeros):
+            found.append(product.weight)
+        return found
+
+    def _covers(self, product: "Product", zeros: set[Tensor]) -> bool:
+        """Whether the summed lanes hold values or zeros throughout, in one operand at least."""
+        if product.inner is None:
+            return False
+        config, extent = self.config, product.inner.extent
+        whole = -(-extent // config.block_in) * config.block_in
+        if whole == extent:
+            return True
+        as_stored = -(-extent // config.block_out) * config.block_out
+        return as_stored == whole and bool({product.data.tensor, product.weight.tensor} & zeros)
+
+    def _changes(self, one: _Disagreement) -> Iterator[Callable[[], None]]:
+        """Other lanes for either stage."""
+        for stage in dict.fromkeys((one.maker, one.reader)):
+            if not self._is_free(stage):
+                continue
+            state = stage.state
+            for on_alu in (False, True) if factors(state.computation) is not None else (state.on_alu,):
+                for lanes in self._any_lanes(len(state.computation.axes)):
+                    if (lanes, on_alu) != (state.lanes, state.on_alu):
+                        yield partial(setattr, stage, "state", replace(state, lanes=lanes, on_alu=on_alu))
+
+    def _any_lanes(self, rank: int) -> Iterator[Lanes]:
+        dims = range(rank)
+        for cols in (*reversed(dims), None):
+            for rows in (None, *dims) if self.config.batch > 1 else (None,):
+                if rows is None or rows != cols:
+                    yield Lanes(rows, cols)
+
+    def _turns(self, one: _Disagreement, plan: LanePlan) -> Iterator[Callable[[], None]]:
+        """A product with the identity in between, of any lanes."""
+        tensor, cols = one.tensor, plan.known[one.tensor].cols if one.maker is not one.reader else None
+        states = (one.maker.state, one.reader.state)
+        if one.maker is one.reader or tensor.dtype != "int8" or any(state.attachment for state in states):
+            return
+        if not self._is_free(one.reader) and one.reader.state.lanes != Lanes(None, None):
+            return
+        for dim in range(tensor.ndim) if cols is None else (cols,):
+            if tensor.shape[dim] > LARGEST_IDENTITY:
+                continue
+            for lanes in self._any_lanes(tensor.ndim):
+                yield partial(self._turn, one, dim, lanes, cols is None)
+
+    def _turn(self, one: _Disagreement, dim: int, lanes: Lanes, on_alu: bool) -> None:
+        extent = one.tensor.shape[dim]
+        if extent not in self.identities:
+            self.identities[extent] = Tensor(fresh_name(self.schedule, f"identity{extent}"), (extent, extent), "int8")
+        insert_turn(self.schedule, one.reader, one.reads, dim, self.identities[extent], lanes, on_alu)
+
+    def _without_lanes(self, stage: "Stage", plan: LanePlan) -> StageState:
+        product = plan.products[stage.state.tensor]
+        on_alu = product is None or self.schedule.maker(product.weight.tensor) is not None
+        return replace(stage.state, lanes=Lanes(None, None), on_alu=on_alu)
+
+    def _work(self, stage: "Stage", plan: LanePlan) -> float:
+        """Cycles that a stage takes, about."""
+        computation, lanes = stage.state.computation, plan.known[stage.state.tensor]
+        product = plan.products[stage.state.tensor]
+        blocks = {lanes.rows: self.config.batch, lanes.cols: self.config.block_out}
+        elements = prod(-(-axis.extent // blocks.get(dim, 1)) for dim, axis in enumerate(computation.axes))
+        steps = prod(axis.extent for axis in computation.reduce_axes)
+        if product is None:
+            return elements * (2 + 4 * steps if computation.reduce_axes else 2)
+        if product.inner is not None:
+            steps = steps // product.inner.extent * -(-product.inner.extent // self.config.block_in)
+        return elements * (steps + 1)

@@ -1,0 +1,144 @@
+"""Groups of stages that are computed together: one is stored, the others stay in the accumulators or are loaded.
+
+A group ends in a stage that is stored to DRAM (an output, or what a reduction, padding or several stages read) and
+holds the element-wise stages and the reduction before it.
+"""
+
+from dataclasses import dataclass
+
+from lathe.configs import HardwareConfig
+from lathe.configs.encoding import PAD_VALUE
+from lathe.frontend.expressions import Cast, Const, Read, Select
+from lathe.scheduler.algorithm.patterns import factors, plain_axis
+from lathe.scheduler.algorithm.undefined import stripped
+from lathe.scheduler.schedule import Schedule
+from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.stage import DRAM
+from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.zero_lanes import comes_from_host
+
+
+def is_open(stage: Stage) -> bool:
+    """Whether a stage waits for completion: in DRAM, at the root, without a pragma."""
+    state = stage.state
+    return state.scope == DRAM and state.pragma is None and state.attachment is None
+
+
+@dataclass
+class Group:
+    """Stages computed together: ``sink`` is stored, ``inner`` stay in acc, ``pads`` are loaded with padding."""
+
+    sink: Stage
+    inner: list[Stage]
+    pads: list[Stage]
+
+
+def is_padding(stage: Stage, with_zeros: bool = True) -> bool:
+    """Whether a stage only moves data, some of it under conditions: what a DMA with padding does.
+
+    Unless ``with_zeros``, what stands elsewhere may be any constant: copies and constants together make it in acc.
+    """
+    if len(stage.state.computation.bodies) != 1:
+        return False
+    body = stage.state.computation.bodies[0]
+    found = False
+    while isinstance(body, Select | Cast):
+        if isinstance(body, Cast):
+            body = body.operand
+            continue
+        found = True
+        plain = body.otherwise
+        while isinstance(plain, Cast):
+            plain = plain.operand
+        if not isinstance(plain, Const) or (with_zeros and plain.value != 0):
+            return False
+        body = body.then
+    return found and isinstance(body, Read)
+
+
+def groups_of(schedule: Schedule, config: HardwareConfig) -> list[Group]:
+    """The groups of the stages that wait for completion on a machine, in order."""
+    open_stages = [stage for stage in schedule.stages if is_open(stage) and not _is_store(schedule, stage)]
+    pads: dict[Stage, Stage] = {}
+    for stage in open_stages:
+        readers = schedule.readers(stage.tensor)
+        output = stage.tensor in schedule.outputs
+        if output or len(readers) != 1 or stage.state.is_touched or stage.state.storage is not None:
+            continue
+        if sum(read.tensor is stage.tensor for read in readers[0].state.computation.reads) > 1:
+            continue  # two operands of one product are loaded to two scratchpads
+        if not is_padding(stage, with_zeros=False):
+            continue
+        if not readers[0].state.computation.reduce_axes or readers[0] not in open_stages:
+            continue
+        product = factors(readers[0].state.computation) is not None
+        if is_padding(stage) or not product or _may_surround_data(schedule, config, stage, readers[0]):
+            pads[stage] = readers[0]
+    computing = [stage for stage in open_stages if stage not in pads]
+    sink_of: dict[Stage, Stage] = {}
+    groups: dict[Stage, Group] = {}
+    for stage in reversed(computing):
+        readers = schedule.readers(stage.tensor)
+        follows = readers[0] if len(readers) == 1 else None
+        fused = (
+            follows is not None
+            and follows in sink_of
+            and not any(tensor in schedule.outputs for tensor in stage.state.tensors)
+            and not follows.state.computation.reduce_axes
+            and not is_padding(follows)
+            and not stage.state.is_touched
+            and len(stage.state.tensors) == 1
+            and stage.state.storage is None
+            and not any(guest.state.scope == DRAM for guest in schedule.attached(stage))  # it has to go by its loops
+            and _reads_elementwise(follows, stage)
+        )
+        if fused:
+            assert follows is not None
+            sink_of[stage] = sink_of[follows]
+            groups[sink_of[stage]].inner.insert(0, stage)
+        else:
+            sink_of[stage] = stage
+            groups[stage] = Group(stage, [], [])
+    for pad, reader in pads.items():
+        groups[sink_of[reader]].pads.append(pad)
+    return [groups[stage] for stage in computing if stage in groups]
+
+
+def _may_surround_data(schedule: Schedule, config: HardwareConfig, stage: Stage, reader: Stage) -> bool:
+    """Whether a padding that is not zeros may be loaded around the data of a product.
+
+    Into acc it may, if the ALU multiplies. In inp it stands in all lanes, so that lanes behind the last channel count
+    unless the weights have zeros there.
+    """
+    product = plan_lanes(schedule, config).products[reader.tensor]
+    if product is None:
+        return True
+    if PAD_VALUE not in config.extensions or product.data.tensor is not stage.tensor:
+        return False
+    whole = product.inner is not None and product.inner.extent % config.block_in == 0
+    return whole or comes_from_host(schedule, product.weight.tensor)
+
+
+def _is_store(schedule: Schedule, stage: Stage) -> bool:
+    """Whether a stage is already a copy out of a scratchpad, or a copy into one that somebody placed."""
+    reads = stage.state.computation.reads
+    return len(reads) == 1 and is_copy(stage) and schedule.scope_of(reads[0].tensor) != DRAM
+
+
+def _reads_elementwise(reader: Stage, stage: Stage) -> bool:
+    """Whether a reader needs, for each of its points, one cell that moves with them, so that fusing repeats nothing."""
+    axes = reader.state.computation.axes
+    for read in reader.state.computation.reads:
+        if read.tensor in stage.state.tensors:
+            named = [plain_axis(index) for index in read.indices]
+            if len(named) != len(axes) or any(a is not b for a, b in zip(named, axes, strict=False)):
+                return False
+    return True
+
+
+def is_copy(stage: Stage) -> bool:
+    """Whether a stage only moves data, so that a DMA into the scratchpad is all it needs."""
+    body = stripped(stage.state.computation.bodies[0])
+    while isinstance(body, Cast):
+        body = body.operand
+    return isinstance(body, Read) or is_padding(stage, with_zeros=False)

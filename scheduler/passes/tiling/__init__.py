@@ -1,0 +1,1 @@
+"""Tile sizes, loop order and load places of one group of stages."""

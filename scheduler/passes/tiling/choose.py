@@ -1,0 +1,69 @@
+"""Tile sizes, loop order and load places for one group, by an estimate of cycles.
+
+Everything is tried within small sets of candidates: for each dimension the sizes that cut it into 1, 2, 3, … equal
+parts (whole blocks along lanes), a few orders of the tile loops, and for each operand the loop at which it fits and is
+loaded least often. What the estimate (``estimate.py``) makes cheapest is then checked exactly by the allocator.
+"""
+
+from itertools import product as combinations
+
+from lathe.scheduler.errors import CapacityError
+from lathe.scheduler.passes.tiling.given import given_tiling
+from lathe.scheduler.passes.tiling.model import TilingModel
+from lathe.scheduler.passes.tiling.problem import Tiling, TilingProblem
+from lathe.scheduler.target.allocation import depth_of
+
+CUTS = ("channels", "longest", "every")
+"""How reductions are cut in parts: along the channels; if need be along the longest axis, or step by step along all."""
+
+
+def choose_tiling(problem: TilingProblem) -> Tiling:
+    """The cheapest tiling found. Raises CapacityError if not even the smallest tiles fit."""
+    for cut in CUTS:
+        model = TilingModel(problem, cut)
+        best = given_tiling(model) if problem.given else _cheapest(model)
+        if best is not None:
+            return best
+    raise CapacityError(_refusal(model), kind="machine")
+
+
+def _cheapest(model: TilingModel) -> Tiling | None:
+    """The first of the cheapest; tiles whose computation alone takes longer than what has been found are left out."""
+    best: Tiling | None = None
+    orders, reductions = model.orders(), model.reductions()
+    for tile in combinations(*(model.sizes(dim) for dim in range(len(model.full)))):
+        elements = model.computing_elements(tile)
+        if elements > model.room("acc") or (best is not None and model.least_cost(tile) >= best.cost):
+            continue
+        for inner in reductions:
+            for order in orders:
+                tiling = model.evaluated(tile, order, inner, elements)
+                if tiling is not None and (best is None or tiling.cost < best.cost):
+                    best = tiling
+    return best
+
+
+def _refusal(model: TilingModel) -> str:
+    tile = tuple(sizes[-1] for sizes in (model.sizes(dim) for dim in range(len(model.full))))
+    reduction = {stage: min(axis.extent, model.grain(stage, axis)) for stage, axis in model.reduction.items()}
+    boxes = model.boxes(tile, reduction)
+    parts = []
+    for scope in ("inp", "wgt", "acc"):
+        need = sum(
+            model.count(operand.stage, boxes[operand.stage])
+            for operand in model.problem.operands
+            if operand.stage.state.scope == scope
+        )
+        if scope == "acc":
+            need += max(model.count(stage, boxes[stage]) for stage in model.problem.computing)
+        if need > depth_of(model.config, scope):
+            depth = depth_of(model.config, scope)
+            parts.append(f"{scope} holds {depth} elements and the smallest tile takes {need}, {need - depth} too many")
+    detail = "; ".join(parts) or "the loops given leave no smaller tile"
+    return (
+        f"tile of {model.problem.sink.name} on machine {model.config.name!r} must fit its scratchpads, but {detail}. "
+        "Use a machine with larger buffers, or split the computation."
+    )
+
+
+__all__ = ["choose_tiling"]

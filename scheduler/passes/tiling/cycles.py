@@ -1,0 +1,111 @@
+"""How many cycles a tiling takes, roughly: from the loads of its operands, the work of a tile, and its store.
+
+Of a group with a matrix product the estimate knows when the first tile can begin and what the last one stores, what
+hides behind computation where there is room for two slots, the memory's latency for rows that are short, the loads that
+the compute unit does itself, and the turns of storing planes. A byte that hides costs a little, too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from lathe.configs import HardwareConfig
+from lathe.scheduler.target.elements import Physical
+
+PART = 12
+"""Cycles that one more part of a reduction costs in every tile, on average: tokens to wait for, micro-ops to load."""
+SHARPNESS = 6
+"""How well transfers hide behind computation: two that take equally long take a little longer together."""
+TRAFFIC = 1 / 32
+"""What a beat counts for, in cycles, when it is hidden behind computation: others wait for the bus meanwhile."""
+HANDLING = 20
+"""Cycles that a transfer takes beside the memory's latency and its beats."""
+
+
+@dataclass(frozen=True)
+class Loads:
+    """The loads of one operand: to which scratchpad, cycles of each, how many, and whether there are two slots."""
+
+    scope: str
+    cycles: float
+    times: float
+    doubled: bool
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is done for every tile of a group.
+
+    ``tiles`` of them, each in so many ``parts`` of a reduction; ``steps`` of the compute unit for one, ``stored``
+    elements, in so many ``planes`` of bytes; ``alone``: whether the result has no second slot in acc.
+    """
+
+    tiles: int
+    parts: int
+    steps: int
+    stored: int
+    planes: int
+    alone: bool
+
+
+def load_cycles(
+    config: HardwareConfig, physical: Physical, element_bytes: int, box: Sequence[int], count: int
+) -> float:
+    """Cycles that a load of ``count`` elements takes the bus, or, where its rows are short, waits for memory."""
+    memory = config.memory
+    row = 1  # elements that adjoin in DRAM
+    for dim in reversed(physical.order):
+        blocks = physical.blocks(dim, 0, box[dim])
+        row *= blocks
+        if blocks < physical.blocks(dim, 0, physical.view[dim]):
+            break
+    beats = ceil(row * element_bytes / config.bus_bytes)
+    burst = min(beats, memory.burst_beats)
+    rows = count / row
+    waiting = rows * ceil(beats / burst) * (memory.latency + 4 + burst * memory.cycles_per_beat)
+    return max(rows * beats * memory.cycles_per_beat, waiting / memory.outstanding_reads)
+
+
+def least_cycles(config: HardwareConfig, tiles: int, steps: int) -> float:
+    """A lower bound on the cycles of a group: so many tiles, each with so many steps of the compute unit."""
+    return tiles * (steps + 2 * (config.memory.latency + HANDLING))
+
+
+def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Work) -> float:
+    """Cycles of a group with a matrix product."""
+    latency = config.memory.latency + HANDLING
+    first = rest = 0.0  # cycles of the loads that the first tile waits for, and of all others
+    exposed = 0.0  # of those that wait for the reader of what they replace
+    loading = 0.0  # of those that the compute unit does itself, when it is drained
+    for each in loads:
+        if each.scope == "acc":
+            loading += each.times * (each.cycles + latency)
+            continue
+        again = (each.times - 1) * (each.cycles + latency / 4)
+        first += each.cycles
+        rest += again
+        exposed += 0 if each.doubled else again
+    compute = loading + work.tiles * (work.steps + work.parts * PART + 2 * latency)
+    last = work.stored * config.out_element_bytes * work.planes / config.bus_bytes
+    store = work.tiles * last
+    if work.planes > 1:  # each plane is shifted down while half of the one before it is stored
+        shifts = work.tiles * work.stored * (work.planes - 1)
+        compute += shifts
+        exposed += max(store * (work.planes - 1) / work.planes - shifts, 0) + work.tiles * work.planes * latency
+    if work.alone:  # the next tile waits for the store of this one
+        exposed += (store - last) / work.planes + work.tiles * 2 * latency
+    busy: float = (compute + exposed) ** SHARPNESS + (rest + store) ** SHARPNESS
+    together: float = busy ** (1 / SHARPNESS)
+    return first + together + last + (first + rest + loading + store) * TRAFFIC
+
+
+def cycles_without_product(config: HardwareConfig, loads: Sequence[Loads], work: Work) -> float:
+    """Cycles of a group that only the ALU computes, and whose operands the compute unit loads."""
+    latency = config.memory.latency + HANDLING
+    once = sum(each.cycles + latency / 4 for each in loads if each.times <= 1)
+    often = sum(each.times * (each.cycles + latency / 4) for each in loads if each.times > 1)
+    steps, wait = work.tiles * work.steps, work.tiles * 2 * latency
+    store = work.tiles * work.stored * config.out_element_bytes / config.bus_bytes
+    if work.alone or not all(each.doubled for each in loads):
+        return once + often + steps + store + wait
+    return once + often / (work.tiles * work.parts) + max(steps, often + store) + store / work.tiles + wait

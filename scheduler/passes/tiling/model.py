@@ -1,0 +1,352 @@
+"""A model of one group's tiles: the sizes, orders and reductions to try, what a tile holds, and what a tiling costs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import TYPE_CHECKING
+
+from lathe.configs.encoding import PAD_VALUE
+from lathe.frontend import Tensor, as_affine
+from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.expressions import Axis, axes_of
+from lathe.frontend.indices.linear import LoopVariable
+from lathe.scheduler.algorithm.patterns import dimension_of
+from lathe.scheduler.nest.stage_loops import stage_loops
+from lathe.scheduler.passes.groups import is_padding
+from lathe.scheduler.passes.tiling.cycles import (
+    Loads,
+    Work,
+    cycles_with_product,
+    cycles_without_product,
+    least_cycles,
+    load_cycles,
+)
+from lathe.scheduler.passes.tiling.problem import Tiling, TilingProblem
+from lathe.scheduler.state.stage import LoopAxis
+from lathe.scheduler.target.allocation import depth_of
+from lathe.scheduler.target.elements import Physical, element_of
+from lathe.scheduler.target.lanes import plan_lanes
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+
+MOST_PARTS = 24
+
+
+@dataclass(frozen=True)
+class _TileLoops:
+    """What follows from the tile loops alone, however reductions are cut.
+
+    ``boxes`` of each stage inside so many tile loops (at the root everything is loaded); for each operand the
+    ``options``: elements loaded in all, minus the level, elements at a time, the level.
+    """
+
+    tiles: int
+    boxes: "list[dict[Stage, tuple[int, ...]]]"
+    options: list[list[tuple[int, int, int, int]]]
+    steps: int
+    stored: int
+
+
+class TilingModel:
+    """What is tried, with reductions cut in one of the ways of ``CUTS``."""
+
+    def __init__(self, problem: TilingProblem, cut: str) -> None:
+        self.problem = problem
+        config = self.config = problem.config
+        plan = self.plan = plan_lanes(problem.schedule, config)
+        lanes = plan.known
+        self.physical: dict[Stage, Physical] = {}
+        for stage in (*problem.computing, *(operand.stage for operand in problem.operands)):
+            scope = stage.state.scope
+            self.physical[stage] = Physical(stage.tensor.shape, lanes[stage.tensor], element_of(config, scope))
+        self.sink_axes = problem.sink.state.computation.axes
+        self.full = tuple(axis.extent for axis in self.sink_axes)
+        self.lanes_of_sink = lanes[problem.sink.tensor]
+        self.rows_of_weights: set[int | None] = set()
+        for reader in problem.schedule.readers(problem.sink.tensor):
+            product = plan.products[reader.tensor]
+            if product is not None and product.weight.tensor is problem.sink.tensor:
+                self.rows_of_weights.add(dimension_of(product.weight, product.column))
+        self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
+        self._counts: dict[tuple[Stage, tuple[int, ...]], int] = {}
+        self._rooms = {scope: depth_of(config, scope) - problem.spare.get(scope, 0) for scope in ("inp", "wgt", "acc")}
+        self.inner: dict[Stage, Axis] = {}
+        self.reduction: dict[Stage, Axis] = {}
+        for stage in self.gemms:
+            found = plan.products[stage.tensor]
+            assert found is not None
+            if found.inner is not None:
+                self.inner[stage] = found.inner
+        for stage in problem.computing:
+            axes = stage.state.computation.reduce_axes
+            inner = self.inner.get(stage)
+            if inner is not None and inner.extent > config.block_in and cut == "channels":
+                self.reduction[stage] = inner
+            elif axes:  # what runs along lanes is in one piece already
+                blocks = ceil(inner.extent / config.block_in) if inner is not None else 1
+                self.reduction[stage] = max(axes, key=lambda axis: axis.extent if axis is not inner else blocks)
+        for stage in problem.computing:  # loops that others are computed in stay as they are
+            if problem.schedule.attached(stage):
+                self.reduction.pop(stage, None)
+        self.single: dict[Stage, list[Axis]] = {}  # axes that each part of a reduction takes one step of
+        for stage, chosen in self.reduction.items() if cut == "every" and not problem.given else ():
+            state = stage.state
+            untouched = {root.source for root in state.roots if root in state.leaves}
+            self.single[stage] = [a for a in state.computation.reduce_axes if a is not chosen and a in untouched]
+        self._planes = DTYPES[problem.sink.tensor.dtype].bits // 8 if problem.sink.tensor.dtype != "bool" else 1
+        self._loads: dict[tuple[Stage, tuple[int, ...]], float] = {}
+        self._tile_loops_known: dict[tuple[tuple[int, ...], tuple[int, ...]], _TileLoops] = {}
+        self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[Stage, tuple[int, ...]]] = {}
+        self._walk = [
+            _reads(stage) for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands))
+        ]
+
+    def grain(self, stage: "Stage", axis: Axis) -> int:
+        """Steps of a reduction axis that cannot be separated: those along lanes."""
+        return self.config.block_in if axis is self.inner.get(stage) else 1
+
+    def room(self, scope: str) -> int:
+        """Elements of a scratchpad that the tiles may take."""
+        return self._rooms[scope]
+
+    def sizes(self, dim: int) -> list[int]:
+        full = self.full[dim]
+        block = 1
+        if dim == self.lanes_of_sink.cols:
+            block = self.config.block_out
+            if self._is_data(self.problem.sink.tensor):  # it is loaded as wider elements
+                block = max(block, self.config.block_in)
+        elif dim == self.lanes_of_sink.rows:
+            block = self.config.batch
+        if dim in self.rows_of_weights:
+            block = self.config.block_out
+        return [min(size * block, full) for size in equal_parts(ceil(full / block))]
+
+    def _is_data(self, tensor: Tensor) -> bool:
+        """Whether a matrix product takes a tensor for data, perhaps with a border around it."""
+        for reader in self.problem.schedule.readers(tensor):
+            product = self.plan.products[reader.tensor]
+            if product is not None and product.data.tensor is tensor:
+                return True
+            zeros = PAD_VALUE not in self.config.extensions
+            if product is None and is_padding(reader, with_zeros=zeros) and self._is_data(reader.tensor):
+                return True
+        return False
+
+    def orders(self) -> list[tuple[int, ...]]:
+        plain = tuple(range(len(self.full)))
+        cols = self.lanes_of_sink.cols
+        if cols is None or len(plain) < 2:
+            return [plain]
+        rest = tuple(dim for dim in plain if dim != cols)
+        first, others = rest[:1], rest[1:]
+        found = [(*first, cols, *others), (*rest, cols), (cols, *rest)]
+        return list(dict.fromkeys(found))
+
+    def reductions(self) -> list[dict["Stage", int]]:
+        choices: list[dict[Stage, int]] = [{}]
+        for stage, axis in self.reduction.items():
+            given = self._given_reduction(stage, axis)
+            if given is not None:
+                choices = [{**choice, stage: size} for choice in choices for size in (axis.extent, given)]
+                continue
+            block = self.grain(stage, axis)
+            sizes = equal_parts(ceil(axis.extent / block))
+            choices = [{**choice, stage: min(size * block, axis.extent)} for choice in choices for size in sizes]
+        return choices
+
+    def _given_reduction(self, stage: "Stage", axis: Axis) -> int | None:
+        """How much of the reduction one iteration of its outermost loop covers, where the user has split it."""
+        state = stage.state
+        if not any(root.source is axis for root in state.roots if root not in state.leaves):
+            return None
+        nominal = {root: root.source.extent for root in state.roots if root.source is not None}
+        loops = stage_loops(state, nominal)
+        outermost = set(loops.of_leaf[state.reduce_leaves[0]])
+        local = next(loops.local[root] for root in state.roots if root.source is axis)
+        inside = [(c, v) for v, c in local.terms.items() if isinstance(v, LoopVariable) and v not in outermost]
+        return min(1 + sum(abs(c) * (v.extent - 1) for c, v in inside), axis.extent)
+
+    def boxes(self, tile: Sequence[int], reduce_tile: "dict[Stage, int]") -> "dict[Stage, tuple[int, ...]]":
+        """The extents of each stage of the group for one tile of the sink."""
+        key = (tuple(tile), tuple(reduce_tile.values()))
+        known = self._boxes.get(key)
+        if known is not None:
+            return known
+        need: dict[Tensor, list[int]] = {self.problem.computing[-1].tensor: list(tile)}
+        for stage, axes, reads in self._walk:
+            extents = need.get(stage.tensor)
+            if extents is None:
+                continue
+            size = list(extents)
+            for axis in axes[len(extents) :]:
+                reduced = axis is self.reduction.get(stage)
+                if reduce_tile and axis in self.single.get(stage, ()):
+                    size.append(min(self.grain(stage, axis), axis.extent))
+                else:
+                    size.append(reduce_tile.get(stage, axis.extent) if reduced else axis.extent)
+            for tensor, shape, indices in reads:
+                box = [
+                    min(1 + sum(factor * (size[n] - 1) for n, factor in terms), extent)
+                    for terms, extent in zip(indices, shape, strict=True)
+                ]
+                before = need.get(tensor)
+                need[tensor] = box if before is None else [max(a, b) for a, b in zip(before, box, strict=True)]
+        found = {stage: tuple(need[stage.tensor]) for stage in self.physical if stage.tensor in need}
+        self._boxes[key] = found
+        return found
+
+    def count(self, stage: "Stage", box: Sequence[int]) -> int:
+        key = stage, tuple(box)
+        known = self._counts.get(key)
+        if known is None:
+            physical = self.physical[stage]
+            known = prod(physical.blocks(dim, 0, extent) for dim, extent in enumerate(box))
+            self._counts[key] = known
+        return known
+
+    def computing_elements(self, tile: Sequence[int]) -> int:
+        boxes = self.boxes(tile, {})
+        return max(self.count(stage, boxes[stage]) for stage in self.problem.computing)
+
+    def least_cost(self, tile: tuple[int, ...]) -> float:
+        """Cycles that the tiles take, whatever is loaded when: the compute unit's."""
+        tiles = prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True))
+        return least_cycles(self.config, tiles, self._steps_of_all(self.boxes(tile, {})))
+
+    def evaluated(
+        self, tile: tuple[int, ...], order: tuple[int, ...], inner: "dict[Stage, int]", acc: int
+    ) -> Tiling | None:
+        loops = self._tile_loops(tile, order)
+        total = loops.tiles
+        rounds = {stage: ceil(self.reduction[stage].extent / size) for stage, size in inner.items()}
+        for stage, axes in self.single.items():
+            rounds[stage] *= prod(ceil(axis.extent / self.grain(stage, axis)) for axis in axes)
+        room = dict(self._rooms)
+        room["acc"] -= acc
+        levels: dict[Stage, int] = {}
+        found: list[Loads] = []
+        by_level = loops.boxes
+        innermost = self.boxes(tile, inner)
+        for operand, options in zip(self.problem.operands, loops.options, strict=True):
+            stage = operand.stage
+            split = rounds.get(operand.reader, 1) > 1
+            if split:
+                count = self.count(stage, innermost[stage])
+                rounds_in_all = total * rounds[operand.reader]
+                options = [*options[:-1], (rounds_in_all * count, -len(order), count, len(order))]
+            scope = stage.state.scope
+            fitting = [option for option in options if option[2] <= room[scope]]
+            if not fitting:
+                return None
+            doubled = [option for option in fitting if option[2] * (2 if option[3] else 1) <= room[scope]]
+            loads, _, count, level = min(doubled or fitting)
+            room[scope] -= count * (2 if doubled and level else 1)
+            levels[stage] = level
+            box = by_level[level][stage] if level else stage.tensor.shape
+            if split and level == len(order):
+                box = innermost[stage]
+            found.append(
+                Loads(scope, self._load_cycles(stage, tuple(box), count), loads / max(count, 1), bool(doubled))
+            )
+        work = Work(
+            tiles=total,
+            parts=max(rounds.values(), default=1),
+            steps=loops.steps,
+            stored=loops.stored,
+            planes=self._planes,
+            alone=acc > room["acc"] if self.gemms else acc * 2 > self.room("acc"),
+        )
+        cost = (cycles_with_product if self.gemms else cycles_without_product)(self.config, found, work)
+        reduce_axis = {stage: self.root(stage) for stage in inner if rounds[stage] > 1}
+        reduce_tile = {stage: size for stage, size in inner.items() if rounds[stage] > 1}
+        single = {
+            stage: [(self.root(stage, axis), self.grain(stage, axis)) for axis in axes]
+            for stage, axes in self.single.items()
+        }
+        return Tiling(tile, order, len(order), levels, reduce_axis, reduce_tile, single, cost)
+
+    def _tile_loops(self, tile: tuple[int, ...], order: tuple[int, ...]) -> "_TileLoops":
+        known = self._tile_loops_known.get((tile, order))
+        if known is not None:
+            return known
+        trips = [ceil(self.full[dim] / tile[dim]) for dim in order]
+        boxes = [self.boxes(self._tile_at(tile, order, level), {}) for level in range(len(order) + 1)]
+        options = []
+        for operand in self.problem.operands:
+            stage = operand.stage
+            counts = [self.count(stage, boxes[n][stage] if n else stage.tensor.shape) for n in range(len(order) + 1)]
+            options.append([(prod(trips[:n]) * count, -n, count, n) for n, count in enumerate(counts)])
+        last = self.problem.computing[-1]
+        found = _TileLoops(
+            prod(trips), boxes, options, self._steps_of_all(boxes[-1]), self.count(last, boxes[-1][last])
+        )
+        self._tile_loops_known[tile, order] = found
+        return found
+
+    def _load_cycles(self, stage: "Stage", box: tuple[int, ...], count: int) -> float:
+        known = self._loads.get((stage, box))
+        if known is None:
+            config = self.config
+            size = {"inp": config.inp_element_bytes, "wgt": config.wgt_element_bytes}.get(
+                stage.state.scope,
+                config.acc8_element_bytes if stage.tensor.dtype == "int8" else config.acc_element_bytes,
+            )
+            known = self._loads[stage, box] = load_cycles(config, self.physical[stage], size, box, count)
+        return known
+
+    def _steps_of_all(self, boxes: "dict[Stage, tuple[int, ...]]") -> int:
+        return sum(self._steps(stage, boxes[stage]) for stage in self.problem.computing)
+
+    def _steps(self, stage: "Stage", box: Sequence[int]) -> int:
+        """Cycles of the compute unit for one box of a stage."""
+        count = self.count(stage, box)
+        depth = prod(axis.extent for axis in stage.state.computation.reduce_axes)
+        if stage not in self.gemms:
+            return count * 2 * depth  # an operation on two tensors takes two steps
+        axis = self.inner.get(stage)
+        if axis is not None:
+            depth = depth // axis.extent * ceil(axis.extent / self.config.block_in)
+        return count * (depth + 1)
+
+    def root(self, stage: "Stage", axis: Axis | None = None) -> LoopAxis:
+        axis = self.reduction[stage] if axis is None else axis
+        return next(root for root in stage.state.roots if root.source is axis)
+
+    def _tile_at(self, tile: Sequence[int], order: Sequence[int], level: int) -> tuple[int, ...]:
+        """The sink's box in one iteration of its outermost ``level`` tile loops."""
+        fixed = set(order[:level])
+        return tuple(tile[dim] if dim in fixed else self.full[dim] for dim in range(len(tile)))
+
+
+def equal_parts(count: int) -> list[int]:
+    """The largest of 1, 2, 3, … nearly equal parts, then of twice as many each time; the largest first."""
+    numbers = list(range(1, min(count, MOST_PARTS) + 1))
+    while 2 * numbers[-1] <= count:
+        numbers.append(2 * numbers[-1])
+    return sorted({ceil(count / n) for n in numbers} | {1}, reverse=True)
+
+
+Terms = tuple[tuple[int, int], ...]
+
+
+def _reads(stage: "Stage") -> "tuple[Stage, tuple[Axis, ...], list[tuple[Tensor, tuple[int, ...], list[Terms]]]]":
+    """A stage's axes, and per read the tensor and, per dimension, (position of an axis, size of its step)."""
+    computation = stage.state.computation
+    axes = (*computation.axes, *computation.reduce_axes)
+    position = {axis: n for n, axis in enumerate(axes)}
+    reads = []
+    for read in computation.reads:
+        indices: list[Terms] = []
+        for index in read.indices:
+            affine = as_affine(index)
+            if affine is None:  # anything: the dimension's extent bounds it
+                indices.append(tuple((position[axis], 1 << 30) for axis in axes_of(index)))
+            else:
+                indices.append(tuple((position[axis], abs(factor)) for axis, factor in affine.coefficients.items()))
+        reads.append((read.tensor, read.tensor.shape, indices))
+    return stage, axes, reads
+
+
+__all__ = ["TilingModel", "equal_parts"]

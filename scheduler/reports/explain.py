@@ -1,0 +1,318 @@
+"""``explain``: how the chunks of a schedule meet the rules of a machine, whether the schedule maps or not."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from lathe.configs import HardwareConfig, LatheError, load_config
+from lathe.frontend import Tensor
+from lathe.frontend.expressions import Const
+from lathe.frontend.indices.linear import LoopVariable
+from lathe.isa import EncodingError, Instruction
+from lathe.scheduler.algorithm.patterns import bare
+from lathe.scheduler.build import check_machine, lanes_as_wanted, steps_in_order
+from lathe.scheduler.emission.dram_map import DramMap
+from lathe.scheduler.emission.emit import Emitter
+from lathe.scheduler.errors import CapacityError, EmitError, ScheduleError
+from lathe.scheduler.history import with_numbers
+from lathe.scheduler.nest.build_nest import Acquire, ChunkNode, Loop, Node, Slide, build_nest
+from lathe.scheduler.nest.partition import partition
+from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.passes.complete import complete
+from lathe.scheduler.reports.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
+from lathe.scheduler.schedule import Schedule, create_schedule
+from lathe.scheduler.state.stage import SCRATCHPADS
+from lathe.scheduler.target.allocation import Buffer, box_of, depth_of, lifetimes
+from lathe.scheduler.target.boxes_of_chunk import decided_boxes
+from lathe.scheduler.target.buffers import buffers_of
+from lathe.scheduler.target.chunk import Chunk
+from lathe.scheduler.target.elements import physical_of
+from lathe.scheduler.target.lanes import conflict_of_lanes, plan_lanes
+from lathe.scheduler.target.reused_cells import find_aliases
+from lathe.scheduler.target.temporaries import temporaries_wanted
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+
+
+NOT_ASKED = "no rule can be asked, for the reason above"
+NO_TILE = "no tile fits the scratchpads, for the reason above"
+
+
+def explain(
+    program: Schedule | Tensor | Sequence[Tensor],
+    config: HardwareConfig | None = None,
+    *,
+    parameters: Mapping[str, int] | None = None,
+) -> Explanation:
+    """Which rule takes the chunks of a schedule on a machine, and if none does, which constraint fails first.
+
+    Chunks alike but for offsets are one class, with its count, its pads, and the rule that took it or the constraint
+    that failed, with the values that it failed for. Each scratchpad is shown with the buffers in it. A schedule that
+    ``build`` refuses is explained all the same: chunks are asked for beyond the first one that fails, tiles that exceed
+    a scratchpad are taken as if it were larger, and what exceeds it is told first. What the schedule leaves open is
+    completed as ``build`` does it. Instructions are counted with the loads of micro-ops that come before them.
+
+    ``config`` is the machine, ``load_config("vta")`` unless given; ``parameters`` gives numbers for those of the
+    program. The result prints as text; its fields say the same
+    to programs, and ``to_dict()`` is plain values for JSON. Raises BuildError if ``config`` is no machine. The idea
+    of rules that are handed partitioned loops is from TVM's ``emit_insn``; what became of each is not told there.
+
+    >>> from lathe.frontend import compute, placeholder
+    >>> A = placeholder(60, "int8", "A")
+    >>> B = compute(60, lambda i: A[i] // 3, "B")
+    >>> print(explain(B))
+    on vta: does not map (1 refused); 3 chunks of 3 classes
+    acc, 2048 elements:
+      A.acc: 2 × 4 elements (60 values)
+    A.acc in acc:
+      1 × map(i0 in 0..60): dma, 1 instruction
+    B.acc in acc:
+      1 × map(i in 0..60): REFUSED by 'alu' at io=0: operation must be one of min, max, +, -, * and shifts, not floordiv
+    B in dram:
+      1 × map(ii in 0..60): dma, 1 instruction
+    <BLANKLINE>
+    """
+    machine = load_config("vta") if config is None else config
+    check_machine(machine, "explain")
+    program, _ = with_numbers(program, parameters, "explain")
+    given = program if isinstance(program, Schedule) else create_schedule(program)
+    depths = tuple((scope, depth_of(machine, scope)) for scope in SCRATCHPADS)
+    refused: dict[Stage, LatheError] = {}
+    refusals: list[Refusal] = []
+    try:
+        completed = complete(given, machine, refused)
+        schedule = completed.schedule
+        refusals += [_refusal(error, stage) for stage, error in refused.items()]
+        buffers = _allocated(schedule, machine, refusals)
+        emitter = _Explainer(schedule, machine, buffers, completed.views, refused)
+    except LatheError as error:  # nothing can be emitted: chunks are shown as the schedule has them
+        refusals.append(_refusal(error))
+        return Explanation(machine.name, depths, (), tuple(_unasked(given)), tuple(refusals))
+    emitter.run(partition(build_nest(schedule, largest_blocks=True)))
+    classes = emitter.classes()
+    refusals += _refused_signals(emitter) if not refusals and all(each.maps for each in classes) else []
+    if any(not each.maps for each in classes):
+        reasons = conflict_of_lanes(schedule, machine), lanes_as_wanted(schedule)
+        refusals += [Refusal("EmitError", reason) for reason in reasons if reason]
+    return Explanation(machine.name, depths, tuple(map(_use, buffers)), classes, tuple(refusals))
+
+
+def _refused_signals(emitter: Emitter) -> list[Refusal]:
+    """Why tokens by hand would not match, or be waited for for ever."""
+    try:
+        steps_in_order(emitter)
+    except ScheduleError as error:
+        return [_refusal(error)]
+    return []
+
+
+def _refusal(error: LatheError, stage: "Stage | None" = None) -> Refusal:
+    scope, excess = (error.scope, error.excess) if isinstance(error, CapacityError) else ("", 0)
+    return Refusal(type(error).__name__, str(error), "" if stage is None else stage.name, scope, excess, error.kind)
+
+
+def _allocated(schedule: Schedule, config: HardwareConfig, refusals: list[Refusal]) -> list[Buffer]:
+    """The buffers; where they do not fit, each at the beginning of a scratchpad."""
+    nest = build_nest(schedule, largest_blocks=True)
+    lanes = plan_lanes(schedule, config).known
+    physical = {stage: physical_of(stage, lanes, config) for stage in schedule.stages}
+    aliases = find_aliases(schedule)
+    try:
+        return buffers_of(schedule, config, nest, physical, aliases)
+    except CapacityError as error:
+        refusals.append(_refusal(error))
+    wanted = temporaries_wanted(schedule, config, place_stages(schedule), physical, aliases)
+    return lifetimes(nest, aliases, physical, wanted)
+
+
+def _use(buffer: Buffer) -> BufferUse:
+    values = () if buffer.temporary else tuple(box_of(buffer))
+    return BufferUse(
+        buffer.stage.name, buffer.scope, buffer.size, buffer.slots * buffer.threads, values, buffer.temporary
+    )
+
+
+@dataclass
+class _Tally:
+    """The chunks of a class so far."""
+
+    chunk: Chunk
+    scope: str
+    rule: str
+    pads: tuple[Pad, ...]
+    taken: tuple[str, ...]
+    constraint: str
+    part: str
+    count: int = 0
+    instructions: int = 0
+
+
+@dataclass
+class _Unasked:
+    """Chunks that no rule was asked about."""
+
+    stage: "Stage"
+    node: ChunkNode
+    constraint: str
+    first: tuple[tuple[str, int], ...]
+    count: int = 0
+
+
+class _Explainer(Emitter):
+    """Emits what can be emitted, and notes for each class of chunks what became of it."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        config: HardwareConfig,
+        buffers: list[Buffer],
+        views: Mapping[Tensor, Tensor],
+        refused: "Mapping[Stage, LatheError]",
+    ) -> None:
+        plan = plan_lanes(schedule, config)
+        physical = {stage: physical_of(stage, plan.known, config) for stage in schedule.stages}
+        dram = DramMap(schedule, config, plan, {}, views)
+        super().__init__(schedule, config, dram, physical, buffers, find_aliases(schedule))
+        self.refused = refused
+        self.found: dict[object, _Tally | _Unasked] = {}
+        self.unplaced: dict[Stage, str] = {}
+
+    def acquire(self, node: Acquire, environment: Mapping[LoopVariable, int]) -> None:
+        try:
+            super().acquire(node, environment)
+        except EmitError as error:
+            self.unplaced[node.placement.stage] = str(error)
+
+    def slide(self, node: Slide, environment: Mapping[LoopVariable, int]) -> None:
+        if node.placement.stage not in self.unplaced:
+            super().slide(node, environment)
+
+    def chunks(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
+        stage = node.placement.stage
+        constraint = self.unplaced.get(stage, "")
+        missing = [each for each in self.unplaced if each.tensor in _tensors_read(stage)]
+        if missing and not constraint and node.role != "init":
+            constraint = (
+                f"operand {missing[0].name} must have a place in {missing[0].state.scope}, which is refused above"
+            )
+        if stage in self.refused:
+            constraint = NO_TILE
+        if not constraint:
+            try:
+                super().chunks(node, environment)
+            except EmitError as error:  # before any rule is asked
+                constraint = str(error)
+        if constraint:
+            extents = tuple((variable.name, extent) for variable, extent in node.loops)
+            key = (stage, node.role, extents)
+            first = tuple((variable.name, value) for variable, value in environment.items())
+            tally = self.found.setdefault(key, _Unasked(stage, node, constraint, first))
+            tally.count += 1
+
+    def emit(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
+        constraint = part = ""
+        instructions: list[Instruction] = []
+        try:
+            instructions = super().emit(rule_name, chunk)
+        except EmitError as error:
+            constraint = error.constraint or str(error)
+            part = error.chunk if error.chunk != chunk.describe() else ""
+        except EncodingError as error:
+            constraint = f"operands must end within their scratchpads, which are too small: {error}"
+        taken = () if constraint else tuple(self.taken)
+        pads, pattern = _pads_of(chunk)
+        loops = tuple((loop.name, loop.extent) for loop in chunk.loops)
+        key = (chunk.stage, chunk.role, rule_name, loops, pattern, taken, not constraint)
+        tally = self.found.get(key)
+        if tally is None:
+            scope = chunk.write.scope
+            tally = self.found[key] = _Tally(chunk, scope, rule_name, pads, taken, constraint, part)
+        assert isinstance(tally, _Tally)
+        tally.count += 1
+        tally.instructions += len(instructions)
+        return instructions
+
+    def classes(self) -> tuple[ChunkClass, ...]:
+        """What has been found, stage by stage in order."""
+        order = {stage.name: number for number, stage in enumerate(self.schedule.stages)}
+        found = [_class_of(tally) for tally in self.found.values()]
+        return tuple(sorted(found, key=lambda each: order[each.stage]))
+
+
+def _tensors_read(stage: "Stage") -> set[Tensor]:
+    return {read.tensor for read in stage.state.computation.reads}
+
+
+def _class_of(tally: _Tally | _Unasked) -> ChunkClass:
+    if isinstance(tally, _Unasked):
+        state, node = tally.stage.state, tally.node
+        loops = tuple((variable.name, extent) for variable, extent in node.loops)
+        return ChunkClass(
+            tally.stage.name,
+            state.scope,
+            node.role,
+            loops,
+            tally.count,
+            (),
+            tally.first,
+            "",
+            (),
+            0,
+            tally.constraint,
+        )
+    chunk = tally.chunk
+    return ChunkClass(
+        chunk.stage,
+        tally.scope,
+        chunk.role,
+        tuple((loop.name, loop.extent) for loop in chunk.loops),
+        tally.count,
+        tally.pads,
+        tuple(chunk.offsets.items()),
+        tally.rule,
+        tuple((rule, len(list(same))) for rule, same in groupby(sorted(tally.taken))),
+        tally.instructions,
+        tally.constraint,
+        tally.part,
+    )
+
+
+def _pads_of(chunk: Chunk) -> tuple[tuple[Pad, ...], object]:
+    """The pads around the one box of a chunk that gets data, and what its conditions are where."""
+    if chunk.role == "init":  # a start value, whatever is added to it afterwards
+        return (), ()
+    found = decided_boxes(chunk)
+    pattern = tuple((tuple(box), values) for box, values, _ in found)
+    data = [box for box, _, value in found if not isinstance(bare(value), Const)]
+    constants = {each.value for _, _, value in found if isinstance(each := bare(value), Const)}
+    if len(data) > 1 or not constants:
+        return (), pattern
+    value = next(iter(constants)) if len(constants) == 1 else None
+    extents = [loop.extent for loop in chunk.loops]
+    (inside,) = data or [[(extent, extent - 1) for extent in extents]]
+    return tuple(
+        Pad(loop.name, first, loop.extent - 1 - last, value)
+        for loop, (first, last) in zip(chunk.loops, inside, strict=True)
+        if first or loop.extent - 1 - last
+    ), pattern
+
+
+def _unasked(schedule: Schedule) -> list[ChunkClass]:
+    """The chunks of a schedule as it was given."""
+    found: dict[object, _Unasked] = {}
+
+    def visit(nodes: list[Node], count: int, first: dict[LoopVariable, int]) -> None:
+        for node in nodes:
+            if isinstance(node, Loop):
+                visit(node.body, count * (node.last - node.first + 1), {**first, node.variable: node.first})
+            elif isinstance(node, ChunkNode):
+                stage = node.placement.stage
+                key = (stage, node.role, tuple(node.loops))
+                values = tuple((variable.name, value) for variable, value in first.items())
+                tally = found.setdefault(key, _Unasked(stage, node, NOT_ASKED, values))
+                tally.count += count
+
+    visit(partition(build_nest(schedule, largest_blocks=True)), 1, {})
+    return [_class_of(tally) for tally in found.values()]

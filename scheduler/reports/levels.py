@@ -1,0 +1,205 @@
+"""``lower``: the text form of every level, from the algorithm to instructions with tokens."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lathe.configs import HardwareConfig
+from lathe.configs.errors import shown
+from lathe.frontend import Tensor
+from lathe.frontend.text import format_program
+from lathe.isa import Unit, host_copies, instruction_text, unit_of
+from lathe.scheduler.build import bound_arguments, check_machine, check_tensors, compiled
+from lathe.scheduler.emission.compiled import Compiled
+from lathe.scheduler.errors import BuildError
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.partition import partition
+from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.nest.text import format_nest
+from lathe.scheduler.passes.complete import complete
+from lathe.scheduler.schedule import Schedule, create_schedule
+from lathe.scheduler.state.signals import tag_of
+from lathe.scheduler.state.stage import DRAM, StageState, same_place
+from lathe.scheduler.state.storage import Allocated, StorageBuffer, storages_of
+from lathe.scheduler.target.allocation import largest_size
+from lathe.scheduler.target.decided_chunks import decide, with_rules
+from lathe.scheduler.target.elements import physical_of
+from lathe.scheduler.target.lanes import assign_lanes
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+
+STAGES = ("algorithm", "order", "data", "communication", "loops", "chunks")
+
+
+def lower(
+    program: Schedule | Tensor | Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    config: HardwareConfig,
+    stage: str = "chunks",
+    *,
+    parameters: Mapping[str, int] | None = None,
+) -> str:
+    """The text of one level of a program on its way to instructions.
+
+    ``stage``: "algorithm" (domains and accesses), "order" (the tree of bands with tags, and the time map of each
+    stage), "data" (where values live), "communication" (instructions per queue, with tokens, what each is for, and the
+    barriers and tokens by hand between them), "loops" (the nest with its conditions) or "chunks" (the nest partitioned
+    into boxes without conditions, as rules carry them out: where a DMA pads, with the constant around what it loads).
+    Order, loops and chunks show a schedule as it was given; data and communication, and a tensor program without a
+    schedule, as ``build`` completes it, chunks then with the rules that take them. ``parameters`` gives numbers for
+    those of the program, as for ``build``; the algorithm needs none. Raises BuildError for another stage, a machine
+    that is none, or a wrong list of tensors.
+    """
+    if not isinstance(stage, str) or stage not in STAGES:
+        raise BuildError(f"stage of lower must be one of {', '.join(STAGES)}, not {shown(stage)}.", kind="argument")
+    check_machine(config, "lower")
+    given = isinstance(program, Schedule)
+    if stage != "algorithm" or parameters is not None:  # the algorithm is the same for all numbers
+        program, tensors = bound_arguments(program, tensors, parameters, "lower")
+    schedule = program if isinstance(program, Schedule) else create_schedule(program)
+    check_tensors(schedule, tensors)
+    if stage == "algorithm":
+        return format_program(schedule.program)
+    if stage == "communication":
+        return _communication(compiled(schedule, config, {}))
+    if stage == "data" or not isinstance(program, Schedule):
+        schedule = complete(schedule, config).schedule
+    if stage == "order":
+        return _order(schedule)
+    if stage == "data":
+        before, after = _host_copies(program, config) if isinstance(program, Schedule) else ("", "")
+        return before + _data(schedule, config) + after
+    if stage == "loops":
+        return format_nest(build_nest(schedule))
+    chunks = decide(partition(build_nest(schedule, largest_blocks=not given)))
+    return format_nest(chunks if given else with_rules(chunks))
+
+
+def _order(schedule: Schedule) -> str:
+    """Bands as a tree, each with its tags, and the 2d+1 time of each stage."""
+    lines: list[str] = []
+    placed = place_stages(schedule)
+
+    def show(stage: "Stage", depth: int) -> None:
+        state = stage.state
+        indent = "  " * depth
+        times = []
+        lines.append(f"{indent}{stage.name}:{''.join(stage_tags(state))}")
+        for level, leaf in enumerate(state.own_leaves):
+            tags = []
+            if leaf is state.pragma_axis:
+                tags.append(f"emit_insn {state.pragma}")
+            if leaf in state.unrolled:
+                tags.append("unroll")
+            if leaf in state.marks:
+                tags.append(state.marks[leaf])
+            if leaf in state.threads:
+                tags.append(f"vthread {state.threads[leaf]}")
+            if leaf.kind == "reduce":
+                tags.append("reduce")
+            extents = "×".join(str(v.extent) for v in placed[stage].loops.of_leaf[leaf])
+            lines.append(f"{indent}  band {leaf.name} [{extents}]{' @' + ', '.join(tags) if tags else ''}")
+            times.append(leaf.name)
+            for inner in schedule.attached(stage):
+                assert inner.state.attachment is not None
+                if inner.state.attachment.axis is leaf:
+                    show(inner, depth + level + 2)
+        lines.append(f"{indent}  time {time_of(schedule, stage)}")
+
+    for stage in schedule.stages:
+        if stage.state.attachment is None:
+            show(stage, 0)
+    return "\n".join(lines) + "\n"
+
+
+def stage_tags(state: StageState) -> Iterator[str]:
+    """What commands have said of a stage's buffer."""
+    if state.reuse:
+        yield f" @reuse {state.reuse}"
+    if state.slots is not None:
+        yield f" @double_buffer {state.slots}"
+    for signal in state.signals:
+        yield f" @{tag_of(signal)}"
+
+
+def time_of(schedule: Schedule, stage: "Stage") -> str:
+    """The 2d+1 time of a stage: positions among its siblings and loops, alternating, outermost first."""
+    attachment = stage.state.attachment
+    if attachment is None:
+        siblings = [each for each in schedule.stages if each.state.attachment is None]
+        outer = ""
+    else:
+        siblings = [each for each in schedule.stages if same_place(each.state.attachment, attachment)]
+        host = attachment.stage
+        inside = len(host.state.leaves) - host.state.leaves.index(attachment.axis) - 1
+        own = time_of(schedule, host)[1:-1].split(", ")
+        kept = len(own) - 2 * inside - 1
+        outer = ", ".join(own[:kept]) + ", "
+    position = siblings.index(stage)
+    parts = [str(position)]
+    for leaf in stage.state.own_leaves:
+        hosted = [each for each in schedule.attached(stage) if _hosted_at(each, leaf)]
+        parts += [leaf.name, str(len(hosted))]
+    return f"[{outer}{', '.join(parts)}]"
+
+
+def _hosted_at(stage: "Stage", leaf: object) -> bool:
+    return stage.state.attachment is not None and stage.state.attachment.axis is leaf
+
+
+def _data(schedule: Schedule, config: HardwareConfig) -> str:
+    """Scope, lanes and box of every stage."""
+    lines = []
+    lanes, stored = assign_lanes(schedule, config), storages_of(schedule.stages)
+    for stage, placement in reversed(place_stages(schedule).items()):
+        physical = physical_of(stage, lanes, config)
+        box = ", ".join(
+            f"{axis.name}: {low} + {extent}"
+            for axis, low, extent in zip(stage.state.computation.axes, placement.low, placement.extent, strict=True)
+        )
+        names = [axis.name for axis in stage.state.computation.axes]
+        own = lanes[stage.tensor]
+        rows = names[own.rows] if own.rows is not None else "-"
+        cols = names[own.cols] if own.cols is not None else "-"
+        size = physical.count if stage.state.scope == DRAM else largest_size(placement, physical)
+        lines.append(
+            f"{stage.name}: {stage.state.scope} {stage.tensor.dtype}[{box}] "
+            f"elements of {physical.element.rows} ({rows}) × {physical.element.cols} ({cols}), {size} of them"
+            f"{_cells(stage, stored)}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _host_copies(schedule: Schedule, config: HardwareConfig) -> tuple[str, str]:
+    """The steps at the program's edge that the user speaks of: before the launch, and after."""
+    if not schedule.host_copies:
+        return "", ""
+    steps = host_copies(compiled(schedule, config, {}).program)
+    asked = {(direction, tensor.name) for direction, tensor in schedule.host_copies}
+    told = [each for each in steps if (each.direction, each.tensor) in asked]
+    before = "".join(f"{each}\n" for each in told if each.direction == "host_to_device")
+    return before, "".join(f"{each}\n" for each in told if each.direction == "device_to_host")
+
+
+def _cells(stage: "Stage", stored: Mapping[StorageBuffer, Allocated]) -> str:
+    """Where the user has stored the values of a stage: the map, the shape of the buffer, the loop of its allocation."""
+    storage = stage.state.storage
+    if storage is None:
+        return ""
+    place = stage.schedule.allocations.get(storage.buffer)
+    where = "" if place is None else f", allocated at {place.axis.name} of {place.stage.name}"
+    return f", in cells {storage} of {list(stored[storage.buffer].shape)}{where}"
+
+
+def _communication(compiled: Compiled) -> str:
+    """The instructions of each unit, with their tokens, what they are for, and what signals say between them."""
+    result = []
+    for unit in Unit:
+        result.append(f"{unit.name.lower()}:")
+        lines = compiled.lines_of(unit)
+        for number, (each, origin) in enumerate(zip(compiled.program.instructions, compiled.origins, strict=True)):
+            if unit_of(each) == unit:
+                note = str(origin)
+                lines.append((number, f"{number:5} {instruction_text(each)}{f'  ; {note}' if note else ''}"))
+        result += [f"  {line if at == int(at) and line[0] != 'b' else ' ' * 6 + line}" for at, line in sorted(lines)]
+    return "\n".join(result) + "\n"

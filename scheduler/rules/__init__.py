@@ -1,6 +1,0 @@
-"""Emission rules: what turns a chunk into instructions. Importing this package registers the built-in ones."""
-
-from lathe.scheduler.rules import alu, dma, gemm, reset
-from lathe.scheduler.rules.registry import RULES, emit_rule
-
-__all__ = ["RULES", "alu", "dma", "emit_rule", "gemm", "reset"]

@@ -1,0 +1,1 @@
+"""The values that a schedule is made of: loops, places, memories, layouts."""

@@ -1,0 +1,281 @@
+"""What a schedule knows of one stage: its loops in order, how they came from the axes, its tags, place and scope.
+
+Everything here is immutable. A command builds a new ``StageState`` and hands it to the schedule, which verifies the
+whole and then keeps it or refuses it, so a refused command leaves no trace.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from lathe.frontend import Axis, Computation, Tensor
+from lathe.frontend.indices.linear import Linear, LoopVariable
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+    from lathe.scheduler.state.storage import Storage
+    from lathe.scheduler.target.elements import Lanes
+
+DRAM = "dram"
+SCRATCHPADS = ("inp", "wgt", "acc")
+SCOPES = (DRAM, *SCRATCHPADS)
+ACROSS_CORES = ("parallelize", "distribute")
+SCOPE_SYNONYMS = {"global": DRAM, "out": "acc", "": DRAM}
+
+
+class LoopAxis:
+    """A loop of a stage, as schedule commands name it: an axis of the computation, or one that a command made.
+
+    Two loop axes are the same only if they are the same object; ``name`` is for people.
+    """
+
+    __slots__ = ("kind", "name", "source")
+
+    def __init__(self, name: str, kind: str, source: Axis | None = None) -> None:
+        self.name = name
+        self.kind = kind
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"LoopAxis({self.name})"
+
+
+@dataclass(frozen=True)
+class Split:
+    """``parent = outer * factor + inner``; with ``parts``, the factor is its extent / ``parts``, rounded up."""
+
+    parent: LoopAxis
+    outer: LoopAxis
+    inner: LoopAxis
+    factor: int | None
+    parts: int | None = None
+
+
+@dataclass(frozen=True)
+class Fuse:
+    """``fused = outer * extent(inner) + inner``."""
+
+    outer: LoopAxis
+    inner: LoopAxis
+    fused: LoopAxis
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``children = forward * parents + shift``, each child counted from its smallest value without the shift.
+
+    ``forward`` is a square integer matrix with determinant 1 or -1, and ``inverse`` its inverse: both have a row for
+    each result, so that every value of the parents is met exactly once. ``command`` made it.
+    """
+
+    command: str
+    parents: tuple[LoopAxis, ...]
+    children: tuple[LoopAxis, ...]
+    forward: tuple[tuple[int, ...], ...]
+    inverse: tuple[tuple[int, ...], ...]
+    shift: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Mapped:
+    """Loops that an isl map of the user's gives: each parent as a formula of ``variables``, one per child.
+
+    A child counts from 0 where its variable is ``first``; ``constraints`` must be >= 0 at the points that there are.
+    A map of several pieces has more cases, each with its own values and constraints; no two hold at the same time.
+    """
+
+    parents: tuple[LoopAxis, ...]
+    children: tuple[LoopAxis, ...]
+    variables: tuple[LoopVariable, ...]
+    first: tuple[int, ...]
+    values: tuple[Linear, ...]
+    constraints: tuple[Linear, ...]
+    others: tuple[tuple[tuple[Linear, ...], tuple[Linear, ...]], ...] = ()
+
+
+Relation = Split | Fuse | Affine | Mapped
+
+
+def replaced_by(relation: Relation) -> tuple[LoopAxis, ...]:
+    """The loops that are no more."""
+    match relation:
+        case Split(parent=parent):
+            return (parent,)
+        case Fuse(outer=outer, inner=inner):
+            return (outer, inner)
+    return relation.parents
+
+
+def made_by(relation: Relation) -> tuple[LoopAxis, ...]:
+    """The loops that stand in their place."""
+    match relation:
+        case Split(outer=outer, inner=inner):
+            return (outer, inner)
+        case Fuse(fused=fused):
+            return (fused,)
+    return relation.children
+
+
+def with_loops(relation: Relation, loop: Callable[[LoopAxis], LoopAxis]) -> Relation:
+    """The same relation between other loops."""
+    match relation:
+        case Split(parent=parent, outer=outer, inner=inner):
+            return replace(relation, parent=loop(parent), outer=loop(outer), inner=loop(inner))
+        case Fuse(outer=outer, inner=inner, fused=fused):
+            return replace(relation, outer=loop(outer), inner=loop(inner), fused=loop(fused))
+    parents, children = tuple(map(loop, relation.parents)), tuple(map(loop, relation.children))
+    return replace(relation, parents=parents, children=children)
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What a user lets queues do by hand at a stage: a barrier for all, or a token sent or received by its unit.
+
+    ``axis``: in each iteration of this loop; None: each time that the stage is computed. ``other``: the unit that the
+    token goes to or comes from. ``ahead``: how many tokens that are received are there from the beginning.
+    """
+
+    kind: Literal["barrier", "send", "receive"]
+    axis: LoopAxis | None
+    other: str = ""
+    ahead: int = 0
+
+
+Region = Literal["box", "exact", "missing"]
+"""A box around what an iteration reads; exactly that; or what of it no earlier iteration has made."""
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """Where a stage is computed: in each iteration of loop ``axis`` of ``stage``, and there which ``region`` of it.
+
+    Without ``loops``, the part that the iteration needs. With them, these outermost loops of the stage itself run
+    together with the host's, one by one, down to ``axis``, and each iteration computes what it would alone.
+    """
+
+    stage: "Stage"
+    axis: LoopAxis
+    loops: tuple[LoopAxis, ...] = ()
+    region: Region = "box"
+
+
+def same_place(one: Attachment | None, other: Attachment | None) -> bool:
+    """Whether two stages are computed at the same loop, whatever of them."""
+    if one is None or other is None:
+        return one is other
+    return one.stage is other.stage and one.axis is other.axis
+
+
+@dataclass(frozen=True)
+class StageState:
+    """One stage of a schedule. ``leaves`` are its loops, outermost first; ``pragma_axis`` and those inside it go to
+    the ``emit_insn`` rule named ``pragma``."""
+
+    computation: Computation
+    tensors: tuple[Tensor, ...]  # what readers name: these stay when a cache rewrites the computation
+    roots: tuple[LoopAxis, ...]
+    leaves: tuple[LoopAxis, ...]
+    relations: tuple[Relation, ...] = ()
+    unrolled: frozenset[LoopAxis] = frozenset()
+    marks: Mapping[LoopAxis, str] = field(default_factory=lambda: MappingProxyType({}))  # "vectorize", ...
+    pragma: str | None = None
+    pragma_axis: LoopAxis | None = None
+    attachment: Attachment | None = None
+    scope: str = DRAM
+    copies: Tensor | None = None  # the tensor that this stage caches, for its text form
+    hints: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    lanes: "Lanes | None" = None  # which dimensions fill the lanes of elements, where that has been decided
+    walked: frozenset[int] = frozenset()  # dimensions made one value at a time, as a cycle wants: no lanes for them
+    on_alu: bool = False  # whether the ALU shall compute it although it is a matrix product
+    slots: int | None = None  # how many buffers take turns; None: two where there is room
+    reuse: str | None = None  # "ring" or "shift": values stay from one iteration of the attachment's loop to the next
+    ahead: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
+    """By how many iterations a loop shall run before those of a stage that will share it."""
+    lead: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How many iterations loops have before their first, in which reuse buffers fill and nothing else happens."""
+    storage: "Storage | None" = None  # in which cells of which buffer its values are, where the user has said so
+    threads: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How many iterations of loops are carried out together (``vthread``)."""
+    signals: tuple[Signal, ...] = ()
+
+    @property
+    def tensor(self) -> Tensor:
+        return self.tensors[0]
+
+    @property
+    def reduce_leaves(self) -> tuple[LoopAxis, ...]:
+        return tuple(leaf for leaf in self.leaves if leaf.kind == "reduce")
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether a command has changed the loops."""
+        loops = self.leaves != self.roots or bool(self.relations)
+        return loops or self.pragma is not None or bool(self.threads) or bool(self.signals)
+
+    @property
+    def is_vectorized(self) -> bool:
+        """Whether a command has said which loop fills the lanes of elements."""
+        return "vectorize" in self.marks.values()
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether set_schedule has given the loops."""
+        return any(isinstance(relation, Mapped) for relation in self.relations)
+
+    @property
+    def own_leaves(self) -> tuple[LoopAxis, ...]:
+        """The loops that the stage does not run together with those of another."""
+        return self.leaves[len(self.attachment.loops) :] if self.attachment else self.leaves
+
+    @property
+    def kept_leaves(self) -> tuple[LoopAxis, ...]:
+        """The loops that commands on queues speak of: no instruction may have them inside."""
+        named = {*self.threads, *(signal.axis for signal in self.signals)}
+        return tuple(leaf for leaf in self.leaves if leaf in named)
+
+    def emitted_leaves(self) -> tuple[LoopAxis, ...]:
+        """The loops that belong to the emission rule: ``pragma_axis`` and everything inside it."""
+        if self.pragma_axis is None:
+            return ()
+        return self.leaves[self.leaves.index(self.pragma_axis) :]
+
+
+TAGS = frozenset(
+    {"unrolled", "marks", "pragma", "pragma_axis", "scope", "copies", "hints", "lanes", "on_alu", "slots"}
+    | {"threads", "signals", "ahead"}
+)
+"""Fields of a state that say neither what is computed nor in which loops or where among those of other stages."""
+PLACED = tuple(each.name for each in fields(StageState) if each.name not in TAGS)
+
+
+def placed_alike(one: StageState, other: StageState) -> bool:
+    """Whether two states of a stage compute the same in the same loops in the same place, tags and memory aside."""
+    return one is other or all(getattr(one, name) == getattr(other, name) for name in PLACED)
+
+
+def initial_state(computation: Computation, scope: str = DRAM, copies: Tensor | None = None) -> StageState:
+    roots = tuple(LoopAxis(axis.name, axis.kind, axis) for axis in (*computation.axes, *computation.reduce_axes))
+    return StageState(computation, computation.outputs, roots, roots, scope=scope, copies=copies)
+
+
+__all__ = [
+    "DRAM",
+    "SCOPES",
+    "SCRATCHPADS",
+    "Affine",
+    "Attachment",
+    "Fuse",
+    "LoopAxis",
+    "Mapped",
+    "Relation",
+    "Split",
+    "StageState",
+    "initial_state",
+    "made_by",
+    "placed_alike",
+    "replace",
+    "replaced_by",
+    "same_place",
+    "with_loops",
+]

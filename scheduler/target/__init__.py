@@ -1,0 +1,1 @@
+"""What a machine can hold and do: elements, lanes, room, chunks, and the rules of emission."""

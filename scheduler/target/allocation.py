@@ -1,0 +1,283 @@
+"""Scratchpad allocation: every buffer gets a place for as long as it lives, twice over where there is room.
+
+Lifetimes are the stretches between ``Acquire`` and ``Release`` in the order of the loop nest. A buffer inside a loop is
+acquired again in each iteration; with two slots, iterations take turns, so that the next tile can be loaded while this
+one is being computed. Nothing else makes double buffering here: tokens follow from the cells that instructions touch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lathe.configs import HardwareConfig
+from lathe.frontend.indices.linear import Linear, bound_range
+from lathe.scheduler.errors import BuildError, CapacityError
+from lathe.scheduler.nest.build_nest import Acquire, Block, Guard, Loop, Node, Release, SignalNode, Slide
+from lathe.scheduler.nest.place import Placement
+from lathe.scheduler.nest.windows import Ring
+from lathe.scheduler.state.stage import DRAM, SCRATCHPADS
+from lathe.scheduler.state.storage import Allocated, storages_of
+from lathe.scheduler.target.elements import Physical
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+
+
+@dataclass
+class Buffer:
+    """One scratchpad buffer: ``size`` elements in each of ``slots`` slots from ``base`` on, for each of its threads.
+
+    In a reuse buffer, each slot but the first has room for what is new in an iteration. ``temporary``: what the stage
+    needs while it computes, not what it makes.
+    """
+
+    stage: "Stage"
+    scope: str
+    size: int
+    first: int
+    last: int
+    in_loop: bool
+    loaded: bool
+    base: int = 0
+    slots: int = 1
+    temporary: bool = False
+    wanted: int | None = None  # slots that the schedule asks for
+    threads: int = 1
+    ring: Ring | None = None
+
+    @property
+    def total(self) -> int:
+        return self.of_thread * self.threads
+
+    @property
+    def of_thread(self) -> int:
+        """Elements that each of its threads has."""
+        if self.ring is None:
+            return self.size * self.slots
+        return self.size * self.ring.cells(self.slots) // self.ring.cells(1)
+
+
+def depth_of(config: HardwareConfig, scope: str) -> int:
+    """Elements of a scratchpad."""
+    return {"inp": config.inp_depth, "wgt": config.wgt_depth, "acc": config.acc_depth}[scope]
+
+
+def largest_size(placement: Placement, physical: Physical) -> int:
+    """Elements that the largest box of a stage takes, wherever its blocks begin."""
+    if placement.state.storage is not None:
+        return physical.count
+    total = 1
+    ring = ring_of(placement, physical)
+    held = placement if placement.window is None else placement.window
+    for dim, (low, extent) in enumerate(zip(held.low, held.extent, strict=True)):
+        if ring is not None and dim == ring.dimension:
+            total *= ring.cells(1) // ring.block
+            continue
+        size = bound_range(extent, placement.box)[1]
+        block = physical.block(dim)
+        aligned = isinstance(low, Linear) and all(value % block == 0 for value in (low.constant, *low.terms.values()))
+        start = 0 if aligned else block - 1
+        most = -(-physical.view[dim] // block)
+        total *= min((start + size - 1) // block + 1, most)
+    return total
+
+
+def ring_of(placement: Placement, physical: Physical) -> Ring | None:
+    """How a reuse buffer is counted around."""
+    window = placement.window
+    if window is None or placement.state.reuse == "shift":
+        return None
+    d = window.dimension
+    return Ring(d, window.shape[d], window.advance, physical.block(d))
+
+
+def lifetimes(
+    nodes: list[Node],
+    aliases: "dict[Stage, Stage]",
+    physical: "dict[Stage, Physical]",
+    temporaries: "Mapping[Stage, int]",
+) -> list[Buffer]:
+    """The buffers of a symbolic nest in order; a stage that takes over another's cells prolongs that buffer's life.
+
+    ``temporaries`` gives the elements that a stage needs from its first block to its last.
+    """
+    buffers: dict[Stage, Buffer] = {}
+    working: dict[Stage, Buffer] = {}
+    clock = 0
+
+    def owner(stage: "Stage") -> "Stage":
+        while stage in aliases:
+            stage = aliases[stage]
+        return stage
+
+    def visit(inside: list[Node], depth: int, threads: int) -> None:
+        nonlocal clock
+        for node in inside:
+            clock += 1
+            if isinstance(node, Loop):
+                visit(node.body, depth + 1, threads * node.threads)
+            elif isinstance(node, Guard):
+                visit(node.body, depth, threads)
+            elif isinstance(node, Slide | SignalNode):
+                continue
+            elif isinstance(node, Acquire):
+                if node.stored is not None and node.stored.scope == DRAM:
+                    continue
+                stage = node.placement.stage
+                size = largest_size(node.placement, physical[stage])
+                if owner(stage) is stage:
+                    if node.stored is not None:
+                        check_alike(node.stored, physical)
+                    loaded = stage.state.scope != "acc" or not stage.state.computation.reduce_axes
+                    ring = None if node.stored else ring_of(node.placement, physical[stage])
+                    in_loop = depth > 0 or ring is not None
+                    buffers[stage] = Buffer(stage, stage.state.scope, size, clock, clock, in_loop, loaded, ring=ring)
+                buffer = buffers[owner(stage)]
+                buffer.threads = threads
+                buffer.wanted = stage.state.slots if buffer.wanted is None else buffer.wanted
+            elif isinstance(node, Release):
+                if node.stored is not None and node.stored.scope == DRAM:
+                    continue
+                buffer = buffers[owner(node.placement.stage)]
+                buffer.last = max(buffer.last, clock)
+            else:
+                assert isinstance(node, Block)
+                stage = node.placement.stage
+                size = temporaries.get(stage, 0)
+                if size:
+                    buffer = working.setdefault(
+                        stage, Buffer(stage, "acc", size, clock, clock, False, False, temporary=True)
+                    )
+                    buffer.last = clock
+
+    visit(nodes, 0, 1)
+    return [*buffers.values(), *working.values()]
+
+
+def check_alike(stored: Allocated, physical: "Mapping[Stage, Physical]") -> None:
+    """Raises BuildError unless the cells of a buffer are the same elements for all stages that are stored in it."""
+    first, *others = stored.users
+    for stage in others:
+        if physical[stage] != physical[first]:
+            raise BuildError(
+                f"stages stored in buffer {stored.buffer.name} must fill lanes of elements along the same of its "
+                f"dimensions, not {first.name} along {_lanes(physical[first])} and {stage.name} along "
+                f"{_lanes(physical[stage])}. Store them in buffers of their own.",
+                kind="limit",
+            )
+
+
+def _lanes(physical: Physical) -> str:
+    dims = [str(dim) for dim in (physical.lanes.rows, physical.lanes.cols) if dim is not None]
+    return f"{' and '.join(dims)}" if dims else "none"
+
+
+def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
+    """Give every buffer its base, and the slots asked for, or else two to those in loops as far as there is room.
+
+    Raises CapacityError when the buffers that live at the same time do not fit.
+    """
+    for scope in SCRATCHPADS:
+        own = [buffer for buffer in buffers if buffer.scope == scope]
+        room = depth_of(config, scope)
+        for buffer in own:
+            buffer.slots = buffer.wanted or 1
+        if not _fit(own, room):
+            _refuse(own, scope, room)
+        for buffer in sorted((b for b in own if b.in_loop and b.wanted is None), key=lambda b: (not b.loaded, b.size)):
+            buffer.slots = 2
+            if not _fit(own, room):
+                buffer.slots = 1
+                assert _fit(own, room), f"{scope} buffers fitted before"
+
+
+def _fit(buffers: list[Buffer], room: int) -> bool:
+    """First fit, the largest first, else the longest-lived or the earliest first; sets ``base``. False if none fits."""
+    return any(
+        _first_fit(sorted(buffers, key=order), room)
+        for order in (
+            lambda b: (-b.total, b.first),
+            lambda b: (b.first - b.last, -b.total),
+            lambda b: (b.first, -b.last),
+        )
+    )
+
+
+def _first_fit(buffers: list[Buffer], room: int) -> bool:
+    """Each buffer as low as those before it in the list allow."""
+    placed: list[Buffer] = []
+    for buffer in buffers:
+        taken = sorted(
+            (other.base, other.base + other.total)
+            for other in placed
+            if other.first <= buffer.last and buffer.first <= other.last
+        )
+        base = 0
+        for start, end in taken:
+            if start - base >= buffer.total:
+                break
+            base = max(base, end)
+        if base + buffer.total > room:
+            return False
+        buffer.base = base
+        placed.append(buffer)
+    return True
+
+
+def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
+    worst: list[Buffer] = []
+    for moment in {buffer.first for buffer in buffers}:
+        living = [buffer for buffer in buffers if buffer.first <= moment <= buffer.last]
+        if sum(b.total for b in living) > sum(b.total for b in worst):
+            worst = living
+    need = sum(buffer.total for buffer in worst)
+    tiles = [buffer for buffer in worst if not buffer.temporary]
+    parts = ", ".join(
+        f"{'temporaries of ' if buffer.temporary else ''}{buffer.stage.name} {_size_of(buffer)}" for buffer in worst
+    )
+    if need <= depth:  # enough in sum, but not side by side for as long as they live
+        raise CapacityError(
+            f"tiles in scratchpad {scope} must lie side by side in {depth} elements, which {parts} and those that live "
+            "before and after them do not. Compute one of them at another loop.",
+            scope,
+            1,
+            kind="limit",
+        )
+    largest = [f"{buffer.stage.name} {buffer.size * depth // need}" for buffer in tiles]
+    now = " and ".join(f"{buffer.stage.name} is {'×'.join(map(str, box_of(buffer)))} values" for buffer in tiles)
+    raise CapacityError(
+        f"tiles in scratchpad {scope} must take at most {depth} elements, not {need} ({parts}), {need - depth} too "
+        f"many: the largest that fit{' together, shrunk alike,' if len(worst) > 1 else ''} take {', '.join(largest)}; "
+        f"now {now}. Split its loops with a smaller factor, or compute it at an inner loop{_fewer(worst)}.",
+        scope,
+        need - depth,
+        kind="machine",
+    )
+
+
+def _size_of(buffer: Buffer) -> str:
+    """Elements of a buffer, and how many times where that is more than once."""
+    size, times = buffer.size, buffer.slots * buffer.threads
+    if buffer.ring is not None:
+        size, times = buffer.of_thread, buffer.threads
+    return str(size) if times == 1 else f"{size} × {times}"
+
+
+def _fewer(buffers: list[Buffer]) -> str:
+    """What else helps where more than one buffer is asked for."""
+    several = next((buffer.stage.name for buffer in buffers if buffer.slots > 1), None)
+    fewer = f", or forbid a second buffer with s[{several}].double_buffer(1)" if several else ""
+    return fewer + (", or give the loop fewer threads" if any(buffer.threads > 1 for buffer in buffers) else "")
+
+
+def box_of(buffer: Buffer) -> list[int]:
+    """The extents of the largest box of the stage's tensor that is in a buffer; of a buffer of the user's, its own."""
+    from lathe.scheduler.nest.place import place_stages
+
+    storage = buffer.stage.state.storage
+    if storage is not None:
+        return list(storages_of(buffer.stage.schedule.stages)[storage.buffer].shape)
+    placement = place_stages(buffer.stage.schedule)[buffer.stage]
+    if placement.window is not None:
+        return list(placement.window.shape)
+    return [bound_range(extent, placement.box)[1] for extent in placement.extent]

@@ -1,0 +1,400 @@
+"""A chunk: one loop nest with constant extents and no condition, on its way to an emission rule.
+
+``Chunk`` holds what a rule sees: loops, the expression, and operands whose indices are linear in the loops.
+``vectors`` restates it in the machine's terms: loops over whole elements, and an address per operand.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lathe.configs import HardwareConfig
+from lathe.configs.errors import RefusalKind
+from lathe.frontend import Tensor
+from lathe.frontend.accesses import Guard
+from lathe.frontend.expressions import Axis, Expr, Read
+from lathe.scheduler.target.elements import Lanes, Physical
+
+if TYPE_CHECKING:
+    from lathe.scheduler.emission.emit import Emitter
+
+
+class RuleMismatch(Exception):  # noqa: N818 - a rule also returns it; it is an answer as much as an error
+    """What a rule raises (or returns) when a chunk does not satisfy a constraint; names constraint and values.
+
+    ``kind`` says whose it is: the machine's, unless it is a limit of the rule or of what was given to it.
+    """
+
+    def __init__(self, constraint: str, *, kind: RefusalKind = "machine") -> None:
+        super().__init__(constraint)
+        self.kind: RefusalKind = kind
+        self.constraint = constraint
+
+
+@dataclass(frozen=True)
+class ChunkLoop:
+    """One loop of a chunk: ``extent`` iterations from 0; ``kind`` is data or reduce."""
+
+    name: str
+    extent: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class Index:
+    """A linear index: ``constant + sum(coefficients[n] * loop n)``."""
+
+    constant: int
+    coefficients: tuple[int, ...]
+
+    def last(self, extents: Sequence[int]) -> int:
+        """The largest value over all iterations."""
+        return self.constant + sum(max(c, 0) * (e - 1) for c, e in zip(self.coefficients, extents, strict=True))
+
+    def moves_by(self, block: int, extents: Sequence[int]) -> bool:
+        """Whether some loop moves the index by whole blocks."""
+        return any(e > 1 and c and c % block == 0 for c, e in zip(self.coefficients, extents, strict=True))
+
+    def first(self, extents: Sequence[int]) -> int:
+        """The smallest value over all iterations."""
+        return self.constant + sum(min(c, 0) * (e - 1) for c, e in zip(self.coefficients, extents, strict=True))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor's cells are now: a box of it in a memory, dense in the tensor's physical order.
+
+    ``base`` counts elements: of the scratchpad, or of DRAM from address 0. ``low`` and ``extent`` give the box.
+    """
+
+    scope: str
+    physical: Physical
+    base: int
+    low: tuple[int, ...]
+    extent: tuple[int, ...]
+    storage: str = ""  # of DRAM tensors: "", "int32" or "planes"
+    zero_padded: bool = False  # whether lanes outside the tensor's shape are known to be zero
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return self.physical.strides(self.low, self.extent)[0]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One access of a chunk: the tensor, its index per dimension, and where it lies (None: not placed)."""
+
+    tensor: Tensor
+    index: tuple[Index, ...]
+    place: Place | None
+    read: Read | None = None
+    guards: tuple[Guard, ...] = ()
+
+    @property
+    def scope(self) -> str:
+        return self.place.scope if self.place is not None else "dram"
+
+
+@dataclass
+class Chunk:
+    """What an emission rule receives.
+
+    ``stage`` and ``pragma`` name what is computed and by which rule; ``role`` is "map" for a statement without
+    reduction, "init" and "update" for the two parts of one with. ``loops`` are outermost first; ``write`` is the
+    operand written, ``reads`` the operands of ``expression`` in order. ``offsets`` gives the values of the outer loops,
+    by name. All values are plain integers.
+    """
+
+    stage: str
+    pragma: str
+    role: str
+    loops: tuple[ChunkLoop, ...]
+    axes: Mapping[Axis, Index]
+    expression: Expr
+    reduction: str | None
+    write: Operand
+    reads: tuple[Operand, ...]
+    offsets: Mapping[str, int]
+    config: HardwareConfig
+    emitter: "Emitter"
+    unrolled: frozenset[int] = frozenset()
+    aliased: Tensor | None = None  # the operand whose cells the result takes over
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Iterations of each loop, outermost first."""
+        return tuple(loop.extent for loop in self.loops)
+
+    def operand(self, read: Read) -> Operand:
+        """The operand of a read of the expression."""
+        for operand in self.reads:
+            if operand.read is read:
+                return operand
+        raise AssertionError(f"{read} is no read of {self.stage}")
+
+    def describe(self) -> str:
+        loops = ", ".join(f"{loop.name} in 0..{loop.extent}" for loop in self.loops)
+        offsets = ", ".join(f"{name}={value}" for name, value in self.offsets.items())
+        return f"{self.stage}.{self.role}({loops}){f' at {offsets}' if offsets else ''}"
+
+
+class NoRoom(RuleMismatch):
+    """A chunk needs more temporaries than there are: it has to be done in parts."""
+
+
+class Uneven(RuleMismatch):
+    """A loop has to be cut after ``first`` iterations, for the two parts to be regular each."""
+
+    def __init__(self, constraint: str, loop: int, first: int) -> None:
+        super().__init__(constraint, kind="machine")
+        self.loop = loop
+        self.first = first
+
+
+@dataclass
+class VectorOperand:
+    """An operand in elements: ``base + sum(strides[n] * loop n)``; per lane dimension the loops that run along it.
+
+    ``rows`` and ``cols`` are (first lane, loops along the lanes as (loop, step), number of lanes covered).
+    """
+
+    operand: Operand
+    base: int
+    strides: list[int]
+    rows: "LaneRange"
+    cols: "LaneRange"
+
+
+@dataclass(frozen=True)
+class LaneRange:
+    """Lanes of an element that a chunk covers: from ``first`` on, by loops ``(loop, step)``, ``count`` in all."""
+
+    first: int
+    loops: tuple[tuple[int, int], ...]
+    count: int
+    partial_ok: bool = True
+    broadcast: bool = False
+
+
+@dataclass
+class VectorView:
+    """A chunk over whole elements. ``loops`` are indices into ``extents``; lane loops are left out of them."""
+
+    extents: list[int]
+    names: list[str]
+    kinds: list[str]
+    lanes: set[int] = field(default_factory=set)
+    write: VectorOperand | None = None
+    reads: list[VectorOperand] = field(default_factory=list)
+
+    @property
+    def loops(self) -> list[int]:
+        return [n for n in range(len(self.extents)) if n not in self.lanes and self.extents[n] > 1]
+
+
+def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> VectorView:
+    """The chunk over whole elements: loops along lanes are taken out, after splitting them at the block.
+
+    Raises RuleMismatch when an operand has no scratchpad or DRAM place, or its lanes do not fit the loops.
+    """
+    chosen = [chunk.write, *(chunk.reads if operands is None else operands)]
+    extents = list(chunk.extents)
+    names = [loop.name for loop in chunk.loops]
+    kinds = [loop.kind for loop in chunk.loops]
+    indices: list[list[list[int]]] = [[list(index.coefficients) for index in each.index] for each in chosen]
+    constants = [[index.constant for index in each.index] for each in chosen]
+    for each in chosen:
+        if each.place is None:
+            raise RuleMismatch(
+                f"operand {each.tensor.name} must have a place in memory, which it has not", kind="machine"
+            )
+    view = VectorView(extents, names, kinds)
+    lane_loops: list[dict[int, list[tuple[int, int]]]] = [{} for _ in chosen]
+    covered: list[dict[int, int]] = [{} for _ in chosen]
+
+    scales = [1] * len(extents)  # iterations of the chunk's loop in one iteration of what is left of it
+
+    def split(loop: int, inner: int) -> None:
+        """Loop becomes ceil(extent / inner) times inner, the inner one appended to the loops."""
+        scales[loop] *= inner
+        scales.append(1)
+        extents[loop], rest = -(-extents[loop] // inner), inner
+        extents.append(rest)
+        names.append(names[loop])
+        kinds.append(kinds[loop])
+        for dims in indices:
+            for coefficients in dims:
+                coefficients.append(coefficients[loop])
+                coefficients[loop] *= inner
+
+    for number, each in enumerate(chosen):
+        assert each.place is not None
+        physical = each.place.physical
+        for dim in (physical.lanes.rows, physical.lanes.cols):
+            if dim is None:
+                continue
+            block = physical.block(dim)
+            coefficients, constant = indices[number][dim], constants[number][dim]
+            if physical.step(dim) > block:
+                _split_groups(physical, dim, coefficients, constant, extents, scales, split, each.tensor.name)
+            inside = sorted((abs(c), n) for n, c in enumerate(coefficients) if c % block and extents[n] > 1)
+            reach, found = 1, []
+            for step, loop in inside:
+                where = f"dimension {dim} of {each.tensor.name}"
+                if coefficients[loop] != step or step != reach:
+                    raise RuleMismatch(
+                        f"index along the lanes of {where} must run through neighbouring values, not in steps of "
+                        f"{coefficients[loop]} (loop {names[loop]})",
+                        kind="machine",
+                    )
+                if reach * extents[loop] <= block and constant % block + reach * extents[loop] <= block:
+                    found.append((loop, step))
+                    reach *= extents[loop]
+                    continue
+                if constant % block:
+                    raise RuleMismatch(
+                        f"index along the lanes of {where} must start at a multiple of the block {block} to run past "
+                        f"its end, not at {constant}",
+                        kind="machine",
+                    )
+                if block % reach:
+                    raise RuleMismatch(
+                        f"loops along the lanes of {where} must fill the block of {block} evenly, not by {reach}",
+                        kind="limit",
+                    )
+                total = reach * extents[loop]
+                split(loop, block // reach)
+                found.append((len(extents) - 1, step))
+                covered[number][dim] = total
+                reach = block
+                break
+            for loop, _ in found:
+                view.lanes.add(loop)
+            lane_loops[number][dim] = found
+
+    for number, each in enumerate(chosen):
+        operand = _vector_operand(each, indices[number], constants[number], view, lane_loops[number])
+        if number == 0:
+            view.write = operand
+        else:
+            view.reads.append(operand)
+    return view
+
+
+def _split_groups(
+    physical: Physical,
+    dim: int,
+    coefficients: list[int],
+    constant: int,
+    extents: list[int],
+    scales: list[int],
+    split: Callable[[int, int], None],
+    name: str,
+) -> None:
+    """Split loops so that each either stays within a group of adjoining elements or moves by whole groups.
+
+    Raises Uneven for a loop that ends within a group: its last part is a chunk of its own.
+    """
+    step, block = physical.step(dim), physical.block(dim)
+    reach = constant % step
+    for coefficient, loop in sorted((c, n) for n, c in enumerate(coefficients) if c % step and extents[n] > 1):
+        last = reach + coefficient * (extents[loop] - 1)
+        if coefficient > 0 and last < step:
+            reach = last
+        elif coefficient > 0 and step % coefficient == 0 and reach < coefficient:
+            total = coefficient * extents[loop]
+            if -(-total // block) * block % step:
+                whole = total // step * step // coefficient
+                raise Uneven(
+                    f"index along the lanes of {name} must end with a group of {step}", loop, whole * scales[loop]
+                )
+            split(loop, step // coefficient)
+            return
+        else:
+            constraint = (
+                f"index along the lanes of {name} must stay within the {step} values that adjoin in dram, or start at "
+                f"a multiple of them to run past their end, not move by {coefficient} from {constant % step}"
+            )
+            start = constant % step
+            if coefficient > 0 and reach - start < coefficient and (step - start) % coefficient == 0:
+                raise Uneven(constraint, loop, (step - start) // coefficient * scales[loop])
+            raise RuleMismatch(constraint, kind="machine")
+
+
+def _vector_operand(
+    operand: Operand,
+    indices: list[list[int]],
+    constants: list[int],
+    view: VectorView,
+    lane_loops: Mapping[int, list[tuple[int, int]]],
+) -> VectorOperand:
+    place = operand.place
+    assert place is not None
+    physical = place.physical
+    strides = place.strides
+    base = place.base
+    steps = [0] * len(view.extents)
+    ranges: dict[int, LaneRange] = {}
+    for dim, stride in enumerate(strides):
+        block = physical.block(dim)
+        along = {loop for loop, _ in lane_loops.get(dim, [])}
+        first, step = constants[dim], physical.step(dim)
+        base += (first // step - place.low[dim] // step) * stride + first % step // block
+        count = 1
+        for loop, coefficient in enumerate(indices[dim]):
+            if coefficient == 0 or view.extents[loop] == 1:
+                continue
+            if loop in along:
+                count *= view.extents[loop]
+            elif loop in view.lanes:
+                raise RuleMismatch(
+                    f"loop {view.names[loop]} must run along the lanes of all operands, but moves "
+                    f"{operand.tensor.name} along dimension {dim} by whole elements",
+                    kind="machine",
+                )
+            else:
+                if coefficient % block:
+                    raise RuleMismatch(
+                        f"loop {view.names[loop]} must move {operand.tensor.name} by whole blocks of {block} along "
+                        f"dimension {dim}, not by {coefficient}",
+                        kind="machine",
+                    )
+                whole = coefficient % step == 0
+                steps[loop] += coefficient // step * stride if whole else coefficient // block
+        if dim in (physical.lanes.rows, physical.lanes.cols):
+            ranges[dim] = LaneRange(first % block, tuple(lane_loops.get(dim, [])), count)
+    spread = LaneRange(0, (), 1, broadcast=True)
+    lanes: Lanes = physical.lanes
+    rows = spread if lanes.rows is None else ranges[lanes.rows]
+    cols = spread if lanes.cols is None else ranges[lanes.cols]
+    return VectorOperand(operand, base, steps, rows, cols)
+
+
+def check_covers(operand: VectorOperand, chunk: Chunk, live_low: Sequence[int], live_high: Sequence[int]) -> None:
+    """Every element that a chunk writes must have no live lane that the chunk does not write.
+
+    ``live_low`` and ``live_high`` (inclusive) bound the live cells. Raises RuleMismatch.
+    """
+    place = operand.operand.place
+    assert place is not None
+    for dim in (place.physical.lanes.rows, place.physical.lanes.cols):
+        if dim is None:
+            continue
+        block = place.physical.block(dim)
+        index = operand.operand.index[dim]
+        first, last = index.first(chunk.extents), index.last(chunk.extents)
+        if block == 1:
+            continue
+        lane_range = operand.rows if dim == place.physical.lanes.rows else operand.cols
+        whole = lane_range.count == block and first % block == 0
+        if whole and (last + 1) % block == 0:
+            continue
+        moves = index.moves_by(block, chunk.extents)
+        before = first % block and live_low[dim] < first
+        after = (last + 1) % block and live_high[dim] > last
+        if before or after or (moves and not whole):
+            raise RuleMismatch(
+                f"vector lanes along dimension {dim} of {operand.operand.tensor.name} must be written in whole blocks "
+                f"of {block}, but the chunk writes {first}..{last} of live cells {live_low[dim]}..{live_high[dim]}",
+                kind="machine",
+            )

@@ -1,0 +1,140 @@
+"""Where an element of a tensor lies: blocks and lanes in DRAM, and the same blocks, cut out, in a scratchpad.
+
+The machine moves and computes whole elements: ``batch`` × ``block`` values of inp, acc and out, ``block_out`` ×
+``block_in`` of wgt. So at most one dimension of a tensor becomes the rows of an element and one its columns; the block
+numbers of these come first in the element's address, then the other dimensions in order.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor
+from lathe.isa import Layout, PhysicalAxis
+from lathe.isa.layout import BROADCAST, PADDING
+from lathe.isa.layout_steps import LayoutStep
+from lathe.scheduler.state.stage import DRAM
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Which dimension of a tensor fills the rows of an element and which its columns; None: the same in all."""
+
+    rows: int | None
+    cols: int | None
+
+
+@dataclass(frozen=True)
+class Element:
+    """The shape of one element of a memory: values in a row of rows."""
+
+    rows: int
+    cols: int
+    spread_rows: bool = True  # whether the host repeats a value along rows that no dimension fills, or puts zeros there
+    spread_cols: bool = True
+
+    @property
+    def lanes(self) -> int:
+        return self.rows * self.cols
+
+
+def element_of(config: HardwareConfig, scope: str) -> Element:
+    """The shape of an element of scratchpad ``inp``, ``wgt`` or ``acc``.
+
+    Columns of inp and wgt are summed over, so those without values are zeros; all others repeat the value, so that a
+    tensor with no dimension along lanes is the same in all of them, however it was made.
+    """
+    return {
+        "inp": Element(config.batch, config.block_in, spread_cols=False),
+        "wgt": Element(config.block_out, config.block_in, spread_cols=False),
+        "acc": Element(config.batch, config.block_out),
+    }[scope]
+
+
+@dataclass(frozen=True)
+class Physical:
+    """How a tensor of shape ``view`` is cut into elements. ``order``: its dimensions from the outermost stride on.
+
+    ``group`` elements of neighbouring columns adjoin in DRAM, where several of them make one element of another memory;
+    ``stack`` elements of neighbouring rows do, where several of them make one element of weights.
+    """
+
+    view: tuple[int, ...]
+    lanes: Lanes
+    element: Element
+    group: int = 1
+    stack: int = 1
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        first = [dim for dim in (self.lanes.rows, self.lanes.cols) if dim is not None]
+        return (*first, *(dim for dim in range(len(self.view)) if dim not in first))
+
+    def block(self, dim: int) -> int:
+        """How many values of a dimension one element holds."""
+        if dim == self.lanes.rows:
+            return self.element.rows
+        return self.element.cols if dim == self.lanes.cols else 1
+
+    def step(self, dim: int) -> int:
+        """How many values of a dimension lie in elements that adjoin; a stride leads from group to group."""
+        adjoining = self.group if dim == self.lanes.cols else self.stack if dim == self.lanes.rows else 1
+        return self.block(dim) * adjoining
+
+    def blocks(self, dim: int, first: int, extent: int) -> int:
+        """How many elements a range of a dimension touches."""
+        size = self.block(dim)
+        return (first + extent - 1) // size - first // size + 1
+
+    def strides(self, low: tuple[int, ...], extent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+        """Elements from one step of each dimension to the next in a dense box, and the number of its elements."""
+        strides = [0] * len(self.view)
+        count = self.group * self.stack
+        for dim in reversed(self.order):
+            strides[dim] = count
+            size = self.step(dim)
+            count *= (low[dim] + extent[dim] - 1) // size - low[dim] // size + 1
+        return tuple(strides), count
+
+    def whole(self) -> tuple[tuple[int, ...], int]:
+        """Strides and number of elements of the whole tensor."""
+        return self.strides((0,) * len(self.view), self.view)
+
+    def layout(self, tensor: Tensor, storage: str, reorderings: tuple[LayoutStep, ...] = ()) -> Layout:
+        """The same for the host, which packs inputs and unpacks outputs, after reorderings of the user's."""
+        axes = [PhysicalAxis(dim, self.step(dim), -(-self.view[dim] // self.step(dim))) for dim in self.order]
+        if self.group > 1:
+            cols = self.lanes.cols
+            axes.append(
+                PhysicalAxis(BROADCAST if cols is None else cols, 1 if cols is None else self.block(cols), self.group)
+            )
+        if self.stack > 1:
+            assert self.lanes.rows is not None, f"no elements of weights are made of {self}"
+            assert self.group == 1, f"no elements of weights are made of {self}"
+            axes.append(PhysicalAxis(self.lanes.rows, self.block(self.lanes.rows), self.stack))
+        for dim, size, spread in (
+            (self.lanes.rows, self.element.rows, self.element.spread_rows),
+            (self.lanes.cols, self.element.cols, self.element.spread_cols),
+        ):
+            axes.append(PhysicalAxis((BROADCAST if spread else PADDING) if dim is None else dim, 1, size))
+        return Layout(tensor.shape, tensor.dtype, tuple(axes), view=self.view, storage=storage, reorderings=reorderings)
+
+    @property
+    def count(self) -> int:
+        return self.whole()[1]
+
+    def values(self) -> int:
+        return prod(self.view)
+
+
+def physical_of(stage: "Stage", lanes: Mapping[Tensor, Lanes], config: HardwareConfig) -> Physical:
+    """How the tensor of a stage lies in its memory."""
+    from lathe.scheduler.passes.fit_lanes import cells_of
+
+    element = element_of(config, "acc" if stage.state.scope == DRAM else stage.state.scope)
+    return Physical(*cells_of(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element), element)

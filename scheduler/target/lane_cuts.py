@@ -1,0 +1,39 @@
+"""Where loops cut a tensor: a dimension that is cut within the machine's blocks cannot be in their lanes."""
+
+from functools import reduce
+from math import gcd
+from typing import TYPE_CHECKING
+
+from lathe.frontend.indices.linear import FloorDivision, LoopVariable
+from lathe.scheduler.nest.stage_loops import stage_loops
+
+if TYPE_CHECKING:
+    from lathe.scheduler.stage import Stage
+
+
+def steps_between_chunks(stage: "Stage") -> tuple[int, ...]:
+    """For each dimension of what a stage makes, the greatest step that divides all distances between its chunks.
+
+    0 for a dimension that each chunk has all of. A chunk is what is inside the loop of the pragma, or else inside the
+    innermost loop in which another stage is computed.
+    """
+    state = stage.state
+    hosting = {guest.state.attachment.axis for guest in stage.schedule.attached(stage) if guest.state.attachment}
+    if state.pragma_axis is not None:
+        depth = state.leaves.index(state.pragma_axis)
+    else:
+        depth = max((number + 1 for number, leaf in enumerate(state.leaves) if leaf in hosting), default=0)
+    if not depth:
+        return (0,) * len(state.computation.axes)
+    loops = stage_loops(state, {root: root.source.extent for root in state.roots if root.source is not None})
+    outside = {variable for leaf in state.leaves[:depth] for variable in loops.of_leaf[leaf] if variable.extent > 1}
+    steps = []
+    for root in (root for root in state.roots if root.kind == "data"):
+        found = []
+        for atom, coefficient in loops.local[root].terms.items():
+            if isinstance(atom, LoopVariable):
+                found += [coefficient] * (atom in outside)
+            elif isinstance(atom, FloorDivision) and atom.numerator.variables() & outside:
+                found.append(1)
+        steps.append(reduce(gcd, found, 0))
+    return tuple(steps)

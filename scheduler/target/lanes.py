@@ -1,0 +1,303 @@
+"""Which dimensions become rows and columns of elements: found from the matrix products, spread along element-wise use.
+
+A product ``D[.., j] += X[.., k] * W[j, k]`` says it all: columns of D are rows of W (j), columns of X are columns of W
+(k), rows of D are rows of X. Element-wise computations and copies keep lanes, so the rest follows from their indices,
+forwards first. Where nothing is said, the dimensions are taken that every computation leads through unchanged: not
+those that are reduced, shifted, strided or decided upon.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Computation, Tensor, as_affine, walk
+from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.expressions import Axis, Select, axes_of
+from lathe.scheduler.algorithm.patterns import (
+    Product,
+    dimension_of,
+    filled,
+    lanes_of_operand,
+    matrix_product,
+    plain_axis,
+)
+from lathe.scheduler.target.elements import Element, Lanes, element_of
+from lathe.scheduler.target.lane_cuts import steps_between_chunks
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.state.stage import StageState
+
+
+def assign_lanes(schedule: "Schedule", config: HardwareConfig) -> dict[Tensor, Lanes]:
+    """Lanes of every tensor that a stage makes; placeholders follow their readers (``lanes_through``)."""
+    return plan_lanes(schedule, config).known
+
+
+@dataclass
+class LanePlan:
+    """``known``: the lanes of every tensor that a stage makes; ``products``: the matrix product making it, if any."""
+
+    known: dict[Tensor, Lanes] = field(default_factory=dict)
+    products: dict[Tensor, Product | None] = field(default_factory=dict)
+
+
+def plan_lanes(schedule: "Schedule", config: HardwareConfig) -> LanePlan:
+    """The lanes of a whole schedule, and the products as they were chosen along with them."""
+    planner = _Planner(schedule, config)
+    for state in planner.stages:
+        planner.visit(state)
+    planner.spread(planner.plan.known)
+    while True:
+        open_ = [state for state in reversed(planner.stages) if state.tensor not in planner.plan.known]
+        if not open_:
+            return planner.plan
+        planner.decide(open_[0])
+
+
+class _Planner:
+    def __init__(self, schedule: "Schedule", config: HardwareConfig) -> None:
+        self.schedule = schedule
+        self.config = config
+        self.stages = [stage.state for stage in schedule.stages]
+        self.maker = {tensor: state for state in self.stages for tensor in state.tensors}
+        self.plan = LanePlan()
+        self.cuts = {
+            stage.state.tensor: steps for stage in schedule.stages if any(steps := steps_between_chunks(stage))
+        }
+        for state in self.stages:
+            if state.lanes is not None:
+                self.plan.known.update(dict.fromkeys(state.tensors, state.lanes))
+
+    def visit(self, state: "StageState") -> None:
+        """What a stage says once those before it have spoken."""
+        known, config = self.plan.known, self.config
+        product = None
+        if not state.on_alu:
+            walked = [state.computation.axes[dim] for dim in state.walked]
+            product = matrix_product(state.computation, config, self.schedule, known, state.lanes, walked)
+        if product is not None:
+            product = self._without_obstacles(state, product)
+        for tensor in state.tensors:
+            self.plan.products[tensor] = product
+        if product is None:
+            self._forwards(state, known)
+            return
+        positions = {axis: dim for dim, axis in enumerate(state.computation.axes)}
+        row = positions.get(product.row) if product.row is not None and config.batch > 1 else None
+        column = positions.get(product.column) if product.column is not None else None
+        for tensor in state.tensors:
+            known.setdefault(tensor, Lanes(row, column))
+        for operand, read in (("data", product.data), ("weight", product.weight)):
+            maker = self.maker.get(read.tensor)
+            if maker is not None and (read.tensor not in known or maker.scope == "wgt"):
+                known.update(dict.fromkeys(maker.tensors, lanes_of_operand(product, operand, config)))
+                self._backwards(maker, known)
+
+    def _without_obstacles(self, state: "StageState", product: Product) -> Product:
+        """The product with those summed lanes that the computations before it lead through, if it has a choice."""
+        data = product.data
+        if data.tensor not in self.maker or data.tensor in self.plan.known:
+            return product
+        found: list[tuple[int, float, Product]] = []
+        for axis in (product.inner, *state.computation.reduce_axes):
+            dim = dimension_of(data, axis)
+            if axis is None or dim is None or dimension_of(product.weight, axis) is None:
+                continue
+            other = replace(product, inner=axis)
+            maker = self.maker[data.tensor]
+            trial = {**self.plan.known, **dict.fromkeys(maker.tensors, lanes_of_operand(other, "data", self.config))}
+            self._backwards(maker, trial)
+            new = {id(self.maker[tensor]): self.maker[tensor] for tensor in trial if tensor not in self.plan.known}
+            count = sum(self.obstacles(each, trial) for each in new.values())
+            found.append((count, -filled(axis, self.config.block_in), other))
+        return min(found, key=lambda each: each[:2])[2] if found else product
+
+    def spread(self, known: dict[Tensor, Lanes]) -> None:
+        """Along copies and element-wise stages, both ways, as far as it goes."""
+        while True:
+            before = len(known)
+            for state in (*self.stages, *reversed(self.stages)):
+                if self.plan.products[state.tensor] is None:
+                    self._backwards(state, known)
+                    self._forwards(state, known)
+            if len(known) == before:
+                return
+
+    def _forwards(self, state: "StageState", known: dict[Tensor, Lanes]) -> None:
+        if state.tensor in known:
+            return
+        rank = len(state.computation.axes)
+        for access in sorted(state.computation.reads, key=lambda access: len(access.indices) != rank):
+            if access.tensor in known:
+                lanes = _lanes_back(state.computation, access, known[access.tensor])
+                if lanes is not None:
+                    known.update(dict.fromkeys(state.tensors, lanes))
+                    return
+
+    def _backwards(self, state: "StageState", known: dict[Tensor, Lanes]) -> None:
+        if state.tensor not in known or self.plan.products.get(state.tensor, self) is not None:
+            return  # what comes later, as in a cycle, speaks for itself
+        for access in state.computation.reads:
+            if access.tensor in self.maker and access.tensor not in known:
+                maker = self.maker[access.tensor]
+                lanes = lanes_through(state.computation, access, known[state.tensor])
+                known.update(dict.fromkeys(maker.tensors, lanes))  # one stage makes its outputs in the same lanes
+                self._backwards(maker, known)
+
+    def decide(self, state: "StageState") -> None:
+        """Choose for a tensor that nothing is said about: what least stands in the way, then fills lanes best."""
+        dims = [dim for dim in range(len(state.computation.axes)) if dim not in state.walked]
+        best: tuple[tuple[int, float, int], dict[Tensor, Lanes]] | None = None
+        for cols in (*reversed(dims), None):
+            for rows in (None, *dims) if self.config.batch > 1 else (None,):
+                if rows is not None and rows == cols:
+                    continue
+                trial = dict(self.plan.known)
+                trial.update(dict.fromkeys(state.tensors, Lanes(rows, cols)))
+                self.spread(trial)
+                axes = state.computation.axes
+                use = filled(None if cols is None else axes[cols], self.config.block_out)
+                use *= filled(None if rows is None else axes[rows], self.config.batch)
+                obstacles = sum(
+                    self.obstacles(other, trial) + self._cut(other, trial[other.tensor])
+                    for other in self.stages
+                    if other.tensor not in self.plan.known and other.tensor in trial
+                )
+                cost = (obstacles, -use, -(cols if cols is not None else -1))
+                if best is None or cost < best[0]:
+                    best = cost, trial
+        assert best is not None
+        self.plan.known.update(best[1])
+
+    def _cut(self, state: "StageState", lanes: Lanes) -> int:
+        """In how many dimensions the loops of a stage cut its elements."""
+        steps = self.cuts.get(state.tensor, ())
+        sides = ((lanes.cols, self.config.block_out), (lanes.rows, self.config.batch))
+        return sum(1 for dim, block in sides if steps and dim is not None and steps[dim] % block)
+
+    def obstacles(self, state: "StageState", known: Mapping[Tensor, Lanes]) -> int:
+        """How many reads of an element-wise stage do not lead its lanes through."""
+        if state.tensor not in known or self.plan.products.get(state.tensor, self) is not None:
+            return 0
+        return len(obstacles_of(state, known, element_of(self.config, "acc")))
+
+
+def obstacles_of(state: "StageState", known: Mapping[Tensor, Lanes], element: Element) -> list[Tensor]:
+    """What an element-wise stage reads without leading its lanes through, a tensor for each obstacle."""
+    lanes, computation = known[state.tensor], state.computation
+    found: list[Tensor] = []
+    blocks = ((lanes.cols, element.cols, "cols"), (lanes.rows, element.rows, "rows"))
+    for access in computation.reads:
+        for dim, block, side in blocks:
+            if block == 1:
+                continue
+            mine = known.get(access.tensor)
+            theirs = None if mine is None else getattr(mine, side)
+            if dim is None:
+                found += [access.tensor] * (theirs is not None)
+                continue
+            axis = computation.axes[dim]
+            mentioning, through = _dimensions_along(access, axis, block)
+            expected = through[0] if through else None
+            lost = mentioning != through or len(through) > 1
+            found += [access.tensor] * (lost or (mine is not None and theirs != expected))
+    for dim, block, _ in blocks:
+        if dim is None or block == 1:
+            continue
+        found += [state.tensor] * sum(computation.axes[dim] in axes for axes in _axes_of_conditions(computation))
+    return found
+
+
+@lru_cache(maxsize=16384)  # lanes are planned again and again over the same reads
+def _dimensions_along(access: ReadAccess, axis: Axis, block: int) -> tuple[list[int], list[int]]:
+    """The dimensions of a read whose index has the axis in it, and those of them that lead its neighbours through."""
+    mentioning = [dim for dim, index in enumerate(access.indices) if axis in axes_of(index)]
+    return mentioning, [dim for dim in mentioning if _leads_through(access, dim, axis, block)]
+
+
+@lru_cache(maxsize=4096)
+def _axes_of_conditions(computation: Computation) -> tuple[frozenset[Axis], ...]:
+    """For each body, the axes on which it depends which of two values is taken."""
+    nodes = ((node for node in walk(body) if isinstance(node, Select)) for body in computation.bodies)
+    return tuple(frozenset(axes_of(*(node.condition for node in selects))) for selects in nodes)
+
+
+def _leads_through(access: ReadAccess, dim: int, axis: Axis, block: int) -> bool:
+    """Whether neighbours along an axis are neighbours in the same element of what is read."""
+    affine = as_affine(access.indices[dim])
+    if affine is None:
+        return False
+    others = {other: c for other, c in affine.coefficients.items() if other is not axis and other.extent > 1}
+    if any(c % block for c in others.values()) or affine.const % block:
+        return False
+    return affine.coefficients.get(axis, 0) == 1 or axis.extent == 1
+
+
+def conflict_of_lanes(schedule: "Schedule", config: HardwareConfig) -> str:
+    """A sentence on a tensor that has one dimension in lanes and is needed with another by an element-wise reader."""
+    plan = plan_lanes(schedule, config)
+    made_here = {tensor for stage in schedule.stages for tensor in stage.state.tensors}
+    for reader in schedule.stages:
+        for access in reader.state.computation.reads:
+            if access.tensor not in made_here or plan.products[reader.tensor] is not None:
+                continue
+            wanted = lanes_through(reader.state.computation, access, plan.known[reader.tensor])
+            for side, block in (("rows", config.batch), ("cols", config.block_out)):
+                made, needed = getattr(plan.known[access.tensor], side), getattr(wanted, side)
+                if block > 1 and made != needed:
+                    return (
+                        f"Behind this: {access.tensor.name} has {_named(made)} in the lanes of its elements, and "
+                        f"{reader.name} needs it with {_named(needed)} there, which no instruction can change. Use one "
+                        "image layout throughout, or build the program in two parts."
+                    )
+    return ""
+
+
+def _named(dim: int | None) -> str:
+    return "no dimension" if dim is None else f"dimension {dim}"
+
+
+def lanes_through(computation: Computation, access: ReadAccess, lanes: Lanes) -> Lanes:
+    """Lanes of a tensor that a computation reads element-wise, from those of what it writes."""
+
+    def follow(dim: int | None) -> int | None:
+        return None if dim is None else dimension_of(access.node, computation.axes[dim])
+
+    shifted = _shifted_dimensions(computation, access)
+    rows, cols = follow(lanes.rows), follow(lanes.cols)
+    if cols is None and lanes.cols is not None:
+        cols = shifted.get(lanes.cols)
+    if rows is None and lanes.rows is not None:
+        rows = shifted.get(lanes.rows)
+    return Lanes(None if rows == cols else rows, cols)
+
+
+@lru_cache(maxsize=4096)
+def _shifted_dimensions(computation: Computation, access: ReadAccess) -> dict[int, int]:
+    """Dimensions of the output and of the read whose index is the output's axis plus something else."""
+    found: dict[int, int] = {}
+    for dim, index in enumerate(access.indices):
+        affine = as_affine(index)
+        for position, axis in enumerate(computation.axes):
+            if affine is not None and affine.coefficients.get(axis) == 1:
+                found.setdefault(position, dim)
+    return found
+
+
+def _lanes_back(computation: Computation, access: ReadAccess, lanes: Lanes) -> Lanes | None:
+    """Lanes of what a computation writes, from those of a tensor it reads; None where the read does not tell all."""
+    positions = {axis: dim for dim, axis in enumerate(computation.axes)}
+
+    def follow(dim: int | None) -> int | None:
+        if dim is None:
+            return None
+        axis = plain_axis(access.indices[dim])
+        return None if axis is None else positions.get(axis)
+
+    result = Lanes(follow(lanes.rows), follow(lanes.cols))
+    if (result.rows is None) != (lanes.rows is None) or (result.cols is None) != (lanes.cols is None):
+        return None
+    return result if result.cols is not None or len(access.indices) == len(computation.axes) else None

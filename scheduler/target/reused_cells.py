@@ -1,0 +1,60 @@
+"""Stages computed in the cells of an operand: ALU instructions overwrite what they read."""
+
+from typing import TYPE_CHECKING
+
+from lathe.scheduler.algorithm.patterns import plain_axis
+from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.target.rules.alu_expressions import can_take_over
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+
+def find_aliases(schedule: "Schedule") -> "dict[Stage, Stage]":
+    """For each element-wise stage in acc, the stage whose cells it takes over, if there is one.
+
+    It must be the operand's only reader, read it at the very same index, be computed in the same loops over the same
+    box, and start its chain of operations with it.
+    """
+    placed = place_stages(schedule)
+    aliases: dict[Stage, Stage] = {}
+    slots = {stage: stage.state.slots for stage in schedule.stages}
+    for stage in schedule.stages:
+        state = stage.state
+        if state.scope != "acc" or state.computation.reduce_axes or (state.pragma not in (None, "alu")) or state.reuse:
+            continue
+        for producer in schedule.stages:
+            if producer is stage or producer.state.scope != "acc" or schedule.readers(producer.tensor) != [stage]:
+                continue
+            if producer.state.reuse or producer.state.storage or state.storage:
+                continue  # its values are wanted again, or the user has said where they are
+            if None not in (slots[stage], slots[producer]) and slots[stage] != slots[producer]:
+                continue  # as many buffers as asked for each
+            if producer.tensor.dtype not in ("int8", "int16", "int32") or not _same_place(stage, producer):
+                continue
+            here, there = placed[stage], placed[producer]
+            if here.low != there.low or here.extent != there.extent:
+                continue
+            if _identical_index(stage, producer) and can_take_over(state.computation.bodies[0], producer.tensor):
+                aliases[stage] = producer
+                slots[stage] = slots[stage] or slots[producer]
+                break
+    return aliases
+
+
+def _same_place(stage: "Stage", producer: "Stage") -> bool:
+    a, b = stage.state.attachment, producer.state.attachment
+    return a == b
+
+
+def _identical_index(stage: "Stage", producer: "Stage") -> bool:
+    axes = stage.state.computation.axes
+    for read in stage.state.computation.reads:
+        if read.tensor is not producer.tensor:
+            continue
+        if read.guards or len(read.indices) != len(axes):
+            return False
+        if any(plain_axis(index) is not axis for index, axis in zip(read.indices, axes, strict=True)):
+            return False
+    return True

@@ -1,0 +1,6 @@
+"""Emission rules: what turns a chunk into instructions. Importing this package registers the built-in ones."""
+
+from lathe.scheduler.target.rules import alu, dma, gemm, reset
+from lathe.scheduler.target.rules.rule import RULES, emit_rule
+
+__all__ = ["RULES", "alu", "dma", "emit_rule", "gemm", "reset"]

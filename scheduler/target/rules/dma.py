@@ -1,0 +1,262 @@
+"""Rule ``dma``: strided copies between DRAM and the scratchpads, with padding on the way in.
+
+The chunk may have any number of loops, be cut by a tail, and be padded, all at once. Loops that continue each other are
+merged; the innermost contiguous one becomes a row, the next the rows of one instruction, and the rest instructions.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.frontend import evaluate, reads_data
+from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.expressions import Cast, Const, Expr, Read, Select, axes_of
+from lathe.isa import Instruction, MemoryType
+from lathe.scheduler.algorithm.patterns import bare, kept
+from lathe.scheduler.target.chunk import (
+    Chunk,
+    Operand,
+    RuleMismatch,
+    VectorOperand,
+    VectorView,
+    check_covers,
+    vectors,
+)
+from lathe.scheduler.target.elements import Physical
+from lathe.scheduler.target.rules.borders import constants_around, fill_around, refusal
+from lathe.scheduler.target.rules.padding import ZEROS, padding_of
+from lathe.scheduler.target.rules.planes import load_planes, store_planes
+from lathe.scheduler.target.rules.quotations import conditions, lanes
+from lathe.scheduler.target.rules.rule import emit_rule
+from lathe.scheduler.target.rules.transfers import DmaLoop, load_rows, store_rows
+from lathe.scheduler.target.vectors import restricted
+
+
+@emit_rule("dma", separate_init=True)
+def dma(chunk: Chunk) -> list[Instruction]:
+    """A copy between DRAM and a scratchpad: ``B[i] = A[f(i)]``, or ``select(inside, A[f(i)], constant)`` on the way in.
+
+    Wants whole elements with the same lanes on both sides and linear indices. Constants are padding of the LOADs where
+    the machine has it; in acc, the ALU adds others to the zeros that the LOADs have written. A result of more than 8
+    bits is stored as planes of bytes, and put together again from them.
+    """
+    if chunk.role != "map":
+        raise RuleMismatch(f"statement must be a copy, not a reduction by {chunk.reduction}", kind="machine")
+    if isinstance(bare(chunk.expression), Const) and chunk.write.scope in ("inp", "wgt"):
+        return _constant(chunk)
+    source = _source(chunk)
+    into, out_of = chunk.write, source
+    if (into.scope == "dram") == (out_of.scope == "dram"):
+        raise RuleMismatch(
+            f"copy must be between dram and a scratchpad, not from {out_of.tensor.name} in {out_of.scope} to "
+            f"{into.tensor.name} in {into.scope}",
+            kind="machine",
+        )
+    view = vectors(chunk, operands=(source,))
+    assert view.write is not None
+    _same_lanes(view, view.write, view.reads[0])
+    if into.scope == "dram":
+        return _store(chunk, view, view.write, view.reads[0])
+    mask, depends = padding_mask(chunk, view, source)
+    values = constants_around(chunk.expression) if mask is not None else set()
+    if out_of.place is not None and out_of.place.storage == "planes":
+        planes = load_planes(chunk, view, view.write, view.reads[0], mask, depends)
+        return [*planes, *fill_around(chunk)] if values - {0} else planes
+    memory = _memory_type(into.scope, out_of)
+    padding = padding_of(chunk.config, memory, max(values, default=0)) if len(values) < 2 else None
+    if padding is None and into.scope != "acc":
+        raise refusal(chunk, values)
+    loops = [
+        DmaLoop(view.extents[n], view.write.strides[n], view.reads[0].strides[n], depends.get(n)) for n in view.loops
+    ]
+    loads = list(load_rows(memory, loops, view.write.base, view.reads[0].base, mask, padding or ZEROS))
+    return loads if padding is not None else [*loads, *fill_around(chunk)]
+
+
+def _constant(chunk: Chunk) -> list[Instruction]:
+    """What is left of a padded copy where nothing is copied: loads of padding around no data."""
+    values = constants_around(chunk.expression)
+    memory = MemoryType.INP if chunk.write.scope == "inp" else MemoryType.WGT
+    padding = padding_of(chunk.config, memory, max(values))
+    if padding is None:
+        raise refusal(chunk, values)
+    view = vectors(chunk, operands=())
+    into = view.write
+    assert into is not None
+    chunk.emitter.check_covers(chunk, into)
+    loops = [DmaLoop(view.extents[n], into.strides[n], into.strides[n], None) for n in view.loops]
+    return list(load_rows(memory, loops, into.base, 0, np.zeros((), np.bool_), padding))
+
+
+def _source(chunk: Chunk) -> Operand:
+    """The one read of a copy, below casts that keep the value and selects whose other branch is a constant."""
+    expr: Expr = chunk.expression
+    while not isinstance(expr, Read):
+        if isinstance(expr, Cast):
+            if not _may_be_left_out(expr, chunk):
+                raise RuleMismatch(
+                    f"casts of a copy must keep its values, not {expr}: a DMA moves bytes as they are", kind="machine"
+                )
+            expr = expr.operand
+        elif isinstance(expr, Select):
+            value, pad = expr.then, bare(expr.otherwise)
+            if isinstance(bare(value), Const):
+                value, pad = expr.otherwise, bare(value)
+            if not isinstance(pad, Const):
+                raise RuleMismatch(f"expression must be a copy of one tensor, not {chunk.expression}", kind="machine")
+            expr = value
+        else:
+            raise RuleMismatch(f"expression must be a copy of one tensor, not {chunk.expression}", kind="machine")
+    return chunk.operand(expr)
+
+
+def _may_be_left_out(cast: Cast, chunk: Chunk) -> bool:
+    """Whether a copy without the cast brings the same: values that it keeps, or bits that a store does not take."""
+    low_bits = chunk.write.scope == "dram" and DTYPES[cast.dtype].bits >= DTYPES[chunk.write.tensor.dtype].bits
+    return low_bits or kept(cast) is not cast
+
+
+def _same_lanes(view: VectorView, into: VectorOperand, out_of: VectorOperand) -> None:
+    for name, a, b in (("rows", into.rows, out_of.rows), ("columns", into.cols, out_of.cols)):
+        if a.broadcast and b.broadcast:
+            continue
+        if (a.loops, a.first, a.count) != (b.loops, b.first, b.count):
+            left, right = into.operand.tensor.name, out_of.operand.tensor.name
+            raise RuleMismatch(
+                f"{name} of {left} and {right} must be the same lanes, not {lanes(a, view)} and {lanes(b, view)}: a "
+                "DMA moves whole elements",
+                kind="machine",
+            )
+
+
+def _memory_type(scope: str, operand: Operand) -> MemoryType:
+    place = operand.place
+    assert place is not None
+    if scope == "acc":
+        wide = place.storage == "int32" or operand.tensor.dtype == "int32"
+        if not wide and operand.tensor.dtype != "int8":
+            raise RuleMismatch(
+                f"dtype of {operand.tensor.name} in dram must be int8 or int32, not {operand.tensor.dtype}",
+                kind="machine",
+            )
+        return MemoryType.ACC if wide else MemoryType.ACC8
+    if operand.tensor.dtype != "int8":
+        raise RuleMismatch(
+            f"dtype of {operand.tensor.name} must be int8 to go to {scope}, not {operand.tensor.dtype}", kind="machine"
+        )
+    return MemoryType.INP if scope == "inp" else MemoryType.WGT
+
+
+def padding_mask(chunk: Chunk, view: VectorView, operand: Operand) -> tuple[NDArray[np.bool_] | None, dict[int, int]]:
+    """Where a guarded read happens, over the loops that its guards depend on; and which loop is which axis of it."""
+    if not operand.guards:
+        return None, {}
+    if any(reads_data(guard) for guard, _ in operand.guards):
+        raise RuleMismatch(
+            f"conditions on a read of {operand.tensor.name} must be of indices, not {conditions(operand)}: a transfer "
+            "decides nothing by data",
+            kind="machine",
+        )
+    count = len(chunk.loops)
+    used = sorted(
+        {
+            n
+            for guard, _ in operand.guards
+            for axis in axes_of(guard)
+            for n, c in enumerate(chunk.axes[axis].coefficients)
+            if c and chunk.loops[n].extent > 1
+        }
+    )
+    for n in used:
+        if n in view.lanes or view.extents[n] != chunk.loops[n].extent:
+            raise RuleMismatch(
+                f"padding must take whole elements, but its condition depends on lane loop {view.names[n]}",
+                kind="machine",
+            )
+    shape = [chunk.loops[n].extent for n in used]
+    grids: list[NDArray[np.int64] | int] = [0] * count
+    for position, n in enumerate(used):
+        grids[n] = np.arange(shape[position]).reshape([-1 if q == position else 1 for q in range(len(used))])
+    env = {
+        axis: np.asarray(
+            index.constant + sum(c * grid for c, grid in zip(index.coefficients, grids, strict=True) if c), np.int64
+        )
+        for axis, index in chunk.axes.items()
+    }
+    mask = np.ones(shape, np.bool_)
+    for guard, holds in operand.guards:
+        mask &= np.broadcast_to(evaluate(guard, env), shape) == holds
+    if mask.all():
+        return None, {}
+    return mask, {n: position for position, n in enumerate(used)}
+
+
+def _store(chunk: Chunk, view: VectorView, into: VectorOperand, out_of: VectorOperand) -> list[Instruction]:
+    if out_of.operand.scope != "acc":
+        raise RuleMismatch(
+            f"source {out_of.operand.tensor.name} of a store must be in acc, not in {out_of.operand.scope}",
+            kind="machine",
+        )
+    if out_of.operand.guards:
+        raise RuleMismatch(
+            f"source {out_of.operand.tensor.name} of a store must be read without a condition, not where "
+            f"{conditions(out_of.operand)}",
+            kind="machine",
+        )
+    place = into.operand.place
+    assert place is not None
+    shape = place.physical.view
+    check_covers(into, chunk, (0,) * len(shape), tuple(extent - 1 for extent in shape))
+    loops = [DmaLoop(view.extents[n], out_of.strides[n], into.strides[n], None) for n in view.loops]
+    if place.storage == "planes":
+        return store_planes(chunk, out_of, loops, into.base, place.physical.count)
+    if into.operand.tensor.dtype != "int8":
+        raise RuleMismatch(
+            f"dtype of {into.operand.tensor.name} in dram must be an integer of at most 32 bits, not "
+            f"{into.operand.tensor.dtype}",
+            kind="machine",
+        )
+    return [*store_rows(loops, out_of.base, into.base), *_fill_groups(chunk)]
+
+
+def _fill_groups(chunk: Chunk) -> Iterator[Instruction]:
+    """Stores behind the last column or row, where larger elements will be loaded: any values, for lanes without any."""
+    place = chunk.write.place
+    assert place is not None
+    form = place.physical
+    if form.group > 1 and form.lanes.cols is None:
+        view = vectors(chunk, operands=(_source(chunk),))
+        assert view.write is not None
+        into, out_of = view.write, view.reads[0]
+        loops = [DmaLoop(view.extents[n], out_of.strides[n], into.strides[n], None) for n in view.loops]
+        for position in range(1, form.group):
+            yield from store_rows(loops, out_of.base, into.base + position)
+    for dim, adjoining in ((form.lanes.cols, form.group), (form.lanes.rows, form.stack)):
+        if dim is not None and adjoining > 1:
+            yield from _fill_behind(chunk, form, dim, adjoining)
+
+
+def _fill_behind(chunk: Chunk, form: Physical, dim: int, adjoining: int) -> Iterator[Instruction]:
+    """Store the last element along a dimension again, until as many as adjoin are there."""
+    block = form.block(dim)
+    used = -(-form.view[dim] // block) % adjoining
+    index = chunk.write.index[dim]
+    if used == 0 or index.last(chunk.extents) != form.view[dim] - 1:
+        return
+    start = (form.view[dim] - 1) // block * block
+    box = [(0, loop.extent - 1) for loop in chunk.loops]
+    moving = [n for n, c in enumerate(index.coefficients) if c and chunk.loops[n].extent > 1]
+    if [index.coefficients[n] for n in moving] not in ([], [1]):
+        raise RuleMismatch(
+            f"one loop must run along dimension {dim} of {chunk.write.tensor.name}, not {len(moving)}", kind="limit"
+        )
+    for n in moving:
+        box[n] = (max(start - index.constant, 0), chunk.loops[n].extent - 1)
+    part = restricted(chunk, box)
+    view = vectors(part, operands=(_source(part),))
+    assert view.write is not None
+    into, out_of = view.write, view.reads[0]
+    loops = [DmaLoop(view.extents[n], out_of.strides[n], into.strides[n], None) for n in view.loops]
+    for position in range(used, adjoining):
+        yield from store_rows(loops, out_of.base, into.base + position - used + 1)

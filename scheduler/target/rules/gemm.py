@@ -1,0 +1,137 @@
+"""Rule ``gemm``: matrix products of elements, accumulated."""
+
+from lathe.frontend.expressions import Binary, Read
+from lathe.isa import Gemm, Instruction
+from lathe.scheduler.algorithm.patterns import kept
+from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, VectorView, vectors
+from lathe.scheduler.target.rules.looping import plan_loops
+from lathe.scheduler.target.rules.quotations import conditions, lanes
+from lathe.scheduler.target.rules.reset import reset_elements
+from lathe.scheduler.target.rules.rule import emit_rule
+
+
+def factor_bits(chunk: Chunk) -> tuple[int, int, int]:
+    """Widths of the dst, src and wgt factor fields of GEMM."""
+    config = chunk.config
+    return config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
+
+
+@emit_rule("gemm", separate_init=True)
+def gemm(chunk: Chunk) -> list[Instruction]:
+    """``acc[dst] += inp[src] · wgt[wgt]ᵀ`` over all loops of the chunk; the init part resets the accumulators.
+
+    Wants a sum of products of one operand in ``inp`` and one in ``wgt``, written to ``acc``, both of them int8.
+    """
+    if chunk.role == "init":
+        return reset_elements(chunk)
+    if chunk.role != "update" or chunk.reduction != "sum":
+        raise RuleMismatch(
+            f"statement must be a sum over reduction axes, not a {chunk.reduction or 'map'}", kind="machine"
+        )
+    data, weight = _operands(chunk)
+    view = vectors(chunk, operands=(data, weight))
+    dst, (src, wgt) = view.write, view.reads
+    assert dst is not None
+    _same_lanes(view, dst, "rows", dst.rows, src, "rows", src.rows)
+    _same_lanes(view, dst, "columns", dst.cols, wgt, "rows", wgt.rows)
+    _same_lanes(view, src, "columns", src.cols, wgt, "columns", wgt.cols)
+    _check_reduction_lanes(chunk, src, wgt)
+    chunk.emitter.check_covers(chunk, dst)
+    loops = view.loops
+    instructions: list[Instruction] = []
+    for plan in plan_loops(
+        [view.extents[n] for n in loops],
+        [(dst.strides[n], src.strides[n], wgt.strides[n]) for n in loops],
+        (dst.base, src.base, wgt.base),
+        factor_bits(chunk),
+        chunk.emitter.pool.capacity,
+        [n in chunk.unrolled for n in loops],
+    ):
+        first, end, loads = chunk.emitter.pool.place(*plan.micro_ops)
+        (do, so, wo), (di, si, wi) = plan.factor_out, plan.factor_in
+        instructions += [*loads, Gemm(first, end, plan.iter_out, plan.iter_in, do, di, so, si, wo, wi)]
+    return instructions
+
+
+def _operands(chunk: Chunk) -> tuple[Operand, Operand]:
+    body = kept(chunk.expression)
+    if not isinstance(body, Binary) or body.op != "mul":
+        raise RuleMismatch(f"summand must be a product of two reads, not {chunk.expression}", kind="machine")
+    sides = [kept(side) for side in (body.lhs, body.rhs)]
+    if not all(isinstance(side, Read) for side in sides):
+        raise RuleMismatch(f"factors of the product must be reads, not {body.lhs} and {body.rhs}", kind="machine")
+    operands = [chunk.operand(side) for side in sides if isinstance(side, Read)]
+    if chunk.write.scope != "acc":
+        raise RuleMismatch(
+            f"result {chunk.write.tensor.name} must be in acc, not in {chunk.write.scope}", kind="machine"
+        )
+    if chunk.write.tensor.dtype != "int32":
+        raise RuleMismatch(
+            f"dtype of result {chunk.write.tensor.name} must be int32, not {chunk.write.tensor.dtype}", kind="machine"
+        )
+    scopes = {operand.scope: operand for operand in operands}
+    for wanted in ("inp", "wgt"):
+        if wanted not in scopes:
+            names = " and ".join(f"{operand.tensor.name} in {operand.scope}" for operand in operands)
+            raise RuleMismatch(f"operands must be one in inp and one in wgt, not {names}", kind="machine")
+    for operand in operands:
+        if operand.tensor.dtype != "int8":
+            raise RuleMismatch(
+                f"dtype of operand {operand.tensor.name} must be int8, not {operand.tensor.dtype}", kind="machine"
+            )
+        if operand.guards:
+            raise RuleMismatch(
+                f"operand {operand.tensor.name} must be read without a condition, not where {conditions(operand)}; put "
+                "the padding into a computation of its own that a DMA can carry out",
+                kind="machine",
+            )
+    return scopes["inp"], scopes["wgt"]
+
+
+def _same_lanes(
+    view: VectorView,
+    left: VectorOperand,
+    left_side: str,
+    a: LaneRange,
+    right: VectorOperand,
+    right_side: str,
+    b: LaneRange,
+) -> None:
+    if a.broadcast and b.broadcast:
+        return
+    names = f"{left_side} of {left.operand.tensor.name} and {right_side} of {right.operand.tensor.name}"
+    if a.broadcast or b.broadcast:
+        other, side = (a, b) if b.broadcast else (b, a)
+        if other.count == 1 and other.first == 0 and side.count == 1:
+            return
+    if (a.loops, a.first, a.count) != (b.loops, b.first, b.count):
+        raise RuleMismatch(f"{names} must be the same lanes, not {lanes(a, view)} and {lanes(b, view)}", kind="machine")
+
+
+def _check_reduction_lanes(chunk: Chunk, src: VectorOperand, wgt: VectorOperand) -> None:
+    """Lanes that a reduction does not cover must be zero in one operand."""
+    ends: list[bool] = []
+    parts: list[str] = []
+    for operand in (src, wgt):
+        place = operand.operand.place
+        assert place is not None
+        dim = place.physical.lanes.cols
+        if dim is None:
+            ends.append(place.zero_padded)
+            parts.append(f"one lane of {operand.operand.tensor.name}")
+            continue
+        block = place.physical.block(dim)
+        index = operand.operand.index[dim]
+        first, last = index.first(chunk.extents), index.last(chunk.extents)
+        if first % block == 0 and (last + 1) % block == 0 and operand.cols.count == block:
+            return
+        moves = index.moves_by(block, chunk.extents) and operand.cols.count != block
+        parts.append(f"{first}..{last} of {place.physical.view[dim]} of {operand.operand.tensor.name}")
+        at_end = last == place.physical.view[dim] - 1
+        ends.append(place.zero_padded and first % block == 0 and at_end and not moves)
+    if not any(ends):
+        raise RuleMismatch(
+            f"reduction must cover whole blocks of {chunk.config.block_in} lanes, or end where the tensors do with "
+            f"zeros behind in one of them, not {' and '.join(parts)}",
+            kind="machine",
+        )

@@ -1,0 +1,62 @@
+"""The registry of emission rules: what ``emit_insn`` names."""
+
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Protocol
+
+from lathe.isa import Instruction
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.target.chunk import Chunk, RuleMismatch
+
+Emission = Sequence[Instruction] | RuleMismatch
+
+
+class Rule(Protocol):
+    """Turns a chunk into instructions, or says which constraint it does not satisfy."""
+
+    def __call__(self, chunk: Chunk) -> Emission: ...
+
+
+RULES: dict[str, Rule] = {}
+SEPARATE_INIT: set[str] = set()
+"""The rules that want the two parts of a reduction, "init" and "update", as chunks of their own."""
+
+
+def emit_rule(name: str, *, separate_init: bool = False) -> Callable[[Rule], Rule]:
+    """Register a function as the emission rule ``name``, for ``s[C].emit_insn(axis, name)``.
+
+    The function receives a ``Chunk`` (constant extents, no conditions, linear indices) and returns the instructions
+    that compute it, or returns or raises ``RuleMismatch(constraint)`` if the chunk does not satisfy a constraint.
+    Tokens are none of its business: they are derived afterwards. A second registration replaces the first.
+
+    A reduction whose loops are all inside the chunk comes as one chunk of role "reduce", which also sets the start
+    value; with ``separate_init`` it comes as two, of roles "init" and "update". If reduction loops are outside, the
+    chunks have role "update", and rule "reset" sets the start value before.
+
+        >>> @emit_rule("vexp")
+        ... def vexp(chunk):
+        ...     return RuleMismatch("no machine has an exponential")
+    """
+
+    def register(rule: Rule) -> Rule:
+        RULES[name] = rule
+        if separate_init:
+            SEPARATE_INIT.add(name)
+        else:
+            SEPARATE_INIT.discard(name)
+        return rule
+
+    return register
+
+
+def check_rule(name: str, where: str) -> None:
+    """Raises ScheduleError if no rule has the name."""
+    if name in RULES:
+        return
+    near = get_close_matches(name, RULES, n=1)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    raise ScheduleError(
+        f"rule of {where} must be one of {', '.join(sorted(RULES))}, not {name!r}. {hint}Register a rule of your own "
+        "with @lathe.emit_rule(name).",
+        kind="argument",
+    )

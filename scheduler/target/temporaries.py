@@ -1,0 +1,73 @@
+"""Elements of acc that a stage needs beside its buffers: for operands that have to be computed, and for planes."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor
+from lathe.frontend.expressions import Read, Reduce
+from lathe.scheduler.algorithm.patterns import plain_axis
+from lathe.scheduler.emission.dram_map import PLANES
+from lathe.scheduler.nest.place import Placement
+from lathe.scheduler.state.stage import DRAM, StageState
+from lathe.scheduler.target.allocation import largest_size
+from lathe.scheduler.target.elements import Physical
+from lathe.scheduler.target.rules.alu_expressions import temporaries, temporaries_of_operand
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+    from lathe.scheduler.stage import Stage
+
+SHARE = 8
+"""Temporaries take up to this fraction of acc; a chunk that needs more is done in parts."""
+
+
+def temporaries_wanted(
+    schedule: "Schedule",
+    config: HardwareConfig,
+    placed: "Mapping[Stage, Placement]",
+    physical: "Mapping[Stage, Physical]",
+    aliases: "Mapping[Stage, Stage]",
+) -> "dict[Stage, int]":
+    """Per stage in acc, the temporaries to keep room for, in elements; stages that need none are left out."""
+    near = {tensor for stage in schedule.stages if stage.state.scope != DRAM for tensor in stage.state.tensors}
+    operands = {t for stage in schedule.stages if stage.state.scope in ("inp", "wgt") for t in stage.state.tensors}
+    wanted: dict[Stage, int] = {}
+    for stage in schedule.stages:
+        state = stage.state
+        if state.scope == DRAM and keeps_source(schedule, stage) and state.tensor.dtype in PLANES:
+            wanted[stage] = min(largest_size(placed[stage], physical[stage]), max(config.acc_depth // SHARE, 1))
+        if state.scope != "acc" or any(tensor in operands for tensor in _read(state) if state.computation.reduce_axes):
+            continue  # GEMM takes its operands as they are
+        owner = aliases.get(stage)
+        tiles, singles = of_computation(state, owner.tensor if owner is not None else None)
+        stored = {read.tensor for read in state.computation.reads if read.tensor.computation is not None} - near
+        if any(tensor.dtype in PLANES for tensor in stored):
+            tiles = max(tiles, 1)
+        if tiles or singles:
+            room = max(config.acc_depth // SHARE, 1)
+            wanted[stage] = min(tiles * largest_size(placed[stage], physical[stage]), max(room, tiles)) + singles
+    return wanted
+
+
+def keeps_source(schedule: "Schedule", stage: "Stage") -> bool:
+    """Whether a store from a scratchpad must leave there what it stores: it is read again, by others or by itself."""
+    computation = stage.state.computation
+    body = computation.bodies[0]
+    if not isinstance(body, Read) or schedule.scope_of(body.tensor) == DRAM:
+        return False
+    plain = {plain_axis(index) for index in body.indices}
+    once = all(axis in plain for axis in computation.axes if axis.extent > 1)
+    return not once or schedule.readers(body.tensor) != [stage]
+
+
+def _read(state: StageState) -> list[Tensor]:
+    return [read.tensor for read in state.computation.reads]
+
+
+def of_computation(state: StageState, aliased: object = None) -> tuple[int, int]:
+    """Temporaries as large as the result, and single elements, that a stage's expression takes."""
+    body = state.computation.bodies[0]
+    if isinstance(body, Reduce):
+        return temporaries_of_operand(body.body)
+    return (0, 0) if isinstance(body, Read) else temporaries(body, aliased)

@@ -1,0 +1,96 @@
+"""Which computed tensors hold zeros in the lanes behind their last column: what a reduction over whole blocks needs.
+
+The host fills such lanes of inputs with zeros. Arithmetic is done on whole elements, so a computed tensor holds there
+what its expression gives for zeros; a matrix product holds zeros where the rows of its weights are zeros.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from lathe.frontend import Tensor, evaluate, walk
+from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
+from lathe.scheduler.algorithm.rewrite import transform
+from lathe.scheduler.state.stage import DRAM, StageState
+from lathe.scheduler.target.lanes import LanePlan, lanes_through
+
+if TYPE_CHECKING:
+    from lathe.scheduler.schedule import Schedule
+
+
+def tensors_with_zeros_behind(schedule: "Schedule", plan: LanePlan) -> set[Tensor]:
+    """The tensors made by stages with columns along lanes, and zeros in the lanes behind the last."""
+    maker = {tensor: stage.state for stage in schedule.stages for tensor in stage.state.tensors}
+    found: set[Tensor] = set()
+    for stage in schedule.stages:
+        state = stage.state
+        if plan.known[state.tensor].cols is None:
+            continue
+        product = plan.products[state.tensor]
+        if product is not None:
+            if comes_from_host(schedule, product.weight.tensor):
+                found.update(state.tensors)
+        elif _reads_zeros(state, plan, maker, found) and all(_is_zero(body) for body in state.computation.bodies):
+            found.update(state.tensors)
+    return found
+
+
+def comes_from_host(schedule: "Schedule", tensor: Tensor) -> bool:
+    """Whether an operand of a matrix product is an input, or loaded from one, perhaps with zeros around it."""
+    loaded = False
+    while (stage := schedule.maker(tensor)) is not None:
+        state = stage.state
+        if state.scope == DRAM:
+            if loaded or not is_loaded_with_zeros(schedule, tensor):
+                return False
+        elif len(state.computation.reads) != 1 or not _only_moves(state.computation.bodies[0]):
+            return False
+        loaded = True
+        tensor = state.computation.reads[0].tensor
+    return True
+
+
+def is_loaded_with_zeros(schedule: "Schedule", tensor: Tensor) -> bool:
+    """Whether an operand of a product is a padding that nothing else reads: its loads carry it out, none is stored."""
+    stage = schedule.maker(tensor)
+    if stage is None or tensor in schedule.outputs or stage.state.scope != DRAM:
+        return False
+    users = [read for each in schedule.readers(tensor) for read in each.state.computation.reads]
+    body = stage.state.computation.bodies[0]
+    one = len(stage.state.computation.reads) == 1 and sum(read.tensor is tensor for read in users) == 1
+    return one and isinstance(body, Select) and _only_moves(body)
+
+
+def _only_moves(body: Expr) -> bool:
+    if isinstance(body, Select):
+        otherwise = body.otherwise
+        return isinstance(otherwise, Const) and otherwise.value == 0 and _only_moves(body.then)
+    return isinstance(body, Read)
+
+
+def _reads_zeros(state: StageState, plan: LanePlan, maker: Mapping[Tensor, StageState], zeros: set[Tensor]) -> bool:
+    """Whether everything read has zeros there as well, not values that are the same in all lanes."""
+    for access in state.computation.reads:
+        if access.tensor in maker:
+            if access.tensor not in zeros:
+                return False
+        elif lanes_through(state.computation, access, plan.known[state.tensor]).cols is None:
+            return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _is_zero(body: Expr) -> bool:
+    """Whether an expression is 0 where all that it reads is 0, whichever way its conditions go."""
+    if isinstance(body, Reduce):
+        return _is_zero(body.body)
+
+    def leaf(node: Expr) -> Expr | None:
+        return Const(0, node.dtype) if isinstance(node, Read) else None
+
+    bare = transform(body, leaf)
+    if isinstance(bare, Select):
+        return _is_zero(bare.then) and _is_zero(bare.otherwise)
+    if any(isinstance(node, AxisRef | Select) for node in walk(bare)):
+        return False
+    return int(evaluate(bare, {})) == 0
