@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 RefusalKind: TypeAlias = Literal["argument", "legality", "machine", "limit"]
 """Why something is refused: what is given is not what it must be; the order, or the program's meaning, forbids it; the
@@ -31,10 +31,10 @@ class LatheError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one key of a configuration, without the place where the key stands.
+    """What is wrong with one key of a file, without the place where the key stands.
 
-    ``key`` is the dotted key ("memory.latency"), ``thing`` what the message names (mostly the key itself),
-    ``contract`` what it must be and is not, ``remedy`` a sentence that says what to do.
+    ``key`` is the dotted key ("memory.latency"; empty when no key is at fault), ``thing`` what the message names
+    (mostly the key itself), ``contract`` what it must be and is not, ``remedy`` a sentence that says what to do.
     """
 
     key: str
@@ -43,11 +43,11 @@ class Fault:
     remedy: str
 
 
-class ConfigError(LatheError):
-    """A hardware configuration that cannot be read or that describes no machine of Lathe's.
+class PlacedError(LatheError):
+    """A mistake that may stand in a file.
 
     ``fault`` says what is wrong with which key, or is None when no key is at fault. ``file`` and ``line`` (counted
-    from 1) say where it stands and are None for a configuration that was made in Python.
+    from 1) say where it stands and are None for what was made in Python.
     """
 
     def __init__(
@@ -59,8 +59,12 @@ class ConfigError(LatheError):
         self.line = line
 
     @classmethod
-    def at(cls, where: str, fault: Fault, *, file: Path | None = None, line: int | None = None) -> "ConfigError":
+    def at(cls, where: str, fault: Fault, *, file: Path | None = None, line: int | None = None) -> Self:
         """The error for ``fault``, found in ``where`` (a machine's or a file's name)."""
         place = f"{where}, line {line}," if line is not None else where
         message = f"{fault.thing} of {place} must be {fault.contract}. {fault.remedy}"
-        return cls(message, fault=fault, file=file, line=line)
+        return cls(message, fault=fault if fault.key else None, file=file, line=line)
+
+
+class ConfigError(PlacedError):
+    """A hardware configuration that cannot be read or that describes no machine of Lathe's."""

@@ -175,7 +175,6 @@ class HardwareConfig:
         own = dict(values)
         own["memory"] = MemoryConfig(**own.get("memory", {}))
         own["timing"] = TimingConfig(**own.get("timing", {}))
-        own["extensions"] = tuple(own.get("extensions", ()))
         return cls(**own)
 
 

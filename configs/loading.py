@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,9 @@ import yaml
 
 from lathe.configs.errors import ConfigError, Fault, shown
 from lathe.configs.hardware import HardwareConfig
-from lathe.configs.memory import MemoryConfig, TimingConfig
-from lathe.configs.validation import REQUIRED_KEYS, SECTIONS, TOP_LEVEL_KEYS, nearest, unknown_key
+from lathe.configs.validation import REQUIRED_KEYS, SECTIONS, TOP_LEVEL_KEYS, nearest, unknown, unknown_key
 from lathe.configs.vta_json import from_vta_json, is_vta_json
-from lathe.configs.yaml_text import NotYamlError, composed, value_of
+from lathe.configs.yaml_file import YamlFile, line_of, text_of
 
 _FOLDER = Path(__file__).parent
 
@@ -55,116 +55,64 @@ def load_config(source: str | os.PathLike[str]) -> HardwareConfig:
 
 
 def _load_file(path: Path) -> HardwareConfig:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or str(error)
+    text = text_of(path, "configuration file", "Correct the path or its rights.", ConfigError)
+    return from_vta_json(text, path) if is_vta_json(text) else _from_yaml(text, path)
+
+
+def _from_yaml(text: str, path: Path) -> HardwareConfig:
+    file = YamlFile(path, text, ConfigError)
+    if not isinstance(file.root, yaml.MappingNode):
         raise ConfigError(
-            f"The configuration file {path} must be readable, and is not: {reason}. Correct the path or its rights.",
+            f"The content of {path} must be keys with values such as 'batch: 1', not "
+            f"{'empty' if file.root is None else file.shown(file.root)}. Write one parameter on each line.",
             file=path,
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"The configuration file {path} must be UTF-8 text, not {error.object[error.start]:#04x} "
-            f"at byte {error.start}. Save it as UTF-8.",
-            file=path,
-        ) from None
-    if is_vta_json(text):
-        return from_vta_json(text, path)
-    return _Reader(path, text).machine()
-
-
-class _Reader:
-    """One YAML file: its keys and values, and the line on which each key stands."""
-
-    def __init__(self, path: Path, text: str) -> None:
-        self.path = path
-        self.text = text
-        self.lines: dict[str, int] = {}
-
-    def machine(self) -> HardwareConfig:
-        values = self.values()
-        for key in REQUIRED_KEYS:
-            if key not in values:
-                raise ConfigError(
-                    f"The keys of {self.path} must include {key}, and do not. "
-                    f"A machine needs {', '.join(REQUIRED_KEYS)}.",
-                    file=self.path,
-                )
-        values.setdefault("name", self.path.stem)
-        values["memory"] = MemoryConfig(**values.get("memory", {}))
-        values["timing"] = TimingConfig(**values.get("timing", {}))
-        try:
-            return HardwareConfig(**values)
-        except ConfigError as error:
-            fault = error.fault
-            assert fault is not None, "a machine is refused only for one of its keys"
-            raise ConfigError.at(str(self.path), fault, file=self.path, line=self.lines.get(fault.key)) from None
-
-    def values(self) -> dict[str, Any]:
-        """Top-level keys to values, where memory and timing are dictionaries."""
-        try:
-            root = composed(self.text)
-            if not isinstance(root, yaml.MappingNode):
-                what = "empty" if root is None else shown(value_of(root))
-                raise self.error(
-                    1,
-                    None,
-                    f"The content of {self.path} must be keys with values such as 'batch: 1', "
-                    f"not {what}. Write one parameter on each line.",
-                )
-            return self.mapping(root, "")
-        except NotYamlError as error:
-            raise self.no_yaml(str(error), error.line) from None
-
-    def no_yaml(self, reason: str, line: int | None) -> ConfigError:
-        place = f"{self.path}, line {line}," if line is not None else f"{self.path}"
-        return ConfigError(
-            f"The text of {place} must be YAML, and is not: {reason}. Correct the line.", file=self.path, line=line
+            line=1,
         )
+    lines: dict[str, int] = {}
+    values = _parameters(file, file.root, lines)
+    for key in REQUIRED_KEYS:
+        if key not in values:
+            raise ConfigError(
+                f"The keys of {path} must include {key}, and do not. A machine needs {', '.join(REQUIRED_KEYS)}.",
+                file=path,
+            )
+    try:
+        return HardwareConfig.from_dict({"name": path.stem} | values)
+    except ConfigError as error:
+        fault = error.fault
+        assert fault is not None, "a machine is refused only for one of its keys"
+        file.refuse(lines.get(fault.key), fault)
 
-    def mapping(self, node: yaml.MappingNode, section: str) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            key = str(value_of(key_node))
-            dotted = f"{section}.{key}" if section else key
-            fault = unknown_key(dotted)
-            if fault is None and not section and key not in TOP_LEVEL_KEYS:
-                inner_section, _, parameter = key.partition(".")
-                fault = Fault(
-                    key,
-                    "A key",
-                    f"one of {', '.join(TOP_LEVEL_KEYS)}, not {key!r}",
-                    f"Write {parameter!r} indented under '{inner_section}:'.",
-                )
-            if fault is not None:
-                raise ConfigError.at(str(self.path), fault, file=self.path, line=line)
-            if key in values:
-                raise self.error(
-                    line,
-                    dotted,
-                    f"Key {dotted} of {self.path}, line {line}, must stand once, "
-                    f"not again after line {self.lines[dotted]}. Remove one of the two.",
-                )
-            self.lines[dotted] = line
-            if dotted in SECTIONS:
-                if not isinstance(value_node, yaml.MappingNode):
-                    raise self.error(
-                        line,
-                        dotted,
-                        f"{dotted} of {self.path}, line {line}, must be keys with values, indented, "
-                        f"not {shown(value_of(value_node))}. Write one parameter on each "
-                        f"line under '{dotted}:'.",
-                    )
-                values[key] = self.mapping(value_node, key)
-            else:
-                values[key] = value_of(value_node)
-        return values
 
-    def error(self, line: int, key: str | None, message: str) -> ConfigError:
-        fault = Fault(key, key, "", "") if key is not None else None
-        return ConfigError(message, fault=fault, file=self.path, line=line)
+def _parameters(file: YamlFile, node: yaml.MappingNode, lines: dict[str, int], section: str = "") -> dict[str, Any]:
+    """The keys of the file or of a section, known and each once; puts their lines into ``lines``."""
+    values: dict[str, Any] = {}
+    for key, key_node, value_node in file.pairs(node):
+        line = line_of(key_node)
+        dotted = f"{section}.{key}" if section else key
+        fault = unknown_key(dotted)
+        if fault is None and not section and "." in key:
+            outer, _, parameter = key.partition(".")
+            fault = replace(unknown(key, TOP_LEVEL_KEYS), remedy=f"Write {parameter!r} indented under '{outer}:'.")
+        if fault is not None:
+            file.refuse(line, fault)
+        if dotted in lines:
+            raise ConfigError(
+                f"Key {dotted} of {file.path}, line {line}, must stand once, not again after line {lines[dotted]}. "
+                "Remove one of the two.",
+                fault=Fault(dotted, dotted, "", ""),
+                file=file.path,
+                line=line,
+            )
+        lines[dotted] = line
+        if dotted not in SECTIONS:
+            values[key] = file.value(value_node)
+        elif isinstance(value_node, yaml.MappingNode):
+            values[key] = _parameters(file, value_node, lines, key)
+        else:
+            contract = f"keys with values, indented, not {file.shown(value_node)}"
+            file.refuse(line, Fault(key, key, contract, f"Write one parameter on each line under '{key}:'."))
+    return values
 
 
 def config_to_yaml(config: HardwareConfig) -> str:

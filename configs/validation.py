@@ -60,6 +60,14 @@ def nearest(word: str, known: Sequence[str]) -> str:
     return f"Did you mean {alike[0]!r}?" if alike else ""
 
 
+def unknown(
+    word: str, known: Sequence[str], thing: str = "A key", *, key: str = "", alike: Sequence[str] = ()
+) -> Fault:
+    """What is wrong with a word that is none of the ``known`` ones; the nearest is looked for in ``alike``, too."""
+    guess = nearest(word, alike or known)
+    return Fault(key or word, thing, f"one of {', '.join(known)}, not {word!r}", guess or "Remove it.")
+
+
 def unknown_key(key: str) -> Fault | None:
     """What is wrong with a dotted key that no machine has, or None."""
     known = all_keys()
@@ -67,13 +75,8 @@ def unknown_key(key: str) -> Fault | None:
         return None
     section, dot, parameter = key.partition(".")
     if dot and section in SECTIONS:
-        allowed = section_keys(section)
-        guess = nearest(parameter, allowed)
-        return Fault(
-            key, f"A key of {section}", f"one of {', '.join(allowed)}, not {parameter!r}", guess or "Remove it."
-        )
-    guess = nearest(key, known)
-    return Fault(key, "A key", f"one of {', '.join(TOP_LEVEL_KEYS)}, not {key!r}", guess or "Remove it.")
+        return unknown(parameter, section_keys(section), f"A key of {section}", key=key)
+    return unknown(key, TOP_LEVEL_KEYS, alike=known)
 
 
 def fault_in(machine: "HardwareConfig") -> Fault | None:

@@ -1,17 +1,12 @@
 """The errors of sweeps."""
 
-from pathlib import Path
-
-from lathe.configs import LatheError
+from lathe.configs.errors import PlacedError
 
 
-class SweepError(LatheError):
-    """A sweep file that cannot be read; `file`, `line` (counted from 1) and `key` say where, if anywhere."""
+class SweepError(PlacedError):
+    """A sweep that cannot be read or run."""
 
-    def __init__(
-        self, message: str, *, file: Path | None = None, line: int | None = None, key: str | None = None
-    ) -> None:
-        super().__init__(message)
-        self.file = file
-        self.line = line
-        self.key = key
+    @property
+    def key(self) -> str | None:
+        """The key that is at fault, if one is."""
+        return self.fault.key if self.fault is not None else None

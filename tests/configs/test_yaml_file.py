@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lathe.configs import ConfigError, load_config
-from lathe.configs.yaml_text import DEEPEST, NotYamlError, composed, value_of
+from lathe.configs.yaml_file import DEEPEST, NotYamlError, composed, value_of
 
 
 def test_a_document_keeps_its_lines() -> None:
@@ -67,6 +67,7 @@ def test_a_name_that_no_file_can_have(name: str) -> None:
     [
         ("2020-13-45", "'2020-13-45' is no timestamp"),
         ("!!int x", "'x' is no int"),
+        ('!!int ""', "'' is no int"),
         ("!!bool x", "'x' is no bool"),
         ("!!float x", "'x' is no float"),
         (

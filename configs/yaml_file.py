@@ -1,0 +1,123 @@
+"""YAML files whose mistakes are told with file, line and key."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from lathe.configs.errors import Fault, PlacedError, shown
+
+DEEPEST = 100
+"""Levels of lists and keys: more than any file of Lathe's has, and fewer than Python's stack takes."""
+
+
+def text_of(path: Path, what: str, remedy: str, error: type[PlacedError]) -> str:
+    """The text of a file; ``what`` it is and the ``remedy`` stand in the ``error`` that is raised if it has none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as reason:
+        told = f"must be readable, and is not: {reason.strerror or reason}. {remedy}"
+    except UnicodeDecodeError as reason:
+        told = f"must be UTF-8 text, not {reason.object[reason.start]:#04x} at byte {reason.start}. Save it as UTF-8."
+    raise error(f"The {what} {path} {told}", file=path)
+
+
+class YamlFile:
+    """One file's document. What is wrong with it is raised as ``error``, with its line.
+
+    Nodes of the document, which know their lines, are PyYAML's.
+    """
+
+    def __init__(self, path: Path, text: str, error: type[PlacedError]) -> None:
+        self.path = path
+        self.error = error
+        try:
+            self.root = composed(text)
+        except NotYamlError as reason:
+            self.refuse_text(reason)
+
+    def pairs(self, node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
+        """The keys of a mapping as text, with their nodes and those of their values."""
+        for key_node, value_node in node.value:
+            yield str(self.value(key_node)), key_node, value_node
+
+    def value(self, node: yaml.Node) -> Any:
+        """A node as plain Python."""
+        try:
+            return value_of(node)
+        except NotYamlError as reason:
+            self.refuse_text(reason)
+
+    def shown(self, node: yaml.Node) -> str:
+        """What stands at a node, for messages."""
+        return shown(self.value(node))
+
+    def refuse(self, line: int | None, fault: Fault) -> NoReturn:
+        """Raise the error for what stands on a line."""
+        raise self.error.at(str(self.path), fault, file=self.path, line=line)
+
+    def refuse_text(self, reason: "NotYamlError") -> NoReturn:
+        """Raise the error for what is no YAML."""
+        fault = Fault("", "The text", f"YAML, and is not: {reason}", "Correct the line.")
+        raise self.error.at(str(self.path), fault, file=self.path, line=reason.line) from None
+
+
+def line_of(node: yaml.Node) -> int:
+    """The line on which a node begins, counted from 1."""
+    return node.start_mark.line + 1
+
+
+class NotYamlError(Exception):
+    """What is wrong with a text, and on which line (counted from 1) if that is known."""
+
+    def __init__(self, reason: str, line: int | None = None) -> None:
+        super().__init__(reason)
+        self.line = line
+
+    @classmethod
+    def of(cls, error: yaml.MarkedYAMLError, line: int | None = None) -> "NotYamlError":
+        """What PyYAML found, on ``line`` if it does not say where."""
+        mark = error.problem_mark or error.context_mark
+        reason = error.problem or error.context or "it cannot be read"
+        return cls(reason, mark.line + 1 if mark is not None else line)
+
+
+def composed(text: str) -> yaml.Node | None:
+    """The document in a text as nodes that know their lines; None if it is empty. Raises :class:`NotYamlError`."""
+    try:
+        _check_depth(text)
+        node: yaml.Node | None = yaml.compose(text, yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        raise NotYamlError.of(error) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1 if isinstance(error.position, int) else None
+        raise NotYamlError(error.reason, line) from None
+    return node
+
+
+def _check_depth(text: str) -> None:
+    """Everything else that reads nodes recurses, the parser of events does not."""
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                line = event.start_mark.line + 1 if event.start_mark is not None else None
+                raise NotYamlError(f"it nests more than {DEEPEST} levels deep", line)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def value_of(node: yaml.Node) -> Any:
+    """A node as plain Python. Raises :class:`NotYamlError` for what is none, such as a day of no month."""
+    loader = yaml.SafeLoader("")
+    try:
+        return loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        raise NotYamlError.of(error, line_of(node)) from None
+    except (ValueError, LookupError, TypeError, OverflowError):  # of Python, where a text is not what its tag says
+        kind = str(node.tag).rpartition(":")[2]
+        raise NotYamlError(f"{shown(node.value)} is no {kind}", line_of(node)) from None
+    finally:
+        loader.dispose()
