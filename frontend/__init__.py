@@ -1,37 +1,40 @@
 """Tensor programs: expressions, operators and their NumPy meaning."""
 
-from lathe.frontend.accesses import Guard, ReadAccess
+import lathe.frontend.language  # noqa: F401 - operators mean nothing without it
 from lathe.frontend.affine import Affine, as_affine
 from lathe.frontend.arithmetic import const, max, min, prod, select, sum
+from lathe.frontend.computation_arrays import evaluate_computation
+from lathe.frontend.compute import compute, placeholder, reduce_axis
 from lathe.frontend.cycles import Cycle, cycles
 from lathe.frontend.errors import CausalityError, DomainError, InputError, ParameterError, TensorError
 from lathe.frontend.evaluation import evaluate
-from lathe.frontend.expressions import (
+from lathe.frontend.intervals import interval
+from lathe.frontend.nodes import (
     Axis,
     AxisRef,
     Binary,
     Cast,
     Compare,
+    Computation,
     Const,
-    Expr,
+    Guard,
     Not,
-    Operand,
     Read,
+    ReadAccess,
     Reduce,
     Select,
+    Tensor,
     axes_of,
     reads_data,
-    walk,
 )
-from lathe.frontend.intervals import interval
+from lathe.frontend.operand import Expr, Operand, walk
 from lathe.frontend.parameters import parameter
 from lathe.frontend.polyhedra import access_of, domain_of, is_exact, shape_of
-from lathe.frontend.programs import placeholders, topological
-from lathe.frontend.reference import checked_input, checked_inputs, evaluate_computation, reference
+from lathe.frontend.programs import format_program, placeholders, topological
+from lathe.frontend.reference import checked_input, checked_inputs, reference
 from lathe.frontend.states import State, define, recurrence, state
 from lathe.frontend.substitution import substitute
-from lathe.frontend.tensors import Computation, Tensor, compute, placeholder, reduce_axis
-from lathe.frontend.text import format_computation, format_expr, format_program
+from lathe.frontend.text import format_computation, format_expr
 
 __all__ = [
     "Affine",

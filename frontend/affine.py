@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Const, Expr
+from lathe.frontend.nodes import Axis, AxisRef, Binary, Cast, Const
+from lathe.frontend.operand import Expr
 
 
 @dataclass(frozen=True, eq=False)

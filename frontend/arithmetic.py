@@ -12,23 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from lathe.configs.integers import integer
 from lathe.frontend.dtypes import BOOL, DTYPES, INDEX, TENSOR_DTYPES, checked_dtype
 from lathe.frontend.errors import TensorError, shown
-from lathe.frontend.expressions import (
-    Axis,
-    AxisRef,
-    Binary,
-    BinaryOp,
-    Cast,
-    Compare,
-    CompareOp,
-    Const,
-    Expr,
-    Not,
-    Operand,
-    Reduce,
-    ReduceKind,
-    Select,
-    Value,
-)
+from lathe.frontend.nodes import Axis, AxisRef, Binary, Cast, Compare, Const, Not, Reduce, Select
+from lathe.frontend.operand import BinaryOp, CompareOp, Expr, Operand, ReduceKind, Value
 from lathe.frontend.text import format_operand
 
 SYMBOLS: Mapping[str, str] = {

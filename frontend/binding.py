@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from lathe.frontend.expressions import Axis, AxisRef, Const, Expr, Parameter, Read, Reduce
-from lathe.frontend.parameters import Extent, Template, at_values, checked_values, parameters_of, value_of
+from lathe.frontend.domains import simplified_where
+from lathe.frontend.nodes import Axis, AxisRef, Computation, Const, Parameter, Read, Reduce, Template, Tensor
+from lathe.frontend.operand import Expr
+from lathe.frontend.parameters import Extent, at_values, checked_values, parameters_of, value_of
 from lathe.frontend.programs import as_outputs, placeholders, topological
+from lathe.frontend.reads_in_domain import check_reads
+from lathe.frontend.states import State, bind_states
 from lathe.frontend.substitution import with_children
-from lathe.frontend.tensors import Computation, Tensor
 
 T = TypeVar("T", Tensor, Computation, Axis)
 
@@ -58,18 +61,12 @@ class Binding:
 
     def _states(self, order: Sequence[Computation]) -> None:
         """What is read before it is defined must be there before anything reads it."""
-        from lathe.frontend.states import State
-
         for computation in order:
             for tensor in computation.outputs:
                 if isinstance(tensor, State):
                     self.of[tensor] = State(tensor.name, tuple(map(self.number, tensor.shape)), tensor.dtype)
 
     def _computation(self, computation: Computation) -> None:
-        from lathe.frontend.domains import simplified_where
-        from lathe.frontend.reads_in_domain import check_reads
-        from lathe.frontend.states import State, bind_states
-
         for axis in (*computation.axes, *computation.reduce_axes):
             start, extent = axis.symbolic or (Const(axis.start, "index"), Const(axis.extent, "index"))
             size, first = value_of(extent, self.values), value_of(start, self.values)

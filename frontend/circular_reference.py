@@ -8,18 +8,17 @@ from itertools import product
 
 import numpy as np
 
+from lathe.frontend.computation_arrays import evaluate_computation
 from lathe.frontend.cycles import Cycle
 from lathe.frontend.dtypes import DTYPES, INDEX
 from lathe.frontend.evaluation import Array, evaluate
-from lathe.frontend.expressions import Axis, Const, Expr, Select, axes_of, reads_data
+from lathe.frontend.nodes import Axis, Computation, Const, Select, Tensor, axes_of, reads_data
+from lathe.frontend.operand import Expr
 from lathe.frontend.substitution import substitute, with_children
-from lathe.frontend.tensors import Computation, Tensor
 
 
 def evaluate_cycle(cycle: Cycle, arrays: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
     """The arrays of all outputs of a cycle, given those of all other tensors that it reads (contiguous)."""
-    from lathe.frontend.reference import evaluate_computation
-
     made = {
         tensor: np.zeros(tensor.shape, DTYPES[tensor.dtype].numpy)
         for computation in cycle.computations

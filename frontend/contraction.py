@@ -20,8 +20,8 @@ from lathe.frontend.affine import axes_that_matter
 from lathe.frontend.dense import Box, DenseEvaluator, Span, whole
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.evaluation import Array
-from lathe.frontend.expressions import Axis, Binary, Cast, Expr, Read, Reduce
-from lathe.frontend.tensors import Tensor
+from lathe.frontend.nodes import Axis, Binary, Cast, Read, Reduce, Tensor
+from lathe.frontend.operand import Expr
 
 _BLOCK = 1 << 20
 """Elements of the larger operand that are laid out as a matrix at once; 4 or 8 MB, about a second-level cache."""

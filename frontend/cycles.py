@@ -12,10 +12,10 @@ from functools import lru_cache
 
 import islpy as isl
 
-from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.errors import CausalityError, TensorError
+from lathe.frontend.nodes import Computation, ReadAccess, Tensor
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
-from lathe.frontend.tensors import Computation, Tensor
+from lathe.frontend.reads_in_domain import check_reads
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
 
@@ -42,18 +42,11 @@ class _Need:
     relation: isl.Map
 
 
-def is_state(tensor: Tensor) -> bool:
-    """Whether a tensor was declared before it was defined."""
-    from lathe.frontend.states import State
-
-    return isinstance(tensor, State)
-
-
 def check_causality(computation: Computation) -> None:
     """Raises CausalityError if a cycle that a computation closes is not causal; one still open is left alone."""
     for group in strongly_connected([computation]):
         if computation in group:
-            if any(is_state(read.tensor) and not read.tensor.computation for each in group for read in each.reads):
+            if any(read.tensor.is_state and not read.tensor.computation for each in group for read in each.reads):
                 return
             if len(group) > 1 or _reads_itself(computation):
                 cycle_of(tuple(group))
@@ -64,11 +57,9 @@ def check_readers(computation: Computation) -> None:
 
     That is known of the computations that the given one needs, itself included.
     """
-    from lathe.frontend.reads_in_domain import check_reads
-
     for group in strongly_connected([computation]):
         for each in group:
-            makers = [read.tensor.computation for read in each.reads if is_state(read.tensor)]
+            makers = [read.tensor.computation for read in each.reads if read.tensor.is_state]
             if any(maker is not None and maker.where is not None for maker in makers):
                 check_reads(each)
 
@@ -85,7 +76,7 @@ def _reads_itself(computation: Computation) -> bool:
 
 def check_defined(tensor: Tensor) -> None:
     """Raises TensorError for a state that nobody has defined."""
-    if tensor.computation is None and is_state(tensor):
+    if tensor.computation is None and tensor.is_state:
         raise TensorError(
             f"state {tensor.name!r} must be defined before a program can use it. Say how it is computed with "
             f"define({tensor.name}, ...)."

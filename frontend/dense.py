@@ -8,8 +8,8 @@ import numpy as np
 from lathe.frontend.affine import Affine, as_affine
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.evaluation import Array, Evaluator
-from lathe.frontend.expressions import Axis, Binary, Compare, Expr, Read, Select
-from lathe.frontend.tensors import Tensor
+from lathe.frontend.nodes import Axis, Binary, Compare, Read, Select, Tensor
+from lathe.frontend.operand import Expr
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import islpy as isl
 import numpy as np
 
-from lathe.frontend.accesses import Guard, ReadAccess
 from lathe.frontend.errors import DomainError, TensorError
 from lathe.frontend.evaluation import evaluate
-from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Compare, Const, Expr, Not, Read, axes_of, reads_data
+from lathe.frontend.nodes import (
+    Axis,
+    AxisRef,
+    Binary,
+    Cast,
+    Compare,
+    Computation,
+    Const,
+    Guard,
+    Not,
+    Read,
+    ReadAccess,
+    axes_of,
+    reads_data,
+)
+from lathe.frontend.operand import Expr
 from lathe.frontend.polyhedra import Points, limited_operations, points_of
 from lathe.frontend.substitution import substitute
-from lathe.frontend.tensors import Computation
 
 ENUMERATION_LIMIT = 1 << 24
 """How many points a check may visit one by one when neither intervals nor isl can decide."""

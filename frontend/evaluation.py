@@ -11,20 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import (
-    Axis,
-    AxisRef,
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Not,
-    Read,
-    Reduce,
-    Select,
-    Undef,
-)
+from lathe.frontend.nodes import Axis, AxisRef, Binary, Cast, Compare, Const, Not, Read, Reduce, Select, Undef
+from lathe.frontend.operand import Expr
 from lathe.isa.arithmetic import shift_left, shift_right
 
 Array: TypeAlias = npt.NDArray[Any]

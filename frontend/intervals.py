@@ -4,14 +4,13 @@ from itertools import product
 
 from lathe.frontend.affine import as_affine
 from lathe.frontend.dtypes import BOOL, DTYPES
-from lathe.frontend.expressions import (
+from lathe.frontend.nodes import (
     Axis,
     AxisRef,
     Binary,
     Cast,
     Compare,
     Const,
-    Expr,
     Not,
     Parameter,
     Read,
@@ -19,6 +18,7 @@ from lathe.frontend.expressions import (
     Select,
     Undef,
 )
+from lathe.frontend.operand import Expr
 
 Interval = tuple[int, int]
 

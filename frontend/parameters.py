@@ -7,14 +7,15 @@ again: the shape of a tensor is one of ``Extent``, integers that know their form
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from lathe.configs.integers import integer
 from lathe.frontend.arithmetic import binary
 from lathe.frontend.dtypes import INDEX
 from lathe.frontend.errors import ParameterError, TensorError, shown
-from lathe.frontend.expressions import Axis, Binary, Const, Expr, Operand, Parameter, axes_of, reads_data, walk
+from lathe.frontend.names import checked_name
+from lathe.frontend.nodes import Axis, Binary, Const, Parameter, axes_of, reads_data
+from lathe.frontend.operand import Expr, Operand, walk
 from lathe.frontend.substitution import with_children
 
 LARGEST = (1 << 31) - 1
@@ -31,8 +32,6 @@ def parameter(name: str, minimum: int = 1, maximum: int | None = None, *, typica
 
     Raises TensorError for a wrong name or range.
     """
-    from lathe.frontend.tensors import checked_name
-
     checked_name(name, "a parameter")
     low, high = integer(minimum), LARGEST if maximum is None else integer(maximum)
     if low is None or high is None or not 0 <= low <= high <= LARGEST:
@@ -99,14 +98,6 @@ def _combined(op: Any, left: object, right: object) -> Any:
         return NotImplemented
     a, b = (each.expr if isinstance(each, Extent) else each for each in (left, right))
     return Extent(binary(op, a, b))
-
-
-@dataclass(frozen=True, eq=False)
-class Template:
-    """What a computation says before its parameters are bound: expressions over the same axes."""
-
-    bodies: tuple[Expr, ...]
-    where: Expr | None
 
 
 def parameters_of(*exprs: Expr) -> tuple[Parameter, ...]:

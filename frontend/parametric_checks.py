@@ -8,16 +8,25 @@ from collections.abc import Iterable
 
 import islpy as isl
 
-from lathe.frontend.accesses import ReadAccess, reads_of
 from lathe.frontend.arithmetic import binary, comparison
 from lathe.frontend.dtypes import INDEX
 from lathe.frontend.errors import DomainError, TensorError
 from lathe.frontend.evaluation import evaluate
-from lathe.frontend.expressions import Axis, AxisRef, Const, Expr, Parameter, reads_data
-from lathe.frontend.parameters import LARGEST, Extent, Template, at_values, described, parameters_of
+from lathe.frontend.nodes import (
+    Axis,
+    AxisRef,
+    Computation,
+    Const,
+    Parameter,
+    ReadAccess,
+    Template,
+    reads_data,
+    reads_of,
+)
+from lathe.frontend.operand import Expr
+from lathe.frontend.parameters import LARGEST, Extent, at_values, described, parameters_of
 from lathe.frontend.polyhedra import Points, limited_operations
 from lathe.frontend.substitution import substitute, with_children
-from lathe.frontend.tensors import Computation
 
 
 class ParametricPoints:

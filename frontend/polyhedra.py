@@ -9,11 +9,24 @@ from contextlib import contextmanager
 
 import islpy as isl
 
-from lathe.frontend.accesses import Guard, ReadAccess
 from lathe.frontend.dtypes import DTYPES, INDEX
-from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Compare, Const, Expr, Not, Select, axes_of
 from lathe.frontend.intervals import interval
-from lathe.frontend.tensors import Computation, Tensor
+from lathe.frontend.nodes import (
+    Axis,
+    AxisRef,
+    Binary,
+    Cast,
+    Compare,
+    Computation,
+    Const,
+    Guard,
+    Not,
+    ReadAccess,
+    Select,
+    Tensor,
+    axes_of,
+)
+from lathe.frontend.operand import Expr
 from lathe.frontend.truth_tables import boxes_of
 
 OPERATIONS_LIMIT = 2_000_000

@@ -1,11 +1,12 @@
-"""Whole programs: the computations and inputs that a set of outputs needs."""
+"""Whole programs: the computations and inputs that a set of outputs needs, and their text."""
 
 from collections.abc import Iterable, Sequence
 
-from lathe.frontend.cycles import check_defined, cycles, is_state, strongly_connected
+from lathe.frontend.cycles import check_defined, cycles, strongly_connected
 from lathe.frontend.errors import TensorError, shown
+from lathe.frontend.nodes import Computation, Tensor
 from lathe.frontend.reads_in_domain import check_reads
-from lathe.frontend.tensors import Computation, Tensor
+from lathe.frontend.text import format_computation, format_placeholder
 
 
 def as_outputs(outputs: Tensor | Computation | Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -68,7 +69,7 @@ def topological(outputs: Tensor | Sequence[Tensor]) -> tuple[Computation, ...]:
 def _check_late_readers(order: Iterable[Computation]) -> None:
     """Raises DomainError for reads of elements of a state that do not exist: not known when they were written."""
     for computation in order:
-        states = [read.tensor.computation for read in computation.reads if is_state(read.tensor)]
+        states = [read.tensor.computation for read in computation.reads if read.tensor.is_state]
         if any(maker is not None and maker.where is not None for maker in states):
             check_reads(computation)
 
@@ -80,3 +81,11 @@ def placeholders(outputs: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
     """
     read = (access.tensor for computation in topological(outputs) for access in computation.reads)
     return tuple(dict.fromkeys(t for t in (*read, *as_outputs(outputs)) if t.computation is None))
+
+
+def format_program(outputs: Tensor | Sequence[Tensor]) -> str:
+    """The whole program that yields ``outputs``: its inputs, then its computations, producers first."""
+    parts = [format_placeholder(tensor) for tensor in placeholders(outputs)]
+    blocks = ["\n".join(parts)] if parts else []
+    blocks += [format_computation(computation) for computation in topological(outputs)]
+    return "\n\n".join(blocks) + "\n"

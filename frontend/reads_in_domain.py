@@ -5,15 +5,14 @@ from collections.abc import Mapping
 import islpy as isl
 import numpy as np
 
-from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.domains import ENUMERATION_LIMIT, blocks, check_exists, first_of, first_point, outside_error
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import DomainError
 from lathe.frontend.evaluation import evaluate
-from lathe.frontend.expressions import Axis, Expr, Read, axes_of, reads_data, walk
 from lathe.frontend.intervals import interval
+from lathe.frontend.nodes import Axis, Computation, Read, ReadAccess, axes_of, reads_data
+from lathe.frontend.operand import Expr, walk
 from lathe.frontend.polyhedra import Points, limited_operations
-from lathe.frontend.tensors import Computation
 
 
 def check_reads(computation: Computation) -> None:

@@ -8,16 +8,18 @@ for computations that read nothing but themselves in the circle.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 from lathe.configs.integers import integer
 from lathe.frontend.arithmetic import const, expression, select
+from lathe.frontend.compute import check_takes, checked_shape, compute
 from lathe.frontend.cycles import check_causality, check_readers
 from lathe.frontend.dtypes import checked_dtype
 from lathe.frontend.errors import TensorError, shown
-from lathe.frontend.expressions import Expr, Read, Value
 from lathe.frontend.intervals import interval
-from lathe.frontend.tensors import Computation, Tensor, check_takes, checked_name, checked_shape, compute
+from lathe.frontend.names import checked_name
+from lathe.frontend.nodes import Computation, Read, Tensor
+from lathe.frontend.operand import Expr, Value
 
 Init: TypeAlias = Tensor | int | Callable[..., Value] | None
 """What a state is before its first elements."""
@@ -32,6 +34,7 @@ class State(Tensor):
     """
 
     init: Init = None
+    is_state: ClassVar[bool] = True
 
     __hash__ = object.__hash__
 

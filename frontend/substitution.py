@@ -6,20 +6,8 @@ from math import prod
 
 from lathe.frontend.affine import as_affine
 from lathe.frontend.dtypes import INDEX
-from lathe.frontend.expressions import (
-    Axis,
-    AxisRef,
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Not,
-    Read,
-    Reduce,
-    Select,
-    walk,
-)
+from lathe.frontend.nodes import Axis, AxisRef, Binary, Cast, Compare, Const, Not, Read, Reduce, Select
+from lathe.frontend.operand import Expr, walk
 
 _ROUNDS = 16
 

@@ -1,28 +1,25 @@
 """The text form of the algorithm level (L1): domains, expressions and accesses, no order and no buffers."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lathe.frontend.dtypes import BOOL
-from lathe.frontend.expressions import (
+from lathe.frontend.nodes import (
     Axis,
     AxisRef,
     Binary,
     Cast,
     Compare,
+    Computation,
     Const,
-    Expr,
     Not,
     Parameter,
     Read,
     Reduce,
     Select,
+    Tensor,
     Undef,
 )
-
-if TYPE_CHECKING:
-    from lathe.frontend.tensors import Computation, Tensor
+from lathe.frontend.operand import Expr
 
 # How tightly an operator binds, as in Python; a looser operand gets parentheses.
 _OR, _AND, _NOT, _COMPARE, _SHIFT, _SUM, _PRODUCT, _ATOM = range(8)
@@ -98,12 +95,12 @@ def format_axis(axis: Axis) -> str:
     return f"{axis.start} <= {axis.name} < {axis.stop}"
 
 
-def format_placeholder(tensor: "Tensor") -> str:
+def format_placeholder(tensor: Tensor) -> str:
     """One line that declares an input."""
     return f"placeholder {tensor.name}: {tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
 
 
-def format_computation(computation: "Computation") -> str:
+def format_computation(computation: Computation) -> str:
     """A computation: what it yields, its iteration domain, its expression and every read with its guards.
 
     Parameters stand there by name.
@@ -133,13 +130,3 @@ def format_computation(computation: "Computation") -> str:
         ]
         lines.append(line + (f" where {' and '.join(conditions)}" if conditions else ""))
     return "\n".join(lines)
-
-
-def format_program(outputs: "Tensor | Sequence[Tensor]") -> str:
-    """The whole program that yields ``outputs``: its inputs, then its computations, producers first."""
-    from lathe.frontend.programs import placeholders, topological
-
-    parts = [format_placeholder(tensor) for tensor in placeholders(outputs)]
-    blocks = ["\n".join(parts)] if parts else []
-    blocks += [format_computation(computation) for computation in topological(outputs)]
-    return "\n\n".join(blocks) + "\n"

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend.evaluation import evaluate
-from lathe.frontend.expressions import Axis, Expr, axes_of, reads_data
+from lathe.frontend.nodes import Axis, axes_of, reads_data
+from lathe.frontend.operand import Expr
 
 MOST_POINTS = 1 << 14
 """How many points of a condition are visited to find its boxes."""

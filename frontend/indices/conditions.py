@@ -8,22 +8,23 @@ is not of this form (a product of axes, a condition on data) stays an expression
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from lathe.frontend import Computation, reads_data
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.expressions import (
+from lathe.frontend.indices.linear import Bound, Box, Extremum, FloorDivision, Linear, add, floor_divide, scale
+from lathe.frontend.nodes import (
     Axis,
     AxisRef,
     Binary,
     Cast,
     Compare,
+    Computation,
     Const,
-    Expr,
     Not,
     Reduce,
     Select,
     Undef,
+    reads_data,
 )
-from lathe.frontend.indices.linear import Bound, Box, Extremum, FloorDivision, Linear, add, floor_divide, scale
+from lathe.frontend.operand import Expr
 
 _OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 

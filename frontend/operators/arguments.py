@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias, TypeVar, cast
 
 from lathe.configs.integers import integer
 from lathe.frontend.errors import TensorError, shown
-from lathe.frontend.tensors import Tensor
+from lathe.frontend.nodes import Tensor
 
 Pair: TypeAlias = int | Sequence[int]
 """One number for both directions, or (vertical, horizontal)."""

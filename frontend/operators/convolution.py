@@ -4,8 +4,10 @@ from typing import Literal, TypeAlias
 
 from lathe.configs.integers import integer
 from lathe.frontend.arithmetic import const, sum
+from lathe.frontend.compute import compute, reduce_axis
 from lathe.frontend.errors import TensorError, shown
-from lathe.frontend.expressions import Expr
+from lathe.frontend.nodes import Tensor
+from lathe.frontend.operand import Expr
 from lathe.frontend.operators.arguments import (
     Image,
     ImageLayout,
@@ -19,7 +21,6 @@ from lathe.frontend.operators.arguments import (
     sides,
 )
 from lathe.frontend.operators.padding import pad2d
-from lathe.frontend.tensors import Tensor, compute, reduce_axis
 
 KernelLayout: TypeAlias = Literal["OHWI", "OIHW", "HWIO"]
 

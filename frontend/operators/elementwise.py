@@ -2,11 +2,12 @@
 
 from lathe.configs.integers import integer
 from lathe.frontend.arithmetic import max, min
+from lathe.frontend.compute import compute
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import TensorError
-from lathe.frontend.expressions import Expr
+from lathe.frontend.nodes import Tensor
+from lathe.frontend.operand import Expr
 from lathe.frontend.operators.arguments import checked_dtypes, checked_rank, checked_tensor
-from lathe.frontend.tensors import Tensor, compute
 
 
 def add(A: Tensor, B: Tensor, *, name: str = "add") -> Tensor:

@@ -1,9 +1,10 @@
 """Images with a border around them."""
 
 from lathe.frontend.arithmetic import const, select
-from lathe.frontend.expressions import Expr
+from lathe.frontend.compute import compute
+from lathe.frontend.nodes import Tensor
+from lathe.frontend.operand import Expr
 from lathe.frontend.operators.arguments import Image, ImageLayout, Padding, Sides, image, in_layout, sides
-from lathe.frontend.tensors import Tensor, compute
 
 
 def pad2d(

@@ -7,9 +7,11 @@ from functools import cache
 import numpy as np
 
 from lathe.frontend.arithmetic import max, sum
+from lathe.frontend.compute import compute, reduce_axis
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import TensorError
-from lathe.frontend.expressions import Axis, Expr
+from lathe.frontend.nodes import Axis, Tensor
+from lathe.frontend.operand import Expr
 from lathe.frontend.operators.arguments import (
     Image,
     ImageLayout,
@@ -23,7 +25,6 @@ from lathe.frontend.operators.arguments import (
 )
 from lathe.frontend.operators.padding import pad2d
 from lathe.frontend.operators.requantisation import shifted
-from lathe.frontend.tensors import Tensor, compute, reduce_axis
 
 
 def max_pool2d(

@@ -1,11 +1,12 @@
 """From accumulators back to int8."""
 
 from lathe.configs.integers import integer
+from lathe.frontend.compute import compute
 from lathe.frontend.errors import TensorError
-from lathe.frontend.expressions import Expr
+from lathe.frontend.nodes import Tensor
+from lathe.frontend.operand import Expr
 from lathe.frontend.operators.arguments import checked_dtypes
 from lathe.frontend.operators.elementwise import checked_bounds, clipped
-from lathe.frontend.tensors import Tensor, compute
 
 
 def requantise(

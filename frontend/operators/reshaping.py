@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from math import prod
 
 from lathe.frontend.arithmetic import expression
+from lathe.frontend.compute import checked_shape, compute
 from lathe.frontend.errors import TensorError
-from lathe.frontend.expressions import Expr
+from lathe.frontend.nodes import Tensor
+from lathe.frontend.operand import Expr
 from lathe.frontend.operators.arguments import checked_tensor
-from lathe.frontend.tensors import Tensor, checked_shape, compute
 
 
 def flatten(data: Tensor, *, name: str = "flatten") -> Tensor:

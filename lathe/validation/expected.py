@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Axis, Computation, Tensor, interval
+from lathe.frontend.computation_arrays import evaluate_computation
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import AxisRef, Expr, Read, Undef, walk
-from lathe.frontend.reference import evaluate_computation
+from lathe.frontend.nodes import AxisRef, Read, Undef
+from lathe.frontend.operand import Expr, walk
 from lathe.frontend.substitution import with_children
 from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.emission.compiled import Compiled

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Tensor, evaluate, reads_data
-from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.evaluation import Environment
+from lathe.frontend.nodes import ReadAccess
 from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.emission.made_chunks import MadeChunk

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from lathe.frontend import Computation, Tensor, reads_data
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.evaluation import Evaluator
-from lathe.frontend.expressions import Expr, Read, Reduce, Select, walk
+from lathe.frontend.nodes import Read, Reduce, Select
+from lathe.frontend.operand import Expr, walk
 
 Readers = dict[Tensor, list[tuple[Computation, tuple[Tensor, ...]]]]
 """For each tensor the computations that read it, with the tensors that they make."""

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, evaluate, interval
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Const, Expr, Read, Reduce, axes_of
+from lathe.frontend.expressions import Axis, Binary, Cast, Const, Expr, Read, Reduce, axes_of
+from lathe.frontend.indices.simplify import bare as bare
+from lathe.frontend.indices.simplify import plain_axis as plain_axis
 from lathe.scheduler.algorithm.undefined import stripped
 from lathe.scheduler.state.stage import DRAM
 from lathe.scheduler.target.elements import Lanes
@@ -31,13 +33,6 @@ class Product:
     inner: Axis | None
 
 
-def bare(expr: Expr) -> Expr:
-    """The expression without the casts around it."""
-    while isinstance(expr, Cast):
-        expr = expr.operand
-    return expr
-
-
 def kept(expr: Expr) -> Expr:
     """The expression without the casts around it that cannot change its value."""
     while isinstance(expr, Cast):
@@ -51,19 +46,6 @@ def kept(expr: Expr) -> Expr:
 def constant_value(expr: Expr) -> int | None:
     """What a constant is after the casts around it; None for anything else."""
     return int(evaluate(expr, {})) if isinstance(bare(expr), Const) else None
-
-
-def plain_axis(index: Expr) -> Axis | None:
-    """The axis that an index is, if it is nothing but an axis."""
-    index = bare(index)
-    while isinstance(index, Binary) and index.op == "add":
-        if isinstance(index.rhs, Const) and index.rhs.value == 0:
-            index = bare(index.lhs)
-        elif isinstance(index.lhs, Const) and index.lhs.value == 0:
-            index = bare(index.rhs)
-        else:
-            return None
-    return index.axis if isinstance(index, AxisRef) else None
 
 
 @lru_cache(maxsize=16384)  # lanes are planned again and again over the same reads

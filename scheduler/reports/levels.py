@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.configs.errors import shown
-from lathe.frontend import Tensor
-from lathe.frontend.text import format_program
+from lathe.frontend import Tensor, format_program
 from lathe.isa import Unit, host_copies, instruction_text, unit_of
 from lathe.scheduler.build import bound_arguments, check_machine, check_tensors, compiled
 from lathe.scheduler.emission.compiled import Compiled

@@ -1,0 +1,95 @@
+"""How files of a room depend on each other: imports stand at the top, and no file needs what needs it.
+
+That rooms, and layers within them, import downwards only is import-linter's part (``pyproject.toml``).
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+ROOMS = ["frontend"]
+"""The rooms that are held to this."""
+
+LARGEST_KNOT = 4
+"""How many files may need each other, in one place of a room."""
+
+LATE: dict[str, set[str]] = {"frontend": set()}
+"""What may be imported in functions: modules that load a heavy dependency, which not everybody needs."""
+
+
+def modules_of(room: str) -> dict[str, Path]:
+    """The files of a room by the names under which they are imported."""
+    found = {}
+    for path in sorted((ROOT / room).rglob("*.py")):
+        parts = ["lathe", *path.relative_to(ROOT).with_suffix("").parts]
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports_of(path: Path, modules: dict[str, Path]) -> Iterator[tuple[str, bool]]:
+    """What a file imports of Lathe, for types only included, each with whether a function does it."""
+
+    def visit(node: ast.AST, inside: bool) -> Iterator[tuple[str, bool]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                yield from ((each.name, inside) for each in child.names if each.name.startswith("lathe"))
+            elif isinstance(child, ast.ImportFrom) and child.module and child.module.startswith("lathe"):
+                for each in child.names:
+                    full = f"{child.module}.{each.name}"
+                    yield (full if full in modules else child.module), inside
+            else:
+                yield from visit(
+                    child, inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+                )
+
+    yield from visit(ast.parse(path.read_text()), False)
+
+
+def knots(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The groups of more than one file that need each other, whether directly or not."""
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = graph[waiting.pop()] - found
+            found |= new
+            waiting += new
+        return found
+
+    needs = {module: reached(module) for module in graph}
+    groups = {frozenset({module} | {other for other in needs[module] if module in needs[other]}) for module in graph}
+    return sorted(sorted(group) for group in groups if len(group) > 1)
+
+
+def test_knots_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set(), "f": {"g", "a"}, "g": {"f"}}
+    assert knots(graph) == [["a", "b", "c"], ["f", "g"]]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_files_import_at_their_top(room: str) -> None:
+    modules = modules_of(room)
+    late = {
+        f"{name} -> {wanted}"
+        for name, path in modules.items()
+        for wanted, inside in imports_of(path, modules)
+        if inside and wanted not in LATE[room]
+    }
+    assert not late
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_file_needs_what_needs_it(room: str) -> None:
+    modules = modules_of(room)
+    graph = {
+        name: {wanted for wanted, _ in imports_of(path, modules) if wanted in modules and wanted != name}
+        for name, path in modules.items()
+    }
+    found = knots(graph)
+    assert len(found) <= 1, found
+    assert all(len(knot) <= LARGEST_KNOT for knot in found), found
