@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from lathe.configs.integers import hold_plain_integers
 
+PAGE_BYTES = 4096
+"""AXI4's 4 KiB, whose multiples no burst crosses; images of sparse memories come in pages of as many bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryConfig:

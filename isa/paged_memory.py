@@ -5,7 +5,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-PAGE_BYTES = 4096
+from lathe.configs.memory import PAGE_BYTES
 
 
 class PagedMemory:

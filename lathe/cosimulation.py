@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.errors import shown
+from lathe.configs.memory import PAGE_BYTES
 from lathe.differences import fault_differences, memory_differences, output_differences, time_differences
 from lathe.engines import check_program, check_wave, engine_named, replay
 from lathe.isa import BusError, MachineFault, Program
-from lathe.isa.paged_memory import PAGE_BYTES
 from lathe.sim import ReplayResult, Result
 from lathe.sim.dram import FlatMemory
 from lathe.sim.simulate import memory_end, memory_of, token_counts, unpacked

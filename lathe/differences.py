@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import MachineFault
-from lathe.isa.paged_memory import PAGE_BYTES
 from lathe.sim import ReplayResult, Result, StallCause, Trace
 from lathe.sim.trace import UNIT_NAMES
 

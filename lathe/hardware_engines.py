@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike
 
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import hidden_prefix, mode_for, unwritable
+from lathe.configs.memory import PAGE_BYTES
 from lathe.input_values import blank_inputs
 from lathe.isa import BusError, FaultCode, Instruction, MachineFault, Program, unit_of
 from lathe.isa.fault import MEANINGS
-from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
+from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.table import AluOp, MemoryType
 from lathe.rtl.engines.launch import Launch, Outcome
 from lathe.rtl.engines.launch import Trace as RtlTrace

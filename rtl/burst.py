@@ -2,9 +2,10 @@
 
 from amaranth import Elaboratable, Module, Mux, Signal
 
+from lathe.configs.memory import PAGE_BYTES
 from lathe.rtl.geometry import Geometry, log2
 
-PAGE_BITS = 12
+PAGE_BITS = log2(PAGE_BYTES)
 
 
 class BurstCutter(Elaboratable):

@@ -8,7 +8,8 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs.host_memory import MemoryLimitError, check_room
-from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
+from lathe.configs.memory import PAGE_BYTES
+from lathe.isa.paged_memory import PagedMemory
 
 Bytes = NDArray[np.uint8]
 

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import writing
+from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import BusError, Columns
 from lathe.isa.encoding import decode_columns, extract_columns
 from lathe.isa.errors import NoInstructionError
-from lathe.isa.paged_memory import PAGE_BYTES
 from lathe.sim.bus_errors import FaultyMemory
 from lathe.sim.counters import Counters
 from lathe.sim.dram import SparseMemory

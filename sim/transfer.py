@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-PAGE = 4096
+from lathe.configs.memory import PAGE_BYTES
 
 
 class Transfer(NamedTuple):
@@ -28,7 +28,7 @@ class Transfer(NamedTuple):
 
 def burst_end(address: int, chain_end: int, bus_shift: int, limit: int) -> int:
     """Where a burst from byte `address` must stop: the chain's end, a 4 KiB boundary, or after `limit` beats."""
-    page = (address | (PAGE - 1)) + 1
+    page = (address | (PAGE_BYTES - 1)) + 1
     full = ((address >> bus_shift) + limit) << bus_shift
     end = page if page < chain_end else chain_end
     return full if full < end else end

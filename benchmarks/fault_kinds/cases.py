@@ -32,8 +32,8 @@ from random_streams import (
 
 import lathe as lt
 from fault_kinds.programs import CONFIG, Built, programs
+from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import Alu, Finish, Gemm, MachineFault
-from lathe.isa.paged_memory import PAGE_BYTES
 from lathe.rtl.engines import pysim
 from lathe.rtl.engines.compiled.machine import Machine
 from lathe.rtl.engines.launch import Launch, Outcome

@@ -247,8 +247,8 @@ FAULTS = (
     fault(
         "bursts cross 4 KiB",
         "sim.transfer",
-        "page = (address | (PAGE - 1)) + 1",
-        "page = (address | (2 * PAGE - 1)) + 1",
+        "page = (address | (PAGE_BYTES - 1)) + 1",
+        "page = (address | (2 * PAGE_BYTES - 1)) + 1",
     ),
     fault(
         "the burst limit is counted from the address",

@@ -13,6 +13,7 @@ from lathe.commands.options import FILE, stream_config_option
 from lathe.configs import HardwareConfig, LatheError, load_config
 from lathe.configs.archives import write_arrays
 from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import Assembly, PagedMemory, Program, assemble
 from lathe.sim import RawStream
 from lathe.sim.stream import KEYS, read_stream_arrays
@@ -81,7 +82,7 @@ def read_text(path: Path) -> str:
 def blank_stream() -> RawStream:
     """No instruction, no page, no token."""
     empty = np.zeros((0, INSTRUCTION_BYTES), np.uint8)
-    return RawStream(empty, 0, np.zeros(0, np.uint64), np.zeros((0, 4096), np.uint8), (0, 0, 0, 0))
+    return RawStream(empty, 0, np.zeros(0, np.uint64), np.zeros((0, PAGE_BYTES), np.uint8), (0, 0, 0, 0))
 
 
 def edited_program(program: Program, assembly: Assembly) -> Program:
@@ -141,7 +142,7 @@ def edited_stream(machine: HardwareConfig, stream: RawStream, assembly: Assembly
         taken.append((f"the micro-ops {name!r}", begin, begin + len(content)))
         memory.write(begin, content)
     addresses = sorted(memory.pages)
-    pages = np.array([memory.pages[each] for each in addresses], np.uint8).reshape(-1, 4096)
+    pages = np.array([memory.pages[each] for each in addresses], np.uint8).reshape(-1, PAGE_BYTES)
     return RawStream(assembly.encoded, insn_addr, np.array(addresses, np.uint64), pages, stream.tokens)
 
 

@@ -10,9 +10,9 @@ from lathe.archives import load_archive
 from lathe.commands.options import FILE, stream_config_option
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import write_text
+from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import MemoryType, Opcode, PagedMemory, Program, disassemble, disassemble_program
 from lathe.isa.encoding import extract_columns
-from lathe.isa.paged_memory import PAGE_BYTES
 from lathe.sim import RawStream
 
 

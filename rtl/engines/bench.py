@@ -146,21 +146,9 @@ class Bench:
                 protocol.end(cycle)
                 return
             record(cycle, trace)
-            ar, aw, w, r, b = port = on_port(shown, inputs)
+            port = on_port(shown, inputs)
             protocol.see(cycle, *port)
-            if r[0] and r[1]:
-                dram.taken()
-            if w[1]:
-                if w[0]:
-                    dram.written(cycle, *w[2:])
-                elif launch.stalls is None:
-                    raise EngineError(f"the RTL has no data for the write beat of cycle {cycle}")
-            if b[0] and b[1]:
-                dram.responded_now()
-            if ar[0] and ar[1]:
-                dram.accept(cycle, "read", ar[2], ar[3] + 1, ar[6])
-            if aw[0] and aw[1]:
-                dram.accept(cycle, "write", aw[2], aw[3] + 1, aw[6])
+            dram.see(cycle, *port)
             cycle += 1
             if cycle == until:
                 return

@@ -18,14 +18,13 @@ from typing import IO
 
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import FileError, write_text
-from lathe.rtl.engines.protocol import numbers
+from lathe.rtl.engines.shared import header
 from lathe.rtl.engines.waveform import verilator_options, without_lanes
 from lathe.rtl.geometry import RtlError
 from lathe.rtl.verilog import TOP, verilog
 
 HERE = Path(__file__).parent
-HARNESS = Path(__file__).with_name("harness.cpp")
-PROTOCOL = Path(__file__).with_name("protocol.h")
+SOURCES = ("harness.cpp", "dram.h", "protocol.h")
 PREFIX = "Vlathe"
 VERILATOR_OPTIONS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
 # Optimisation of what runs once, of Verilator's runtime, and of what runs in every cycle.
@@ -163,10 +162,10 @@ def _sources() -> bytes:
     """The hash of everything that determines the Verilog, and of the harness."""
     import amaranth
 
-    digest = hashlib.sha256(str(amaranth.__version__).encode())
+    digest = hashlib.sha256(f"{amaranth.__version__}\0{header(1)}".encode())
     house = Path(__file__).parents[2]  # lathe/, which the rooms are in
     modules = [path for room in ("configs", "isa", "rtl") for path in sorted((house / room).glob("*.py"))]
-    for path in (*modules, HARNESS, PROTOCOL, PROTOCOL.with_suffix(".py"), Path(__file__)):
+    for path in (*modules, *(HERE / name for name in SOURCES), Path(__file__)):
         digest.update(f"{path.parent.name}/{path.name}".encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.digest()
 
@@ -203,14 +202,13 @@ def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave
     flags = [
         *COMPILER_OPTIONS,
         *macros,
-        f"-DLATHE_BUS_BYTES={config.bus_bytes}",
         f"-I{folder}",
         f"-I{HERE}",
         f"-I{include}",
     ]
     flags += [f"-I{include / 'vltstd'}"]
 
-    (folder / "protocol_rules.h").write_text(f"#pragma once\n#include <cstdint>\n{numbers()}")
+    (folder / "shared.h").write_text(header(config.bus_bytes))
 
     def compiled(kind: str, unit: Path) -> str:
         target = folder / f"{unit.stem}.o"
@@ -237,7 +235,7 @@ def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave
         fast.sort(key=lambda source: -source.stat().st_size)
         units = [("fast", source) for source in fast]
         units.insert(1, ("slow", joined("slow", slow)))
-        units.append(("fast", joined("around", [folder / f"{PREFIX}.cpp", HARNESS])))
+        units.append(("fast", joined("around", [folder / f"{PREFIX}.cpp", HERE / "harness.cpp"])))
         jobs += [pool.submit(compiled, *unit) for unit in units]
         objects = [job.result() for job in jobs]
     built = folder / "machine.so"

@@ -1,10 +1,16 @@
-"""The memory behind the bus, in Python: the DRAM of docs/timing.md, or one with random stalls."""
+"""The memory behind the bus, in Python: the DRAM of docs/timing.md, or one with random stalls.
+
+`dram.h` is the same for compiled machines; tests/rtl/test_dram.py holds the two, and the simulator's, together.
+"""
 
 from collections import deque
 
 from lathe.configs import MemoryConfig
+from lathe.configs.memory import PAGE_BYTES
 from lathe.isa.fault import BusError
-from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
+from lathe.isa.paged_memory import PagedMemory
+from lathe.rtl.engines.launch import EngineError
+from lathe.rtl.engines.protocol import Address, ReadBeat, Response, WriteBeat
 
 OKAY, SLAVE_ERROR, DECODE_ERROR = 0, 2, 3
 
@@ -42,7 +48,7 @@ class Bytes:
 
 
 # How likely something happens on a channel in a cycle, of a memory that stalls, in tenths; drawn for each channel of
-# each launch. The numbers, and the order of the draws, are those of harness.cpp: the same seed gives the same stalls.
+# each launch. The numbers, and the order of the draws, are those of dram.h: the same seed gives the same stalls.
 LUCK = (1, 3, 6, 9)
 AR, AW, R, W, B = range(5)
 
@@ -85,7 +91,8 @@ class Dram:
     With `stalls`, a seed, each channel stalls at random, and read beats of different ids come interleaved, as AXI4
     allows it; those of one id stay in order.
 
-    In each cycle, `offer` tells what the memory shows to the bus; the other methods take what the bus has shown.
+    In each cycle, `offer` tells what the memory shows to the bus, and `see` takes what the bus has shown; the methods
+    after it take it one by one.
     """
 
     def __init__(
@@ -129,6 +136,22 @@ class Dram:
             injected = self.error == BusError("write", self.responded)
             response = SLAVE_ERROR if injected else DECODE_ERROR if failed else OKAY
         return ar_ready, aw_ready, self.shown, w_ready, response
+
+    def see(self, t: int, ar: Address, aw: Address, w: WriteBeat, r: ReadBeat, b: Response) -> None:
+        """What was on the bus in cycle `t`, by channel. Raises :class:`EngineError` for a beat without its data."""
+        if r[0] and r[1]:
+            self.taken()
+        if w[1]:
+            if w[0]:
+                self.written(t, *w[2:])
+            elif self.random is None:
+                raise EngineError(f"the RTL has no data for the write beat of cycle {t}")
+        if b[0] and b[1]:
+            self.responded_now()
+        if ar[0] and ar[1]:
+            self.accept(t, "read", ar[2], ar[3] + 1, ar[6])
+        if aw[0] and aw[1]:
+            self.accept(t, "write", aw[2], aw[3] + 1, aw[6])
 
     def lucky(self, channel: int) -> bool:
         """Whether something happens on a channel in this cycle: always, unless there are random stalls."""

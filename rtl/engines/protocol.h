@@ -1,5 +1,5 @@
 // The rules of the memory port, watched in every cycle, as lathe.rtl.engines.protocol does; see there. The rules'
-// numbers are in protocol_rules.h, which the build writes from that table. LATHE_BUS_BYTES is defined by the build.
+// numbers and the bus's constants are in shared.h, which the build writes (lathe.rtl.engines.shared).
 
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <deque>
 
-#include "protocol_rules.h"
+#include "shared.h"
 
 extern "C" {
 
@@ -22,7 +22,7 @@ struct LatheBus {
     uint8_t w_valid, w_ready, w_last;
     uint8_t r_valid, r_ready, r_last, r_id, r_response;
     uint8_t b_valid, b_ready, b_id, b_response;
-    uint8_t w_data[LATHE_BUS_BYTES], w_strobes[(LATHE_BUS_BYTES + 7) / 8], r_data[LATHE_BUS_BYTES];
+    uint8_t w_data[kBusBytes], w_strobes[(kBusBytes + 7) / 8], r_data[kBusBytes];
 };
 }
 
@@ -68,9 +68,6 @@ class Protocol {
     }
 
   private:
-    static constexpr uint8_t kWriteId = 3, kIncrementing = 1;
-    static constexpr uint64_t kPageBytes = 4096;
-
     static bool same(const LatheAddress &a, const LatheAddress &b) {
         return a.address == b.address && a.length == b.length && a.size == b.size && a.burst == b.burst && a.id == b.id;
     }
@@ -140,8 +137,6 @@ class Protocol {
                  (now.r_valid & !now.r_ready) | (now.b_valid & !now.b_ready);
         if (waits_) before_ = now;
     }
-
-    static constexpr uint64_t kBusBytes = LATHE_BUS_BYTES;
 
     const int64_t most_, outstanding_;
     LatheBus before_ = {};

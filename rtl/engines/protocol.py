@@ -8,7 +8,7 @@ from collections import deque
 from enum import IntEnum
 
 from lathe.configs import MemoryConfig
-from lathe.isa.paged_memory import PAGE_BYTES
+from lathe.configs.memory import PAGE_BYTES
 from lathe.rtl.engines.launch import EngineError
 from lathe.rtl.geometry import log2
 from lathe.rtl.ports import INCREMENTING, WRITE_ID
@@ -205,9 +205,3 @@ class Protocol:
 
 _VALID = (Rule.AR_VALID, Rule.AW_VALID, Rule.W_VALID, Rule.R_VALID, Rule.B_VALID)
 _STABLE = (Rule.AR_STABLE, Rule.AW_STABLE, Rule.W_STABLE, Rule.R_STABLE, Rule.B_STABLE)
-
-
-def numbers() -> str:
-    """The rules' numbers as a C++ header, for `protocol.h`."""
-    rules = "\n".join(f"    {rule.name} = {int(rule)}," for rule in Rule)
-    return f"enum class Rule : int32_t {{\n    NONE = 0,\n{rules}\n}};\n"

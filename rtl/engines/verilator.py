@@ -1,7 +1,7 @@
 """The engine "verilator": the machine as compiled C++, with memory, trace and counts in the same library."""
 
 import ctypes
-from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -10,55 +10,22 @@ import numpy as np
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
-from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
+from lathe.configs.memory import PAGE_BYTES
+from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.table import AluOp, MemoryType
 from lathe.rtl.engines.build import library
 from lathe.rtl.engines.dram import first_state
 from lathe.rtl.engines.host import REPORT, report, settings
 from lathe.rtl.engines.launch import EngineError, Launch, Outcome, Trace
 from lathe.rtl.engines.protocol import ProtocolError, Rule
+from lathe.rtl.engines.shared import TRACE_COLUMNS, End, LatheCounts, LatheLaunch, LatheTrace
 from lathe.rtl.geometry import RtlError
 from lathe.rtl.registers import BY_NAME
 
-_ENDED, _RESET, _RULE_BROKEN = 0, 1, 4
 _BROKEN = {
-    2: "it did not come to an end within {most} cycles",
-    3: "it had no data for a write beat",
+    End.TOO_LONG: "it did not come to an end within {most} cycles",
+    End.NO_DATA: "it had no data for a write beat",
 }
-
-
-class _Launch(Structure):
-    _fields_ = [
-        *((name, c_int64) for name in ("count", "memory_end", "error_read", "error_write", "reset_at", "most_cycles")),
-        ("stall_seed", c_uint64),
-        *((name, c_int64) for name in ("latency", "cycles_per_beat", "shared_bandwidth", "response_latency")),
-        ("burst_beats", c_int64),
-        ("outstanding_reads", c_int64),
-    ]
-
-
-class _Counts(Structure):
-    _fields_ = [
-        ("bursts", c_int64 * 2),
-        ("beats", c_int64 * 2),
-        ("dispatched", c_int64),
-        ("bytes_read", c_int64 * 8),
-        ("bytes_written", c_int64),
-        ("operations", c_int64 * 10),
-        ("interleaved", c_int64),
-        ("cycle", c_int64),
-        ("rule", c_int64),
-    ]
-
-
-_COLUMNS = (
-    *("unit", "dispatch", "dispatch_cause", "dispatch_stalled"),
-    *("start", "end", "cause", "stalled", "waited"),
-)
-
-
-class _Trace(Structure):
-    _fields_ = [(name, POINTER(c_int64)) for name in _COLUMNS]
 
 
 def run(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
@@ -98,7 +65,7 @@ def _loaded(path: Path) -> Any:
         "lathe_set_memory": ([c_void_p, c_int64, POINTER(c_uint64), POINTER(c_uint8)], None),
         "lathe_page_count": ([c_void_p], c_int64),
         "lathe_get_memory": ([c_void_p, POINTER(c_uint64), POINTER(c_uint8)], None),
-        "lathe_run": ([c_void_p, POINTER(_Launch), POINTER(_Trace), POINTER(_Counts)], c_int32),
+        "lathe_run": ([c_void_p, POINTER(LatheLaunch), POINTER(LatheTrace), POINTER(LatheCounts)], c_int32),
     }
     for name, (arguments, result) in signatures.items():
         function = getattr(called, name)
@@ -108,7 +75,7 @@ def _loaded(path: Path) -> Any:
 
 def _launched(called: Any, machine: int, config: HardwareConfig, launch: Launch) -> Outcome:
     error = launch.error
-    described = _Launch(
+    described = LatheLaunch(
         count=launch.count,
         memory_end=-1 if launch.memory_end is None else launch.memory_end,
         error_read=error.number if error is not None and error.channel == "read" else -1,
@@ -124,14 +91,14 @@ def _launched(called: Any, machine: int, config: HardwareConfig, launch: Launch)
         outstanding_reads=config.memory.outstanding_reads,
     )
     ended, trace, counts = _once(called, machine, launch, described)
-    if ended == _RESET:
+    if ended == End.RESET:
         called.lathe_reset(machine)
         described.reset_at = -1
         ended, trace, counts = _once(called, machine, launch, described)
-    if ended == _RULE_BROKEN:
+    if ended == End.BROKEN:
         raise ProtocolError(Rule(counts.rule), counts.cycle)
-    if ended != _ENDED:
-        problem = _BROKEN[ended].format(most=launch.most_cycles)
+    if ended != End.ENDED:
+        problem = _BROKEN[End(ended)].format(most=launch.most_cycles)
         raise EngineError(f"the RTL broke off in cycle {counts.cycle}: {problem}")
     values = {name: called.lathe_read(machine, BY_NAME[name].address) for name in REPORT}
     kinds = ("gemm", "reset", *(operation.name.lower() for operation in AluOp))
@@ -149,7 +116,7 @@ def _launched(called: Any, machine: int, config: HardwareConfig, launch: Launch)
     )
 
 
-def _once(called: Any, machine: int, launch: Launch, described: _Launch) -> tuple[int, Trace | None, _Counts]:
+def _once(called: Any, machine: int, launch: Launch, described: LatheLaunch) -> tuple[int, Trace | None, LatheCounts]:
     addresses = np.fromiter(launch.memory.pages, np.uint64, len(launch.memory.pages))
     pages = np.array(list(launch.memory.pages.values()), np.uint8).reshape(-1, PAGE_BYTES)
     called.lathe_set_memory(
@@ -158,10 +125,10 @@ def _once(called: Any, machine: int, launch: Launch, described: _Launch) -> tupl
     trace = Trace.blank(launch.count) if launch.trace else None
     columns = None
     if trace is not None:
-        columns = byref(_Trace(*(getattr(trace, name).ctypes.data_as(POINTER(c_int64)) for name in _COLUMNS)))
+        columns = byref(LatheTrace(*(getattr(trace, name).ctypes.data_as(POINTER(c_int64)) for name in TRACE_COLUMNS)))
     for name, value in settings(launch):
         called.lathe_write(machine, BY_NAME[name].address, value)
-    counts = _Counts()
+    counts = LatheCounts()
     return called.lathe_run(machine, byref(described), columns, byref(counts)), trace, counts
 
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import FaultCode, Gemm, MachineFault, encode, instruction_text, unit_of
-from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
+from lathe.isa.paged_memory import PagedMemory
 from lathe.rtl.engines.launch import Launch
 from lathe.sim import replay
 

@@ -2,6 +2,7 @@
 
 import importlib
 import random
+import shutil
 
 import pytest
 from mutants import mutant
@@ -113,11 +114,12 @@ def test_a_compiled_machine_that_breaks_a_rule_is_told_of_it(monkeypatch, tmp_pa
 
 @pytest.mark.slow
 def test_a_memory_of_the_compiled_harness_that_breaks_a_rule_is_told_of_it(monkeypatch, tmp_path):
-    source, right = build.HARNESS.read_text(), "top.m_axi_rlast = burst.left == 1;"
-    assert source.count(right) == 1
-    harness = tmp_path / "harness.cpp"
-    harness.write_text(source.replace(right, right.replace("1", "2")))
-    monkeypatch.setattr(build, "HARNESS", harness)
+    for name in build.SOURCES:
+        shutil.copy(build.HERE / name, tmp_path)
+    memory, right = tmp_path / "dram.h", "top.m_axi_rlast = burst.left == 1;"
+    assert memory.read_text().count(right) == 1
+    memory.write_text(memory.read_text().replace(right, right.replace("1", "2")))
+    monkeypatch.setattr(build, "HERE", tmp_path)
     monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "cache"))
     build._sources.cache_clear()
     try:

@@ -5,8 +5,9 @@ import pytest
 from comparison import data_differences, time_differences
 
 import lathe as lt
+from lathe.configs.memory import PAGE_BYTES
 from lathe.frontend.operators import conv2d
-from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
+from lathe.isa.paged_memory import PagedMemory
 from lathe.rtl.engines import pysim, verilator
 from lathe.rtl.engines.launch import Launch
 from lathe.sim import simulate_program

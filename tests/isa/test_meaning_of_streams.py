@@ -8,9 +8,10 @@ import pytest
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig, load_config
+from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import Alu, AluOp, Finish, Gemm, Instruction, Load, MemoryType, Store, decode, encode, encode_uops
 from lathe.isa.meaning import MachineState, run
-from lathe.isa.paged_memory import PAGE_BYTES, PagedMemory
+from lathe.isa.paged_memory import PagedMemory
 
 
 @dataclass

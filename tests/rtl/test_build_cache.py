@@ -106,7 +106,7 @@ def sources(tmp_path, monkeypatch):
     for room in ("configs", "isa", "rtl"):
         shutil.copytree(ROOT / room, house / room, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(build, "__file__", str(house / "rtl" / "engines" / "build.py"))
-    monkeypatch.setattr(build, "HARNESS", house / "rtl" / "engines" / "harness.cpp")
+    monkeypatch.setattr(build, "HERE", house / "rtl" / "engines")
     monkeypatch.setattr(build, "_sources", build._sources.__wrapped__)
     return house
 
@@ -126,7 +126,7 @@ def built(folder_of_cache, monkeypatch, content):
 
 @pytest.mark.parametrize(
     "name", ["rtl/alu.py", "rtl/stall.py", "isa/table.py", "configs/encoding.py", "rtl/engines/harness.cpp",
-             "rtl/engines/build.py"],
+             "rtl/engines/dram.h", "rtl/engines/build.py"],
 )  # fmt: skip
 def test_a_build_of_other_sources_is_not_used(name, cache, sources, monkeypatch):
     assert built(cache, monkeypatch, "old") == "old"

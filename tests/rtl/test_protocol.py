@@ -11,7 +11,8 @@ import pytest
 
 from lathe.configs import load_config
 from lathe.rtl.engines import build
-from lathe.rtl.engines.protocol import Protocol, ProtocolError, Rule, numbers
+from lathe.rtl.engines.protocol import Protocol, ProtocolError, Rule
+from lathe.rtl.engines.shared import header
 
 BUS = 8
 # Bursts of at most 16 beats of 8 bytes, at most 2 reads in flight.
@@ -53,9 +54,9 @@ extern "C" int32_t watch(const LatheBus *cycles, int64_t count, int64_t most, in
 def compiled(tmp_path_factory):
     """The rules in C++ as a function of cycles: the first rule that is broken, and the cycle."""
     folder = tmp_path_factory.mktemp("protocol")
-    (folder / "protocol_rules.h").write_text(f"#include <cstdint>\n{numbers()}")
+    (folder / "shared.h").write_text(header(BUS))
     (folder / "shim.cpp").write_text(SHIM)
-    options = [*build.COMPILER_OPTIONS, f"-DLATHE_BUS_BYTES={BUS}", f"-I{folder}", f"-I{build.PROTOCOL.parent}"]
+    options = [*build.COMPILER_OPTIONS, f"-I{folder}", f"-I{build.HERE}"]
     command = [build.cxx(), "-shared", "-O1", *options, str(folder / "shim.cpp"), "-o", str(folder / "shim.so")]
     subprocess.run(command, check=True)
     watch = ctypes.CDLL(str(folder / "shim.so")).watch
