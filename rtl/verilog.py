@@ -1,16 +1,12 @@
 """Export: the accelerator as Verilog."""
 
 import re
-from typing import Any
 
 from amaranth import ClockDomain, Elaboratable, Module, Signal
-from amaranth.back import rtlil
-from amaranth.back import verilog as back
-from amaranth.hdl import Fragment, _ir, _nir
-from amaranth.hdl._ast import SignalDict
 
 from lathe.configs import HardwareConfig
 from lathe.rtl.accelerator import Accelerator
+from lathe.rtl.amaranth_netlist import verilog_of
 from lathe.rtl.yosys import yosys
 
 TOP = "lathe"
@@ -72,34 +68,10 @@ def verilog(config: HardwareConfig) -> str:
     yosys("The Verilog of a machine")  # before modules are made; Amaranth looks for it again
     top = Top(config)
     waivers = "".join(f"/* verilator lint_off {name} */  // {why}\n" for name, why in WAIVED.items())
-    netlist = _ir.build_netlist(Fragment.get(top, None), ports=top.ports, name=TOP)
-    text, memories = MEMORY.subn(_cleared, str(back._convert_rtlil_text(_rtlil(netlist))))
-    assert memories == sum(isinstance(cell, _nir.Memory) for cell in netlist.cells), "a memory is not set to zero"
+    text, memories = verilog_of(top, top.ports, TOP)
+    text, cleared = MEMORY.subn(_cleared, text)
+    assert cleared == memories, "a memory is not set to zero"
     return waivers + text
-
-
-class _Emitter(rtlil.ModuleEmitter):
-    """Writes a module as Amaranth does, but for the memories' contents.
-
-    Amaranth would list every word of every memory, which are zero all. With the list, most of the time until a machine
-    is Verilated goes into writing, reading and compiling zeros.
-    """
-
-    def emit_memory(self, _index: int, cell: Any) -> None:
-        """Nothing but the check."""
-        assert not any(cell.init), "memories begin with zeros"
-
-
-def _rtlil(netlist: Any) -> str:
-    """A netlist in Yosys's language."""
-    names, empty, design = SignalDict(), rtlil.EmptyModuleChecker(netlist), rtlil.Design(emit_src=False)
-    for index, module in enumerate(netlist.modules):
-        if not empty.is_empty(index):
-            builder = design.module(".".join(module.name), src_loc=module.src_loc)
-            if index == 0:
-                builder.attribute("top", 1)
-            _Emitter(builder, netlist, module, names, empty_checker=empty).emit()
-    return str(design)
 
 
 def _cleared(declaration: re.Match[str]) -> str:

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from amaranth._toolchain.yosys import YosysError, find_yosys
-
+from lathe.rtl.amaranth_netlist import YosysError, find_yosys
 from lathe.rtl.geometry import RtlError
 
 # Amaranth asks for the same version for its Verilog.

@@ -8,10 +8,11 @@ from amaranth.sim import Simulator
 from random_streams import buildable, legal_machine, random_machine, stream_of_data, stream_of_time
 
 from lathe.configs import load_config
+from lathe.rtl.amaranth_netlist import prepared
 from lathe.rtl.engines import pysim
 from lathe.rtl.engines.bench import Bench, Benched
 from lathe.rtl.engines.compiled.function import NAME, Function
-from lathe.rtl.engines.compiled.netlist import Netlist, prepared
+from lathe.rtl.engines.compiled.netlist import Netlist
 from lathe.sim import replay
 
 

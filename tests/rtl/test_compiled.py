@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from amaranth import Cat, Module, Mux, ResetInserter, Signal, signed, unsigned
+from amaranth import Cat, ClockDomain, Module, Mux, ResetInserter, ResetSignal, Signal, signed, unsigned
 from amaranth.lib.memory import Memory
 from amaranth.sim import Simulator
 
@@ -153,6 +153,54 @@ def test_random_modules_with_conditions_registers_and_memories(seed):
             ]
     inputs = [*signals["in"], reset]
     run_both(ResetInserter(reset)(m), inputs, [*signals["comb"], *signals["sync"]], 100, seed)
+
+
+def in_another_domain(m, **options):
+    m.domains.other = ClockDomain(**options)
+    count = Signal(4)
+    m.d.other += count.eq(count + 1)
+    return count
+
+
+def reset_between_edges(m):
+    count = in_another_domain(m, async_reset=True)
+    m.d.comb += ResetSignal("other").eq(in_a_register(m)[0])
+    return count
+
+
+def reads_without_a_clock(m):
+    m.submodules.memory = memory = Memory(shape=4, depth=4, init=[])
+    return memory.read_port(domain="comb").data
+
+
+def in_a_loop(m):
+    a, b = Signal(), Signal()
+    m.d.comb += [a.eq(~b), b.eq(a)]
+    return a
+
+
+def in_a_register(m):
+    count = Signal(4)
+    m.d.sync += count.eq(count + 1)
+    return count
+
+
+OUTSIDE = {
+    "there is one clock": lambda m: in_another_domain(m) + in_a_register(m),
+    "its rising edge counts": lambda m: in_another_domain(m, clk_edge="neg"),
+    "registers follow the clock, and nothing else": reset_between_edges,
+    "depends on itself": in_a_loop,
+    "a cell .*read_port.* has no meaning": reads_without_a_clock,
+    "operator u// of the netlist has no meaning": lambda m: 9 // in_a_register(m),
+}
+
+
+@pytest.mark.parametrize("reason", OUTSIDE)
+def test_what_is_outside_of_the_contract_is_refused(reason):
+    m, shown = Module(), Signal(8)
+    m.d.comb += shown.eq(OUTSIDE[reason](m))
+    with pytest.raises(AssertionError, match=reason):
+        compiled(m, [], [[shown]])
 
 
 def test_a_module_starts_anew_as_often_as_wanted():

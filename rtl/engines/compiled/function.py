@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from amaranth import Signal
-from amaranth.hdl._ast import SignalDict
 
 from lathe.rtl.engines.compiled.bits import Bits, Source, constant, number_of, sliced
 from lathe.rtl.engines.compiled.expressions import Writer
@@ -28,7 +27,7 @@ class Function:
         self.placement = placement = Placement(netlist)
         registers: list[Register | Word] = [*netlist.registers, *netlist.words]
         self.names: dict[Source, str] = {source: f"i{place}" for place, (_, source) in enumerate(netlist.inputs)}
-        self.inputs = SignalDict((signal, self.names[source]) for signal, source in netlist.inputs)
+        self.inputs = {id(signal): self.names[source] for signal, source in netlist.inputs}
         self.names |= {source: f"r{place}" for place, source in enumerate(registers)}
         chosen = [source for source in netlist.order if source in placement.variables]
         self.names |= {source: f"n{place}" for place, source in enumerate(chosen)}
@@ -45,7 +44,7 @@ class Function:
     @property
     def text(self) -> str:
         """The whole function."""
-        taken = "".join(f"{self.inputs.get(signal, 'unused')}, " for signal in self.taken)
+        taken = "".join(f"{self.inputs.get(id(signal), 'unused')}, " for signal in self.taken)
         given = f"(*outputs, ({''.join(f'{name}, ' for name in self.registers)}))" if self.state else "outputs"
         lines = [f"def {NAME}({', '.join(self.memories)}):"]
         lines += [f"    {self.names[source]} = {source.init}" for _, source in self.netlist.inputs]

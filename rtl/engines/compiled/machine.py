@@ -7,8 +7,9 @@ from typing import Any
 
 from amaranth import Elaboratable, Signal
 
+from lathe.rtl.amaranth_netlist import prepared
 from lathe.rtl.engines.compiled.function import NAME, Function
-from lathe.rtl.engines.compiled.netlist import Netlist, prepared
+from lathe.rtl.engines.compiled.netlist import Netlist
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,10 @@ class Machine:
 
 
 def compiled(module: Elaboratable, inputs: Sequence[Signal], outputs: Sequence[Iterable[Signal]]) -> Machine:
-    """Compile a module, which has one clock, as a function of `inputs`, in this order; others keep their first value.
+    """Compile a module as a function of `inputs`, in this order; others keep their first value.
 
-    It yields a tuple of values for each group of `outputs`, as unsigned numbers.
+    It yields a tuple of values for each group of `outputs`, as unsigned numbers. Raises AssertionError for modules that
+    have anything but what docs/rtl-engines.md lists: a second clock, say, or memories that are read without one.
     """
     groups = [list(group) for group in outputs]
     outcome = [signal for group in groups for signal in group]

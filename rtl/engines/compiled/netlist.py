@@ -6,22 +6,25 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from amaranth import Elaboratable, Signal
-from amaranth.hdl import Fragment, _ir, _nir
-from amaranth.hdl._ast import SignalDict
+from amaranth import Signal
 
+from lathe.rtl.amaranth_netlist import (
+    AssignmentList,
+    FlipFlop,
+    Matches,
+    Operator,
+    Part,
+    PriorityMatch,
+    SyncReadPort,
+    SyncWritePort,
+    netlist_of,
+)
 from lathe.rtl.engines.compiled.bits import Bits, Source, constant, joined, sliced
 from lathe.rtl.engines.compiled.cells import Maker
 from lathe.rtl.engines.compiled.sources import Case, Choice, Input, Memory, Path, Register, Word, Write, extended
 
 # A cell of the netlist and the lowest bit of those of its outputs that go together.
 Key = tuple[int, int]
-
-
-def prepared(module: Elaboratable, ports: Iterable[Signal]) -> Any:
-    """A module elaborated, with these signals as ports: what a netlist is made from, or a simulator."""
-    unique = SignalDict((signal, None) for signal in ports)
-    return Fragment.get(module, None).prepare(ports=list(unique), hierarchy=("top",))
 
 
 class Netlist:
@@ -31,9 +34,7 @@ class Netlist:
     """
 
     def __init__(self, design: Any, outputs: Iterable[Signal]) -> None:
-        self.netlist = _nir.Netlist()
-        _ir._emit_netlist(self.netlist, design)
-        self.netlist.resolve_all_nets()
+        self.netlist = netlist_of(design)
         reader = _Reader(self.netlist)
         self.inputs = [
             reader.input(start, width, signal)
@@ -63,6 +64,7 @@ class _Reader:
         self.cells = netlist.cells
         self.maker = Maker()
         self.order: list[Source] = self.maker.order  # type: ignore[assignment]
+        self.clock: Any = None
         self.found: dict[Key, Bits] = {}
         self.paths: dict[Key, Path | None] = {}
         self.bounds: dict[int, list[int]] = {}
@@ -71,7 +73,7 @@ class _Reader:
         self.memories: dict[int, Memory] = {}
         self.writers: dict[int, list[Any]] = defaultdict(list)
         for cell in self.cells:
-            if isinstance(cell, _nir.SyncWritePort):
+            if isinstance(cell, SyncWritePort):
                 self.writers[cell.memory].append(cell)
         self.bounds[0] = sorted(start for start, width in netlist.top.ports_i.values() if width)
 
@@ -167,16 +169,16 @@ class _Reader:
         if bounds is None:
             cell = self.cells[index]
             cuts = {0}
-            if isinstance(cell, _nir.AssignmentList):
+            if isinstance(cell, AssignmentList):
                 cuts |= {len(cell.default)}
                 for each in cell.assignments:
                     cuts |= {each.start, min(each.start + len(each.value), len(cell.default))}
-            elif isinstance(cell, _nir.PriorityMatch):
+            elif isinstance(cell, PriorityMatch):
                 cuts = set(range(len(cell.inputs)))
-            elif isinstance(cell, _nir.FlipFlop):
+            elif isinstance(cell, FlipFlop):
                 position = 0
                 for source, low, width in self.runs(cell.data):
-                    if source > 0 and isinstance(self.cells[source], _nir.AssignmentList):
+                    if source > 0 and isinstance(self.cells[source], AssignmentList):
                         inner = self.bounds_of(source)
                         cuts |= {position + cut - low for cut in inner if low <= cut < low + width} | {position}
                     position += width
@@ -192,50 +194,56 @@ class _Reader:
     def needs(self, key: Key) -> Iterator[Key]:
         """The keys that must be read before this one."""
         cell = self.cells[key[0]]
-        if isinstance(cell, _nir.Operator):
+        if isinstance(cell, Operator):
             for value in cell.inputs:
                 yield from self.keys(value)
-        elif isinstance(cell, _nir.AssignmentList):
+        elif isinstance(cell, AssignmentList):
             low, width = key[1], self.width_at(key, len(cell.default))
             yield from self.keys(cell.default[low : low + width])
             for each in cell.assignments:
                 if each.start <= low < each.start + len(each.value):
                     yield from self.keys((each.cond,))
                     yield from self.keys(each.value[low - each.start : low - each.start + width])
-        elif isinstance(cell, _nir.PriorityMatch):
+        elif isinstance(cell, PriorityMatch):
             yield from self.keys((cell.en,))
             yield from self.keys(cell.inputs[: key[1] + 1])
-        elif isinstance(cell, _nir.Matches):
+        elif isinstance(cell, Matches):
             yield from self.keys(cell.value)
-        elif isinstance(cell, _nir.Part):
+        elif isinstance(cell, Part):
             yield from self.keys(cell.value)
             yield from self.keys(cell.offset)
 
     def read(self, key: Key) -> None:
         """Read one key, whose needs have been read."""
         cell = self.cells[key[0]]
-        if isinstance(cell, _nir.Operator):
+        if isinstance(cell, Operator):
             self.found[key] = self.maker.operator(cell.operator, tuple(self.bits(value) for value in cell.inputs))
-        elif isinstance(cell, _nir.AssignmentList):
+        elif isinstance(cell, AssignmentList):
             self.found[key] = self._choice(cell, key)
-        elif isinstance(cell, _nir.PriorityMatch):
+        elif isinstance(cell, PriorityMatch):
             self.paths[key] = self._branch(cell, key[1])
-        elif isinstance(cell, _nir.Matches):
+        elif isinstance(cell, Matches):
             self.found[key] = self.maker.matches(self.bits(cell.value), cell.patterns)
-        elif isinstance(cell, _nir.Part):
+        elif isinstance(cell, Part):
             value, offset = self.bits(cell.value), self.bits(cell.offset)
             self.found[key] = self.maker.part(value, cell.value_signed, offset, cell.width, cell.stride)
-        elif isinstance(cell, _nir.FlipFlop):
+        elif isinstance(cell, FlipFlop):
             width = self.width_at(key, len(cell.data))
-            assert (cell.clk_edge, cell.arst) == ("pos", 0), "registers follow the rising edge, and nothing else"
+            assert cell.arst == 0, "registers follow the clock, and nothing else"
+            self._clocked(cell)
             register = Register(*key, width, cell.init >> key[1] & (1 << width) - 1)
             self.registers.append(register)
             self.found[key] = register.bits
         else:
-            assert isinstance(cell, _nir.SyncReadPort), f"a cell {cell!r} has no meaning here"
+            assert isinstance(cell, SyncReadPort), f"a cell {cell!r} has no meaning here"
+            self._clocked(cell)
             word = Word(key[0], self._memory(cell.memory), cell.width)
             self.words.append(word)
             self.found[key] = word.bits
+
+    def _clocked(self, cell: Any) -> None:
+        self.clock = cell.clk if self.clock is None else self.clock
+        assert (cell.clk, cell.clk_edge) == (self.clock, "pos"), "there is one clock, and its rising edge counts"
 
     def path(self, net: Any) -> Path | None:
         """A net as a condition; None when it never holds."""
@@ -296,7 +304,7 @@ class _Reader:
         cell = self.cells[register.cell]
         data = cell.data[register.low : register.low + register.width]
         ((source, low, width), *rest) = self.runs(data)
-        if source > 0 and not rest and isinstance(self.cells[source], _nir.AssignmentList):
+        if source > 0 and not rest and isinstance(self.cells[source], AssignmentList):
             self.settle(self.needs((source, low)))
             default, register.cases = self._cases(self.cells[source], low, width)
         else:
@@ -318,6 +326,7 @@ class _Reader:
 
     def _write(self, memory: Memory, cell: Any) -> Write:
         """A write port; bits with the same enable are written together."""
+        self._clocked(cell)
         parts = []
         low = 0
         for net, group in groupby(cell.en):
