@@ -2,6 +2,7 @@
 
 from lathe.scheduler.algorithm.padding import undef
 from lathe.scheduler.answers import Answer
+from lathe.scheduler.asking import explain, interpret, lower
 from lathe.scheduler.build import build
 from lathe.scheduler.commands.transform_layout import AXIS_SEPARATOR
 from lathe.scheduler.errors import (
@@ -20,14 +21,10 @@ from lathe.scheduler.errors import (
 from lathe.scheduler.history import bind
 from lathe.scheduler.legality.dependences import Dependence
 from lathe.scheduler.legality.padding_needs import PaddingNeeded
-from lathe.scheduler.nest.interpret import interpret
 from lathe.scheduler.reports.counts import Counts
 from lathe.scheduler.reports.coverage import StageCount
-from lathe.scheduler.reports.explain import explain
 from lathe.scheduler.reports.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
-from lathe.scheduler.reports.levels import lower
-from lathe.scheduler.schedule import Schedule, create_schedule
-from lathe.scheduler.stage import Stage
+from lathe.scheduler.schedule import Schedule, Stage, create_schedule
 from lathe.scheduler.state.layout import TensorLayout
 from lathe.scheduler.state.storage import StorageBuffer
 from lathe.scheduler.target import rules as _rules  # noqa: F401 - registers the built-in emission rules

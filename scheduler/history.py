@@ -10,7 +10,7 @@ is nothing to be done.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self, TypeVar
 
 from lathe.configs import LatheError
 from lathe.frontend import Tensor
@@ -18,11 +18,8 @@ from lathe.frontend.binding import Binding, bound_program, program_parameters
 from lathe.frontend.expressions import Expr, Parameter
 from lathe.frontend.parameters import at_values, described, formula, value_of
 from lathe.scheduler.errors import LegalityError, ScheduleError
-from lathe.scheduler.state.stage import LoopAxis
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.loops import LoopAxis
 
 COMMANDS = "lathe.scheduler.commands."
 
@@ -31,14 +28,14 @@ COMMANDS = "lathe.scheduler.commands."
 class _View:
     """What of a stage, or of the layouts of the schedule, may be named in later commands."""
 
-    stage: "Stage | None"
+    stage: EditedStage | None
     things: tuple[object, ...]
     loops: tuple[LoopAxis, ...]
 
 
 @dataclass(frozen=True)
 class _Command:
-    owner: "Stage | None"  # None for a command of the schedule
+    owner: EditedStage | None  # None for a command of the schedule
     name: str
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
@@ -57,7 +54,21 @@ class Recording:
     busy: bool = False  # whether a command is being carried out, which may be made of others
 
 
-def start_recording(schedule: "Schedule") -> Recording | None:
+class Recorded(Edit):
+    """A schedule whose commands are all or nothing, and noted where its program has parameters that are not bound."""
+
+    recording: Recording | None = None  # the commands so far, where the program has parameters that are not bound
+
+    @classmethod
+    def created(cls, outputs: Sequence[Tensor]) -> Self:
+        """A new schedule of a program."""
+        raise NotImplementedError
+
+
+R = TypeVar("R", bound=Recorded)
+
+
+def start_recording(schedule: Recorded) -> Recording | None:
     """A recording for a schedule of a program with parameters; None for any other."""
     parameters = program_parameters(schedule.program)
     if not parameters:
@@ -65,7 +76,7 @@ def start_recording(schedule: "Schedule") -> Recording | None:
     return Recording({each: each.typical for each in parameters}, _views(schedule))
 
 
-def _views(schedule: "Schedule") -> tuple[_View, ...]:
+def _views(schedule: Recorded) -> tuple[_View, ...]:
     found = [_View(None, tuple(schedule.layouts), ())]
     for stage in schedule.stages:
         state = stage.state
@@ -84,14 +95,16 @@ def record_commands(owner: type) -> None:
 def _recorded(name: str, command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        schedule: Schedule = getattr(self, "schedule", self)
+        schedule: Recorded = getattr(self, "schedule", self)
         recording = schedule.recording
         if recording is None or recording.busy:
-            return command(self, *arguments, **keywords)
+            with schedule.trying():
+                return command(self, *arguments, **keywords)
         typical = _Values(recording.typical, {})
         recording.busy = True
         try:
-            result = command(self, *typical.of(arguments), **typical.of(keywords))
+            with schedule.trying():
+                result = command(self, *typical.of(arguments), **typical.of(keywords))
         finally:
             recording.busy = False
         owner = None if self is schedule else self
@@ -164,20 +177,16 @@ class _Values:
             self.pair(one.loops, other.loops)
 
 
-def bound_schedule(
-    schedule: "Schedule", parameters: Mapping[str, int] | None, where: str
-) -> "tuple[Schedule, Binding]":
+def bound_schedule(schedule: R, parameters: Mapping[str, int] | None, where: str) -> tuple[R, Binding]:
     """The schedule of the bound program, by the same commands, and what stands there for what.
 
     Raises ScheduleError, naming command and values, if one is refused there; whatever ``Binding`` raises.
     """
-    from lathe.scheduler.schedule import Schedule
-
     recording = schedule.recording
     binding = Binding(schedule.program, parameters, where)
-    bound = Schedule(binding.outputs)
     if recording is None:
         return schedule, binding
+    bound: R = type(schedule).created(binding.outputs)
     values = _Values(binding.values, dict(binding.of))
     values.pair_views(recording.before, _views(bound))
     bound.replaying = True
@@ -199,9 +208,7 @@ def bound_schedule(
     return bound, binding
 
 
-def numbered(
-    schedule: "Schedule", parameters: Mapping[str, int] | None, where: str
-) -> "tuple[Schedule, Mapping[object, object]]":
+def numbered(schedule: R, parameters: Mapping[str, int] | None, where: str) -> tuple[R, Mapping[object, object]]:
     """A schedule with its parameters bound, and what stands for its tensors; as it is if its program has none."""
     if parameters is None and not program_parameters(schedule.program):
         return schedule, {}
@@ -210,23 +217,19 @@ def numbered(
 
 
 def with_numbers(
-    program: "Schedule | Tensor | Sequence[Tensor]", parameters: Mapping[str, int] | None, where: str
-) -> "tuple[Schedule | tuple[Tensor, ...], Mapping[object, object]]":
+    program: R | Tensor | Sequence[Tensor], parameters: Mapping[str, int] | None, where: str
+) -> tuple[R | tuple[Tensor, ...], Mapping[object, object]]:
     """A program or schedule with its parameters bound, and what stands for its tensors.
 
     One without parameters stays as it is. Raises ParameterError for values that do not fit.
     """
-    from lathe.scheduler.schedule import Schedule
-
-    if isinstance(program, Schedule):
+    if isinstance(program, Recorded):
         return numbered(program, parameters, where)
     outputs, binding = bound_program(program, parameters, where)
     return outputs, {} if binding is None else binding.of
 
 
-def bind(
-    program: "Schedule | Tensor | Sequence[Tensor]", parameters: Mapping[str, int]
-) -> "Schedule | Tensor | tuple[Tensor, ...]":
+def bind(program: R | Tensor | Sequence[Tensor], parameters: Mapping[str, int]) -> R | Tensor | tuple[Tensor, ...]:
     """The program, or the schedule, with numbers for its parameters.
 
     Of a tensor the tensor, of several a tuple, of a schedule the schedule that the same commands give, each of them

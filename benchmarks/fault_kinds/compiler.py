@@ -282,7 +282,7 @@ FAULTS = (
     ),
     fault(
         "the micro-ops' segment is read one too far",
-        "build",
+        "emission.assemble",
         "dram_base=instruction.dram_base + uop_base)",
         "dram_base=instruction.dram_base + uop_base + 1)",
     ),

@@ -7,29 +7,10 @@ left are divisions of single axes, which an axis can be split at, or none.
 from math import gcd
 
 from lathe.frontend.affine import Affine, as_affine
+from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.intervals import interval
 from lathe.frontend.nodes import Axis, AxisRef, Binary, Cast, Const
 from lathe.frontend.operand import Expr
-
-
-def bare(expr: Expr) -> Expr:
-    """The expression without the casts around it."""
-    while isinstance(expr, Cast):
-        expr = expr.operand
-    return expr
-
-
-def plain_axis(index: Expr) -> Axis | None:
-    """The axis that an index is, if it is nothing but an axis."""
-    index = bare(index)
-    while isinstance(index, Binary) and index.op == "add":
-        if isinstance(index.rhs, Const) and index.rhs.value == 0:
-            index = bare(index.lhs)
-        elif isinstance(index.lhs, Const) and index.lhs.value == 0:
-            index = bare(index.rhs)
-        else:
-            return None
-    return index.axis if isinstance(index, AxisRef) else None
 
 
 def simplified_index(expr: Expr) -> Expr:

@@ -18,11 +18,11 @@ from lathe.frontend.arithmetic import cast, expression, fits
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import shown
 from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr, Read, Select, Undef, axes_of, walk
+from lathe.frontend.indices.plain import bare
 from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.substitution import substitute
 from lathe.isa.layout_steps import Filling, LayoutStep
 from lathe.scheduler.algorithm.index_maps import IndexMap
-from lathe.scheduler.algorithm.patterns import bare
 from lathe.scheduler.algorithm.rewrite import rewrite, transform
 from lathe.scheduler.errors import ScheduleError
 

@@ -3,22 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.shared_loops import sharing
-from lathe.scheduler.state.stage import Affine, LoopAxis, StageState
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import Affine, LoopAxis
+from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.stage import StageState
 
 Matrix = tuple[tuple[int, ...], ...]
 
 
 def replace_loops(
-    stage: "Stage",
+    stage: EditedStage,
     command: str,
     parents: tuple[LoopAxis, ...],
     names: tuple[str, ...],
@@ -26,7 +26,7 @@ def replace_loops(
     inverse: Matrix,
     shift: tuple[int, ...],
     together: bool = False,
-    others: "Mapping[Stage, tuple[LoopAxis, ...]] | None" = None,
+    others: Mapping[StageView, tuple[LoopAxis, ...]] | None = None,
 ) -> tuple[LoopAxis, ...]:
     """Put new loops in the places of ``parents``, each in the place of one; returns them.
 
@@ -36,7 +36,7 @@ def replace_loops(
     size = range(len(parents))
     product = [[sum(inverse[r][k] * forward[k][c] for k in size) for c in size] for r in size]
     assert product == [[int(r == c) for c in size] for r in size], f"{command}: {inverse} is no inverse of {forward}"
-    changes: dict[Stage, StageState] = {}
+    changes: dict[StageView, StageState] = {}
     renamed: dict[LoopAxis, LoopAxis] = {}
     made = parents
     wanted = others if others is not None else sharing(stage, parents) if together else {stage: parents}
@@ -55,11 +55,11 @@ def replace_loops(
         renamed.update(instead)
         if each is stage:
             made = children
-    stage.schedule.commit(changes, command, renamed=renamed)
+    commit(stage.schedule, changes, command, renamed=renamed)
     return made
 
 
-def checked_integer(value: object, name: str, command: str, stage: "Stage", least: int | None = None) -> int:
+def checked_integer(value: object, name: str, command: str, stage: EditedStage, least: int | None = None) -> int:
     """The value, if it is an integer of at least ``least``. Raises ScheduleError otherwise."""
     number = integer(value)
     if number is None or (least is not None and number < least):

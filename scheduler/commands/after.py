@@ -1,19 +1,18 @@
 """``after``: a stage runs after another, at the root or in the same loops."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from lathe.scheduler.commands.roots import is_root
+from lathe.scheduler.commands.commit import commit
+from lathe.scheduler.commands.named_places import is_root
 from lathe.scheduler.commands.shift import align
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.leads import leading_alike
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike
 from lathe.scheduler.state.stage import Attachment
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def after(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> None:
+def after(stage: EditedStage, other: EditedStage, axis: "AxisLike | None" = None) -> None:
     """Run this stage after another, in the same loops down to ``axis`` of this stage.
 
     The outermost loops of the two become one, iteration by iteration; in each, the other stage comes first. Before::
@@ -48,25 +47,24 @@ def after(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> Non
         )
     schedule = stage.schedule
     stages = _moved(other, stage, "after")
-    with schedule.all_or_nothing():
+    with schedule.trying():
         if _shares_loops_of(stage, other):  # it was before the other, in its loops
-            schedule.commit({stage: replace(stage.state, attachment=None)}, "after", stages=stages)
+            commit(schedule, {stage: replace(stage.state, attachment=None)}, "after", stages=stages)
         align(stage, other, count)
         leading = leading_alike(stage, other, count)
-        attachment = Attachment(stage, stage.state.leaves[count - 1], other.state.leaves[:count])
+        attachment = Attachment(stage.id, stage.state.leaves[count - 1], other.state.leaves[:count])
         new = replace(leading.get(other, other.state), attachment=attachment, reuse=None)
-        schedule.commit({**leading, other: new}, "after", stages=stages)
+        commit(schedule, {**leading, other: new}, "after", stages=stages)
 
 
-def _shares_loops_of(stage: "Stage", other: "Stage") -> bool:
+def _shares_loops_of(stage: EditedStage, other: EditedStage) -> bool:
     attachment = stage.state.attachment
-    return attachment is not None and attachment.stage is other and bool(attachment.loops)
+    return attachment is not None and stage.schedule.at(attachment) is other and bool(attachment.loops)
 
 
-def check_pair(stage: "Stage", other: object, command: str) -> None:
-    from lathe.scheduler.stage import Stage
+def check_pair(stage: EditedStage, other: object, command: str) -> None:
 
-    if not isinstance(other, Stage):
+    if not isinstance(other, EditedStage):
         raise ScheduleError(
             f"other stage of {command} on stage {stage.name} must be a stage, as s[B] is, not {other!r}.",
             kind="argument",
@@ -83,10 +81,10 @@ def check_pair(stage: "Stage", other: object, command: str) -> None:
         )
 
 
-def _reads_from(stage: "Stage", other: "Stage") -> bool:
+def _reads_from(stage: EditedStage, other: EditedStage) -> bool:
     """Whether a stage reads another, by way of others or not."""
     schedule = stage.schedule
-    seen: set[Stage] = set()
+    seen: set[EditedStage] = set()
     waiting = [stage]
     while waiting:
         current = waiting.pop()
@@ -98,7 +96,7 @@ def _reads_from(stage: "Stage", other: "Stage") -> bool:
     return False
 
 
-def _moved(first: "Stage", second: "Stage", command: str) -> "list[Stage]":
+def _moved(first: EditedStage, second: EditedStage, command: str) -> list[EditedStage]:
     """The stages with ``first``, and what it reads, before ``second``."""
     schedule = first.schedule
     if _reads_from(first, second):
@@ -114,11 +112,11 @@ def _moved(first: "Stage", second: "Stage", command: str) -> "list[Stage]":
     return [*stages[:place], *moved, *(each for each in stages[place:] if each not in moved)]
 
 
-def _order(first: "Stage", second: "Stage", command: str) -> None:
+def _order(first: EditedStage, second: EditedStage, command: str) -> None:
     """Both whole, one after the other: undoes a place that they share."""
     schedule = first.schedule
     changes = {}
     for one, two in ((first, second), (second, first)):
         if _shares_loops_of(one, two):
             changes[one] = replace(one.state, attachment=None)
-    schedule.commit(changes, command, stages=_moved(first, second, command))
+    commit(schedule, changes, command, stages=_moved(first, second, command))

@@ -1,18 +1,16 @@
 """``barrier_at``: all units wait for all."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from lathe.scheduler.commands.roots import is_root
+from lathe.frontend import Tensor
+from lathe.scheduler.commands.commit import commit
+from lathe.scheduler.commands.named_places import is_root
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.loops import AxisLike
 from lathe.scheduler.state.stage import Signal
 
-if TYPE_CHECKING:
-    from lathe.frontend import Tensor
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def barrier_at(schedule: "Schedule", stage: "Stage | Tensor", axis: "AxisLike | None" = None) -> None:
+def barrier_at(schedule: Edit, stage: EditedStage | Tensor, axis: "AxisLike | None" = None) -> None:
     """Put a barrier at the beginning of each iteration of a stage's loop, or before the stage.
 
     Everything that comes before it in the order of the program, in whatever unit, is done before anything begins that
@@ -48,4 +46,4 @@ def barrier_at(schedule: "Schedule", stage: "Stage | Tensor", axis: "AxisLike | 
     loop = None if axis is None or is_root(axis) else target.find(axis, "barrier_at")
     signal = Signal("barrier", loop)
     if signal not in target.state.signals:
-        target.update(replace(target.state, signals=(*target.state.signals, signal)), "barrier_at")
+        commit(target.schedule, {target: replace(target.state, signals=(*target.state.signals, signal))}, "barrier_at")

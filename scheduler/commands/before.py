@@ -1,14 +1,11 @@
 """``before``: a stage runs before another."""
 
-from typing import TYPE_CHECKING
-
 from lathe.scheduler.commands.after import after, check_pair
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def before(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> None:
+def before(stage: EditedStage, other: EditedStage, axis: "AxisLike | None" = None) -> None:
     """Run this stage before another, in the same loops down to ``axis`` of the other.
 
     Before::

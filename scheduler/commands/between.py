@@ -1,16 +1,13 @@
 """``between``: a stage runs after one and before another."""
 
-from typing import TYPE_CHECKING
-
 from lathe.scheduler.commands.after import after
 from lathe.scheduler.commands.before import before
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike
 
 
 def between(
-    stage: "Stage", first: "Stage", axis: "AxisLike | None", last: "Stage", last_axis: "AxisLike | None"
+    stage: EditedStage, first: EditedStage, axis: "AxisLike | None", last: EditedStage, last_axis: "AxisLike | None"
 ) -> None:
     """Run this stage after ``first``, sharing loops down to ``axis`` of its own, and before ``last``, down to its axis.
 
@@ -32,6 +29,6 @@ def between(
 
     Errors as ``after``; either both orders hold afterwards or nothing has changed. Tiramisu's between.
     """
-    with stage.schedule.all_or_nothing():
+    with stage.schedule.trying():
         before(stage, last, last_axis)
         after(stage, first, axis)

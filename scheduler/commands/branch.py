@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import islpy as isl
 
@@ -12,6 +11,7 @@ from lathe.frontend.expressions import AxisRef, Compare, Const, Expr, Read, Redu
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
 from lathe.scheduler.algorithm.padding import live_conditions
 from lathe.scheduler.algorithm.undefined import stripped, terms_of
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.commands.overcompute import with_axis
 from lathe.scheduler.errors import PaddingError, ScheduleError
 from lathe.scheduler.legality.padding_values import Dataflow
@@ -23,15 +23,14 @@ from lathe.scheduler.legality.unneeded_instances import (
     roots_under,
     with_bodies,
 )
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike
 from lathe.scheduler.state.stage import StageState
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
 SET = isl.dim_type.set
 
 
-def branch(stage: "Stage", axis: "AxisLike | None" = None) -> None:
+def branch(stage: EditedStage, axis: "AxisLike | None" = None) -> None:
     """Keep the instances of a loop (of any, without ``axis``) that change nothing from running: less work, a branch.
 
     The way back from ``overcompute``. Before, with ``A`` laid out by ``[i, j // 4, j % 4]`` and ``pad_value=0``::
@@ -81,10 +80,10 @@ def branch(stage: "Stage", axis: "AxisLike | None" = None) -> None:
             "no padding without a condition.",
             kind="argument",
         )
-    stage.update(state, "branch")
+    commit(stage.schedule, {stage: state}, "branch")
 
 
-def reduce_extent(stage: "Stage", axis: "AxisLike") -> None:
+def reduce_extent(stage: EditedStage, axis: "AxisLike") -> None:
     """Let the axis of a reduction loop begin and end where it takes something: fewer iterations, and no condition.
 
     Before, with ``A`` laid out by ``[i, (j + 2) // 8, (j + 2) % 8]`` and ``pad_value=0``, or with a ``select``::
@@ -132,7 +131,7 @@ def reduce_extent(stage: "Stage", axis: "AxisLike") -> None:
         for body in state.computation.bodies
     )
     state = replace(state, computation=with_bodies(state.computation, bodies))
-    stage.schedule.commit({stage: state}, "reduce_extent", renamed=renamed)
+    commit(stage.schedule, {stage: state}, "reduce_extent", renamed=renamed)
 
 
 def _decided(body: Expr, flow: Dataflow) -> Expr:
@@ -145,7 +144,7 @@ def _decided(body: Expr, flow: Dataflow) -> Expr:
     return body
 
 
-def _defined_where(stage: "Stage", axes: set[Axis]) -> StageState:
+def _defined_where(stage: EditedStage, axes: set[Axis]) -> StageState:
     """The stage with the conditions of its layout on some axes, and the contract elsewhere; itself if it has them."""
     state = stage.state
     computation = state.computation
@@ -214,7 +213,7 @@ def _conditioned(
     return Select(condition, new, other)
 
 
-def _needed(stage: "Stage", axis: Axis, command: str) -> tuple[int, int]:
+def _needed(stage: EditedStage, axis: Axis, command: str) -> tuple[int, int]:
     """The first and last value of a reduction axis at which something is taken.
 
     Raises PaddingError, naming the instances, if these are the first and last there are.
@@ -249,7 +248,7 @@ def _needed(stage: "Stage", axis: Axis, command: str) -> tuple[int, int]:
     return low, high
 
 
-def _run_outside(stage: "Stage", axis: Axis, first: int, last: int) -> bool:
+def _run_outside(stage: EditedStage, axis: Axis, first: int, last: int) -> bool:
     """Whether conditions let instances run with an axis below the first or above the last of some values."""
     flow = Dataflow(stage.schedule, stage.state.computation)
     position = flow.points.position[axis]

@@ -1,33 +1,33 @@
 """``cache_read`` and ``cache_write``: copies of a tensor in a scratchpad."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from lathe.frontend import Axis, Tensor
+from lathe.frontend import Axis, Computation, Tensor
 from lathe.scheduler.algorithm.padding import live_conditions
 from lathe.scheduler.algorithm.rewrite import copy_of, redirect_reads, renamed_axes
 from lathe.scheduler.algorithm.undefined import undefined_but, where_defined
-from lathe.scheduler.commands.copy_at import place_of, written_at
+from lathe.scheduler.commands.commit import commit
+from lathe.scheduler.commands.named_places import place_of
+from lathe.scheduler.commands.one_output import alone
 from lathe.scheduler.commands.set_scope import checked_scope
+from lathe.scheduler.commands.write_through import written_at
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.cycles import in_circle, place_inside
-from lathe.scheduler.passes.split_outputs import alone
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.loops import AxisLike
 from lathe.scheduler.state.names import fresh_name
+from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import initial_state
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import AxisLike, Stage
 
 
 def cache_read(
-    schedule: "Schedule",
+    schedule: Edit,
     tensor: Tensor,
     scope: str,
-    readers: "Iterable[Tensor | Stage] | Tensor | Stage | None" = None,
+    readers: Iterable[Tensor | EditedStage] | Tensor | EditedStage | None = None,
     *,
-    at: "tuple[Tensor | Stage, AxisLike] | None" = None,
+    at: tuple[Tensor | EditedStage, AxisLike] | None = None,
 ) -> Tensor:
     """Let the given readers (all, if none are given) read a copy of ``tensor`` that lives in ``scope``.
 
@@ -50,8 +50,6 @@ def cache_read(
     Returns the copy's tensor. Raises ScheduleError for an unknown scope, a tensor that is not part of the program, a
     reader that does not read it, or an axis that is no loop; LegalityError for a reader outside the loop.
     """
-    from lathe.scheduler.schedule import stages_of
-
     tensor = schedule.current(tensor)
     where = f"cache_read of {getattr(tensor, 'name', tensor)}"
     name = checked_scope(scope, where)
@@ -60,7 +58,7 @@ def cache_read(
             f"tensor of cache_read must be one that a stage reads, not {getattr(tensor, 'name', tensor)!r}.",
             kind="argument",
         )
-    chosen = stages_of(schedule, readers)
+    chosen: Sequence[EditedStage] | None = _stages_of(schedule, readers)
     for stage in chosen or ():
         if stage not in schedule.readers(tensor):
             actual = ", ".join(reader.name for reader in schedule.readers(tensor))
@@ -79,7 +77,6 @@ def cache_read(
         conditions = live_conditions(layout.padded_maps, computation.axes)
         forbidden = [condition for condition, value in conditions if value is None]
         computation = replace(computation, bodies=(undefined_but(computation.bodies[0], forbidden),))
-    from lathe.scheduler.stage import Stage
 
     state = initial_state(computation, name, copies=tensor)
     circle = in_circle(schedule, chosen[0])
@@ -87,18 +84,18 @@ def cache_read(
         state = replace(state, attachment=place_inside(chosen[0]))
     if at is not None:
         state = replace(state, attachment=place_of(schedule, at, "cache_read"))
-    cached = Stage(schedule, state)
+    cached = schedule.new(state)
     changes = {
         stage: replace(stage.state, computation=redirect_reads(stage.state.computation, {tensor: cached.tensor}))
         for stage in chosen
     }
     position = min(schedule.stages.index(stage) for stage in chosen)
     stages = [*schedule.stages[:position], cached, *schedule.stages[position:]]
-    schedule.commit({cached: cached.state, **changes}, "cache_read", stages=stages)
+    commit(schedule, {cached: cached.state, **changes}, "cache_read", stages=stages)
     return cached.tensor
 
 
-def cache_write(schedule: "Schedule", tensor: Tensor, scope: str, *, at: "AxisLike | None" = None) -> Tensor:
+def cache_write(schedule: Edit, tensor: Tensor, scope: str, *, at: "AxisLike | None" = None) -> Tensor:
     """Compute ``tensor`` in ``scope`` first, and copy it to its place from there.
 
     The stage of the tensor becomes the copy; a new stage, before it, computes the values and has the reduction axes.
@@ -123,11 +120,11 @@ def cache_write(schedule: "Schedule", tensor: Tensor, scope: str, *, at: "AxisLi
     already: call cache_write before other commands.
     """
     name = checked_scope(scope, f"cache_write of {getattr(tensor, 'name', tensor)}")
-    with schedule.all_or_nothing():
+    with schedule.trying():
         return _cached(schedule, alone(schedule[tensor], schedule.current(tensor), "cache_write"), name, at)
 
 
-def _cached(schedule: "Schedule", stage: "Stage", name: str, at: "AxisLike | None") -> Tensor:
+def _cached(schedule: Edit, stage: EditedStage, name: str, at: "AxisLike | None") -> Tensor:
     state, tensor = stage.state, stage.tensor
     if at is not None:
         return written_at(stage, name, at)
@@ -137,10 +134,9 @@ def _cached(schedule: "Schedule", stage: "Stage", name: str, at: "AxisLike | Non
             "split, reordered, tagged, or has stages computed inside it. Call cache_write before other commands.",
             kind="limit",
         )
-    from lathe.scheduler.stage import Stage
 
     computation = renamed_axes(state.computation, fresh_name(schedule, f"{tensor.name}.{name}"))
-    writer = Stage(schedule, initial_state(computation, name))
+    writer = schedule.new(initial_state(computation, name))
     copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
     copy = where_defined(copy, state.computation)
     copy = replace(copy, where=state.computation.where)  # an output holds zeros elsewhere, whatever the condition
@@ -149,9 +145,18 @@ def _cached(schedule: "Schedule", stage: "Stage", name: str, at: "AxisLike | Non
     position = schedule.stages.index(stage)
     stages = [*schedule.stages[:position], writer, *schedule.stages[position:]]
     if in_circle(schedule, stage):
-        writer.state = replace(writer.state, attachment=place_inside(stage))
-    schedule.commit({writer: writer.state, stage: copier}, "cache_write", stages=stages)
+        writer.change(attachment=place_inside(stage))
+    commit(schedule, {writer: writer.state, stage: copier}, "cache_write", stages=stages)
     return writer.tensor
+
+
+def _stages_of(schedule: Edit, readers: object) -> list[EditedStage] | None:
+    """The stages named by ``readers``: tensors or stages, one or several; None for None."""
+    if readers is None:
+        return None
+    if isinstance(readers, Tensor | StageView | Computation) or not isinstance(readers, Iterable):
+        return [schedule[readers]]  # type: ignore[index]  # which refuses what is no stage
+    return [schedule[each] for each in readers]
 
 
 def axes_of_copy(tensor: Tensor) -> tuple[Axis, ...]:

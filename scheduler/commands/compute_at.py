@@ -1,18 +1,18 @@
 """``compute_at``: a stage moves into a loop of its consumer."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from lathe.configs.errors import shown
-from lathe.scheduler.commands.roots import is_root
+from lathe.scheduler.commands.commit import commit
+from lathe.scheduler.commands.named_places import is_root
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike
 from lathe.scheduler.state.stage import Attachment, Region
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None, region: str = "box") -> None:
+def compute_at(stage: EditedStage, consumer: EditedStage, axis: "AxisLike | None" = None, region: str = "box") -> None:
     """Compute, in each iteration of a consumer's loop, the part of this stage that the iteration reads.
 
     The part is the smallest box of this stage's domain that holds every cell read there. Before::
@@ -38,9 +38,8 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None
     or not yet made. Raises ScheduleError if ``axis`` is not a loop of ``consumer``, if the consumer is computed inside
     this stage, if this stage is an output, or if the loop belongs to an ``emit_insn`` nest.
     """
-    from lathe.scheduler.stage import Stage
 
-    if not isinstance(consumer, Stage):
+    if not isinstance(consumer, EditedStage):
         raise ScheduleError(
             f"consumer of compute_at of stage {stage.name} must be a stage, as s[C] is, not {shown(consumer)}.",
             kind="argument",
@@ -66,7 +65,7 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None
             kind="argument",
         )
     target = consumer.find(axis, "compute_at")
-    above: Stage | None = consumer
+    above: EditedStage | None = consumer
     while above is not None:
         if above is stage:
             raise ScheduleError(
@@ -74,13 +73,13 @@ def compute_at(stage: "Stage", consumer: "Stage", axis: "AxisLike | None" = None
                 f"{consumer.name!r}, which is computed inside {stage.name}.",
                 kind="legality",
             )
-        above = above.state.attachment.stage if above.state.attachment else None
-    attachment = Attachment(consumer, target, region=cast(Region, region))
+        above = stage.schedule.at(above.state.attachment) if above.state.attachment else None
+    attachment = Attachment(consumer.id, target, region=cast(Region, region))
     new = replace(stage.state, attachment=attachment, reuse=None)
-    stage.schedule.commit({stage: new}, "compute_at")
+    commit(stage.schedule, {stage: new}, "compute_at")
 
 
-def compute_root(stage: "Stage") -> None:
+def compute_root(stage: EditedStage) -> None:
     """Compute this stage whole, before the loops of its consumers: undoes ``compute_at`` and ``reuse_at``."""
     new = replace(stage.state, attachment=None, reuse=None)
-    stage.schedule.commit({stage: new}, "compute_root")
+    commit(stage.schedule, {stage: new}, "compute_root")

@@ -1,14 +1,11 @@
 """``distribute``: a loop whose iterations may run on different cores."""
 
-from typing import TYPE_CHECKING
-
 from lathe.scheduler.commands.marked_loops import mark_loop
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def distribute(stage: "Stage", axis: "AxisLike") -> None:
+def distribute(stage: EditedStage, axis: "AxisLike") -> None:
     """Mark a loop as one whose iterations may run on different cores.
 
     Before::

@@ -1,19 +1,17 @@
 """``double_buffer``: how many buffers a stage has, that take turns in the loop in which it is computed."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import EditedStage
 
 MOST = 16
 
 
-def double_buffer(stage: "Stage", copies: int | None = 2) -> None:
+def double_buffer(stage: EditedStage, copies: int | None = 2) -> None:
     """Give a stage in a scratchpad as many buffers as asked for, used in turn by iterations of the loop around it.
 
     While one iteration reads its buffer, the next may fill another: dependence tokens follow from the cells that
@@ -51,4 +49,4 @@ def double_buffer(stage: "Stage", copies: int | None = 2) -> None:
             f"{shown(copies)}.",
             kind="argument",
         )
-    stage.update(replace(stage.state, slots=count), "double_buffer")
+    commit(stage.schedule, {stage: replace(stage.state, slots=count)}, "double_buffer")

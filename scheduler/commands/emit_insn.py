@@ -1,15 +1,15 @@
 """``emit_insn``: a loop nest goes to an emission rule."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike
+from lathe.scheduler.target.rules.rule import check_rule
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def emit_insn(stage: "Stage", axis: "AxisLike", rule: str) -> None:
+def emit_insn(stage: EditedStage, axis: "AxisLike", rule: str) -> None:
     """Hand this loop and all inside it, chunk by chunk, to the emission rule of the given name.
 
     When the loops are partitioned, body and tails carry the same pragma, so each chunk that the rule sees has constant
@@ -32,12 +32,10 @@ def emit_insn(stage: "Stage", axis: "AxisLike", rule: str) -> None:
     Raises ScheduleError if no rule has that name, if the axis is not a present loop of this stage, or if another stage
     is computed at a loop inside. The idea of pragma and callback is from TVM's discussion of loop partitioning.
     """
-    from lathe.scheduler.target.rules.rule import check_rule
-
     target = stage.find(axis, "emit_insn")
     if not isinstance(rule, str) or not rule:
         raise ScheduleError(
             f"rule of emit_insn on stage {stage.name} must be the name of a rule, not {rule!r}.", kind="argument"
         )
     check_rule(rule, f"emit_insn on stage {stage.name}")
-    stage.update(replace(stage.state, pragma=rule, pragma_axis=target), "emit_insn")
+    commit(stage.schedule, {stage: replace(stage.state, pragma=rule, pragma_axis=target)}, "emit_insn")

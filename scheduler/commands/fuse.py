@@ -1,16 +1,14 @@
 """``fuse``: two neighbouring loops become one."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state.stage import Fuse, LoopAxis
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike, Fuse, LoopAxis
 
 
-def fuse(stage: "Stage", outer: "AxisLike", inner: "AxisLike") -> LoopAxis:
+def fuse(stage: EditedStage, outer: "AxisLike", inner: "AxisLike") -> LoopAxis:
     """Make one loop of two, the second of which stands directly inside the first.
 
     Before::
@@ -59,5 +57,5 @@ def fuse(stage: "Stage", outer: "AxisLike", inner: "AxisLike") -> LoopAxis:
         pragma_axis=pragma_axis,
         unrolled=unrolled,
     )
-    stage.schedule.commit({stage: new}, "fuse", renamed={first: fused, second: fused})
+    commit(stage.schedule, {stage: new}, "fuse", renamed={first: fused, second: fused})
     return fused

@@ -1,16 +1,13 @@
 """``host_to_device`` and ``device_to_host``: which arrays cross the edge of the program."""
 
-from typing import TYPE_CHECKING
-
 from lathe.frontend import Tensor
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state.stage import DRAM
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
+from lathe.scheduler.state.edit import Edit
+from lathe.scheduler.state.memories import DRAM
 
 
-def host_to_device(schedule: "Schedule", tensor: Tensor) -> None:
+def host_to_device(schedule: Edit, tensor: Tensor) -> None:
     """Say that the host packs an input into DRAM before the launch; ``lower(..., stage="data")`` lists the step then.
 
     ``build`` adds these steps for inputs that nobody speaks of, and ``lathe.host_copies`` lists all of a program.
@@ -25,10 +22,10 @@ def host_to_device(schedule: "Schedule", tensor: Tensor) -> None:
             f"{getattr(tensor, 'name', tensor)!r}. What stages compute is on the device.",
             kind="argument",
         )
-    schedule.host_copies = (*schedule.host_copies, ("host_to_device", schedule.layout(now).tensor))
+    schedule.amend(host_copies=(*schedule.host_copies, ("host_to_device", schedule.layout(now).tensor)))
 
 
-def device_to_host(schedule: "Schedule", tensor: Tensor) -> None:
+def device_to_host(schedule: Edit, tensor: Tensor) -> None:
     """Let the host have the values of a computed tensor when the program is done: it becomes an output, if it is none.
 
     It is then among the tensors that ``build`` wants, and that ``simulate`` and ``reference`` return. Its values must
@@ -50,7 +47,7 @@ def device_to_host(schedule: "Schedule", tensor: Tensor) -> None:
     if maker.state.scope != DRAM:
         reason = f"in {maker.state.scope}"
     elif place is not None and not place.loops:
-        reason = f"computed in part in loop {place.axis.name} of {place.stage.name}"
+        reason = f"computed in part in loop {place.axis.name} of {schedule.at(place).name}"
     if reason:
         raise ScheduleError(
             f"tensor of device_to_host must be whole in dram when the program is done, not {now.name!r}, which is "
@@ -58,13 +55,8 @@ def device_to_host(schedule: "Schedule", tensor: Tensor) -> None:
             kind="argument",
         )
     named = schedule.layout(now).tensor
-    before = schedule.program, schedule.outputs, schedule.host_copies
-    schedule.host_copies = (*schedule.host_copies, ("device_to_host", named))
-    if now in schedule.outputs:
-        return
-    schedule.program, schedule.outputs = (*schedule.program, named), (*schedule.outputs, now)
-    try:
-        schedule.commit({maker: maker.state}, "device_to_host")
-    except BaseException:
-        schedule.program, schedule.outputs, schedule.host_copies = before
-        raise
+    with schedule.trying():
+        schedule.amend(host_copies=(*schedule.host_copies, ("device_to_host", named)))
+        if now not in schedule.outputs:
+            schedule.amend(program=(*schedule.program, named), outputs=(*schedule.outputs, now))
+            commit(schedule, {maker: maker.state}, "device_to_host")

@@ -1,20 +1,18 @@
 """``inline``: a stage becomes part of what its readers compute."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lathe.frontend import substitute
-from lathe.frontend.expressions import Axis, Expr, Read
+from lathe.frontend.expressions import Axis, Expr, Read, depth
 from lathe.frontend.tensors import DEPTH_LIMIT
 from lathe.scheduler.algorithm.rewrite import transform
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.cycles import in_circle
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import EditedStage
 
 
-def inline(stage: "Stage") -> None:
+def inline(stage: EditedStage) -> None:
     """Compute, at every read of this stage, its expression; the stage itself is gone.
 
     Before::
@@ -71,8 +69,6 @@ def inline(stage: "Stage") -> None:
     changes = {}
     for reader in readers:
         new = reader.state.computation.mapped(lambda expr: transform(expr, lambda _: None, value))
-        from lathe.frontend.expressions import depth
-
         if max(depth(each) for each in new.bodies) > DEPTH_LIMIT:
             raise ScheduleError(
                 f"expressions of {reader.name} must nest at most {DEPTH_LIMIT} deep, not deeper, as they would with "
@@ -81,4 +77,4 @@ def inline(stage: "Stage") -> None:
             )
         changes[reader] = replace(reader.state, computation=new)
     stages = [each for each in schedule.stages if each is not stage]
-    schedule.commit(changes, "inline", stages=stages)
+    commit(schedule, changes, "inline", stages=stages)

@@ -1,14 +1,12 @@
 """``interchange``: two loops change places."""
 
-from typing import TYPE_CHECKING
-
+from lathe.scheduler.commands.reorder import reorder
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def interchange(stage: "Stage", x: "AxisLike", y: "AxisLike") -> None:
+def interchange(stage: EditedStage, x: "AxisLike", y: "AxisLike") -> None:
     """Let two loops change places; all others stay.
 
     Before::
@@ -33,4 +31,4 @@ def interchange(stage: "Stage", x: "AxisLike", y: "AxisLike") -> None:
             kind="argument",
         )
     ordered = sorted((first, second), key=stage.state.leaves.index, reverse=True)
-    stage.reorder(*ordered)
+    reorder(stage, *ordered)

@@ -7,20 +7,19 @@ others stay as they are, as long as the layout keeps the axis they belong to as 
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from lathe.frontend.expressions import AxisRef, axes_of
 from lathe.scheduler.algorithm.index_maps import IndexMap
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state.stage import Affine, Fuse, LoopAxis, Split, StageState, replaced_by, with_loops
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import Affine, Fuse, LoopAxis, Split, replaced_by, with_loops
+from lathe.scheduler.state.stage import StageState
 
 T = TypeVar("T")
 
 
-def with_loops_of(stage: "Stage", new: IndexMap, fresh: StageState) -> tuple[StageState, dict[LoopAxis, LoopAxis]]:
+def with_loops_of(stage: EditedStage, new: IndexMap, fresh: StageState) -> tuple[StageState, dict[LoopAxis, LoopAxis]]:
     """``fresh``, the stage over the new axes, in the loops that it had; and which loops stand for which.
 
     Raises ScheduleError where a loop that a command has changed belongs to an axis that the layout takes apart.
@@ -90,7 +89,7 @@ def _alone(new: IndexMap, position: int) -> int | None:
     return having[0] if whole else None
 
 
-def _changed(stage: "Stage", root: LoopAxis) -> str:
+def _changed(stage: EditedStage, root: LoopAxis) -> str:
     """What a command has done to the loop of an axis, or nothing."""
     state = stage.state
     for relation in state.relations:
@@ -121,6 +120,6 @@ def _changed(stage: "Stage", root: LoopAxis) -> str:
     return ""
 
 
-def _place_of(guest: "Stage") -> LoopAxis | None:
+def _place_of(guest: EditedStage) -> LoopAxis | None:
     attachment = guest.state.attachment
     return None if attachment is None else attachment.axis

@@ -1,18 +1,14 @@
 """``merge_adjacent``: two loop nests, one after the other, become one."""
 
-from typing import TYPE_CHECKING
-
 from lathe.frontend import Tensor
-from lathe.scheduler.commands.marked_loops import loop_extent
+from lathe.scheduler.commands.after import after
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state.stage import LoopAxis
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.nest.place import loop_extent
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.loops import LoopAxis
 
 
-def merge_adjacent(schedule: "Schedule", first: "Tensor | Stage", second: "Tensor | Stage") -> tuple[LoopAxis, ...]:
+def merge_adjacent(schedule: Edit, first: Tensor | EditedStage, second: Tensor | EditedStage) -> tuple[LoopAxis, ...]:
     """Run two stages, one of which follows the other, in the same loops: all outermost data loops of equal extents.
 
     Before::
@@ -53,9 +49,9 @@ def merge_adjacent(schedule: "Schedule", first: "Tensor | Stage", second: "Tenso
             f"({_loops(one)}) and {two.name} ({_loops(two)}). Split or reorder one of them.",
             kind="argument",
         )
-    two.after(one, shared[-1])
+    after(two, one, shared[-1])
     return tuple(shared)
 
 
-def _loops(stage: "Stage") -> str:
+def _loops(stage: EditedStage) -> str:
     return ", ".join(f"{leaf.name}: {loop_extent(stage, leaf)}" for leaf in stage.state.leaves)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import islpy as isl
 
@@ -13,15 +12,16 @@ from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.algorithm.rewrite import rewrite_indices
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import PaddingError, PaddingWitness, ScheduleError
 from lathe.scheduler.legality.unneeded_instances import Branches, mentions, roots_under, with_bodies
-from lathe.scheduler.state.stage import LoopAxis, Split, StageState, replaced_by, with_loops
+from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike, LoopAxis, Split, replaced_by, with_loops
+from lathe.scheduler.state.stage import StageState
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def overcompute(stage: "Stage", axis: "AxisLike | None" = None) -> None:
+def overcompute(stage: EditedStage, axis: "AxisLike | None" = None) -> None:
     """Run the instances that conditions on a loop (on any, without ``axis``) keep out, too: no branch, more work.
 
     Such conditions come from a layout with padding, from a split that leaves a rest, or are selects over loops. Before,
@@ -66,10 +66,12 @@ def overcompute(stage: "Stage", axis: "AxisLike | None" = None) -> None:
             f"none{beside}. Such conditions come from layouts with padding, splits that leave a rest, and select.",
             kind="argument",
         )
-    stage.schedule.commit({stage: new}, "overcompute", renamed=renamed)
+    commit(stage.schedule, {stage: new}, "overcompute", renamed=renamed)
 
 
-def without_branches(stage: "Stage", axes: set[Axis], command: str) -> "tuple[StageState, dict[LoopAxis, LoopAxis]]":
+def without_branches(
+    stage: EditedStage, axes: set[Axis], command: str
+) -> "tuple[StageState, dict[LoopAxis, LoopAxis]]":
     """The stage without conditions on some axes; the same state if there are none. Raises PaddingError."""
     state = stage.state
     branches = Branches(stage, mentions(axes), command, state.computation)
@@ -86,10 +88,8 @@ def without_branches(stage: "Stage", axes: set[Axis], command: str) -> "tuple[St
     return state, renamed
 
 
-def covered(stage: "Stage", root: LoopAxis, command: str) -> int | None:
+def covered(stage: EditedStage, root: LoopAxis, command: str) -> int | None:
     """How many values of an axis its loops would run over without the conditions of their splits; None: as it is."""
-    from lathe.scheduler.nest.place import place_stages
-
     extents = place_stages(stage.schedule)[stage].loops.extents
     if stage.state.attachment is not None and not stage.state.attachment.loops and root.kind == "data":
         return None  # the loops run over the part that is needed
@@ -118,7 +118,7 @@ def covered(stage: "Stage", root: LoopAxis, command: str) -> int | None:
 
 
 def extended(
-    stage: "Stage", state: StageState, root: LoopAxis, whole: int, command: str
+    stage: EditedStage, state: StageState, root: LoopAxis, whole: int, command: str
 ) -> tuple[StageState, dict[LoopAxis, LoopAxis]]:
     """The stage with an axis of ``whole`` values. Raises PaddingError if the new ones change anything."""
     old = root.source
@@ -171,7 +171,7 @@ def with_axis(state: StageState, old: Axis, new: Axis) -> tuple[StageState, dict
     return new_state, {root: made}
 
 
-def _check_added(stage: "Stage", state: StageState, axis: Axis, extent: int, command: str) -> None:
+def _check_added(stage: EditedStage, state: StageState, axis: Axis, extent: int, command: str) -> None:
     """Refuse values of an axis from its old extent on at which a reduction takes more than what changes nothing."""
     branches = Branches(stage, lambda _: False, command, state.computation)
     position = branches.flow.points.position[axis]

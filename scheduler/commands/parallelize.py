@@ -1,14 +1,11 @@
 """``parallelize``: a loop whose iterations may run at the same time."""
 
-from typing import TYPE_CHECKING
-
 from lathe.scheduler.commands.marked_loops import mark_loop
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def parallelize(stage: "Stage", axis: "AxisLike") -> None:
+def parallelize(stage: EditedStage, axis: "AxisLike") -> None:
     """Mark a loop as one whose iterations may run at the same time, on units that share memory.
 
     Before::

@@ -1,7 +1,6 @@
 """``remove_dead_stores``: what nobody reads is not stored."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import islpy as isl
 
@@ -9,17 +8,15 @@ from lathe.frontend import Tensor
 from lathe.frontend.expressions import Expr, Reduce, Select, Undef
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
 from lathe.scheduler.algorithm.padding import Pad, live_conditions
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.legality.padding_values import padded_cells
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
-    from lathe.scheduler.state.layout import TensorLayout
-    from lathe.scheduler.state.stage import StageState
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.layout import TensorLayout
+from lathe.scheduler.state.stage import StageState
 
 
-def remove_dead_stores(schedule: "Schedule") -> tuple[str, ...]:
+def remove_dead_stores(schedule: Edit) -> tuple[str, ...]:
     """Store no padding that nobody reads, whatever its contract says, and compute no tensor that nobody reads.
 
     Before, with ``B`` laid out by ``[i // 4, i % 4]`` and ``pad_value=0``::
@@ -52,11 +49,11 @@ def remove_dead_stores(schedule: "Schedule") -> tuple[str, ...]:
         ) from None
 
 
-def _removed(schedule: "Schedule") -> tuple[str, ...]:
+def _removed(schedule: Edit) -> tuple[str, ...]:
     layouts = dict(schedule.layouts)
-    changes: dict[Stage, StageState] = {}
+    changes: dict[EditedStage, StageState] = {}
     names: list[str] = []
-    hosts = {stage.state.attachment.stage for stage in schedule.stages if stage.state.attachment is not None}
+    hosts = {schedule.at(stage.state.attachment) for stage in schedule.stages if stage.state.attachment is not None}
     stages = list(schedule.stages)
     for stage in reversed(schedule.stages):
         tensors = stage.state.tensors
@@ -73,22 +70,18 @@ def _removed(schedule: "Schedule") -> tuple[str, ...]:
             changes[stage] = kept
             layouts[stage.tensor] = replace(layout, pads=pads)
             names.append(stage.name)
-    before = schedule.layouts
-    schedule.layouts = layouts
-    try:
-        schedule.commit(changes, "remove_dead_stores", stages=stages)
-    except BaseException:
-        schedule.layouts = before
-        raise
+    with schedule.trying():
+        schedule.amend(layouts=layouts)
+        commit(schedule, changes, "remove_dead_stores", stages=stages)
     return tuple(names[::-1])
 
 
-def _reads(stage: "Stage", tensors: tuple[Tensor, ...]) -> bool:
+def _reads(stage: EditedStage, tensors: tuple[Tensor, ...]) -> bool:
     return any(read.tensor in tensors for read in stage.state.computation.reads)
 
 
 def _without_unread(
-    schedule: "Schedule", stage: "Stage", layout: "TensorLayout"
+    schedule: Edit, stage: EditedStage, layout: "TensorLayout"
 ) -> "tuple[StageState, tuple[Pad | None, ...]]":
     """The stage without what it stores to padding that nobody reads, and the contracts that remain."""
     regions = [cells for cells, _ in padded_cells(layout.tensor.shape, layout.padded_maps)[1:]]

@@ -1,17 +1,17 @@
 """``reorder``: loops change places."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.shared_loops import sharing
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike
+from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import Attachment, StageState
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def reorder(stage: "Stage", *axes: "AxisLike") -> None:
+def reorder(stage: EditedStage, *axes: "AxisLike") -> None:
     """Put the given loops into the given order, in the places that they hold together; other loops stay.
 
     Before::
@@ -41,15 +41,15 @@ def reorder(stage: "Stage", *axes: "AxisLike") -> None:
                 f"axes of reorder on stage {stage.name} must be different loops, not {axis.name!r} twice.",
                 kind="argument",
             )
-    changes: dict[Stage, StageState] = {}
+    changes: dict[StageView, StageState] = {}
     for each, loops in sharing(stage, tuple(found)).items():
         order = iter(loops)
         leaves = tuple(next(order) if leaf in loops else leaf for leaf in each.state.leaves)
         changes[each] = replace(each.state, leaves=leaves)
     for each, state in changes.items():  # loops that run together are the outermost ones, in their new order
         attachment = state.attachment
-        if attachment is not None and attachment.stage in changes and attachment.loops:
+        if attachment is not None and stage.schedule.at(attachment) in changes and attachment.loops:
             count = len(attachment.loops)
-            axis = changes[attachment.stage].leaves[count - 1]
-            changes[each] = replace(state, attachment=Attachment(attachment.stage, axis, state.leaves[:count]))
-    stage.schedule.commit(changes, "reorder")
+            axis = changes[stage.schedule.at(attachment)].leaves[count - 1]
+            changes[each] = replace(state, attachment=Attachment(attachment.host, axis, state.leaves[:count]))
+    commit(stage.schedule, changes, "reorder")

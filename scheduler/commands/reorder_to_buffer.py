@@ -1,33 +1,34 @@
 """``reorder_to_buffer``: the loops of a stage in the order in which a tensor that it reads lies in memory."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import islpy as isl
 
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr, Reduce, Select, axes_of
+from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.polyhedra import Points, points_of
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.algorithm.padding import live_conditions
-from lathe.scheduler.algorithm.patterns import plain_axis
 from lathe.scheduler.algorithm.rewrite import rewrite_indices
 from lathe.scheduler.algorithm.undefined import terms_of
+from lathe.scheduler.commands.commit import commit
+from lathe.scheduler.commands.shift import shift
+from lathe.scheduler.commands.split import split
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.legality.padding_values import Dataflow
 from lathe.scheduler.legality.unneeded_instances import conjunction, first_point
+from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.layout import TensorLayout
-from lathe.scheduler.state.stage import LoopAxis, StageState, initial_state
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.state.stage import StageState, initial_state
 
 SET = isl.dim_type.set
 
 
-def reorder_to_buffer(stage: "Stage", tensor: Tensor) -> tuple[LoopAxis, ...]:
+def reorder_to_buffer(stage: EditedStage, tensor: Tensor) -> tuple[LoopAxis, ...]:
     """Let the loops of a stage go through a tensor that it reads cell by cell, as the tensor's layout has them.
 
     A data loop is shifted and split as the layout divides its axis; a reduction gets an axis for each index of the
@@ -78,12 +79,12 @@ def reorder_to_buffer(stage: "Stage", tensor: Tensor) -> tuple[LoopAxis, ...]:
             kind="limit",
         )
     follower = _Follower(stage, schedule.layout(seen), reads[0].indices)
-    with schedule.all_or_nothing():
+    with schedule.trying():
         return follower.run()
 
 
 class _Follower:
-    def __init__(self, stage: "Stage", layout: TensorLayout, indices: tuple[Expr, ...]) -> None:
+    def __init__(self, stage: EditedStage, layout: TensorLayout, indices: tuple[Expr, ...]) -> None:
         self.stage = stage
         self.layout = layout
         self.indices = indices
@@ -134,7 +135,9 @@ class _Follower:
         leaves = self.stage.state.leaves
         outer = [loop for loop in ordered if loop in leaves]
         rest = [loop for loop in leaves if loop not in outer]
-        self.stage.schedule.commit({self.stage: replace(self.stage.state, leaves=(*outer, *rest))}, "reorder_to_buffer")
+        commit(
+            self.stage.schedule, {self.stage: replace(self.stage.state, leaves=(*outer, *rest))}, "reorder_to_buffer"
+        )
         return tuple(ordered)
 
     def _loop(self, axis: Axis) -> LoopAxis:
@@ -207,7 +210,7 @@ class _Follower:
         old = self.stage.state
         state = _over(old, axes, tuple(bodies))
         made = [next(root for root in state.roots if root.source is each) for each in new]
-        self.stage.schedule.commit({self.stage: state}, "reorder_to_buffer")
+        commit(self.stage.schedule, {self.stage: state}, "reorder_to_buffer")
         return made
 
     def _check_covered(self, axis: Axis, new: list[Axis], value: Expr, conditions: list[Compare]) -> None:
@@ -242,12 +245,12 @@ class _Follower:
         loop = self._loop(axis)
         later = offset - _constant(substitute(self.back[dim], dict.fromkeys(self.places, Const(0, "index"))))
         if later > 0:
-            loop = self.stage.shift(loop, later)
+            loop = shift(self.stage, loop, later)
         weights = [self._weight(dim, place) for place in where]
         ordered = sorted(zip(weights, where, strict=True), reverse=True)
         loops: dict[int, LoopAxis] = {}
         for weight, place in ordered[:-1]:
-            loops[place], loop = self.stage.split(loop, weight)
+            loops[place], loop = split(self.stage, loop, weight)
         loops[ordered[-1][1]] = loop
         return [loops[place] for place in where]
 

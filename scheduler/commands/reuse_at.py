@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lathe.frontend import Axis, Binary, Expr, Tensor, as_affine, walk
 from lathe.frontend.errors import shown
@@ -10,6 +9,7 @@ from lathe.frontend.expressions import axes_of
 from lathe.frontend.indices.linear import Bound, Linear, LoopVariable
 from lathe.scheduler.algorithm.rewrite import copy_of, redirect_reads
 from lathe.scheduler.commands.cache import axes_of_copy
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.leads import with_lead
@@ -17,20 +17,20 @@ from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.read_boxes import eliminate, interval_of
 from lathe.scheduler.nest.shared_loops import running
 from lathe.scheduler.nest.windows import FORMS
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.loops import AxisLike, LoopAxis
+from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
-from lathe.scheduler.state.stage import DRAM, Attachment, LoopAxis, StageState, initial_state
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import AxisLike, Stage
+from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.stage import Attachment, StageState, initial_state
 
 PROLOGUES = ("loop", "first")
 
 
 def reuse_at(
-    schedule: "Schedule",
+    schedule: Edit,
     tensor: Tensor,
-    consumer: "Stage",
+    consumer: EditedStage,
     axis: "AxisLike",
     scope: str = "acc",
     *,
@@ -74,7 +74,8 @@ def reuse_at(
     tensor = schedule.current(tensor)
     _check_consumer(schedule, consumer, where)
     loop = consumer.find(axis, "reuse_at")
-    consumer, loop = running(consumer, loop)
+    runner, loop = running(consumer, loop)
+    consumer = schedule.own(runner)
     inside = stages_in(consumer, loop)
     readers = [stage for stage in inside if stage in schedule.readers(tensor)] if isinstance(tensor, Tensor) else []
     if not readers:
@@ -85,7 +86,6 @@ def reuse_at(
             kind="argument",
         )
     computation = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.reuse"), axes_of_copy(tensor))
-    from lathe.scheduler.stage import Stage
 
     name = checked_scope(scope, where)
     if name == DRAM:
@@ -93,18 +93,20 @@ def reuse_at(
             f"scope of {where} must be a scratchpad, not dram, from where values would be fetched again.",
             kind="argument",
         )
-    buffer = Stage(schedule, initial_state(computation, name, copies=tensor))
+    buffer = schedule.new(initial_state(computation, name, copies=tensor))
     changes = _kept(buffer, consumer, loop, form, prologue, (tensor,))
     for reader in readers:
         redirected = redirect_reads(reader.state.computation, {tensor: buffer.tensor})
         changes[reader] = replace(changes.get(reader, reader.state), computation=redirected)
     position = min(schedule.stages.index(reader) for reader in readers)
     stages = [*schedule.stages[:position], buffer, *schedule.stages[position:]]
-    schedule.commit(changes, "reuse_at", stages=stages)
+    commit(schedule, changes, "reuse_at", stages=stages)
     return buffer.tensor
 
 
-def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = "ring", prologue: str = "loop") -> None:
+def keep_at(
+    stage: EditedStage, consumer: EditedStage, axis: "AxisLike", *, form: str = "ring", prologue: str = "loop"
+) -> None:
     """Compute, in each iteration of a consumer's loop, only those of this stage's values that the last one lacked.
 
     As ``compute_at``, but values stay while the window of the loop holds them. Before::
@@ -130,7 +132,8 @@ def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = 
     """
     where = f"reuse_at of stage {stage.name}"
     _check_consumer(stage.schedule, consumer, where)
-    consumer, loop = running(consumer, consumer.find(axis, "reuse_at"))
+    runner, loop = running(consumer, consumer.find(axis, "reuse_at"))
+    consumer = stage.schedule.own(runner)
     readers = [reader for tensor in stage.state.tensors for reader in stage.schedule.readers(tensor)]
     if consumer is stage or not set(stages_in(consumer, loop)) & set(readers):
         raise ScheduleError(
@@ -143,13 +146,12 @@ def keep_at(stage: "Stage", consumer: "Stage", axis: "AxisLike", *, form: str = 
             "Use set_scope first.",
             kind="argument",
         )
-    stage.schedule.commit(_kept(stage, consumer, loop, form, prologue, stage.state.tensors), "reuse_at")
+    commit(stage.schedule, _kept(stage, consumer, loop, form, prologue, stage.state.tensors), "reuse_at")
 
 
-def _check_consumer(schedule: "Schedule", consumer: object, where: str) -> None:
-    from lathe.scheduler.stage import Stage
+def _check_consumer(schedule: Edit, consumer: object, where: str) -> None:
 
-    if not isinstance(consumer, Stage) or consumer not in schedule.stages:
+    if not isinstance(consumer, EditedStage) or consumer not in schedule.stages:
         raise ScheduleError(
             f"consumer of {where} must be a stage of the same schedule, as in s[B], not {shown(consumer)}.",
             kind="argument",
@@ -157,8 +159,8 @@ def _check_consumer(schedule: "Schedule", consumer: object, where: str) -> None:
 
 
 def _kept(
-    stage: "Stage", consumer: "Stage", loop: LoopAxis, form: str, prologue: str, tensors: tuple[Tensor, ...]
-) -> "dict[Stage, StageState]":
+    stage: EditedStage, consumer: EditedStage, loop: LoopAxis, form: str, prologue: str, tensors: tuple[Tensor, ...]
+) -> dict[StageView, StageState]:
     """The states of a stage whose values stay along a loop of its consumer, and of all that run this loop.
 
     Raises ScheduleError where the reads of ``tensors`` in neighbouring iterations share no values.
@@ -171,23 +173,23 @@ def _kept(
             )
     early = _fill(consumer, loop, tensors)
     leading = with_lead(consumer, loop, early) if prologue == "loop" else {}
-    return {**leading, stage: replace(stage.state, attachment=Attachment(consumer, loop), reuse=form)}
+    return {**leading, stage: replace(stage.state, attachment=Attachment(consumer.id, loop), reuse=form)}
 
 
-def stages_in(host: "Stage", loop: LoopAxis) -> "list[Stage]":
+def stages_in(host: EditedStage, loop: LoopAxis) -> list[EditedStage]:
     """The stage, and those that are computed in one of its loops, or in theirs, from the given one inwards."""
     leaves = host.state.leaves
     found = [host]
     for stage in reversed(host.schedule.stages):
         place = stage.state.attachment
-        if place is None or place.stage not in found:
+        if place is None or stage.schedule.at(place) not in found:
             continue
-        if place.stage is not host or leaves.index(place.axis) >= leaves.index(loop):
+        if stage.schedule.at(place) is not host or leaves.index(place.axis) >= leaves.index(loop):
             found.append(stage)
     return found
 
 
-def _fill(host: "Stage", loop: LoopAxis, tensors: tuple[Tensor, ...]) -> int:
+def _fill(host: EditedStage, loop: LoopAxis, tensors: tuple[Tensor, ...]) -> int:
     """How many iterations fill the window but for what its first use fetches.
 
     Raises ScheduleError where an iteration shares no values with the next.

@@ -1,16 +1,12 @@
 """``reverse``: a loop runs backwards."""
 
-from typing import TYPE_CHECKING
-
 from lathe.scheduler.commands.affine_loops import replace_loops
 from lathe.scheduler.nest.cycles import circles
-from lathe.scheduler.state.stage import LoopAxis
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike, LoopAxis
 
 
-def reverse(stage: "Stage", axis: "AxisLike") -> LoopAxis:
+def reverse(stage: EditedStage, axis: "AxisLike") -> LoopAxis:
     """Run a loop from its last iteration to its first.
 
     Before::

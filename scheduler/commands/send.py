@@ -1,20 +1,20 @@
 """``send`` and ``receive``: dependence tokens by hand."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
-from lathe.scheduler.commands.roots import is_root
+from lathe.scheduler.commands.commit import commit
+from lathe.scheduler.commands.named_places import is_root
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike
 from lathe.scheduler.state.signals import UNITS
 from lathe.scheduler.state.stage import Signal
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def send(stage: "Stage", to: str, axis: "AxisLike | None" = None) -> None:
+def send(stage: EditedStage, to: str, axis: "AxisLike | None" = None) -> None:
     """Send a token to a neighbouring unit at the end of each iteration of a loop, or behind the whole stage.
 
     The token comes from the unit that makes the stage's values: ``load`` for a stage in ``inp`` or ``wgt``, ``compute``
@@ -53,7 +53,7 @@ def send(stage: "Stage", to: str, axis: "AxisLike | None" = None) -> None:
     _signal(stage, "send", to, axis)
 
 
-def receive(stage: "Stage", from_: str, axis: "AxisLike | None" = None, ahead: int = 0) -> None:
+def receive(stage: EditedStage, from_: str, axis: "AxisLike | None" = None, ahead: int = 0) -> None:
     """Wait for a token of a neighbouring unit at the beginning of each iteration of a loop, or before the whole stage.
 
     The unit that makes the stage's values begins nothing that comes later before the token is there. ``ahead`` tokens
@@ -71,7 +71,7 @@ def receive(stage: "Stage", from_: str, axis: "AxisLike | None" = None, ahead: i
 
 
 def _signal(
-    stage: "Stage", kind: Literal["send", "receive"], other: str, axis: "AxisLike | None", ahead: int = 0
+    stage: EditedStage, kind: Literal["send", "receive"], other: str, axis: "AxisLike | None", ahead: int = 0
 ) -> None:
     if not isinstance(other, str) or other not in UNITS:
         raise ScheduleError(
@@ -79,4 +79,4 @@ def _signal(
         )
     loop = None if axis is None or is_root(axis) else stage.find(axis, kind)
     signals = (*stage.state.signals, Signal(kind, loop, other, ahead))
-    stage.update(replace(stage.state, signals=signals), kind)
+    commit(stage.schedule, {stage: replace(stage.state, signals=signals)}, kind)

@@ -1,18 +1,16 @@
 """``separate``: the full part of a loop, and the rest, as loops of their own."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lathe.scheduler.commands.affine_loops import checked_integer
-from lathe.scheduler.commands.marked_loops import loop_extent
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state.stage import LoopAxis, Split
+from lathe.scheduler.nest.place import loop_extent
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike, LoopAxis, Split
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def separate(stage: "Stage", axis: "AxisLike", factor: int) -> tuple[LoopAxis, LoopAxis]:
+def separate(stage: EditedStage, axis: "AxisLike", factor: int) -> tuple[LoopAxis, LoopAxis]:
     """Part a loop where its last whole multiple of ``factor`` iterations ends.
 
     Before::
@@ -58,5 +56,5 @@ def separate(stage: "Stage", axis: "AxisLike", factor: int) -> tuple[LoopAxis, L
         pragma_axis=part if state.pragma_axis is target else state.pragma_axis,
         unrolled=state.unrolled | {part, inner} if target in state.unrolled else state.unrolled,
     )
-    stage.schedule.commit({stage: new}, "separate", renamed={target: inner})
+    commit(stage.schedule, {stage: new}, "separate", renamed={target: inner})
     return part, inner

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import islpy as isl
 
@@ -10,13 +9,12 @@ from lathe.frontend import Axis, Computation
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.frontend.indices.quasi_affine import linear_of
 from lathe.frontend.polyhedra import domain_of, limited_operations
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.legality.parallelism import values_of
 from lathe.scheduler.nest.map_by_kind import cases_of
-from lathe.scheduler.state.stage import LoopAxis, Mapped
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import LoopAxis, Mapped
 
 MOST_PIECES = 16
 LATEST_TIME = 2**31
@@ -24,7 +22,7 @@ LATEST_TIME = 2**31
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
 
 
-def set_schedule(stage: "Stage", schedule: "str | isl.Map") -> tuple[LoopAxis, ...]:
+def set_schedule(stage: EditedStage, schedule: "str | isl.Map") -> tuple[LoopAxis, ...]:
     """Give the loops of a stage as an isl map from its points to times, in lexicographic order.
 
     Before::
@@ -102,7 +100,7 @@ def set_schedule(stage: "Stage", schedule: "str | isl.Map") -> tuple[LoopAxis, .
     ]
     mapped = Mapped(state.roots, leaves, tuple(variables), first, values, constraints, tuple(others))
     new = replace(state, leaves=leaves, relations=(mapped,), unrolled=frozenset(), marks=MappingProxyType({}))
-    stage.update(new, "set_schedule")
+    commit(stage.schedule, {stage: new}, "set_schedule")
     return leaves
 
 
@@ -145,13 +143,13 @@ def _one_formula(
     return points, constraints
 
 
-def _check_free(stage: "Stage") -> None:
+def _check_free(stage: EditedStage) -> None:
     """Raises ScheduleError where the present loops are needed as they are."""
     state = stage.state
     inside = ", ".join(each.name for each in stage.schedule.attached(stage))
     reason = ""
     if state.attachment is not None:
-        reason = f"computed in loop {state.attachment.axis.name} of {state.attachment.stage.name}"
+        reason = f"computed in loop {state.attachment.axis.name} of {stage.schedule.at(state.attachment).name}"
     elif inside:
         reason = f"with {inside} computed inside it"
     elif state.pragma is not None:

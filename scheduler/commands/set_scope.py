@@ -1,13 +1,12 @@
 """``set_scope``: the memory in which a stage's values live."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state.stage import DRAM, SCOPE_SYNONYMS, SCOPES, StageState
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.memories import DRAM, SCOPE_SYNONYMS, SCOPES
+from lathe.scheduler.state.stage import StageState
 
 
 def checked_scope(scope: str, where: str) -> str:
@@ -18,7 +17,7 @@ def checked_scope(scope: str, where: str) -> str:
     return name
 
 
-def set_scope(stage: "Stage", scope: str) -> None:
+def set_scope(stage: EditedStage, scope: str) -> None:
     """Keep the values of this stage in ``"inp"``, ``"wgt"`` or ``"acc"`` scratchpad, or in ``"dram"``.
 
     Before::
@@ -40,10 +39,10 @@ def set_scope(stage: "Stage", scope: str) -> None:
     Raises ScheduleError for an unknown scope, if the stage is an output of the program, which lives in DRAM, or for a
     reuse buffer in DRAM.
     """
-    stage.update(scoped(stage, scope), "set_scope")
+    commit(stage.schedule, {stage: scoped(stage, scope)}, "set_scope")
 
 
-def scoped(stage: "Stage", scope: str) -> StageState:
+def scoped(stage: EditedStage, scope: str) -> StageState:
     """The state of a stage whose values live in another memory. Raises ScheduleError as ``set_scope`` does."""
     name = checked_scope(scope, f"stage {stage.name}")
     output = next((tensor for tensor in stage.state.tensors if tensor in stage.schedule.outputs), None)

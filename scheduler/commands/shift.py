@@ -2,22 +2,20 @@
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from lathe.scheduler.commands.affine_loops import checked_integer, replace_loops
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.shared_loops import sharing
-from lathe.scheduler.state.stage import LoopAxis
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike, LoopAxis
 
 ONE = ((1,),)
 FURTHEST = 1 << 20
 """The most iterations by which a loop is shifted: they are all there, and chunks of each are laid out one by one."""
 
 
-def shift(stage: "Stage", axis: "AxisLike", amount: int) -> LoopAxis:
+def shift(stage: EditedStage, axis: "AxisLike", amount: int) -> LoopAxis:
     """Let each iteration of a loop run ``amount`` iterations later, beside those of stages in the same loop.
 
     Before::
@@ -52,12 +50,12 @@ def shift(stage: "Stage", axis: "AxisLike", amount: int) -> LoopAxis:
             return replace_loops(stage, "shift", (target,), (target.name,), ONE, ONE, (-amount,), others=others)[0]
     elif amount < ahead or amount < 0:
         new = MappingProxyType({**stage.state.ahead, target: ahead - amount})
-        stage.update(replace(stage.state, ahead=new), "shift")
+        commit(stage.schedule, {stage: replace(stage.state, ahead=new)}, "shift")
         return target
     return replace_loops(stage, "shift", (target,), (target.name,), ONE, ONE, (amount - ahead,))[0]
 
 
-def align(stage: "Stage", other: "Stage", count: int) -> None:
+def align(stage: EditedStage, other: EditedStage, count: int) -> None:
     """Shift the one or the other of two stages that are about to share their outermost loops, as ``ahead`` wants."""
     for level in range(count):
         one, two = stage.state.leaves[level], other.state.leaves[level]

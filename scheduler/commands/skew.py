@@ -1,18 +1,15 @@
 """``skew``: iterations of two loops along diagonals."""
 
 from math import gcd
-from typing import TYPE_CHECKING
 
 from lathe.scheduler.commands.affine_loops import checked_integer, replace_loops
 from lathe.scheduler.errors import LegalityError, ScheduleError
-from lathe.scheduler.state.stage import LoopAxis
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike, LoopAxis
 
 
 def skew(
-    stage: "Stage", outer: "AxisLike", inner: "AxisLike", outer_factor: int = 1, inner_factor: int = 1
+    stage: EditedStage, outer: "AxisLike", inner: "AxisLike", outer_factor: int = 1, inner_factor: int = 1
 ) -> tuple[LoopAxis, LoopAxis]:
     """Number the iterations of two loops by ``outer_factor * outer + inner_factor * inner``, in the inner one's place.
 

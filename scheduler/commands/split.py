@@ -1,21 +1,21 @@
 """``split``: one loop becomes two."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
-from lathe.scheduler.commands.marked_loops import loop_extent
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.nest.place import loop_extent
 from lathe.scheduler.nest.shared_loops import sharing
-from lathe.scheduler.state.stage import LoopAxis, Split, StageState
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike, LoopAxis, Split
+from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.stage import StageState
 
 
 def split(
-    stage: "Stage", axis: "AxisLike", factor: int | None = None, nparts: int | None = None
+    stage: EditedStage, axis: "AxisLike", factor: int | None = None, nparts: int | None = None
 ) -> tuple[LoopAxis, LoopAxis]:
     """Split a loop into an outer and an inner one of ``factor`` iterations (or an outer one of ``nparts``).
 
@@ -54,7 +54,7 @@ def split(
     if nparts is not None and len(together) > 1:  # parts of the longest: the iterations of all stay side by side
         longest = max(loop_extent(each, loop) for each, (loop,) in together.items())
         factor, nparts = -(-longest // nparts), None
-    changes: dict[Stage, StageState] = {}
+    changes: dict[StageView, StageState] = {}
     parts: dict[LoopAxis, tuple[LoopAxis, LoopAxis]] = {}
     for each, (loop,) in together.items():
         outer, inner = parts[loop] = (LoopAxis(f"{loop.name}o", loop.kind), LoopAxis(f"{loop.name}i", loop.kind))
@@ -72,5 +72,5 @@ def split(
             loops = tuple(part for loop in place.loops for part in parts.get(loop, (loop,)))
             axis = parts[place.axis][1] if place.axis in parts else place.axis
             changes[each] = replace(state, attachment=replace(place, axis=axis, loops=loops))
-    stage.schedule.commit(changes, "split", renamed={loop: inner for loop, (_, inner) in parts.items()})
+    commit(stage.schedule, changes, "split", renamed={loop: inner for loop, (_, inner) in parts.items()})
     return parts[target]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import islpy as isl
 import numpy as np
@@ -14,23 +14,23 @@ from lathe.frontend import Tensor
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import shown
 from lathe.frontend.expressions import Expr
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.commands.given_indices import called, index_given
 from lathe.scheduler.commands.set_scope import checked_scope, scoped
 from lathe.scheduler.commands.storage_maps import mapped
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state.stage import Attachment, LoopAxis
-from lathe.scheduler.state.storage import Storage, StorageBuffer, storages_of
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import AxisLike, Stage
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.loops import AxisLike, LoopAxis
+from lathe.scheduler.state.stage import Attachment
+from lathe.scheduler.state.storage import Storage, StorageBuffer
+from lathe.scheduler.state.stored import storages_of
 
 Map = Callable[..., Any] | str | isl.Map
 
 LARGEST_BUFFER = 1 << 28  # cells: more than any machine's memory, less than would exhaust the host's
 
 
-def store_in(stage: "Stage", *where: "StorageBuffer | Map", scope: str | None = None) -> StorageBuffer:
+def store_in(stage: EditedStage, *where: "StorageBuffer | Map", scope: str | None = None) -> StorageBuffer:
     """Keep the value at each index of this stage in a cell of its own choice: ``s[C].store_in(buffer, map)``.
 
     ``map`` says in which: a function from the indices to those of the cell, or an isl map as in
@@ -80,12 +80,12 @@ def store_in(stage: "Stage", *where: "StorageBuffer | Map", scope: str | None = 
     memory = scope if scope is not None else buffer.scope
     if memory is not None:
         state = scoped(stage, memory)
-    stage.update(replace(state, storage=storage), "store_in")
+    commit(stage.schedule, {stage: replace(state, storage=storage)}, "store_in")
     return buffer
 
 
 def buffer(
-    schedule: "Schedule",
+    schedule: Edit,
     name: str,
     shape: Sequence[int] | int | None = None,
     dtype: str | None = None,
@@ -116,7 +116,7 @@ def buffer(
     return StorageBuffer(name, extents, dtype, memory)
 
 
-def allocate_at(schedule: "Schedule", buffer: StorageBuffer, stage: "Tensor | Stage", axis: "AxisLike") -> None:
+def allocate_at(schedule: Edit, buffer: StorageBuffer, stage: Tensor | EditedStage, axis: "AxisLike") -> None:
     """Let a buffer live within each iteration of a loop of ``stage``: what it holds is gone when the iteration ends.
 
     In between, the memory is free for others. Before::
@@ -146,11 +146,11 @@ def allocate_at(schedule: "Schedule", buffer: StorageBuffer, stage: "Tensor | St
     _check_used(schedule, buffer)
     loop: LoopAxis = host.find(axis, "allocate_at")
     users = [each for each in schedule.stages if each.state.storage and each.state.storage.buffer is buffer]
-    allocations = {**schedule.allocations, buffer: Attachment(host, loop)}
-    schedule.commit({each: each.state for each in users}, "allocate_at", allocations=allocations)
+    allocations = {**schedule.allocations, buffer: Attachment(host.id, loop)}
+    commit(schedule, {each: each.state for each in users}, "allocate_at", allocations=allocations)
 
 
-def _free_name(stage: "Stage") -> str:
+def _free_name(stage: EditedStage) -> str:
     """The name of the stage's tensor, with a number behind it where another buffer has that name."""
     others = [each for each in stage.schedule.stages if each is not stage]
     taken = {each.name for each in storages_of(others)}
@@ -161,7 +161,7 @@ def _free_name(stage: "Stage") -> str:
     return name
 
 
-def _check_used(schedule: "Schedule", buffer: object) -> None:
+def _check_used(schedule: Edit, buffer: object) -> None:
     known = {each.state.storage.buffer for each in schedule.stages if each.state.storage is not None}
     if not isinstance(buffer, StorageBuffer) or buffer not in known:
         names = ", ".join(sorted(each.name for each in known)) or "none yet"
@@ -172,7 +172,7 @@ def _check_used(schedule: "Schedule", buffer: object) -> None:
         )
 
 
-def _arguments(stage: "Stage", where: tuple[object, ...]) -> tuple[StorageBuffer | None, object]:
+def _arguments(stage: EditedStage, where: tuple[object, ...]) -> tuple[StorageBuffer | None, object]:
     rest = list(where)
     buffer = rest[0] if rest and isinstance(rest[0], StorageBuffer) else None
     if buffer is not None:
@@ -210,7 +210,7 @@ def _listing(function: Any) -> Any:
     return listed
 
 
-def _check_cells(stage: "Stage", storage: Storage) -> None:
+def _check_cells(stage: EditedStage, storage: Storage) -> None:
     """Raises ScheduleError, with an index, if a cell is outside the buffer."""
     buffer = storage.buffer
     rank = len(storage.indices)

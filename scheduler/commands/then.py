@@ -1,14 +1,11 @@
 """``then``: the next stage in an order."""
 
-from typing import TYPE_CHECKING
-
 from lathe.scheduler.commands.before import before
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def then(stage: "Stage", other: "Stage", axis: "AxisLike | None" = None) -> "Stage":
+def then(stage: EditedStage, other: EditedStage, axis: "AxisLike | None" = None) -> EditedStage:
     """Run another stage after this one, in the same loops down to ``axis`` of the other.
 
     Before::

@@ -1,15 +1,15 @@
 """``tile``: loops split, with the outer halves outside."""
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from lathe.scheduler.commands.reorder import reorder
+from lathe.scheduler.commands.split import split
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state.stage import LoopAxis
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike, LoopAxis
 
 
-def tile(stage: "Stage", *axes_and_factors: "AxisLike | int") -> tuple[LoopAxis, ...]:
+def tile(stage: EditedStage, *axes_and_factors: "AxisLike | int") -> tuple[LoopAxis, ...]:
     """Split two loops, or more, and bring the outer halves outside the inner ones.
 
     Before::
@@ -45,9 +45,9 @@ def tile(stage: "Stage", *axes_and_factors: "AxisLike | int") -> tuple[LoopAxis,
                 f"axes of tile on stage {stage.name} must be {kind} different loops, not {target.name!r} twice.",
                 kind="argument",
             )
-    with stage.schedule.all_or_nothing():
+    with stage.schedule.trying():
         factors = cast("tuple[int, ...]", axes_and_factors[count:])
-        pairs = [stage.split(target, factor=factor) for target, factor in zip(targets, factors, strict=True)]
+        pairs = [split(stage, target, factor=factor) for target, factor in zip(targets, factors, strict=True)]
         made = (*(outer for outer, _ in pairs), *(inner for _, inner in pairs))
-        stage.reorder(*made)
+        reorder(stage, *made)
     return made

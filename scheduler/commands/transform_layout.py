@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lathe.frontend import Axis, Computation, Tensor
 from lathe.frontend.expressions import AxisRef, Binary, Expr, Not, Read
@@ -12,16 +12,15 @@ from lathe.scheduler.algorithm.index_maps import IndexMap, index_map
 from lathe.scheduler.algorithm.padded_bodies import padded_body
 from lathe.scheduler.algorithm.padding import Pad, pad_of
 from lathe.scheduler.algorithm.rewrite import rewrite_indices, rewrite_reads
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.commands.given_indices import called, index_given
 from lathe.scheduler.commands.layout_loops import with_loops_of
+from lathe.scheduler.commands.one_output import alone
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.passes.split_outputs import alone
+from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.layout import TensorLayout
-from lathe.scheduler.state.stage import LoopAxis, StageState, initial_state
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.state.stage import StageState, initial_state
 
 
 class AxisSeparator:
@@ -35,7 +34,7 @@ AXIS_SEPARATOR = AxisSeparator()
 
 
 def transform_layout(
-    schedule: "Schedule", tensor: Tensor, function: Callable[..., Any], *, pad_value: object = None
+    schedule: Edit, tensor: Tensor, function: Callable[..., Any], *, pad_value: object = None
 ) -> tuple[LoopAxis, ...]:
     """Lay a tensor out along other axes: ``function`` maps an index of it to the index in the new layout.
 
@@ -87,7 +86,7 @@ def transform_layout(
         )
     if maker is not None:
         _check_maker(maker)
-    with schedule.all_or_nothing():
+    with schedule.trying():
         if maker is not None:
             maker = alone(maker, now, "transform_layout")
         _transform(schedule, now, maker, function, pad_value)
@@ -95,7 +94,7 @@ def transform_layout(
 
 
 def _transform(
-    schedule: "Schedule", now: Tensor, maker: "Stage | None", function: Callable[..., Any], pad_value: object
+    schedule: Edit, now: Tensor, maker: EditedStage | None, function: Callable[..., Any], pad_value: object
 ) -> None:
     old = schedule.layouts.get(now, TensorLayout(now))
     new = _map_of(now, function, whole=pad_value is not None)
@@ -103,7 +102,7 @@ def _transform(
     if pad is not None and pad_value is not None and pad.value is None:  # a function that says so
         new = _map_of(now, function)
         pad = pad_of(now, new, pad_value) if new.padded else None
-    changes: dict[Stage, StageState] = {}
+    changes: dict[EditedStage, StageState] = {}
     renamed: dict[LoopAxis, LoopAxis] = {}
     if maker is None:
         seen = Tensor(now.name, new.shape, now.dtype)
@@ -116,13 +115,14 @@ def _transform(
         state = changes.get(reader, reader.state)
         changes[reader] = replace(state, computation=_reading(state.computation, now, seen, new))
     layout = TensorLayout(old.tensor, (*old.maps, new), (*old.earlier, now), (*old.pads, pad))
-    schedule.layouts = {**{each: kept for each, kept in schedule.layouts.items() if each is not now}, seen: layout}
-    schedule.outputs = tuple(seen if each is now else each for each in schedule.outputs)
-    schedule.commit(changes, "transform_layout", renamed=renamed)
+    others = {each: kept for each, kept in schedule.layouts.items() if each is not now}
+    outputs = tuple(seen if each is now else each for each in schedule.outputs)
+    schedule.amend(layouts={**others, seen: layout}, outputs=outputs)
+    commit(schedule, changes, "transform_layout", renamed=renamed)
 
 
 def transform_layout_of(
-    stage: "Stage", function: Callable[..., Any], *, pad_value: object = None
+    stage: EditedStage, function: Callable[..., Any], *, pad_value: object = None
 ) -> tuple[LoopAxis, ...]:
     """``transform_layout`` of the schedule, for the tensor that this stage computes.
 
@@ -132,13 +132,13 @@ def transform_layout_of(
     return transform_layout(stage.schedule, stage.tensor, function, pad_value=pad_value)
 
 
-def _has_changed_loops(stage: "Stage") -> bool:
+def _has_changed_loops(stage: EditedStage) -> bool:
     state = stage.state
     shared = state.attachment is not None and bool(state.attachment.loops)
     return state.is_touched or bool(state.unrolled or state.marks or stage.schedule.attached(stage) or shared)
 
 
-def _check_maker(stage: "Stage") -> None:
+def _check_maker(stage: EditedStage) -> None:
     state = stage.state
     if state.storage is not None:
         raise ScheduleError(

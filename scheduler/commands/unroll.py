@@ -1,17 +1,16 @@
 """``unroll``: a loop's iterations written out."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lathe.scheduler.commands.affine_loops import checked_integer
-from lathe.scheduler.commands.marked_loops import loop_extent
-from lathe.scheduler.state.stage import LoopAxis
+from lathe.scheduler.commands.commit import commit
+from lathe.scheduler.commands.split import split
+from lathe.scheduler.nest.place import loop_extent
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike, LoopAxis
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def unroll(stage: "Stage", axis: "AxisLike", factor: int | None = None) -> LoopAxis:
+def unroll(stage: EditedStage, axis: "AxisLike", factor: int | None = None) -> LoopAxis:
     """Write the iterations of a loop out one after the other.
 
     Before::
@@ -38,6 +37,6 @@ def unroll(stage: "Stage", axis: "AxisLike", factor: int | None = None) -> LoopA
     if factor is not None:
         factor = checked_integer(factor, f"factor of axis {target.name}", "unroll", stage, 1)
         if loop_extent(stage, target) != factor:
-            _, target = stage.split(target, factor=factor)
-    stage.update(replace(stage.state, unrolled=stage.state.unrolled | {target}), "unroll")
+            _, target = split(stage, target, factor=factor)
+    commit(stage.schedule, {stage: replace(stage.state, unrolled=stage.state.unrolled | {target})}, "unroll")
     return target

@@ -1,17 +1,15 @@
 """``vectorize``: the lanes of an element."""
 
-from typing import TYPE_CHECKING
-
 from lathe.scheduler.commands.affine_loops import checked_integer
-from lathe.scheduler.commands.marked_loops import loop_extent, mark_loop
+from lathe.scheduler.commands.marked_loops import mark_loop
+from lathe.scheduler.commands.split import split
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state.stage import LoopAxis
+from lathe.scheduler.nest.place import loop_extent
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike, LoopAxis
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def vectorize(stage: "Stage", axis: "AxisLike", lanes: int) -> LoopAxis:
+def vectorize(stage: EditedStage, axis: "AxisLike", lanes: int) -> LoopAxis:
     """Mark ``lanes`` iterations of a loop as the lanes of an element, splitting it where it has more.
 
     Before::
@@ -43,8 +41,8 @@ def vectorize(stage: "Stage", axis: "AxisLike", lanes: int) -> LoopAxis:
             f"the same elements of {stage.tensor.name}.",
             kind="legality",
         )
-    with stage.schedule.all_or_nothing():
+    with stage.schedule.trying():
         if loop_extent(stage, target) != lanes:
-            _, target = stage.split(target, factor=lanes)
+            _, target = split(stage, target, factor=lanes)
         mark_loop(stage, target, "vectorize")
     return target

@@ -2,18 +2,17 @@
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
-from lathe.scheduler.commands.marked_loops import loop_extent
+from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.nest.place import loop_extent
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import AxisLike
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
 
-
-def vthread(stage: "Stage", axis: "AxisLike", threads: int = 2) -> None:
+def vthread(stage: EditedStage, axis: "AxisLike", threads: int = 2) -> None:
     """Carry out as many iterations of a loop together as asked for: what is inside happens for each of them in turn.
 
     The iterations are dealt to threads: with two, even ones to the first and odd ones to the second, and where their
@@ -58,4 +57,4 @@ def vthread(stage: "Stage", axis: "AxisLike", threads: int = 2) -> None:
         )
     others = {each: own for each, own in stage.state.threads.items() if each is not loop}
     given = MappingProxyType(others if count == 1 else {**others, loop: count})
-    stage.update(replace(stage.state, threads=given), "vthread")
+    commit(stage.schedule, {stage: replace(stage.state, threads=given)}, "vthread")

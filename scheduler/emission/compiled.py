@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -10,10 +10,8 @@ from lathe.frontend import Tensor
 from lathe.isa import Program, Unit
 from lathe.scheduler.emission.made_chunks import MadeChunk
 from lathe.scheduler.state.layout import TensorLayout
+from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.signals import Marker, Origin
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Compiled:
     sends: Sequence[tuple[int, Marker]]
     receives: Sequence[tuple[int, Marker]]
     chunks: Sequence[MadeChunk]
-    schedule: "Schedule"
+    schedule: ScheduleView
     views: Mapping[Tensor, Tensor]
     constants: Mapping[str, NDArray[Any]]
 

@@ -5,7 +5,7 @@ again has one form: that of the store, in columns wide enough for the widest ele
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,26 +17,25 @@ from lathe.frontend.expressions import Undef
 from lathe.isa import Segment
 from lathe.isa.layout_steps import LayoutStep
 from lathe.isa.table import Opcode, placements
-from lathe.scheduler.algorithm.patterns import lanes_of_operand
 from lathe.scheduler.emission.stored_outputs import host_steps
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.nest.cycles import circles
-from lathe.scheduler.passes.fit_lanes import cells_of
 from lathe.scheduler.state.layout import TensorLayout
-from lathe.scheduler.state.stage import DRAM
-from lathe.scheduler.state.storage import StorageBuffer, storages_of
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.state.storage import StorageBuffer
+from lathe.scheduler.state.stored import storages_of
 from lathe.scheduler.target.chunk import Place
-from lathe.scheduler.target.elements import Lanes, Physical, element_of
+from lathe.scheduler.target.element import element_of
+from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.lanes import LanePlan, lanes_through
+from lathe.scheduler.target.lanes_of_cells import cells_of
+from lathe.scheduler.target.planes import PLANES, stores_make_weights
+from lathe.scheduler.target.products import lanes_of_operand
 from lathe.scheduler.target.zero_lanes import tensors_with_zeros_behind
 
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
-
 PAGE = 4096
-PLANES = ("int16", "int32", "uint8", "uint16", "uint32")
-"""The dtypes that are stored as planes of bytes."""
 
 
 class DramMap:
@@ -44,7 +43,7 @@ class DramMap:
 
     def __init__(
         self,
-        schedule: "Schedule",
+        schedule: ScheduleView,
         config: HardwareConfig,
         plan: LanePlan,
         constants: Mapping[str, NDArray[Any]],
@@ -58,7 +57,7 @@ class DramMap:
         self.views = views
         self.zeros_behind = tensors_with_zeros_behind(schedule, plan)
         self.segments: list[Segment] = []
-        self._places: dict[tuple[Tensor, Stage], Place] = {}
+        self._places: dict[tuple[Tensor, StageView], Place] = {}
         self._shared: dict[StorageBuffer, tuple[int, Physical]] = {}
         self._circling = {stage for circle in circles(schedule) for stage in circle} if schedule.circular else set()
         self._address = PAGE
@@ -69,7 +68,7 @@ class DramMap:
                 for tensor in stage.state.tensors:
                     self._add_stored(tensor, stage)
 
-    def place(self, tensor: Tensor, stage: "Stage") -> Place | None:
+    def place(self, tensor: Tensor, stage: StageView) -> Place | None:
         """Where the stage reads or writes the tensor in DRAM, in elements of the scratchpad at the other end."""
         return self._places.get((tensor, stage))
 
@@ -112,7 +111,7 @@ class DramMap:
         parts = place is not None and not place.loops
         pads = [pad for pad in layout.pads if pad is not None]
         blank = any(parts or pad.value is None or isinstance(pad.value, Undef) for pad in pads)
-        return blank or maker in self._circling or maker in self.schedule.early
+        return blank or maker in self._circling or (maker is not None and maker.id in self.schedule.early)
 
     def _add_placeholder(self, tensor: Tensor) -> None:
         named = self.views.get(tensor, tensor)
@@ -126,9 +125,9 @@ class DramMap:
             size = form.element.lanes * (4 if storage else 1)
             self._places[tensor, stage] = _place(form, addresses[key] // size, storage, zeros=True)
 
-    def _forms(self, tensor: Tensor) -> "list[tuple[Stage, Physical, str]]":
+    def _forms(self, tensor: Tensor) -> list[tuple[StageView, Physical, str]]:
         """How each reader of a placeholder needs it: stage, form and scratchpad."""
-        found: dict[Stage, tuple[Physical, str]] = {}
+        found: dict[StageView, tuple[Physical, str]] = {}
         for stage in self.schedule.readers(tensor):
             for access in stage.state.computation.reads:
                 if access.tensor is not tensor:
@@ -143,7 +142,7 @@ class DramMap:
                     )
         return [(stage, form, scope) for stage, (form, scope) in found.items()]
 
-    def _wanted(self, stage: "Stage", access: ReadAccess) -> tuple[Lanes, str]:
+    def _wanted(self, stage: StageView, access: ReadAccess) -> tuple[Lanes, str]:
         """The lanes in which a stage needs what it reads, and the scratchpad."""
         computation = stage.state.computation
         product = self.plan.products[stage.tensor]
@@ -153,7 +152,7 @@ class DramMap:
         scope = stage.state.scope
         return lanes_through(computation, access, self.lanes[stage.tensor]), "acc" if scope == DRAM else scope
 
-    def _add_stored(self, tensor: Tensor, stage: "Stage") -> None:
+    def _add_stored(self, tensor: Tensor, stage: StageView) -> None:
         """A tensor that the program stores, in one form for all: what makes an element of any reader's adjoins."""
         config = self.config
         scopes = {reader: reader.state.scope for reader in self.schedule.readers(tensor)}
@@ -192,7 +191,7 @@ class DramMap:
                 )
             self._places[tensor, user] = _place(seen, address // seen.element.lanes, storage, self._zeros(tensor, seen))
 
-    def _stored_segment(self, tensor: Tensor, stage: "Stage", role: str, form: Physical, storage: str) -> int:
+    def _stored_segment(self, tensor: Tensor, stage: StageView, role: str, form: Physical, storage: str) -> int:
         """The segment of a tensor that the program stores: its own, or that of a buffer of the user's."""
         kept = stage.state.storage
         if kept is None:
@@ -227,7 +226,7 @@ class DramMap:
         extent, stored, seen = form.view[cols], self.config.block_out, form.element.cols
         return -(-extent // stored) * stored == -(-extent // seen) * seen
 
-    def _as_weights(self, tensor: Tensor, stage: "Stage", reader: "Stage") -> Lanes:
+    def _as_weights(self, tensor: Tensor, stage: StageView, reader: StageView) -> Lanes:
         """The lanes of a computed tensor whose stored elements are the rows of elements of weights."""
         lanes, wanted = self.lanes[tensor], self.lanes[reader.tensor]
         if not stores_make_weights(self.config, lanes, wanted):
@@ -241,18 +240,11 @@ class DramMap:
         return wanted
 
 
-def stores_make_weights(config: HardwareConfig, lanes: Lanes, wanted: Lanes) -> bool:
-    """Whether stored elements with these lanes, one behind the other, are the rows of elements of weights."""
-    rows = wanted.rows is not None and (config.batch == 1 or lanes.rows == wanted.rows)
-    cols = wanted.cols is not None and lanes.cols == wanted.cols
-    return rows and cols and config.block_in == config.block_out and config.block_out % config.batch == 0
-
-
 def _place(form: Physical, base: int, storage: str, zeros: bool) -> Place:
     return Place(DRAM, form, base, (0,) * len(form.view), form.view, storage, zeros)
 
 
-def _placeholders(schedule: "Schedule") -> list[Tensor]:
+def _placeholders(schedule: ScheduleView) -> list[Tensor]:
     """The placeholders that the stages read now, each once, in order."""
     reads = (read.tensor for stage in schedule.stages for read in stage.state.computation.reads)
     return [tensor for tensor in dict.fromkeys(reads) if tensor.computation is None]

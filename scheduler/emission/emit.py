@@ -3,23 +3,24 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.errors import shown
 from lathe.frontend.indices.linear import Linear, LoopVariable, floor_divide
 from lathe.isa import Instruction
+from lathe.scheduler.emission.dram_map import DramMap
 from lathe.scheduler.emission.made_chunks import MadeChunk, made_by
 from lathe.scheduler.emission.microops import MicroOpPool
 from lathe.scheduler.emission.move_windows import Held, check_shifted, moves
 from lathe.scheduler.emission.prepared_chunk import PreparedChunk
 from lathe.scheduler.errors import EmitError
-from lathe.scheduler.nest.build_nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide
+from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.nest.thread_turns import Thread, turns
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.signals import Entry, Marker, Origin, unit_of_stage
-from lathe.scheduler.state.stage import DRAM
-from lathe.scheduler.state.storage import Allocated
+from lathe.scheduler.state.stored import Allocated
 from lathe.scheduler.target.allocation import Buffer
 from lathe.scheduler.target.boxes_of_chunk import has_conditions, peeled
 from lathe.scheduler.target.chunk import (
@@ -38,23 +39,18 @@ from lathe.scheduler.target.rules.rule import RULES, SEPARATE_INIT
 from lathe.scheduler.target.temporaries import keeps_source
 from lathe.scheduler.target.vectors import halves, parted
 
-if TYPE_CHECKING:
-    from lathe.scheduler.emission.dram_map import DramMap
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
-
 
 class Emitter:
     """Emits the instructions of one program. Rules reach the micro-op pool and temporaries through it."""
 
     def __init__(
         self,
-        schedule: "Schedule",
+        schedule: ScheduleView,
         config: HardwareConfig,
         dram: "DramMap",
-        physical: "Mapping[Stage, Physical]",
+        physical: Mapping[StageView, Physical],
         buffers: Sequence[Buffer],
-        aliases: "Mapping[Stage, Stage]",
+        aliases: Mapping[StageView, StageView],
     ) -> None:
         self.schedule = schedule
         self.config = config
@@ -74,8 +70,8 @@ class Emitter:
         self.taken: list[str] = []  # the rules that have carried out the parts of the present chunk
         self.thread, self.threads = 0, 1
         self.across_cores: set[LoopVariable] = set()
-        self._turn: dict[tuple[Stage, int], int] = {}
-        self._held: dict[tuple[Stage, int], Held] = {}  # by stage and thread
+        self._turn: dict[tuple[StageView, int], int] = {}
+        self._held: dict[tuple[StageView, int], Held] = {}  # by stage and thread
         self.rings = {
             buffer.stage.tensor: (buffer.ring.dimension, buffer.ring.cells(buffer.slots))
             for buffer in self.buffers.values()
@@ -85,7 +81,7 @@ class Emitter:
         self._used = 0
         self._prepared: dict[int, PreparedChunk] = {}
 
-    def place(self, tensor: Tensor, stage: "Stage") -> Place | None:
+    def place(self, tensor: Tensor, stage: StageView) -> Place | None:
         """Where a stage finds the cells of a tensor now: in the scratchpad that holds it, or in DRAM."""
         return self.places.get(tensor) or self.dram.place(tensor, stage)
 
@@ -185,13 +181,13 @@ class Emitter:
         for stage in stored.users:
             self.places[stage.tensor] = self._place(stage, base, (0,) * len(stored.shape), stored.shape)
 
-    def shape_of(self, stage: "Stage") -> tuple[int, ...]:
+    def shape_of(self, stage: StageView) -> tuple[int, ...]:
         """The cells of the buffer of the user's that a stage is stored in."""
         place = self.place(stage.tensor, stage)
         assert place is not None, f"{stage.name} is stored nowhere"
         return place.physical.view
 
-    def _next_base(self, stage: "Stage") -> int:
+    def _next_base(self, stage: StageView) -> int:
         """Where a buffer's cells of this thread are, in the slot whose turn it is."""
         buffer = self.buffers[stage]
         assert self.thread < buffer.threads, f"thread {self.thread} of {buffer.threads} of {stage.name}"
@@ -201,7 +197,7 @@ class Emitter:
         turn = self._turn[stage, self.thread] = self._turn.get((stage, self.thread), -1) + 1
         return base + turn % buffer.slots * buffer.size
 
-    def _place(self, stage: "Stage", base: int, low: tuple[int, ...], extent: tuple[int, ...]) -> Place:
+    def _place(self, stage: StageView, base: int, low: tuple[int, ...], extent: tuple[int, ...]) -> Place:
         sources = [self.place(read.tensor, stage) for read in stage.state.computation.reads]
         zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
         zeros = zeros and constants_around(stage.state.computation.bodies[0]) <= {0}
@@ -264,7 +260,7 @@ class Emitter:
     def _add(
         self,
         instructions: list[Instruction],
-        stage: "Stage",
+        stage: StageView,
         label: int,
         environment: Mapping[LoopVariable, int],
         offsets: Mapping[str, int],
@@ -294,7 +290,7 @@ class Emitter:
         Raises EmitError naming chunk, rule and constraint if the rule does not take the chunk.
         """
         self._used = 0
-        result = _attempt(rule_name, chunk)
+        result = _attempt(rule_name, chunk, self.pool)
         if isinstance(result, RuleMismatch):
             parts = _parts(chunk, result)
             peels = chunk.role in ("map", "update") and has_conditions(chunk)
@@ -318,7 +314,7 @@ class Emitter:
         instructions: list[Instruction] = []
         for part in peeled(chunk):
             self._used = 0
-            result = _attempt(rule_name, part)
+            result = _attempt(rule_name, part, self.pool)
             if not isinstance(result, RuleMismatch):
                 self.taken.append(rule_name)
                 instructions += result
@@ -329,13 +325,13 @@ class Emitter:
                 instructions += self.apply(rule, replace(part, pragma=rule))
         return instructions
 
-    def _label(self, stage: "Stage") -> int:
-        seen: set[Stage] = set()
+    def _label(self, stage: StageView) -> int:
+        seen: set[StageView] = set()
         while True:  # to the stored stage that it is for: out of the loops, or on to the reader of a buffer
             seen.add(stage)
             readers = [each for each in self.schedule.readers(stage.tensor) if each not in seen]
             if stage.state.attachment is not None:
-                stage = stage.state.attachment.stage
+                stage = self.schedule.at(stage.state.attachment)
             elif stage.state.scope != DRAM and readers:
                 stage = readers[0]
             else:
@@ -345,9 +341,9 @@ class Emitter:
         return self.labels.index(stage.name)
 
 
-def _attempt(rule_name: str, chunk: Chunk) -> Sequence[Instruction] | RuleMismatch:
+def _attempt(rule_name: str, chunk: Chunk, pool: MicroOpPool) -> Sequence[Instruction] | RuleMismatch:
     try:
-        with chunk.emitter.pool.undoing(RuleMismatch):
+        with pool.undoing(RuleMismatch):
             result = RULES[rule_name](chunk)
             if isinstance(result, RuleMismatch):
                 raise result

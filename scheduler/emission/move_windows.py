@@ -5,15 +5,12 @@ It goes in blocks as long as the step of the window, those first that the others
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lathe.frontend.expressions import AxisRef, Read
+from lathe.scheduler.emission.places import Walk
 from lathe.scheduler.errors import EmitError
+from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand, Place
-
-if TYPE_CHECKING:
-    from lathe.scheduler.emission.emit import Emitter
-    from lathe.scheduler.stage import Stage
 
 Box = tuple[tuple[int, int], ...]
 """Per dimension, the first cell and the one behind the last."""
@@ -27,7 +24,7 @@ class Held:
     place: Place
 
 
-def check_shifted(stage: "Stage", emitter: "Emitter", dimension: int) -> None:
+def check_shifted(stage: StageView, emitter: Walk, dimension: int) -> None:
     """Raises EmitError where the machine cannot move what a buffer keeps."""
     scope = stage.state.scope
     if scope != "acc":
@@ -45,7 +42,7 @@ def check_shifted(stage: "Stage", emitter: "Emitter", dimension: int) -> None:
         )
 
 
-def moves(stage: "Stage", emitter: "Emitter", dimension: int, before: Held, now: Held) -> list[Chunk]:
+def moves(stage: StageView, emitter: Walk, dimension: int, before: Held, now: Held) -> list[Chunk]:
     """The chunks that move what two windows have in common to its places in the second, in order."""
     common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(before.box, now.box, strict=True)]
     step = now.box[dimension][0] - before.box[dimension][0]
@@ -62,7 +59,7 @@ def moves(stage: "Stage", emitter: "Emitter", dimension: int, before: Held, now:
     return chunks
 
 
-def _move(stage: "Stage", emitter: "Emitter", box: Box, before: Place, now: Place) -> Chunk:
+def _move(stage: StageView, emitter: Walk, box: Box, before: Place, now: Place) -> Chunk:
     tensor, axes = stage.tensor, stage.state.computation.axes
     rank = len(axes)
     index = tuple(Index(first, tuple(int(n == d) for n in range(rank))) for d, (first, _) in enumerate(box))

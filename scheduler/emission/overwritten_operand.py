@@ -14,7 +14,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.scheduler.errors import EmitError
-from lathe.scheduler.nest.build_nest import ChunkNode
+from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.nest.times import values_on
 from lathe.scheduler.target.rules.alu_expressions import can_take_over
 

@@ -1,27 +1,25 @@
 """A chunk of the nest, prepared once for all iterations of the loops outside: expression, accesses, indices."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from lathe.frontend import Tensor
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.expressions import Axis, Reduce
+from lathe.frontend.indices.in_loops import linear_index
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.emission.overwritten_operand import operand_in_place
+from lathe.scheduler.emission.places import Walk
 from lathe.scheduler.errors import EmitError
-from lathe.scheduler.nest.build_nest import ChunkNode
+from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand
-from lathe.scheduler.target.index_in_loops import Bend, index_in_loops, linear_index
-
-if TYPE_CHECKING:
-    from lathe.scheduler.emission.emit import Emitter
+from lathe.scheduler.target.index_in_loops import Bend, index_in_loops
 
 
 class PreparedChunk:
     """What of a chunk does not depend on the outer loops' values: done once per chunk of the nest."""
 
-    def __init__(self, node: ChunkNode, emitter: "Emitter") -> None:
+    def __init__(self, node: ChunkNode, emitter: Walk) -> None:
         computation = node.placement.state.computation
         if len(computation.bodies) > 1:
             raise EmitError(
@@ -55,7 +53,7 @@ class PreparedChunk:
         self.unrolled = frozenset(n for n, (v, _) in enumerate(node.loops) if v in unrolled)
 
     def chunks(
-        self, emitter: "Emitter", node: ChunkNode, environment: Mapping[LoopVariable, int], rule: str, role: str
+        self, emitter: Walk, node: ChunkNode, environment: Mapping[LoopVariable, int], rule: str, role: str
     ) -> Iterator[Chunk]:
         """The chunk at some values of the outer loops, in parts where an index is not linear in all of it."""
         stage = node.placement.stage
@@ -82,7 +80,7 @@ class PreparedChunk:
 
     def _chunk(
         self,
-        emitter: "Emitter",
+        emitter: Walk,
         node: ChunkNode,
         environment: Mapping[LoopVariable, int],
         rule: str,

@@ -1,16 +1,12 @@
 """Outputs in cells of the user's choice: the host finds the program's values where the map has put them."""
 
-from typing import TYPE_CHECKING
-
 from lathe.isa.layout_steps import LayoutStep
 from lathe.scheduler.algorithm.index_maps import index_map
 from lathe.scheduler.errors import BuildError, ScheduleError
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.schedule import StageView
 
 
-def host_steps(stage: "Stage", view: tuple[int, ...]) -> tuple[LayoutStep, ...]:
+def host_steps(stage: StageView, view: tuple[int, ...]) -> tuple[LayoutStep, ...]:
     """How the host reads the cells of an output. Raises BuildError for a map that no reshaping of arrays undoes."""
     storage = stage.state.storage
     assert storage is not None, f"{stage.name} has no cells of its own"

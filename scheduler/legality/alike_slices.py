@@ -7,17 +7,14 @@ same order, since a step of the dimension takes each of them by the same time.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lathe.frontend import evaluate
 from lathe.frontend.expressions import AxisRef, axes_of
 from lathe.scheduler.legality.events import TooManyEvents, Use
+from lathe.scheduler.nest.times import Occurrence
 from lathe.scheduler.state.storage import Storage
-
-if TYPE_CHECKING:
-    from lathe.scheduler.nest.times import Occurrence
 
 
 def alike(storage: Storage, writes: Sequence[Use], reads: Sequence[Use]) -> list[int]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +12,9 @@ from lathe.frontend.expressions import AxisRef, Expr
 from lathe.scheduler.legality.alike_slices import alike
 from lathe.scheduler.legality.events import Events, Use
 from lathe.scheduler.nest.times import NO_TAG, Occurrence, Tag
-from lathe.scheduler.state.storage import Allocated, Storage
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.storage import Storage
+from lathe.scheduler.state.stored import Allocated
 
 Ints = NDArray[np.int64]
 
@@ -26,7 +23,7 @@ Ints = NDArray[np.int64]
 class Batch:
     """Events of one chunk, or those of the host, which are of no chunk; ``stage`` is the one whose values these are."""
 
-    stage: "Stage"
+    stage: StageView
     occurrence: Occurrence | None
     found: Events
 
@@ -40,7 +37,7 @@ class Accesses:
 
     def __init__(
         self,
-        schedule: "Schedule",
+        schedule: ScheduleView,
         allocated: Allocated,
         occurrences: Sequence[Occurrence],
         end: int,
@@ -53,7 +50,7 @@ class Accesses:
         self.occurrences = occurrences
         self.end = end
         self.tag = tag
-        self.first_value: dict[Stage, int] = {}
+        self.first_value: dict[StageView, int] = {}
         count = 0
         for stage in allocated.users:
             self.first_value[stage] = count
@@ -84,12 +81,12 @@ class Accesses:
                 numbers: Ints = np.ravel_multi_index(tuple(np.indices(shape)), stage.tensor.shape).reshape(-1)
                 yield Batch(stage, None, Events(np.full(len(numbers), self.end), numbers, np.full(len(numbers), -1)))
 
-    def _writes_of(self, stage: "Stage") -> Iterator[Use]:
+    def _writes_of(self, stage: StageView) -> Iterator[Use]:
         for each in self._chunks(stage):
             if each.chunk.role != "update":
                 yield self._use(each, stage.tensor, _own_index(stage), len(each.around), _own_guards(stage))
 
-    def _reads_of(self, stage: "Stage") -> Iterator[Use]:
+    def _reads_of(self, stage: StageView) -> Iterator[Use]:
         starts = [each for each in self._chunks(stage) if each.chunk.role != "update"]
         for each in self._chunks(stage):
             if each.chunk.role == "update":
@@ -103,7 +100,7 @@ class Accesses:
                     if access.tensor is stage.tensor:
                         yield self._use(each, stage.tensor, access.indices, kept, access.guards)
 
-    def _chunks(self, stage: "Stage") -> list[Occurrence]:
+    def _chunks(self, stage: StageView) -> list[Occurrence]:
         return [each for each in self.occurrences if each.chunk.placement.stage is stage]
 
     def _use(
@@ -112,18 +109,18 @@ class Accesses:
         return Use(occurrence, tuple(indices), tensor.shape, kept, tuple(guards), self.tag(occurrence))
 
 
-def storage_of(stage: "Stage") -> Storage:
+def storage_of(stage: StageView) -> Storage:
     """The storage that the user has given a stage."""
     storage = stage.state.storage
     assert storage is not None, f"{stage.name} has no cells of its own"
     return storage
 
 
-def _own_index(stage: "Stage") -> list[Expr]:
+def _own_index(stage: StageView) -> list[Expr]:
     return [AxisRef(axis) for axis in stage.state.computation.axes]
 
 
-def _own_guards(stage: "Stage") -> list[Guard]:
+def _own_guards(stage: StageView) -> list[Guard]:
     """The condition under which a value exists."""
     where = stage.state.computation.where
     return [] if where is None else [(where, True)]

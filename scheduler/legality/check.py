@@ -8,14 +8,13 @@ since its loop began. That is an exact set difference in isl, and a point of the
 Updates of one reduction commute, so orders among them do not matter.
 """
 
-from typing import TYPE_CHECKING
-
 import islpy as isl
 
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.polyhedra import access_of, cells_of
 from lathe.scheduler.answers import checkable
 from lathe.scheduler.errors import BuildError, LegalityError, ScheduleError, Witness
+from lathe.scheduler.legality.buffers import check_buffers
 from lathe.scheduler.legality.communication import check_communication
 from lathe.scheduler.legality.held_in_cells import check_storage
 from lathe.scheduler.legality.parallelism import check_marked_loops, check_marks
@@ -24,20 +23,18 @@ from lathe.scheduler.nest.cycles import check_circles, check_emitted, check_pair
 from lathe.scheduler.nest.executed import carried_out
 from lathe.scheduler.nest.instances import cells_kept, cells_made, cells_read, cells_written, instances
 from lathe.scheduler.nest.needed_instances import without_unneeded
-from lathe.scheduler.nest.place import Placement, place_stages
+from lathe.scheduler.nest.place import comes_first, place_stages
+from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.nest.shared_loops import check_together, shares_reduction
 from lathe.scheduler.state.layout import check_dimensions
-from lathe.scheduler.state.stage import Mapped
-from lathe.scheduler.state.storage import check_buffers, values_stay
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.loops import Mapped
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.stored import values_stay
 
 SET = isl.dim_type.set
 
 
-def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]", moved: "set[Stage]") -> None:
+def check_schedule(schedule: ScheduleView, command: str, changed: set[StageView], moved: set[StageView]) -> None:
     """Refuse the schedule if a tag or a place has become impossible, or a read would miss its value.
 
     Dependences are checked again for every stage that depends on one of ``moved``: those of the ``changed`` ones whose
@@ -61,7 +58,7 @@ def check_schedule(schedule: "Schedule", command: str, changed: "set[Stage]", mo
     check_threads(schedule, command)
 
 
-def check_completed(schedule: "Schedule") -> None:
+def check_completed(schedule: ScheduleView) -> None:
     """What commands have checked, asked once more of a schedule that has been completed for a machine.
 
     Commands have refused what is illegal in the schedule as it was given, so a read that misses its value now is a
@@ -88,7 +85,7 @@ def check_completed(schedule: "Schedule") -> None:
         ) from None
 
 
-def _check_all_reads(schedule: "Schedule", placed: "dict[Stage, Placement]") -> None:
+def _check_all_reads(schedule: ScheduleView, placed: dict[StageView, Placement]) -> None:
     stages = set(schedule.stages)
     check_reads(schedule, "build", stages, placed)
     if schedule.circular:
@@ -98,7 +95,7 @@ def _check_all_reads(schedule: "Schedule", placed: "dict[Stage, Placement]") -> 
 
 
 def check_reads(
-    schedule: "Schedule", command: str, moved: "set[Stage]", placed: "dict[Stage, Placement] | None" = None
+    schedule: ScheduleView, command: str, moved: set[StageView], placed: dict[StageView, Placement] | None = None
 ) -> None:
     """Refuse a schedule in which a stage that depends on one of ``moved`` would be read where its values are not.
 
@@ -129,7 +126,7 @@ def check_reads(
                         _check_read(schedule, stage, reader, read, placed, command)
 
 
-def _before(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
+def _before(schedule: ScheduleView, stage: StageView) -> list[StageView]:
     """The readers of a stage at the root that come before it. Readers in its own cycle read earlier values."""
     readers = {reader for tensor in stage.state.tensors for reader in schedule.readers(tensor)}
     if not readers & set(schedule.stages[: schedule.stages.index(stage) + 1]):
@@ -138,16 +135,16 @@ def _before(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
     return [each for each in schedule.stages[: schedule.stages.index(stage)] if each in readers and each not in circle]
 
 
-def _runs_inside(stage: "Stage", host: "Stage") -> bool:
+def _runs_inside(stage: StageView, host: StageView) -> bool:
     """Whether a stage runs in loops of another, in those of a stage there included."""
     place = stage.state.attachment
-    while place is not None and place.stage is not host:
-        place = place.stage.state.attachment
+    while place is not None and stage.schedule.at(place) is not host:
+        place = stage.schedule.at(place).state.attachment
     return place is not None
 
 
 def _check_each(
-    schedule: "Schedule", stage: "Stage", reader: "Stage", placed: "dict[Stage, Placement]", command: str
+    schedule: ScheduleView, stage: StageView, reader: StageView, placed: dict[StageView, Placement], command: str
 ) -> None:
     """Instance by instance, as stages need it that are in one order of loops."""
     for read in reader.state.computation.reads:
@@ -156,7 +153,7 @@ def _check_each(
                 check_pairs(schedule, stage, reader, read, placed, command, "in the loops that they share")
 
 
-def _refuse_early(stage: "Stage", reader: "Stage", placed: "dict[Stage, Placement]", command: str) -> None:
+def _refuse_early(stage: StageView, reader: StageView, placed: dict[StageView, Placement], command: str) -> None:
     """Refuse a stage at the root that comes behind one of its readers, unless that reads nothing after all."""
     for read in reader.state.computation.reads:
         if read.tensor not in stage.state.tensors:
@@ -173,9 +170,9 @@ def _refuse_early(stage: "Stage", reader: "Stage", placed: "dict[Stage, Placemen
         )
 
 
-def _depends_on(schedule: "Schedule", stage: "Stage") -> "set[Stage]":
+def _depends_on(schedule: ScheduleView, stage: StageView) -> set[StageView]:
     """The stages that decide where and what a stage computes: its hosts and readers, and theirs."""
-    found: set[Stage] = set()
+    found: set[StageView] = set()
     waiting = [stage]
     while waiting:
         current = waiting.pop()
@@ -183,17 +180,17 @@ def _depends_on(schedule: "Schedule", stage: "Stage") -> "set[Stage]":
             continue
         found.add(current)
         if current.state.attachment is not None:
-            waiting.append(current.state.attachment.stage)
+            waiting.append(schedule.at(current.state.attachment))
         for tensor in current.state.tensors:
             waiting.extend(schedule.readers(tensor))
     return found
 
 
-def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None:
+def _check_structure(schedule: ScheduleView, stage: StageView, command: str) -> None:
     attachment = stage.state.attachment
     if attachment is None:
         return
-    host = attachment.stage
+    host = schedule.at(attachment)
     if attachment.loops:
         check_together(stage, command)
     elif any(isinstance(relation, Mapped) for relation in stage.state.relations):
@@ -247,7 +244,7 @@ def _check_structure(schedule: "Schedule", stage: "Stage", command: str) -> None
         )
 
 
-def _check_order_of_iterations(stage: "Stage", command: str) -> None:
+def _check_order_of_iterations(stage: StageView, command: str) -> None:
     """Refuse a stage that relies on earlier iterations of loops that run in pieces.
 
     A region that is no box is computed piece by piece: its loops begin again for each, without the iterations that
@@ -258,7 +255,7 @@ def _check_order_of_iterations(stage: "Stage", command: str) -> None:
     if not stage.state.reuse and attachment.region != "missing":
         return
     kept = f"reuse buffer {stage.name}" if stage.state.reuse else f"stage {stage.name} with region 'missing'"
-    host: Stage | None = attachment.stage
+    host: StageView | None = stage.schedule.at(attachment)
     while host is not None:
         place = host.state.attachment
         if place is not None and place.region != "box":
@@ -267,15 +264,15 @@ def _check_order_of_iterations(stage: "Stage", command: str) -> None:
                 f"{place.region!r} as {host.name!r} is ({command}). Place {host.name} with region='box'.",
                 kind="limit",
             )
-        host = place.stage if place is not None and not stage.state.reuse else None
+        host = stage.schedule.at(place) if place is not None and not stage.state.reuse else None
 
 
 def _check_read(
-    schedule: "Schedule",
-    stage: "Stage",
-    reader: "Stage",
+    schedule: ScheduleView,
+    stage: StageView,
+    reader: StageView,
     read: ReadAccess,
-    placed: "dict[Stage, Placement]",
+    placed: dict[StageView, Placement],
     command: str,
 ) -> None:
     """One read of what a stage in a loop makes: refuse it unless every cell has been made and is still there."""
@@ -320,43 +317,25 @@ def _check_read(
         raise LegalityError(
             f"region {attachment.region!r} of stage {stage.name} must make what its readers have not got, not leave "
             f"it to values that are gone or yet to come ({command}, loop {attachment.axis.name} of "
-            f"{attachment.stage.name}): stage {reader.name} {why}. For example, {witness}.",
+            f"{schedule.at(attachment).name}): stage {reader.name} {why}. For example, {witness}.",
             witness,
         )
     if together:
         raise LegalityError(
             f"{command} must leave {stage.name} ahead of what {reader.name} reads of it, not in loop "
-            f"{attachment.axis.name} of {attachment.stage.name} as it stands: {reader.name} {why}. For example, "
+            f"{attachment.axis.name} of {schedule.at(attachment).name} as it stands: {reader.name} {why}. For example, "
             f"{witness}.",
             witness,
         )
     raise LegalityError(
         f"place of stage {stage.name} must be a loop that all its readers are in, not loop {attachment.axis.name} of "
-        f"{attachment.stage.name} ({command}): stage {reader.name} {why}. For example, {witness}.",
+        f"{schedule.at(attachment).name} ({command}): stage {reader.name} {why}. For example, {witness}.",
         witness,
     )
 
 
-def comes_first(
-    schedule: "Schedule", stage: "Stage", reader: "Stage", placed: "dict[Stage, Placement]", depth: int
-) -> bool:
-    """Whether, in one iteration of the loops around both, ``stage`` is computed before ``reader``."""
-
-    def top(inner: "Stage") -> "Stage | None":
-        """What of the loop body it is computed in: a stage computed there, or None for the loops of the host."""
-        current: Stage | None = inner
-        while current is not None and len(placed[current].prefix) != depth:
-            current = current.state.attachment.stage if current.state.attachment else None
-        return current
-
-    producer, consumer = top(stage), top(reader)
-    if producer is None or consumer is None:
-        return consumer is None
-    return schedule.stages.index(producer) < schedule.stages.index(consumer)
-
-
 def _witness(
-    stage: "Stage", reader: "Stage", read: ReadAccess, there: Placement, missing: isl.Map, depth: int
+    stage: StageView, reader: StageView, read: ReadAccess, there: Placement, missing: isl.Map, depth: int
 ) -> Witness:
     """The first instance that misses a cell: in the order of the loops around both, then of the cells."""
     loops = missing.domain().lexmin()

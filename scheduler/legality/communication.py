@@ -1,17 +1,15 @@
 """What a schedule says about buffers in turn and about queues, checked with the stages that it speaks of."""
 
-from typing import TYPE_CHECKING
-
 from lathe.isa import Unit
 from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.signals import UNITS, unit_of_stage
-from lathe.scheduler.state.stage import DRAM, LoopAxis, Signal
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.stage import Signal
 
 
-def check_communication(stage: "Stage", command: str) -> None:
+def check_communication(stage: StageView, command: str) -> None:
     """Raises ScheduleError if what a schedule says of a stage's buffers and loops has become impossible."""
     state = stage.state
     for loop, count in state.threads.items():
@@ -22,7 +20,7 @@ def check_communication(stage: "Stage", command: str) -> None:
         _check_slots(stage, state.slots, command)
 
 
-def _check_loop(stage: "Stage", loop: LoopAxis, what: str, cause: str, command: str) -> None:
+def _check_loop(stage: StageView, loop: LoopAxis, what: str, cause: str, command: str) -> None:
     """Raises ScheduleError unless a loop that a command speaks of is one of the stage's own, around instructions."""
     state = stage.state
     if loop not in state.leaves:
@@ -38,15 +36,15 @@ def _check_loop(stage: "Stage", loop: LoopAxis, what: str, cause: str, command: 
             kind="machine",
         )
     if loop not in state.own_leaves:
-        assert state.attachment is not None
+        assert stage.host is not None
         raise ScheduleError(
             f"loop {loop.name} of stage {stage.name} must be one that it runs by itself {what}, not one that it "
-            f"shares with {state.attachment.stage.name} ({command}). Call {cause} on {state.attachment.stage.name}.",
+            f"shares with {stage.host.name} ({command}). Call {cause} on {stage.host.name}.",
             kind="limit",
         )
 
 
-def _check_signal(stage: "Stage", signal: Signal, command: str) -> None:
+def _check_signal(stage: StageView, signal: Signal, command: str) -> None:
     """Raises ScheduleError unless a signal's loop and queue are there."""
     cause = "barrier_at" if signal.kind == "barrier" else signal.kind
     if signal.axis is not None:
@@ -72,7 +70,7 @@ def _check_signal(stage: "Stage", signal: Signal, command: str) -> None:
         )
 
 
-def _check_slots(stage: "Stage", slots: int, command: str) -> None:
+def _check_slots(stage: StageView, slots: int, command: str) -> None:
     state = stage.state
     after = "" if command == "double_buffer" else f" ({command})"
     if state.scope == DRAM:

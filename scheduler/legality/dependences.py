@@ -1,15 +1,13 @@
 """The dependences of a program: which instance needs which, exactly, as isl maps that can be read."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import islpy as isl
 
 from lathe.frontend.polyhedra import access_of, domain_of, is_exact
 from lathe.scheduler.answers import answerable
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
+from lathe.scheduler.state.schedule import ScheduleView
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 
@@ -40,7 +38,7 @@ class Dependence:
         return f"{self.producer} -> {self.consumer} flow on {self.tensor}, {apart}"
 
 
-def dependences(schedule: "Schedule") -> tuple[Dependence, ...]:
+def dependences(schedule: ScheduleView) -> tuple[Dependence, ...]:
     """The dependences among the stages, in the order of the stages that read.
 
     Two reads of one tensor at different indices are two dependences. Reads of inputs depend on nothing.

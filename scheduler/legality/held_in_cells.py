@@ -6,8 +6,6 @@ written before a read must be the value that is read. Of reads in the same itera
 reader, the last one tells for all. Values of outputs are read when everything is done, by the host.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,16 +16,13 @@ from lathe.scheduler.legality.events import LARGEST, TooManyEvents
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.nest.times import NO_TAG, Occurrence, Tag, occurrences_of
-from lathe.scheduler.state.storage import Allocated, storages_of
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.stored import Allocated, storages_of
 
 Ints = NDArray[np.int64]
 
 
-def check_storage(schedule: "Schedule", command: str, changed: "set[Stage] | None" = None) -> None:
+def check_storage(schedule: ScheduleView, command: str, changed: set[StageView] | None = None) -> None:
     """Raises LegalityError, with a witness, if a value would be gone from its cell when it is read.
 
     Only buffers that ``changed`` stages may concern are looked at; all, if that is None. Raises ScheduleError where
@@ -48,7 +43,7 @@ def check_storage(schedule: "Schedule", command: str, changed: "set[Stage] | Non
             ) from None
 
 
-def _needs_check(schedule: "Schedule", allocated: Allocated, changed: "set[Stage] | None") -> bool:
+def _needs_check(schedule: ScheduleView, allocated: Allocated, changed: set[StageView] | None) -> bool:
     stages = allocated.users
     shared = len(stages) > 1 or allocated.buffer in schedule.allocations
     if not shared and not storage_of(stages[0]).folds(allocated.shape):
@@ -56,9 +51,9 @@ def _needs_check(schedule: "Schedule", allocated: Allocated, changed: "set[Stage
     return changed is None or bool(_concerned(schedule, allocated) & changed)
 
 
-def _concerned(schedule: "Schedule", allocated: Allocated) -> "set[Stage]":
+def _concerned(schedule: ScheduleView, allocated: Allocated) -> set[StageView]:
     """The stages whose place and loops decide when a buffer's values are written and read."""
-    found: set[Stage] = set()
+    found: set[StageView] = set()
     waiting = list(allocated.users)
     for stage in allocated.users:
         waiting += [reader for tensor in stage.state.tensors for reader in schedule.readers(tensor)]
@@ -67,7 +62,7 @@ def _concerned(schedule: "Schedule", allocated: Allocated) -> "set[Stage]":
         if current not in found:
             found.add(current)
             if current.state.attachment is not None:
-                waiting.append(current.state.attachment.stage)
+                waiting.append(schedule.at(current.state.attachment))
                 # what it computes there follows from what its readers need
                 waiting += [reader for tensor in current.state.tensors for reader in schedule.readers(tensor)]
     waiting = list(found)  # what is computed inside a stage's loops, or no longer is, orders its statements
@@ -82,7 +77,7 @@ def _concerned(schedule: "Schedule", allocated: Allocated) -> "set[Stage]":
 class _Timeline:
     """All writes and reads of one buffer, in order."""
 
-    def __init__(self, schedule: "Schedule", allocated: Allocated, occurrences: list[Occurrence], end: int) -> None:
+    def __init__(self, schedule: ScheduleView, allocated: Allocated, occurrences: list[Occurrence], end: int) -> None:
         self.schedule = schedule
         self.allocated = allocated
         self.end = end
@@ -90,7 +85,7 @@ class _Timeline:
         place = schedule.allocations.get(allocated.buffer)
         if place is not None:
             placements = (each.chunk.placement for each in occurrences)
-            loops = next(each.loops for each in placements if each.stage is place.stage)
+            loops = next(each.loops for each in placements if each.stage is schedule.at(place))
             self.variable = loops.of_leaf[place.axis][-1]
         self.accesses = Accesses(schedule, allocated, occurrences, end, self._tag, slices=True)
         self.first_value, self.cell_of = self.accesses.first_value, self.accesses.cell_of
@@ -137,11 +132,12 @@ class _Timeline:
         name = self.allocated.buffer.name
         if values[read] == values[write]:
             place = self.schedule.allocations[self.allocated.buffer]
+            host = self.schedule.at(place)
             witness: Witness = Witness(name, cell, stage.name, producer, reader, consumer)
             who = reader if reader else "the host"
             raise LegalityError(
                 f"values in buffer {name} must live within one iteration of loop {place.axis.name} of "
-                f"{place.stage.name}, for each of which it is allocated anew ({command}), not be read by {who} in "
+                f"{host.name}, for each of which it is allocated anew ({command}), not be read by {who} in "
                 f"another: {witness if reader else 'they are outputs'}. Allocate it at a loop outside.",
                 witness,
             )
@@ -156,7 +152,7 @@ class _Timeline:
             witness,
         )
 
-    def _instance(self, stage: "Stage", value: int) -> dict[str, int]:
+    def _instance(self, stage: StageView, value: int) -> dict[str, int]:
         index = _unravel(value - self.first_value[stage], stage.tensor.shape)
         return {axis.name: n for axis, n in zip(stage.state.computation.axes, index, strict=True)}
 

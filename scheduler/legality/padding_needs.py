@@ -7,7 +7,6 @@ of ``B`` with ``B = A + 1``, ``A`` needs -1. (RFC 0077: constraints flow from co
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lathe.frontend import Tensor, evaluate, reads_data
 from lathe.frontend.arithmetic import neutral
@@ -15,10 +14,7 @@ from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Binary, Cast, Const, Expr, Read, Reduce, Select, Undef, walk
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.legality.padding_values import Some, Value, combined
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 
 FEW = 256
 """Dtypes of so many values have all of them tried; of others, those that mean something."""
@@ -44,7 +40,7 @@ Accepted = frozenset[int] | None
 """The values that will do; None: any."""
 
 
-def padding_needed(schedule: "Schedule", tensor: Tensor) -> PaddingNeeded:
+def padding_needed(schedule: ScheduleView, tensor: Tensor) -> PaddingNeeded:
     """The value that the padding of a tensor must hold so that every stage that reads it can run over it.
 
     0 for a sum, 1 for a product, the least value of the dtype for a maximum and the largest for a minimum, or what
@@ -60,7 +56,7 @@ def padding_needed(schedule: "Schedule", tensor: Tensor) -> PaddingNeeded:
             kind="argument",
         )
     together: Accepted = None
-    needs: list[tuple[Stage, Accepted]] = []
+    needs: list[tuple[StageView, Accepted]] = []
     for stage in schedule.readers(seen):
         accepted = _accepted(schedule, stage, seen, {})
         if accepted == frozenset():
@@ -82,7 +78,7 @@ def padding_needed(schedule: "Schedule", tensor: Tensor) -> PaddingNeeded:
     return PaddingNeeded(seen.name, value, tuple((stage.name, _said(accepted)) for stage, accepted in needs))
 
 
-def solve_padding(schedule: "Schedule") -> dict[str, PaddingNeeded]:
+def solve_padding(schedule: ScheduleView) -> dict[str, PaddingNeeded]:
     """``padding_needed`` of every tensor that a stage reads, by name, consumers first."""
     found: dict[str, PaddingNeeded] = {}
     for stage in reversed(schedule.stages):
@@ -102,12 +98,12 @@ def _said(accepted: Accepted) -> str:
     return str(_preferred(accepted)) if accepted else "a branch"
 
 
-def _kind(stage: "Stage") -> str:
+def _kind(stage: StageView) -> str:
     body = stage.state.computation.bodies[0]
     return body.kind if isinstance(body, Reduce) else "element-wise"
 
 
-def _accepted(schedule: "Schedule", stage: "Stage", tensor: Tensor, known: dict[Tensor, Accepted]) -> Accepted:
+def _accepted(schedule: ScheduleView, stage: StageView, tensor: Tensor, known: dict[Tensor, Accepted]) -> Accepted:
     """The values of a tensor's padding that leave a reader what it is."""
     together: Accepted = None
     for result, body in zip(stage.state.tensors, stage.state.computation.bodies, strict=True):
@@ -124,7 +120,7 @@ def _accepted(schedule: "Schedule", stage: "Stage", tensor: Tensor, known: dict[
     return together
 
 
-def _wanted(schedule: "Schedule", tensor: Tensor, known: dict[Tensor, Accepted]) -> Accepted:
+def _wanted(schedule: ScheduleView, tensor: Tensor, known: dict[Tensor, Accepted]) -> Accepted:
     """The values that a computed tensor's padding may hold, for its readers and its own contract."""
     if tensor in known:
         return known[tensor]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import islpy as isl
 
@@ -33,9 +33,7 @@ from lathe.frontend.polyhedra import Points, domain_of, points_of
 from lathe.scheduler.algorithm.index_maps import IndexMap
 from lathe.scheduler.algorithm.padding import Pad
 from lathe.scheduler.algorithm.undefined import conditions_of, stripped
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
+from lathe.scheduler.state.schedule import ScheduleView
 
 SET = isl.dim_type.set
 MOST_PARTS = 64
@@ -66,7 +64,7 @@ Parts: TypeAlias = list[tuple[isl.Set, Value]]
 class Dataflow:
     """Values of expressions over the points of a computation, as far as they are known."""
 
-    def __init__(self, schedule: "Schedule", computation: Computation, depth: int = 0) -> None:
+    def __init__(self, schedule: ScheduleView, computation: Computation, depth: int = 0) -> None:
         self.schedule = schedule
         self.computation = computation
         self.points: Points = points_of(computation)
@@ -248,7 +246,7 @@ def _anonymous(cells: isl.Set) -> isl.Set:
 Classes: TypeAlias = list[tuple[isl.Set, int | Some | None]]
 
 
-def cells_of(schedule: "Schedule", tensor: Tensor, depth: int = 0) -> Classes:
+def cells_of(schedule: ScheduleView, tensor: Tensor, depth: int = 0) -> Classes:
     """The cells of a tensor, taken apart by what is known of them; None: not to be read. []: nothing is known.
 
     A layout's padding holds what its contract says. Otherwise, the expression that makes a tensor is followed; what it

@@ -5,27 +5,24 @@ iterations update the same accumulator. Cells that several iterations compute ag
 buffers inside a loop belong to one iteration.
 """
 
-from typing import TYPE_CHECKING
-
 import islpy as isl
 
+from lathe.frontend.polyhedra import access_of
 from lathe.scheduler.answers import Answer, answerable
 from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
 from lathe.scheduler.legality.stored_iterations import shared_cell
 from lathe.scheduler.nest.executed import carried_out
 from lathe.scheduler.nest.instances import cells_made, cells_read, cells_written, instances
-from lathe.scheduler.nest.place import Placement, place_stages
-from lathe.scheduler.state.stage import LoopAxis
-from lathe.scheduler.state.storage import values_stay
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.nest.placement import Placement
+from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.stored import values_stay
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
 
 
-def check_marks(stage: "Stage", command: str) -> None:
+def check_marks(stage: StageView, command: str) -> None:
     """Raises ScheduleError if a marked loop is gone."""
     for loop, mark in stage.state.marks.items():
         if loop not in stage.state.leaves:
@@ -36,7 +33,7 @@ def check_marks(stage: "Stage", command: str) -> None:
             )
 
 
-def check_marked_loops(schedule: "Schedule", command: str) -> None:
+def check_marked_loops(schedule: ScheduleView, command: str) -> None:
     """Raises ParallelismError, with a witness, if a marked loop is parallel no more."""
     marked = [(stage, loop, mark) for stage in schedule.stages for loop, mark in stage.state.marks.items()]
     if not marked:
@@ -55,10 +52,10 @@ def check_marked_loops(schedule: "Schedule", command: str) -> None:
 
 
 def parallel_loop(
-    schedule: "Schedule",
-    stage: "Stage",
+    schedule: ScheduleView,
+    stage: StageView,
     loop: LoopAxis,
-    placed: "dict[Stage, Placement]",
+    placed: dict[StageView, Placement],
     *,
     updates_commute: bool = False,
 ) -> Answer:
@@ -127,10 +124,10 @@ def _made(placement: Placement, name: str, depth: int, around: isl.Set | None = 
 
 
 def _carried(
-    producer: "Stage",
-    reader: "Stage",
+    producer: StageView,
+    reader: StageView,
     tensor: str,
-    placed: "dict[Stage, Placement]",
+    placed: dict[StageView, Placement],
     missing: isl.Map,
     carried: isl.Map,
     depth: int,
@@ -142,8 +139,6 @@ def _carried(
     executed = instances(placed[reader])
     for level, value in enumerate(values_of(iteration)):
         executed = executed.fix_val(IN, level, isl.Val(value))
-    from lathe.frontend.polyhedra import access_of
-
     points = isl.Set.empty(executed.get_space().range())
     for read in reader.state.computation.reads:
         if read.tensor.name == tensor:
@@ -157,7 +152,7 @@ def _carried(
     return Witness(tensor, cell, producer.name, made_at, reader.name, consumer)
 
 
-def _reduction(stage: "Stage", loop: LoopAxis, placement: Placement) -> Answer:
+def _reduction(stage: StageView, loop: LoopAxis, placement: Placement) -> Answer:
     variables = placement.loops.of_leaf[loop]
     if all(variable.extent == 1 for variable in variables):
         return Answer(True, "it has one iteration", None)

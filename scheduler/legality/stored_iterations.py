@@ -1,7 +1,6 @@
 """Which loops' iterations store different values in one cell, and so cannot be carried out at the same time."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +12,14 @@ from lathe.scheduler.legality.events import LARGEST, TooManyEvents
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.nest.times import Occurrence, Tag, occurrences_of
-from lathe.scheduler.state.storage import Allocated, storages_of
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
-    from lathe.scheduler.state.stage import LoopAxis
+from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.stored import Allocated, storages_of
 
 Ints = NDArray[np.int64]
 
 
-def shared_cell(schedule: "Schedule", stage: "Stage", loop: "LoopAxis") -> str:
+def shared_cell(schedule: ScheduleView, stage: StageView, loop: "LoopAxis") -> str:
     """A sentence on a cell that two iterations of a loop of a stage use, at least one to write it; "" if none is.
 
     Buffers that are allocated in the loop, or in one inside it, belong to one iteration. Raises ScheduleError where
@@ -41,7 +37,7 @@ def shared_cell(schedule: "Schedule", stage: "Stage", loop: "LoopAxis") -> str:
     for buffer, allocated in stored.items():
         place = schedule.allocations.get(buffer)
         if place is not None:
-            there = placements[place.stage]
+            there = placements[schedule.at(place)]
             inside = [*there.prefix, *there.loops.variables]
             level = max(inside.index(variable) for variable in there.loops.of_leaf[place.axis]) + 1
             if inside[:depth] == around[:depth] and level >= depth:
@@ -61,7 +57,7 @@ def shared_cell(schedule: "Schedule", stage: "Stage", loop: "LoopAxis") -> str:
 
 
 def _conflict(
-    schedule: "Schedule",
+    schedule: ScheduleView,
     allocated: Allocated,
     occurrences: list[Occurrence],
     end: int,

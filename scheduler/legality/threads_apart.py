@@ -5,7 +5,6 @@ share, and those whose values take turns in cells of a buffer that is not theirs
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import islpy as isl
 
@@ -13,19 +12,19 @@ from lathe.frontend.indices.linear import LoopVariable
 from lathe.scheduler.answers import Answer, answerable
 from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
 from lathe.scheduler.legality.parallelism import levels_of, parallel_loop, values_of
-from lathe.scheduler.nest.build_nest import Acquire, Block, Guard, Loop, Node, build_nest
+from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.executed import carried_out
 from lathe.scheduler.nest.instances import cells_written
-from lathe.scheduler.nest.place import Placement, place_stages
-from lathe.scheduler.state.stage import DRAM, LoopAxis
-from lathe.scheduler.state.storage import storages_of
+from lathe.scheduler.nest.nodes import Acquire, Block, Guard, Loop, Node
+from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.nest.placement import Placement
+from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.stored import storages_of
 
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
 
-
-def check_threads(schedule: "Schedule", command: str) -> None:
+def check_threads(schedule: ScheduleView, command: str) -> None:
     """Raises ScheduleError, with a witness where there is one, if iterations in threads must wait for each other."""
     threaded = [(stage, loop, count) for stage in schedule.stages for loop, count in stage.state.threads.items()]
     if not threaded:
@@ -49,7 +48,9 @@ def check_threads(schedule: "Schedule", command: str) -> None:
         _check_storage(schedule, after)
 
 
-def _updated_apart(schedule: "Schedule", stage: "Stage", loop: LoopAxis, placed: "dict[Stage, Placement]") -> Answer:
+def _updated_apart(
+    schedule: ScheduleView, stage: StageView, loop: LoopAxis, placed: dict[StageView, Placement]
+) -> Answer:
     """Whether no two iterations of a loop make the same sums in cells that they share: one would begin what another
     goes on with. In a buffer of its own each thread has its own.
     """
@@ -86,7 +87,7 @@ def _updated_apart(schedule: "Schedule", stage: "Stage", loop: LoopAxis, placed:
     return Answer(True, "no two iterations update the same cells")
 
 
-def _check_storage(schedule: "Schedule", after: str) -> None:
+def _check_storage(schedule: ScheduleView, after: str) -> None:
     """Raises ScheduleError if cells that hold several values in turn are shared by threads."""
     stored = storages_of(schedule.stages)
     turning = [

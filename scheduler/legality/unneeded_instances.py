@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import islpy as isl
 
@@ -13,9 +12,9 @@ from lathe.frontend.substitution import with_children
 from lathe.scheduler.algorithm.undefined import terms_of
 from lathe.scheduler.errors import PaddingError, PaddingWitness
 from lathe.scheduler.legality.padding_values import Dataflow, Forbidden, Some, Value, cells_of
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import AxisLike, Stage
+from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.state.loops import AxisLike
+from lathe.scheduler.state.schedule import StageView
 
 SET = isl.dim_type.set
 
@@ -28,7 +27,7 @@ class Branches:
     to the value of the other branch. Raises PaddingError with an instance where it does not.
     """
 
-    stage: "Stage"
+    stage: StageView
     wanted: Callable[[Expr], bool]
     command: str
     computation: Computation
@@ -166,7 +165,7 @@ class Branches:
         return "an element"
 
 
-def free_points(stage: "Stage", computation: Computation) -> isl.Set:
+def free_points(stage: StageView, computation: Computation) -> isl.Set:
     """The points of what a stage computes that make cells on which nobody relies: padding without a value."""
     found = isl.Set.empty(points_of(computation).space)
     for tensor in stage.state.tensors:
@@ -194,10 +193,8 @@ def first_point(points: isl.Set) -> tuple[int, ...]:
     return tuple(int(sample.get_coordinate_val(SET, n).to_python()) for n in range(points.dim(SET)))
 
 
-def roots_under(stage: "Stage", axis: "AxisLike | None", command: str) -> set[Axis]:
+def roots_under(stage: StageView, axis: "AxisLike | None", command: str) -> set[Axis]:
     """The axes of the computation that a present loop of its stage runs over; all of them for None."""
-    from lathe.scheduler.nest.place import place_stages
-
     state = stage.state
     if axis is None:
         return {root.source for root in state.roots if root.source is not None}

@@ -1,36 +1,33 @@
 """Where in a nest buffers of the user's begin and end: around all that touches them, or in each iteration of a loop."""
 
-from typing import TYPE_CHECKING
-
 from lathe.frontend.indices.linear import Linear, LoopVariable
-from lathe.scheduler.nest.build_nest import Acquire, Block, Guard, Loop, Node, Release
-from lathe.scheduler.nest.place import Placement
-from lathe.scheduler.state.stage import DRAM
-from lathe.scheduler.state.storage import Allocated, storages_of
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.nest.nodes import Acquire, Block, Guard, Loop, Node, Release
+from lathe.scheduler.nest.placement import Placement
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.stored import Allocated, storages_of
 
 
-def allocation_loops(schedule: "Schedule", placed: "dict[Stage, Placement]") -> list[LoopVariable]:
+def allocation_loops(schedule: ScheduleView, placed: dict[StageView, Placement]) -> list[LoopVariable]:
     """The loops in whose iterations buffers are allocated."""
-    places = schedule.allocations.values()
-    return [placed[place.stage].loops.of_leaf[place.axis][-1] for place in places if place.stage in placed]
+    places = [(placed.get(schedule.at(place)), place.axis) for place in schedule.allocations.values()]
+    return [host.loops.of_leaf[axis][-1] for host, axis in places if host is not None]
 
 
-def with_buffers(schedule: "Schedule", nodes: list[Node], placed: "dict[Stage, Placement]") -> list[Node]:
+def with_buffers(schedule: ScheduleView, nodes: list[Node], placed: dict[StageView, Placement]) -> list[Node]:
     """A nest with the lives of the buffers that stages name. In DRAM these are as long as the program's."""
     for allocated in storages_of(schedule.stages).values():
         place = schedule.allocations.get(allocated.buffer)
-        if place is not None and place.stage in placed:
-            _in_loop(nodes, placed[place.stage].loops.of_leaf[place.axis][-1], allocated, placed)
+        if place is not None and schedule.at(place) in placed:
+            _in_loop(nodes, placed[schedule.at(place)].loops.of_leaf[place.axis][-1], allocated, placed)
         elif allocated.scope != DRAM:
             nodes = _around(nodes, allocated, placed)
     return nodes
 
 
-def _in_loop(nodes: list[Node], variable: LoopVariable, allocated: Allocated, placed: "dict[Stage, Placement]") -> None:
+def _in_loop(
+    nodes: list[Node], variable: LoopVariable, allocated: Allocated, placed: dict[StageView, Placement]
+) -> None:
     for node in nodes:
         if isinstance(node, Loop) and node.variable is variable:
             node.body = _around(node.body, allocated, placed)
@@ -38,7 +35,7 @@ def _in_loop(nodes: list[Node], variable: LoopVariable, allocated: Allocated, pl
             _in_loop(node.body, variable, allocated, placed)
 
 
-def _around(nodes: list[Node], allocated: Allocated, placed: "dict[Stage, Placement]") -> list[Node]:
+def _around(nodes: list[Node], allocated: Allocated, placed: dict[StageView, Placement]) -> list[Node]:
     touching = [position for position, node in enumerate(nodes) if _touches(node, allocated)]
     if not touching:
         return nodes

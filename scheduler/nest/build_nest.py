@@ -1,157 +1,40 @@
 """The loop nest of a schedule, before and after partitioning: loops, statement blocks, lifetimes of buffers."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
 
-from lathe.frontend.expressions import Axis, Expr
+from lathe.frontend.expressions import Axis
 from lathe.frontend.indices.conditions import bounds_of
 from lathe.frontend.indices.linear import Bound, Linear, LoopVariable, bound_variables
+from lathe.scheduler.nest.buffer_lives import allocation_loops, with_buffers
 from lathe.scheduler.nest.cycles import carried_loops
 from lathe.scheduler.nest.executed import conditions_at, innermost_shared, may_grow
-from lathe.scheduler.nest.place import Placement, fills, place_stages
+from lathe.scheduler.nest.filling import fills
+from lathe.scheduler.nest.nodes import Acquire, Block, Guard, Loop, Node, Release, Role, SignalNode, Slide
+from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.nest.shared_loops import shares_reduction
-from lathe.scheduler.state.stage import DRAM, Signal
-from lathe.scheduler.state.storage import Allocated
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
-
-Role = Literal["init", "update", "map"]
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 
 
-@dataclass
-class Loop:
-    """``variable`` from ``first`` to ``last`` inclusive, while every one of ``constraints`` is >= 0.
-
-    ``threads`` iterations at a time are carried out together; ``across_cores``: each may be on a core of its own.
-    """
-
-    variable: LoopVariable
-    first: int
-    last: int
-    body: "list[Node]"
-    constraints: list[Bound] = field(default_factory=list)
-    threads: int = 1
-    across_cores: bool = False
-
-
-@dataclass
-class Block:
-    """All instances of a stage's statement over ``variables`` that satisfy the constraints (each must be >= 0).
-
-    ``role``: ``init`` sets a reduction to its neutral value, ``update`` adds one point to it, ``map`` is a statement
-    without reduction. ``roots`` gives the axes of the computation.
-    """
-
-    placement: Placement
-    role: Role
-    variables: list[LoopVariable]
-    roots: dict[Axis, Bound]
-    constraints: list[Bound]
-    whole_reduction: bool = False  # whether init and update of the reduction are in the same emitted nest
-
-
-@dataclass
-class Acquire:
-    """From here on a buffer in a scratchpad holds the box of the stage that starts at ``low``.
-
-    ``stored``: a buffer that stages name, of which ``placement`` is the first; ``extent`` counts its cells then.
-    """
-
-    placement: Placement
-    low: list[Bound]
-    extent: list[Bound]
-    stored: Allocated | None = None
-
-
-@dataclass
-class Release:
-    """The buffer of the stage is not read any more."""
-
-    placement: Placement
-    stored: Allocated | None = None
-
-
-@dataclass
-class Slide:
-    """The window of a reuse buffer moves to the box that starts at ``low``: cells outside it are gone."""
-
-    placement: Placement
-    low: list[Bound]
-    extent: list[Bound]
-
-
-@dataclass
-class SignalNode:
-    """A barrier, or a token that a stage sends or receives."""
-
-    placement: Placement
-    signal: Signal
-
-
-@dataclass
-class Guard:
-    """What happens only where every one of ``constraints`` is >= 0; partitioning removes it."""
-
-    body: "list[Node]"
-    constraints: list[Bound]
-
-
-@dataclass
-class ChunkNode:
-    """A block with constant extents and no condition. ``roots`` is linear in outer and own loops (from 0)."""
-
-    placement: Placement
-    role: Role
-    loops: list[tuple[LoopVariable, int]]
-    roots: Mapping[Axis, Linear]
-    whole_reduction: bool = False
-
-
-Around = tuple[tuple[LoopVariable, int, int], ...]
-
-
-@dataclass
-class DecidedChunk(ChunkNode):
-    """A chunk whose statements compute ``values``, without selects over loops.
-
-    ``around`` are (loop, before, after): the first and last iterations of a loop that get the constant ``padding``
-    instead of what is read.
-    ``choices`` are what the selects have chosen; ``rule`` is the one that takes the chunk, where that is known.
-    """
-
-    values: tuple[Expr, ...] = ()
-    around: Around = ()
-    padding: int = 0
-    choices: tuple[bool, ...] = ()
-    rule: str = ""
-
-
-Node = Loop | Block | Acquire | Release | Slide | SignalNode | Guard | ChunkNode
-
-
-def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[Node]:
+def build_nest(schedule: ScheduleView, *, largest_blocks: bool = False) -> list[Node]:
     """The symbolic nest of a whole schedule, not partitioned yet.
 
     A stage with a pragma becomes blocks at the pragma's loop. Without one, its block is the innermost statement, or,
     with ``largest_blocks``, everything inside the innermost loop that hosts another stage.
     """
     placed = place_stages(schedule)
-    hosted: dict[LoopVariable, list[Stage]] = {}
-    roots: list[Stage] = []
+    hosted: dict[LoopVariable, list[StageView]] = {}
+    roots: list[StageView] = []
     for stage in schedule.stages:
         attachment = stage.state.attachment
         if attachment is None:
             roots.append(stage)
         else:
             hosted.setdefault(placed[stage].prefix[-1], []).append(stage)
-    from lathe.scheduler.nest.buffer_lives import allocation_loops, with_buffers
-
     for variable in allocation_loops(schedule, placed):
         hosted.setdefault(variable, [])
-    beginning: dict[LoopVariable, list[Stage]] = {}
+    beginning: dict[LoopVariable, list[StageView]] = {}
     for stage in schedule.stages:
         for leaf in stage.state.attachment.loops if stage.state.attachment and shares_reduction(stage) else ():
             if leaf.kind == "reduce":
@@ -164,17 +47,17 @@ def build_nest(schedule: "Schedule", *, largest_blocks: bool = False) -> list[No
 
 @dataclass
 class _Builder:
-    placed: "dict[Stage, Placement]"
-    hosted: "dict[LoopVariable, list[Stage]]"
-    beginning: "dict[LoopVariable, list[Stage]]"  # stages whose sums begin outside a loop of another
+    placed: dict[StageView, Placement]
+    hosted: dict[LoopVariable, list[StageView]]
+    beginning: dict[LoopVariable, list[StageView]]  # stages whose sums begin outside a loop of another
     together: "set[LoopVariable]"  # innermost loops that stages run together
     largest_blocks: bool
 
-    def sequence(self, stages: "list[Stage]", rest: list[Node]) -> list[Node]:
+    def sequence(self, stages: list[StageView], rest: list[Node]) -> list[Node]:
         """The nests of stages in order and then ``rest``; each buffer lives from its producer to its last reader."""
-        groups: list[tuple[Stage | None, list[Node]]] = [(stage, self.stage_nodes(stage)) for stage in stages]
+        groups: list[tuple[StageView | None, list[Node]]] = [(stage, self.stage_nodes(stage)) for stage in stages]
         groups.append((None, rest))
-        last_use: dict[Stage, int] = {}
+        last_use: dict[StageView, int] = {}
         for stage in stages:
             reading = [index for index, (_, nodes) in enumerate(groups) if any(_reads(node, stage) for node in nodes)]
             last_use[stage] = max(reading, default=len(groups) - 1)
@@ -189,19 +72,19 @@ class _Builder:
                     result.append(Release(self.placed[stage]))
         return result
 
-    def stage_nodes(self, stage: "Stage") -> list[Node]:
+    def stage_nodes(self, stage: StageView) -> list[Node]:
         placement = self.placed[stage]
         pieces: list[list[Linear]] = [[]] if placement.pieces is None else placement.pieces
         inside = [node for piece in pieces for node in self.piece_nodes(stage, piece)]
         return [*_signals(placement, None, SIGNALS_BEFORE), *inside, *_signals(placement, None, SIGNALS_BEHIND)]
 
-    def piece_nodes(self, stage: "Stage", conditions: list[Linear]) -> list[Node]:
+    def piece_nodes(self, stage: StageView, conditions: list[Linear]) -> list[Node]:
         placement = self.placed[stage]
         window = placement.window
         slides: list[Node] = [] if window is None else [Slide(placement, window.low, window.extent)]
         return slides + self.own_nodes(stage, conditions)
 
-    def own_nodes(self, stage: "Stage", conditions: list[Linear]) -> list[Node]:
+    def own_nodes(self, stage: StageView, conditions: list[Linear]) -> list[Node]:
         placement = self.placed[stage]
         state, variables = placement.state, placement.loops.variables
         views = [(case.roots(), [*case.constraints(), *conditions]) for case in placement.cases]
@@ -260,7 +143,7 @@ class _Builder:
 
         return level_nodes(0)
 
-    def inits(self, stage: "Stage", variable: LoopVariable) -> list[Node]:
+    def inits(self, stage: StageView, variable: LoopVariable) -> list[Node]:
         """Sets the sums that a stage makes in all iterations of a loop of another stage."""
         placement = self.placed[stage]
         inside = [*placement.prefix, *placement.loops.variables]
@@ -314,12 +197,12 @@ def _signals(placement: Placement, variable: LoopVariable | None, kinds: tuple[s
     return found
 
 
-def _has_own_buffer(stage: "Stage") -> bool:
+def _has_own_buffer(stage: StageView) -> bool:
     """Whether a buffer begins with the stage and ends with its last reader."""
     return stage.state.scope != DRAM and not stage.state.reuse and stage.state.storage is None
 
 
-def _reads(node: Node, stage: "Stage") -> bool:
+def _reads(node: Node, stage: StageView) -> bool:
     if isinstance(node, Loop | Guard):
         return any(_reads(inner, stage) for inner in node.body)
     if isinstance(node, Block):

@@ -6,9 +6,6 @@ that are compared: wherever a stage reads a cell, every instance that makes the 
 around both or, within one iteration, in the order of the stages.
 """
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 import islpy as isl
 
 from lathe.frontend import cycles
@@ -18,33 +15,33 @@ from lathe.frontend.polyhedra import access_of
 from lathe.scheduler.answers import checkable
 from lathe.scheduler.errors import LegalityError, ScheduleError, Witness
 from lathe.scheduler.nest.instances import instances
-from lathe.scheduler.nest.place import Placement, place_stages
-from lathe.scheduler.state.stage import Attachment, made_by, replaced_by
-from lathe.scheduler.state.storage import values_stay
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.nest.place import comes_first, place_stages
+from lathe.scheduler.nest.placement import Placement
+from lathe.scheduler.state.edit import Edit
+from lathe.scheduler.state.loops import made_by, replaced_by
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.stage import Attachment
+from lathe.scheduler.state.stored import values_stay
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
 
 
-def run_together(schedule: "Schedule") -> None:
+def run_together(schedule: Edit) -> None:
     """Put the stages of each cycle into the loops that carry it."""
     for cycle in cycles(stage.op for stage in schedule.stages):
         *guests, host = [schedule[computation] for computation in cycle.computations]
         for guest in guests if cycle.depth else []:  # reads that never happen need no loops
             loops = guest.state.leaves[: cycle.depth]
-            attachment = Attachment(host, host.state.leaves[cycle.depth - 1], loops)
-            guest.state = replace(guest.state, attachment=attachment)
+            attachment = Attachment(host.id, host.state.leaves[cycle.depth - 1], loops)
+            guest.change(attachment=attachment)
 
 
-def circles(schedule: "Schedule") -> "list[list[Stage]]":
+def circles(schedule: ScheduleView) -> list[list[StageView]]:
     """The stages that need each other, or themselves, in groups; each group in the order of the stages."""
     reads = {stage: _makers(schedule, stage) for stage in schedule.stages}
-    reached: dict[Stage, set[Stage]] = {}
+    reached: dict[StageView, set[StageView]] = {}
     for stage in schedule.stages:
-        found: set[Stage] = set()
+        found: set[StageView] = set()
         waiting = list(reads[stage])
         while waiting:
             current = waiting.pop()
@@ -52,33 +49,33 @@ def circles(schedule: "Schedule") -> "list[list[Stage]]":
                 found.add(current)
                 waiting += reads[current]
         reached[stage] = found
-    groups: list[list[Stage]] = []
+    groups: list[list[StageView]] = []
     for stage in schedule.stages:
         if stage in reached[stage] and not any(stage in group for group in groups):
             groups.append([each for each in schedule.stages if each in reached[stage] and stage in reached[each]])
     return groups
 
 
-def in_circle(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
+def in_circle(schedule: ScheduleView, stage: StageView) -> list[StageView]:
     """The stages of the cycle that a stage is in, or none."""
     groups = circles(schedule) if schedule.circular else []
     return next((group for group in groups if stage in group), [])
 
 
-def place_inside(stage: "Stage") -> Attachment:
+def place_inside(stage: StageView) -> Attachment:
     """The innermost of the loops of a stage of a cycle that carry it."""
     place = stage.state.attachment
     if place is not None:
-        return Attachment(place.stage, place.axis)
-    return Attachment(stage, stage.state.leaves[max(shared_loops(stage), 1) - 1])
+        return Attachment(place.host, place.axis)
+    return Attachment(stage.id, stage.state.leaves[max(shared_loops(stage), 1) - 1])
 
 
-def _makers(schedule: "Schedule", stage: "Stage") -> "set[Stage]":
+def _makers(schedule: ScheduleView, stage: StageView) -> set[StageView]:
     makers = {schedule.maker(read.tensor) for read in stage.state.computation.reads}
     return {maker for maker in makers if maker is not None}
 
 
-def read_later(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
+def read_later(schedule: ScheduleView, stage: StageView) -> list[StageView]:
     """The stages that read what earlier iterations of this one have made, because they come before it."""
     here = schedule.stages.index(stage)
     return [
@@ -88,7 +85,9 @@ def read_later(schedule: "Schedule", stage: "Stage") -> "list[Stage]":
     ]
 
 
-def check_circles(schedule: "Schedule", command: str, changed: "set[Stage]", placed: "dict[Stage, Placement]") -> None:
+def check_circles(
+    schedule: ScheduleView, command: str, changed: set[StageView], placed: dict[StageView, Placement]
+) -> None:
     """Raises LegalityError, with a witness, if a stage of a cycle would read what is not made yet."""
     for group in circles(schedule):
         around = {host for stage in group for host in _hosts(stage)}
@@ -104,15 +103,15 @@ def check_circles(schedule: "Schedule", command: str, changed: "set[Stage]", pla
                     check_pairs(schedule, maker, reader, read, placed, command, what)
 
 
-def _hosts(stage: "Stage") -> "list[Stage]":
+def _hosts(stage: StageView) -> list[StageView]:
     found = []
     while stage.state.attachment is not None:
-        stage = stage.state.attachment.stage
+        stage = stage.schedule.at(stage.state.attachment)
         found.append(stage)
     return found
 
 
-def _is_part(stage: "Stage") -> bool:
+def _is_part(stage: StageView) -> bool:
     """Whether a stage is computed as far as the iteration needs: the cells that it makes are checked elsewhere."""
     place = stage.state.attachment
     return place is not None and not place.loops
@@ -124,17 +123,15 @@ def around(placement: Placement) -> list[LoopVariable]:
 
 
 def check_pairs(
-    schedule: "Schedule",
-    maker: "Stage",
-    reader: "Stage",
+    schedule: ScheduleView,
+    maker: StageView,
+    reader: StageView,
     read: ReadAccess,
-    placed: "dict[Stage, Placement]",
+    placed: dict[StageView, Placement],
     command: str,
     why: str,
 ) -> None:
     """Raises LegalityError unless all instances that make what a read touches come before it, one by one."""
-    from lathe.scheduler.legality.check import comes_first
-
     back = read_later(schedule, maker)
     if not values_stay(maker) and reader in back:
         raise ScheduleError(
@@ -168,11 +165,11 @@ def check_pairs(
 
 
 def _not_before(
-    schedule: "Schedule",
-    maker: "Stage",
-    reader: "Stage",
+    schedule: ScheduleView,
+    maker: StageView,
+    reader: StageView,
     read: ReadAccess,
-    placed: "dict[Stage, Placement]",
+    placed: dict[StageView, Placement],
     comes_first: object,
 ) -> isl.Map:
     """From instances of the reader to those of the maker that make what it reads there, and do not come before it."""
@@ -270,7 +267,7 @@ def check_emitted(placement: Placement, command: str) -> None:
     )
 
 
-def walked_dimensions(stage: "Stage") -> frozenset[int]:
+def walked_dimensions(stage: StageView) -> frozenset[int]:
     """The dimensions along which a stage of a cycle makes one value at a time, so that they can fill no lanes."""
     axes = stage.state.computation.axes
     if _is_part(stage):
@@ -284,11 +281,15 @@ def walked_dimensions(stage: "Stage") -> frozenset[int]:
     return frozenset(n for n, axis in enumerate(axes) if axis in roots and axis.extent > 1)
 
 
-def shared_loops(stage: "Stage") -> int:
+def shared_loops(stage: StageView) -> int:
     """How many loops of a stage must stay outside what it computes at once: others run in them, or it needs itself."""
     place = stage.state.attachment
     loops = [each.state.attachment for each in stage.schedule.stages]
-    inside = [stage.state.leaves.index(each.axis) + 1 for each in loops if each is not None and each.stage is stage]
+    inside = [
+        stage.state.leaves.index(each.axis) + 1
+        for each in loops
+        if each is not None and stage.schedule.at(each) is stage
+    ]
     own = len(place.loops) if place is not None else 0
     placement = place_stages(stage.schedule)[stage]
     outside = set(placement.loops.variables[: carried_loops(placement)])

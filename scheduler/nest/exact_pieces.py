@@ -5,8 +5,6 @@ those of an isl map, taken apart into pieces that do not overlap, each a conjunc
 missing = needed − produced, with what earlier iterations have produced.)
 """
 
-from typing import TYPE_CHECKING
-
 import islpy as isl
 
 from lathe.frontend.indices.linear import Bound, Linear
@@ -14,21 +12,19 @@ from lathe.frontend.indices.quasi_affine import linear_of
 from lathe.scheduler.answers import answerable
 from lathe.scheduler.nest.executed import carried_out
 from lathe.scheduler.nest.instances import cells_read
-from lathe.scheduler.nest.place import Placement
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.nest.placement import Placement
+from lathe.scheduler.state.schedule import StageView
 
 SET = isl.dim_type.set
 
 
-def pieces_of(placement: Placement, placed: "dict[Stage, Placement]") -> list[list[Linear]]:
+def pieces_of(placement: Placement, placed: dict[StageView, Placement]) -> list[list[Linear]]:
     """The groups of conditions on loops, no two of which hold at once, under which an instance is computed."""
     with answerable(f"which part of {placement.stage.name} an iteration needs"):
         return _pieces(placement, placed)
 
 
-def _pieces(placement: Placement, placed: "dict[Stage, Placement]") -> list[list[Linear]]:
+def _pieces(placement: Placement, placed: dict[StageView, Placement]) -> list[list[Linear]]:
     stage, depth = placement.stage, len(placement.prefix)
     needed: isl.Map | None = None
     for reader, there in placed.items():

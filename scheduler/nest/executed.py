@@ -5,19 +5,16 @@ computed in it. The loop nest is built so, and legality must not count on what s
 """
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 import islpy as isl
 
 from lathe.frontend.indices.linear import Bound, FloorDivision, Linear, LoopVariable, bound_range, bound_variables
+from lathe.scheduler.nest.filling import fills
 from lathe.scheduler.nest.instances import InstanceSpace
-from lathe.scheduler.nest.place import Placement, fills
+from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.nest.read_boxes import eliminate
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import same_place
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
 
 
 def conditions_at(
@@ -51,25 +48,25 @@ def may_grow(bound: Bound, variable: LoopVariable) -> bool:
     return any(may_grow(inner, variable) for inner in bound.bounds)
 
 
-def innermost_shared(schedule: "Schedule", placed: "dict[Stage, Placement]") -> set[LoopVariable]:
+def innermost_shared(schedule: ScheduleView, placed: dict[StageView, Placement]) -> set[LoopVariable]:
     """The innermost loops of those that stages run together, as far as the stages that have them are placed."""
     found: set[LoopVariable] = set()
     for stage in schedule.stages:
         place = stage.state.attachment
-        if place is not None and place.loops and place.stage in placed:
-            host = placed[place.stage]
+        if place is not None and place.loops and schedule.at(place) in placed:
+            host = placed[schedule.at(place)]
             found.add(max(host.loops.of_leaf[place.axis], key=[*host.prefix, *host.loops.variables].index))
     return found
 
 
-def carried_out(placement: Placement, placed: "dict[Stage, Placement]") -> isl.Set | None:
+def carried_out(placement: Placement, placed: dict[StageView, Placement]) -> isl.Set | None:
     """The iterations of the loops around a stage that are carried out; None for all of them."""
     together = innermost_shared(placement.stage.schedule, placed)
     bounds: list[Bound] = []
     pieces: list[list[list[Bound]]] = []
     guest, attachment = placement, placement.state.attachment
     while attachment is not None:
-        host = placed[attachment.stage]
+        host = placed[placement.stage.schedule.at(attachment)]
         constraints, variables = host.certain_constraints(), host.loops.variables
         depth = sum(variable in guest.prefix for variable in variables)
         for level in range(depth):

@@ -9,7 +9,7 @@ from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.indices.linear import Bound, Box, Extremum, Linear, LoopVariable, add, scale
 from lathe.frontend.polyhedra import access_of, cells_of
 from lathe.scheduler.algorithm.undefined import conditions_of
-from lathe.scheduler.nest.place import ExactBox, Placement
+from lathe.scheduler.nest.placement import ExactBox, Placement
 
 SET = isl.dim_type.set
 

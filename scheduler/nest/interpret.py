@@ -7,27 +7,23 @@ vectorised over each chunk.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from lathe.configs.errors import shown
-from lathe.frontend import Computation, Tensor, checked_inputs, evaluate, reads_data
+from lathe.frontend import Computation, Tensor, evaluate, reads_data
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.evaluation import REDUCTIONS
 from lathe.frontend.expressions import Reduce
 from lathe.frontend.indices.conditions import happens, mask_of
 from lathe.frontend.indices.linear import Linear, LoopVariable, bound_value
 from lathe.scheduler.algorithm.undefined import defined
-from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.history import numbered
-from lathe.scheduler.nest.build_nest import Acquire, ChunkNode, DecidedChunk, Loop, Node, Release, Slide, build_nest
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.nodes import Acquire, ChunkNode, DecidedChunk, Loop, Node, Release, Slide
 from lathe.scheduler.nest.partition import partition
+from lathe.scheduler.nest.stand_ins import StandIns
 from lathe.scheduler.nest.thread_turns import Thread, turns
-from lathe.scheduler.state.storage import StandIns
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
+from lathe.scheduler.state.schedule import ScheduleView
 
 Array = np.ndarray
 
@@ -68,38 +64,8 @@ class _Memory:
         self.values[tensor][box] = kept
 
 
-def interpret(
-    schedule: "Schedule",
-    inputs: Mapping[str, Array],
-    *,
-    reads: dict[str, int] | None = None,
-    instances: dict[str, int] | None = None,
-    parameters: Mapping[str, int] | None = None,
-) -> dict[str, Array]:
-    """Execute a schedule's partitioned loop nest; returns the outputs by name.
-
-    ``inputs`` are arrays by placeholder name. ``reads``, if given, gets the number of values read from each tensor, by
-    name; ``instances`` gets the number of points that each stage has computed, as ``count`` counts them. ``parameters``
-    gives numbers for those of the program. The counterpart of ``reference`` for everything up to instructions. Raises
-    InputError for arrays that do not fit the placeholders.
-    """
-    from lathe.scheduler.schedule import Schedule
-
-    if not isinstance(schedule, Schedule):
-        message = (
-            f"schedule to interpret must be a Schedule, not {shown(schedule)}. It is what create_schedule returns."
-        )
-        raise ScheduleError(message, kind="argument")
-    if reads is not None and not isinstance(reads, dict):
-        message = f"reads of interpret must be a dictionary, which gets the counts, not {shown(reads)}."
-        raise ScheduleError(message, kind="argument")
-    schedule, _ = numbered(schedule, parameters, "interpret")
-    given = {tensor.name: array for tensor, array in checked_inputs(schedule.program, inputs).items()}
-    return interpret_nest(schedule, partition(build_nest(schedule, largest_blocks=True)), given, reads, instances)
-
-
 def interpret_nest(
-    schedule: "Schedule",
+    schedule: ScheduleView,
     nodes: list[Node],
     inputs: Mapping[str, Array],
     reads: dict[str, int] | None = None,
@@ -109,14 +75,14 @@ def interpret_nest(
     return {tensor.name: schedule.layout(tensor).unpack(memory.whole(tensor)) for tensor in schedule.outputs}
 
 
-def interpret_padded(schedule: "Schedule", inputs: Mapping[str, Array]) -> dict[str, Array]:
+def interpret_padded(schedule: ScheduleView, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The tensors that a schedule computes, by name, each in its layout and with what its padding holds."""
     memory = _executed(schedule, partition(build_nest(schedule, largest_blocks=True)), inputs)
     return {tensor.name: memory.whole(tensor) for stage in schedule.stages for tensor in stage.state.tensors}
 
 
 def _executed(
-    schedule: "Schedule",
+    schedule: ScheduleView,
     nodes: list[Node],
     inputs: Mapping[str, Array],
     reads: dict[str, int] | None = None,

@@ -6,17 +6,14 @@ buffers that fill in it, and goes with the last of them.
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from lathe.scheduler.nest.shared_loops import sharing
-from lathe.scheduler.state.stage import LoopAxis, Split, StageState, made_by, replaced_by
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.loops import LoopAxis, Split, made_by, replaced_by
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.stage import StageState
 
 
-def with_lead(stage: "Stage", loop: LoopAxis, early: int) -> "dict[Stage, StageState]":
+def with_lead(stage: StageView, loop: LoopAxis, early: int) -> dict[StageView, StageState]:
     """The states of all stages that run a loop of a stage, with a lead of at least ``early`` iterations.
 
     None where there is nothing to fill, or the loop of one of them does not begin as an axis does.
@@ -24,16 +21,16 @@ def with_lead(stage: "Stage", loop: LoopAxis, early: int) -> "dict[Stage, StageS
     group = {each: own for each, (own,) in sharing(stage, (loop,)).items()}
     if not early or any(_begins_elsewhere(each.state, own) for each, own in group.items()):
         return {}
-    found: dict[Stage, StageState] = {}
+    found: dict[StageView, StageState] = {}
     for each, own in group.items():
         lead = {**each.state.lead, own: max(early, each.state.lead.get(own, 0))}
         found[each] = replace(each.state, lead=MappingProxyType(lead))
     return found
 
 
-def leading_alike(stage: "Stage", other: "Stage", count: int) -> "dict[Stage, StageState]":
+def leading_alike(stage: StageView, other: StageView, count: int) -> dict[StageView, StageState]:
     """The states of two stages that are about to share their outermost loops, and others there, with the same leads."""
-    found: dict[Stage, StageState] = {}
+    found: dict[StageView, StageState] = {}
     for one, two in zip(stage.state.leaves[:count], other.state.leaves[:count], strict=True):
         early = max(stage.state.lead.get(one, 0), other.state.lead.get(two, 0))
         for each, state in {**with_lead(stage, one, early), **with_lead(other, two, early)}.items():
@@ -42,11 +39,11 @@ def leading_alike(stage: "Stage", other: "Stage", count: int) -> "dict[Stage, St
     return found
 
 
-def without_idle_leads(schedule: "Schedule") -> "dict[Stage, StageState]":
+def without_idle_leads(schedule: ScheduleView) -> dict[StageView, StageState]:
     """The states of stages with a lead in which no buffer is filled, without it."""
     buffers = [each.state.attachment for each in schedule.stages if each.state.reuse]
-    filling = {(place.stage, place.axis) for place in buffers if place is not None}
-    found: dict[Stage, StageState] = {}
+    filling = {(schedule.at(place), place.axis) for place in buffers if place is not None}
+    found: dict[StageView, StageState] = {}
     for stage in schedule.stages:
         state = stage.state
         kept = {

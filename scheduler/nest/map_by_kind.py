@@ -4,18 +4,14 @@ The machine adds up in acc and stores what is whole, so a stage with a reduction
 data axes, the other those of the reduction.
 """
 
-from typing import TYPE_CHECKING
-
 import islpy as isl
 
 from lathe.frontend.indices.linear import Linear
 from lathe.frontend.indices.quasi_affine import linear_of
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.nest.instances import InstanceSpace
-from lathe.scheduler.state.stage import Mapped, Relation, made_by, replaced_by
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.loops import Mapped, Relation, made_by, replaced_by
+from lathe.scheduler.state.schedule import StageView
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
 
@@ -100,7 +96,7 @@ def _relation(mapped: Mapped) -> isl.Map:
     return result
 
 
-def relations_by_kind(stage: "Stage") -> tuple[tuple[Relation, ...] | None, tuple[Relation, ...]]:
+def relations_by_kind(stage: StageView) -> tuple[tuple[Relation, ...] | None, tuple[Relation, ...]]:
     """Where the loops of the reduction, and those of the data axes, come from; None for loops without any order."""
     state = stage.state
     found: dict[str, list[Relation]] = {"data": [], "reduce": []}
@@ -124,7 +120,7 @@ def relations_by_kind(stage: "Stage") -> tuple[tuple[Relation, ...] | None, tupl
     return None if natural else tuple(found["reduce"]), tuple(found["data"])
 
 
-def _refusal(stage: "Stage", command: str, remedy: str) -> str:
+def _refusal(stage: StageView, command: str, remedy: str) -> str:
     return (
         f"loops of stage {stage.name} must each be of data axes or of its reduction for a machine, which stores what a "
         f"reduction has made when it is whole, not of both, as {command} has given them. {remedy}"

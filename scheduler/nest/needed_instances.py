@@ -5,23 +5,19 @@ take in cells that are not made yet; what becomes of them is read by nobody.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import islpy as isl
 
 from lathe.scheduler.nest.executed import carried_out
 from lathe.scheduler.nest.instances import cells_read, instances
-from lathe.scheduler.nest.place import Placement
-from lathe.scheduler.state.stage import DRAM
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.nest.placement import Placement
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 
 
-def without_unneeded(schedule: "Schedule", placed: "dict[Stage, Placement]") -> "dict[Stage, Placement]":
+def without_unneeded(schedule: ScheduleView, placed: dict[StageView, Placement]) -> dict[StageView, Placement]:
     """The placements, those of parts in scratchpads with the instances only whose values are read in their loops."""
     found = dict(placed)
     for stage in reversed(schedule.stages):  # readers first
@@ -40,7 +36,7 @@ def without_unneeded(schedule: "Schedule", placed: "dict[Stage, Placement]") -> 
     return found
 
 
-def _read_inside(schedule: "Schedule", stage: "Stage", placed: "dict[Stage, Placement]") -> isl.Map | None:
+def _read_inside(schedule: ScheduleView, stage: StageView, placed: dict[StageView, Placement]) -> isl.Map | None:
     """From the loops around a stage to the cells that are read of it there; None where others read it, too."""
     here = placed[stage]
     depth = len(here.prefix)

@@ -23,7 +23,7 @@ from lathe.frontend.indices.linear import (
     bound_range,
     extremum,
 )
-from lathe.scheduler.nest.build_nest import Acquire, Block, ChunkNode, Guard, Loop, Node, Release, SignalNode, Slide
+from lathe.scheduler.nest.nodes import Acquire, Block, ChunkNode, Guard, Loop, Node, Release, SignalNode, Slide
 
 Range = tuple[int, int]
 Sign = tuple[Linear, bool]

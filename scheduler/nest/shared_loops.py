@@ -5,28 +5,25 @@ keeps its own loops; the outermost of them are iterations of the host's loops, o
 last of them has come to its end. (Tiramisu's ``after`` with a loop level.)
 """
 
-from typing import TYPE_CHECKING
-
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.stage_loops import stage_loops
-from lathe.scheduler.state.stage import Affine, Fuse, LoopAxis, Relation, StageState, made_by, replaced_by
-from lathe.scheduler.state.storage import values_stay
+from lathe.scheduler.state.loops import Affine, Fuse, LoopAxis, Relation, made_by, replaced_by
+from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.stage import StageState
+from lathe.scheduler.state.stored import values_stay
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
 
-
-def check_together(stage: "Stage", command: str) -> None:
+def check_together(stage: StageView, command: str) -> None:
     """Raises ScheduleError unless the loops that the stage shares with its host can be run together."""
     attachment = stage.state.attachment
     assert attachment is not None
-    host = attachment.stage
+    host = stage.schedule.at(attachment)
     where = f"loops that stage {stage.name} shares with {host.name}"
     placed = host.state.attachment
     if placed is not None and not placed.loops:
         raise ScheduleError(
             f"{where} must be loops of a stage that is computed whole, but {host.name} is computed at loop "
-            f"{placed.axis.name} of {placed.stage.name} ({command}). Undo that with compute_root.",
+            f"{placed.axis.name} of {stage.schedule.at(placed).name} ({command}). Undo that with compute_root.",
             kind="limit",
         )
     count = host.state.leaves.index(attachment.axis) + 1 if attachment.axis in host.state.leaves else 0
@@ -86,37 +83,38 @@ def _leads_across_sums(relation: Relation) -> bool:
     return any(row[n] for row in data for n, child in enumerate(relation.children) if child.kind == "reduce")
 
 
-def shares_reduction(stage: "Stage") -> bool:
+def shares_reduction(stage: StageView) -> bool:
     """Whether a stage runs loops of its reduction together with those of another: its sums are whole only behind."""
     attachment = stage.state.attachment
     return attachment is not None and any(loop.kind == "reduce" for loop in attachment.loops)
 
 
-def sharing(stage: "Stage", loops: tuple[LoopAxis, ...]) -> "dict[Stage, tuple[LoopAxis, ...]]":
+def sharing(stage: StageView, loops: tuple[LoopAxis, ...]) -> dict[StageView, tuple[LoopAxis, ...]]:
     """Every stage that runs all these loops of a stage together with it, itself included, with its own of each."""
     host, of_host = stage, loops
     attachment = host.state.attachment
     while attachment is not None and set(of_host) <= set(attachment.loops):
         places = [attachment.loops.index(loop) for loop in of_host]
-        host = attachment.stage
+        host = stage.schedule.at(attachment)
         of_host = tuple(host.state.leaves[place] for place in places)
         attachment = host.state.attachment
     found = {host: of_host}
     for each in reversed(stage.schedule.stages):  # hosts come after the stages in their loops
         attachment = each.state.attachment
-        if attachment is None or attachment.stage not in found:
+        if attachment is None or (above := stage.schedule.at(attachment)) not in found:
             continue
-        places = [attachment.stage.state.leaves.index(loop) for loop in found[attachment.stage]]
+        places = [above.state.leaves.index(loop) for loop in found[above]]
         if max(places, default=-1) < len(attachment.loops):
             found[each] = tuple(attachment.loops[place] for place in places)
     return found
 
 
-def running(stage: "Stage", loop: LoopAxis) -> "tuple[Stage, LoopAxis]":
+def running(stage: StageView, loop: LoopAxis) -> tuple[StageView, LoopAxis]:
     """The stage that runs a loop of a stage on its own account, and its loop: others share it."""
     place = stage.state.attachment
     while place is not None and loop in place.loops:
-        stage, loop = place.stage, place.stage.state.leaves[place.loops.index(loop)]
+        stage = stage.schedule.at(place)
+        loop = stage.state.leaves[place.loops.index(loop)]
         place = stage.state.attachment
     return stage, loop
 

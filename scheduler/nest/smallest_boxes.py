@@ -9,7 +9,7 @@ its conditions fails, a piece becomes so small, or so large, that it is not chos
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import islpy as isl
 
@@ -29,11 +29,9 @@ from lathe.frontend.indices.quasi_affine import linear_of
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
 from lathe.scheduler.nest.executed import carried_out
 from lathe.scheduler.nest.instances import InstanceSpace, cells_read
-from lathe.scheduler.nest.place import ExactBox, Placement
+from lathe.scheduler.nest.placement import ExactBox, Placement
 from lathe.scheduler.nest.read_boxes import Interval, cases, extent_of
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.schedule import StageView
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 
@@ -48,7 +46,7 @@ Box = list[Interval]
 
 
 def smallest_box(
-    here: Placement, readers: Sequence[Reader], found: Box, placed: "dict[Stage, Placement]"
+    here: Placement, readers: Sequence[Reader], found: Box, placed: dict[StageView, Placement]
 ) -> tuple[list[Bound], list[Bound], ExactBox | None]:
     """Where the box begins that readers in the loops around a stage read of it, how long it is, and as isl has it.
 
@@ -65,7 +63,7 @@ def smallest_box(
 
 
 def _is_rectangular(
-    reader: Placement, reads: Sequence[ReadAccess], visible: set[LoopVariable], placed: "dict[Stage, Placement]"
+    reader: Placement, reads: Sequence[ReadAccess], visible: set[LoopVariable], placed: dict[StageView, Placement]
 ) -> bool:
     """Whether intervals are exact: loops inside that are free of each other, and indices that are affine."""
     if any(read.guards or any(as_affine(index) is None for index in read.indices) for read in reads):
@@ -91,12 +89,12 @@ def _is_rectangular(
     return all(condition in ends for condition in reader.constraints() if bound_variables(condition) - visible)
 
 
-def _all_carried_out(reader: Placement, visible: set[LoopVariable], placed: "dict[Stage, Placement]") -> bool:
+def _all_carried_out(reader: Placement, visible: set[LoopVariable], placed: dict[StageView, Placement]) -> bool:
     """Whether no iteration of loops between those that are visible and a stage's own is left out."""
     between = set(reader.prefix) - visible
     attachment = reader.state.attachment
     while between and attachment is not None:
-        host = placed[attachment.stage]
+        host = placed[reader.stage.schedule.at(attachment)]
         if host.pieces is not None or any(bound_variables(each) & between for each in host.certain_constraints()):
             return False
         attachment = host.state.attachment
@@ -119,11 +117,11 @@ def _is_dense(value: Linear, visible: set[LoopVariable]) -> bool:
     return True
 
 
-def _in_pieces(here: Placement, placed: "dict[Stage, Placement]") -> bool:
+def _in_pieces(here: Placement, placed: dict[StageView, Placement]) -> bool:
     """Whether a host is computed in pieces: what is in its loops may run where it has none."""
     attachment = here.state.attachment
     while attachment is not None:
-        host = placed[attachment.stage]
+        host = placed[here.stage.schedule.at(attachment)]
         if host.pieces is not None:
             return True
         attachment = host.state.attachment
@@ -137,7 +135,7 @@ class _TooManyPiecesError(Exception):
 class _Smallest:
     """The cells that are read in the loops around a stage, and bounds of them."""
 
-    def __init__(self, here: Placement, readers: Sequence[Reader], placed: "dict[Stage, Placement]") -> None:
+    def __init__(self, here: Placement, readers: Sequence[Reader], placed: dict[StageView, Placement]) -> None:
         self.here = here
         self.inputs = [Linear.of(variable) for variable in here.prefix]
         self.space = InstanceSpace(here.prefix, "instance")

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lathe.frontend.indices.linear import FloorDivision, Linear, LoopVariable, floor_divide
-from lathe.scheduler.state.stage import Affine, Fuse, LoopAxis, Mapped, Split, StageState, made_by
+from lathe.scheduler.state.loops import Affine, Fuse, LoopAxis, Mapped, Split, made_by
+from lathe.scheduler.state.stage import StageState
 
 SharedLoop = tuple[Linear, tuple[LoopVariable, ...]]
 """A loop of another stage: its value, and the variables that it runs over."""

@@ -7,7 +7,7 @@ from lathe.frontend.indices.linear import Bound, Extremum, Linear, LoopVariable
 from lathe.frontend.text import format_expr
 from lathe.scheduler.algorithm.rewrite import rewrite
 from lathe.scheduler.algorithm.undefined import defined
-from lathe.scheduler.nest.build_nest import (
+from lathe.scheduler.nest.nodes import (
     Acquire,
     Block,
     ChunkNode,

@@ -8,11 +8,10 @@ TVM's, whose virtual threads VTA uses to hide the time of loads.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-if TYPE_CHECKING:
-    from lathe.frontend.indices.linear import LoopVariable
-    from lathe.scheduler.nest.build_nest import Loop
+from lathe.frontend.indices.linear import LoopVariable
+from lathe.scheduler.nest.nodes import Loop
 
 Memory = TypeVar("Memory")
 

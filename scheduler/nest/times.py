@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from lathe.frontend.expressions import Axis
 from lathe.frontend.indices.linear import Linear, LoopVariable
-from lathe.scheduler.nest.build_nest import ChunkNode, Loop, Node
-from lathe.scheduler.nest.build_nest import Guard as GuardNode
+from lathe.scheduler.nest.nodes import ChunkNode, Loop, Node
+from lathe.scheduler.nest.nodes import Guard as GuardNode
 
 Ints = NDArray[np.int64]
 

@@ -8,10 +8,9 @@ same in all, which every stage can read. So there is always an end.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,25 +18,23 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.expressions import Read
-from lathe.scheduler.algorithm.patterns import factors, lanes_of_operand
-from lathe.scheduler.emission.dram_map import stores_make_weights
+from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.passes.identity_products import insert_turn
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
-from lathe.scheduler.state.stage import DRAM, StageState, replace
-from lathe.scheduler.target.elements import Lanes, element_of
+from lathe.scheduler.state.stage import Lanes, StageState
+from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.lanes import LanePlan, obstacles_of, plan_lanes
+from lathe.scheduler.target.planes import stores_make_weights
+from lathe.scheduler.target.products import Product, lanes_of_operand
 from lathe.scheduler.target.zero_lanes import comes_from_host, is_loaded_with_zeros, tensors_with_zeros_behind
-
-if TYPE_CHECKING:
-    from lathe.scheduler.algorithm.patterns import Product
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
 
 LARGEST_IDENTITY = 256
 """The largest extent that a product with the identity is tried for: its work and weights grow with the square."""
 
 
-def agree_on_lanes(schedule: "Schedule", config: HardwareConfig) -> dict[Tensor, NDArray[np.int8]]:
+def agree_on_lanes(schedule: Edit, config: HardwareConfig) -> dict[Tensor, NDArray[np.int8]]:
     """Decide lanes, in place, of untouched stages whose planned lanes disagree with what they read or are read by.
 
     Returns the values of inputs that this adds: identity matrices.
@@ -51,14 +48,14 @@ def agree_on_lanes(schedule: "Schedule", config: HardwareConfig) -> dict[Tensor,
 class _Disagreement:
     """``reader`` reads tensor ``tensor``, at ``reads``, but not in the lanes in which ``maker`` makes it."""
 
-    maker: "Stage"
-    reader: "Stage"
+    maker: EditedStage
+    reader: EditedStage
     tensor: Tensor
     reads: tuple[Read, ...]
 
 
 class _Agreement:
-    def __init__(self, schedule: "Schedule", config: HardwareConfig) -> None:
+    def __init__(self, schedule: Edit, config: HardwareConfig) -> None:
         self.schedule = schedule
         self.config = config
         self.identities: dict[int, Tensor] = {}
@@ -71,13 +68,11 @@ class _Agreement:
                 return
             best: tuple[float, Callable[[], None]] | None = None
             for change in (*self._changes(one), *self._turns(one, plan)):
-                before = {stage: stage.state for stage in self.schedule.stages}
+                before = self.schedule.state
                 change()
                 changed, left = self._judged()
                 cost = sum(self._work(stage, changed) for stage in self.schedule.stages) * (1 + len(left))
-                self.schedule.stages = list(before)
-                for stage, state in before.items():
-                    stage.state = state
+                self.schedule.become(before)
                 if len(left) < len(found) and (best is None or cost < best[0]):
                     best = cost, change
             if best is not None:
@@ -85,9 +80,9 @@ class _Agreement:
                 continue
             for stage in (one.maker, one.reader):
                 if self._is_free(stage):
-                    stage.state = self._without_lanes(stage, plan)
+                    stage.put(self._without_lanes(stage, plan))
 
-    def _is_free(self, stage: "Stage") -> bool:
+    def _is_free(self, stage: EditedStage) -> bool:
         """Whether a stage may get other lanes: nobody has placed it or its lanes, nor has it been left without any."""
         state = stage.state
         if state.is_vectorized:
@@ -168,7 +163,7 @@ class _Agreement:
             for on_alu in (False, True) if factors(state.computation) is not None else (state.on_alu,):
                 for lanes in self._any_lanes(len(state.computation.axes)):
                     if (lanes, on_alu) != (state.lanes, state.on_alu):
-                        yield partial(setattr, stage, "state", replace(state, lanes=lanes, on_alu=on_alu))
+                        yield partial(stage.put, replace(state, lanes=lanes, on_alu=on_alu))
 
     def _any_lanes(self, rank: int) -> Iterator[Lanes]:
         dims = range(rank)
@@ -197,12 +192,12 @@ class _Agreement:
             self.identities[extent] = Tensor(fresh_name(self.schedule, f"identity{extent}"), (extent, extent), "int8")
         insert_turn(self.schedule, one.reader, one.reads, dim, self.identities[extent], lanes, on_alu)
 
-    def _without_lanes(self, stage: "Stage", plan: LanePlan) -> StageState:
+    def _without_lanes(self, stage: EditedStage, plan: LanePlan) -> StageState:
         product = plan.products[stage.state.tensor]
         on_alu = product is None or self.schedule.maker(product.weight.tensor) is not None
         return replace(stage.state, lanes=Lanes(None, None), on_alu=on_alu)
 
-    def _work(self, stage: "Stage", plan: LanePlan) -> float:
+    def _work(self, stage: EditedStage, plan: LanePlan) -> float:
         """Cycles that a stage takes, about."""
         computation, lanes = stage.state.computation, plan.known[stage.state.tensor]
         product = plan.products[stage.state.tensor]

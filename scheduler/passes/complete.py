@@ -4,7 +4,7 @@ Stages that no command has touched are grouped (``groups``). Within a group the 
 is computed in its tile loops, and operands are loaded at the loop where they fit and are loaded least often.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -14,8 +14,9 @@ from lathe.configs import HardwareConfig, LatheError
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.expressions import Read, axes_of
 from lathe.isa import Unit
-from lathe.scheduler.algorithm.patterns import Product, factors
+from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.algorithm.rewrite import copy_of, reads_redirected
+from lathe.scheduler.commands.write_through import keep_loops, write_through_acc
 from lathe.scheduler.errors import BuildError, CapacityError, LegalityError, ScheduleError
 from lathe.scheduler.legality.check import check_completed, check_reads
 from lathe.scheduler.legality.communication import check_communication
@@ -31,18 +32,21 @@ from lathe.scheduler.passes.load_once import load_once, only_moves
 from lathe.scheduler.passes.mask_conditions import mask_conditions
 from lathe.scheduler.passes.note_early_loads import loaded_early
 from lathe.scheduler.passes.split_axes import canonicalise
-from lathe.scheduler.passes.store_in_loops import can_be_kept, is_store, keep_loops, store_shared, write_through_acc
+from lathe.scheduler.passes.store_in_loops import can_be_kept, is_store, store_shared
 from lathe.scheduler.passes.tiling.apply import apply_tiling
 from lathe.scheduler.passes.tiling.choose import choose_tiling
 from lathe.scheduler.passes.tiling.problem import Operand, TilingProblem
-from lathe.scheduler.schedule import Schedule
-from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
+from lathe.scheduler.state.schedule import Part, ScheduleView, StageView
 from lathe.scheduler.state.signals import unit_of_stage
-from lathe.scheduler.state.stage import DRAM, Attachment, LoopAxis, StageState, initial_state
+from lathe.scheduler.state.stage import Attachment, StageState, initial_state
 from lathe.scheduler.target.buffers import buffers_of
 from lathe.scheduler.target.elements import physical_of
 from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.products import Product
 from lathe.scheduler.target.reused_cells import find_aliases
 
 
@@ -50,7 +54,7 @@ from lathe.scheduler.target.reused_cells import find_aliases
 class Completed:
     """A schedule with nothing left open, the inputs that stand for reshaped ones, and the values of added ones."""
 
-    schedule: Schedule
+    schedule: Edit
     views: Mapping[Tensor, Tensor]
     constants: dict[Tensor, NDArray[Any]]
 
@@ -62,9 +66,9 @@ class Watch(Protocol):
 
 
 def complete(
-    schedule: Schedule,
+    schedule: ScheduleView,
     config: HardwareConfig,
-    refused: dict[Stage, LatheError] | None = None,
+    refused: dict[StageView, LatheError] | None = None,
     watch: Watch | None = None,
 ) -> Completed:
     """A copy of the schedule in which every stage has scope and place for the machine.
@@ -74,7 +78,7 @@ def complete(
     cannot be completed is left open and noted there with the error instead. ``watch`` is called at first and after each
     pass.
     """
-    copy = copied(schedule)
+    copy = Edit(schedule.state)
     done = Completed(copy, {}, {})
 
     def passed(name: str) -> None:
@@ -82,7 +86,7 @@ def complete(
             watch(name, done)
 
     passed("the commands")
-    copy.early = loaded_early(copy)
+    copy.amend(early=loaded_early(copy))
     read = {access.tensor for stage in copy.stages for access in stage.state.computation.reads}
     _keep_parts_near(copy, config)
     passed("keeping parts near")
@@ -105,14 +109,14 @@ def complete(
     passed("agreeing on lanes")
     for group in groups_of(copy, config):
         try:
-            with copy.all_or_nothing():
+            with copy.trying():
                 _complete_group(copy, group, config)
         except LatheError as error:
             if refused is None:
                 raise
             refused.update(dict.fromkeys((*group.pads, *group.inner, group.sink), error))
     passed("tiling groups")
-    loads: list[Stage] = []
+    loads: list[EditedStage] = []
     for stage in list(copy.stages):
         if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
             loads += _load_operands(copy, stage, config)
@@ -124,7 +128,7 @@ def complete(
     return done
 
 
-def _leave_out_unread(schedule: Schedule, read: set[Tensor]) -> None:
+def _leave_out_unread(schedule: Edit, read: set[Tensor]) -> None:
     """Take out, in place, stages that somebody has read and nobody does any more, as a condition that is gone did."""
     while True:
         gone = [
@@ -136,10 +140,10 @@ def _leave_out_unread(schedule: Schedule, read: set[Tensor]) -> None:
         ]
         if not gone:
             return
-        schedule.stages = [stage for stage in schedule.stages if stage not in gone]
+        schedule.arrange([stage for stage in schedule.stages if stage not in gone])
 
 
-def _check_communication(schedule: Schedule, config: HardwareConfig) -> None:
+def _check_communication(schedule: Edit, config: HardwareConfig) -> None:
     """Raises BuildError where loops or units that a schedule speaks of are others now."""
     for stage in schedule.stages:
         try:
@@ -152,13 +156,13 @@ def _check_communication(schedule: Schedule, config: HardwareConfig) -> None:
             ) from None
 
 
-def _keep_parts_near(schedule: Schedule, config: HardwareConfig) -> None:
+def _keep_parts_near(schedule: Edit, config: HardwareConfig) -> None:
     """Put in a scratchpad what is computed in the loops of other stages, in place: DRAM holds whole tensors.
 
     What is read after the iteration that makes it stays in DRAM, to be stored there (``store_shared``), and so does
     what the user has put there, and what is computed for a matrix product, which wants it loaded.
     """
-    parts: dict[Stage, StageState] = {}
+    parts: dict[EditedStage, StageState] = {}
     for stage in schedule.stages:
         state, place = stage.state, stage.state.attachment
         if state.storage is not None and state.storage.buffer.scope == DRAM:
@@ -174,29 +178,30 @@ def _keep_parts_near(schedule: Schedule, config: HardwareConfig) -> None:
         if scope == DRAM and can_be_kept(stage, place):
             continue
         parts[stage] = state
-        stage.state = replace(state, scope="acc" if scope == DRAM else scope)
+        stage.put(replace(state, scope="acc" if scope == DRAM else scope))
     if not parts or _reads_hold(schedule, set(parts)):
         return
     near = {stage: stage.state for stage in parts}
     for stage, state in parts.items():
-        stage.state = state
+        stage.put(state)
     for stage, state in near.items():
-        stage.state = state
+        stage.put(state)
         if _reads_hold(schedule, {stage}):
             continue
         place = state.attachment
         assert place is not None
         if not can_be_kept(stage, place):
+            host = schedule.at(place)
             raise BuildError(
                 f"place of stage {stage.name} must be a loop that all its readers are in, or a data loop of one that "
-                f"is computed whole, not loop {place.axis.name} of {place.stage.name}, for machine {config.name!r} to "
+                f"is computed whole, not loop {place.axis.name} of {host.name}, for machine {config.name!r} to "
                 "keep its values until they are read. Compute it at a loop further out, or leave it at the root.",
                 kind="limit",
             )
-        stage.state = parts[stage]
+        stage.put(parts[stage])
 
 
-def _scope_near(stage: Stage, config: HardwareConfig) -> str:
+def _scope_near(stage: EditedStage, config: HardwareConfig) -> str:
     """Where the readers of a part want it: in acc, or for matrix products in inp or wgt; DRAM for those that load it.
 
     No instruction computes in inp and wgt: what is more than a copy is loaded.
@@ -217,34 +222,16 @@ def _scope_near(stage: Stage, config: HardwareConfig) -> str:
     return wanted.pop() if len(wanted) == 1 and only_moves(stage.state.computation.bodies[0]) else DRAM
 
 
-def _reads_hold(schedule: Schedule, moved: set[Stage]) -> bool:
+def _reads_hold(schedule: Edit, moved: set[EditedStage]) -> bool:
     """Whether values are still there when they are read, with these stages in a scratchpad."""
     try:
-        check_reads(schedule, "build", moved)
+        check_reads(schedule, "build", set(moved))
     except LegalityError:
         return False
     return True
 
 
-def copied(schedule: Schedule) -> Schedule:
-    """The same schedule with stages of its own."""
-    copy = Schedule.__new__(Schedule)
-    copy.program, copy.outputs, copy.layouts = schedule.program, schedule.outputs, schedule.layouts
-    copy.circular = schedule.circular
-    twins = {stage: Stage(copy, stage.state) for stage in schedule.stages}
-    copy.stages = list(twins.values())
-    for twin in copy.stages:
-        attachment = twin.state.attachment
-        if attachment is not None:
-            twin.state = replace(twin.state, attachment=replace(attachment, stage=twins[attachment.stage]))
-    copy.host_copies = schedule.host_copies
-    copy.allocations = {
-        buffer: replace(place, stage=twins[place.stage]) for buffer, place in schedule.allocations.items()
-    }
-    return copy
-
-
-def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) -> None:
+def _complete_group(schedule: Edit, group: Group, config: HardwareConfig) -> None:
     """Scopes, caches, tiles and places of one group."""
     if len(group.sink.state.tensors) > 1:
         names = ", ".join(tensor.name for tensor in group.sink.state.tensors)
@@ -259,7 +246,7 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
     least_depth = max(_follow_loops(given, sink, writer, guests), keep_loops(given, sink, writer))
     computing = [*group.inner, writer]
     for stage in computing:
-        stage.state = replace(stage.state, scope="acc")
+        stage.change(scope="acc")
     operands: list[Operand] = []
     products = plan_lanes(schedule, config).products
     for stage in computing:
@@ -273,7 +260,7 @@ def _complete_group(schedule: Schedule, group: Group, config: HardwareConfig) ->
     _load_inside(schedule, operands)
 
 
-def _load_inside(schedule: Schedule, operands: list[Operand]) -> None:
+def _load_inside(schedule: Edit, operands: list[Operand]) -> None:
     """Load what is made and stored in loops around its reader, or in its own, no further out than there.
 
     Nor further in than the reader is, which may run in fewer of these loops than the maker, before the rest begin.
@@ -282,37 +269,37 @@ def _load_inside(schedule: Schedule, operands: list[Operand]) -> None:
         makers = [schedule.maker(read.tensor) for read in operand.stage.state.computation.reads]
         for maker in [maker for maker in makers if maker is not None and maker.state.scope == DRAM]:
             place = _place_around(maker.state.attachment, operand.reader)
-            if place is not None and _is_further_out(operand.stage.state.attachment, place):
-                operand.stage.state = replace(operand.stage.state, attachment=Attachment(place.stage, place.axis))
+            if place is not None and _is_further_out(operand.stage.state.attachment, place, operand.reader):
+                operand.stage.change(attachment=Attachment(place.host, place.axis))
 
 
-def _place_around(place: Attachment | None, reader: Stage) -> Attachment | None:
+def _place_around(place: Attachment | None, reader: EditedStage) -> Attachment | None:
     """The innermost loop of a place that is one of a reader's own or around it; None where there is none."""
     around = [reader, *_hosts(reader)]
-    while place is not None and place.stage not in around:
-        place = place.stage.state.attachment
-    if place is None or place.stage is reader:
+    schedule = reader.schedule
+    while place is not None and schedule.at(place) not in around:
+        place = schedule.at(place).state.attachment
+    if place is None or schedule.at(place) is reader:
         return place
-    inside = around[around.index(place.stage) - 1].state.attachment
+    inside = around[around.index(schedule.at(place)) - 1].state.attachment
     assert inside is not None
-    return inside if _is_further_out(inside, place) else place
+    return inside if _is_further_out(inside, place, reader) else place
 
 
-def _hosts(stage: Stage) -> list[Stage]:
+def _hosts(stage: EditedStage) -> list[EditedStage]:
     """The stages in whose loops a stage is computed, from the innermost on."""
-    place = stage.state.attachment
-    return [] if place is None else [place.stage, *_hosts(place.stage)]
+    return [] if stage.host is None else [stage.host, *_hosts(stage.host)]
 
 
-def _is_further_out(now: Attachment | None, place: Attachment) -> bool:
+def _is_further_out(now: Attachment | None, place: Attachment, stage: EditedStage) -> bool:
     """Whether one loop is outside another: none at all, one that comes before it, or one of a stage around."""
-    if now is None or now.stage is not place.stage:
-        return now is None or now.stage in _hosts(place.stage)
-    leaves = place.stage.state.leaves
-    return leaves.index(now.axis) < leaves.index(place.axis)
+    host = stage.schedule.at(place)
+    if now is None or now.host is not place.host:
+        return now is None or stage.schedule.at(now) in _hosts(host)
+    return host.state.leaves.index(now.axis) < host.state.leaves.index(place.axis)
 
 
-def _follow_loops(given: StageState, sink: Stage, writer: Stage, guests: list[Stage]) -> int:
+def _follow_loops(given: StageState, sink: EditedStage, writer: EditedStage, guests: Sequence[EditedStage]) -> int:
     """Keep stages that were placed in a stage's loops there, now that these are shared by a copy and its writer.
 
     Those in data loops stay with the copy, those in reduction loops go to the writer, whose loops up to there come
@@ -330,8 +317,8 @@ def _follow_loops(given: StageState, sink: Stage, writer: Stage, guests: list[St
         reduce_leaves = [leaf for leaf in leaves if leaf.kind == "reduce"]
         outermost = reduce_leaves[: reduce_leaves.index(axis) + 1]
         ordered = (*outermost, *(leaf for leaf in leaves if leaf not in outermost))
-        writer.state = replace(writer.state, leaves=ordered)
-        guest.state = replace(guest.state, attachment=Attachment(writer, axis))
+        writer.change(leaves=ordered)
+        guest.change(attachment=Attachment(writer.id, axis))
         before = given.leaves[: given.leaves.index(place.axis)]
         depth = max(depth, sum(leaf.kind == "data" for leaf in before))
     return depth
@@ -341,16 +328,12 @@ def _same_root(leaf: LoopAxis, other: LoopAxis) -> bool:
     return leaf.source is not None and leaf.source is other.source
 
 
-def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
+def _tile(problem: TilingProblem, guests: Sequence[EditedStage]) -> None:
     """The cheapest tiling whose buffers do fit: the estimate counts the largest, the allocator what lives together."""
     moved = {problem.sink, *problem.computing, *guests, *(operand.stage for operand in problem.operands)}
     for stage in reversed(problem.schedule.stages):  # and what is computed in their loops: hosts come behind it
-        if stage.state.attachment is not None and stage.state.attachment.stage in moved:
+        if stage.state.attachment is not None and stage.host in moved:
             moved.add(stage)
-    part = Schedule.__new__(Schedule)
-    part.program, part.outputs = problem.schedule.program, problem.schedule.outputs
-    part.layouts, part.allocations = problem.schedule.layouts, problem.schedule.allocations
-    part.circular = problem.schedule.circular
     lanes = plan_lanes(problem.schedule, problem.config).known
     refusal: CapacityError | None = None
     before = {stage: stage.state for stage in moved}
@@ -361,7 +344,7 @@ def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
             if refusal is not None:
                 raise refusal from None
             raise
-        part.stages = [stage for stage in problem.schedule.stages if stage in moved]
+        part = Part(problem.schedule, [stage for stage in problem.schedule.stages if stage in moved])
         physical = {stage: physical_of(stage, lanes, problem.config) for stage in part.stages}
         try:
             buffers_of(part, problem.config, build_nest(part, largest_blocks=True), physical, find_aliases(part))
@@ -369,31 +352,31 @@ def _tile(problem: TilingProblem, guests: list[Stage]) -> None:
             refusal = error
             problem.spare[error.scope] = problem.spare.get(error.scope, 0) + error.excess
             for stage, state in before.items():
-                stage.state = state
+                stage.put(state)
         else:
             return
 
 
-def _load_operands(schedule: Schedule, stage: Stage, config: HardwareConfig) -> list[Stage]:
+def _load_operands(schedule: Edit, stage: EditedStage, config: HardwareConfig) -> list[EditedStage]:
     """Caches for what a stage in acc, placed by the user, still reads from DRAM: loaded just outside its chunks."""
     if is_copy(stage):
         return []
     state = stage.state
     place = state.attachment
     if place is not None:
-        place = Attachment(place.stage, place.axis)  # all that is read there, whatever part of the stage that is
+        place = Attachment(place.host, place.axis)  # all that is read there, whatever part of the stage that is
     if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
-        place = Attachment(stage, state.leaves[state.leaves.index(state.pragma_axis) - 1])
+        place = Attachment(stage.id, state.leaves[state.leaves.index(state.pragma_axis) - 1])
     product = plan_lanes(schedule, config).products[stage.tensor]
     operands = _operands(schedule, stage, product, Group(stage, [], []), [])
     for operand in operands:
-        operand.stage.state = replace(operand.stage.state, attachment=place)
+        operand.stage.change(attachment=place)
     _load_inside(schedule, operands)
     return [operand.stage for operand in operands]
 
 
 def _operands(
-    schedule: Schedule, stage: Stage, product: Product | None, group: Group, computing: list[Stage]
+    schedule: Edit, stage: EditedStage, product: Product | None, group: Group, computing: list[EditedStage]
 ) -> list[Operand]:
     """The stages that load what a computing stage reads from DRAM: paddings of the group, or new caches."""
     made = {tensor for inner in computing for tensor in inner.state.tensors}
@@ -415,18 +398,18 @@ def _operands(
             continue
         pad = next((each for each in group.pads if tensor in each.state.tensors), None)
         if pad is not None:
-            pad.state = replace(pad.state, scope=scope)
+            pad.change(scope=scope)
             operands.append(Operand(pad, stage))
             cached_as[key] = instead[read.node] = tensor
             continue
         axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
         copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes, whole=True)
-        cached = Stage(schedule, initial_state(copy, scope, copies=tensor))
-        schedule.stages.insert(schedule.stages.index(stage), cached)
+        cached = schedule.new(initial_state(copy, scope, copies=tensor))
+        schedule.insert(cached, before=stage)
         operands.append(Operand(cached, stage))
         cached_as[key] = instead[read.node] = cached.tensor
     if instead:
-        stage.state = replace(stage.state, computation=reads_redirected(stage.state.computation, instead))
+        stage.change(computation=reads_redirected(stage.state.computation, instead))
     return operands
 
 

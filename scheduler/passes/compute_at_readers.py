@@ -8,21 +8,19 @@ lanes of elements.
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.scheduler.errors import BuildError
+from lathe.scheduler.nest.place import loop_extent
 from lathe.scheduler.nest.shared_loops import running
-from lathe.scheduler.state.stage import DRAM, Attachment, LoopAxis, Split, StageState, made_by, replaced_by
-from lathe.scheduler.state.storage import values_stay
-from lathe.scheduler.target.elements import Lanes
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.loops import LoopAxis, Split, made_by, replaced_by
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.stage import Attachment, Lanes, StageState
+from lathe.scheduler.state.stored import values_stay
 
 
-def settle(schedule: "Schedule", config: HardwareConfig) -> None:
+def settle(schedule: Edit, config: HardwareConfig) -> None:
     """Settle shared loops and lanes of a schedule in place. Raises BuildError where the machine cannot do it."""
     for stage in schedule.stages:
         for loop, mark in stage.state.marks.items():
@@ -33,19 +31,19 @@ def settle(schedule: "Schedule", config: HardwareConfig) -> None:
         attachment = stage.state.attachment
         assert attachment is not None
         if not attachment.loops:
-            stage.state = replace(stage.state, attachment=place)
+            stage.change(attachment=place)
             continue
         if stage.state.scope == DRAM or (stage.state.storage is not None and values_stay(stage)):
             continue  # it keeps what each iteration makes, and its loops as they are
-        stage.state = _alone(replace(stage.state, attachment=place), attachment.loops)
+        stage.put(_alone(replace(stage.state, attachment=place), attachment.loops))
 
 
-def _place(stage: "Stage") -> Attachment:
+def _place(stage: EditedStage) -> Attachment:
     """The loop that a stage is computed in, as a loop of the stage that runs it on its own account."""
     attachment = stage.state.attachment
     assert attachment is not None
-    host, axis = running(attachment.stage, attachment.axis)
-    return Attachment(host, axis, region=attachment.region)
+    host, axis = running(stage.schedule.at(attachment), attachment.axis)
+    return Attachment(host.id, axis, region=attachment.region)
 
 
 def _alone(state: StageState, shared: tuple[LoopAxis, ...]) -> StageState:
@@ -84,9 +82,7 @@ def _instead(state: StageState, loop: LoopAxis | None, leaves: list[LoopAxis]) -
     return loop
 
 
-def _fill_lanes(stage: "Stage", loop: LoopAxis, config: HardwareConfig) -> None:
-    from lathe.scheduler.commands.marked_loops import loop_extent
-
+def _fill_lanes(stage: EditedStage, loop: LoopAxis, config: HardwareConfig) -> None:
     lanes = loop_extent(stage, loop)
     if lanes != config.block_out:
         raise BuildError(
@@ -107,4 +103,4 @@ def _fill_lanes(stage: "Stage", loop: LoopAxis, config: HardwareConfig) -> None:
             current = relation.parent
     dim = [root for root in stage.state.roots if root.kind == "data"].index(current)
     rows = stage.state.lanes.rows if stage.state.lanes is not None else None
-    stage.state = replace(stage.state, lanes=Lanes(rows, dim))
+    stage.change(lanes=Lanes(rows, dim))

@@ -7,25 +7,23 @@ which partitioning, the DMA's zeros, and masks (``masks.py``) know how to carry 
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lathe.frontend import Axis, Computation, Tensor, interval, substitute
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
-from lathe.scheduler.algorithm.patterns import plain_axis
+from lathe.frontend.indices.plain import plain_axis
 from lathe.scheduler.algorithm.rewrite import copy_of, redirect_reads, renamed_axes
+from lathe.scheduler.commands.write_through import keep_loops, write_through_acc
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.nest.map_by_kind import has_all_points, relations_by_kind
-from lathe.scheduler.passes.store_in_loops import keep_loops, write_through_acc
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.loops import LoopAxis, Mapped, Relation
+from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
-from lathe.scheduler.state.stage import DRAM, Attachment, LoopAxis, Mapped, Relation, StageState, initial_state
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.stage import Attachment, StageState, initial_state
 
 
-def fill_domains(schedule: "Schedule") -> None:
+def fill_domains(schedule: Edit) -> None:
     """Rewrite, in place, the stages of a schedule that have a condition on their domain.
 
     Raises BuildError for an output that is a maximum or minimum with loops that compute other stages, and for a stage
@@ -45,9 +43,9 @@ def fill_domains(schedule: "Schedule") -> None:
         if any(tensor in schedule.outputs for tensor in stage.state.tensors):
             _fill_output(schedule, stage)
         elif _stays_inside(computation):
-            stage.state = replace(stage.state, computation=replace(computation, where=None))
+            stage.change(computation=replace(computation, where=None))
         else:
-            stage.state = replace(stage.state, computation=_selected(computation))
+            stage.change(computation=_selected(computation))
 
 
 def _stays_inside(computation: Computation) -> bool:
@@ -73,7 +71,7 @@ def _selected(computation: Computation) -> Computation:
     return replace(computation, bodies=tuple(bodies), where=None)
 
 
-def _fill_output(schedule: "Schedule", stage: "Stage") -> None:
+def _fill_output(schedule: Edit, stage: EditedStage) -> None:
     computation = stage.state.computation
     maker = _copied_from(schedule, stage)
     for each in (stage, maker):
@@ -83,7 +81,7 @@ def _fill_output(schedule: "Schedule", stage: "Stage") -> None:
         _fill_before(schedule, maker, stage)
         return
     if not computation.reduce_axes:
-        stage.state = replace(stage.state, computation=_selected(computation))
+        stage.change(computation=_selected(computation))
         return
     if _can_come_apart(schedule, stage):
         loop = _innermost_used(schedule, stage)
@@ -100,10 +98,10 @@ def _fill_output(schedule: "Schedule", stage: "Stage") -> None:
             "cache_write first, and compute them in the loops of the copy in acc.",
             kind="limit",
         )
-    stage.state = replace(stage.state, computation=_selected(computation))
+    stage.change(computation=_selected(computation))
 
 
-def _check_times(stage: "Stage", output: "Stage") -> None:
+def _check_times(stage: EditedStage, output: EditedStage) -> None:
     """Raises BuildError where the loops of a stage, by a map of the user's, do not come to what zeros have to fill."""
     if not all(has_all_points(each) for each in stage.state.relations if isinstance(each, Mapped)):
         raise BuildError(
@@ -114,7 +112,7 @@ def _check_times(stage: "Stage", output: "Stage") -> None:
         )
 
 
-def _copied_from(schedule: "Schedule", stage: "Stage") -> "Stage | None":
+def _copied_from(schedule: Edit, stage: EditedStage) -> EditedStage | None:
     """The stage in acc of whose elements a stage in DRAM is a copy, if it is one."""
     computation = stage.state.computation
     body = computation.bodies[0]
@@ -126,10 +124,8 @@ def _copied_from(schedule: "Schedule", stage: "Stage") -> "Stage | None":
     return maker if maker is not None and maker.state.scope == "acc" else None
 
 
-def _fill_before(schedule: "Schedule", maker: "Stage", stage: "Stage") -> None:
+def _fill_before(schedule: Edit, maker: EditedStage, stage: EditedStage) -> None:
     """Let what an output is copied from have the zeros: a store selects nothing."""
-    from lathe.scheduler.stage import Stage
-
     computation, made = stage.state.computation, maker.state
     points: dict[Axis, Expr] = {
         old: AxisRef(new) for old, new in zip(computation.axes, made.computation.axes, strict=True)
@@ -138,25 +134,25 @@ def _fill_before(schedule: "Schedule", maker: "Stage", stage: "Stage") -> None:
     where = substitute(computation.where, points)
     whole = replace(computation, where=None)
     if not made.computation.reduce_axes and len(schedule.readers(made.tensor)) == 1:
-        maker.state = replace(made, computation=_selected(replace(made.computation, where=where)))
+        maker.put(replace(made, computation=_selected(replace(made.computation, where=where))))
     else:
         name = fresh_name(schedule, f"{made.tensor.name}.filled")
         copy = replace(copy_of(made.tensor, made.computation.name, made.computation.axes, whole=True), where=where)
         filled = initial_state(renamed_axes(_selected(copy), name), "acc")
-        inner = Stage(schedule, replace(filled, attachment=made.attachment))
-        schedule.stages.insert(schedule.stages.index(maker) + 1, inner)
+        inner = schedule.new(replace(filled, attachment=made.attachment))
+        schedule.insert(inner, behind=maker)
         whole = redirect_reads(whole, {made.tensor: inner.tensor})
-    stage.state = replace(stage.state, computation=whole)
+    stage.change(computation=whole)
 
 
-def _can_come_apart(schedule: "Schedule", stage: "Stage") -> bool:
+def _can_come_apart(schedule: Edit, stage: EditedStage) -> bool:
     """Whether the reduction of a stage can be a stage of its own: nothing relies on its loops being one nest."""
     places = [each.state.attachment for each in schedule.attached(stage)]
     inside = any(place is not None and place.axis.kind == "reduce" for place in places)
     return not inside and stage.state.pragma is None and len(stage.state.tensors) == 1
 
 
-def _innermost_used(schedule: "Schedule", stage: "Stage") -> LoopAxis | None:
+def _innermost_used(schedule: Edit, stage: EditedStage) -> LoopAxis | None:
     """The innermost data loop of a stage that others are computed in, or share, or that is around a signal or threads.
 
     None where none is.
@@ -168,7 +164,7 @@ def _innermost_used(schedule: "Schedule", stage: "Stage") -> LoopAxis | None:
     return next((leaf for leaf in reversed(around) if leaf.kind == "data"), None)
 
 
-def _make_in_loop(schedule: "Schedule", stage: "Stage", loop: LoopAxis) -> None:
+def _make_in_loop(schedule: Edit, stage: EditedStage, loop: LoopAxis) -> None:
     """Reduce in acc, in the loop where others make what the reduction reads, and select there what is stored."""
     given, where = stage.state, stage.state.computation.where
     _, writer = write_through_acc(schedule, stage)
@@ -176,15 +172,13 @@ def _make_in_loop(schedule: "Schedule", stage: "Stage", loop: LoopAxis) -> None:
     loop = stage.state.leaves[max(stage.state.leaves.index(loop), inside - 1)]
     reduction = writer.state.computation
     whole = replace(reduction, where=None) if _stays_inside(reduction) else _selected(reduction)
-    writer.state = replace(writer.state, computation=whole, attachment=Attachment(stage, loop))
-    stage.state = replace(stage.state, computation=replace(stage.state.computation, where=where))
+    writer.change(computation=whole, attachment=Attachment(stage.id, loop))
+    stage.change(computation=replace(stage.state.computation, where=where))
     _fill_before(schedule, writer, stage)
 
 
-def _take_apart(schedule: "Schedule", stage: "Stage") -> None:
+def _take_apart(schedule: Edit, stage: EditedStage) -> None:
     """A reduction, which keeps the loops over reduction axes, and the selection of its elements with the others."""
-    from lathe.scheduler.stage import Stage
-
     state = stage.state
     computation = state.computation
     reduction = renamed_axes(computation, fresh_name(schedule, f"{state.tensor.name}.whole"))
@@ -196,10 +190,10 @@ def _take_apart(schedule: "Schedule", stage: "Stage") -> None:
         roots = tuple(root for root in state.roots if root.kind == "reduce")
         loops = tuple(leaf for leaf in state.leaves if leaf.kind == "reduce")
         first = replace(first, roots=(*own, *roots), leaves=(*own, *loops), relations=reducing or ())
-    inner = Stage(schedule, replace(first, lanes=state.lanes, on_alu=state.on_alu))
-    stage.state = _without_reduction(state, inner.tensor, selecting)
+    inner = schedule.new(replace(first, lanes=state.lanes, on_alu=state.on_alu))
+    stage.put(_without_reduction(state, inner.tensor, selecting))
     keep_loops(state, stage, inner)
-    schedule.stages.insert(schedule.stages.index(stage), inner)
+    schedule.insert(inner, before=stage)
 
 
 def _without_reduction(state: StageState, value: Tensor, relations: tuple[Relation, ...]) -> StageState:

@@ -7,29 +7,25 @@ on into zeros that make its blocks whole. Loops that a schedule has cut keep the
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import islpy as isl
 
 from lathe.frontend import Tensor
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import Axis, Binary, Const, Expr, Reduce, Select, Undef, walk
+from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.polyhedra import limited_operations
-from lathe.scheduler.algorithm.patterns import plain_axis
 from lathe.scheduler.algorithm.rewrite import transform
 from lathe.scheduler.algorithm.undefined import terms_of
 from lathe.scheduler.commands.overcompute import extended
 from lathe.scheduler.errors import PaddingError, ScheduleError
 from lathe.scheduler.legality.check import check_reads
 from lathe.scheduler.legality.unneeded_instances import Branches
-from lathe.scheduler.state.stage import DRAM
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.memories import DRAM
 
 
-def fill_padding(schedule: "Schedule") -> None:
+def fill_padding(schedule: Edit) -> None:
     """Rewrite, in place, the stages of a schedule that leave cells undefined, and let open sums go on into zeros."""
     for stage in schedule.stages:
         if not stage.state.is_touched:
@@ -39,10 +35,10 @@ def fill_padding(schedule: "Schedule") -> None:
         computation = stage.state.computation
         bodies = tuple(_zeros(body) for body in computation.bodies)
         if any(new is not old for new, old in zip(bodies, computation.bodies, strict=True)):
-            stage.state = replace(stage.state, computation=replace(computation, bodies=bodies))
+            stage.change(computation=replace(computation, bodies=bodies))
 
 
-def _widen(stage: "Stage") -> None:
+def _widen(stage: EditedStage) -> None:
     """Let reductions go on into the padding of what they read where it changes nothing: so blocks are whole."""
     for root in stage.state.roots:
         axis = root.source
@@ -60,14 +56,15 @@ def _widen(stage: "Stage") -> None:
         before = stage.state
         try:
             with limited_operations():
-                stage.state, _ = extended(stage, before, root, whole, "build")
+                widened, _ = extended(stage, before, root, whole, "build")
         except (PaddingError, isl.Error):
             continue
+        stage.put(widened)
         if not _finds_what_it_reads(stage):
-            stage.state = before
+            stage.put(before)
 
 
-def _finds_what_it_reads(stage: "Stage") -> bool:
+def _finds_what_it_reads(stage: EditedStage) -> bool:
     """Whether all that a stage reads now is made: what is made in part has no padding there."""
     try:
         check_reads(stage.schedule, "build", {stage})
@@ -86,7 +83,7 @@ def _reach(index: Expr, axis: Axis) -> int:
     return 0
 
 
-def _fill(stage: "Stage") -> None:
+def _fill(stage: EditedStage) -> None:
     """Compute cells on which nobody relies, too, or put zeros there."""
     state = stage.state
     selects = [node for body in state.computation.bodies for node in walk(body) if isinstance(node, Select)]
@@ -99,14 +96,14 @@ def _fill(stage: "Stage") -> None:
         with suppress(PaddingError, isl.Error), limited_operations():
             bodies = branches.bodies()
     if bodies is not None:
-        stage.state = replace(state, computation=replace(state.computation, bodies=bodies))
+        stage.put(replace(state, computation=replace(state.computation, bodies=bodies)))
         if _finds_what_it_reads(stage):
             return
     bodies = tuple(_zeros(body, everywhere=True) for body in state.computation.bodies)
-    stage.state = replace(state, computation=replace(state.computation, bodies=bodies))
+    stage.put(replace(state, computation=replace(state.computation, bodies=bodies)))
 
 
-def _stays_blank(schedule: "Schedule", tensor: Tensor) -> bool:
+def _stays_blank(schedule: Edit, tensor: Tensor) -> bool:
     """Whether cells of a tensor in a scratchpad are never written: its maker has kept the conditions of its loops."""
     maker = schedule.maker(tensor)
     if maker is None or maker.state.scope == DRAM:

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend.expressions import Cast, Const, Read, Select
-from lathe.scheduler.algorithm.patterns import factors, plain_axis
+from lathe.frontend.indices.plain import plain_axis
+from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.algorithm.undefined import stripped
-from lathe.scheduler.schedule import Schedule
-from lathe.scheduler.stage import Stage
-from lathe.scheduler.state.stage import DRAM
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.zero_lanes import comes_from_host
 
 
-def is_open(stage: Stage) -> bool:
+def is_open(stage: EditedStage) -> bool:
     """Whether a stage waits for completion: in DRAM, at the root, without a pragma."""
     state = stage.state
     return state.scope == DRAM and state.pragma is None and state.attachment is None
@@ -28,12 +28,12 @@ def is_open(stage: Stage) -> bool:
 class Group:
     """Stages computed together: ``sink`` is stored, ``inner`` stay in acc, ``pads`` are loaded with padding."""
 
-    sink: Stage
-    inner: list[Stage]
-    pads: list[Stage]
+    sink: EditedStage
+    inner: list[EditedStage]
+    pads: list[EditedStage]
 
 
-def is_padding(stage: Stage, with_zeros: bool = True) -> bool:
+def is_padding(stage: EditedStage, with_zeros: bool = True) -> bool:
     """Whether a stage only moves data, some of it under conditions: what a DMA with padding does.
 
     Unless ``with_zeros``, what stands elsewhere may be any constant: copies and constants together make it in acc.
@@ -56,10 +56,10 @@ def is_padding(stage: Stage, with_zeros: bool = True) -> bool:
     return found and isinstance(body, Read)
 
 
-def groups_of(schedule: Schedule, config: HardwareConfig) -> list[Group]:
+def groups_of(schedule: Edit, config: HardwareConfig) -> list[Group]:
     """The groups of the stages that wait for completion on a machine, in order."""
     open_stages = [stage for stage in schedule.stages if is_open(stage) and not _is_store(schedule, stage)]
-    pads: dict[Stage, Stage] = {}
+    pads: dict[EditedStage, EditedStage] = {}
     for stage in open_stages:
         readers = schedule.readers(stage.tensor)
         output = stage.tensor in schedule.outputs
@@ -75,8 +75,8 @@ def groups_of(schedule: Schedule, config: HardwareConfig) -> list[Group]:
         if is_padding(stage) or not product or _may_surround_data(schedule, config, stage, readers[0]):
             pads[stage] = readers[0]
     computing = [stage for stage in open_stages if stage not in pads]
-    sink_of: dict[Stage, Stage] = {}
-    groups: dict[Stage, Group] = {}
+    sink_of: dict[EditedStage, EditedStage] = {}
+    groups: dict[EditedStage, Group] = {}
     for stage in reversed(computing):
         readers = schedule.readers(stage.tensor)
         follows = readers[0] if len(readers) == 1 else None
@@ -104,7 +104,7 @@ def groups_of(schedule: Schedule, config: HardwareConfig) -> list[Group]:
     return [groups[stage] for stage in computing if stage in groups]
 
 
-def _may_surround_data(schedule: Schedule, config: HardwareConfig, stage: Stage, reader: Stage) -> bool:
+def _may_surround_data(schedule: Edit, config: HardwareConfig, stage: EditedStage, reader: EditedStage) -> bool:
     """Whether a padding that is not zeros may be loaded around the data of a product.
 
     Into acc it may, if the ALU multiplies. In inp it stands in all lanes, so that lanes behind the last channel count
@@ -119,13 +119,13 @@ def _may_surround_data(schedule: Schedule, config: HardwareConfig, stage: Stage,
     return whole or comes_from_host(schedule, product.weight.tensor)
 
 
-def _is_store(schedule: Schedule, stage: Stage) -> bool:
+def _is_store(schedule: Edit, stage: EditedStage) -> bool:
     """Whether a stage is already a copy out of a scratchpad, or a copy into one that somebody placed."""
     reads = stage.state.computation.reads
     return len(reads) == 1 and is_copy(stage) and schedule.scope_of(reads[0].tensor) != DRAM
 
 
-def _reads_elementwise(reader: Stage, stage: Stage) -> bool:
+def _reads_elementwise(reader: EditedStage, stage: EditedStage) -> bool:
     """Whether a reader needs, for each of its points, one cell that moves with them, so that fusing repeats nothing."""
     axes = reader.state.computation.axes
     for read in reader.state.computation.reads:
@@ -136,7 +136,7 @@ def _reads_elementwise(reader: Stage, stage: Stage) -> bool:
     return True
 
 
-def is_copy(stage: Stage) -> bool:
+def is_copy(stage: EditedStage) -> bool:
     """Whether a stage only moves data, so that a DMA into the scratchpad is all it needs."""
     body = stripped(stage.state.computation.bodies[0])
     while isinstance(body, Cast):

@@ -4,23 +4,19 @@
 result, which may run along other dimensions than those of its operands.
 """
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from lathe.frontend import Axis, Computation, Tensor
 from lathe.frontend.expressions import AxisRef, Binary, Cast, Expr, Read, Reduce
 from lathe.scheduler.algorithm.rewrite import reads_redirected
-from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.names import fresh_name
-from lathe.scheduler.state.stage import initial_state, replace
-from lathe.scheduler.target.elements import Lanes
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
+from lathe.scheduler.state.stage import Lanes, initial_state
 
 
 def insert_turn(
-    schedule: "Schedule",
-    reader: Stage,
+    schedule: Edit,
+    reader: EditedStage,
     reads: tuple[Read, ...],
     dim: int,
     identity: Tensor,
@@ -38,10 +34,7 @@ def insert_turn(
     total = Computation(fresh_name(schedule, f"{tensor.name}.turned.sum"), axes, (inner,), (body,))
     value = Cast(Read(total.outputs[0], tuple(points)), "int8")
     turned = Computation(fresh_name(schedule, f"{tensor.name}.turned"), axes, (), (value,))
-    position = schedule.stages.index(reader)
-    schedule.stages[position:position] = [
-        Stage(schedule, replace(initial_state(total), lanes=lanes, on_alu=on_alu)),
-        Stage(schedule, initial_state(turned)),
-    ]
+    schedule.insert(replace(initial_state(total), lanes=lanes, on_alu=on_alu), before=reader)
+    schedule.insert(initial_state(turned), before=reader)
     instead = dict.fromkeys(reads, turned.outputs[0])
-    reader.state = replace(reader.state, computation=reads_redirected(reader.state.computation, instead))
+    reader.change(computation=reads_redirected(reader.state.computation, instead))

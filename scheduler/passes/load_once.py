@@ -1,7 +1,6 @@
 """Operands of stages of a cycle, for the machine: from where each is loaded, and how often."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import islpy as isl
 
@@ -9,25 +8,25 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Axis, Computation, interval
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr, Read, Reduce, Select, axes_of
+from lathe.frontend.indices.plain import kept
 from lathe.frontend.polyhedra import access_of
-from lathe.scheduler.algorithm.patterns import factors, kept
+from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.algorithm.rewrite import reads_redirected, rewrite, transform
-from lathe.scheduler.emission.dram_map import PLANES
 from lathe.scheduler.errors import CapacityError
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.cycles import around, circles, shared_loops
 from lathe.scheduler.nest.instances import instances
 from lathe.scheduler.nest.place import place_stages
-from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
-from lathe.scheduler.state.stage import DRAM, Attachment, initial_state
+from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.stage import Attachment, initial_state
 from lathe.scheduler.target.buffers import buffers_of
-from lathe.scheduler.target.elements import physical_of
+from lathe.scheduler.target.elements import Physical, physical_of
 from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.planes import PLANES
 from lathe.scheduler.target.reused_cells import find_aliases
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 
@@ -39,13 +38,13 @@ def only_moves(body: Expr) -> bool:
     return isinstance(body, Read) or (isinstance(body, Const) and body.value == 0)
 
 
-def settle_choices(schedule: "Schedule") -> None:
+def settle_choices(schedule: Edit) -> None:
     """Leave out of stages of a cycle what they never read: a select whose condition is the same at every point."""
     for stage in [each for group in circles(schedule) for each in group]:
         old = stage.state.computation
         bodies = tuple(transform(body, _settled) for body in old.bodies)
         if any(new is not body for new, body in zip(bodies, old.bodies, strict=True)):
-            stage.state = replace(stage.state, computation=replace(old, bodies=bodies))
+            schedule.own(stage).change(computation=replace(old, bodies=bodies))
 
 
 def _settled(node: Expr) -> Expr | None:
@@ -69,7 +68,7 @@ def _always(condition: Expr) -> bool | None:
     return None
 
 
-def separate_choices(schedule: "Schedule") -> None:
+def separate_choices(schedule: Edit) -> None:
     """Load what a matrix product of a cycle chooses from, h[t - 1] or zeros, in a stage of its own, in place."""
     for stage in [each for group in circles(schedule) for each in group]:
         computation = stage.state.computation
@@ -86,10 +85,10 @@ def separate_choices(schedule: "Schedule") -> None:
             continue
         for factor in (kept(product.lhs), kept(product.rhs)):
             if isinstance(factor, Select) and factor.dtype == "int8" and only_moves(factor):
-                _separate(stage, factor)
+                _separate(schedule.own(stage), factor)
 
 
-def _separate(stage: Stage, choice: Select) -> None:
+def _separate(stage: EditedStage, choice: Select) -> None:
     schedule, computation = stage.schedule, stage.state.computation
     used = set(axes_of(choice))
     old = [axis for axis in (*computation.axes, *computation.reduce_axes) if axis in used]
@@ -99,16 +98,16 @@ def _separate(stage: Stage, choice: Select) -> None:
     state = stage.state
     place = replace(state.attachment, loops=()) if state.attachment is not None else None
     if place is None:
-        place = Attachment(stage, state.leaves[max(shared_loops(stage), 1) - 1])
-    new = Stage(schedule, replace(initial_state(loaded, "inp"), attachment=place))
+        place = Attachment(stage.id, state.leaves[max(shared_loops(stage), 1) - 1])
+    new = schedule.new(replace(initial_state(loaded, "inp"), attachment=place))
     read = Read(new.tensor, tuple(AxisRef(axis) for axis in old))
     bodies = tuple(transform(body, lambda node: read if node is choice else None) for body in computation.bodies)
     rewritten = Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
-    stage.state = replace(state, computation=rewritten)
-    schedule.stages.insert(schedule.stages.index(stage), new)
+    stage.put(replace(state, computation=rewritten))
+    schedule.insert(new, before=stage)
 
 
-def forward(schedule: "Schedule", writer: Stage, store: Stage) -> None:
+def forward(schedule: Edit, writer: EditedStage, store: EditedStage) -> None:
     """Let stages in acc read what the same iteration has made where it was made, and not where it has been stored.
 
     Storing bytes leaves the accumulators as they are; storing wider values would have to copy them first.
@@ -122,10 +121,10 @@ def forward(schedule: "Schedule", writer: Stage, store: Stage) -> None:
         reads = [read for read in state.computation.reads if read.tensor is store.tensor]
         near = {read.node: writer.tensor for read in reads if is_near(writer, reader, read)}
         if near and len(near) == len(reads):
-            reader.state = replace(state, computation=reads_redirected(state.computation, near))
+            reader.put(replace(state, computation=reads_redirected(state.computation, near)))
 
 
-def is_near(writer: Stage, reader: Stage, read: ReadAccess) -> bool:
+def is_near(writer: EditedStage, reader: EditedStage, read: ReadAccess) -> bool:
     """Whether all that a read touches is made in the same iteration of the loops around the writer."""
     placed = place_stages(writer.schedule)
     loops = placed[writer].prefix
@@ -142,21 +141,20 @@ def is_near(writer: Stage, reader: Stage, read: ReadAccess) -> bool:
     return bool(pairs.subtract(same).is_empty())
 
 
-def load_once(schedule: "Schedule", config: HardwareConfig, loads: list[Stage]) -> None:
+def load_once(schedule: Edit, config: HardwareConfig, loads: list[EditedStage]) -> None:
     """Load inputs before the loops of a cycle, once for all iterations, as far as scratchpads have room."""
     for stage in loads:
         if any(schedule.maker(read.tensor) is not None for read in stage.state.computation.reads):
             continue  # made on the way, perhaps in the same loops
-        before, stages = stage.state, list(schedule.stages)
-        stage.state = replace(before, attachment=None)
+        before = schedule.state
+        stage.change(attachment=None)
         place = min(schedule.stages.index(each) for group in circles(schedule) for each in group)
         if schedule.stages.index(stage) > place:
-            schedule.stages.remove(stage)
-            schedule.stages.insert(place, stage)
+            schedule.insert(stage, before=schedule.stages[place])
         try:
             lanes = plan_lanes(schedule, config).known
-            physical = {each: physical_of(each, lanes, config) for each in schedule.stages}
+            physical: dict[StageView, Physical] = {each: physical_of(each, lanes, config) for each in schedule.stages}
             nest = build_nest(schedule, largest_blocks=True)
             buffers_of(schedule, config, nest, physical, find_aliases(schedule))
         except CapacityError:
-            stage.state, schedule.stages = before, stages
+            schedule.become(before)

@@ -10,7 +10,7 @@ matrix core can do it. Numbers that depend on indices are constant tensors as we
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,16 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.frontend import Axis, Computation, Tensor, evaluate, interval, reads_data, substitute, walk
 from lathe.frontend.expressions import AxisRef, Binary, Cast, Compare, Const, Expr, Not, Read, Reduce, Select, axes_of
+from lathe.frontend.indices.plain import bare, kept, plain_axis
 from lathe.frontend.substitution import with_children
-from lathe.scheduler.algorithm.patterns import bare, kept, plain_axis
 from lathe.scheduler.algorithm.rewrite import reads_redirected
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
-from lathe.scheduler.state.stage import DRAM, initial_state
+from lathe.scheduler.state.stage import initial_state
 from lathe.scheduler.target.decided_chunks import BUILT_IN
-from lathe.scheduler.target.elements import element_of
+from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.lanes import LanePlan, plan_lanes
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
 
 Array = NDArray[Any]
 
@@ -41,7 +39,7 @@ NARROW = ("int8", "int16", INT32, "uint8", "uint16")
 """The dtypes whose values accumulators hold as they are."""
 
 
-def mask_conditions(schedule: "Schedule", config: HardwareConfig) -> dict[Tensor, Array]:
+def mask_conditions(schedule: Edit, config: HardwareConfig) -> dict[Tensor, Array]:
     """Rewrite, in place, selects of a schedule that no loop decides. Returns the values of inputs that this adds."""
     for stage in list(schedule.stages):
         _mask_operands(schedule, stage)
@@ -56,7 +54,7 @@ def mask_conditions(schedule: "Schedule", config: HardwareConfig) -> dict[Tensor
         computation = stage.state.computation
         bodies = tuple(masker.body(body) for body in computation.bodies)
         if any(new is not old for new, old in zip(bodies, computation.bodies, strict=True)):
-            stage.state = replace(stage.state, computation=replace(computation, bodies=bodies))
+            stage.change(computation=replace(computation, bodies=bodies))
     return constants.values
 
 
@@ -87,7 +85,7 @@ def _all(conditions: list[Expr]) -> Expr:
 # A product of two tensors under a condition.
 
 
-def _mask_operands(schedule: "Schedule", stage: "Stage") -> None:
+def _mask_operands(schedule: Edit, stage: EditedStage) -> None:
     """Move the conditions of a summed product to its operands, if each is on the indices of one of them."""
     computation = stage.state.computation
     found = _conditional_product(computation)
@@ -106,7 +104,7 @@ def _mask_operands(schedule: "Schedule", stage: "Stage") -> None:
     instead: dict[Read, Tensor] = {}
     for factor, conditions in of_factor.items():
         instead[factor] = _masked_operand(schedule, stage, factor, conditions)
-    stage.state = replace(stage.state, computation=reads_redirected(plain, instead))
+    stage.change(computation=reads_redirected(plain, instead))
 
 
 def _conditional_product(computation: Computation) -> tuple[Expr, Expr, tuple[Read, Read]] | None:
@@ -131,7 +129,7 @@ def _is_zero(expr: Expr) -> bool:
     return isinstance(value, Const) and value.value == 0
 
 
-def _is_about(schedule: "Schedule", condition: Expr, read: Read) -> bool:
+def _is_about(schedule: Edit, condition: Expr, read: Read) -> bool:
     """Whether a condition is one on the indices of a read alone, of a tensor that lies in DRAM as a whole."""
     own = {plain_axis(index) for index in read.indices}
     if not all(axis in own for axis in axes_of(condition)):
@@ -140,10 +138,8 @@ def _is_about(schedule: "Schedule", condition: Expr, read: Read) -> bool:
     return maker is None or (maker.state.scope == DRAM and maker.state.attachment is None)
 
 
-def _masked_operand(schedule: "Schedule", stage: "Stage", read: Read, conditions: list[Expr]) -> Tensor:
+def _masked_operand(schedule: Edit, stage: EditedStage, read: Read, conditions: list[Expr]) -> Tensor:
     """A new stage that has a tensor's elements where the conditions hold, and zeros elsewhere."""
-    from lathe.scheduler.stage import Stage
-
     tensor = read.tensor
     axes = tuple(Axis(f"i{d}", extent) for d, extent in enumerate(tensor.shape))
     points: dict[Axis, Expr] = {}
@@ -154,9 +150,7 @@ def _masked_operand(schedule: "Schedule", stage: "Stage", read: Read, conditions
     value = Read(tensor, tuple(AxisRef(axis) for axis in axes))
     body = Select(substitute(_all(conditions), points), value, Const(0, tensor.dtype))
     computation = Computation(fresh_name(schedule, f"{tensor.name}.masked"), axes, (), (body,))
-    masked = Stage(schedule, initial_state(computation))
-    schedule.stages.insert(schedule.stages.index(stage), masked)
-    return masked.tensor
+    return schedule.insert(initial_state(computation), before=stage).tensor
 
 
 # Conditions that become numbers.
@@ -165,7 +159,7 @@ def _masked_operand(schedule: "Schedule", stage: "Stage", read: Read, conditions
 class _Constants:
     """Tensors of the program whose values are known."""
 
-    def __init__(self, schedule: "Schedule") -> None:
+    def __init__(self, schedule: Edit) -> None:
         self.schedule = schedule
         self.values: dict[Tensor, Array] = {}
 
@@ -196,7 +190,7 @@ class _Impossible(Exception):  # noqa: N818 - no error: the condition stays
 
 
 class _Masker:
-    def __init__(self, stage: "Stage", constants: _Constants, plan: LanePlan, config: HardwareConfig) -> None:
+    def __init__(self, stage: EditedStage, constants: _Constants, plan: LanePlan, config: HardwareConfig) -> None:
         self.stage = stage
         self.constants = constants
         self.plan = plan
@@ -337,15 +331,15 @@ class _Masker:
         return False
 
 
-def _plan_without_conditions(schedule: "Schedule", config: HardwareConfig) -> LanePlan:
+def _plan_without_conditions(schedule: Edit, config: HardwareConfig) -> LanePlan:
     """The lanes of stages if nothing in them were decided by indices."""
     before = {stage: stage.state for stage in schedule.stages}
     for stage, state in before.items():
         bodies = tuple(_without_selects(body) for body in state.computation.bodies)
-        stage.state = replace(state, computation=replace(state.computation, bodies=bodies))
+        stage.put(replace(state, computation=replace(state.computation, bodies=bodies)))
     plan = plan_lanes(schedule, config)
     for stage, state in before.items():
-        stage.state = state
+        stage.put(state)
     return plan
 
 

@@ -6,6 +6,7 @@ What is left are reshapes between computations that are not element-wise; ``cano
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 import islpy as isl
@@ -13,23 +14,23 @@ import islpy as isl
 from lathe.frontend import Axis, Computation, Tensor, evaluate, walk
 from lathe.frontend.dtypes import INDEX
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr, Read, axes_of
+from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.polyhedra import limited_operations, points_of
-from lathe.scheduler.algorithm.patterns import plain_axis
 from lathe.scheduler.algorithm.rewrite import copy_of, redirect_reads, transform
-from lathe.scheduler.schedule import Schedule
-from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
-from lathe.scheduler.state.stage import DRAM, initial_state, replace
+from lathe.scheduler.state.stage import initial_state
 
 
-def is_open(stage: Stage) -> bool:
+def is_open(stage: EditedStage) -> bool:
     """Whether no command has touched a stage, or said what fills its lanes."""
     state = stage.state
     untouched = not state.is_touched and not state.is_vectorized and not stage.schedule.attached(stage)
     return state.scope == DRAM and untouched and state.attachment is None and not state.copies and not state.storage
 
 
-def source_of_reshape(stage: Stage) -> Tensor | None:
+def source_of_reshape(stage: EditedStage) -> Tensor | None:
     """The tensor whose elements, in row-major order, are those of the stage's under another shape; or None."""
     state = stage.state
     body = state.computation.bodies[0]
@@ -66,7 +67,7 @@ def _row_major(indices: Sequence[Expr], shape: Sequence[int]) -> Expr:
 class Reshapes:
     """Takes the reshapes out of a schedule; ``views`` collects which tensor each tensor of another shape stands for."""
 
-    def __init__(self, schedule: Schedule, views: dict[Tensor, Tensor]) -> None:
+    def __init__(self, schedule: Edit, views: dict[Tensor, Tensor]) -> None:
         self.schedule = schedule
         self.views = views
         self._found: dict[Computation, Tensor | None] = {}
@@ -75,7 +76,7 @@ class Reshapes:
         while any(self._step(stage) for stage in list(self.schedule.stages)):
             pass
 
-    def _source(self, stage: Stage) -> Tensor | None:
+    def _source(self, stage: EditedStage) -> Tensor | None:
         computation = stage.state.computation
         if not is_open(stage):
             return None
@@ -83,7 +84,7 @@ class Reshapes:
             self._found[computation] = source_of_reshape(stage)
         return self._found[computation]
 
-    def _step(self, stage: Stage) -> bool:
+    def _step(self, stage: EditedStage) -> bool:
         source = self._source(stage)
         if source is None:
             return is_open(stage) and self._moved_before(stage)
@@ -98,19 +99,19 @@ class Reshapes:
         self.views[seen] = self.views.get(tensor, tensor)
         return seen
 
-    def _of_input(self, stage: Stage, source: Tensor) -> bool:
+    def _of_input(self, stage: EditedStage, source: Tensor) -> bool:
         seen = self._seen_as(source, stage.tensor.shape)
         for reader in self.schedule.readers(stage.tensor):
             computation = redirect_reads(reader.state.computation, {stage.tensor: seen})
-            reader.state = replace(reader.state, computation=computation)
+            reader.change(computation=computation)
         if stage.tensor in self.schedule.outputs:
             copy = copy_of(seen, stage.name, stage.state.computation.axes, whole=True)
-            stage.state = replace(initial_state(copy), tensors=stage.state.tensors)
+            stage.put(replace(initial_state(copy), tensors=stage.state.tensors))
         else:
-            self.schedule.stages.remove(stage)
+            self.schedule.remove(stage)
         return True
 
-    def _of_output(self, stage: Stage, source: Tensor) -> bool:
+    def _of_output(self, stage: EditedStage, source: Tensor) -> bool:
         """The output becomes a copy of what is reshaped; others that read it read a reshape of the copy."""
         tensor = stage.tensor
         axes = tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(source.shape))
@@ -120,23 +121,21 @@ class Reshapes:
         if readers:
             body = redirect_reads(stage.state.computation, {source: seen})
             again = Computation(fresh_name(self.schedule, f"{stage.name}.reshaped"), body.axes, (), body.bodies)
-            self.schedule.stages.insert(
-                self.schedule.stages.index(stage) + 1, Stage(self.schedule, initial_state(again))
-            )
+            self.schedule.insert(initial_state(again), behind=stage)
             for reader in readers:
                 computation = redirect_reads(reader.state.computation, {tensor: again.outputs[0]})
-                reader.state = replace(reader.state, computation=computation)
-        stage.state = replace(initial_state(copy), tensors=(seen,))
-        self.schedule.outputs = tuple(seen if each is tensor else each for each in self.schedule.outputs)
+                reader.change(computation=computation)
+        stage.put(replace(initial_state(copy), tensors=(seen,)))
+        self.schedule.amend(outputs=tuple(seen if each is tensor else each for each in self.schedule.outputs))
         return True
 
-    def _moved_before(self, stage: Stage) -> bool:
+    def _moved_before(self, stage: EditedStage) -> bool:
         """An element-wise computation of reshaped tensors becomes the reshape of a computation of the tensors."""
         state = stage.state
         computation = state.computation
         if computation.reduce_axes or len(state.tensors) > 1:
             return False
-        reshaped: dict[Tensor, tuple[Stage, Tensor]] = {}
+        reshaped: dict[Tensor, tuple[EditedStage, Tensor]] = {}
         for read in computation.reads:
             maker = self.schedule.maker(read.tensor)
             source = self._source(maker) if maker is not None else None
@@ -164,15 +163,14 @@ class Reshapes:
         maker, source = next(iter(reshaped.values()))
         body = redirect_reads(maker.state.computation, {source: before.outputs[0]})
         after = Computation(stage.name, body.axes, (), body.bodies)
-        position = self.schedule.stages.index(stage)
-        self.schedule.stages.insert(position, Stage(self.schedule, initial_state(before)))
-        stage.state = replace(initial_state(after), tensors=state.tensors)
+        self.schedule.insert(initial_state(before), before=stage)
+        stage.put(replace(initial_state(after), tensors=state.tensors))
         for each, _ in set(reshaped.values()):
             if not self.schedule.readers(each.tensor) and each.tensor not in self.schedule.outputs:
-                self.schedule.stages.remove(each)
+                self.schedule.remove(each)
         return True
 
-    def _is_elementwise(self, computation: Computation, reshaped: "dict[Tensor, tuple[Stage, Tensor]]") -> bool:
+    def _is_elementwise(self, computation: Computation, reshaped: dict[Tensor, tuple[EditedStage, Tensor]]) -> bool:
         """Whether each read is of a reshaped tensor or an input at the very point, or at no axis at all."""
         own = computation.axes
         for read in computation.reads:
@@ -189,7 +187,7 @@ class Reshapes:
         return not any(isinstance(node, AxisRef) for node in walk(free))
 
 
-def merge_output_copies(schedule: Schedule) -> None:
+def merge_output_copies(schedule: Edit) -> None:
     """Where an output is nothing but a copy of what a stage makes, the stage makes the output."""
     for stage in list(schedule.stages):
         body = stage.state.computation.bodies[0]
@@ -206,10 +204,10 @@ def merge_output_copies(schedule: Schedule) -> None:
             continue
         if source in schedule.outputs or len(maker.state.tensors) > 1:
             continue
-        schedule.stages.remove(stage)
+        schedule.remove(stage)
         for reader in schedule.readers(source):
             computation = redirect_reads(reader.state.computation, {source: tensor})
-            reader.state = replace(reader.state, computation=computation)
-        maker.state = replace(maker.state, tensors=(tensor,))
+            reader.change(computation=computation)
+        maker.change(tensors=(tensor,))
         position = schedule.stages.index(maker)
         assert all(schedule.stages.index(reader) > position for reader in schedule.readers(tensor))

@@ -5,23 +5,20 @@ the machine also loads cells that a program reads under a condition that does no
 before its readers has them all; one in the loops of another, or with a domain, may not have made them yet, or ever.
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.stage import StageId
 
 
-def loaded_early(schedule: "Schedule") -> "frozenset[Stage]":
+def loaded_early(schedule: Edit) -> frozenset[StageId]:
     """The stages of a schedule, as its commands have left it, that are made in part and read under conditions."""
-    conditional: set[Stage] = set()
+    conditional: set[EditedStage] = set()
     for stage in reversed(schedule.stages):  # readers first
         for reader in (each for tensor in stage.state.tensors for each in schedule.readers(tensor)):
             reads = [read for read in reader.state.computation.reads if read.tensor in stage.state.tensors]
             if reader in conditional or any(read.guards for read in reads):
                 conditional.add(stage)
     return frozenset(
-        stage
+        stage.id
         for stage in conditional
         if stage.state.attachment is not None or stage.state.computation.where is not None
     )

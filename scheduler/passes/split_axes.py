@@ -15,8 +15,8 @@ from math import prod
 from lathe.frontend import Axis, Computation, Tensor, as_affine, walk
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import AxisRef, Binary, Cast, Const, Expr, Read, Reduce
+from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.indices.simplify import simplified_index
-from lathe.scheduler.algorithm.patterns import plain_axis
 from lathe.scheduler.algorithm.rewrite import (
     redirect_reads,
     renamed_axes,
@@ -27,13 +27,13 @@ from lathe.scheduler.algorithm.rewrite import (
 )
 from lathe.scheduler.passes.merge_reshapes import Reshapes, is_open, merge_output_copies
 from lathe.scheduler.passes.split_outputs import separate_outputs
-from lathe.scheduler.schedule import Schedule
-from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
-from lathe.scheduler.state.stage import DRAM, StageState, initial_state
+from lathe.scheduler.state.stage import StageState, initial_state
 
 
-def canonicalise(schedule: Schedule) -> dict[Tensor, Tensor]:
+def canonicalise(schedule: Edit) -> dict[Tensor, Tensor]:
     """Rewrite the untouched stages of a schedule in place; returns, for each tensor of finer shape, the original."""
     pass_ = _Canonical(schedule)
     separate_outputs(schedule)
@@ -68,7 +68,7 @@ def radices_of(expressions: Sequence[Expr], axis: Axis) -> list[int]:
 
 
 class _Canonical:
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Edit) -> None:
         self.schedule = schedule
         self.views: dict[Tensor, Tensor] = {}
         self.made: set[Axis] = set()
@@ -87,8 +87,8 @@ class _Canonical:
             )
             axes = computation.axes
             value = Cast(Read(total.outputs[0], tuple(AxisRef(axis) for axis in axes)), body.dtype)
-            self.schedule.stages.insert(self.schedule.stages.index(stage), Stage(self.schedule, initial_state(total)))
-            stage.state = _restated(Computation(computation.name, axes, (), (value,)), stage.state.tensors)
+            self.schedule.insert(initial_state(total), before=stage)
+            stage.put(_restated(Computation(computation.name, axes, (), (value,)), stage.state.tensors))
 
     def simplify(self) -> None:
         """Every index in its simplest form."""
@@ -97,7 +97,7 @@ class _Canonical:
                 old = stage.state.computation
                 bodies = tuple(_with_units(_simplified(body), old.axes) for body in old.bodies)
                 new = Computation(old.name, old.axes, old.reduce_axes, bodies, old.attrs)
-                stage.state = _restated(new, stage.state.tensors)
+                stage.put(_restated(new, stage.state.tensors))
 
     def step(self) -> bool:
         """Take one axis or one dimension apart; False when nothing is left to do."""
@@ -131,7 +131,7 @@ class _Canonical:
             step *= axis.extent
         return radices[::-1] if step == size else []
 
-    def _can_split(self, stage: Stage, axis: Axis) -> bool:
+    def _can_split(self, stage: EditedStage, axis: Axis) -> bool:
         if not _is_at_most_reordered(stage):
             return False
         return axis.kind == "reduce" or all(self._can_split_dimension(tensor) for tensor in stage.state.tensors)
@@ -141,7 +141,7 @@ class _Canonical:
             _is_at_most_reordered(stage) for stage in self.schedule.stages if tensor in stage.state.tensors
         )
 
-    def _split_axis(self, stage: Stage, axis: Axis, radices: list[int]) -> None:
+    def _split_axis(self, stage: EditedStage, axis: Axis, radices: list[int]) -> None:
         computation = stage.state.computation
         parts = tuple(Axis(f"{axis.name}{n}", extent, 0, axis.kind) for n, extent in enumerate(radices))
         self.made |= set(parts)
@@ -154,14 +154,14 @@ class _Canonical:
                 Reduce(body.kind, body.body, reduce_axes) if isinstance(body, Reduce) else body for body in bodies
             )
             new = Computation(computation.name, computation.axes, reduce_axes, bodies, computation.attrs)
-            stage.state = _in_order(stage.state, new, stage.state.tensors, axis, parts)
+            stage.put(_in_order(stage.state, new, stage.state.tensors, axis, parts))
             return
         dim = computation.axes.index(axis)
         axes = (*computation.axes[:dim], *parts, *computation.axes[dim + 1 :])
         new = Computation(computation.name, axes, computation.reduce_axes, bodies, computation.attrs)
         tensors = tuple(self._finer(tensor, dim, radices) for tensor in stage.state.tensors)
         old = stage.state.tensors
-        stage.state = _in_order(stage.state, new, tensors, axis, parts)
+        stage.put(_in_order(stage.state, new, tensors, axis, parts))
         for before, after in zip(old, tensors, strict=True):
             self._redirect(before, after, dim, radices)
 
@@ -176,7 +176,7 @@ class _Canonical:
         shape = (*tensor.shape[:dim], *radices, *tensor.shape[dim + 1 :])
         finer = Tensor(tensor.name, shape, tensor.dtype, tensor.computation, tensor.output_index)
         self.views[finer] = self.views.get(tensor, tensor)
-        self.schedule.outputs = tuple(finer if each is tensor else each for each in self.schedule.outputs)
+        self.schedule.amend(outputs=tuple(finer if each is tensor else each for each in self.schedule.outputs))
         return finer
 
     def _redirect(self, tensor: Tensor, finer: Tensor, dim: int, radices: list[int]) -> None:
@@ -184,7 +184,7 @@ class _Canonical:
             computation = reader.state.computation
             bodies = tuple(_simplified(_with_digits(body, tensor, finer, dim, radices)) for body in computation.bodies)
             new = Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
-            reader.state = _in_order(reader.state, new, reader.state.tensors)
+            reader.put(_in_order(reader.state, new, reader.state.tensors))
 
     def skip_copies(self) -> None:
         """Let readers of plain copies read the original, and drop the copies."""
@@ -204,15 +204,15 @@ class _Canonical:
                 continue
             for reader in readers:
                 new = redirect_reads(reader.state.computation, {tensor: body.tensor})
-                reader.state = _restated(new, reader.state.tensors)
-            self.schedule.stages.remove(stage)
+                reader.put(_restated(new, reader.state.tensors))
+            self.schedule.remove(stage)
 
 
 def _restated(computation: Computation, tensors: tuple[Tensor, ...]) -> StageState:
     return replace(initial_state(computation), tensors=tensors)
 
 
-def _is_at_most_reordered(stage: Stage) -> bool:
+def _is_at_most_reordered(stage: EditedStage) -> bool:
     """Whether the parts of each axis of a stage may stand where the axis stands: nobody has placed it or cut its loops.
 
     In a schedule with transformed layouts, loops may be in another order: layouts join axes that only their parts lead

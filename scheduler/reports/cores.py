@@ -5,22 +5,23 @@ known already: which instances each executes, and which bytes it moves, halos th
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.frontend.indices.linear import LoopVariable
+from lathe.isa import Instruction, Load, MemoryType
+from lathe.scheduler.compile import compiled
 from lathe.scheduler.errors import BuildError, CapacityError, EmitError
-from lathe.scheduler.nest.build_nest import ChunkNode, Loop, Node, build_nest
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.nodes import ChunkNode, Loop, Node
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.reports.coverage import Coverage
+from lathe.scheduler.reports.traffic import traffic_of
+from lathe.scheduler.state.edit import Edit
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import ACROSS_CORES
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
 
 Core = tuple[int, ...]
 Ranges = list[tuple[LoopVariable, int, int]]
@@ -47,7 +48,7 @@ class CoreCount:
         return sum(self.loaded.values()) + sum(self.stored.values())
 
 
-def core_counts(schedule: "Schedule", config: HardwareConfig | None) -> tuple[CoreCount, ...]:
+def core_counts(schedule: ScheduleView, config: HardwareConfig | None) -> tuple[CoreCount, ...]:
     """The counts of all cores in order, and of what is in no marked loop, if there is any; nothing without marks.
 
     Marked loops stay outside of instructions in this count. Where the machine cannot do that, there are no transfers.
@@ -67,19 +68,17 @@ def core_counts(schedule: "Schedule", config: HardwareConfig | None) -> tuple[Co
     )
 
 
-def _apart(schedule: "Schedule") -> "Schedule":
+def _apart(schedule: ScheduleView) -> ScheduleView:
     """A copy of a schedule whose marked loops stay outside of instructions."""
-    from lathe.scheduler.passes.complete import copied
-
-    copy = copied(schedule)
+    copy = Edit(schedule.state)
     for stage in copy.stages:
         marked = {loop: 1 for loop, mark in stage.state.marks.items() if mark in ACROSS_CORES}
-        stage.state = replace(stage.state, threads=MappingProxyType({**marked, **stage.state.threads}))
+        stage.change(threads=MappingProxyType({**marked, **stage.state.threads}))
     return copy
 
 
-def _instances(schedule: "Schedule") -> dict[Core, dict[str, int]]:
-    counts: dict[Core, dict[Stage, Coverage]] = {}
+def _instances(schedule: ScheduleView) -> dict[Core, dict[str, int]]:
+    counts: dict[Core, dict[StageView, Coverage]] = {}
     for core, node, around in _chunks(partition(build_nest(schedule, largest_blocks=True)), [], []):
         coverage = counts.setdefault(core, {})
         stage = node.placement.stage
@@ -106,11 +105,7 @@ def _chunks(nodes: list[Node], around: Ranges, marked: list[int]) -> Iterator[tu
                 yield core, node, own
 
 
-def _traffic(schedule: "Schedule", config: HardwareConfig) -> dict[Core, tuple[dict[str, int], ...]]:
-    from lathe.isa import Instruction, Load, MemoryType
-    from lathe.scheduler.build import compiled
-    from lathe.scheduler.reports.counts import traffic_of
-
+def _traffic(schedule: ScheduleView, config: HardwareConfig) -> dict[Core, tuple[dict[str, int], ...]]:
     found = compiled(schedule, config, {})
     of_core: dict[Core, list[Instruction]] = {}
     for each, origin in zip(found.program.instructions, found.origins, strict=True):

@@ -3,30 +3,34 @@
 Partitioned nests are boxes, so instances are products of extents (``coverage``).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.configs.encoding import INSTRUCTION_BYTES
-from lathe.frontend import placeholders
 from lathe.frontend.indices.linear import LoopVariable
-from lathe.isa import Instruction, Load, MemoryType, Program, Store
+from lathe.isa import Program
 from lathe.isa.table import QUEUE_OF
-from lathe.scheduler.nest.build_nest import ChunkNode, Loop, Node, SignalNode, build_nest
+from lathe.scheduler.compile import compiled
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.nodes import ChunkNode, Loop, Node, SignalNode
 from lathe.scheduler.nest.partition import partition
+from lathe.scheduler.nest.place import loop_extent
+from lathe.scheduler.passes.complete import complete
 from lathe.scheduler.reports.cores import CoreCount, core_counts
 from lathe.scheduler.reports.coverage import Coverage, StageCount
+from lathe.scheduler.reports.traffic import traffic_of
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.signals import queue_of, unit_of_stage
-from lathe.scheduler.state.storage import StorageBuffer, storages_of
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.storage import StorageBuffer
+from lathe.scheduler.state.stored import storages_of
+from lathe.scheduler.target.elements import physical_of
+from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.machine import check_machine
 
 Ints = NDArray[np.int64]
 
@@ -126,7 +130,7 @@ def _range(least: int, most: int) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
-def count(schedule: "Schedule", config: HardwareConfig | None = None) -> Counts:
+def count(schedule: ScheduleView, config: HardwareConfig | None = None) -> Counts:
     """Exact numbers of a schedule, before running it.
 
     Instances executed by each stage, how many of them are there again, and iterations of marked loops, all of the
@@ -145,15 +149,14 @@ def count(schedule: "Schedule", config: HardwareConfig | None = None) -> Counts:
         return Counts(
             stages, marked, buffers=_buffers(schedule, {}), cores=core_counts(schedule, None), **signals.counts
         )
-    from lathe.scheduler.build import build
-
-    program = build(schedule, [*placeholders(schedule.program), *schedule.program], config)
+    check_machine(config, "build")
+    program = compiled(schedule, config, {}).program
     buffers, traffic = _buffers(schedule, _elements(schedule, config)), traffic_of(config, program.instructions)
     cores = core_counts(schedule, config)
     return Counts(stages, marked, *traffic, buffers, _tokens(program), **signals.counts, cores=cores)
 
 
-def _buffers(schedule: "Schedule", elements: Mapping[StorageBuffer, int]) -> dict[str, BufferCount]:
+def _buffers(schedule: ScheduleView, elements: Mapping[StorageBuffer, int]) -> dict[str, BufferCount]:
     found: dict[str, BufferCount] = {}
     for buffer, allocated in storages_of(schedule.stages).items():
         values = sum(prod(stage.tensor.shape) for stage in allocated.users)
@@ -161,19 +164,15 @@ def _buffers(schedule: "Schedule", elements: Mapping[StorageBuffer, int]) -> dic
     return found
 
 
-def _elements(schedule: "Schedule", config: HardwareConfig) -> dict[StorageBuffer, int]:
+def _elements(schedule: ScheduleView, config: HardwareConfig) -> dict[StorageBuffer, int]:
     """Elements of each buffer that stages are stored in, as the machine allocates them."""
-    from lathe.scheduler.passes.complete import complete
-    from lathe.scheduler.target.elements import physical_of
-    from lathe.scheduler.target.lanes import plan_lanes
-
     whole = complete(schedule, config).schedule
     known = plan_lanes(whole, config).known
     stored = storages_of(whole.stages)
     return {buffer: physical_of(each.users[0], known, config).count for buffer, each in stored.items()}
 
 
-def _visit(node: Node, around: list[tuple[LoopVariable, int, int]], coverage: "dict[Stage, Coverage]") -> None:
+def _visit(node: Node, around: list[tuple[LoopVariable, int, int]], coverage: dict[StageView, Coverage]) -> None:
     if isinstance(node, Loop):
         for inner in node.body:
             _visit(inner, [*around, (node.variable, node.first, node.last)], coverage)
@@ -208,9 +207,7 @@ class _Signals:
             count[queue] = count.get(queue, 0) + times
 
 
-def _marked(schedule: "Schedule", mark: str) -> dict[str, int]:
-    from lathe.scheduler.commands.marked_loops import loop_extent
-
+def _marked(schedule: ScheduleView, mark: str) -> dict[str, int]:
     return {
         f"loop {loop.name} of {stage.name}": loop_extent(stage, loop)
         for stage in schedule.stages
@@ -227,30 +224,3 @@ def _tokens(program: Program) -> dict[str, int]:
         for (unit, name), queue in QUEUE_OF.items()
         if name.startswith("push")
     }
-
-
-def traffic_of(
-    config: HardwareConfig, instructions: Sequence[Instruction]
-) -> tuple[dict[str, int], dict[str, int], dict[str, int], dict[str, int]]:
-    """Bytes loaded and stored, and transfers, by memory type; instructions are loaded themselves."""
-    sizes = {
-        MemoryType.UOP: config.uop_element_bytes,
-        MemoryType.WGT: config.wgt_element_bytes,
-        MemoryType.INP: config.inp_element_bytes,
-        MemoryType.ACC: config.acc_element_bytes,
-        MemoryType.OUT: config.out_element_bytes,
-        MemoryType.ACC8: config.acc8_element_bytes,
-    }
-    loads = {memory.name.lower(): 0 for memory in MemoryType if memory is not MemoryType.OUT}
-    loaded = {"instructions": INSTRUCTION_BYTES * len(instructions), **loads}
-    stored, stores = {"out": 0}, {"out": 0}
-    for each in instructions:
-        if isinstance(each, Load | Store):
-            name = each.memory_type.name.lower()
-            moved = each.y_size * each.x_size * sizes[each.memory_type]
-            if not moved:
-                continue  # only tokens, or padding
-            size, times = (loaded, loads) if isinstance(each, Load) else (stored, stores)
-            size[name] += moved
-            times[name] += 1
-    return loaded, stored, loads, stores

@@ -7,7 +7,6 @@ each.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +16,9 @@ from lathe.frontend.expressions import Axis, Expr, axes_of
 from lathe.frontend.indices.conditions import happens, possible
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.scheduler.algorithm.undefined import conditions_of
-from lathe.scheduler.nest.build_nest import ChunkNode
+from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.nest.times import values_on
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.schedule import StageView
 
 Ints = NDArray[np.int64]
 Ranges = Sequence[tuple[LoopVariable, int, int]]
@@ -48,7 +45,7 @@ class StageCount:
 class Coverage:
     """How often each point of a stage is computed, summed over the boxes of a nest."""
 
-    def __init__(self, stage: "Stage") -> None:
+    def __init__(self, stage: StageView) -> None:
         computation = stage.state.computation
         self.executed = 0
         self.axes = computation.axes

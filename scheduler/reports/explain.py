@@ -1,28 +1,27 @@
 """``explain``: how the chunks of a schedule meet the rules of a machine, whether the schedule maps or not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-from lathe.configs import HardwareConfig, LatheError, load_config
+from lathe.configs import HardwareConfig, LatheError
 from lathe.frontend import Tensor
 from lathe.frontend.expressions import Const
 from lathe.frontend.indices.linear import LoopVariable
+from lathe.frontend.indices.plain import bare
 from lathe.isa import EncodingError, Instruction
-from lathe.scheduler.algorithm.patterns import bare
-from lathe.scheduler.build import check_machine, lanes_as_wanted, steps_in_order
+from lathe.scheduler.emission.assemble import lanes_as_wanted, steps_in_order
 from lathe.scheduler.emission.dram_map import DramMap
 from lathe.scheduler.emission.emit import Emitter
 from lathe.scheduler.errors import CapacityError, EmitError, ScheduleError
-from lathe.scheduler.history import with_numbers
-from lathe.scheduler.nest.build_nest import Acquire, ChunkNode, Loop, Node, Slide, build_nest
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node, Slide
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.passes.complete import complete
 from lathe.scheduler.reports.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
-from lathe.scheduler.schedule import Schedule, create_schedule
-from lathe.scheduler.state.stage import SCRATCHPADS
+from lathe.scheduler.state.memories import SCRATCHPADS
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.target.allocation import Buffer, box_of, depth_of, lifetimes
 from lathe.scheduler.target.boxes_of_chunk import decided_boxes
 from lathe.scheduler.target.buffers import buffers_of
@@ -32,54 +31,14 @@ from lathe.scheduler.target.lanes import conflict_of_lanes, plan_lanes
 from lathe.scheduler.target.reused_cells import find_aliases
 from lathe.scheduler.target.temporaries import temporaries_wanted
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
-
-
 NOT_ASKED = "no rule can be asked, for the reason above"
 NO_TILE = "no tile fits the scratchpads, for the reason above"
 
 
-def explain(
-    program: Schedule | Tensor | Sequence[Tensor],
-    config: HardwareConfig | None = None,
-    *,
-    parameters: Mapping[str, int] | None = None,
-) -> Explanation:
-    """Which rule takes the chunks of a schedule on a machine, and if none does, which constraint fails first.
-
-    Chunks alike but for offsets are one class, with its count, its pads, and the rule that took it or the constraint
-    that failed, with the values that it failed for. Each scratchpad is shown with the buffers in it. A schedule that
-    ``build`` refuses is explained all the same: chunks are asked for beyond the first one that fails, tiles that exceed
-    a scratchpad are taken as if it were larger, and what exceeds it is told first. What the schedule leaves open is
-    completed as ``build`` does it. Instructions are counted with the loads of micro-ops that come before them.
-
-    ``config`` is the machine, ``load_config("vta")`` unless given; ``parameters`` gives numbers for those of the
-    program. The result prints as text; its fields say the same
-    to programs, and ``to_dict()`` is plain values for JSON. Raises BuildError if ``config`` is no machine. The idea
-    of rules that are handed partitioned loops is from TVM's ``emit_insn``; what became of each is not told there.
-
-    >>> from lathe.frontend import compute, placeholder
-    >>> A = placeholder(60, "int8", "A")
-    >>> B = compute(60, lambda i: A[i] // 3, "B")
-    >>> print(explain(B))
-    on vta: does not map (1 refused); 3 chunks of 3 classes
-    acc, 2048 elements:
-      A.acc: 2 × 4 elements (60 values)
-    A.acc in acc:
-      1 × map(i0 in 0..60): dma, 1 instruction
-    B.acc in acc:
-      1 × map(i in 0..60): REFUSED by 'alu' at io=0: operation must be one of min, max, +, -, * and shifts, not floordiv
-    B in dram:
-      1 × map(ii in 0..60): dma, 1 instruction
-    <BLANKLINE>
-    """
-    machine = load_config("vta") if config is None else config
-    check_machine(machine, "explain")
-    program, _ = with_numbers(program, parameters, "explain")
-    given = program if isinstance(program, Schedule) else create_schedule(program)
+def explanation_of(given: ScheduleView, machine: HardwareConfig) -> Explanation:
+    """Which rule takes each class of chunks of a schedule on a machine, or which constraint fails first."""
     depths = tuple((scope, depth_of(machine, scope)) for scope in SCRATCHPADS)
-    refused: dict[Stage, LatheError] = {}
+    refused: dict[StageView, LatheError] = {}
     refusals: list[Refusal] = []
     try:
         completed = complete(given, machine, refused)
@@ -108,12 +67,12 @@ def _refused_signals(emitter: Emitter) -> list[Refusal]:
     return []
 
 
-def _refusal(error: LatheError, stage: "Stage | None" = None) -> Refusal:
+def _refusal(error: LatheError, stage: StageView | None = None) -> Refusal:
     scope, excess = (error.scope, error.excess) if isinstance(error, CapacityError) else ("", 0)
     return Refusal(type(error).__name__, str(error), "" if stage is None else stage.name, scope, excess, error.kind)
 
 
-def _allocated(schedule: Schedule, config: HardwareConfig, refusals: list[Refusal]) -> list[Buffer]:
+def _allocated(schedule: ScheduleView, config: HardwareConfig, refusals: list[Refusal]) -> list[Buffer]:
     """The buffers; where they do not fit, each at the beginning of a scratchpad."""
     nest = build_nest(schedule, largest_blocks=True)
     lanes = plan_lanes(schedule, config).known
@@ -153,7 +112,7 @@ class _Tally:
 class _Unasked:
     """Chunks that no rule was asked about."""
 
-    stage: "Stage"
+    stage: StageView
     node: ChunkNode
     constraint: str
     first: tuple[tuple[str, int], ...]
@@ -165,11 +124,11 @@ class _Explainer(Emitter):
 
     def __init__(
         self,
-        schedule: Schedule,
+        schedule: ScheduleView,
         config: HardwareConfig,
         buffers: list[Buffer],
         views: Mapping[Tensor, Tensor],
-        refused: "Mapping[Stage, LatheError]",
+        refused: Mapping[StageView, LatheError],
     ) -> None:
         plan = plan_lanes(schedule, config)
         physical = {stage: physical_of(stage, plan.known, config) for stage in schedule.stages}
@@ -177,7 +136,7 @@ class _Explainer(Emitter):
         super().__init__(schedule, config, dram, physical, buffers, find_aliases(schedule))
         self.refused = refused
         self.found: dict[object, _Tally | _Unasked] = {}
-        self.unplaced: dict[Stage, str] = {}
+        self.unplaced: dict[StageView, str] = {}
 
     def acquire(self, node: Acquire, environment: Mapping[LoopVariable, int]) -> None:
         try:
@@ -241,7 +200,7 @@ class _Explainer(Emitter):
         return tuple(sorted(found, key=lambda each: order[each.stage]))
 
 
-def _tensors_read(stage: "Stage") -> set[Tensor]:
+def _tensors_read(stage: StageView) -> set[Tensor]:
     return {read.tensor for read in stage.state.computation.reads}
 
 
@@ -299,7 +258,7 @@ def _pads_of(chunk: Chunk) -> tuple[tuple[Pad, ...], object]:
     ), pattern
 
 
-def _unasked(schedule: Schedule) -> list[ChunkClass]:
+def _unasked(schedule: ScheduleView) -> list[ChunkClass]:
     """The chunks of a schedule as it was given."""
     found: dict[object, _Unasked] = {}
 

@@ -1,85 +1,55 @@
 """``lower``: the text form of every level, from the algorithm to instructions with tokens."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from lathe.configs import HardwareConfig
-from lathe.configs.errors import shown
-from lathe.frontend import Tensor, format_program
+from lathe.frontend import format_program
 from lathe.isa import Unit, host_copies, instruction_text, unit_of
-from lathe.scheduler.build import bound_arguments, check_machine, check_tensors, compiled
+from lathe.scheduler.compile import compiled
 from lathe.scheduler.emission.compiled import Compiled
-from lathe.scheduler.errors import BuildError
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.text import format_nest
 from lathe.scheduler.passes.complete import complete
-from lathe.scheduler.schedule import Schedule, create_schedule
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.signals import tag_of
-from lathe.scheduler.state.stage import DRAM, StageState, same_place
-from lathe.scheduler.state.storage import Allocated, StorageBuffer, storages_of
+from lathe.scheduler.state.stage import StageState, same_place
+from lathe.scheduler.state.storage import StorageBuffer
+from lathe.scheduler.state.stored import Allocated, storages_of
 from lathe.scheduler.target.allocation import largest_size
 from lathe.scheduler.target.decided_chunks import decide, with_rules
 from lathe.scheduler.target.elements import physical_of
 from lathe.scheduler.target.lanes import assign_lanes
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
-
 STAGES = ("algorithm", "order", "data", "communication", "loops", "chunks")
 
 
-def lower(
-    program: Schedule | Tensor | Sequence[Tensor],
-    tensors: Sequence[Tensor],
-    config: HardwareConfig,
-    stage: str = "chunks",
-    *,
-    parameters: Mapping[str, int] | None = None,
-) -> str:
-    """The text of one level of a program on its way to instructions.
-
-    ``stage``: "algorithm" (domains and accesses), "order" (the tree of bands with tags, and the time map of each
-    stage), "data" (where values live), "communication" (instructions per queue, with tokens, what each is for, and the
-    barriers and tokens by hand between them), "loops" (the nest with its conditions) or "chunks" (the nest partitioned
-    into boxes without conditions, as rules carry them out: where a DMA pads, with the constant around what it loads).
-    Order, loops and chunks show a schedule as it was given; data and communication, and a tensor program without a
-    schedule, as ``build`` completes it, chunks then with the rules that take them. ``parameters`` gives numbers for
-    those of the program, as for ``build``; the algorithm needs none. Raises BuildError for another stage, a machine
-    that is none, or a wrong list of tensors.
-    """
-    if not isinstance(stage, str) or stage not in STAGES:
-        raise BuildError(f"stage of lower must be one of {', '.join(STAGES)}, not {shown(stage)}.", kind="argument")
-    check_machine(config, "lower")
-    given = isinstance(program, Schedule)
-    if stage != "algorithm" or parameters is not None:  # the algorithm is the same for all numbers
-        program, tensors = bound_arguments(program, tensors, parameters, "lower")
-    schedule = program if isinstance(program, Schedule) else create_schedule(program)
-    check_tensors(schedule, tensors)
-    if stage == "algorithm":
+def level(schedule: ScheduleView, config: HardwareConfig, name: str, *, given: bool) -> str:
+    """The text of one level of a schedule; ``given``: as commands have left it, and not as it is completed."""
+    if name == "algorithm":
         return format_program(schedule.program)
-    if stage == "communication":
+    if name == "communication":
         return _communication(compiled(schedule, config, {}))
-    if stage == "data" or not isinstance(program, Schedule):
-        schedule = complete(schedule, config).schedule
-    if stage == "order":
-        return _order(schedule)
-    if stage == "data":
-        before, after = _host_copies(program, config) if isinstance(program, Schedule) else ("", "")
-        return before + _data(schedule, config) + after
-    if stage == "loops":
-        return format_nest(build_nest(schedule))
-    chunks = decide(partition(build_nest(schedule, largest_blocks=not given)))
+    shown = complete(schedule, config).schedule if name == "data" or not given else schedule
+    if name == "order":
+        return _order(shown)
+    if name == "data":
+        before, after = _host_copies(schedule, config) if given else ("", "")
+        return before + _data(shown, config) + after
+    if name == "loops":
+        return format_nest(build_nest(shown))
+    chunks = decide(partition(build_nest(shown, largest_blocks=not given)))
     return format_nest(chunks if given else with_rules(chunks))
 
 
-def _order(schedule: Schedule) -> str:
+def _order(schedule: ScheduleView) -> str:
     """Bands as a tree, each with its tags, and the 2d+1 time of each stage."""
     lines: list[str] = []
     placed = place_stages(schedule)
 
-    def show(stage: "Stage", depth: int) -> None:
+    def show(stage: StageView, depth: int) -> None:
         state = stage.state
         indent = "  " * depth
         times = []
@@ -121,7 +91,7 @@ def stage_tags(state: StageState) -> Iterator[str]:
         yield f" @{tag_of(signal)}"
 
 
-def time_of(schedule: Schedule, stage: "Stage") -> str:
+def time_of(schedule: ScheduleView, stage: StageView) -> str:
     """The 2d+1 time of a stage: positions among its siblings and loops, alternating, outermost first."""
     attachment = stage.state.attachment
     if attachment is None:
@@ -129,7 +99,7 @@ def time_of(schedule: Schedule, stage: "Stage") -> str:
         outer = ""
     else:
         siblings = [each for each in schedule.stages if same_place(each.state.attachment, attachment)]
-        host = attachment.stage
+        host = schedule.at(attachment)
         inside = len(host.state.leaves) - host.state.leaves.index(attachment.axis) - 1
         own = time_of(schedule, host)[1:-1].split(", ")
         kept = len(own) - 2 * inside - 1
@@ -142,11 +112,11 @@ def time_of(schedule: Schedule, stage: "Stage") -> str:
     return f"[{outer}{', '.join(parts)}]"
 
 
-def _hosted_at(stage: "Stage", leaf: object) -> bool:
+def _hosted_at(stage: StageView, leaf: object) -> bool:
     return stage.state.attachment is not None and stage.state.attachment.axis is leaf
 
 
-def _data(schedule: Schedule, config: HardwareConfig) -> str:
+def _data(schedule: ScheduleView, config: HardwareConfig) -> str:
     """Scope, lanes and box of every stage."""
     lines = []
     lanes, stored = assign_lanes(schedule, config), storages_of(schedule.stages)
@@ -169,7 +139,7 @@ def _data(schedule: Schedule, config: HardwareConfig) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _host_copies(schedule: Schedule, config: HardwareConfig) -> tuple[str, str]:
+def _host_copies(schedule: ScheduleView, config: HardwareConfig) -> tuple[str, str]:
     """The steps at the program's edge that the user speaks of: before the launch, and after."""
     if not schedule.host_copies:
         return "", ""
@@ -180,13 +150,13 @@ def _host_copies(schedule: Schedule, config: HardwareConfig) -> tuple[str, str]:
     return before, "".join(f"{each}\n" for each in told if each.direction == "device_to_host")
 
 
-def _cells(stage: "Stage", stored: Mapping[StorageBuffer, Allocated]) -> str:
+def _cells(stage: StageView, stored: Mapping[StorageBuffer, Allocated]) -> str:
     """Where the user has stored the values of a stage: the map, the shape of the buffer, the loop of its allocation."""
     storage = stage.state.storage
     if storage is None:
         return ""
     place = stage.schedule.allocations.get(storage.buffer)
-    where = "" if place is None else f", allocated at {place.axis.name} of {place.stage.name}"
+    where = "" if place is None else f", allocated at {place.axis.name} of {stage.schedule.at(place).name}"
     return f", in cells {storage} of {list(stored[storage.buffer].shape)}{where}"
 
 

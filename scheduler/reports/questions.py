@@ -3,22 +3,23 @@
 from collections.abc import Callable
 from inspect import signature
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lathe.frontend import Axis, Tensor
 from lathe.scheduler.answers import Answer
-from lathe.scheduler.commands.marked_loops import loop_extent
+from lathe.scheduler.commands.after import after
+from lathe.scheduler.commands.reorder import reorder
+from lathe.scheduler.commands.shift import shift
+from lathe.scheduler.commands.skew import skew
 from lathe.scheduler.errors import LegalityError, PaddingError, ScheduleError
 from lathe.scheduler.legality.parallelism import parallel_loop
-from lathe.scheduler.nest.place import place_stages
-from lathe.scheduler.state.stage import LoopAxis
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import AxisLike, Stage
+from lathe.scheduler.nest.place import loop_extent, place_stages
+from lathe.scheduler.state.edit import Edit
+from lathe.scheduler.state.loops import AxisLike, LoopAxis
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 
 
-def is_parallel(schedule: "Schedule", axis: "LoopAxis | Axis", stage: "Tensor | Stage | None" = None) -> Answer:
+def is_parallel(schedule: ScheduleView, axis: "LoopAxis | Axis", stage: Tensor | StageView | None = None) -> Answer:
     """Whether the iterations of a loop, with all that is computed inside it, may run in any order or at once.
 
     The loop is one of the schedule's present ones; by name, with the stage that it belongs to. The answer is true or
@@ -42,17 +43,17 @@ def is_parallel(schedule: "Schedule", axis: "LoopAxis | Axis", stage: "Tensor | 
         loop = host.find(axis, "is_parallel")
     attachment = host.state.attachment
     while attachment is not None and loop in attachment.loops:  # its loop is one of the host's
-        loop = attachment.stage.state.leaves[attachment.loops.index(loop)]
-        host = attachment.stage
+        loop = schedule.at(attachment).state.leaves[attachment.loops.index(loop)]
+        host = schedule.at(attachment)
         attachment = host.state.attachment
     return parallel_loop(schedule, host, loop, place_stages(schedule))
 
 
-def _source_of(stage: "Stage", axis: object) -> bool:
+def _source_of(stage: StageView, axis: object) -> bool:
     return any(leaf.source is not None and leaf.source is axis for leaf in stage.state.leaves)
 
 
-def is_legal(schedule: "Schedule", command: "str | Callable[[Schedule], object]", *arguments: Any) -> Answer:
+def is_legal(schedule: Edit, command: str | Callable[[Edit], object], *arguments: Any) -> Answer:
     """Whether a command would be accepted, without carrying it out.
 
     ``s.is_legal("compute_at", B, C, "i")`` asks for a command of a stage: its name, the stage (or its tensor), and the
@@ -60,15 +61,12 @@ def is_legal(schedule: "Schedule", command: "str | Callable[[Schedule], object]"
     the schedule, several commands included. Where the answer is no, ``reason`` is the refusal and ``witness``
     shows two instances, if there are two. Raises ScheduleError for a command that there is not.
     """
-    from lathe.scheduler.passes.complete import copied
-
-    copy = copied(schedule)
-    twins = dict(zip(schedule.stages, copy.stages, strict=True))
+    copy = schedule.fork()
 
     def there(value: Any) -> Any:
         if isinstance(value, list | tuple):
             return type(value)(there(each) for each in value)
-        return twins.get(value, value) if _is_stage(value) else value
+        return copy.own(value) if isinstance(value, StageView) and value in schedule.stages else value
 
     try:
         if callable(command):
@@ -99,15 +97,13 @@ OF_SCHEDULES = ("allocate_at", "barrier_at", "cache_read", "cache_write", "copy_
 """Commands of the schedule, not of a stage."""
 
 
-def _carry_out(schedule: "Schedule", command: object, arguments: list[Any]) -> None:
-    from lathe.scheduler.stage import Stage
-
+def _carry_out(schedule: Edit, command: object, arguments: list[Any]) -> None:
     if command in OF_SCHEDULES:
         _call(getattr(schedule, str(command)), command, arguments)
         return
     commands = sorted(
         name
-        for name, value in vars(Stage).items()
+        for name, value in vars(type(schedule.stages[0])).items()
         if callable(value) and getattr(value, "__module__", "").startswith("lathe.scheduler.commands.")
     )
     if command not in commands:
@@ -140,14 +136,8 @@ def _call(method: Callable[..., object], command: object, arguments: list[Any]) 
     method(*arguments)
 
 
-def _is_stage(value: object) -> bool:
-    from lathe.scheduler.stage import Stage
-
-    return isinstance(value, Stage)
-
-
 def smallest_shift(
-    schedule: "Schedule", stage: "Tensor | Stage", other: "Tensor | Stage", axis: "AxisLike"
+    schedule: Edit, stage: Tensor | StageView, other: Tensor | StageView, axis: "AxisLike"
 ) -> tuple[int, ...] | None:
     """By how much the loops of a stage must be shifted for it to run after another in the same loops.
 
@@ -157,8 +147,6 @@ def smallest_shift(
     other does not help, as where it takes the stage past readers of its own in these loops. Raises ScheduleError where
     ``after`` does for another reason. Whether a shift is legal is decided by the same check as the commands.
     """
-    from lathe.scheduler.passes.complete import copied
-
     reader, producer = schedule[stage], schedule[other]
     loops = reader.state.leaves[: reader.state.leaves.index(reader.find(axis, "smallest_shift")) + 1]
     beside = [*producer.state.leaves, *loops[len(producer.state.leaves) :]]
@@ -168,14 +156,13 @@ def smallest_shift(
     ]
 
     def legal(amounts: tuple[int, ...]) -> bool:
-        copy = copied(schedule)
-        twins = dict(zip(schedule.stages, copy.stages, strict=True))
+        copy = schedule.fork()
         target: LoopAxis = loops[-1]
         try:
             for loop, amount in zip(loops, amounts, strict=True):
-                moved = twins[reader].shift(loop, amount) if amount else loop
+                moved = shift(copy.own(reader), loop, amount) if amount else loop
                 target = moved if loop is loops[-1] else target
-            twins[reader].after(twins[producer], target)
+            after(copy.own(reader), copy.own(producer), target)
         except LegalityError:
             return False
         return True
@@ -200,7 +187,7 @@ def smallest_shift(
 
 
 def parallel_skew(
-    schedule: "Schedule", stage: "Tensor | Stage", outer: "AxisLike", inner: "AxisLike", largest: int = 4
+    schedule: Edit, stage: Tensor | StageView, outer: "AxisLike", inner: "AxisLike", largest: int = 4
 ) -> tuple[int, int] | None:
     """Factors with which skewing two loops, diagonals outside, leaves the loop inside parallel.
 
@@ -210,19 +197,17 @@ def parallel_skew(
     Stages that share both loops are skewed alike. None if no such pair helps. Raises ScheduleError for axes that are no
     present loops.
     """
-    from lathe.scheduler.passes.complete import copied
-
     host = schedule[stage]
     first, second = host.find(outer, "parallel_skew"), host.find(inner, "parallel_skew")
     if is_parallel(schedule, second, host):
         return (1, 0)
 
     def helps(a: int, b: int) -> bool:
-        copy = copied(schedule)
-        twin = copy.stages[schedule.stages.index(host)]
+        copy = schedule.fork()
+        twin = copy.own(host)
         try:
-            along, diagonal = twin.skew(first, second, a, b)
-            twin.reorder(diagonal, along)
+            along, diagonal = skew(twin, first, second, a, b)
+            reorder(twin, diagonal, along)
             return bool(is_parallel(copy, along, twin))
         except ScheduleError:
             return False

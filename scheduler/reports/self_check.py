@@ -1,7 +1,7 @@
 """The loop nest against the NumPy meaning, on random inputs: at first, and after each pass that completes it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,8 @@ from lathe.scheduler.errors import ValidationError
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.interpret import interpret_nest
 from lathe.scheduler.nest.partition import partition
-
-if TYPE_CHECKING:
-    from lathe.scheduler.passes.complete import Completed
-    from lathe.scheduler.schedule import Schedule
+from lathe.scheduler.passes.complete import Completed
+from lathe.scheduler.state.schedule import ScheduleView
 
 
 class NestCheck:
@@ -24,7 +22,7 @@ class NestCheck:
     another.
     """
 
-    def __init__(self, schedule: "Schedule", constants: Mapping[str, NDArray[Any]], seed: int = 0) -> None:
+    def __init__(self, schedule: ScheduleView, constants: Mapping[str, NDArray[Any]], seed: int = 0) -> None:
         generator = np.random.default_rng(seed)
         drawn = {each.name: random_values(each, generator) for each in placeholders(schedule.program)}
         self.inputs = {**drawn, **constants}

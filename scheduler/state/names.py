@@ -1,13 +1,11 @@
 """Names for stages that commands and passes add."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
+from lathe.scheduler.state.schedule import ScheduleView
 
 
-def fresh_name(schedule: "Schedule", wanted: str, others: Collection[str] = ()) -> str:
+def fresh_name(schedule: ScheduleView, wanted: str, others: Collection[str] = ()) -> str:
     """``wanted``, or with a number behind it where a stage, an input or one of ``others`` bears that name already."""
     taken = {*others, *(stage.name for stage in schedule.stages)}
     taken |= {read.tensor.name for stage in schedule.stages for read in stage.state.computation.reads}

@@ -9,16 +9,13 @@ only where derived ones do not give the same order already.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from lathe.isa import Instruction, Unit
 from lathe.isa.table import TokenQueue
-from lathe.scheduler.state.stage import DRAM, Signal
+from lathe.scheduler.state.memories import DRAM, UNIT_OF_SCOPE
+from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.stage import Signal
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
-
-UNIT_OF_SCOPE = {"inp": Unit.LOAD, "wgt": Unit.LOAD, "acc": Unit.COMPUTE, DRAM: Unit.STORE}
 UNITS = {unit.name.lower(): unit for unit in Unit}
 QUEUES = {
     (Unit.LOAD, Unit.COMPUTE): TokenQueue.LOAD_TO_COMPUTE,
@@ -84,7 +81,7 @@ def tag_of(signal: Signal) -> str:
     return what if signal.axis is None else f"{what} at {signal.axis.name}"
 
 
-def unit_of_stage(stage: "Stage") -> Unit:
+def unit_of_stage(stage: StageView) -> Unit:
     """The unit whose instructions make a stage's values, as ``build`` completes it."""
     state = stage.state
     place = state.attachment

@@ -4,128 +4,38 @@ Everything here is immutable. A command builds a new ``StageState`` and hands it
 whole and then keeps it or refuses it, so a refused command leaves no trace.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from lathe.frontend import Axis, Computation, Tensor
-from lathe.frontend.indices.linear import Linear, LoopVariable
+from lathe.frontend import Computation, Tensor
+from lathe.scheduler.state.loops import LoopAxis, Mapped, Relation
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.storage import Storage
 
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
-    from lathe.scheduler.state.storage import Storage
-    from lathe.scheduler.target.elements import Lanes
-
-DRAM = "dram"
-SCRATCHPADS = ("inp", "wgt", "acc")
-SCOPES = (DRAM, *SCRATCHPADS)
 ACROSS_CORES = ("parallelize", "distribute")
-SCOPE_SYNONYMS = {"global": DRAM, "out": "acc", "": DRAM}
+"""Marks of loops whose iterations may run on different cores."""
 
 
-class LoopAxis:
-    """A loop of a stage, as schedule commands name it: an axis of the computation, or one that a command made.
+class StageId:
+    """Which stage of a schedule: the same in all its states, whatever the stage computes by then."""
 
-    Two loop axes are the same only if they are the same object; ``name`` is for people.
-    """
+    __slots__ = ("name",)
 
-    __slots__ = ("kind", "name", "source")
-
-    def __init__(self, name: str, kind: str, source: Axis | None = None) -> None:
-        self.name = name
-        self.kind = kind
-        self.source = source
+    def __init__(self, name: str) -> None:
+        self.name = name  # as it was at first, for people
 
     def __repr__(self) -> str:
-        return f"LoopAxis({self.name})"
+        return f"StageId({self.name})"
 
 
 @dataclass(frozen=True)
-class Split:
-    """``parent = outer * factor + inner``; with ``parts``, the factor is its extent / ``parts``, rounded up."""
+class Lanes:
+    """Which dimension of a tensor fills the rows of an element and which its columns; None: the same in all."""
 
-    parent: LoopAxis
-    outer: LoopAxis
-    inner: LoopAxis
-    factor: int | None
-    parts: int | None = None
-
-
-@dataclass(frozen=True)
-class Fuse:
-    """``fused = outer * extent(inner) + inner``."""
-
-    outer: LoopAxis
-    inner: LoopAxis
-    fused: LoopAxis
-
-
-@dataclass(frozen=True)
-class Affine:
-    """``children = forward * parents + shift``, each child counted from its smallest value without the shift.
-
-    ``forward`` is a square integer matrix with determinant 1 or -1, and ``inverse`` its inverse: both have a row for
-    each result, so that every value of the parents is met exactly once. ``command`` made it.
-    """
-
-    command: str
-    parents: tuple[LoopAxis, ...]
-    children: tuple[LoopAxis, ...]
-    forward: tuple[tuple[int, ...], ...]
-    inverse: tuple[tuple[int, ...], ...]
-    shift: tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Mapped:
-    """Loops that an isl map of the user's gives: each parent as a formula of ``variables``, one per child.
-
-    A child counts from 0 where its variable is ``first``; ``constraints`` must be >= 0 at the points that there are.
-    A map of several pieces has more cases, each with its own values and constraints; no two hold at the same time.
-    """
-
-    parents: tuple[LoopAxis, ...]
-    children: tuple[LoopAxis, ...]
-    variables: tuple[LoopVariable, ...]
-    first: tuple[int, ...]
-    values: tuple[Linear, ...]
-    constraints: tuple[Linear, ...]
-    others: tuple[tuple[tuple[Linear, ...], tuple[Linear, ...]], ...] = ()
-
-
-Relation = Split | Fuse | Affine | Mapped
-
-
-def replaced_by(relation: Relation) -> tuple[LoopAxis, ...]:
-    """The loops that are no more."""
-    match relation:
-        case Split(parent=parent):
-            return (parent,)
-        case Fuse(outer=outer, inner=inner):
-            return (outer, inner)
-    return relation.parents
-
-
-def made_by(relation: Relation) -> tuple[LoopAxis, ...]:
-    """The loops that stand in their place."""
-    match relation:
-        case Split(outer=outer, inner=inner):
-            return (outer, inner)
-        case Fuse(fused=fused):
-            return (fused,)
-    return relation.children
-
-
-def with_loops(relation: Relation, loop: Callable[[LoopAxis], LoopAxis]) -> Relation:
-    """The same relation between other loops."""
-    match relation:
-        case Split(parent=parent, outer=outer, inner=inner):
-            return replace(relation, parent=loop(parent), outer=loop(outer), inner=loop(inner))
-        case Fuse(outer=outer, inner=inner, fused=fused):
-            return replace(relation, outer=loop(outer), inner=loop(inner), fused=loop(fused))
-    parents, children = tuple(map(loop, relation.parents)), tuple(map(loop, relation.children))
-    return replace(relation, parents=parents, children=children)
+    rows: int | None
+    cols: int | None
 
 
 @dataclass(frozen=True)
@@ -148,13 +58,13 @@ Region = Literal["box", "exact", "missing"]
 
 @dataclass(frozen=True)
 class Attachment:
-    """Where a stage is computed: in each iteration of loop ``axis`` of ``stage``, and there which ``region`` of it.
+    """Where a stage is computed: in each iteration of loop ``axis`` of ``host``, and there which ``region`` of it.
 
     Without ``loops``, the part that the iteration needs. With them, these outermost loops of the stage itself run
     together with the host's, one by one, down to ``axis``, and each iteration computes what it would alone.
     """
 
-    stage: "Stage"
+    host: StageId
     axis: LoopAxis
     loops: tuple[LoopAxis, ...] = ()
     region: Region = "box"
@@ -164,7 +74,7 @@ def same_place(one: Attachment | None, other: Attachment | None) -> bool:
     """Whether two stages are computed at the same loop, whatever of them."""
     if one is None or other is None:
         return one is other
-    return one.stage is other.stage and one.axis is other.axis
+    return one.host is other.host and one.axis is other.axis
 
 
 @dataclass(frozen=True)
@@ -185,7 +95,7 @@ class StageState:
     scope: str = DRAM
     copies: Tensor | None = None  # the tensor that this stage caches, for its text form
     hints: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    lanes: "Lanes | None" = None  # which dimensions fill the lanes of elements, where that has been decided
+    lanes: Lanes | None = None  # which dimensions fill the lanes of elements, where that has been decided
     walked: frozenset[int] = frozenset()  # dimensions made one value at a time, as a cycle wants: no lanes for them
     on_alu: bool = False  # whether the ALU shall compute it although it is a matrix product
     slots: int | None = None  # how many buffers take turns; None: two where there is room
@@ -194,7 +104,7 @@ class StageState:
     """By how many iterations a loop shall run before those of a stage that will share it."""
     lead: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many iterations loops have before their first, in which reuse buffers fill and nothing else happens."""
-    storage: "Storage | None" = None  # in which cells of which buffer its values are, where the user has said so
+    storage: Storage | None = None  # in which cells of which buffer its values are, where the user has said so
     threads: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many iterations of loops are carried out together (``vthread``)."""
     signals: tuple[Signal, ...] = ()
@@ -257,25 +167,3 @@ def placed_alike(one: StageState, other: StageState) -> bool:
 def initial_state(computation: Computation, scope: str = DRAM, copies: Tensor | None = None) -> StageState:
     roots = tuple(LoopAxis(axis.name, axis.kind, axis) for axis in (*computation.axes, *computation.reduce_axes))
     return StageState(computation, computation.outputs, roots, roots, scope=scope, copies=copies)
-
-
-__all__ = [
-    "DRAM",
-    "SCOPES",
-    "SCRATCHPADS",
-    "Affine",
-    "Attachment",
-    "Fuse",
-    "LoopAxis",
-    "Mapped",
-    "Relation",
-    "Split",
-    "StageState",
-    "initial_state",
-    "made_by",
-    "placed_alike",
-    "replace",
-    "replaced_by",
-    "same_place",
-    "with_loops",
-]

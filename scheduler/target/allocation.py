@@ -7,20 +7,18 @@ one is being computed. Nothing else makes double buffering here: tokens follow f
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.frontend.indices.linear import Linear, bound_range
 from lathe.scheduler.errors import BuildError, CapacityError
-from lathe.scheduler.nest.build_nest import Acquire, Block, Guard, Loop, Node, Release, SignalNode, Slide
-from lathe.scheduler.nest.place import Placement
+from lathe.scheduler.nest.nodes import Acquire, Block, Guard, Loop, Node, Release, SignalNode, Slide
+from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.nest.windows import Ring
-from lathe.scheduler.state.stage import DRAM, SCRATCHPADS
-from lathe.scheduler.state.storage import Allocated, storages_of
+from lathe.scheduler.state.memories import DRAM, SCRATCHPADS
+from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.stored import Allocated, storages_of
 from lathe.scheduler.target.elements import Physical
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
 
 
 @dataclass
@@ -31,7 +29,7 @@ class Buffer:
     needs while it computes, not what it makes.
     """
 
-    stage: "Stage"
+    stage: StageView
     scope: str
     size: int
     first: int
@@ -93,19 +91,19 @@ def ring_of(placement: Placement, physical: Physical) -> Ring | None:
 
 def lifetimes(
     nodes: list[Node],
-    aliases: "dict[Stage, Stage]",
-    physical: "dict[Stage, Physical]",
-    temporaries: "Mapping[Stage, int]",
+    aliases: dict[StageView, StageView],
+    physical: dict[StageView, Physical],
+    temporaries: Mapping[StageView, int],
 ) -> list[Buffer]:
     """The buffers of a symbolic nest in order; a stage that takes over another's cells prolongs that buffer's life.
 
     ``temporaries`` gives the elements that a stage needs from its first block to its last.
     """
-    buffers: dict[Stage, Buffer] = {}
-    working: dict[Stage, Buffer] = {}
+    buffers: dict[StageView, Buffer] = {}
+    working: dict[StageView, Buffer] = {}
     clock = 0
 
-    def owner(stage: "Stage") -> "Stage":
+    def owner(stage: StageView) -> StageView:
         while stage in aliases:
             stage = aliases[stage]
         return stage
@@ -154,7 +152,7 @@ def lifetimes(
     return [*buffers.values(), *working.values()]
 
 
-def check_alike(stored: Allocated, physical: "Mapping[Stage, Physical]") -> None:
+def check_alike(stored: Allocated, physical: Mapping[StageView, Physical]) -> None:
     """Raises BuildError unless the cells of a buffer are the same elements for all stages that are stored in it."""
     first, *others = stored.users
     for stage in others:
@@ -272,8 +270,6 @@ def _fewer(buffers: list[Buffer]) -> str:
 
 def box_of(buffer: Buffer) -> list[int]:
     """The extents of the largest box of the stage's tensor that is in a buffer; of a buffer of the user's, its own."""
-    from lathe.scheduler.nest.place import place_stages
-
     storage = buffer.stage.state.storage
     if storage is not None:
         return list(storages_of(buffer.stage.schedule.stages)[storage.buffer].shape)

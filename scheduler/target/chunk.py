@@ -5,18 +5,21 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.errors import RefusalKind
 from lathe.frontend import Tensor
 from lathe.frontend.accesses import Guard
 from lathe.frontend.expressions import Axis, Expr, Read
-from lathe.scheduler.target.elements import Lanes, Physical
-
-if TYPE_CHECKING:
-    from lathe.scheduler.emission.emit import Emitter
+from lathe.isa import Load
+from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.target.elements import Physical
 
 
 class RuleMismatch(Exception):  # noqa: N818 - a rule also returns it; it is an answer as much as an error
@@ -95,6 +98,55 @@ class Operand:
         return self.place.scope if self.place is not None else "dram"
 
 
+class MicroOps(Protocol):
+    """The scratchpad of micro-ops, as rules see it."""
+
+    @property
+    def capacity(self) -> int:
+        """Micro-ops that one sequence may have."""
+        ...
+
+    def place(
+        self, dst: NDArray[np.int64], src: NDArray[np.int64], wgt: NDArray[np.int64]
+    ) -> tuple[int, int, list[Load]]:
+        """Where a sequence is: first and one past last, and the LOAD that is needed before, if any."""
+        ...
+
+
+class Places(Protocol):
+    """What rules may ask of the walk that hands them chunks."""
+
+    @property
+    def pool(self) -> MicroOps:
+        """The micro-ops."""
+        ...
+
+    @property
+    def temporaries_left(self) -> int:
+        """Free elements of acc that this chunk has not asked for yet."""
+        ...
+
+    def temporary(self, count: int) -> int:
+        """The first of ``count`` free elements of acc, for this chunk only. Raises NoRoom if there are none."""
+        ...
+
+    def reusing_temporaries(self) -> AbstractContextManager[None]:
+        """What is asked for inside is free again afterwards."""
+        ...
+
+    def check_covers(self, chunk: "Chunk", target: "VectorOperand") -> None:
+        """Raises RuleMismatch if an element that the chunk writes has live lanes that it does not write."""
+        ...
+
+    def keeps_source(self, chunk: "Chunk") -> bool:
+        """Whether what a chunk stores is read again."""
+        ...
+
+    def only_stored(self, tensor: Tensor) -> bool:
+        """Whether nothing but stores to DRAM reads the tensor, which see the low bits only."""
+        ...
+
+
 @dataclass
 class Chunk:
     """What an emission rule receives.
@@ -116,7 +168,7 @@ class Chunk:
     reads: tuple[Operand, ...]
     offsets: Mapping[str, int]
     config: HardwareConfig
-    emitter: "Emitter"
+    emitter: Places
     unrolled: frozenset[int] = frozenset()
     aliased: Tensor | None = None  # the operand whose cells the result takes over
 

@@ -14,14 +14,14 @@ import numpy as np
 from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import Compare, Const, Expr, Reduce, Select, Undef, axes_of
+from lathe.frontend.indices.in_loops import linear_index
 from lathe.frontend.indices.linear import Linear, LoopVariable
-from lathe.scheduler.algorithm.patterns import bare, constant_value
+from lathe.frontend.indices.plain import bare, constant_value
 from lathe.scheduler.algorithm.undefined import defined
-from lathe.scheduler.nest.build_nest import Around, ChunkNode, DecidedChunk, Loop, Node
+from lathe.scheduler.nest.nodes import Around, ChunkNode, DecidedChunk, Loop, Node
 from lathe.scheduler.nest.partition import Range, Sign, cut, same
-from lathe.scheduler.state.stage import DRAM
+from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.target.boxes_of_chunk import Grid, boxes, resolved
-from lathe.scheduler.target.index_in_loops import linear_index
 from lathe.scheduler.target.rule_choice import automatic_rule
 from lathe.scheduler.target.rules.borders import constants_around
 

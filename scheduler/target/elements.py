@@ -8,52 +8,17 @@ numbers of these come first in the element's address, then the other dimensions 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.isa import Layout, PhysicalAxis
 from lathe.isa.layout import BROADCAST, PADDING
 from lathe.isa.layout_steps import LayoutStep
-from lathe.scheduler.state.stage import DRAM
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
-
-
-@dataclass(frozen=True)
-class Lanes:
-    """Which dimension of a tensor fills the rows of an element and which its columns; None: the same in all."""
-
-    rows: int | None
-    cols: int | None
-
-
-@dataclass(frozen=True)
-class Element:
-    """The shape of one element of a memory: values in a row of rows."""
-
-    rows: int
-    cols: int
-    spread_rows: bool = True  # whether the host repeats a value along rows that no dimension fills, or puts zeros there
-    spread_cols: bool = True
-
-    @property
-    def lanes(self) -> int:
-        return self.rows * self.cols
-
-
-def element_of(config: HardwareConfig, scope: str) -> Element:
-    """The shape of an element of scratchpad ``inp``, ``wgt`` or ``acc``.
-
-    Columns of inp and wgt are summed over, so those without values are zeros; all others repeat the value, so that a
-    tensor with no dimension along lanes is the same in all of them, however it was made.
-    """
-    return {
-        "inp": Element(config.batch, config.block_in, spread_cols=False),
-        "wgt": Element(config.block_out, config.block_in, spread_cols=False),
-        "acc": Element(config.batch, config.block_out),
-    }[scope]
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.target.element import Element, element_of
+from lathe.scheduler.target.lanes_of_cells import cells_of
 
 
 @dataclass(frozen=True)
@@ -132,9 +97,7 @@ class Physical:
         return prod(self.view)
 
 
-def physical_of(stage: "Stage", lanes: Mapping[Tensor, Lanes], config: HardwareConfig) -> Physical:
+def physical_of(stage: StageView, lanes: Mapping[Tensor, Lanes], config: HardwareConfig) -> Physical:
     """How the tensor of a stage lies in its memory."""
-    from lathe.scheduler.passes.fit_lanes import cells_of
-
     element = element_of(config, "acc" if stage.state.scope == DRAM else stage.state.scope)
     return Physical(*cells_of(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element), element)

@@ -2,16 +2,13 @@
 
 from functools import reduce
 from math import gcd
-from typing import TYPE_CHECKING
 
 from lathe.frontend.indices.linear import FloorDivision, LoopVariable
 from lathe.scheduler.nest.stage_loops import stage_loops
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.schedule import StageView
 
 
-def steps_between_chunks(stage: "Stage") -> tuple[int, ...]:
+def steps_between_chunks(stage: StageView) -> tuple[int, ...]:
     """For each dimension of what a stage makes, the greatest step that divides all distances between its chunks.
 
     0 for a dimension that each chunk has all of. A chunk is what is inside the loop of the pragma, or else inside the

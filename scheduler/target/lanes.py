@@ -9,29 +9,21 @@ those that are reduced, shifted, strided or decided upon.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, as_affine, walk
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.expressions import Axis, Select, axes_of
-from lathe.scheduler.algorithm.patterns import (
-    Product,
-    dimension_of,
-    filled,
-    lanes_of_operand,
-    matrix_product,
-    plain_axis,
-)
-from lathe.scheduler.target.elements import Element, Lanes, element_of
+from lathe.frontend.indices.plain import plain_axis
+from lathe.scheduler.algorithm.patterns import dimension_of
+from lathe.scheduler.state.schedule import ScheduleView
+from lathe.scheduler.state.stage import Lanes, StageState
+from lathe.scheduler.target.element import Element, element_of
 from lathe.scheduler.target.lane_cuts import steps_between_chunks
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.state.stage import StageState
+from lathe.scheduler.target.products import Product, filled, lanes_of_operand, matrix_product
 
 
-def assign_lanes(schedule: "Schedule", config: HardwareConfig) -> dict[Tensor, Lanes]:
+def assign_lanes(schedule: ScheduleView, config: HardwareConfig) -> dict[Tensor, Lanes]:
     """Lanes of every tensor that a stage makes; placeholders follow their readers (``lanes_through``)."""
     return plan_lanes(schedule, config).known
 
@@ -44,7 +36,7 @@ class LanePlan:
     products: dict[Tensor, Product | None] = field(default_factory=dict)
 
 
-def plan_lanes(schedule: "Schedule", config: HardwareConfig) -> LanePlan:
+def plan_lanes(schedule: ScheduleView, config: HardwareConfig) -> LanePlan:
     """The lanes of a whole schedule, and the products as they were chosen along with them."""
     planner = _Planner(schedule, config)
     for state in planner.stages:
@@ -58,7 +50,7 @@ def plan_lanes(schedule: "Schedule", config: HardwareConfig) -> LanePlan:
 
 
 class _Planner:
-    def __init__(self, schedule: "Schedule", config: HardwareConfig) -> None:
+    def __init__(self, schedule: ScheduleView, config: HardwareConfig) -> None:
         self.schedule = schedule
         self.config = config
         self.stages = [stage.state for stage in schedule.stages]
@@ -236,7 +228,7 @@ def _leads_through(access: ReadAccess, dim: int, axis: Axis, block: int) -> bool
     return affine.coefficients.get(axis, 0) == 1 or axis.extent == 1
 
 
-def conflict_of_lanes(schedule: "Schedule", config: HardwareConfig) -> str:
+def conflict_of_lanes(schedule: ScheduleView, config: HardwareConfig) -> str:
     """A sentence on a tensor that has one dimension in lanes and is needed with another by an element-wise reader."""
     plan = plan_lanes(schedule, config)
     made_here = {tensor for stage in schedule.stages for tensor in stage.state.tensors}

@@ -1,24 +1,19 @@
 """Stages computed in the cells of an operand: ALU instructions overwrite what they read."""
 
-from typing import TYPE_CHECKING
-
-from lathe.scheduler.algorithm.patterns import plain_axis
+from lathe.frontend.indices.plain import plain_axis
 from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.target.rules.alu_expressions import can_take_over
 
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
 
-
-def find_aliases(schedule: "Schedule") -> "dict[Stage, Stage]":
+def find_aliases(schedule: ScheduleView) -> dict[StageView, StageView]:
     """For each element-wise stage in acc, the stage whose cells it takes over, if there is one.
 
     It must be the operand's only reader, read it at the very same index, be computed in the same loops over the same
     box, and start its chain of operations with it.
     """
     placed = place_stages(schedule)
-    aliases: dict[Stage, Stage] = {}
+    aliases: dict[StageView, StageView] = {}
     slots = {stage: stage.state.slots for stage in schedule.stages}
     for stage in schedule.stages:
         state = stage.state
@@ -43,12 +38,12 @@ def find_aliases(schedule: "Schedule") -> "dict[Stage, Stage]":
     return aliases
 
 
-def _same_place(stage: "Stage", producer: "Stage") -> bool:
+def _same_place(stage: StageView, producer: StageView) -> bool:
     a, b = stage.state.attachment, producer.state.attachment
     return a == b
 
 
-def _identical_index(stage: "Stage", producer: "Stage") -> bool:
+def _identical_index(stage: StageView, producer: StageView) -> bool:
     axes = stage.state.computation.axes
     for read in stage.state.computation.reads:
         if read.tensor is not producer.tensor:

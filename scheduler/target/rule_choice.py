@@ -2,10 +2,10 @@
 
 from lathe.frontend import Tensor
 from lathe.frontend.expressions import Expr, Read, Select
-from lathe.scheduler.algorithm.patterns import bare
+from lathe.frontend.indices.plain import bare
 from lathe.scheduler.algorithm.undefined import defined
-from lathe.scheduler.nest.build_nest import ChunkNode
-from lathe.scheduler.state.stage import DRAM
+from lathe.scheduler.nest.nodes import ChunkNode
+from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.target.chunk import Chunk
 
 

@@ -1,38 +1,35 @@
 """Elements of acc that a stage needs beside its buffers: for operands that have to be computed, and for planes."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.expressions import Read, Reduce
-from lathe.scheduler.algorithm.patterns import plain_axis
-from lathe.scheduler.emission.dram_map import PLANES
-from lathe.scheduler.nest.place import Placement
-from lathe.scheduler.state.stage import DRAM, StageState
+from lathe.frontend.indices.plain import plain_axis
+from lathe.scheduler.nest.placement import Placement
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.stage import StageState
 from lathe.scheduler.target.allocation import largest_size
 from lathe.scheduler.target.elements import Physical
+from lathe.scheduler.target.planes import PLANES
 from lathe.scheduler.target.rules.alu_expressions import temporaries, temporaries_of_operand
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
 
 SHARE = 8
 """Temporaries take up to this fraction of acc; a chunk that needs more is done in parts."""
 
 
 def temporaries_wanted(
-    schedule: "Schedule",
+    schedule: ScheduleView,
     config: HardwareConfig,
-    placed: "Mapping[Stage, Placement]",
-    physical: "Mapping[Stage, Physical]",
-    aliases: "Mapping[Stage, Stage]",
-) -> "dict[Stage, int]":
+    placed: Mapping[StageView, Placement],
+    physical: Mapping[StageView, Physical],
+    aliases: Mapping[StageView, StageView],
+) -> dict[StageView, int]:
     """Per stage in acc, the temporaries to keep room for, in elements; stages that need none are left out."""
     near = {tensor for stage in schedule.stages if stage.state.scope != DRAM for tensor in stage.state.tensors}
     operands = {t for stage in schedule.stages if stage.state.scope in ("inp", "wgt") for t in stage.state.tensors}
-    wanted: dict[Stage, int] = {}
+    wanted: dict[StageView, int] = {}
     for stage in schedule.stages:
         state = stage.state
         if state.scope == DRAM and keeps_source(schedule, stage) and state.tensor.dtype in PLANES:
@@ -50,7 +47,7 @@ def temporaries_wanted(
     return wanted
 
 
-def keeps_source(schedule: "Schedule", stage: "Stage") -> bool:
+def keeps_source(schedule: ScheduleView, stage: StageView) -> bool:
     """Whether a store from a scratchpad must leave there what it stores: it is read again, by others or by itself."""
     computation = stage.state.computation
     body = computation.bodies[0]

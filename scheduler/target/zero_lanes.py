@@ -6,19 +6,17 @@ what its expression gives for zeros; a matrix product holds zeros where the rows
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from lathe.frontend import Tensor, evaluate, walk
 from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
 from lathe.scheduler.algorithm.rewrite import transform
-from lathe.scheduler.state.stage import DRAM, StageState
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import ScheduleView
+from lathe.scheduler.state.stage import StageState
 from lathe.scheduler.target.lanes import LanePlan, lanes_through
 
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
 
-
-def tensors_with_zeros_behind(schedule: "Schedule", plan: LanePlan) -> set[Tensor]:
+def tensors_with_zeros_behind(schedule: ScheduleView, plan: LanePlan) -> set[Tensor]:
     """The tensors made by stages with columns along lanes, and zeros in the lanes behind the last."""
     maker = {tensor: stage.state for stage in schedule.stages for tensor in stage.state.tensors}
     found: set[Tensor] = set()
@@ -35,7 +33,7 @@ def tensors_with_zeros_behind(schedule: "Schedule", plan: LanePlan) -> set[Tenso
     return found
 
 
-def comes_from_host(schedule: "Schedule", tensor: Tensor) -> bool:
+def comes_from_host(schedule: ScheduleView, tensor: Tensor) -> bool:
     """Whether an operand of a matrix product is an input, or loaded from one, perhaps with zeros around it."""
     loaded = False
     while (stage := schedule.maker(tensor)) is not None:
@@ -50,7 +48,7 @@ def comes_from_host(schedule: "Schedule", tensor: Tensor) -> bool:
     return True
 
 
-def is_loaded_with_zeros(schedule: "Schedule", tensor: Tensor) -> bool:
+def is_loaded_with_zeros(schedule: ScheduleView, tensor: Tensor) -> bool:
     """Whether an operand of a product is a padding that nothing else reads: its loads carry it out, none is stored."""
     stage = schedule.maker(tensor)
     if stage is None or tensor in schedule.outputs or stage.state.scope != DRAM:

@@ -7,7 +7,7 @@ from refused_commands import P2, A, B, C, D, Refused, check_refused, low, steps,
 from lathe.frontend import Tensor, compute, placeholder
 from lathe.frontend.dtypes import DTYPES
 from lathe.scheduler import Schedule, ScheduleError, StorageBuffer, create_schedule
-from lathe.scheduler.state.stage import SCOPES
+from lathe.scheduler.state.memories import SCOPES
 
 X = placeholder((8, 6), "int8", "X")
 S = compute((8, 6), lambda i, j: X[i, j] + 1, "S")

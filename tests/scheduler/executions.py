@@ -13,7 +13,8 @@ from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import Binary, Const, Expr, Not, Reduce, Select
 from lathe.frontend.indices.conditions import mask_of
 from lathe.scheduler import Schedule, Witness
-from lathe.scheduler.nest.build_nest import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide, build_nest
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.nest.partition import partition
 
 

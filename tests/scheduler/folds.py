@@ -12,7 +12,8 @@ from random_programs import random_inputs
 from lathe.frontend import Tensor, evaluate, reads_data, reference
 from lathe.scheduler import LegalityError, Schedule, Witness, interpret
 from lathe.scheduler.errors import StorageWitness
-from lathe.scheduler.state.storage import Allocated, StorageBuffer, storages_of
+from lathe.scheduler.state.storage import StorageBuffer
+from lathe.scheduler.state.stored import Allocated, storages_of
 
 Value = tuple[str, tuple[int, ...]]
 """A tensor's name and an index of it."""

@@ -40,7 +40,8 @@ from stated import (
     vary,
 )
 
-from lathe.scheduler.state.stage import DRAM, Mapped
+from lathe.scheduler.state.loops import Mapped
+from lathe.scheduler.state.memories import DRAM
 
 S, L = r"(?P<stage>\S+)", r"(?P<loop>\S+)"
 

@@ -6,7 +6,7 @@ from lathe.configs import HardwareConfig, load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, sum
 from lathe.isa import Gemm, Load
 from lathe.scheduler import Schedule, create_schedule
-from lathe.scheduler.state.stage import LoopAxis
+from lathe.scheduler.state.loops import LoopAxis
 from lathe.sim import Result
 
 TINY = load_config("tiny")

@@ -8,7 +8,7 @@ from random_programs import Choice, programs
 
 from lathe.frontend import Tensor
 from lathe.scheduler import Schedule, ScheduleError, Stage, create_schedule
-from lathe.scheduler.state.stage import SCOPES
+from lathe.scheduler.state.memories import SCOPES
 
 
 @dataclass

@@ -6,7 +6,7 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor, placeholder
 from lathe.frontend.operators import conv2d, matmul, requantise
 from lathe.scheduler import LegalityError, Schedule, Stage, create_schedule
-from lathe.scheduler.state.stage import LoopAxis
+from lathe.scheduler.state.loops import LoopAxis
 
 
 def hand_schedules(choice: Choice, config: HardwareConfig) -> tuple[Schedule, list[str]]:

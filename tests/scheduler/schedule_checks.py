@@ -16,7 +16,6 @@ from symbolic_execution import steps
 from lathe.configs import load_config
 from lathe.frontend import Tensor, format_program, placeholders
 from lathe.scheduler import Schedule, ScheduleError, create_schedule, interpret, lower
-from lathe.scheduler.passes.complete import copied
 
 CONFIG = load_config("tiny")
 MOST_INSTANCES = 20_000
@@ -34,7 +33,7 @@ def check_schedules_of(outputs: list[Tensor], choice: Choice, most_commands: int
     note(format_program(outputs))
     for _ in range(choice.number(1, most_commands)):
         command = any_command(choice, schedule)
-        before, kept = copied(schedule), text_of(schedule)
+        before, kept = schedule.fork(), text_of(schedule)
         note(command.text)
         with counted(COMMAND) as refusal:
             command.run(schedule)

@@ -14,7 +14,8 @@ from unchecked import carry_out
 from lathe.frontend import Axis, Binary, Tensor, as_affine, evaluate, reads_data, walk
 from lathe.frontend.expressions import Select, axes_of
 from lathe.scheduler import Schedule, Stage
-from lathe.scheduler.state.stage import DRAM, Fuse, LoopAxis, Mapped, Split, made_by, replaced_by
+from lathe.scheduler.state.loops import Fuse, LoopAxis, Mapped, Split, made_by, replaced_by
+from lathe.scheduler.state.memories import DRAM
 
 
 @dataclass
@@ -89,8 +90,8 @@ def not_neighbours(r: Refusal) -> bool:
 def is_inside(r: Refusal) -> bool:
     """A stage is computed, somehow, in the loops of another."""
     place = r.stage("inner").state.attachment
-    while place is not None and place.stage.name != r.says["stage"]:
-        place = place.stage.state.attachment
+    while place is not None and r.schedule.at(place).name != r.says["stage"]:
+        place = r.schedule.at(place).state.attachment
     return place is not None
 
 
@@ -195,7 +196,7 @@ def is_allocated_outside(r: Refusal) -> bool:
     places = [place for buffer, place in r.schedule.allocations.items() if buffer.name == r.says["kept"]]
     leaves = r.stage().leaf_axis
     outermost = min(leaves.index(loop) for loop in r.loops())
-    return not any(place.stage is r.stage() and leaves.index(place.axis) >= outermost for place in places)
+    return not any(place.host is r.stage().id and leaves.index(place.axis) >= outermost for place in places)
 
 
 def share_cells(r: Refusal) -> bool:

@@ -10,9 +10,10 @@ from lathe.frontend import Axis, Tensor, evaluate
 from lathe.frontend.indices.conditions import mask_of
 from lathe.frontend.indices.linear import Bound, LoopVariable, bound_value
 from lathe.scheduler import Schedule, Stage
-from lathe.scheduler.nest.build_nest import Block, Guard, Loop, Node, build_nest
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.nodes import Block, Guard, Loop, Node
 from lathe.scheduler.nest.place import place_stages
-from lathe.scheduler.state.stage import LoopAxis
+from lathe.scheduler.state.loops import LoopAxis
 
 Iteration = tuple[tuple[int, ...], tuple[int, ...]]
 """Values of the loops around a loop, and of the loop itself (two where it was fused)."""

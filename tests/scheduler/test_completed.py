@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, min, placeholder, placeholders, recurrence, reduce_axis, sum
 from lathe.scheduler import LegalityError, Schedule, build, create_schedule
 from lathe.scheduler.passes import complete
+from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.stage import Attachment
 
 A = placeholder((32, 16), "int32", "A")
@@ -19,11 +19,11 @@ CONFIG = load_config("vta")
 Pass = Callable[..., object]
 
 
-def planted(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Schedule], None]) -> None:
+def planted(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Edit], None]) -> None:
     """A pass that completes schedules does its work, and breaks them then."""
     right: Pass = getattr(complete, name)
 
-    def wrong(schedule: Schedule, *arguments: object) -> object:
+    def wrong(schedule: Edit, *arguments: object) -> object:
         result = right(schedule, *arguments)
         fault(schedule)
         return result
@@ -54,9 +54,9 @@ def two_readers() -> tuple[list[Tensor], Schedule]:
 def test_a_stage_moved_away_from_one_of_its_readers_is_caught_with_a_witness(monkeypatch):
     outputs, schedule = two_readers()
 
-    def fault(completed: Schedule) -> None:
+    def fault(completed: Edit) -> None:
         P, first = completed.stages[0], completed.stages[1]
-        P.state = replace(P.state, attachment=Attachment(first, first.state.leaves[0]))
+        P.change(attachment=Attachment(first.id, first.state.leaves[0]))
 
     planted(monkeypatch, "fit_lanes", fault)
     witness = refused(outputs, schedule).witness
@@ -66,7 +66,7 @@ def test_a_stage_moved_away_from_one_of_its_readers_is_caught_with_a_witness(mon
 
 def test_a_stage_put_behind_its_reader_is_caught_with_a_witness(monkeypatch):
     outputs, schedule = two_readers()
-    planted(monkeypatch, "fit_lanes", lambda completed: completed.stages.append(completed.stages.pop(0)))
+    planted(monkeypatch, "fit_lanes", lambda completed: completed.arrange([*completed.stages[1:], completed.stages[0]]))
     witness = refused(outputs, schedule).witness
     assert (witness.producer_stage, witness.cell, witness.consumer_stage) == ("P", (0, 0), "first.acc")
 
@@ -75,10 +75,10 @@ def test_a_load_moved_out_of_the_loop_that_stores_it_is_caught_with_a_witness(mo
     """Steps of a recurrence are stored and loaded again one by one."""
     R = recurrence((8, 16), lambda R, t, j: R[t - 1, j] + A[t, j], init=0, name="R")
 
-    def fault(completed: Schedule) -> None:
+    def fault(completed: Edit) -> None:
         for stage in completed.stages:
             if stage.state.copies is R:
-                stage.state = replace(stage.state, attachment=None)
+                stage.change(attachment=None)
 
     planted(monkeypatch, "load_once", fault)
     witness = refused([R], create_schedule(R)).witness
@@ -88,9 +88,9 @@ def test_a_load_moved_out_of_the_loop_that_stores_it_is_caught_with_a_witness(mo
 def test_loops_of_a_recurrence_in_a_wrong_order_are_caught_with_a_witness(monkeypatch):
     R = recurrence((8, 16), lambda R, t, j: R[t - 1, min(j + 1, 15)] + A[t, j], init=0, name="R")
 
-    def fault(completed: Schedule) -> None:
+    def fault(completed: Edit) -> None:
         stored = completed[R]
-        stored.state = replace(stored.state, leaves=stored.state.leaves[::-1])
+        stored.change(leaves=stored.state.leaves[::-1])
 
     planted(monkeypatch, "load_once", fault)
     witness = refused([R], create_schedule(R)).witness

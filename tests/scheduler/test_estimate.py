@@ -18,7 +18,9 @@ from lathe.scheduler.passes.tiling.cycles import (
     least_cycles,
     load_cycles,
 )
-from lathe.scheduler.target.elements import Lanes, Physical, element_of
+from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.target.element import element_of
+from lathe.scheduler.target.elements import Physical
 
 CONFIG = load_config("vta")
 ROWS = Physical((64, 16, 256), Lanes(None, 2), element_of(CONFIG, "inp"))  # blocks of columns outermost

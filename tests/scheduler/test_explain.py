@@ -43,7 +43,7 @@ def own_rules() -> Iterator[None]:
 
 
 def test_the_example_of_the_documentation():
-    failures, tried = doctest.testmod(import_module("lathe.scheduler.reports.explain"))
+    failures, tried = doctest.testmod(import_module("lathe.scheduler.asking"))
     assert (failures, tried > 0) == (0, True)
 
 

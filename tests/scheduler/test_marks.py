@@ -16,10 +16,12 @@ from lathe.scheduler import EmitError, Schedule, ScheduleError, Stage, build, cr
 from lathe.scheduler.commands.distribute import distribute
 from lathe.scheduler.commands.parallelize import parallelize
 from lathe.scheduler.commands.vectorize import vectorize
-from lathe.scheduler.nest.build_nest import Acquire, ChunkNode, Loop, Node, build_nest
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.passes.complete import complete
-from lathe.scheduler.state.stage import DRAM, LoopAxis
+from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.target.lanes import assign_lanes
 
 KINDS = ("split", "tile", "reorder", "compute_at", "compute_at", "after", "after", "fuse")

@@ -133,7 +133,7 @@ def test_a_command_that_other_numbers_make_illegal_is_refused_when_they_are_know
     unchecked = create_schedule(bind(Q, {"N": 122}))
     from unittest import mock
 
-    with mock.patch("lathe.scheduler.legality.check.check_schedule"):
+    with mock.patch("lathe.scheduler.commands.commit.check_schedule"):
         stage = unchecked.stages[1]
         stage.after(unchecked.stages[0], "i")
     confirm(refused.value.witness, unchecked)

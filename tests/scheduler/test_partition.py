@@ -20,8 +20,9 @@ from lathe.frontend import compute, placeholder, reduce_axis, sum
 from lathe.frontend.indices.linear import Linear, LoopVariable, bound_value
 from lathe.frontend.operators import conv2d, max_pool2d
 from lathe.scheduler import Schedule, ScheduleError, Stage, create_schedule
-from lathe.scheduler.nest.build_nest import Acquire, Block, ChunkNode, Guard, Loop, Node, build_nest
+from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.instances import instances
+from lathe.scheduler.nest.nodes import Acquire, Block, ChunkNode, Guard, Loop, Node
 from lathe.scheduler.nest.partition import cut, partition
 from lathe.scheduler.nest.place import place_stages
 

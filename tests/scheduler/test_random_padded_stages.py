@@ -20,7 +20,7 @@ from lathe.frontend import Tensor, compute, format_program, placeholder, recurre
 from lathe.isa import Store, verify
 from lathe.isa.findings import FindingKind
 from lathe.scheduler import build, create_schedule, undef
-from lathe.scheduler.stage import Stage
+from lathe.scheduler.schedule import Stage
 
 MACHINES = ("vta", "tiny", "batch4", "wide", "lathe16")
 TINY = load_config("tiny")

@@ -21,7 +21,6 @@ from lathe.scheduler import (
     create_schedule,
     interpret,
 )
-from lathe.scheduler.passes.complete import copied
 from lathe.sim import simulate_program
 
 KINDS = (
@@ -82,7 +81,7 @@ def check_random_circle(seed: int, most_commands: int) -> None:
     equal(interpret(schedule, inputs), expected)
     for _ in range(choice.number(1, most_commands)):
         command = commands(choice, schedule, KINDS)
-        before = copied(schedule)
+        before = schedule.fork()
         states = [(stage, stage.state) for stage in schedule.stages]
         note(command.text)
         with counted(COMMAND) as refusal:
@@ -90,7 +89,7 @@ def check_random_circle(seed: int, most_commands: int) -> None:
         for error in refusal:
             assert [(stage, stage.state) for stage in schedule.stages] == states
             if isinstance(error, LegalityError) and not isinstance(error, ParallelismError):
-                with mock.patch("lathe.scheduler.legality.check.check_schedule"):
+                with mock.patch("lathe.scheduler.commands.commit.check_schedule"):
                     command.run(before)
                 if "may be carried out in any order" not in str(error):  # execution takes them in one that may be right
                     confirm(error.witness, before)

@@ -144,16 +144,14 @@ def check(seed: int) -> None:
     accepted = refused = False
     for _ in range(random.randint(3, 8)):
         do = step(random, s, buffers, 0.4)
-        before = {stage: stage.state for stage in s.stages}, list(s.stages), dict(s.allocations)
+        before = s.state
         outcome = attempt(do)
         if outcome == "accepted":
             accepted |= any(stage.state.storage for stage in s.stages)
         elif outcome == "lost":
             refused = True
             check_lost(do, s)
-            states, s.stages, s.allocations = before
-            for stage, state in states.items():
-                stage.state = state
+            s.become(before)
     check_stored(s)
     if accepted:
         event("folded")

@@ -24,7 +24,7 @@ def refuse(output, command):
     with pytest.raises(LegalityError) as caught:
         command(create_schedule(output))
     schedule = create_schedule(output)
-    with mock.patch("lathe.scheduler.legality.check.check_schedule"):
+    with mock.patch("lathe.scheduler.commands.commit.check_schedule"):
         command(schedule)
     confirm(caught.value.witness, schedule)
     return caught.value

@@ -15,7 +15,8 @@ from lathe.frontend import Tensor, compute, max, placeholder, reduce_axis, selec
 from lathe.frontend.operators import conv2d
 from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType, Store
 from lathe.scheduler import Chunk, RuleMismatch, Schedule, build, create_schedule, emit_rule, lower
-from lathe.scheduler.nest.build_nest import Acquire, Loop, Node, build_nest
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.nodes import Acquire, Loop, Node
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.target.chunk import vectors
 from lathe.scheduler.target.rules import RULES

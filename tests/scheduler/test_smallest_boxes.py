@@ -17,7 +17,7 @@ from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
 from lathe.scheduler import Schedule, Stage, create_schedule
 from lathe.scheduler.nest.place import place_stages
-from lathe.scheduler.state.stage import LoopAxis
+from lathe.scheduler.state.loops import LoopAxis
 
 A = placeholder((9, 15), "int32", "A")
 P = compute((9, 15), lambda i, j: A[i, j] + 1, "P")

@@ -9,7 +9,7 @@ from nests import levels, text
 
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
 from lathe.scheduler import LegalityError, ScheduleError, Stage, create_schedule
-from lathe.scheduler.state.storage import storages_of
+from lathe.scheduler.state.stored import storages_of
 
 N, M = 12, 14
 

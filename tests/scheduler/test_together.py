@@ -94,7 +94,7 @@ def test_a_stage_too_close_behind_is_refused_with_a_witness(amount):
     with pytest.raises(LegalityError) as refusal:
         s[C].after(s[B], "y")
     assert text(s) == kept
-    with mock.patch("lathe.scheduler.legality.check.check_schedule"):
+    with mock.patch("lathe.scheduler.commands.commit.check_schedule"):
         s[C].after(s[B], "y")
     confirm(refusal.value.witness, s)
 
@@ -372,7 +372,7 @@ def test_a_sum_is_read_when_it_is_whole():
         "after must leave every cell of R made before Y reads it, all of its sum. For example, Y(i=0, k=0) reads R[0] "
         "that R(i=0) writes."
     )
-    with mock.patch("lathe.scheduler.legality.check.check_schedule"):
+    with mock.patch("lathe.scheduler.commands.commit.check_schedule"):
         s[Y].after(s[R], "k")
     confirm(caught.value.witness, s)
     s = create_schedule(Y)

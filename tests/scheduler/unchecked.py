@@ -1,6 +1,6 @@
 """Refused commands carried out all the same, so that what they would do can be looked at."""
 
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Any
 from unittest import mock
 
@@ -8,6 +8,8 @@ from random_commands import Command
 
 from lathe.scheduler import Schedule, ScheduleError
 from lathe.scheduler.legality.check import check_schedule
+from lathe.scheduler.state.edit import Edit
+from lathe.scheduler.state.schedule import ScheduleState
 
 
 class _EnoughError(Exception):
@@ -16,22 +18,18 @@ class _EnoughError(Exception):
 
 def carry_out(command: Command, schedule: Schedule) -> None:
     """Do what a command is refused for by the check of the schedule, and nothing of it that would come after."""
-    done = False
+    kept: ScheduleState | None = None
 
-    def check(*arguments: Any) -> None:
-        nonlocal done
-        if done:
+    def check(changed: Edit, *arguments: Any) -> None:
+        nonlocal kept
+        if kept is not None:
             raise _EnoughError
         try:
-            check_schedule(*arguments)
+            check_schedule(changed, *arguments)
         except ScheduleError:
-            done = True
+            kept = changed.state
 
-    parts = mock.patch.object(Schedule, "all_or_nothing", return_value=nullcontext())
-    with (
-        mock.patch("lathe.scheduler.legality.check.check_schedule", check),
-        parts,
-        suppress(_EnoughError, ScheduleError),
-    ):
+    with mock.patch("lathe.scheduler.commands.commit.check_schedule", check), suppress(_EnoughError, ScheduleError):
         command.run(schedule)
-    assert done, f"{command.text} is not refused on a copy of the schedule"
+    assert kept is not None, f"{command.text} is not refused on a copy of the schedule"
+    schedule.become(kept)

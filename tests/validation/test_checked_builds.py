@@ -1,6 +1,5 @@
 """``build(..., check=...)``: what it takes, and which pass ``"passes"`` names."""
 
-from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -37,7 +36,7 @@ def test_the_pass_after_which_the_nest_is_another_is_named(monkeypatch):
         (stage,) = schedule.stages
         one = Const(1, "int8")
         computation = stage.state.computation.mapped(lambda body: Binary("add", body, one))
-        stage.state = replace(stage.state, computation=computation)
+        stage.change(computation=computation)
 
     monkeypatch.setattr(completion, "settle", faulty)
     with pytest.raises(lt.ValidationError) as caught:
@@ -68,7 +67,7 @@ def test_buffers_over_each_other_are_found(monkeypatch):
 
 
 def test_bytes_of_constants_are_those_of_the_program(monkeypatch):
-    build_module = import_module("lathe.scheduler.build")
+    build_module = import_module("lathe.scheduler.emission.assemble")
     packed = build_module.packed_bytes
 
     def damaged(segment, array):

@@ -1,8 +1,11 @@
 """A tiling applied to a group: the sink's loops split, everything else placed in its tiles."""
 
+from dataclasses import replace
+
 from lathe.scheduler.passes.tiling.problem import Tiling, TilingProblem
-from lathe.scheduler.stage import Stage
-from lathe.scheduler.state.stage import Attachment, Fuse, LoopAxis, Split, StageState, replace
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import Fuse, LoopAxis, Split
+from lathe.scheduler.state.stage import Attachment, StageState
 
 
 def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
@@ -20,7 +23,7 @@ def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
             pairs[root] = (first, second)
         outer = [pairs[state.roots[dim]][0] for dim in tiling.order]
         inner = [pairs[root][1] for root in state.roots]
-        sink.state = replace(state, leaves=(*outer, *inner), relations=tuple(relations))
+        sink.put(replace(state, leaves=(*outer, *inner), relations=tuple(relations)))
         levels = outer
     else:
         if tiling.cut is not None:
@@ -29,13 +32,13 @@ def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
             place = sink.state.leaves.index(leaf)
             leaves = (*sink.state.leaves[:place], first, second, *sink.state.leaves[place + 1 :])
             relations_cut = (*sink.state.relations, Split(leaf, first, second, size))
-            sink.state = replace(sink.state, leaves=leaves, relations=relations_cut)
+            sink.change(leaves=leaves, relations=relations_cut)
         levels = list(sink.state.leaves[: tiling.depth])
-        sink.state = _rejoined(sink.state, tiling.depth)
-    attached_at = Attachment(sink, levels[-1]) if levels else None
-    reducing: dict[Stage, LoopAxis] = {}
+        sink.put(_rejoined(sink.state, tiling.depth))
+    attached_at = Attachment(sink.id, levels[-1]) if levels else None
+    reducing: dict[EditedStage, LoopAxis] = {}
     for stage in problem.computing:
-        stage.state = replace(stage.state, attachment=attached_at)
+        stage.change(attachment=attached_at)
         axis = tiling.reduce_axis.get(stage)
         if axis is not None:
             reducing[stage] = _split_reduction(stage, axis, tiling.reduce_tile[stage])
@@ -45,12 +48,12 @@ def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
         level = tiling.level[operand.stage]
         attachment: Attachment | None
         if level == len(levels) and operand.reader in reducing:
-            attachment = Attachment(operand.reader, reducing[operand.reader])
+            attachment = Attachment(operand.reader.id, reducing[operand.reader])
         elif level == 0 or not levels:
             attachment = None
         else:
-            attachment = Attachment(sink, levels[min(level, len(levels)) - 1])
-        operand.stage.state = replace(operand.stage.state, attachment=attachment)
+            attachment = Attachment(sink.id, levels[min(level, len(levels)) - 1])
+        operand.stage.change(attachment=attachment)
     _in_order(problem)
 
 
@@ -79,15 +82,15 @@ def _rejoined(state: StageState, depth: int) -> StageState:
     return replace(state, leaves=tuple(leaves), relations=tuple(relations))
 
 
-def _split_reduction(stage: Stage, root: LoopAxis, tile: int) -> LoopAxis:
+def _split_reduction(stage: EditedStage, root: LoopAxis, tile: int) -> LoopAxis:
     state: StageState = stage.state
     if root not in state.leaves:  # the user has split the reduction: the loop given first comes outermost
         first = state.reduce_leaves[0]
-        stage.state = replace(state, leaves=(first, *(leaf for leaf in state.leaves if leaf is not first)))
+        stage.put(replace(state, leaves=(first, *(leaf for leaf in state.leaves if leaf is not first))))
         return first
     outer, inner = LoopAxis(f"{root.name}o", "reduce"), LoopAxis(f"{root.name}i", "reduce")
     leaves = (outer, *(inner if leaf is root else leaf for leaf in state.leaves))
-    stage.state = replace(state, leaves=leaves, relations=(*state.relations, Split(root, outer, inner, tile)))
+    stage.put(replace(state, leaves=leaves, relations=(*state.relations, Split(root, outer, inner, tile))))
     return outer
 
 
@@ -98,4 +101,4 @@ def _in_order(problem: TilingProblem) -> None:
     ordered = [stage for stage in schedule.stages if stage in moved]
     rest = [stage for stage in schedule.stages if stage not in moved]
     position = rest.index(problem.sink)
-    schedule.stages = [*rest[:position], *ordered, *rest[position:]]
+    schedule.arrange([*rest[:position], *ordered, *rest[position:]])

@@ -1,16 +1,13 @@
 """The tiling within the loops that a user gave."""
 
 from math import ceil, gcd
-from typing import TYPE_CHECKING
 
 from lathe.frontend.indices.linear import LoopVariable
 from lathe.scheduler.nest.stage_loops import stage_loops
 from lathe.scheduler.passes.tiling.model import TilingModel
 from lathe.scheduler.passes.tiling.problem import Tiling
-from lathe.scheduler.state.stage import LoopAxis
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import LoopAxis
 
 
 def given_tiling(model: TilingModel) -> Tiling | None:
@@ -70,7 +67,9 @@ def _tile_inside(model: TilingModel, depth: int, size: int) -> tuple[int, ...]:
     return tuple(tile)
 
 
-def _fixed(model: TilingModel, tile: tuple[int, ...], depth: int, inner: "dict[Stage, int]", acc: int) -> Tiling | None:
+def _fixed(
+    model: TilingModel, tile: tuple[int, ...], depth: int, inner: dict[EditedStage, int], acc: int
+) -> Tiling | None:
     boxes = model.boxes(tile, inner)
     room = {scope: model.room(scope) for scope in ("inp", "wgt", "acc")}
     room["acc"] -= acc

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
-from typing import TYPE_CHECKING
 
 from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend import Tensor, as_affine
@@ -22,13 +21,12 @@ from lathe.scheduler.passes.tiling.cycles import (
     load_cycles,
 )
 from lathe.scheduler.passes.tiling.problem import Tiling, TilingProblem
-from lathe.scheduler.state.stage import LoopAxis
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.target.allocation import depth_of
-from lathe.scheduler.target.elements import Physical, element_of
+from lathe.scheduler.target.element import element_of
+from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.lanes import plan_lanes
-
-if TYPE_CHECKING:
-    from lathe.scheduler.stage import Stage
 
 MOST_PARTS = 24
 
@@ -42,7 +40,7 @@ class _TileLoops:
     """
 
     tiles: int
-    boxes: "list[dict[Stage, tuple[int, ...]]]"
+    boxes: list[dict[EditedStage, tuple[int, ...]]]
     options: list[list[tuple[int, int, int, int]]]
     steps: int
     stored: int
@@ -56,7 +54,7 @@ class TilingModel:
         config = self.config = problem.config
         plan = self.plan = plan_lanes(problem.schedule, config)
         lanes = plan.known
-        self.physical: dict[Stage, Physical] = {}
+        self.physical: dict[EditedStage, Physical] = {}
         for stage in (*problem.computing, *(operand.stage for operand in problem.operands)):
             scope = stage.state.scope
             self.physical[stage] = Physical(stage.tensor.shape, lanes[stage.tensor], element_of(config, scope))
@@ -69,10 +67,10 @@ class TilingModel:
             if product is not None and product.weight.tensor is problem.sink.tensor:
                 self.rows_of_weights.add(dimension_of(product.weight, product.column))
         self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
-        self._counts: dict[tuple[Stage, tuple[int, ...]], int] = {}
+        self._counts: dict[tuple[EditedStage, tuple[int, ...]], int] = {}
         self._rooms = {scope: depth_of(config, scope) - problem.spare.get(scope, 0) for scope in ("inp", "wgt", "acc")}
-        self.inner: dict[Stage, Axis] = {}
-        self.reduction: dict[Stage, Axis] = {}
+        self.inner: dict[EditedStage, Axis] = {}
+        self.reduction: dict[EditedStage, Axis] = {}
         for stage in self.gemms:
             found = plan.products[stage.tensor]
             assert found is not None
@@ -89,20 +87,20 @@ class TilingModel:
         for stage in problem.computing:  # loops that others are computed in stay as they are
             if problem.schedule.attached(stage):
                 self.reduction.pop(stage, None)
-        self.single: dict[Stage, list[Axis]] = {}  # axes that each part of a reduction takes one step of
+        self.single: dict[EditedStage, list[Axis]] = {}  # axes that each part of a reduction takes one step of
         for stage, chosen in self.reduction.items() if cut == "every" and not problem.given else ():
             state = stage.state
             untouched = {root.source for root in state.roots if root in state.leaves}
             self.single[stage] = [a for a in state.computation.reduce_axes if a is not chosen and a in untouched]
         self._planes = DTYPES[problem.sink.tensor.dtype].bits // 8 if problem.sink.tensor.dtype != "bool" else 1
-        self._loads: dict[tuple[Stage, tuple[int, ...]], float] = {}
+        self._loads: dict[tuple[EditedStage, tuple[int, ...]], float] = {}
         self._tile_loops_known: dict[tuple[tuple[int, ...], tuple[int, ...]], _TileLoops] = {}
-        self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[Stage, tuple[int, ...]]] = {}
+        self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[EditedStage, tuple[int, ...]]] = {}
         self._walk = [
             _reads(stage) for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands))
         ]
 
-    def grain(self, stage: "Stage", axis: Axis) -> int:
+    def grain(self, stage: EditedStage, axis: Axis) -> int:
         """Steps of a reduction axis that cannot be separated: those along lanes."""
         return self.config.block_in if axis is self.inner.get(stage) else 1
 
@@ -144,8 +142,8 @@ class TilingModel:
         found = [(*first, cols, *others), (*rest, cols), (cols, *rest)]
         return list(dict.fromkeys(found))
 
-    def reductions(self) -> list[dict["Stage", int]]:
-        choices: list[dict[Stage, int]] = [{}]
+    def reductions(self) -> list[dict[EditedStage, int]]:
+        choices: list[dict[EditedStage, int]] = [{}]
         for stage, axis in self.reduction.items():
             given = self._given_reduction(stage, axis)
             if given is not None:
@@ -156,7 +154,7 @@ class TilingModel:
             choices = [{**choice, stage: min(size * block, axis.extent)} for choice in choices for size in sizes]
         return choices
 
-    def _given_reduction(self, stage: "Stage", axis: Axis) -> int | None:
+    def _given_reduction(self, stage: EditedStage, axis: Axis) -> int | None:
         """How much of the reduction one iteration of its outermost loop covers, where the user has split it."""
         state = stage.state
         if not any(root.source is axis for root in state.roots if root not in state.leaves):
@@ -168,7 +166,7 @@ class TilingModel:
         inside = [(c, v) for v, c in local.terms.items() if isinstance(v, LoopVariable) and v not in outermost]
         return min(1 + sum(abs(c) * (v.extent - 1) for c, v in inside), axis.extent)
 
-    def boxes(self, tile: Sequence[int], reduce_tile: "dict[Stage, int]") -> "dict[Stage, tuple[int, ...]]":
+    def boxes(self, tile: Sequence[int], reduce_tile: dict[EditedStage, int]) -> dict[EditedStage, tuple[int, ...]]:
         """The extents of each stage of the group for one tile of the sink."""
         key = (tuple(tile), tuple(reduce_tile.values()))
         known = self._boxes.get(key)
@@ -197,7 +195,7 @@ class TilingModel:
         self._boxes[key] = found
         return found
 
-    def count(self, stage: "Stage", box: Sequence[int]) -> int:
+    def count(self, stage: EditedStage, box: Sequence[int]) -> int:
         key = stage, tuple(box)
         known = self._counts.get(key)
         if known is None:
@@ -216,7 +214,7 @@ class TilingModel:
         return least_cycles(self.config, tiles, self._steps_of_all(self.boxes(tile, {})))
 
     def evaluated(
-        self, tile: tuple[int, ...], order: tuple[int, ...], inner: "dict[Stage, int]", acc: int
+        self, tile: tuple[int, ...], order: tuple[int, ...], inner: dict[EditedStage, int], acc: int
     ) -> Tiling | None:
         loops = self._tile_loops(tile, order)
         total = loops.tiles
@@ -225,7 +223,7 @@ class TilingModel:
             rounds[stage] *= prod(ceil(axis.extent / self.grain(stage, axis)) for axis in axes)
         room = dict(self._rooms)
         room["acc"] -= acc
-        levels: dict[Stage, int] = {}
+        levels: dict[EditedStage, int] = {}
         found: list[Loads] = []
         by_level = loops.boxes
         innermost = self.boxes(tile, inner)
@@ -285,7 +283,7 @@ class TilingModel:
         self._tile_loops_known[tile, order] = found
         return found
 
-    def _load_cycles(self, stage: "Stage", box: tuple[int, ...], count: int) -> float:
+    def _load_cycles(self, stage: EditedStage, box: tuple[int, ...], count: int) -> float:
         known = self._loads.get((stage, box))
         if known is None:
             config = self.config
@@ -296,10 +294,10 @@ class TilingModel:
             known = self._loads[stage, box] = load_cycles(config, self.physical[stage], size, box, count)
         return known
 
-    def _steps_of_all(self, boxes: "dict[Stage, tuple[int, ...]]") -> int:
+    def _steps_of_all(self, boxes: dict[EditedStage, tuple[int, ...]]) -> int:
         return sum(self._steps(stage, boxes[stage]) for stage in self.problem.computing)
 
-    def _steps(self, stage: "Stage", box: Sequence[int]) -> int:
+    def _steps(self, stage: EditedStage, box: Sequence[int]) -> int:
         """Cycles of the compute unit for one box of a stage."""
         count = self.count(stage, box)
         depth = prod(axis.extent for axis in stage.state.computation.reduce_axes)
@@ -310,7 +308,7 @@ class TilingModel:
             depth = depth // axis.extent * ceil(axis.extent / self.config.block_in)
         return count * (depth + 1)
 
-    def root(self, stage: "Stage", axis: Axis | None = None) -> LoopAxis:
+    def root(self, stage: EditedStage, axis: Axis | None = None) -> LoopAxis:
         axis = self.reduction[stage] if axis is None else axis
         return next(root for root in stage.state.roots if root.source is axis)
 
@@ -331,7 +329,9 @@ def equal_parts(count: int) -> list[int]:
 Terms = tuple[tuple[int, int], ...]
 
 
-def _reads(stage: "Stage") -> "tuple[Stage, tuple[Axis, ...], list[tuple[Tensor, tuple[int, ...], list[Terms]]]]":
+def _reads(
+    stage: EditedStage,
+) -> tuple[EditedStage, tuple[Axis, ...], list[tuple[Tensor, tuple[int, ...], list[Terms]]]]:
     """A stage's axes, and per read the tensor and, per dimension, (position of an axis, size of its step)."""
     computation = stage.state.computation
     axes = (*computation.axes, *computation.reduce_axes)

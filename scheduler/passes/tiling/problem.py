@@ -1,22 +1,18 @@
 """What a group's tiling is to solve, and what it says."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from lathe.configs import HardwareConfig
-from lathe.scheduler.state.stage import LoopAxis
-
-if TYPE_CHECKING:
-    from lathe.scheduler.schedule import Schedule
-    from lathe.scheduler.stage import Stage
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.loops import LoopAxis
 
 
 @dataclass(frozen=True)
 class Operand:
     """A stage that loads what ``reader`` reads."""
 
-    stage: "Stage"
-    reader: "Stage"
+    stage: EditedStage
+    reader: EditedStage
 
 
 @dataclass
@@ -26,10 +22,10 @@ class TilingProblem:
     ``leaves`` are the sink's loops as the user left them, ``given`` whether a command made them.
     """
 
-    schedule: "Schedule"
+    schedule: Edit
     config: HardwareConfig
-    sink: "Stage"
-    computing: "list[Stage]"
+    sink: EditedStage
+    computing: list[EditedStage]
     operands: list[Operand]
     leaves: tuple[LoopAxis, ...]
     given: bool
@@ -48,10 +44,10 @@ class Tiling:
     tile: tuple[int, ...]
     order: tuple[int, ...]
     depth: int
-    level: "dict[Stage, int]"
-    reduce_axis: "dict[Stage, LoopAxis]" = field(default_factory=dict)
-    reduce_tile: "dict[Stage, int]" = field(default_factory=dict)
-    single: "dict[Stage, list[tuple[LoopAxis, int]]]" = field(default_factory=dict)
+    level: dict[EditedStage, int]
+    reduce_axis: dict[EditedStage, LoopAxis] = field(default_factory=dict)
+    reduce_tile: dict[EditedStage, int] = field(default_factory=dict)
+    single: dict[EditedStage, list[tuple[LoopAxis, int]]] = field(default_factory=dict)
     cost: float = 0.0
     cut: tuple[LoopAxis, int] | None = None  # a loop of the user's that is split further, and the factor
 

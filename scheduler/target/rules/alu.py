@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lathe.frontend import Binary, Cast, Const, Expr, Read, interval
+from lathe.frontend import Binary, Cast, Const, Expr, Read, interval, walk
 from lathe.frontend.dtypes import DTYPES
-from lathe.isa import AluOp, Instruction
-from lathe.scheduler.algorithm.patterns import kept
+from lathe.frontend.indices.plain import kept
+from lathe.isa import Alu, AluOp, Instruction
 from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.rules.alu_expressions import modular, order, temporaries_of_operand
 from lathe.scheduler.target.rules.alu_sharing import COMMUTATIVE, sharing_of
@@ -230,8 +230,6 @@ class _Compiler:
         self.instructions += alu_immediate(self.chunk, extents, strides, target.base, op, value)
 
     def tensor(self, op: AluOp, target: _Cells, source: _Cells, loops: list[int]) -> None:
-        from lathe.isa import Alu
-
         bits = (self.chunk.config.acc_index_bits,) * 2
         for plan in plan_loops(
             [self.view.extents[n] for n in loops],
@@ -298,8 +296,6 @@ class _Compiler:
         return self.known[first] if same else None
 
     def _depends(self, expr: Expr, loop: int) -> bool:
-        from lathe.frontend import walk
-
         return any(isinstance(node, Read) and self._operand(node).strides[loop] for node in walk(expr))
 
     def _moving(self, target: _Cells) -> list[int]:

@@ -1,7 +1,7 @@
 """How rule ``alu`` takes expressions apart: the order of operands, what needs temporaries, what may be overwritten."""
 
 from lathe.frontend import Binary, Cast, Const, Expr, Read, walk
-from lathe.scheduler.algorithm.patterns import kept
+from lathe.frontend.indices.plain import kept
 from lathe.scheduler.target.rules.alu_sharing import COMMUTATIVE, Sharing, sharing_of
 from lathe.scheduler.target.rules.reset import IMMEDIATE
 

@@ -4,7 +4,7 @@ from collections import Counter
 from functools import lru_cache
 
 from lathe.frontend import AxisRef, Binary, Cast, Const, Expr, Read
-from lathe.scheduler.algorithm.patterns import kept
+from lathe.frontend.indices.plain import kept
 
 COMMUTATIVE = frozenset(("add", "mul", "min", "max"))
 

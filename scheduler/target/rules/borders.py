@@ -8,8 +8,8 @@ and wgt.
 from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend import evaluate
 from lathe.frontend.expressions import Cast, Const, Expr, Select
+from lathe.frontend.indices.plain import bare
 from lathe.isa import Instruction
-from lathe.scheduler.algorithm.patterns import bare
 from lathe.scheduler.target.boxes_of_chunk import decided_boxes
 from lathe.scheduler.target.chunk import Chunk, RuleMismatch, vectors
 from lathe.scheduler.target.rules.reset import alu_immediate, constant_steps

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from lathe.frontend import evaluate, reads_data
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Cast, Const, Expr, Read, Select, axes_of
+from lathe.frontend.indices.plain import bare, kept
 from lathe.isa import Instruction, MemoryType
-from lathe.scheduler.algorithm.patterns import bare, kept
 from lathe.scheduler.target.chunk import (
     Chunk,
     Operand,

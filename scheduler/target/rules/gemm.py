@@ -1,8 +1,8 @@
 """Rule ``gemm``: matrix products of elements, accumulated."""
 
 from lathe.frontend.expressions import Binary, Read
+from lathe.frontend.indices.plain import kept
 from lathe.isa import Gemm, Instruction
-from lathe.scheduler.algorithm.patterns import kept
 from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.rules.looping import plan_loops
 from lathe.scheduler.target.rules.quotations import conditions, lanes

@@ -6,8 +6,8 @@ from math import prod
 import numpy as np
 
 from lathe.frontend.arithmetic import neutral
+from lathe.frontend.indices.plain import constant_value
 from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType
-from lathe.scheduler.algorithm.patterns import constant_value
 from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.rules.looping import plan_loops
 from lathe.scheduler.target.rules.padding import padding_of, padding_only

@@ -1,0 +1,80 @@
+"""What every command ends with: new states are put in place, and the whole is checked."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from lathe.scheduler.legality.check import check_schedule
+from lathe.scheduler.nest.leads import without_idle_leads
+from lathe.scheduler.state.edit import Edit
+from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.stage import Attachment, StageState, placed_alike
+from lathe.scheduler.state.storage import StorageBuffer
+
+S = TypeVar("S", bound=StageView)
+
+
+def commit(
+    schedule: Edit,
+    changes: Mapping[S, StageState],
+    command: str,
+    *,
+    renamed: Mapping[LoopAxis, LoopAxis] | None = None,
+    stages: Iterable[StageView] | None = None,
+    allocations: Mapping[StorageBuffer, Attachment] | None = None,
+) -> None:
+    """Put new states (lists of stages, allocations) in place if the whole is legal, else leave all as it was.
+
+    ``renamed`` says which loop now stands for a loop that the command has replaced, for stages computed there. Raises
+    ScheduleError and LegalityError.
+    """
+    order = schedule.stages
+    touched: tuple[StageView, ...] = (*order, *changes)
+    before = {stage: stage.state for stage in touched}
+    with schedule.trying():
+        if stages is not None:
+            schedule.arrange(stages)
+        if allocations is not None:
+            schedule.amend(allocations=dict(allocations))
+        schedule.put(changes)
+        if renamed:
+            _follow(schedule, renamed)
+        idle = without_idle_leads(schedule)
+        schedule.put(idle)
+        changed: dict[StageView, StageState] = dict(changes.items())
+        changed.update(idle)
+        reordered = _moved(order, schedule.stages)
+        moved = reordered | {
+            stage
+            for stage, state in changed.items()
+            if stage not in order
+            or not placed_alike(before[stage], state)
+            or before[stage].scope != state.scope
+            or before[stage].storage is not state.storage
+            or allocations is not None
+        }
+        check_schedule(schedule, command, set(changed) | reordered, moved)
+
+
+def _follow(schedule: Edit, renamed: Mapping[LoopAxis, LoopAxis]) -> None:
+    """Let stages and buffers that are in loops that are gone be in those that stand for them."""
+    followed: dict[StageView, StageState] = {}
+    for stage in schedule.stages:
+        attachment = stage.state.attachment
+        if attachment and renamed.keys() & {attachment.axis, *attachment.loops}:
+            loops = tuple(renamed.get(loop, loop) for loop in attachment.loops)
+            axis = renamed.get(attachment.axis, attachment.axis)
+            followed[stage] = replace(stage.state, attachment=replace(attachment, axis=axis, loops=loops))
+    schedule.put(followed)
+    allocations = {
+        buffer: replace(place, axis=renamed.get(place.axis, place.axis))
+        for buffer, place in schedule.allocations.items()
+    }
+    schedule.amend(allocations=allocations)
+
+
+def _moved(before: tuple[StageView, ...], after: tuple[StageView, ...]) -> set[StageView]:
+    """The stages that another order of the stages may put before or behind others: none, or all."""
+    kept = [stage for stage in after if stage in before]
+    return set() if kept == [stage for stage in before if stage in after] else set(after)

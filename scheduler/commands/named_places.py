@@ -1,0 +1,21 @@
+"""Places that arguments of commands name: a loop of a stage, or the one outside all loops."""
+
+from lathe.frontend.errors import shown
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state.edit import Edit
+from lathe.scheduler.state.stage import Attachment
+
+
+def is_root(axis: object) -> bool:
+    """Whether an argument is the word for the whole of a stage, outside its loops."""
+    return isinstance(axis, str) and axis == "root"
+
+
+def place_of(schedule: Edit, at: object, command: str) -> Attachment:
+    """The loop that a stage, or its tensor, and one of its loops name. Raises ScheduleError if they name none."""
+    if not isinstance(at, tuple) or len(at) != 2:
+        raise ScheduleError(
+            f"at of {command} must be a stage and one of its loops, as in (C, i), not {shown(at)}.", kind="argument"
+        )
+    host = schedule[at[0]]
+    return Attachment(host.id, host.find(at[1], command))

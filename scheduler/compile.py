@@ -1,0 +1,21 @@
+"""Where passes and emission meet: a schedule, completed for a machine and compiled."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.scheduler.emission.assemble import compile_schedule
+from lathe.scheduler.emission.compiled import Compiled
+from lathe.scheduler.passes.complete import Watch, complete
+from lathe.scheduler.state.schedule import ScheduleView
+
+
+def compiled(
+    schedule: ScheduleView, config: HardwareConfig, constants: Mapping[str, NDArray[Any]], watch: Watch | None = None
+) -> Compiled:
+    """A schedule, completed and compiled; ``watch`` is shown it at first and after each pass."""
+    completed = complete(schedule, config, watch=watch)
+    added = {tensor.name: array for tensor, array in completed.constants.items()}
+    return compile_schedule(completed.schedule, config, {**constants, **added}, completed.views)

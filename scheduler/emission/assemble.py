@@ -1,0 +1,128 @@
+"""From a complete schedule to a program: allocation, emission, tokens, and the map of DRAM."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor
+from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment
+from lathe.scheduler.emission.compiled import Compiled
+from lathe.scheduler.emission.dram_map import PAGE, DramMap, packed_bytes
+from lathe.scheduler.emission.emit import Emitter
+from lathe.scheduler.emission.footprints import Footprints
+from lathe.scheduler.emission.order_by_hand import Step, steps_of
+from lathe.scheduler.emission.preloading import preload_microops
+from lathe.scheduler.emission.tokens import TokenPass
+from lathe.scheduler.errors import EmitError
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.partition import partition
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.signals import Origin
+from lathe.scheduler.target.buffers import buffers_of
+from lathe.scheduler.target.elements import Physical, physical_of
+from lathe.scheduler.target.lanes import conflict_of_lanes, plan_lanes
+from lathe.scheduler.target.reused_cells import find_aliases
+
+
+def compile_schedule(
+    schedule: ScheduleView,
+    config: HardwareConfig,
+    constants: Mapping[str, NDArray[Any]],
+    views: Mapping[Tensor, Tensor],
+) -> Compiled:
+    """Compile a complete schedule: allocation, emission, tokens, and the map of DRAM.
+
+    ``views`` maps placeholders that stand for another one, reshaped, to that one.
+    """
+    symbolic = build_nest(schedule, largest_blocks=True)
+    plan = plan_lanes(schedule, config)
+    physical: dict[StageView, Physical] = {stage: physical_of(stage, plan.known, config) for stage in schedule.stages}
+    aliases = find_aliases(schedule)
+    buffers = buffers_of(schedule, config, symbolic, physical, aliases)
+    dram = DramMap(schedule, config, plan, constants, views)
+    emitter = Emitter(schedule, config, dram, physical, buffers, aliases)
+    try:
+        emitter.run(partition(symbolic))
+    except EmitError as error:
+        reasons = [conflict_of_lanes(schedule, config), lanes_as_wanted(schedule)]
+        if not any(reasons):
+            raise
+        raise EmitError(" ".join([str(error), *filter(None, reasons)]), kind=error.kind) from None
+    return _assemble(emitter, dram.segments, constants)
+
+
+def lanes_as_wanted(schedule: ScheduleView) -> str:
+    """A sentence on stages whose lanes a command has decided."""
+    wanted = [stage.name for stage in schedule.stages if stage.state.is_vectorized]
+    if not wanted:
+        return ""
+    return f"Lanes of {', '.join(wanted)} are those that vectorize says; without it, build chooses what fits."
+
+
+def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str, NDArray[Any]]) -> Compiled:
+    config = emitter.config
+    image = emitter.pool.image()
+    steps = steps_in_order(emitter)
+    tokens = TokenPass[Origin](footprints_of(emitter))
+    numbers: list[int] = []
+    for step in steps:
+        if step.barrier:
+            tokens.barrier(step.origin)
+        numbers.append(tokens.add(step.instruction, step.origin, [numbers[n] for n in step.waits]))
+    labels = list(emitter.labels) or ["program"]
+    tokens.add(Finish(), Origin(len(labels) - 1))
+    tokens.check_room()
+    address = max((segment.end for segment in segments), default=PAGE)
+    uop_address = -(-address // PAGE) * PAGE
+    uops = Segment("uop", "uop", uop_address, image.nbytes)
+    stream_address = -(-uops.end // PAGE) * PAGE
+    instructions = tuple(_moved(each, uop_address // config.uop_element_bytes) for each in tokens.output)
+    stream = Segment("instructions", "instructions", stream_address, 16 * len(instructions))
+    images = {"uop": image}
+    for segment in segments:
+        if segment.role == "constant":
+            images[segment.name] = packed_bytes(segment, constants[segment.tensor])
+    label_of = np.asarray([origin.label for origin in tokens.labels], np.int32)
+    program = Program(config, instructions, (*segments, uops, stream), images, tuple(labels), label_of)
+    sends = [(number, each) for number, step in zip(numbers, steps, strict=True) for each in step.sends]
+    receives = [(number, each) for number, step in zip(numbers, steps, strict=True) for each in step.receives]
+    return Compiled(
+        program,
+        tokens.labels,
+        tokens.barriers,
+        sends,
+        receives,
+        emitter.made,
+        emitter.schedule,
+        emitter.dram.views,
+        constants,
+    )
+
+
+def steps_in_order(emitter: Emitter) -> list[Step]:
+    """What has been emitted, micro-ops first. Raises ScheduleError where tokens by hand leave no order."""
+    entries, origins = [entry for entry, _ in emitter.entries], [origin for _, origin in emitter.entries]
+    return steps_of(list(zip(*preload_microops(entries, origins), strict=True)), lambda: footprints_of(emitter))
+
+
+def footprints_of(emitter: Emitter) -> Footprints:
+    """The cells that instructions touch, in the order of a stream, with what the micro-op pool holds by now."""
+    config = emitter.config
+    written = [segment for segment in emitter.dram.segments if segment.role in ("output", "temporary")]
+    tracked = (
+        min((segment.address for segment in written), default=0),
+        max((segment.end for segment in written), default=0),
+    )
+    grain = min(config.out_element_bytes, config.inp_element_bytes, config.wgt_element_bytes)
+    return Footprints(config, emitter.pool.image().view("<u4"), grain, tracked)
+
+
+def _moved(instruction: Instruction, uop_base: int) -> Instruction:
+    """A LOAD of micro-ops with the address of their segment; loads without data keep a harmless one."""
+    if isinstance(instruction, Load) and instruction.memory_type == MemoryType.UOP:
+        return replace(instruction, dram_base=instruction.dram_base + uop_base)
+    return instruction

@@ -1,0 +1,124 @@
+"""What a loop nest is made of, before and after partitioning: loops, statement blocks, lifetimes of buffers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lathe.frontend.expressions import Axis, Expr
+from lathe.frontend.indices.linear import Bound, Linear, LoopVariable
+from lathe.scheduler.nest.placement import Placement
+from lathe.scheduler.state.stage import Signal
+from lathe.scheduler.state.stored import Allocated
+
+Role = Literal["init", "update", "map"]
+
+
+@dataclass
+class Loop:
+    """``variable`` from ``first`` to ``last`` inclusive, while every one of ``constraints`` is >= 0.
+
+    ``threads`` iterations at a time are carried out together; ``across_cores``: each may be on a core of its own.
+    """
+
+    variable: LoopVariable
+    first: int
+    last: int
+    body: "list[Node]"
+    constraints: list[Bound] = field(default_factory=list)
+    threads: int = 1
+    across_cores: bool = False
+
+
+@dataclass
+class Block:
+    """All instances of a stage's statement over ``variables`` that satisfy the constraints (each must be >= 0).
+
+    ``role``: ``init`` sets a reduction to its neutral value, ``update`` adds one point to it, ``map`` is a statement
+    without reduction. ``roots`` gives the axes of the computation.
+    """
+
+    placement: Placement
+    role: Role
+    variables: list[LoopVariable]
+    roots: dict[Axis, Bound]
+    constraints: list[Bound]
+    whole_reduction: bool = False  # whether init and update of the reduction are in the same emitted nest
+
+
+@dataclass
+class Acquire:
+    """From here on a buffer in a scratchpad holds the box of the stage that starts at ``low``.
+
+    ``stored``: a buffer that stages name, of which ``placement`` is the first; ``extent`` counts its cells then.
+    """
+
+    placement: Placement
+    low: list[Bound]
+    extent: list[Bound]
+    stored: Allocated | None = None
+
+
+@dataclass
+class Release:
+    """The buffer of the stage is not read any more."""
+
+    placement: Placement
+    stored: Allocated | None = None
+
+
+@dataclass
+class Slide:
+    """The window of a reuse buffer moves to the box that starts at ``low``: cells outside it are gone."""
+
+    placement: Placement
+    low: list[Bound]
+    extent: list[Bound]
+
+
+@dataclass
+class SignalNode:
+    """A barrier, or a token that a stage sends or receives."""
+
+    placement: Placement
+    signal: Signal
+
+
+@dataclass
+class Guard:
+    """What happens only where every one of ``constraints`` is >= 0; partitioning removes it."""
+
+    body: "list[Node]"
+    constraints: list[Bound]
+
+
+@dataclass
+class ChunkNode:
+    """A block with constant extents and no condition. ``roots`` is linear in outer and own loops (from 0)."""
+
+    placement: Placement
+    role: Role
+    loops: list[tuple[LoopVariable, int]]
+    roots: Mapping[Axis, Linear]
+    whole_reduction: bool = False
+
+
+Around = tuple[tuple[LoopVariable, int, int], ...]
+
+
+@dataclass
+class DecidedChunk(ChunkNode):
+    """A chunk whose statements compute ``values``, without selects over loops.
+
+    ``around`` are (loop, before, after): the first and last iterations of a loop that get the constant ``padding``
+    instead of what is read.
+    ``choices`` are what the selects have chosen; ``rule`` is the one that takes the chunk, where that is known.
+    """
+
+    values: tuple[Expr, ...] = ()
+    around: Around = ()
+    padding: int = 0
+    choices: tuple[bool, ...] = ()
+    rule: str = ""
+
+
+Node = Loop | Block | Acquire | Release | Slide | SignalNode | Guard | ChunkNode

@@ -1,0 +1,142 @@
+"""A schedule that is being changed: a view that goes on from one state to the next."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Self, TypeVar, cast
+
+from lathe.frontend import Computation, Tensor
+from lathe.scheduler.state.schedule import ScheduleState, ScheduleView, StageView
+from lathe.scheduler.state.stage import Attachment, StageId, StageState
+
+S = TypeVar("S", bound=StageView)
+
+
+class EditedStage(StageView):
+    """One stage of a schedule that is being changed."""
+
+    __slots__ = ()
+
+    @property
+    def schedule(self) -> "Edit":
+        """The edit that this is a stage of."""
+        return cast(Edit, self._schedule)
+
+    @property
+    def host(self) -> "EditedStage | None":
+        """The stage in one of whose loops this one is computed, if it is."""
+        return cast("EditedStage | None", super().host)
+
+    def put(self, state: StageState) -> None:
+        """Let the stage be another."""
+        self.schedule.put({self: state})
+
+    def change(self, **changes: Any) -> None:
+        """Let some fields of its state be others."""
+        self.put(replace(self.state, **changes))
+
+
+class Edit(ScheduleView):
+    """A schedule that is being changed. What it has been before stays as it was: states are values."""
+
+    replaying = False
+    """Whether commands are carried out again with numbers for parameters: see ``history``."""
+
+    def __init__(self, state: ScheduleState) -> None:
+        super().__init__(state)
+        self._new: dict[StageId, StageState] = {}  # stages that have no place in the order yet
+
+    def _view(self, key: StageId) -> StageView:
+        return EditedStage(self, key)
+
+    def state_of(self, key: StageId) -> StageState:
+        """What is known of a stage, or was when it was last there."""
+        found = self._state.stages.get(key)
+        return self._new[key] if found is None else found
+
+    def fork(self) -> Self:
+        """Another edit of the same kind that goes on from the present state."""
+        twin = type(self).__new__(type(self))
+        Edit.__init__(twin, self._state)
+        return twin
+
+    def own(self, stage: StageView) -> EditedStage:
+        """A stage of this schedule that has been found by looking at it."""
+        return cast(EditedStage, self.by_id(stage.id))
+
+    def become(self, state: ScheduleState) -> None:
+        """Go on from another state."""
+        self._new.update((key, each) for key, each in self._state.stages.items() if key not in state.stages)
+        self._state = state
+
+    def amend(self, **changes: Any) -> None:
+        """Let some fields of the state be others."""
+        self.become(replace(self._state, **changes))
+
+    def new(self, state: StageState) -> EditedStage:
+        """A stage that has no place in the order yet."""
+        key = StageId(state.computation.name)
+        self._new[key] = state
+        return cast(EditedStage, self.by_id(key))
+
+    def put(self, changes: Mapping[S, StageState]) -> None:
+        """Let stages be others, in the same order."""
+        states = dict(self._state.stages)
+        for stage, state in changes.items():
+            (states if stage.id in states else self._new)[stage.id] = state
+        self._state = replace(self._state, stages=states)
+
+    def arrange(self, stages: Iterable[StageView]) -> None:
+        """Let these be the stages, in this order."""
+        self.amend(stages={stage.id: stage.state for stage in stages})
+
+    def insert(
+        self, stage: StageView | StageState, *, before: StageView | None = None, behind: StageView | None = None
+    ) -> EditedStage:
+        """Put a stage, new or from another place, in front of one or behind it."""
+        placed = self.new(stage) if isinstance(stage, StageState) else self.own(stage)
+        order: list[StageView] = [each for each in self.stages if each is not placed]
+        beside = before if before is not None else behind
+        assert beside is not None, f"no place for {placed.name}"
+        order.insert(order.index(beside) + (before is None), placed)
+        self.arrange(order)
+        return placed
+
+    def remove(self, stage: StageView) -> None:
+        """Take a stage out."""
+        self.arrange([each for each in self.stages if each is not stage])
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """What is done inside is as if it had not been where it raises an error."""
+        before = self._state
+        try:
+            yield
+        except BaseException:
+            self.become(before)
+            raise
+
+    @property
+    def stages(self) -> tuple[EditedStage, ...]:
+        """The stages in order."""
+        return cast(tuple[EditedStage, ...], super().stages)
+
+    def __getitem__(self, tensor: Tensor | Computation | StageView) -> EditedStage:
+        """The stage of a tensor or computation. Raises ScheduleError if the schedule has none."""
+        return cast(EditedStage, super().__getitem__(tensor))
+
+    def readers(self, tensor: Tensor) -> Sequence[EditedStage]:
+        """The stages that read the tensor, in order."""
+        return cast(Sequence[EditedStage], super().readers(tensor))
+
+    def maker(self, tensor: Tensor) -> EditedStage | None:
+        """The stage that computes the tensor; None for an input."""
+        return cast("EditedStage | None", super().maker(tensor))
+
+    def attached(self, stage: StageView) -> Sequence[EditedStage]:
+        """The stages that are computed in a loop of ``stage``, in order."""
+        return cast(Sequence[EditedStage], super().attached(stage))
+
+    def at(self, place: Attachment) -> EditedStage:
+        """The stage in whose loop a place is."""
+        return cast(EditedStage, super().at(place))

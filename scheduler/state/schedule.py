@@ -1,0 +1,288 @@
+"""The value that a schedule is, and how one looks at it.
+
+A ``ScheduleState`` never changes: a command or a pass makes another one. Whoever asks about one does so through a
+``ScheduleView``, in which each stage is an object that leads on to its readers and its host. An ``Edit`` is a view that
+goes on to other states, and the handle of the user is an edit with commands.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeVar, overload
+
+from lathe.frontend import Computation, Tensor
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.state.layout import TensorLayout
+from lathe.scheduler.state.loops import Affine, AxisLike, LoopAxis, Mapped, made_by, replaced_by
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.stage import Attachment, StageId, StageState
+from lathe.scheduler.state.storage import StorageBuffer
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class ScheduleState:
+    """In which order, nesting and memory the stages of a program are computed."""
+
+    program: tuple[Tensor, ...]
+    """The outputs as the user names them; a transformed layout puts others into ``outputs``."""
+    outputs: tuple[Tensor, ...]
+    stages: Mapping[StageId, StageState]
+    """In their order."""
+    layouts: Mapping[Tensor, TensorLayout] = field(default_factory=lambda: MappingProxyType({}))
+    """By the tensor that stands for one of another layout."""
+    host_copies: tuple[tuple[str, Tensor], ...] = ()
+    """Steps at the program's edge that the user speaks of."""
+    allocations: Mapping[StorageBuffer, Attachment] = field(default_factory=lambda: MappingProxyType({}))
+    """Buffers that live within one iteration of a loop."""
+    circular: bool = False
+    """Whether stages need each other's earlier values, or their own."""
+    early: frozenset[StageId] = frozenset()
+    """Stages that may be loaded before they are stored, where completed for a machine: ``note_early_loads``."""
+
+
+class StageView:
+    """One stage of a schedule as it is now."""
+
+    __slots__ = ("_schedule", "id")
+
+    def __init__(self, schedule: "ScheduleView", key: StageId) -> None:
+        self._schedule = schedule
+        self.id = key
+
+    @property
+    def schedule(self) -> "ScheduleView":
+        """The schedule that this is a stage of."""
+        return self._schedule
+
+    @property
+    def state(self) -> StageState:
+        """Its loops, place, tags and memory."""
+        return self._schedule.state_of(self.id)
+
+    @property
+    def name(self) -> str:
+        """The name of the computation."""
+        return self.state.computation.name
+
+    @property
+    def op(self) -> Computation:
+        """The computation, as it reads and writes now (caches redirect reads)."""
+        return self.state.computation
+
+    @property
+    def tensor(self) -> Tensor:
+        """What the stage computes; the first of several tensors."""
+        return self.state.tensor
+
+    @property
+    def host(self) -> "StageView | None":
+        """The stage in one of whose loops this one is computed, if it is."""
+        place = self.state.attachment
+        return None if place is None else self._schedule.at(place)
+
+    def find(self, axis: AxisLike, command: str) -> LoopAxis:
+        """The present loop that ``axis`` names.
+
+        Raises ScheduleError if it is an axis of another stage, or has been split or fused away.
+        """
+        found = self._candidates(axis)
+        present = [each for each in found if each in self.state.leaves]
+        if len(present) == 1:
+            return present[0]
+        loops = ", ".join(leaf.name for leaf in self.state.leaves)
+        wanted = f"axis of {command} on stage {self.name} must be one of its present loops ({loops}), not"
+        if present:
+            raise ScheduleError(
+                f"{wanted} {axis!r}, which names {len(present)} of them. Pass the axis itself.", kind="argument"
+            )
+        if found:
+            made = [each for each in self.state.relations if found[0] in replaced_by(each)]
+            earlier = "split or fuse"
+            if made and isinstance(made[0], Affine | Mapped):
+                earlier = made[0].command if isinstance(made[0], Affine) else "set_schedule"
+            raise ScheduleError(
+                f"{wanted} {found[0].name!r}, which an earlier {earlier} has replaced. Use the axes that the command "
+                "returned.",
+                kind="argument",
+            )
+        name = repr(axis if isinstance(axis, str) else getattr(axis, "name", axis))
+        if not isinstance(axis, str) and hasattr(axis, "name"):
+            name += " of another stage"
+        raise ScheduleError(
+            f"{wanted} {name}. Take it from s[{self.name}].axis, .reduce_axis or from what a command on this stage "
+            "returned.",
+            kind="argument",
+        )
+
+    def _candidates(self, axis: AxisLike) -> list[LoopAxis]:
+        """The loops, present or replaced, that an axis or a name may mean."""
+        known: dict[LoopAxis, None] = dict.fromkeys((*self.state.roots, *self.state.leaves))
+        for relation in self.state.relations:
+            known.update(dict.fromkeys((*replaced_by(relation), *made_by(relation))))
+        if isinstance(axis, str):
+            return [each for each in known if each.name == axis]
+        return [each for each in known if each is axis or (each.source is not None and each.source is axis)]
+
+    def __repr__(self) -> str:
+        return f"Stage({self.name})"
+
+
+class ScheduleView:
+    """A schedule to look at: ``s[C]`` is the stage that computes tensor ``C``."""
+
+    def __init__(self, state: ScheduleState) -> None:
+        self._state = state
+        self._views: dict[StageId, StageView] = {}
+        self._stages: tuple[ScheduleState, tuple[StageView, ...]] | None = None
+        self.derived: dict[str, Any] = {}  # what has been found of the present state, and of which: ``place_stages``
+
+    @property
+    def state(self) -> ScheduleState:
+        """The value that is looked at."""
+        return self._state
+
+    @property
+    def program(self) -> tuple[Tensor, ...]:
+        """The outputs as the user names them."""
+        return self._state.program
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """The outputs in the layouts that they have now."""
+        return self._state.outputs
+
+    @property
+    def layouts(self) -> Mapping[Tensor, TensorLayout]:
+        """Transformed layouts, by the tensors that they have made."""
+        return self._state.layouts
+
+    @property
+    def allocations(self) -> Mapping[StorageBuffer, Attachment]:
+        """Buffers that live within one iteration of a loop."""
+        return self._state.allocations
+
+    @property
+    def host_copies(self) -> tuple[tuple[str, Tensor], ...]:
+        """Steps at the program's edge."""
+        return self._state.host_copies
+
+    @property
+    def circular(self) -> bool:
+        """Whether stages need each other's earlier values, or their own."""
+        return self._state.circular
+
+    @property
+    def early(self) -> frozenset[StageId]:
+        """Stages that may be loaded before they are stored."""
+        return self._state.early
+
+    @property
+    def stages(self) -> tuple[StageView, ...]:
+        """The stages in order."""
+        if self._stages is None or self._stages[0] is not self._state:
+            self._stages = self._state, tuple(map(self.by_id, self._state.stages))
+        return self._stages[1]
+
+    def by_id(self, key: StageId) -> StageView:
+        """The stage that has this identity, always as the same object."""
+        found = self._views.get(key)
+        if found is None:
+            found = self._views[key] = self._view(key)
+        return found
+
+    def _view(self, key: StageId) -> StageView:
+        return StageView(self, key)
+
+    def state_of(self, key: StageId) -> StageState:
+        """What is known of a stage."""
+        return self._state.stages[key]
+
+    def at(self, place: Attachment) -> StageView:
+        """The stage in whose loop a place is."""
+        return self.by_id(place.host)
+
+    def __getitem__(self, tensor: "Tensor | Computation | StageView") -> StageView:
+        """The stage of a tensor or computation. Raises ScheduleError if the schedule has none."""
+        tensor = self.current(tensor)
+        for stage in self.stages:
+            state = stage.state
+            if stage is tensor or tensor in state.tensors or state.computation is tensor:
+                return stage
+        for stage in self.stages:
+            if isinstance(tensor, Computation) and any(each.computation is tensor for each in stage.state.tensors):
+                return stage
+        names = ", ".join(stage.name for stage in self.stages)
+        if not isinstance(tensor, Tensor | Computation | StageView):
+            raise ScheduleError(
+                f"stage of the schedule must be asked for by its tensor, as in s[C], not by {tensor!r}. Its stages are "
+                f"{names}.",
+                kind="argument",
+            )
+        raise ScheduleError(
+            f"stage of the schedule must be one of {names}, not {tensor.name!r}. Inputs have no stage: cache them with "
+            "s.cache_read to place them.",
+            kind="argument",
+        )
+
+    @overload
+    def current(self, tensor: Tensor) -> Tensor: ...
+
+    @overload
+    def current(self, tensor: T) -> T | Tensor: ...
+
+    def current(self, tensor: object) -> object:
+        """The tensor that stands for the given one (or its computation) since its layout has been transformed."""
+        for seen, layout in self.layouts.items():
+            if tensor is not None and any(tensor is each or tensor is each.computation for each in layout.earlier):
+                return seen
+        return tensor
+
+    def layout(self, tensor: Tensor) -> TensorLayout:
+        """How the elements of a tensor are laid out: row-major, unless ``transform_layout`` says otherwise."""
+        seen = self.current(tensor)
+        if not isinstance(seen, Tensor) or (self.maker(seen) is None and not self.readers(seen)):
+            name = getattr(tensor, "name", tensor)
+            raise ScheduleError(
+                f"tensor of layout must be one that the program reads or computes, not {name!r}.", kind="argument"
+            )
+        return self.layouts.get(seen, TensorLayout(seen))
+
+    def readers(self, tensor: Tensor) -> Sequence[StageView]:
+        """The stages that read the tensor, in order."""
+        return [s for s in self.stages if any(read.tensor is tensor for read in s.state.computation.reads)]
+
+    def maker(self, tensor: Tensor) -> StageView | None:
+        """The stage that computes the tensor; None for an input."""
+        return next((stage for stage in self.stages if tensor in stage.state.tensors), None)
+
+    def scope_of(self, tensor: Tensor) -> str:
+        """The memory in which the tensor is."""
+        maker = self.maker(tensor)
+        return DRAM if maker is None else maker.state.scope
+
+    def attached(self, stage: StageView) -> Sequence[StageView]:
+        """The stages that are computed in a loop of ``stage``, in order."""
+        return [s for s in self.stages if s.state.attachment and s.state.attachment.host is stage.id]
+
+    def __repr__(self) -> str:
+        return f"Schedule({', '.join(stage.name for stage in self.stages)})"
+
+
+class Part(ScheduleView):
+    """Some stages of a schedule, as if there were no others; each is the stage that it is in the whole."""
+
+    def __init__(self, whole: ScheduleView, stages: Sequence[StageView]) -> None:
+        super().__init__(whole.state)
+        self._whole = whole
+        self._some = tuple(stages)
+
+    @property
+    def stages(self) -> tuple[StageView, ...]:
+        """These stages, in order."""
+        return self._some
+
+    def by_id(self, key: StageId) -> StageView:
+        """The stage of the whole that has this identity."""
+        return self._whole.by_id(key)

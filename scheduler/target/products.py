@@ -1,0 +1,152 @@
+"""Matrix products in computations, and which of their axes become rows, columns and the summed lanes of elements."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Computation, Tensor
+from lathe.frontend.expressions import Axis, Read, axes_of
+from lathe.scheduler.algorithm.patterns import dimension_of, factors
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import ScheduleView
+from lathe.scheduler.state.stage import Lanes
+
+AGAINST = 1e-3
+"""What a choice counts that contradicts the lanes which a tensor has already: only if there is no other."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product in a computation: operands, and the axes that become lanes (None: of one value only)."""
+
+    data: Read
+    weight: Read
+    row: Axis | None
+    column: Axis | None
+    inner: Axis | None
+
+
+def matrix_product(
+    computation: Computation,
+    config: HardwareConfig,
+    schedule: ScheduleView | None = None,
+    known: Mapping[Tensor, Lanes] | None = None,
+    made: Lanes | None = None,
+    walked: Collection[Axis] = (),
+) -> Product | None:
+    """The matrix product that a computation is, with lanes chosen to leave the fewest empty, or None.
+
+    The operand that has a lane axis of the output which the other lacks is the weight; a computed tensor is the data
+    where it can be, because a store seldom lays elements out as weights. ``known`` gives the lanes of computed tensors,
+    which the choice keeps to where it can; ``made`` those of the result, where they are decided; ``walked`` are axes
+    along which it is made one value at a time. A product that neither
+    shares lanes between the operands (as in a depthwise convolution) nor has columns to speak of is none: the ALU does
+    it in fewer cycles, and keeps the channels' lanes.
+    """
+    pair = factors(computation)
+    if pair is None:
+        return None
+    found: list[tuple[float, Product]] = []
+    placed = False
+    for order, (data, weight) in enumerate((pair, pair[::-1])):
+        places = (schedule.scope_of(data.tensor), schedule.scope_of(weight.tensor)) if schedule else (DRAM, DRAM)
+        placed = placed or "inp" in places or "wgt" in places
+        if places[0] == "wgt" or places[1] == "inp":
+            continue
+        axes = [axis for axis in computation.axes if axis not in walked]
+        columns = _decided(computation, _lanes(axes, weight, data), made, "cols")
+        inners = [a for a in _mentioned(computation.reduce_axes, data) if dimension_of(weight, a) is not None]
+        rows = _decided(computation, _lanes(axes, data, weight), made, "rows")
+        if columns is None or (rows is None and config.batch > 1):
+            continue
+        before = (known or {}).get(data.tensor), (known or {}).get(weight.tensor)
+        column, a = _best(columns, config.block_out, weight, before[1].rows if before[1] else None)
+        row, b = _best(rows or [], config.batch, data, before[0].rows if before[0] and config.batch > 1 else None)
+        score = a * b
+        if before[0] is not None:
+            inner, c = _best(inners, config.block_in, data, before[0].cols, strict=True)
+        elif before[1] is not None:
+            inner, c = _best(inners, config.block_in, weight, before[1].cols, strict=True)
+        else:
+            inner, c = _best(inners, config.block_in, data, None)
+        score *= c
+        if _origin(weight.tensor, schedule).computation is not None:
+            score *= 1e-2 if _origin(data.tensor, schedule).computation is None else 0.5
+        found.append((score - 1e-12 * order, Product(data, weight, row, column, inner)))
+    if not found:
+        return None
+    best = max(found, key=lambda each: each[0])[1]
+    narrow = best.column is None or best.column.extent * 4 <= config.block_out
+    if made is None and not placed and best.inner is None and narrow and computation.axes[-1].extent > 1:
+        return None
+    return best
+
+
+def _decided(computation: Computation, axes: list[Axis], made: Lanes | None, side: str) -> list[Axis] | None:
+    """Those of the axes that may run along a side of the result's elements; None where the decided one cannot."""
+    if made is None:
+        return axes
+    dim = made.rows if side == "rows" else made.cols
+    if dim is None:
+        return []
+    return [computation.axes[dim]] if computation.axes[dim] in axes else None
+
+
+def _origin(tensor: Tensor, schedule: ScheduleView | None) -> Tensor:
+    """The tensor that a chain of plain copies begins with."""
+    makers = {made: stage for stage in schedule.stages for made in stage.state.tensors} if schedule else {}
+    while True:
+        stage = makers.get(tensor)
+        computation = stage.state.computation if stage is not None else tensor.computation
+        if computation is None or not isinstance(computation.bodies[0], Read):
+            return tensor
+        tensor = computation.bodies[0].tensor
+
+
+def _mentioned(axes: Iterable[Axis], read: Read) -> list[Axis]:
+    return [axis for axis in axes if dimension_of(read, axis) is not None]
+
+
+def _lanes(axes: Iterable[Axis], operand: Read, other: Read) -> list[Axis]:
+    """Axes that index one operand plainly and the other not at all."""
+    elsewhere = _indexing(other)
+    return [axis for axis in _mentioned(axes, operand) if axis not in elsewhere]
+
+
+@lru_cache(maxsize=4096)
+def _indexing(read: Read) -> frozenset[Axis]:
+    return frozenset(axes_of(*read.indices))
+
+
+def filled(axis: Axis | None, block: int) -> float:
+    """The part of the lanes that an axis fills."""
+    if axis is None:
+        return 1 / block
+    return axis.extent / (-(-axis.extent // block) * block)
+
+
+def _best(
+    axes: list[Axis], block: int, read: Read, wanted: int | None, strict: bool = False
+) -> tuple[Axis | None, float]:
+    """The axis that leaves the fewest lanes empty, among equals the innermost, and what the choice counts.
+
+    If the operand has lanes already along dimension ``wanted``, the axis that runs along it comes first.
+    """
+    if strict or wanted is not None:
+        agreeing = [axis for axis in axes if wanted is not None and dimension_of(read, axis) == wanted]
+        if agreeing:
+            return agreeing[0], filled(agreeing[0], block)
+        if strict and wanted is None:
+            return None, filled(None, block)
+    chosen = max(reversed(axes), key=lambda axis: filled(axis, block), default=None)
+    return chosen, filled(chosen, block) * (AGAINST if wanted is not None and block > 1 else 1)
+
+
+def lanes_of_operand(product: Product, operand: str, config: HardwareConfig) -> Lanes:
+    """Lanes of an operand of a matrix product: ``data`` or ``weight``."""
+    inner = product.inner
+    if operand == "data":
+        row = dimension_of(product.data, product.row) if config.batch > 1 else None
+        return Lanes(row, dimension_of(product.data, inner))
+    return Lanes(dimension_of(product.weight, product.column), dimension_of(product.weight, inner))
