@@ -10,7 +10,7 @@ from typing import Any
 
 from amaranth import Elaboratable, Signal
 from amaranth._toolchain.yosys import YosysError, find_yosys
-from amaranth.back import rtlil, verilog
+from amaranth.back import rtlil
 from amaranth.hdl import Fragment, _ir, _nir
 from amaranth.hdl._ast import SignalDict
 
@@ -27,7 +27,7 @@ __all__ = [
     "find_yosys",
     "netlist_of",
     "prepared",
-    "verilog_of",
+    "rtlil_of",
 ]
 
 # Cells: an operator on values; what If and Switch assign; which condition comes first; patterns; a slice by a variable.
@@ -60,11 +60,11 @@ def netlist_of(design: Any) -> Any:
     return netlist
 
 
-def verilog_of(module: Elaboratable, ports: Iterable[Signal], name: str) -> tuple[str, int]:
-    """A module as Verilog, without the contents of its memories, which must be zeros; and how many memories it has."""
+def rtlil_of(module: Elaboratable, ports: Iterable[Signal], name: str) -> tuple[str, int]:
+    """A module in Yosys's language, without the contents of memories, which must be zeros; and how many there are."""
     netlist = _ir.build_netlist(Fragment.get(module, None), ports=list(ports), name=name)
     memories = sum(isinstance(cell, _nir.Memory) for cell in netlist.cells)
-    return str(verilog._convert_rtlil_text(_rtlil(netlist))), memories
+    return _rtlil(netlist), memories
 
 
 class _Emitter(rtlil.ModuleEmitter):

@@ -6,7 +6,7 @@ from amaranth import ClockDomain, Elaboratable, Module, Signal
 
 from lathe.configs import HardwareConfig
 from lathe.rtl.accelerator import Accelerator
-from lathe.rtl.amaranth_netlist import verilog_of
+from lathe.rtl.amaranth_netlist import rtlil_of
 from lathe.rtl.yosys import yosys
 
 TOP = "lathe"
@@ -25,6 +25,8 @@ WAIVED = {
     "DECLFILENAME": "one file holds all modules",
 }
 
+# What Amaranth does, too: its own call fails with newer versions of Yosys up to Amaranth 0.5.3.
+PASSES = "proc -nomux -norom; memory_collect; write_verilog -norename"
 
 # How Yosys declares a memory.
 MEMORY = re.compile(r"^( *)reg \[(\d+):0\] (\w+) \[(\d+):0\];$", re.MULTILINE)
@@ -65,10 +67,12 @@ def verilog(config: HardwareConfig) -> str:
     (AXI4-Lite subordinate), `interrupt`, and `trace_*`, which may be left open. Raises
     :class:`~lathe.rtl.geometry.RtlError` for machines that cannot be built, and without Yosys.
     """
-    yosys("The Verilog of a machine")  # before modules are made; Amaranth looks for it again
+    found = yosys("The Verilog of a machine")  # before modules are made
     top = Top(config)
     waivers = "".join(f"/* verilator lint_off {name} */  // {why}\n" for name, why in WAIVED.items())
-    text, memories = verilog_of(top, top.ports, TOP)
+    text, memories = rtlil_of(top, top.ports, TOP)
+    # Yosys warns that Verilog cannot have all processes; Amaranth's are such that it can.
+    text = found.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil\n{PASSES}\n", ignore_warnings=True)
     text, cleared = MEMORY.subn(_cleared, text)
     assert cleared == memories, "a memory is not set to zero"
     return waivers + text
