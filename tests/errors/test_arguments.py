@@ -32,174 +32,102 @@ def nested(depth: int) -> object:
 WIDE = lt.placeholder((10**8, 10**8), "int8", name="W")
 FOLDED = np.broadcast_to(np.int8(1), WIDE.shape)
 
+# fmt: off
 MISTAKES = {
-    "lists deeper than Python's stack": (
-        lambda: lt.reference(B, {"A": nested(3000)}),
-        "input 'A' must be an array of int8, not <list that cannot be shown>, which is ragged.",
-    ),
-    "lists deeper than Python's stack, for the machine": (
-        lambda: lt.simulate(PROGRAM, {"A": nested(3000)}),
-        "Input 'A' of the program must have shape (4, 16) and dtype int8, not be <list that cannot be shown>, which is "
-        "ragged. Convert the array first.",
-    ),
+    "lists deeper than Python's stack": (lambda: lt.reference(B, {"A": nested(3000)}),
+        "input 'A' must be an array of int8, not <list that cannot be shown>, which is ragged."),
+    "lists deeper than Python's stack, for the machine": (lambda: lt.simulate(PROGRAM, {"A": nested(3000)}),
+        "Input 'A' of the program must have shape (4, 16) and dtype int8, not be <list that cannot be shown>, which "
+        "is ragged. Convert the array first."),
     "lists deeper than Python's stack, as a constant": (
         lambda: lt.build(B, [A, B], CONFIG, constants={"A": nested(3000)}),
         "constant 'A' of build must be an array of shape (4, 16) and dtype int8, not <list that cannot be "
         "shown>, which is ragged.",
     ),
-    "arrays that no memory holds": (
-        lambda: lt.reference(lt.relu(WIDE), {"W": FOLDED}),
+    "arrays that no memory holds": (lambda: lt.reference(lt.relu(WIDE), {"W": FOLDED}),
         "The arrays of the program's meaning in NumPy must be as much as this computer has room for, not "
-        "20000000000000000 bytes. Use smaller tensors, or run the program in parts.",
-    ),
-    "a file's name with a null character": (
-        lambda: PROGRAM.save("a\0b"),
-        "The name of the output file must be one without null characters, not 'a\\x00b'.",
-    ),
-    "the name of a machine": (
-        lambda: lt.build(B, [A, B], "vta"),
-        "machine of build must be a HardwareConfig, not 'vta'. Make one with load_config.",
-    ),
-    "the name of a machine to lower": (
-        lambda: lt.lower(B, [A, B], "vta"),
-        "machine of lower must be a HardwareConfig, not 'vta'. Make one with load_config.",
-    ),
-    "a list of constants": (
-        lambda: lt.build(B, [A, B], CONFIG, constants=[1]),
-        "constants of build must be arrays by the names of inputs, not [1].",
-    ),
-    "no tensors": (
-        lambda: lt.build(B, None, CONFIG),
-        "tensors of build must be a list of tensors, not None.",
-    ),
-    "an output that is an input": (
-        lambda: lt.build(A, [A], CONFIG),
-        "outputs of a program must be computed, not 'A', which is an input. Copy it with compute if that is meant.",
-    ),
-    "no program": (
-        lambda: lt.simulate(B, {"A": np.zeros((4, 16), np.int8)}),
-        "The program to simulate must be a Program, not Tensor(B: int8[4, 16]). It is what build returns.",
-    ),
-    "a list of inputs": (
-        lambda: lt.simulate(lt.build(B, [A, B], CONFIG), [1]),
-        "The inputs of the program must be arrays by their names, not [1].",
-    ),
-    "a number for a machine": (
-        lambda: lt.load_config(3),
-        "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, not 3.",
-    ),
-    "a number for a stream": (
-        lambda: lt.replay(CONFIG, 3),
-        "The stream must be the path of an .npz file, or a mapping with the keys insns, insn_addr, page_addrs, pages, "
-        "tokens, not 3.",
-    ),
-    "a number for a stream on several engines": (
-        lambda: lt.cosimulate_stream(CONFIG, 3),
-        "The stream must be the path of an .npz file, or a mapping with the keys insns, insn_addr, page_addrs, pages, "
-        "tokens, not 3.",
-    ),
-    "the name of a machine to replay on": (
-        lambda: lt.replay("vta", {}),
-        "machine of replay must be a HardwareConfig, not 'vta'. Make one with load_config.",
-    ),
-    "a number for a program to verify": (
-        lambda: lt.verify(3),
-        "The program to verify must be a Program, not 3. It is what build returns.",
-    ),
-    "a number for a program on several engines": (
-        lambda: lt.cosimulate(3, {}),
-        "The program to simulate must be a Program, not 3. It is what build returns.",
-    ),
-    "a number for a program's file": (
-        lambda: lt.Program.load(3),
-        "The program file must be given by its path, not 3.",
-    ),
-    "no engine": (
-        lambda: lt.simulate(lt.build(B, [A, B], CONFIG), {"A": ZEROS}, engine=None),
-        "The engine must be one of sim, pysim, verilator, not None. Choose one of these.",
-    ),
-    "no engine to replay on": (
-        lambda: lt.replay(CONFIG, {}, engine=None),
-        "The engine must be one of sim, pysim, verilator, not None. Choose one of these.",
-    ),
-    "an engine with a slip": (
-        lambda: lt.replay(CONFIG, {}, engine="verilater"),
-        "The engine must be one of sim, pysim, verilator, not 'verilater'. Did you mean 'verilator'?",
-    ),
-    "one engine for a list": (
-        lambda: lt.cosimulate(lt.build(B, [A, B], CONFIG), {"A": ZEROS}, engines="sim"),
-        "The engines of a cosimulation must be a list of their names, not 'sim'. Leave them out for sim and verilator.",
-    ),
-    "a number for a waveform": (
-        lambda: lt.simulate(lt.build(B, [A, B], CONFIG), {"A": ZEROS}, engine="pysim", wave=3),
-        "The waveform of engine 'pysim' must be a .vcd file, not 3. Change the suffix.",
-    ),
-    "a word for tokens": (
-        lambda: lt.simulate(lt.build(B, [A, B], CONFIG), {"A": ZEROS}, tokens="none"),
+        "20000000000000000 bytes. Use smaller tensors, or run the program in parts."),
+    "a file's name with a null character": (lambda: PROGRAM.save("a\0b"),
+        "The name of the output file must be one without null characters, not 'a\\x00b'."),
+    "the name of a machine": (lambda: lt.build(B, [A, B], "vta"),
+        "machine of build must be a HardwareConfig, not 'vta'. Make one with load_config."),
+    "the name of a machine to lower": (lambda: lt.lower(B, [A, B], "vta"),
+        "machine of lower must be a HardwareConfig, not 'vta'. Make one with load_config."),
+    "a list of constants": (lambda: lt.build(B, [A, B], CONFIG, constants=[1]),
+        "constants of build must be arrays by the names of inputs, not [1]."),
+    "no tensors": (lambda: lt.build(B, None, CONFIG), "tensors of build must be a list of tensors, not None."),
+    "an output that is an input": (lambda: lt.build(A, [A], CONFIG),
+        "outputs of a program must be computed, not 'A', which is an input. Copy it with compute if that is meant."),
+    "no program": (lambda: lt.simulate(B, {"A": np.zeros((4, 16), np.int8)}),
+        "The program to simulate must be a Program, not Tensor(B: int8[4, 16]). It is what build returns."),
+    "a list of inputs": (lambda: lt.simulate(lt.build(B, [A, B], CONFIG), [1]),
+        "The inputs of the program must be arrays by their names, not [1]."),
+    "a number for a machine": (lambda: lt.load_config(3),
+        "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, not "
+        "3."),
+    "a number for a stream": (lambda: lt.replay(CONFIG, 3),
+        "The stream must be the path of an .npz file, or a mapping with the keys insns, insn_addr, page_addrs, "
+        "pages, tokens, not 3."),
+    "a number for a stream on several engines": (lambda: lt.cosimulate_stream(CONFIG, 3),
+        "The stream must be the path of an .npz file, or a mapping with the keys insns, insn_addr, page_addrs, "
+        "pages, tokens, not 3."),
+    "the name of a machine to replay on": (lambda: lt.replay("vta", {}),
+        "machine of replay must be a HardwareConfig, not 'vta'. Make one with load_config."),
+    "a number for a program to verify": (lambda: lt.verify(3),
+        "The program to verify must be a Program, not 3. It is what build returns."),
+    "a number for a program on several engines": (lambda: lt.cosimulate(3, {}),
+        "The program to simulate must be a Program, not 3. It is what build returns."),
+    "a number for a program's file": (lambda: lt.Program.load(3),
+        "The program file must be given by its path, not 3."),
+    "no engine": (lambda: lt.simulate(lt.build(B, [A, B], CONFIG), {"A": ZEROS}, engine=None),
+        "The engine must be one of sim, pysim, verilator, not None. Choose one of these."),
+    "no engine to replay on": (lambda: lt.replay(CONFIG, {}, engine=None),
+        "The engine must be one of sim, pysim, verilator, not None. Choose one of these."),
+    "an engine with a slip": (lambda: lt.replay(CONFIG, {}, engine="verilater"),
+        "The engine must be one of sim, pysim, verilator, not 'verilater'. Did you mean 'verilator'?"),
+    "one engine for a list": (lambda: lt.cosimulate(lt.build(B, [A, B], CONFIG), {"A": ZEROS}, engines="sim"),
+        "The engines of a cosimulation must be a list of their names, not 'sim'. Leave them out for sim and "
+        "verilator."),
+    "a number for a waveform": (lambda: lt.simulate(lt.build(B, [A, B], CONFIG), {"A": ZEROS}, engine="pysim", wave=3),
+        "The waveform of engine 'pysim' must be a .vcd file, not 3. Change the suffix."),
+    "a word for tokens": (lambda: lt.simulate(lt.build(B, [A, B], CONFIG), {"A": ZEROS}, tokens="none"),
         "tokens of a launch must be four counts from 0 to 65535, not 'none'. Their order is load->compute, "
-        "compute->load, compute->store, store->compute.",
-    ),
-    "the name of a machine to disassemble for": (
-        lambda: lt.disassemble("vta", []),
-        "machine of disassemble must be a HardwareConfig, not 'vta'. Make one with load_config.",
-    ),
-    "a number for instructions": (
-        lambda: lt.disassemble(CONFIG, 3),
-        "instructions of disassemble must be a list of instructions or an array of their bytes, (N, 16) uint8, not 3.",
-    ),
-    "the name of a machine to assemble for": (
-        lambda: lt.assemble("vta", "finish"),
-        "machine of assemble must be a HardwareConfig, not 'vta'. Make one with load_config.",
-    ),
-    "a number for a text": (
-        lambda: lt.assemble(CONFIG, 3),
-        "text of assemble must be a string, not 3.",
-    ),
-    "no place for a program": (
-        lambda: PROGRAM.save(None),
-        "The output file must be given by its path, not None.",
-    ),
-    "bytes for a place": (
-        lambda: PROGRAM.save(b"p.npz"),
-        "The output file must be given by its path, not b'p.npz'.",
-    ),
-    "no place for a trace": (
-        lambda: lt.simulate(PROGRAM, {"A": ZEROS}).write_chrome_trace(None),
-        "The output file must be given by its path, not None.",
-    ),
-    "no place for what a replay leaves": (
-        lambda: lt.replay(CONFIG, STREAM).save(3),
-        "The output file must be given by its path, not 3.",
-    ),
-    "an output of time alone": (
-        lambda: lt.simulate(PROGRAM, timing_only=True).outputs["B"],
+        "compute->load, compute->store, store->compute."),
+    "the name of a machine to disassemble for": (lambda: lt.disassemble("vta", []),
+        "machine of disassemble must be a HardwareConfig, not 'vta'. Make one with load_config."),
+    "a number for instructions": (lambda: lt.disassemble(CONFIG, 3),
+        "instructions of disassemble must be a list of instructions or an array of their bytes, (N, 16) uint8, not 3."),
+    "the name of a machine to assemble for": (lambda: lt.assemble("vta", "finish"),
+        "machine of assemble must be a HardwareConfig, not 'vta'. Make one with load_config."),
+    "a number for a text": (lambda: lt.assemble(CONFIG, 3), "text of assemble must be a string, not 3."),
+    "no place for a program": (lambda: PROGRAM.save(None), "The output file must be given by its path, not None."),
+    "bytes for a place": (lambda: PROGRAM.save(b"p.npz"), "The output file must be given by its path, not b'p.npz'."),
+    "no place for a trace": (lambda: lt.simulate(PROGRAM, {"A": ZEROS}).write_chrome_trace(None),
+        "The output file must be given by its path, not None."),
+    "no place for what a replay leaves": (lambda: lt.replay(CONFIG, STREAM).save(3),
+        "The output file must be given by its path, not 3."),
+    "an output of time alone": (lambda: lt.simulate(PROGRAM, timing_only=True).outputs["B"],
         "The output 'B' of this result must have been computed, and only time was simulated. Simulate without "
-        "timing_only, and with inputs.",
-    ),
-    "an output of time alone on the RTL": (
-        lambda: lt.simulate(PROGRAM, timing_only=True, engine="pysim").outputs["B"],
+        "timing_only, and with inputs."),
+    "an output of time alone on the RTL": (lambda: lt.simulate(PROGRAM, timing_only=True, engine="pysim").outputs["B"],
         "The output 'B' of this result must have been computed, and only time was simulated. Simulate without "
-        "timing_only, and with inputs.",
-    ),
-    "an output that there is not": (
-        lambda: lt.simulate(PROGRAM, {"A": ZEROS}).outputs["y"],
-        "The output asked for must be one of the program's, B, not 'y'. Correct the name.",
-    ),
+        "timing_only, and with inputs."),
+    "an output that there is not": (lambda: lt.simulate(PROGRAM, {"A": ZEROS}).outputs["y"],
+        "The output asked for must be one of the program's, B, not 'y'. Correct the name."),
     "a name of a machine that no file has": (
         lambda: lt.load_config("a" * 5000),
         "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, not "
         f"'{'a' * 56}....",
     ),
-    "an empty mapping for a stream": (
-        lambda: lt.replay(CONFIG, {}),
-        "The keys of the stream must include insns, and there are none. Add the array.",
-    ),
+    "an empty mapping for a stream": (lambda: lt.replay(CONFIG, {}),
+        "The keys of the stream must include insns, and there are none. Add the array."),
     "more than instructions can address": (
         lambda: lt.build(b := big(1 << 40), [b.computation.reads[0].tensor, b], CONFIG),
         "tensors of a program must end below byte 17179869184 of DRAM, 'A' not at byte 17592186048512: instructions "
         "cannot name later addresses. Build the program in parts.",
     ),
 }
+# fmt: on
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

@@ -3,13 +3,13 @@
 import functools
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from mistaken_programs import Mistake, check_message
 
 import lathe as lt
-from lathe.configs import HardwareConfig, LatheError, load_config
+from lathe.configs import HardwareConfig, load_config
 from lathe.frontend import Tensor, compute, max, min, placeholder, placeholders, reduce_axis, select, sum
 from lathe.frontend.operators import matmul
 from lathe.isa import verify
@@ -38,14 +38,6 @@ COUNTS = placeholder((64,), "uint32", "counts")
 DATA = placeholder((4, 64), "int8", "data")
 WEIGHTS = placeholder((512, 64), "int8", "weights")
 M = matmul(DATA, WEIGHTS, transpose_b=True, name="M")
-
-
-@dataclass
-class Case:
-    name: str
-    mistake: Callable[[], object]
-    error: type[LatheError]
-    message: str
 
 
 def tensors_of(schedule: Schedule) -> list[Tensor]:
@@ -96,173 +88,87 @@ def lanes_cut(s: Schedule) -> None:
     s[made].emit_insn("i", "gemm")
 
 
+# fmt: off
 CASES = [
-    Case(
-        "tensors_no_list",
-        lambda: build(C, C, VTA),
+    Mistake("tensors_no_list", lambda: build(C, C, VTA), BuildError,
+        "tensors of build must be a list of tensors, not Tensor(C: int8[64])."),
+    Mistake("tensors_of_arrays", lambda: build(C, [np.zeros(64), C], VTA), BuildError,
+        "tensors of build must be a list of tensors, not [array([0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., "
+        "0...."),
+    Mistake("input_left_out", lambda: build(C, [C], VTA), BuildError,
+        "tensors of build must list every input and output of the program, not leave out input 'A'. Add it to the "
+        "list."),
+    Mistake("output_left_out", lambda: build(C, [A], VTA), BuildError,
+        "tensors of build must list every input and output of the program, not leave out output 'C'. Add it to the "
+        "list."),
+    Mistake("one_of_two_outputs_left_out", lambda: build([low, high], [A, high], VTA), BuildError,
+        "tensors of build must list every input and output of the program, not leave out output 'pair.0'. Add it to "
+        "the list."),
+    Mistake("tensor_that_is_not_used", lambda: build(C, [A, C, elsewhere], VTA), BuildError,
+        "tensors of build must be inputs and outputs of the program, not 'elsewhere', which is not used. Take it off "
+        "the list."),
+    Mistake("tensor_on_the_way", lambda: build(C, [A, B, C], VTA), BuildError,
+        "tensors of build must be inputs and outputs of the program, not 'B', which is computed on the way. Take it "
+        "off the list."),
+    Mistake("lower_without_an_input", lambda: lower(C, [C], VTA), BuildError,
+        "tensors of build must list every input and output of the program, not leave out input 'A'. Add it to the "
+        "list."),
+    Mistake("lower_to_an_unknown_level", lambda: lower(C, [A, C], VTA, "assembly"), BuildError,
+        "stage of lower must be one of algorithm, order, data, communication, loops, chunks, not 'assembly'."),
+    Mistake("constant_of_an_unknown_name", lambda: build(C, [A, C], VTA, constants={"B": np.zeros(64, np.int8)}),
+        BuildError, "constants of build must be inputs of the program (A), not 'B'."),
+    Mistake("constant_of_another_shape", lambda: build(C, [A, C], VTA, constants={"A": np.zeros(60, np.int8)}),
         BuildError,
-        "tensors of build must be a list of tensors, not Tensor(C: int8[64]).",
-    ),
-    Case(
-        "tensors_of_arrays",
-        lambda: build(C, [np.zeros(64), C], VTA),
+        "constant 'A' of build must be an array of shape (64,) and dtype int8, not of shape (60,) and dtype int8."),
+    Mistake("constant_of_another_dtype", lambda: build(C, [A, C], VTA, constants={"A": np.zeros(64, np.int32)}),
         BuildError,
-        "tensors of build must be a list of tensors, not [array([0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0....",
-    ),
-    Case(
-        "input_left_out",
-        lambda: build(C, [C], VTA),
-        BuildError,
-        "tensors of build must list every input and output of the program, not leave out input 'A'. Add it to"
-        " the list.",
-    ),
-    Case(
-        "output_left_out",
-        lambda: build(C, [A], VTA),
-        BuildError,
-        "tensors of build must list every input and output of the program, not leave out output 'C'. Add it "
-        "to the list.",
-    ),
-    Case(
-        "one_of_two_outputs_left_out",
-        lambda: build([low, high], [A, high], VTA),
-        BuildError,
-        "tensors of build must list every input and output of the program, not leave out output 'pair.0'. Add"
-        " it to the list.",
-    ),
-    Case(
-        "tensor_that_is_not_used",
-        lambda: build(C, [A, C, elsewhere], VTA),
-        BuildError,
-        "tensors of build must be inputs and outputs of the program, not 'elsewhere', which is not used. Take"
-        " it off the list.",
-    ),
-    Case(
-        "tensor_on_the_way",
-        lambda: build(C, [A, B, C], VTA),
-        BuildError,
-        "tensors of build must be inputs and outputs of the program, not 'B', which is computed on the way. "
-        "Take it off the list.",
-    ),
-    Case(
-        "lower_without_an_input",
-        lambda: lower(C, [C], VTA),
-        BuildError,
-        "tensors of build must list every input and output of the program, not leave out input 'A'. Add it to"
-        " the list.",
-    ),
-    Case(
-        "lower_to_an_unknown_level",
-        lambda: lower(C, [A, C], VTA, "assembly"),
-        BuildError,
-        "stage of lower must be one of algorithm, order, data, communication, loops, chunks, not 'assembly'.",
-    ),
-    Case(
-        "constant_of_an_unknown_name",
-        lambda: build(C, [A, C], VTA, constants={"B": np.zeros(64, np.int8)}),
-        BuildError,
-        "constants of build must be inputs of the program (A), not 'B'.",
-    ),
-    Case(
-        "constant_of_another_shape",
-        lambda: build(C, [A, C], VTA, constants={"A": np.zeros(60, np.int8)}),
-        BuildError,
-        "constant 'A' of build must be an array of shape (64,) and dtype int8, not of shape (60,) and dtype int8.",
-    ),
-    Case(
-        "constant_of_another_dtype",
-        lambda: build(C, [A, C], VTA, constants={"A": np.zeros(64, np.int32)}),
-        BuildError,
-        "constant 'A' of build must be an array of shape (64,) and dtype int8, not of shape (64,) and dtype int32.",
-    ),
-    Case(
-        "constant_that_is_no_array",
-        lambda: build(C, [A, C], VTA, constants={"A": "zeros"}),
-        BuildError,
-        "constant 'A' of build must be an array of shape (64,) and dtype int8, not of shape () and dtype <U5.",
-    ),
-    Case(
-        "rule_that_does_not_take_the_chunk",
-        by_rule(RuleMismatch("extent must be a multiple of 32, not 48")),
+        "constant 'A' of build must be an array of shape (64,) and dtype int8, not of shape (64,) and dtype int32."),
+    Mistake("constant_that_is_no_array", lambda: build(C, [A, C], VTA, constants={"A": "zeros"}), BuildError,
+        "constant 'A' of build must be an array of shape (64,) and dtype int8, not of shape () and dtype <U5."),
+    Mistake("rule_that_does_not_take_the_chunk", by_rule(RuleMismatch("extent must be a multiple of 32, not 48")),
         EmitError,
-        "chunk B.acc.map(ii in 0..48) at io=0 must satisfy rule 'own': extent must be a multiple of 32, not "
-        "48. Change the tile, the scope of the operands, or the loop that the pragma is on.",
-    ),
-    Case(
-        "rule_that_returns_nothing",
-        by_rule(None),
-        EmitError,
+        "chunk B.acc.map(ii in 0..48) at io=0 must satisfy rule 'own': extent must be a multiple of 32, not 48. "
+        "Change the tile, the scope of the operands, or the loop that the pragma is on."),
+    Mistake("rule_that_returns_nothing", by_rule(None), EmitError,
         "result of rule 'own' for chunk B.acc.map(ii in 0..48) at io=0 must be a list of instructions, or a "
-        "RuleMismatch, not None.",
-    ),
-    Case(
-        "rule_that_returns_text",
-        by_rule(["nop"]),
-        EmitError,
+        "RuleMismatch, not None."),
+    Mistake("rule_that_returns_text", by_rule(["nop"]), EmitError,
         "result of rule 'own' for chunk B.acc.map(ii in 0..48) at io=0 must be a list of instructions, or a "
-        "RuleMismatch, not ['nop'].",
-    ),
-    Case(
-        "result_in_dram",
-        scheduled(B, lambda s: s[B].emit_insn("i", "alu")),
-        EmitError,
-        "chunk B.map(i in 0..64) must satisfy rule 'alu': result B must be in acc, not in dram. Change the "
-        "tile, the scope of the operands, or the loop that the pragma is on.",
-    ),
-    Case(
-        "dma_of_a_computation",
-        scheduled(B, lambda s: s[B].emit_insn("i", "dma")),
-        EmitError,
-        "chunk B.map(i in 0..64) must satisfy rule 'dma': expression must be a copy of one tensor, not A[i] +"
-        " 1. Change the tile, the scope of the operands, or the loop that the pragma is on.",
-    ),
-    Case(
-        "lanes_cut_by_a_split",
-        scheduled(M, lanes_cut),
-        EmitError,
-        "chunk M.acc.init(i in 0..4, ji in 0..10) at jo=0 must satisfy rule 'gemm': vector lanes along "
-        "dimension 1 of M.acc must be written in whole blocks of 16, but the chunk writes 0..9 of live cells "
-        "0..511. Change the tile, the scope of the operands, or the loop that the pragma is on.",
-    ),
-    Case(
-        "stage_of_two_outputs_in_a_scratchpad",
-        scheduled(both, lambda s: s[low].set_scope("acc")),
-        EmitError,
-        "stage pair must compute one tensor to be scheduled by hand, not 2. Give each output a computation of"
-        " its own, or leave scope, place and pragma of the stage open.",
-    ),
-    Case(
-        "index_that_data_gives",
+        "RuleMismatch, not ['nop']."),
+    Mistake("result_in_dram", scheduled(B, lambda s: s[B].emit_insn("i", "alu")), EmitError,
+        "chunk B.map(i in 0..64) must satisfy rule 'alu': result B must be in acc, not in dram. Change the tile, the "
+        "scope of the operands, or the loop that the pragma is on."),
+    Mistake("dma_of_a_computation", scheduled(B, lambda s: s[B].emit_insn("i", "dma")), EmitError,
+        "chunk B.map(i in 0..64) must satisfy rule 'dma': expression must be a copy of one tensor, not A[i] + 1. "
+        "Change the tile, the scope of the operands, or the loop that the pragma is on."),
+    Mistake("lanes_cut_by_a_split", scheduled(M, lanes_cut), EmitError,
+        "chunk M.acc.init(i in 0..4, ji in 0..10) at jo=0 must satisfy rule 'gemm': vector lanes along dimension 1 "
+        "of M.acc must be written in whole blocks of 16, but the chunk writes 0..9 of live cells 0..511. Change the "
+        "tile, the scope of the operands, or the loop that the pragma is on."),
+    Mistake("stage_of_two_outputs_in_a_scratchpad", scheduled(both, lambda s: s[low].set_scope("acc")), EmitError,
+        "stage pair must compute one tensor to be scheduled by hand, not 2. Give each output a computation of its "
+        "own, or leave scope, place and pragma of the stage open."),
+    Mistake("index_that_data_gives",
         default(compute(64, lambda i: A[max(min(A[i].astype("index"), 63), 0)], "gathered")),
         EmitError,
-        "index of A.acc in stage gathered.acc must be linear in the loops, not max(min(index(A[i]), 63), 0): "
-        "no instruction has such addresses.",
-    ),
-    Case(
-        "operation_that_no_unit_has",
-        default(compute(64, lambda i: A[i].astype("int32") // 7, "divided")),
+        "index of A.acc in stage gathered.acc must be linear in the loops, not max(min(index(A[i]), 63), 0): no "
+        "instruction has such addresses."),
+    Mistake("operation_that_no_unit_has", default(compute(64, lambda i: A[i].astype("int32") // 7, "divided")),
         EmitError,
-        "chunk divided.acc.map(i in 0..64) at io=0 must satisfy rule 'alu': operation must be one of min, "
-        "max, +, -, * and shifts, not floordiv. Change the tile, the scope of the operands, or the loop that "
-        "the pragma is on.",
-    ),
-    Case(
-        "choice_by_data",
-        default(compute(64, lambda i: select(COUNTS[i] > 3, A[i], elsewhere[i]), "chosen")),
+        "chunk divided.acc.map(i in 0..64) at io=0 must satisfy rule 'alu': operation must be one of min, max, +, -, "
+        "* and shifts, not floordiv. Change the tile, the scope of the operands, or the loop that the pragma is on."),
+    Mistake("choice_by_data", default(compute(64, lambda i: select(COUNTS[i] > 3, A[i], elsewhere[i]), "chosen")),
         EmitError,
-        "chunk chosen.acc.map(i in 0..64) at io=0 must satisfy rule 'alu': operand A.acc must be read without"
-        " a condition, not where counts.acc[i] > 3, which an ALU cannot decide. Change the tile, the scope of the "
-        "operands, or the loop that the pragma is on.",
-    ),
+        "chunk chosen.acc.map(i in 0..64) at io=0 must satisfy rule 'alu': operand A.acc must be read without a "
+        "condition, not where counts.acc[i] > 3, which an ALU cannot decide. Change the tile, the scope of the "
+        "operands, or the loop that the pragma is on."),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_message(case):
-    with pytest.raises(LatheError) as caught:
-        case.mistake()
-    assert type(caught.value) is case.error
-    assert str(caught.value) == case.message
+    check_message(case)
 
 
 # Tiles that exceed a scratchpad: which, by how much, and what would fit.

@@ -37,125 +37,64 @@ def kept(scope: str) -> Callable[[Schedule], object]:
     return command
 
 
+# fmt: off
 CASES = [
-    Refused(
-        "no_overlap",
-        along_x,
-        at("y"),
+    Refused("no_overlap", along_x, at("y"),
         "reads of A in neighbouring iterations of loop y of stage B must overlap for reuse_at, not be 1 wide along "
-        "dimension 0 and move by 1. Reuse at a loop along which windows overlap.",
-    ),
-    Refused(
-        "a_stride_as_wide_as_the_window",
-        strided,
-        at("x"),
+        "dimension 0 and move by 1. Reuse at a loop along which windows overlap."),
+    Refused("a_stride_as_wide_as_the_window", strided, at("x"),
         "reads of A in neighbouring iterations of loop x of stage B must overlap for reuse_at, not be 3 wide along "
-        "dimension 1 and move by 3. Reuse at a loop along which windows overlap.",
-    ),
-    Refused(
-        "an_index_that_is_not_affine",
-        squared,
-        at("x"),
+        "dimension 1 and move by 3. Reuse at a loop along which windows overlap."),
+    Refused("an_index_that_is_not_affine", squared, at("x"),
         "indices of A in stage B must be affine in the loops for reuse_at, not x * x + r: what an iteration reads "
-        "would not move as a window. Read A as it is, or copy it with cache_read.",
-    ),
-    Refused(
-        "a_remainder",
-        turning,
-        at("x"),
+        "would not move as a window. Read A as it is, or copy it with cache_read."),
+    Refused("a_remainder", turning, at("x"),
         "indices of A in stage B must be affine in the loops for reuse_at, not x % 4: what an iteration reads would "
-        "not move as a window. Read A as it is, or copy it with cache_read.",
-    ),
-    Refused(
-        "a_size_that_is_not_constant",
-        growing,
-        at("x"),
+        "not move as a window. Read A as it is, or copy it with cache_read."),
+    Refused("a_size_that_is_not_constant", growing, at("x"),
         "size of the reuse buffer of A in loop x of stage B must be constant, not x + 1 along dimension 1. Use "
-        "cache_read and compute_at, or reuse at another loop.",
-    ),
-    Refused(
-        "the_same_cells_in_all_iterations",
-        still,
-        at("x"),
+        "cache_read and compute_at, or reuse at another loop."),
+    Refused("the_same_cells_in_all_iterations", still, at("x"),
         "reads of A in loop x of stage B must move for reuse_at, not be the same in all iterations. Use cache_read, "
-        "and compute_at at a loop outside.",
-    ),
-    Refused(
-        "a_window_that_moves_in_two_dimensions",
-        slanted,
-        at("i"),
+        "and compute_at at a loop outside."),
+    Refused("a_window_that_moves_in_two_dimensions", slanted, at("i"),
         "window of reuse buffer A.reuse must move along one dimension from one iteration of loop i to the next, not "
-        "along dimensions 0, 1. Reuse at a loop that moves one of them.",
-    ),
-    Refused(
-        "an_unknown_form",
-        along_x,
-        at("x", form="round"),
-        "form of reuse_at of A must be one of ring, shift, not 'round'.",
-    ),
-    Refused(
-        "an_unknown_prologue",
-        along_x,
-        at("x", prologue="none"),
-        "prologue of reuse_at of A must be one of loop, first, not 'none'.",
-    ),
-    Refused(
-        "an_unknown_scope",
-        along_x,
-        at("x", scope="fifo"),
-        "scope of reuse_at of A must be one of dram, inp, wgt, acc, not 'fifo'.",
-    ),
-    Refused(
-        "a_buffer_in_dram",
-        along_x,
-        at("x", scope="dram"),
-        "scope of reuse_at of A must be a scratchpad, not dram, from where values would be fetched again.",
-    ),
-    Refused(
-        "a_tensor_that_is_not_read",
-        along_x,
-        at("x", produced),
-        "tensor of reuse_at must be one that is read in loop x of stage B (A), not 'P'.",
-    ),
+        "along dimensions 0, 1. Reuse at a loop that moves one of them."),
+    Refused("an_unknown_form", along_x, at("x", form="round"),
+        "form of reuse_at of A must be one of ring, shift, not 'round'."),
+    Refused("an_unknown_prologue", along_x, at("x", prologue="none"),
+        "prologue of reuse_at of A must be one of loop, first, not 'none'."),
+    Refused("an_unknown_scope", along_x, at("x", scope="fifo"),
+        "scope of reuse_at of A must be one of dram, inp, wgt, acc, not 'fifo'."),
+    Refused("a_buffer_in_dram", along_x, at("x", scope="dram"),
+        "scope of reuse_at of A must be a scratchpad, not dram, from where values would be fetched again."),
+    Refused("a_tensor_that_is_not_read", along_x, at("x", produced),
+        "tensor of reuse_at must be one that is read in loop x of stage B (A), not 'P'."),
     Refused(
         "no_tensor",
         along_x,
         at("x", "A"),  # type: ignore[arg-type]
         "tensor of reuse_at must be one that is read in loop x of stage B (A), not 'A'.",
     ),
-    Refused(
-        "an_unknown_axis",
-        along_x,
-        at("z"),
+    Refused("an_unknown_axis", along_x, at("z"),
         "axis of reuse_at on stage B must be one of its present loops (y, x), not 'z'. Take it from s[B].axis, "
-        ".reduce_axis or from what a command on this stage returned.",
-    ),
+        ".reduce_axis or from what a command on this stage returned."),
     Refused(
         "no_consumer",
         along_x,
         lambda s: s.reuse_at(A, along_x, "x"),  # type: ignore[arg-type]
         "consumer of reuse_at of A must be a stage of the same schedule, as in s[B], not Tensor(B: int32[10, 8]).",
     ),
-    Refused(
-        "a_consumer_of_another_schedule",
-        along_x,
-        lambda s: s.reuse_at(A, other[along_x], "x"),
-        "consumer of reuse_at of A must be a stage of the same schedule, as in s[B], not Stage(B).",
-    ),
-    Refused(
-        "own_values_in_dram",
-        of_produced,
-        lambda s: s[produced].reuse_at(s[of_produced], "y"),
+    Refused("a_consumer_of_another_schedule", along_x, lambda s: s.reuse_at(A, other[along_x], "x"),
+        "consumer of reuse_at of A must be a stage of the same schedule, as in s[B], not Stage(B)."),
+    Refused("own_values_in_dram", of_produced, lambda s: s[produced].reuse_at(s[of_produced], "y"),
         "scope of stage P must be a scratchpad for reuse_at of stage P, not dram, which keeps all values anyway. Use "
-        "set_scope first.",
-    ),
-    Refused(
-        "own_values_in_a_loop_that_does_not_read_them",
-        of_produced,
+        "set_scope first."),
+    Refused("own_values_in_a_loop_that_does_not_read_them", of_produced,
         lambda s: s[produced].reuse_at(s[produced], "y"),
-        "loop of reuse_at of stage P must be one in which its values are read, not loop y of 'P'.",
-    ),
+        "loop of reuse_at of stage P must be one in which its values are read, not loop y of 'P'."),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

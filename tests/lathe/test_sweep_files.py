@@ -68,101 +68,49 @@ def test_a_base_machine_must_exist(tmp_path):
     )
 
 
+# fmt: off
 MISTAKES = {
-    "an unknown key": (
-        "workload:\n  - digits:\n",
-        1,
-        "A key of {file}, line 1, must be one of base, machine, workloads, not 'workload'. Did you mean 'workloads'?",
-    ),
-    "no workloads": (
-        "base: vta\n",
-        None,
-        "The keys of {file} must include workloads, and do not. Name at least one operator there.",
-    ),
-    "workloads that are no list": (
-        "workloads:\n  digits: {batch: 1}\n",
-        2,
-        "workloads of {file}, line 2, must be a list of operators, not {{'digits': {{'batch': 1}}}}. "
-        "Begin each line with a dash: '- matmul: {{m: 64, n: 64, k: 64}}'.",
-    ),
-    "an unknown workload": (
-        "workloads:\n  - matmull: {m: 1}\n",
-        2,
-        "A workload of {file}, line 2, must be one of matmul, digits, not 'matmull'. Did you mean 'matmul'?",
-    ),
-    "an unknown parameter": (
-        "workloads:\n  - matmul:\n      m: 1\n      n: 1\n      kk: 1\n",
-        5,
-        "A parameter of matmul of {file}, line 5, must be one of m, n, k, epilogue, not 'kk'. Did you mean 'k'?",
-    ),
-    "a missing parameter": (
-        "workloads:\n  - matmul: {m: 1, n: 1}\n",
-        2,
-        "Workload matmul of {file}, line 2, must be complete, not without k. It needs m, n, k.",
-    ),
-    "a parameter that is no number": (
-        "workloads:\n  - matmul: {m: 1.5, n: 1, k: 1}\n",
-        2,
-        "Parameter m of matmul of {file}, line 2, must be a whole number of at least 1, not 1.5. Correct it.",
-    ),
-    "a size of nothing": (
-        "workloads:\n  - matmul: {m: [4, 0], n: 1, k: 1}\n",
-        2,
-        "Parameter m of matmul of {file}, line 2, must be a whole number of at least 1, not 0. Correct it.",
-    ),
-    "an unknown word": (
-        "workloads:\n  - matmul: {m: 1, n: 1, k: 1, epilogue: round}\n",
-        2,
-        "Parameter epilogue of matmul of {file}, line 2, must be cut or requantise, not 'round'. Correct it.",
-    ),
-    "a number for a word": (
-        "workloads:\n  - matmul: {m: 1, n: 1, k: 1, epilogue: 8}\n",
-        2,
-        "Parameter epilogue of matmul of {file}, line 2, must be cut or requantise, not 8. Correct it.",
-    ),
-    "an empty list of values": (
-        "workloads:\n  - matmul: {m: [], n: 1, k: 1}\n",
-        2,
-        "m of {file}, line 2, must be at least one value, not an empty list. Add a value.",
-    ),
-    "a parameter given twice": (
-        "workloads:\n  - matmul: {m: 1, n: 1, k: 1, m: 2}\n",
-        2,
-        "Key m of {file}, line 2, must be given once, not twice. Remove one of the two.",
-    ),
-    "a machine key in two places": (
-        "machine:\n  block_in: 8\n  block_in, block_out: 16\nworkloads: [digits: ]\n",
-        3,
-        "Parameter block_in of {file}, line 3, must be given once, not twice. Remove one of the two.",
-    ),
-    "values that do not match their keys": (
-        "machine:\n  block_in, block_out: [[8, 8, 8]]\nworkloads: [digits: ]\n",
-        2,
-        "A value of block_in, block_out of {file}, line 2, must be a list of 2, not [8, 8, 8]. Correct it.",
-    ),
-    "a base that is no name": (
-        "base: 3\nworkloads: [digits: ]\n",
-        1,
-        "base of {file}, line 1, must be a machine's name or file, not 3. See `lathe configs`.",
-    ),
-    "text that is not YAML": (
-        "workloads:\n  - matmul: {m: 1\n",
-        3,
-        "The text of {file}, line 3, must be YAML, and is not: "
-        "expected ',' or '}}', but got '<stream end>'. Correct the line.",
-    ),
-    "an empty file": (
-        "# nothing\n",
-        None,
-        "The content of {file} must be keys with values such as 'base: vta', not empty. "
-        "See configs/sweeps for examples.",
-    ),
-    "a list": (
-        "- digits\n",
-        1,
-        "The content of {file}, line 1, must be keys with values, not ['digits']. Write 'key: value'.",
-    ),
+    "an unknown key": ("workload:\n  - digits:\n", 1,
+        "A key of {file}, line 1, must be one of base, machine, workloads, not 'workload'. Did you mean 'workloads'?"),
+    "no workloads": ("base: vta\n", None,
+        "The keys of {file} must include workloads, and do not. Name at least one operator there."),
+    "workloads that are no list": ("workloads:\n  digits: {batch: 1}\n", 2,
+        "workloads of {file}, line 2, must be a list of operators, not {{'digits': {{'batch': 1}}}}. Begin each line "
+        "with a dash: '- matmul: {{m: 64, n: 64, k: 64}}'."),
+    "an unknown workload": ("workloads:\n  - matmull: {m: 1}\n", 2,
+        "A workload of {file}, line 2, must be one of matmul, digits, not 'matmull'. Did you mean 'matmul'?"),
+    "an unknown parameter": ("workloads:\n  - matmul:\n      m: 1\n      n: 1\n      kk: 1\n", 5,
+        "A parameter of matmul of {file}, line 5, must be one of m, n, k, epilogue, not 'kk'. Did you mean 'k'?"),
+    "a missing parameter": ("workloads:\n  - matmul: {m: 1, n: 1}\n", 2,
+        "Workload matmul of {file}, line 2, must be complete, not without k. It needs m, n, k."),
+    "a parameter that is no number": ("workloads:\n  - matmul: {m: 1.5, n: 1, k: 1}\n", 2,
+        "Parameter m of matmul of {file}, line 2, must be a whole number of at least 1, not 1.5. Correct it."),
+    "a size of nothing": ("workloads:\n  - matmul: {m: [4, 0], n: 1, k: 1}\n", 2,
+        "Parameter m of matmul of {file}, line 2, must be a whole number of at least 1, not 0. Correct it."),
+    "an unknown word": ("workloads:\n  - matmul: {m: 1, n: 1, k: 1, epilogue: round}\n", 2,
+        "Parameter epilogue of matmul of {file}, line 2, must be cut or requantise, not 'round'. Correct it."),
+    "a number for a word": ("workloads:\n  - matmul: {m: 1, n: 1, k: 1, epilogue: 8}\n", 2,
+        "Parameter epilogue of matmul of {file}, line 2, must be cut or requantise, not 8. Correct it."),
+    "an empty list of values": ("workloads:\n  - matmul: {m: [], n: 1, k: 1}\n", 2,
+        "m of {file}, line 2, must be at least one value, not an empty list. Add a value."),
+    "a parameter given twice": ("workloads:\n  - matmul: {m: 1, n: 1, k: 1, m: 2}\n", 2,
+        "Key m of {file}, line 2, must be given once, not twice. Remove one of the two."),
+    "a machine key in two places": ("machine:\n  block_in: 8\n  block_in, block_out: 16\nworkloads: [digits: ]\n", 3,
+        "Parameter block_in of {file}, line 3, must be given once, not twice. Remove one of the two."),
+    "values that do not match their keys": ("machine:\n  block_in, block_out: [[8, 8, 8]]\nworkloads: [digits: ]\n", 2,
+        "A value of block_in, block_out of {file}, line 2, must be a list of 2, not [8, 8, 8]. Correct it."),
+    "a base that is no name": ("base: 3\nworkloads: [digits: ]\n", 1,
+        "base of {file}, line 1, must be a machine's name or file, not 3. See `lathe configs`."),
+    "text that is not YAML": ("workloads:\n  - matmul: {m: 1\n", 3,
+        "The text of {file}, line 3, must be YAML, and is not: expected ',' or '}}', but got '<stream end>'. Correct "
+        "the line."),
+    "an empty file": ("# nothing\n", None,
+        "The content of {file} must be keys with values such as 'base: vta', not empty. See configs/sweeps for "
+        "examples."),
+    "a list": ("- digits\n", 1,
+        "The content of {file}, line 1, must be keys with values, not ['digits']. Write 'key: value'."),
 }
+# fmt: on
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

@@ -41,56 +41,36 @@ def store(**fields):
 
 NO_NEIGHBOUR = "must be 0, not 1, for {} has no {} neighbour. Tokens go between neighbours only."
 
+# fmt: off
 ILLEGAL = [
     (load(pop_prev=True), "pop_prev of instruction 1 (LOAD in load) " + NO_NEIGHBOUR.format("load", "prev")),
     (load(push_prev=True), "push_prev of instruction 1 (LOAD in load) " + NO_NEIGHBOUR.format("load", "prev")),
-    (
-        store(pop_next=True),
-        "pop_next of instruction 1 (STORE in store) " + NO_NEIGHBOUR.format("store", "next"),
-    ),
-    (
-        store(push_next=True),
-        "push_next of instruction 1 (STORE in store) " + NO_NEIGHBOUR.format("store", "next"),
-    ),
-    (
-        load(memory_type=MemoryType.OUT),
-        "memory_type of instruction 1 (LOAD in compute) must be uop, wgt, inp, acc or acc8, not out. "
-        "No unit loads out.",
-    ),
-    (
-        store(memory_type=MemoryType.ACC),
-        "memory_type of instruction 1 (STORE in store) must be out, not acc. STORE takes no other.",
-    ),
+    (store(pop_next=True), "pop_next of instruction 1 (STORE in store) " + NO_NEIGHBOUR.format("store", "next")),
+    (store(push_next=True), "push_next of instruction 1 (STORE in store) " + NO_NEIGHBOUR.format("store", "next")),
+    (load(memory_type=MemoryType.OUT),
+        "memory_type of instruction 1 (LOAD in compute) must be uop, wgt, inp, acc or acc8, not out. No unit loads "
+        "out."),
+    (store(memory_type=MemoryType.ACC),
+        "memory_type of instruction 1 (STORE in store) must be out, not acc. STORE takes no other."),
     (store(x_pad_1=2), "x_pad_1 of instruction 1 (STORE in store) must be 0, not 2. STORE has no padding."),
-    (
-        load(sram_base=250, y_pad_0=1, y_size=1, x_pad_1=1, x_size=3),
-        "sram_base of instruction 1 (LOAD in load) must put its block of 8 elements below 256, not up to 257. "
-        "The scratchpad ends there.",
-    ),
-    (
-        load(memory_type=MemoryType.ACC8, sram_base=255, x_size=2),
-        "sram_base of instruction 1 (LOAD in compute) must put its block of 2 elements below 256, not up to 256. "
-        "The scratchpad ends there.",
-    ),
-    (
-        store(sram_base=0, y_size=257),
+    (load(sram_base=250, y_pad_0=1, y_size=1, x_pad_1=1, x_size=3),
+        "sram_base of instruction 1 (LOAD in load) must put its block of 8 elements below 256, not up to 257. The "
+        "scratchpad ends there."),
+    (load(memory_type=MemoryType.ACC8, sram_base=255, x_size=2),
+        "sram_base of instruction 1 (LOAD in compute) must put its block of 2 elements below 256, not up to 256. The "
+        "scratchpad ends there."),
+    (store(sram_base=0, y_size=257),
         "sram_base of instruction 1 (STORE in store) must put its block of 257 elements below 256, not up to 256. "
-        "The scratchpad ends there.",
-    ),
-    (
-        load(sram_base=300, y_size=0),
+        "The scratchpad ends there."),
+    (load(sram_base=300, y_size=0),
         "sram_base of instruction 1 (LOAD in load) must be at most 256, not 300, also for a block of no elements. "
-        "The scratchpad ends there.",
-    ),
-    (
-        Alu(AluOp.ADD, 0, 1, 2, 2, 0, 0, 200, 56),
-        "acc element src of instruction 1 (ALU in compute) must be below 256, not 256. The scratchpad ends there.",
-    ),
-    (
-        Gemm(0, 1, 2, 2, 200, 56, 0, 0, 0, 0, reset=True),
-        "acc element dst of instruction 1 (GEMM in compute) must be below 256, not 256. The scratchpad ends there.",
-    ),
+        "The scratchpad ends there."),
+    (Alu(AluOp.ADD, 0, 1, 2, 2, 0, 0, 200, 56),
+        "acc element src of instruction 1 (ALU in compute) must be below 256, not 256. The scratchpad ends there."),
+    (Gemm(0, 1, 2, 2, 200, 56, 0, 0, 0, 0, reset=True),
+        "acc element dst of instruction 1 (GEMM in compute) must be below 256, not 256. The scratchpad ends there."),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize(("instruction", "message"), ILLEGAL)
