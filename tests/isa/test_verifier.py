@@ -26,6 +26,8 @@ from lathe.isa import (
     VerificationError,
     check,
     encode_uops,
+    instruction_text,
+    unit_of,
     verify,
     verify_stream,
 )
@@ -95,250 +97,100 @@ def test_program_without_mistakes_has_no_findings() -> None:
     check(program(stream()))
 
 
-GEMM = (
-    "gemm uop_bgn={bgn} uop_end={end} iter_out=2 iter_in=2 dst_factor_out={out} dst_factor_in=1 src_factor_out={src} "
-    "src_factor_in=1 wgt_factor_out=0 wgt_factor_in=0 pop_prev"
-)
-SHIFT = (
-    "alu shr uop_bgn=0 uop_end=1 iter_out=1 iter_in=4 dst_factor_out=0 dst_factor_in=1 src_factor_out=0 "
-    "src_factor_in=0 use_imm imm={imm} push_next"
-)
-MAX = (
-    "alu max uop_bgn=0 uop_end=1 iter_out=1 iter_in=4 dst_factor_out=0 dst_factor_in=1 src_factor_out=0 "
-    "src_factor_in=0 use_imm"
-)
-STORE_T = "store out sram_base=0 dram_base=0x1800 y_size=1 x_size=4 x_stride=4 pop_prev push_prev"
-STORE_C = "store out sram_base=0 dram_base=0x1c00 y_size=2 x_size=2 x_stride=8 pop_prev push_prev"
+# fmt: off
+MISTAKES: dict[str, tuple[list[Any], list[Any], str]] = {
+    "shift amount": ([(5, {"imm": -31})], [(5, {"imm": -32})],
+        "shift amount: imm of {5} must be from -31 to 31, not -32; see imm -32."),
+    "shift amount is only that of a shift": ([(7, {"imm": 32})], [(7, {"alu_opcode": AluOp.SHR, "imm": 32})],
+        "shift amount: imm of {7} must be from -31 to 31, not 32; see imm 32."),
+    "LOAD beyond the scratchpad": ([(0, {"sram_base": 0, "y_pad_1": 3})],
+        [(0, {"sram_base": 0, "y_pad_1": 15, "x_pad_0": 13})],
+        "scratchpad out of range: sram_base of {0} must put its block of 272 elements below 256, not up to 271; see "
+        "inp[256] and 15 more."),
+    "LOAD of no elements beyond the scratchpad": ([(3, {"sram_base": 0})], [(3, {"sram_base": 257, "y_size": 0})],
+        "scratchpad out of range: sram_base of {3} must be at most 256, not 257, also for a block of no elements; "
+        "see acc[257]."),
+    "STORE of no elements beyond the scratchpad": ([(11, {"sram_base": 0})], [(11, {"sram_base": 300, "y_size": 0})],
+        "scratchpad out of range: sram_base of {11} must be at most 256, not 300, also for a block of no elements; "
+        "see out[300]."),
+    "accumulator index beyond the scratchpad": ([(4, {"dst_factor_out": 2})], [(4, {"dst_factor_out": 255})],
+        "scratchpad out of range: dst of {4} must stay below 256 acc elements, not reach 256; see acc[256]."),
+    "micro-op never loaded": ([(2, {"y_size": 1})], [(2, {"x_size": 0})],
+        "micro-op never loaded: uop_bgn of {4} must lead to micro-ops that a LOAD has brought before; see uop[0]."),
+    "part of the micro-ops never loaded": ([(10, {"uop_end": 1})], [(10, {"uop_end": 6})],
+        "micro-op never loaded: uop_bgn of {10} must lead to micro-ops that a LOAD has brought before; see uop[4] "
+        "and 1 more."),
+    "input that nothing has loaded": ([(4, {"src_factor_out": 2})], [(4, {"src_factor_out": 3})],
+        "uninitialised scratchpad: src of {4} must lead to elements that have been written before; see inp[4]."),
+    "accumulator that nothing has written": ([(3, {"x_size": 4})], [(3, {"x_size": 3, "x_stride": 3})],
+        "uninitialised scratchpad: dst of {4} must lead to elements that have been written before; see acc[3]."),
+    "ALU operand that nothing has written": ([(7, {"use_imm": False})],
+        [(7, {"use_imm": False, "uop_bgn": 1, "uop_end": 2})],
+        "uninitialised scratchpad: src of {7} must lead to elements that have been written before; see acc[4]."),
+    "stored element that nothing has written": ([(11, {"sram_base": 0})], [(11, {"sram_base": 2})],
+        "uninitialised scratchpad: sram_base of {11} must lead to elements that have been written before; see acc[4] "
+        "and 1 more."),
+    "read outside every segment": ([(0, {"dram_base": A // 4 + 4})], [(0, {"dram_base": A // 4 + 5})],
+        "DRAM out of range: dram_base of {0} must lead to bytes of a segment, not of no segment; see DRAM 0x3020."),
+    "second row stored outside every segment": ([(11, {"x_stride": 8})], [(11, {"x_stride": 9})],
+        "DRAM out of range: dram_base of {11} must lead to bytes of an output or temporary segment, not of no "
+        "segment; see DRAM 0x7028."),
+    "store into a constant": ([(11, {"dram_base": C // 4})], [(11, {"dram_base": B // 4})],
+        "DRAM out of range: dram_base of {11} must lead to bytes of an output or temporary segment, not of constant "
+        "segment 'B'; see DRAM 0x5000."),
+    "store into an input": ([(11, {"dram_base": C // 4})], [(11, {"dram_base": A // 4, "x_stride": 2})],
+        "DRAM out of range: dram_base of {11} must lead to bytes of an output or temporary segment, not of input "
+        "segment 'A'; see DRAM 0x3000."),
+    "temporary that nothing has stored": ([(6, {"x_size": 4})], [(6, {"x_size": 3})],
+        "uninitialised DRAM: dram_base of {8} must lead to bytes that a STORE has written before; see DRAM 0x600c "
+        "and 3 more."),
+    "micro-ops from elsewhere": ([(2, {"x_size": 4})], [(2, {"dram_base": W // 4})],
+        "micro-ops of unknown content: dram_base of {2} must lead to micro-ops that are known before the run, not to "
+        "constant segment 'W'; see DRAM 0x4000."),
+    "STORE with padding": ([(11, {"memory_type": MemoryType.OUT})],
+        [(11, {"memory_type": MemoryType.OUT, "x_pad_1": 1})],
+        "illegal instruction: x_pad_1 of {11} must be 0, not 1; see out."),
+    "LOAD of the out view": ([(3, {"memory_type": MemoryType.ACC})],
+        [(3, {"memory_type": MemoryType.OUT, "dram_base": B // 4})],
+        "illegal instruction: memory_type of {3} must be uop, wgt, inp, acc or acc8, not out; see out."),
+    "token to no neighbour": ([(0, {"push_prev": False})], [(0, {"push_prev": True})],
+        "illegal instruction: push_prev of {0} must be 0, not 1, for load has no prev neighbour; see load.prev."),
+    "token that stays": ([(12, {"pop_next": True})], [(12, {"pop_next": False})],
+        "unbalanced tokens: push_prev of {11} must be balanced by the other side of store->compute, for the launch "
+        "leaves 1 token too many; see store->compute."),
+    "token that never comes": ([(1, {"push_next": True})], [(1, {"push_next": False})],
+        "deadlock: pop_prev of {4} must find a token of load->compute, and waits forever; see load->compute."),
+    "GEMM that does not wait for its input": ([(4, {"pop_prev": True})],
+        [(4, {"pop_prev": False}), (1, {"push_next": False})],
+        "race: src of {4} must be ordered by tokens against {0}, which writes the same; see inp[0] and 3 more."),
+    "LOAD that overwrites an input still in use": ([(8, {"pop_next": True})],
+        [(8, {"pop_next": False}), (7, {"push_prev": False})],
+        "race: sram_base of {8} must be ordered by tokens against {4}, which reads the same; see inp[0] and 3 more."),
+    "LOAD that does not wait for the STORE of its data": ([(8, {"pop_next": True})],
+        [(8, {"pop_next": False}), (7, {"push_prev": False})],
+        "race: dram_base of {8} must be ordered by tokens against {6}, which writes the same; see DRAM 0x6000 and 15 "
+        "more."),
+    "STORE that does not wait for its result": ([(6, {"pop_prev": True})],
+        [(6, {"pop_prev": False}), (5, {"push_next": False})],
+        "race: sram_base of {6} must be ordered by tokens against {5}, which writes the same; see acc[0] and 3 more."),
+    "ALU that overwrites what STORE reads": ([(7, {"pop_next": True})],
+        [(7, {"pop_next": False}), (6, {"push_prev": False})],
+        "race: dst of {7} must be ordered by tokens against {6}, which reads the same; see acc[0] and 3 more."),
+}
+# fmt: on
 
 
-@pytest.mark.parametrize(
-    ("good", "bad", "message"),
-    [
-        pytest.param(
-            [(5, {"imm": -31})],
-            [(5, {"imm": -32})],
-            f"shift amount: imm of instruction 5 in compute ({SHIFT.format(imm=-32)}) must be from -31 to 31, not -32; "
-            "see imm -32.",
-            id="shift amount",
-        ),
-        pytest.param(
-            [(7, {"imm": 32})],
-            [(7, {"alu_opcode": AluOp.SHR, "imm": 32})],
-            f"shift amount: imm of instruction 7 in compute ({MAX.replace('max', 'shr')} imm=32 pop_next push_prev) "
-            "must be from -31 to 31, not 32; see imm 32.",
-            id="shift amount is only that of a shift",
-        ),
-        pytest.param(
-            [(0, {"sram_base": 0, "y_pad_1": 3})],
-            [(0, {"sram_base": 0, "y_pad_1": 15, "x_pad_0": 13})],
-            "scratchpad out of range: sram_base of instruction 0 in load (load inp sram_base=0 dram_base=0xc00 "
-            "y_size=1 x_size=4 x_stride=4 y_pad_1=15 x_pad_0=13) must put its block of 272 elements below 256, not up "
-            "to 271; see inp[256] and 15 more.",
-            id="LOAD beyond the scratchpad",
-        ),
-        pytest.param(
-            [(3, {"sram_base": 0})],
-            [(3, {"sram_base": 257, "y_size": 0})],
-            "scratchpad out of range: sram_base of instruction 3 in compute (load acc sram_base=257 dram_base=0x500 "
-            "y_size=0 x_size=4 x_stride=4) must be at most 256, not 257, also for a block of no elements; "
-            "see acc[257].",
-            id="LOAD of no elements beyond the scratchpad",
-        ),
-        pytest.param(
-            [(11, {"sram_base": 0})],
-            [(11, {"sram_base": 300, "y_size": 0})],
-            "scratchpad out of range: sram_base of instruction 11 in store ("
-            + STORE_C.replace("sram_base=0", "sram_base=300").replace("y_size=2", "y_size=0")
-            + ") must be at most 256, not 300, also for a block of no elements; see out[300].",
-            id="STORE of no elements beyond the scratchpad",
-        ),
-        pytest.param(
-            [(4, {"dst_factor_out": 2})],
-            [(4, {"dst_factor_out": 255})],
-            "scratchpad out of range: dst of instruction 4 in compute ("
-            + GEMM.format(bgn=0, end=1, out=255, src=2)
-            + ") must stay below 256 acc elements, not reach 256; see acc[256].",
-            id="accumulator index beyond the scratchpad",
-        ),
-        pytest.param(
-            [(2, {"y_size": 1})],
-            [(2, {"x_size": 0})],
-            "micro-op never loaded: uop_bgn of instruction 4 in compute ("
-            + GEMM.format(bgn=0, end=1, out=2, src=2)
-            + ") must lead to micro-ops that a LOAD has brought before; see uop[0].",
-            id="micro-op never loaded",
-        ),
-        pytest.param(
-            [(10, {"uop_end": 1})],
-            [(10, {"uop_end": 6})],
-            "micro-op never loaded: uop_bgn of instruction 10 in compute (gemm uop_bgn=0 uop_end=6 iter_out=1 "
-            "iter_in=4 dst_factor_out=0 dst_factor_in=1 src_factor_out=0 src_factor_in=1 wgt_factor_out=0 "
-            "wgt_factor_in=0 pop_prev push_next) must lead to micro-ops that a LOAD has brought before; "
-            "see uop[4] and 1 more.",
-            id="part of the micro-ops never loaded",
-        ),
-        pytest.param(
-            [(4, {"src_factor_out": 2})],
-            [(4, {"src_factor_out": 3})],
-            "uninitialised scratchpad: src of instruction 4 in compute ("
-            + GEMM.format(bgn=0, end=1, out=2, src=3)
-            + ") must lead to elements that have been written before; see inp[4].",
-            id="input that nothing has loaded",
-        ),
-        pytest.param(
-            [(3, {"x_size": 4})],
-            [(3, {"x_size": 3, "x_stride": 3})],
-            "uninitialised scratchpad: dst of instruction 4 in compute ("
-            + GEMM.format(bgn=0, end=1, out=2, src=2)
-            + ") must lead to elements that have been written before; see acc[3].",
-            id="accumulator that nothing has written",
-        ),
-        pytest.param(
-            [(7, {"use_imm": False})],
-            [(7, {"use_imm": False, "uop_bgn": 1, "uop_end": 2})],
-            "uninitialised scratchpad: src of instruction 7 in compute ("
-            + MAX.replace("uop_bgn=0 uop_end=1", "uop_bgn=1 uop_end=2").removesuffix(" use_imm")
-            + " pop_next push_prev) must lead to elements that have been written before; see acc[4].",
-            id="ALU operand that nothing has written",
-        ),
-        pytest.param(
-            [(11, {"sram_base": 0})],
-            [(11, {"sram_base": 2})],
-            "uninitialised scratchpad: sram_base of instruction 11 in store ("
-            + STORE_C.replace("sram_base=0", "sram_base=2")
-            + ") must lead to elements that have been written before; see acc[4] and 1 more.",
-            id="stored element that nothing has written",
-        ),
-        pytest.param(
-            [(0, {"dram_base": A // 4 + 4})],
-            [(0, {"dram_base": A // 4 + 5})],
-            "DRAM out of range: dram_base of instruction 0 in load (load inp sram_base=0 dram_base=0xc05 y_size=1 "
-            "x_size=4 x_stride=4) must lead to bytes of a segment, not of no segment; see DRAM 0x3020.",
-            id="read outside every segment",
-        ),
-        pytest.param(
-            [(11, {"x_stride": 8})],
-            [(11, {"x_stride": 9})],
-            "DRAM out of range: dram_base of instruction 11 in store ("
-            + STORE_C.replace("x_stride=8", "x_stride=9")
-            + ") must lead to bytes of an output or temporary segment, not of no segment; see DRAM 0x7028.",
-            id="second row stored outside every segment",
-        ),
-        pytest.param(
-            [(11, {"dram_base": C // 4})],
-            [(11, {"dram_base": B // 4})],
-            "DRAM out of range: dram_base of instruction 11 in store ("
-            + STORE_C.replace("0x1c00", "0x1400")
-            + ") must lead to bytes of an output or temporary segment, not of constant segment 'B'; see DRAM 0x5000.",
-            id="store into a constant",
-        ),
-        pytest.param(
-            [(11, {"dram_base": C // 4})],
-            [(11, {"dram_base": A // 4, "x_stride": 2})],
-            "DRAM out of range: dram_base of instruction 11 in store ("
-            + STORE_C.replace("0x1c00", "0xc00").replace("x_stride=8", "x_stride=2")
-            + ") must lead to bytes of an output or temporary segment, not of input segment 'A'; see DRAM 0x3000.",
-            id="store into an input",
-        ),
-        pytest.param(
-            [(6, {"x_size": 4})],
-            [(6, {"x_size": 3})],
-            "uninitialised DRAM: dram_base of instruction 8 in load (load inp sram_base=0 dram_base=0x1800 y_size=1 "
-            "x_size=4 x_stride=4 pop_next push_next) must lead to bytes that a STORE has written before; "
-            "see DRAM 0x600c and 3 more.",
-            id="temporary that nothing has stored",
-        ),
-        pytest.param(
-            [(2, {"x_size": 4})],
-            [(2, {"dram_base": W // 4})],
-            "micro-ops of unknown content: dram_base of instruction 2 in compute (load uop sram_base=0 "
-            "dram_base=0x1000 y_size=1 x_size=4 x_stride=4) must lead to micro-ops that are known before the run, "
-            "not to constant segment 'W'; see DRAM 0x4000.",
-            id="micro-ops from elsewhere",
-        ),
-        pytest.param(
-            [(11, {"memory_type": MemoryType.OUT})],
-            [(11, {"memory_type": MemoryType.OUT, "x_pad_1": 1})],
-            f"illegal instruction: x_pad_1 of instruction 11 in store ({STORE_C.replace(' pop', ' x_pad_1=1 pop')}) "
-            "must be 0, not 1; see out.",
-            id="STORE with padding",
-        ),
-        pytest.param(
-            [(3, {"memory_type": MemoryType.ACC})],
-            [(3, {"memory_type": MemoryType.OUT, "dram_base": B // 4})],
-            "illegal instruction: memory_type of instruction 3 in compute (load out sram_base=0 dram_base=0x1400 "
-            "y_size=1 x_size=4 x_stride=4) must be uop, wgt, inp, acc or acc8, not out; see out.",
-            id="LOAD of the out view",
-        ),
-        pytest.param(
-            [(0, {"push_prev": False})],
-            [(0, {"push_prev": True})],
-            "illegal instruction: push_prev of instruction 0 in load (load inp sram_base=0 dram_base=0xc00 y_size=1 "
-            "x_size=4 x_stride=4 push_prev) must be 0, not 1, for load has no prev neighbour; see load.prev.",
-            id="token to no neighbour",
-        ),
-        pytest.param(
-            [(12, {"pop_next": True})],
-            [(12, {"pop_next": False})],
-            f"unbalanced tokens: push_prev of instruction 11 in store ({STORE_C}) must be balanced by the other side "
-            "of store->compute, for the launch leaves 1 token too many; see store->compute.",
-            id="token that stays",
-        ),
-        pytest.param(
-            [(1, {"push_next": True})],
-            [(1, {"push_next": False})],
-            "deadlock: pop_prev of instruction 4 in compute ("
-            + GEMM.format(bgn=0, end=1, out=2, src=2)
-            + ") must find a token of load->compute, and waits forever; see load->compute.",
-            id="token that never comes",
-        ),
-        pytest.param(
-            [(4, {"pop_prev": True})],
-            [(4, {"pop_prev": False}), (1, {"push_next": False})],
-            "race: src of instruction 4 in compute ("
-            + GEMM.format(bgn=0, end=1, out=2, src=2).removesuffix(" pop_prev")
-            + ") must be ordered by tokens against instruction 0 in load (load inp sram_base=0 dram_base=0xc00 "
-            "y_size=1 x_size=4 x_stride=4), which writes the same; see inp[0] and 3 more.",
-            id="GEMM that does not wait for its input",
-        ),
-        pytest.param(
-            [(8, {"pop_next": True})],
-            [(8, {"pop_next": False}), (7, {"push_prev": False})],
-            "race: sram_base of instruction 8 in load (load inp sram_base=0 dram_base=0x1800 y_size=1 x_size=4 "
-            "x_stride=4 push_next) must be ordered by tokens against instruction 4 in compute ("
-            + GEMM.format(bgn=0, end=1, out=2, src=2)
-            + "), which reads the same; see inp[0] and 3 more.",
-            id="LOAD that overwrites an input still in use",
-        ),
-        pytest.param(
-            [(8, {"pop_next": True})],
-            [(8, {"pop_next": False}), (7, {"push_prev": False})],
-            "race: dram_base of instruction 8 in load (load inp sram_base=0 dram_base=0x1800 y_size=1 x_size=4 "
-            f"x_stride=4 push_next) must be ordered by tokens against instruction 6 in store ({STORE_T}), "
-            "which writes the same; see DRAM 0x6000 and 15 more.",
-            id="LOAD that does not wait for the STORE of its data",
-        ),
-        pytest.param(
-            [(6, {"pop_prev": True})],
-            [(6, {"pop_prev": False}), (5, {"push_next": False})],
-            f"race: sram_base of instruction 6 in store ({STORE_T.replace('pop_prev ', '')}) must be ordered by tokens "
-            "against instruction 5 in compute ("
-            + SHIFT.format(imm=4).removesuffix(" push_next")
-            + "), which writes the same; see acc[0] and 3 more.",
-            id="STORE that does not wait for its result",
-        ),
-        pytest.param(
-            [(7, {"pop_next": True})],
-            [(7, {"pop_next": False}), (6, {"push_prev": False})],
-            f"race: dst of instruction 7 in compute ({MAX} push_prev) must be ordered by tokens against instruction 6 "
-            f"in store ({STORE_T.replace(' push_prev', '')}), which reads the same; see acc[0] and 3 more.",
-            id="ALU that overwrites what STORE reads",
-        ),
-    ],
-)
-def test_mistake_is_found_and_its_twin_passes(good: list[Any], bad: list[Any], message: str) -> None:
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistake_is_found_and_its_twin_passes(mistake: str) -> None:
+    """A number in braces stands for the instruction of that place, as messages name it."""
+    good, bad, message = MISTAKES[mistake]
     assert told(with_changes(*good)) == []
-    assert message in told(with_changes(*bad))
+    instructions = with_changes(*bad)
+    named = [
+        f"instruction {index} in {unit_of(each).name.lower()} ({instruction_text(each)})"
+        for index, each in enumerate(instructions)
+    ]
+    assert message.format(*named) in told(instructions)
 
 
 def test_micro_op_index_beyond_the_last_weight_is_found() -> None:
