@@ -63,99 +63,60 @@ def test_machine_with_changes_has_them_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"batch": 3},
-            "batch of machine 'vta' must be a power of two, not 3. Write an integer such as 1, 2, 4, 8 or 16.",
-        ),
-        (
-            {"block_in": True},
-            "block_in of machine 'vta' must be a power of two, not True. Write an integer such as 1, 2, 4, 8 or 16.",
-        ),
-        (
-            {"inp_buffer_bytes": 1000},
-            "inp_buffer_bytes of machine 'vta' must be a power of two, not 1000. "
-            "Write a number of bytes such as 32768.",
-        ),
-        (
-            {"wgt_bits": 4},
-            "wgt_bits of machine 'vta' must be 8, not 4. Other element widths are not supported yet.",
-        ),
-        (
-            {"acc_bits": 16},
-            "acc_bits of machine 'vta' must be 32, not 16. Other element widths are not supported yet.",
-        ),
-        (
-            {"wgt_buffer_bytes": 128},
-            "wgt_buffer_bytes of machine 'vta' must be at least one element (256 bytes), not 128. "
-            "Enlarge the buffer or shrink batch, block_in or block_out.",
-        ),
-        (
-            {"memory.bus_bits": 48},
-            "memory.bus_bits of machine 'vta' must be one of 8, 16, 32, 64, 128, 256, 512, 1024, not 48. "
-            "AXI4 has no other widths.",
-        ),
-        (
-            {"memory.latency": -1},
-            "memory.latency of machine 'vta' must be an integer of at least 0, not -1. Correct the number.",
-        ),
-        (
-            {"memory.burst_beats": 257},
-            "memory.burst_beats of machine 'vta' must be an integer from 1 to 256, not 257. Correct the number.",
-        ),
-        (
-            {"memory.shared_bandwidth": 1},
-            "memory.shared_bandwidth of machine 'vta' must be true or false, not 1. "
-            "True lets reads and writes share the DRAM's beats.",
-        ),
-        (
-            {"timing.dma_fifo_beats": 128},
-            "timing.dma_fifo_beats of machine 'vta' must be at least memory.burst_beats (256), not 128. "
-            "The FIFO must have room for a whole burst: make it deeper or the bursts shorter.",
-        ),
-        (
-            {"extensions": ("exp",)},
-            "extensions of machine 'vta' must be empty, or a list of pad_value, not 'exp'. Remove it.",
-        ),
-        (
-            {"extensions": ("pad_values",)},
-            "extensions of machine 'vta' must be empty, or a list of pad_value, not 'pad_values'. "
-            "Did you mean 'pad_value'?",
-        ),
-        (
-            {"extensions": ("pad_value", "pad_value")},
-            "extensions of machine 'vta' must be different names, not 'pad_value' twice. Name it once.",
-        ),
-        (
-            {"bach": 1},
+        ({"batch": 3},
+            "batch of machine 'vta' must be a power of two, not 3. Write an integer such as 1, 2, 4, 8 or 16."),
+        ({"block_in": True},
+            "block_in of machine 'vta' must be a power of two, not True. Write an integer such as 1, 2, 4, 8 or 16."),
+        ({"inp_buffer_bytes": 1000},
+            "inp_buffer_bytes of machine 'vta' must be a power of two, not 1000. Write a number of bytes such as "
+            "32768."),
+        ({"wgt_bits": 4}, "wgt_bits of machine 'vta' must be 8, not 4. Other element widths are not supported yet."),
+        ({"acc_bits": 16},
+            "acc_bits of machine 'vta' must be 32, not 16. Other element widths are not supported yet."),
+        ({"wgt_buffer_bytes": 128},
+            "wgt_buffer_bytes of machine 'vta' must be at least one element (256 bytes), not 128. Enlarge the buffer "
+            "or shrink batch, block_in or block_out."),
+        ({"memory.bus_bits": 48},
+            "memory.bus_bits of machine 'vta' must be one of 8, 16, 32, 64, 128, 256, 512, 1024, not 48. AXI4 has no "
+            "other widths."),
+        ({"memory.latency": -1},
+            "memory.latency of machine 'vta' must be an integer of at least 0, not -1. Correct the number."),
+        ({"memory.burst_beats": 257},
+            "memory.burst_beats of machine 'vta' must be an integer from 1 to 256, not 257. Correct the number."),
+        ({"memory.shared_bandwidth": 1},
+            "memory.shared_bandwidth of machine 'vta' must be true or false, not 1. True lets reads and writes share "
+            "the DRAM's beats."),
+        ({"timing.dma_fifo_beats": 128},
+            "timing.dma_fifo_beats of machine 'vta' must be at least memory.burst_beats (256), not 128. The FIFO "
+            "must have room for a whole burst: make it deeper or the bursts shorter."),
+        ({"extensions": ("exp",)},
+            "extensions of machine 'vta' must be empty, or a list of pad_value, not 'exp'. Remove it."),
+        ({"extensions": ("pad_values",)},
+            "extensions of machine 'vta' must be empty, or a list of pad_value, not 'pad_values'. Did you mean "
+            "'pad_value'?"),
+        ({"extensions": ("pad_value", "pad_value")},
+            "extensions of machine 'vta' must be different names, not 'pad_value' twice. Name it once."),
+        ({"bach": 1},
             "A key of machine 'vta' must be one of name, batch, block_in, block_out, uop_buffer_bytes, "
             "inp_buffer_bytes, wgt_buffer_bytes, acc_buffer_bytes, inp_bits, wgt_bits, acc_bits, out_bits, memory, "
-            "timing, extensions, not 'bach'. Did you mean 'batch'?",
-        ),
-        (
-            {"memory.latncy": 1},
+            "timing, extensions, not 'bach'. Did you mean 'batch'?"),
+        ({"memory.latncy": 1},
             "A key of memory of machine 'vta' must be one of bus_bits, latency, burst_beats, outstanding_reads, "
-            "cycles_per_beat, shared_bandwidth, not 'latncy'. Did you mean 'latency'?",
-        ),
-        (
-            {"wgt_buffer_bytes": 1 << 19},
-            "field wgt_factor_in of the gemm encoding of machine 'vta' must be within the 128 bits it has, "
-            "not 2 bits over. The memories' index widths are uop 13, inp 11, wgt 11, acc 11 bits; make a buffer "
-            "smaller or batch or a block larger.",
-        ),
-        (
-            {"inp_buffer_bytes": 1 << 9, "wgt_buffer_bytes": 1 << 19},
+            "cycles_per_beat, shared_bandwidth, not 'latncy'. Did you mean 'latency'?"),
+        ({"wgt_buffer_bytes": 1 << 19},
+            "field wgt_factor_in of the gemm encoding of machine 'vta' must be within the 128 bits it has, not 2 "
+            "bits over. The memories' index widths are uop 13, inp 11, wgt 11, acc 11 bits; make a buffer smaller "
+            "or batch or a block larger."),
+        ({"inp_buffer_bytes": 1 << 9, "wgt_buffer_bytes": 1 << 19},
             "field wgt of the micro-op encoding of machine 'vta' must be within the 32 bits it has, not 1 bit over. "
             "The memories' index widths are uop 13, inp 5, wgt 11, acc 11 bits; make a buffer smaller or batch or a "
-            "block larger.",
-        ),
-        (
-            {"uop_buffer_bytes": 1 << 19, "acc_buffer_bytes": 64, "inp_buffer_bytes": 16, "wgt_buffer_bytes": 256},
-            "field sram_base of the load encoding of machine 'vta' must be within the 16 bits it has, "
-            "not 1 bit over. The memories' index widths are uop 17, inp 0, wgt 0, acc 0 bits; make a buffer smaller "
-            "or batch or a block larger.",
-        ),
+            "block larger."),
+        ({"uop_buffer_bytes": 1 << 19, "acc_buffer_bytes": 64, "inp_buffer_bytes": 16, "wgt_buffer_bytes": 256},
+            "field sram_base of the load encoding of machine 'vta' must be within the 16 bits it has, not 1 bit "
+            "over. The memories' index widths are uop 17, inp 0, wgt 0, acc 0 bits; make a buffer smaller or batch "
+            "or a block larger."),
     ],
-)
+)  # fmt: skip
 def test_parameters_that_make_no_machine_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         VTA.with_(**changes)

@@ -103,109 +103,55 @@ KEYS = (
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        (
-            GOOD.replace("batch: 1", "batch: 3"),
-            1,
-            "batch of {path}, line 1, must be a power of two, not 3. Write an integer such as 1, 2, 4, 8 or 16.",
-        ),
-        (
-            "# a comment\n" + GOOD.replace("block_in: 16", "block_in: '16'"),
-            3,
-            "block_in of {path}, line 3, must be a power of two, not '16'. Write an integer such as 1, 2, 4, 8 or 16.",
-        ),
-        (
-            GOOD + "blok_in: 16\n",
-            8,
-            f"A key of {{path}}, line 8, must be one of {KEYS}, not 'blok_in'. Did you mean 'block_in'?",
-        ),
-        (
-            GOOD + "zzz: 16\n",
-            8,
-            f"A key of {{path}}, line 8, must be one of {KEYS}, not 'zzz'. Remove it.",
-        ),
-        (
-            GOOD + "memory:\n  bus_bits: 64\n  latncy: 1\n",
-            10,
+        (GOOD.replace("batch: 1", "batch: 3"), 1,
+            "batch of {path}, line 1, must be a power of two, not 3. Write an integer such as 1, 2, 4, 8 or 16."),
+        ("# a comment\n" + GOOD.replace("block_in: 16", "block_in: '16'"), 3,
+            "block_in of {path}, line 3, must be a power of two, not '16'. Write an integer such as 1, 2, 4, 8 or 16."),
+        (GOOD + "blok_in: 16\n", 8,
+            f"A key of {{path}}, line 8, must be one of {KEYS}, not 'blok_in'. Did you mean 'block_in'?"),
+        (GOOD + "zzz: 16\n", 8,
+            f"A key of {{path}}, line 8, must be one of {KEYS}, not 'zzz'. Remove it."),
+        (GOOD + "memory:\n  bus_bits: 64\n  latncy: 1\n", 10,
             "A key of memory of {path}, line 10, must be one of bus_bits, latency, burst_beats, outstanding_reads, "
-            "cycles_per_beat, shared_bandwidth, not 'latncy'. Did you mean 'latency'?",
-        ),
-        (
-            GOOD + "memory:\n  bus_bits: 65\n",
-            9,
-            "memory.bus_bits of {path}, line 9, must be one of 8, 16, 32, 64, 128, 256, 512, 1024, not 65. "
-            "AXI4 has no other widths.",
-        ),
-        (
-            GOOD + "memory.latency: 3\n",
-            8,
+            "cycles_per_beat, shared_bandwidth, not 'latncy'. Did you mean 'latency'?"),
+        (GOOD + "memory:\n  bus_bits: 65\n", 9,
+            "memory.bus_bits of {path}, line 9, must be one of 8, 16, 32, 64, 128, 256, 512, 1024, not 65. AXI4 has "
+            "no other widths."),
+        (GOOD + "memory.latency: 3\n", 8,
             f"A key of {{path}}, line 8, must be one of {KEYS}, not 'memory.latency'. "
-            "Write 'latency' indented under 'memory:'.",
-        ),
-        (
-            GOOD + "batch: 2\n",
-            8,
-            "Key batch of {path}, line 8, must stand once, not again after line 1. Remove one of the two.",
-        ),
-        (
-            GOOD + "memory: 64\n",
-            8,
-            "memory of {path}, line 8, must be keys with values, indented, not 64. "
-            "Write one parameter on each line under 'memory:'.",
-        ),
-        (
-            GOOD + "memory: [{latency: 3}]\n",
-            8,
-            "memory of {path}, line 8, must be keys with values, indented, not [{{'latency': 3}}]. "
-            "Write one parameter on each line under 'memory:'.",
-        ),
-        (
-            GOOD + "name: 2020-13-45\n",
-            8,
-            "The text of {path}, line 8, must be YAML, and is not: '2020-13-45' is no timestamp. Correct the line.",
-        ),
-        (
-            GOOD + "extensions: pad_value\n",
-            8,
-            "extensions of {path}, line 8, must be a list of names, not 'pad_value'. Write it in brackets.",
-        ),
-        (
-            GOOD + "extensions: exp\n",
-            8,
-            "extensions of {path}, line 8, must be a list of names, not 'exp'. Write it in brackets.",
-        ),
-        (
-            GOOD.replace("262144", "524288"),
-            6,
-            "field wgt_factor_in of the gemm encoding of {path}, line 6, must be within the 128 bits it has, "
-            "not 2 bits over. The memories' index widths are uop 13, inp 11, wgt 11, acc 11 bits; make a buffer "
-            "smaller or batch or a block larger.",
-        ),
-        (
-            GOOD + "memory: {latency: [1\n",
-            9,
+            "Write 'latency' indented under 'memory:'."),
+        (GOOD + "batch: 2\n", 8,
+            "Key batch of {path}, line 8, must stand once, not again after line 1. Remove one of the two."),
+        (GOOD + "memory: 64\n", 8,
+            "memory of {path}, line 8, must be keys with values, indented, not 64. Write one parameter on each line "
+            "under 'memory:'."),
+        (GOOD + "memory: [{latency: 3}]\n", 8,
+            "memory of {path}, line 8, must be keys with values, indented, not [{{'latency': 3}}]. Write one "
+            "parameter on each line under 'memory:'."),
+        (GOOD + "name: 2020-13-45\n", 8,
+            "The text of {path}, line 8, must be YAML, and is not: '2020-13-45' is no timestamp. Correct the line."),
+        (GOOD + "extensions: pad_value\n", 8,
+            "extensions of {path}, line 8, must be a list of names, not 'pad_value'. Write it in brackets."),
+        (GOOD + "extensions: exp\n", 8,
+            "extensions of {path}, line 8, must be a list of names, not 'exp'. Write it in brackets."),
+        (GOOD.replace("262144", "524288"), 6,
+            "field wgt_factor_in of the gemm encoding of {path}, line 6, must be within the 128 bits it has, not 2 "
+            "bits over. The memories' index widths are uop 13, inp 11, wgt 11, acc 11 bits; make a buffer smaller "
+            "or batch or a block larger."),
+        (GOOD + "memory: {latency: [1\n", 9,
             "The text of {path}, line 9, must be YAML, and is not: expected ',' or ']', but got '<stream end>'. "
-            "Correct the line.",
-        ),
-        (
-            "- 1\n- 2\n",
-            1,
-            "The content of {path} must be keys with values such as 'batch: 1', not [1, 2]. "
-            "Write one parameter on each line.",
-        ),
-        (
-            "",
-            1,
-            "The content of {path} must be keys with values such as 'batch: 1', not empty. "
-            "Write one parameter on each line.",
-        ),
-        (
-            "batch: 1\n",
-            None,
+            "Correct the line."),
+        ("- 1\n- 2\n", 1,
+            "The content of {path} must be keys with values such as 'batch: 1', not [1, 2]. Write one parameter on "
+            "each line."),
+        ("", 1,
+            "The content of {path} must be keys with values such as 'batch: 1', not empty. Write one parameter on "
+            "each line."),
+        ("batch: 1\n", None,
             "The keys of {path} must include block_in, and do not. A machine needs batch, block_in, block_out, "
-            "uop_buffer_bytes, inp_buffer_bytes, wgt_buffer_bytes, acc_buffer_bytes.",
-        ),
+            "uop_buffer_bytes, inp_buffer_bytes, wgt_buffer_bytes, acc_buffer_bytes."),
     ],
-)
+)  # fmt: skip
 def test_wrong_yaml_is_refused_by_file_line_and_key(tmp_path: Path, text: str, line: int | None, message: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
@@ -249,40 +195,28 @@ def test_blocks_of_vta_may_differ(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"LOG_BLOK": 4},
+        ({"LOG_BLOK": 4},
             "A key of {path}, line 13, must be one of LOG_INP_WIDTH, LOG_WGT_WIDTH, LOG_ACC_WIDTH, LOG_BATCH, "
             "LOG_UOP_BUFF_SIZE, LOG_INP_BUFF_SIZE, LOG_WGT_BUFF_SIZE, LOG_ACC_BUFF_SIZE, LOG_BLOCK, LOG_BLOCK_IN, "
-            "LOG_BLOCK_OUT, LOG_OUT_WIDTH, LOG_OUT_BUFF_SIZE, LOG_BUS_WIDTH, TARGET, HW_VER, HW_FREQ, HW_CLK_TARGET, "
-            "not 'LOG_BLOK'. Did you mean 'LOG_BLOCK'?",
-        ),
-        (
-            {"LOG_INP_WIDTH": 2},
-            "inp_bits (2 to the power of LOG_INP_WIDTH) of {path}, line 4, must be 8, not 4. "
-            "Other element widths are not supported yet.",
-        ),
-        (
-            {"LOG_BATCH": "0"},
+            "LOG_BLOCK_OUT, LOG_OUT_WIDTH, LOG_OUT_BUFF_SIZE, LOG_BUS_WIDTH, TARGET, HW_VER, HW_FREQ, "
+            "HW_CLK_TARGET, not 'LOG_BLOK'. Did you mean 'LOG_BLOCK'?"),
+        ({"LOG_INP_WIDTH": 2},
+            "inp_bits (2 to the power of LOG_INP_WIDTH) of {path}, line 4, must be 8, not 4. Other element widths "
+            "are not supported yet."),
+        ({"LOG_BATCH": "0"},
             "LOG_BATCH of {path}, line 7, must be the base-2 logarithm of a size, an integer from 0 to 32, not '0'. "
-            "Correct the number.",
-        ),
-        (
-            {"LOG_BLOCK_IN": 5},
-            "LOG_BLOCK_IN of {path}, line 13, must be LOG_BLOCK (4), not 5. Leave one of the two out.",
-        ),
-        (
-            {"LOG_OUT_BUFF_SIZE": 14},
+            "Correct the number."),
+        ({"LOG_BLOCK_IN": 5},
+            "LOG_BLOCK_IN of {path}, line 13, must be LOG_BLOCK (4), not 5. Leave one of the two out."),
+        ({"LOG_OUT_BUFF_SIZE": 14},
             "LOG_OUT_BUFF_SIZE of {path}, line 13, must be LOG_ACC_BUFF_SIZE + LOG_OUT_WIDTH - LOG_ACC_WIDTH (15), "
-            "not 14. The output buffer holds the low bits of the accumulator; leave the key out.",
-        ),
-        (
-            {"LOG_WGT_BUFF_SIZE": 20},
-            "field wgt_factor_in of the gemm encoding of {path}, line 11, must be within the 128 bits it has, "
-            "not 4 bits over. The memories' index widths are uop 13, inp 11, wgt 12, acc 11 bits; make a buffer "
-            "smaller or batch or a block larger.",
-        ),
+            "not 14. The output buffer holds the low bits of the accumulator; leave the key out."),
+        ({"LOG_WGT_BUFF_SIZE": 20},
+            "field wgt_factor_in of the gemm encoding of {path}, line 11, must be within the 128 bits it has, not 4 "
+            "bits over. The memories' index widths are uop 13, inp 11, wgt 12, acc 11 bits; make a buffer smaller "
+            "or batch or a block larger."),
     ],
-)
+)  # fmt: skip
 def test_wrong_json_of_vta_is_refused_by_file_line_and_key(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:

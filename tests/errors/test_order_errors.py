@@ -37,6 +37,7 @@ COMMANDS = sorted(
 )
 
 # fmt: off
+# fmt: off
 CASES = [
     Refused("inline_output", D, lambda s: s[D].inline(),
         "stage of inline must be one that only its readers need, not 'D', whose D is an output of the program."),
@@ -171,15 +172,9 @@ CASES = [
     Refused("is_parallel_without_stage", D, lambda s: s.is_parallel("i"),
         "axis of is_parallel must be a present loop of one of the stages (B, C, D), not 'i'. Name the stage, too, as "
         'in s.is_parallel("i", C).'),
-    Refused(
-        "is_legal_unknown_command",
-        D,
-        lambda s: s.is_legal("fuze", C, "i"),
-        (
-            f"command of is_legal must be a function of the schedule, or one of {', '.join(COMMANDS)}, "
-            "allocate_at, barrier_at, cache_read, cache_write, copy_at, device_to_host, not 'fuze'."
-        ),
-    ),
+    Refused("is_legal_unknown_command", D, lambda s: s.is_legal("fuze", C, "i"),
+        f"command of is_legal must be a function of the schedule, or one of {', '.join(COMMANDS)}, "
+        "allocate_at, barrier_at, cache_read, cache_write, copy_at, device_to_host, not 'fuze'."),
     Refused("is_legal_without_stage", D, lambda s: s.is_legal("fuse"),
         "command 'fuse' of is_legal must be followed by the stage that it is for."),
     Refused("shift_of_what_comes_later_to_the_front", D, lambda s: s[C].shift("i", -1),
@@ -190,6 +185,7 @@ CASES = [
         "axis of smallest_shift on stage C must be one of its present loops (i), not 'x'. Take it from s[C].axis, "
         ".reduce_axis or from what a command on this stage returned."),
 ]
+# fmt: on
 # fmt: on
 
 

@@ -114,68 +114,41 @@ def test_comments_blank_lines_and_hexadecimal_are_read() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "lode inp",
-            "The instruction of k.s, line 2, must be one of load, store, gemm, finish, alu, not 'lode'. "
-            "Did you mean 'load'?",
-        ),
-        (
-            "load inq",
-            "memory_type of LOAD of k.s, line 2, must be one of uop, wgt, inp, acc, out, acc8, not 'inq'. "
-            "Did you mean 'inp'?",
-        ),
-        (
-            "alu",
-            "alu_opcode of ALU of k.s, line 2, must be one of min, max, add, shr, mul, not 'nothing'. "
-            "Correct the word.",
-        ),
-        (
-            "finish popprev",
-            "A field of FINISH of k.s, line 2, must be one of pop_prev, pop_next, push_prev, push_next, not 'popprev'. "
-            "Did you mean 'pop_prev'?",
-        ),
-        (
-            "load inp sram_base=65536",
-            "sram_base of LOAD of k.s, line 2, must be an integer from 0 to 65535, not '65536'. "
-            "Correct the number or the machine.",
-        ),
-        (
-            "load inp sram_base=1 sram_base=1",
-            "sram_base of LOAD of k.s, line 2, must be given once, not twice. Remove one of the two.",
-        ),
-        (
-            "load inp sram_base",
-            "sram_base of LOAD of k.s, line 2, must be followed by = and a number, not alone. "
-            "Write sram_base=0 or its value.",
-        ),
-        (
-            "load inp sram_base=1",
-            "LOAD of k.s, line 2, must be given dram_base, not left without it. Add dram_base=0 or its value.",
-        ),
-        (
-            "finish push_prev=2",
-            "push_prev of FINISH of k.s, line 2, must be 0 or 1, not '2'. The bare name of a flag sets it.",
-        ),
-        (
-            ".codes",
-            "The directive of k.s, line 2, must be one of .code, .uops, .insn, .word, not '.codes'. "
-            "Did you mean '.code'?",
-        ),
-        (
-            ".uops",
-            "Directive .uops of k.s, line 2, must be followed by 1 word, not 0. Correct the line.",
-        ),
-        (
-            ".word 0",
-            "Directive .word of k.s, line 2, must be in .uops, not in .code. Write .uops and a name before it.",
-        ),
-        (
-            ".uops a\ndst=2048",
-            "dst of the micro-op of k.s, line 3, must be an integer from 0 to 2047, not '2048'. "
-            "Correct the number or the machine.",
-        ),
+        ("lode inp",
+            "The instruction of k.s, line 2, must be one of load, store, gemm, finish, alu, not 'lode'. Did you mean "
+            "'load'?"),
+        ("load inq",
+            "memory_type of LOAD of k.s, line 2, must be one of uop, wgt, inp, acc, out, acc8, not 'inq'. Did you "
+            "mean 'inp'?"),
+        ("alu",
+            "alu_opcode of ALU of k.s, line 2, must be one of min, max, add, shr, mul, not 'nothing'. Correct the "
+            "word."),
+        ("finish popprev",
+            "A field of FINISH of k.s, line 2, must be one of pop_prev, pop_next, push_prev, push_next, not "
+            "'popprev'. Did you mean 'pop_prev'?"),
+        ("load inp sram_base=65536",
+            "sram_base of LOAD of k.s, line 2, must be an integer from 0 to 65535, not '65536'. Correct the number "
+            "or the machine."),
+        ("load inp sram_base=1 sram_base=1",
+            "sram_base of LOAD of k.s, line 2, must be given once, not twice. Remove one of the two."),
+        ("load inp sram_base",
+            "sram_base of LOAD of k.s, line 2, must be followed by = and a number, not alone. Write sram_base=0 or "
+            "its value."),
+        ("load inp sram_base=1",
+            "LOAD of k.s, line 2, must be given dram_base, not left without it. Add dram_base=0 or its value."),
+        ("finish push_prev=2",
+            "push_prev of FINISH of k.s, line 2, must be 0 or 1, not '2'. The bare name of a flag sets it."),
+        (".codes",
+            "The directive of k.s, line 2, must be one of .code, .uops, .insn, .word, not '.codes'. Did you mean "
+            "'.code'?"),
+        (".uops", "Directive .uops of k.s, line 2, must be followed by 1 word, not 0. Correct the line."),
+        (".word 0",
+            "Directive .word of k.s, line 2, must be in .uops, not in .code. Write .uops and a name before it."),
+        (".uops a\ndst=2048",
+            "dst of the micro-op of k.s, line 3, must be an integer from 0 to 2047, not '2048'. Correct the number "
+            "or the machine."),
     ],
-)
+)  # fmt: skip
 def test_wrong_text_is_refused_by_line_and_field(text: str, message: str) -> None:
     with pytest.raises(AssemblyError) as caught:
         assemble(VTA, f"finish\n{text}", "k.s")

@@ -194,50 +194,30 @@ def test_shift_amounts_from_registers_may_be_anything() -> None:
 @pytest.mark.parametrize(
     ("instruction", "message"),
     [
-        (
-            Load(MemoryType.OUT, 0, 0, 1, 1, 1),
-            "memory_type of the instruction must be uop, wgt, inp, acc or acc8, not out. No unit loads out.",
-        ),
-        (
-            Load(MemoryType.WGT, 127, 0, 1, 2, 1),
-            "sram_base of the instruction must put its block of 2 elements below 128, not up to 128. "
-            "The scratchpad ends there.",
-        ),
-        (
-            Store(memory_type=MemoryType.ACC, sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1),
-            "memory_type of the instruction must be out, not acc. STORE takes no other.",
-        ),
-        (
-            Store(sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1, y_pad_1=2),
-            "y_pad_1 of the instruction must be 0, not 2. STORE has no padding.",
-        ),
-        (
-            Store(sram_base=255, dram_base=0, y_size=2, x_size=1, x_stride=1),
-            "sram_base of the instruction must put its block of 2 elements below 256, not up to 256. "
-            "The scratchpad ends there.",
-        ),
-        (
-            Gemm(0, 1, 2, 1, 255, 0, 0, 0, 0, 0),
-            "acc element dst of the instruction must be below 256, not 257. The scratchpad ends there.",
-        ),
-        (
-            Gemm(0, 1, 1, 2, 0, 0, 0, 255, 0, 0),
-            "inp element src of the instruction must be below 256, not 257. The scratchpad ends there.",
-        ),
-        (
-            Gemm(0, 1, 1, 2, 0, 0, 0, 0, 0, 126),
-            "wgt element wgt of the instruction must be below 128, not 128. The scratchpad ends there.",
-        ),
-        (
-            Alu(AluOp.ADD, 0, 1, 1, 2, 0, 0, 0, 254),
-            "acc element src of the instruction must be below 256, not 256. The scratchpad ends there.",
-        ),
-        (
-            Alu(AluOp.ADD, 256, 257, 1, 1, 0, 0, 0, 0),
-            "uop_end of the instruction must be at most 256, not 257. The scratchpad ends there.",
-        ),
+        (Load(MemoryType.OUT, 0, 0, 1, 1, 1),
+            "memory_type of the instruction must be uop, wgt, inp, acc or acc8, not out. No unit loads out."),
+        (Load(MemoryType.WGT, 127, 0, 1, 2, 1),
+            "sram_base of the instruction must put its block of 2 elements below 128, not up to 128. The scratchpad "
+            "ends there."),
+        (Store(memory_type=MemoryType.ACC, sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1),
+            "memory_type of the instruction must be out, not acc. STORE takes no other."),
+        (Store(sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1, y_pad_1=2),
+            "y_pad_1 of the instruction must be 0, not 2. STORE has no padding."),
+        (Store(sram_base=255, dram_base=0, y_size=2, x_size=1, x_stride=1),
+            "sram_base of the instruction must put its block of 2 elements below 256, not up to 256. The scratchpad "
+            "ends there."),
+        (Gemm(0, 1, 2, 1, 255, 0, 0, 0, 0, 0),
+            "acc element dst of the instruction must be below 256, not 257. The scratchpad ends there."),
+        (Gemm(0, 1, 1, 2, 0, 0, 0, 255, 0, 0),
+            "inp element src of the instruction must be below 256, not 257. The scratchpad ends there."),
+        (Gemm(0, 1, 1, 2, 0, 0, 0, 0, 0, 126),
+            "wgt element wgt of the instruction must be below 128, not 128. The scratchpad ends there."),
+        (Alu(AluOp.ADD, 0, 1, 1, 2, 0, 0, 0, 254),
+            "acc element src of the instruction must be below 256, not 256. The scratchpad ends there."),
+        (Alu(AluOp.ADD, 256, 257, 1, 1, 0, 0, 0, 0),
+            "uop_end of the instruction must be at most 256, not 257. The scratchpad ends there."),
     ],
-)
+)  # fmt: skip
 def test_what_the_machine_does_not_carry_out_is_a_fault(instruction: Instruction, message: str) -> None:
     state = with_uops(blank(), [2], [2], [2])
     with pytest.raises(MachineFault) as caught:

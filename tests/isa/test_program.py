@@ -171,53 +171,34 @@ CODE = Segment("code", "instructions", 0x1000, 48)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"segments": (CODE, Segment("A", "imput", 0, 4))},
+        ({"segments": (CODE, Segment("A", "imput", 0, 4))},
             "role of segment 'A' must be one of instructions, uop, constant, input, output, temporary, not 'imput'. "
-            "Correct the role.",
-        ),
-        (
-            {"segments": (CODE, Segment("code", "input", 0, 4))},
-            "The name of each segment must be its own, not 'code' twice. Rename one of the two.",
-        ),
-        (
-            {"segments": (CODE, Segment("A", "input", 0x1020, 4))},
-            "Segment 'A' must start at or after 0x1030, where segment 'code' ends, not at 0x1020. Move one of the two.",
-        ),
-        (
-            {"segments": (CODE, Segment("A", "input", 0, 3, Layout.row_major((4,), "int8")))},
-            "The size of segment 'A' must be at least its layout's 4 bytes, not 3. Enlarge the segment.",
-        ),
-        (
-            {"segments": (Segment("code", "instructions", 0, 47),), "images": {}},
+            "Correct the role."),
+        ({"segments": (CODE, Segment("code", "input", 0, 4))},
+            "The name of each segment must be its own, not 'code' twice. Rename one of the two."),
+        ({"segments": (CODE, Segment("A", "input", 0x1020, 4))},
+            "Segment 'A' must start at or after 0x1030, where segment 'code' ends, not at 0x1020. Move one of the "
+            "two."),
+        ({"segments": (CODE, Segment("A", "input", 0, 3, Layout.row_major((4,), "int8")))},
+            "The size of segment 'A' must be at least its layout's 4 bytes, not 3. Enlarge the segment."),
+        ({"segments": (Segment("code", "instructions", 0, 47),), "images": {}},
             "A program must have one segment for its instructions, of at least 48 bytes, not segments of [47] bytes. "
-            "Each instruction has 16 bytes.",
-        ),
-        (
-            {"images": {}},
-            "The images of a program must be those of its uop and constant segments, ['weights'], not []. "
-            "Give an image for each of them.",
-        ),
-        (
-            {"images": {"weights": np.zeros(4, np.int8)}},
-            "The image of segment 'weights' must be an array of shape (5,) and dtype uint8, not (4,) and int8. "
-            "View the packed array's bytes.",
-        ),
-        (
-            {"label_of": np.array([0, 1], np.int32)},
-            "label_of of a program must be an array of 3 integers, not of shape (2,) and dtype int32. "
-            "Give one label for each instruction.",
-        ),
-        (
-            {"label_of": np.array([0, 1, 2], np.int32)},
-            "label_of of a program must hold indices from 0 to 1, not 0 to 2. Add the missing labels.",
-        ),
-        (
-            {"tokens_in": (0, 0, 0, -1)},
-            "tokens_in of a program must be four counts from 0 to 65535, not (0, 0, 0, -1). Correct the counts.",
-        ),
+            "Each instruction has 16 bytes."),
+        ({"images": {}},
+            "The images of a program must be those of its uop and constant segments, ['weights'], not []. Give an "
+            "image for each of them."),
+        ({"images": {"weights": np.zeros(4, np.int8)}},
+            "The image of segment 'weights' must be an array of shape (5,) and dtype uint8, not (4,) and int8. View "
+            "the packed array's bytes."),
+        ({"label_of": np.array([0, 1], np.int32)},
+            "label_of of a program must be an array of 3 integers, not of shape (2,) and dtype int32. Give one label "
+            "for each instruction."),
+        ({"label_of": np.array([0, 1, 2], np.int32)},
+            "label_of of a program must hold indices from 0 to 1, not 0 to 2. Add the missing labels."),
+        ({"tokens_in": (0, 0, 0, -1)},
+            "tokens_in of a program must be four counts from 0 to 65535, not (0, 0, 0, -1). Correct the counts."),
     ],
-)
+)  # fmt: skip
 def test_program_of_parts_that_contradict_each_other_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ProgramError) as caught:
         a_program(**changes)

@@ -103,25 +103,15 @@ def test_without_a_memory_image_instructions_lie_at_the_given_address(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words", "message"),
     [
-        (
-            ".uops 0x20\ndst=0 src=0\n.code\nfinish\nfinish\nfinish\n",
-            (),
-            "The micro-op table '0x20' must lie beside the instructions in memory, not over them: they take the bytes "
-            "from 0x0 to 0x30. Name another address, or move the instructions with --address.",
-        ),
-        (
-            ".uops table\ndst=0 src=0\n.code\nfinish\n",
-            (),
-            "The name of a micro-op table of a stream must be its byte address, a multiple of 4 such as 0x1000, "
-            "not 'table'. Segments' names need --into with a program.",
-        ),
-        (
-            "finish\n",
-            ("--address", "8"),
-            "The address of the instructions must be a multiple of 16, not 8.",
-        ),
+        (".uops 0x20\ndst=0 src=0\n.code\nfinish\nfinish\nfinish\n", (),
+            "The micro-op table '0x20' must lie beside the instructions in memory, not over them: they take the "
+            "bytes from 0x0 to 0x30. Name another address, or move the instructions with --address."),
+        (".uops table\ndst=0 src=0\n.code\nfinish\n", (),
+            "The name of a micro-op table of a stream must be its byte address, a multiple of 4 such as 0x1000, not "
+            "'table'. Segments' names need --into with a program."),
+        ("finish\n", ("--address", "8"), "The address of the instructions must be a multiple of 16, not 8."),
     ],
-)
+)  # fmt: skip
 def test_what_has_no_place_in_memory_is_refused(tmp_path, text, words, message):
     (tmp_path / "text.asm").write_text(text)
     result = run("asm", tmp_path / "text.asm", "-o", tmp_path / "s.npz", *words)
@@ -148,21 +138,15 @@ def test_verify_reports_a_race_with_status_1(stream, tmp_path):
 @pytest.mark.parametrize(
     ("name", "code", "line"),
     [
-        (
-            "empty",
-            "NO_FINISH",
+        ("empty", "NO_FINISH",
             "deadlock: the end of the stream must be a FINISH at least, for the launch does not end without one; see "
-            "the end of the stream.",
-        ),
-        (
-            "into itself",
-            "STREAM_WRITE",
+            "the end of the stream."),
+        ("into itself", "STREAM_WRITE",
             "store into the stream: dram_base of instruction 4 in store (store out sram_base=0 dram_base={at:#x} "
             "y_size=1 x_size=1 x_stride=1) must lead to bytes outside the stream, which lies from {first:#x} up to "
-            "{last:#x}; see DRAM {first:#x}.",
-        ),
+            "{last:#x}; see DRAM {first:#x}."),
     ],
-)
+)  # fmt: skip
 def test_verify_tells_the_fault_that_the_machine_will_have(name, code, line, stream, tmp_path):
     with np.load(stream) as file:
         arrays = dict(file)
@@ -209,25 +193,19 @@ def test_replay_notices_any_difference(stream, tmp_path, key):
     assert json.loads(result.stdout)["as_expected"] is False
 
 
+# fmt: off
 MISSHAPED = {
-    "pages of another size": (
-        {"after_pages": np.zeros((1, 4095), np.uint8)},
+    "pages of another size": ({"after_pages": np.zeros((1, 4095), np.uint8)},
         "after_pages of stream file {!r} must have shape (N, 4096) and dtype uint8, not (1, 4095) and uint8. Convert "
-        "the array.",
-    ),
-    "addresses of other pages": (
-        {"after_addrs": np.zeros(2, np.uint64)},
-        "after_addrs of stream file {!r} must be integers of shape (1,), not uint64 of shape (2,). Convert the array.",
-    ),
-    "an address within a page": (
-        {"after_addrs": np.array([8], np.uint64)},
-        "after_addrs of stream file {!r} must be multiples of 4096, not 0x8. Correct the addresses.",
-    ),
-    "three tokens": (
-        {"after_tokens": np.zeros(3, np.int64)},
-        "after_tokens of stream file {!r} must be integers of shape (4,), not int64 of shape (3,). Convert the array.",
-    ),
+        "the array."),
+    "addresses of other pages": ({"after_addrs": np.zeros(2, np.uint64)},
+        "after_addrs of stream file {!r} must be integers of shape (1,), not uint64 of shape (2,). Convert the array."),
+    "an address within a page": ({"after_addrs": np.array([8], np.uint64)},
+        "after_addrs of stream file {!r} must be multiples of 4096, not 0x8. Correct the addresses."),
+    "three tokens": ({"after_tokens": np.zeros(3, np.int64)},
+        "after_tokens of stream file {!r} must be integers of shape (4,), not int64 of shape (3,). Convert the array."),
 }
+# fmt: on
 
 
 @pytest.mark.parametrize("case", MISSHAPED)

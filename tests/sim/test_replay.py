@@ -170,49 +170,25 @@ def test_replay_gives_no_trace_when_none_is_asked_for():
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        (
-            "insns",
-            np.zeros((3, 15), np.uint8),
-            "insns of the stream must have shape (N, 16) and dtype uint8, not (3, 15) and uint8. Convert the array.",
-        ),
-        (
-            "pages",
-            np.zeros((1, 4096)),
-            "pages of the stream must have shape (N, 4096) and dtype uint8, not (1, 4096) and float64. "
-            "Convert the array.",
-        ),
-        (
-            "insn_addr",
-            np.uint64(8),
-            "insn_addr of the stream must be a multiple of 16, not 0x8. Instructions lie at multiples of their size.",
-        ),
-        (
-            "page_addrs",
-            np.zeros(2, np.uint64),
-            "page_addrs of the stream must be integers of shape (1,), not uint64 of shape (2,). Convert the array.",
-        ),
-        (
-            "page_addrs",
-            np.array([100], np.uint64),
-            "page_addrs of the stream must be multiples of 4096, not 0x64. Correct the addresses.",
-        ),
-        (
-            "page_addrs",
-            np.array([-4096]),
-            "page_addrs of the stream must be at least 0, not -4096. Correct the number.",
-        ),
-        (
-            "tokens",
-            np.array([0, 0, 0, 70000]),
-            "tokens of the stream must be at most 65535, not 70000. A counter has 16 bits.",
-        ),
-        (
-            "tokens",
-            np.zeros(4),
-            "tokens of the stream must be integers of shape (4,), not float64 of shape (4,). Convert the array.",
-        ),
+        ("insns", np.zeros((3, 15), np.uint8),
+            "insns of the stream must have shape (N, 16) and dtype uint8, not (3, 15) and uint8. Convert the array."),
+        ("pages", np.zeros((1, 4096)),
+            "pages of the stream must have shape (N, 4096) and dtype uint8, not (1, 4096) and float64. Convert the "
+            "array."),
+        ("insn_addr", np.uint64(8),
+            "insn_addr of the stream must be a multiple of 16, not 0x8. Instructions lie at multiples of their size."),
+        ("page_addrs", np.zeros(2, np.uint64),
+            "page_addrs of the stream must be integers of shape (1,), not uint64 of shape (2,). Convert the array."),
+        ("page_addrs", np.array([100], np.uint64),
+            "page_addrs of the stream must be multiples of 4096, not 0x64. Correct the addresses."),
+        ("page_addrs", np.array([-4096]),
+            "page_addrs of the stream must be at least 0, not -4096. Correct the number."),
+        ("tokens", np.array([0, 0, 0, 70000]),
+            "tokens of the stream must be at most 65535, not 70000. A counter has 16 bits."),
+        ("tokens", np.zeros(4),
+            "tokens of the stream must be integers of shape (4,), not float64 of shape (4,). Convert the array."),
     ],
-)
+)  # fmt: skip
 def test_a_stream_with_a_wrong_part_is_refused_by_name(key, value, message):
     cfg = load_config("tiny")
     stream = raw(cfg, [Finish()], [0], np.zeros((1, 4096), np.uint8)) | {key: value}
