@@ -1,14 +1,14 @@
 """Tensor programs: expressions, operators and their NumPy meaning."""
 
 import lathe.frontend.language  # noqa: F401 - operators mean nothing without it
-from lathe.frontend.affine import Affine, as_affine
 from lathe.frontend.arithmetic import const, max, min, prod, select, sum
 from lathe.frontend.computation_arrays import evaluate_computation
 from lathe.frontend.compute import compute, placeholder, reduce_axis
 from lathe.frontend.cycles import Cycle, cycles
 from lathe.frontend.errors import CausalityError, DomainError, InputError, ParameterError, TensorError
 from lathe.frontend.evaluation import evaluate
-from lathe.frontend.intervals import interval
+from lathe.frontend.indices.affine import Affine, as_affine
+from lathe.frontend.indices.intervals import interval
 from lathe.frontend.nodes import (
     Axis,
     AxisRef,

@@ -11,7 +11,7 @@ from lathe.frontend.parameters import Extent, at_values, checked_values, paramet
 from lathe.frontend.programs import as_outputs, placeholders, topological
 from lathe.frontend.reads_in_domain import check_reads
 from lathe.frontend.states import State, bind_states
-from lathe.frontend.substitution import with_children
+from lathe.frontend.substitution import rewritten, with_children
 
 T = TypeVar("T", Tensor, Computation, Axis)
 
@@ -91,27 +91,15 @@ class Binding:
 
     def expression(self, expr: Expr) -> Expr:
         """An expression of the open program with numbers for parameters, over the bound axes and tensors."""
-        known: dict[Expr, Expr] = {}
 
-        def visit(node: Expr) -> Expr:
-            if node not in known:
-                children = tuple(map(visit, node.children))
-                if isinstance(node, AxisRef):
-                    known[node] = AxisRef(self.bound(node.axis))
-                elif isinstance(node, Read):
-                    known[node] = Read(self.bound(node.tensor), children)
-                else:
-                    same = all(new is old for new, old in zip(children, node.children, strict=True))
-                    new = node if same else with_children(node, children)
-                    known[node] = self._reduced(new)
-            return known[node]
+        def over(node: Expr, children: tuple[Expr, ...]) -> Expr:
+            if isinstance(node, Read):
+                return Read(self.bound(node.tensor), children)
+            if isinstance(node, Reduce):
+                return Reduce(node.kind, children[0], tuple(map(self.bound, node.axes)))
+            return AxisRef(self.bound(node.axis)) if isinstance(node, AxisRef) else with_children(node, children)
 
-        return visit(at_values(expr, self.values))
-
-    def _reduced(self, expr: Expr) -> Expr:
-        if not isinstance(expr, Reduce):
-            return expr
-        return Reduce(expr.kind, expr.body, tuple(map(self.bound, expr.axes)))
+        return rewritten(at_values(expr, self.values), lambda _: None, over)
 
 
 def bound_program(

@@ -14,7 +14,7 @@ from lathe.frontend.dtypes import DTYPES, INDEX
 from lathe.frontend.evaluation import Array, evaluate
 from lathe.frontend.nodes import Axis, Computation, Const, Select, Tensor, axes_of, reads_data
 from lathe.frontend.operand import Expr
-from lathe.frontend.substitution import substitute, with_children
+from lathe.frontend.substitution import rewritten, substitute
 
 
 def evaluate_cycle(cycle: Cycle, arrays: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
@@ -42,17 +42,17 @@ def _at(computation: Computation, at: Mapping[int, int]) -> Computation:
     """The computation at some values of its data axes, each of them with one point left."""
     axes = tuple(Axis(axis.name, 1) if d in at else axis for d, axis in enumerate(computation.axes))
     values: dict[Axis, Expr] = {computation.axes[d]: Const(value, INDEX) for d, value in at.items()}
-    bodies = tuple(_decided(substitute(body, values), {}) for body in computation.bodies)
+    bodies = tuple(_decided(substitute(body, values)) for body in computation.bodies)
     where = None if computation.where is None else substitute(computation.where, values)
     return Computation(computation.name, axes, computation.reduce_axes, bodies, where=where)
 
 
-def _decided(expr: Expr, known: dict[Expr, Expr]) -> Expr:
+def _decided(expr: Expr) -> Expr:
     """The expression without selects whose condition is the same everywhere."""
-    if expr not in known:
-        while isinstance(expr, Select) and not axes_of(expr.condition) and not reads_data(expr.condition):
-            expr = expr.then if bool(evaluate(expr.condition, {})) else expr.otherwise
-        children = tuple(_decided(child, known) for child in expr.children)
-        same = all(new is old for new, old in zip(children, expr.children, strict=True))
-        known[expr] = expr if same else with_children(expr, children)
-    return known[expr]
+
+    def leaf(node: Expr) -> Expr | None:
+        if not isinstance(node, Select) or axes_of(node.condition) or reads_data(node.condition):
+            return None
+        return _decided(node.then if bool(evaluate(node.condition, {})) else node.otherwise)
+
+    return rewritten(expr, leaf)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from lathe.frontend.affine import axes_that_matter
 from lathe.frontend.dense import Box, DenseEvaluator, Span, whole
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.evaluation import Array
+from lathe.frontend.indices.affine import axes_that_matter
 from lathe.frontend.nodes import Axis, Binary, Cast, Read, Reduce, Tensor
 from lathe.frontend.operand import Expr
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lathe.frontend.affine import Affine, as_affine
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.evaluation import Array, Evaluator
-from lathe.frontend.nodes import Axis, Binary, Compare, Read, Select, Tensor
+from lathe.frontend.indices.affine import Affine, as_affine
+from lathe.frontend.indices.conditions import conjuncts
+from lathe.frontend.nodes import Axis, Compare, Read, Select, Tensor
 from lathe.frontend.operand import Expr
 
 
@@ -107,12 +108,7 @@ class DenseEvaluator(Evaluator):
     def _box_where(self, condition: Expr) -> dict[Axis, Span] | None:
         """The part of the box where the condition holds, when that is a box again."""
         inside = dict(self.box)
-        stack = [condition]
-        while stack:
-            node = stack.pop()
-            if isinstance(node, Binary) and node.op == "and":
-                stack += [node.lhs, node.rhs]
-                continue
+        for node in conjuncts(condition):
             limit = _limit(node) if isinstance(node, Compare) else None
             if limit is None:
                 return None

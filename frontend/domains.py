@@ -1,12 +1,14 @@
 """Domains that are no boxes: a condition on a computation's points, and what may be read of a tensor that has one."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import prod
 
 import islpy as isl
 import numpy as np
 
 from lathe.frontend.errors import DomainError, TensorError
 from lathe.frontend.evaluation import evaluate
+from lathe.frontend.indices.conditions import conjuncts
 from lathe.frontend.nodes import (
     Axis,
     AxisRef,
@@ -64,7 +66,7 @@ def _truth(computation: Computation, where: Expr) -> tuple[bool, bool]:
     if reads_data(where):
         return True, True
     axes = axes_of(where)
-    count = _points(axes)
+    count = prod(axis.extent for axis in axes)
     if count > ENUMERATION_LIMIT:
         return True, True
     found = [False, False]
@@ -86,19 +88,11 @@ def check_exists(computation: Computation, read: ReadAccess) -> None:
     if producer is None or producer.where is None:
         return
     cell = dict(zip(producer.axes, read.indices, strict=True))
-    given = list(_conjuncts(expr for expr, holds in read.guards if holds))
-    for condition in _conjuncts([producer.where]):
+    given = [each for expr, holds in read.guards if holds for each in conjuncts(expr)]
+    for condition in conjuncts(producer.where):
         wanted = substitute(condition, cell)
         if not any(_same(wanted, each) for each in given):
             _check(computation, read, wanted)
-
-
-def _conjuncts(conditions: Iterable[Expr]) -> Iterator[Expr]:
-    for each in conditions:
-        if isinstance(each, Binary) and each.op == "and":
-            yield from _conjuncts((each.lhs, each.rhs))
-        else:
-            yield each
 
 
 def _same(left: Expr, right: Expr) -> bool:
@@ -158,7 +152,7 @@ def _check_one_by_one(computation: Computation, read: ReadAccess, wanted: Expr) 
         raise _unknown_error(computation, read, wanted, "it depends on data")
     guards: list[Guard] = [(expr, holds) for expr, holds in read.guards if not reads_data(expr)]
     axes = axes_of(wanted, *(expr for expr, _ in guards))
-    count = _points(axes)
+    count = prod(axis.extent for axis in axes)
     if count > ENUMERATION_LIMIT:
         raise _unknown_error(computation, read, wanted, f"it is not affine, and {count} points are too many to visit")
     point = first_point(computation, guards, blocks(axes, count), lambda env: ~evaluate(wanted, env))
@@ -185,13 +179,6 @@ def first_point(
             point = {axis: axis.start for axis in (*computation.axes, *computation.reduce_axes)}
             return point | {axis: int(values[at]) for axis, values in env.items()}
     return None
-
-
-def _points(axes: Iterable[Axis]) -> int:
-    count = 1
-    for axis in axes:
-        count *= axis.extent
-    return count
 
 
 def blocks(axes: tuple[Axis, ...], count: int) -> Iterator[dict[Axis, np.ndarray]]:

@@ -16,7 +16,7 @@ from lathe.frontend.errors import ParameterError, TensorError, shown
 from lathe.frontend.names import checked_name
 from lathe.frontend.nodes import Axis, Binary, Const, Parameter, axes_of, reads_data
 from lathe.frontend.operand import Expr, Operand, walk
-from lathe.frontend.substitution import with_children
+from lathe.frontend.substitution import rewritten, with_children
 
 LARGEST = (1 << 31) - 1
 """What a parameter without a maximum stays below."""
@@ -121,24 +121,15 @@ def typical_values(exprs: Iterable[Expr]) -> dict[Parameter, int]:
 
 def at_values(expr: Expr, values: Mapping[Parameter, int]) -> Expr:
     """The expression with numbers for parameters, what is constant of indices being computed."""
-    known: dict[Expr, Expr] = {}
 
-    def visit(node: Expr) -> Expr:
-        if node not in known:
-            if isinstance(node, Parameter):
-                known[node] = Const(values[node], INDEX) if node in values else node
-            else:
-                children = tuple(map(visit, node.children))
-                same = all(new is old for new, old in zip(children, node.children, strict=True))
-                if same:
-                    known[node] = node
-                elif isinstance(node, Binary) and node.dtype == INDEX:
-                    known[node] = binary(node.op, *children)
-                else:
-                    known[node] = with_children(node, children)
-        return known[node]
+    def leaf(node: Expr) -> Expr | None:
+        return Const(values[node], INDEX) if isinstance(node, Parameter) and node in values else None
 
-    return visit(expr)
+    def over(node: Expr, children: tuple[Expr, ...]) -> Expr:
+        new = with_children(node, children)
+        return binary(new.op, *children) if isinstance(new, Binary) and new is not node and new.dtype == INDEX else new
+
+    return rewritten(expr, leaf, over)
 
 
 def value_of(expr: Expr, values: Mapping[Parameter, int]) -> int:

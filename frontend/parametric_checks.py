@@ -26,7 +26,7 @@ from lathe.frontend.nodes import (
 from lathe.frontend.operand import Expr
 from lathe.frontend.parameters import LARGEST, Extent, at_values, described, parameters_of
 from lathe.frontend.polyhedra import Points, limited_operations
-from lathe.frontend.substitution import substitute, with_children
+from lathe.frontend.substitution import rewritten, substitute
 
 
 class ParametricPoints:
@@ -52,15 +52,13 @@ class ParametricPoints:
 
     def stated(self, expr: Expr) -> Expr:
         """The expression over the dimensions of ``points``."""
-        axes: dict[Axis, Expr] = {axis: AxisRef(wide) for axis, wide in self.wide.items()}
-        return substitute(self._numbered(expr), axes)
 
-    def _numbered(self, expr: Expr) -> Expr:
-        if isinstance(expr, Parameter):
-            return AxisRef(self.numbers[expr])
-        children = tuple(map(self._numbered, expr.children))
-        same = all(new is old for new, old in zip(children, expr.children, strict=True))
-        return expr if same else with_children(expr, children)
+        def leaf(node: Expr) -> Expr | None:
+            if isinstance(node, Parameter):
+                return AxisRef(self.numbers[node])
+            return AxisRef(self.wide.get(node.axis, node.axis)) if isinstance(node, AxisRef) else None
+
+        return rewritten(expr, leaf)
 
     def first_where(self, conditions: isl.Set) -> tuple[dict[Parameter, int], dict[Axis, int]] | None:
         """The values of parameters and axes at the first point of the domain in a set; None if there is none."""

@@ -9,13 +9,12 @@ from contextlib import contextmanager
 
 import islpy as isl
 
-from lathe.frontend.dtypes import DTYPES, INDEX
-from lathe.frontend.intervals import interval
+from lathe.frontend.indices.conditions import OPPOSITE
+from lathe.frontend.indices.forms import Forms, form_of
+from lathe.frontend.indices.intervals import does_not_wrap, interval
 from lathe.frontend.nodes import (
     Axis,
-    AxisRef,
     Binary,
-    Cast,
     Compare,
     Computation,
     Const,
@@ -74,25 +73,33 @@ class Points:
 
         Expressions of a tensor dtype qualify while they cannot wrap around.
         """
-        match expr:
-            case Const(value=value):
-                return isl.PwAff.from_aff(isl.Aff.val_on_domain(self.local, isl.Val(value)))
-            case AxisRef(axis=axis):
-                return isl.PwAff.from_aff(isl.Aff.var_on_domain(self.local, isl.dim_type.set, self.position[axis]))
-            case Cast(operand=operand) if operand.dtype != "bool" and expr.dtype != "bool":
-                return self.value(operand) if expr.dtype == INDEX or _same_range(expr, operand) else None
-            case Select(condition=condition, then=then, otherwise=otherwise):
-                chosen, other = self.value(then), self.value(otherwise)
-                where = self.condition(condition, True)
-                if chosen is None or other is None or where is None:
-                    return None
-                return chosen.intersect_domain(where).union_add(other.subtract_domain(where))
-            case Binary(op=op, lhs=lhs, rhs=rhs) if expr.dtype != "bool":
-                if expr.dtype != INDEX and not _cannot_wrap(expr):
-                    return None
-                left, right = self.value(lhs), self.value(rhs)
-                return None if left is None or right is None else _combined(op, left, right, rhs)
-        return None
+        return form_of(expr, self._functions())
+
+    def _functions(self) -> Forms[isl.PwAff]:
+        return Forms[isl.PwAff](
+            constant=lambda value: isl.PwAff.from_aff(isl.Aff.val_on_domain(self.local, isl.Val(value))),
+            axis=self._coordinate,
+            add=isl.PwAff.add,
+            scale=lambda form, factor: form.scale_val(isl.Val(factor)),
+            divide=lambda form, divisor: form.scale_down_val(isl.Val(divisor)).floor(),
+            extremum=lambda kind, left, right: left.min(right) if kind == "min" else left.max(right),
+            multiply=_product,
+            fits=does_not_wrap,
+            at_once=self._choice,
+        )
+
+    def _coordinate(self, axis: Axis) -> isl.PwAff:
+        return isl.PwAff.from_aff(isl.Aff.var_on_domain(self.local, isl.dim_type.set, self.position[axis]))
+
+    def _choice(self, expr: Expr, forms: Forms[isl.PwAff]) -> isl.PwAff | None:
+        """A ``select`` as a function in pieces."""
+        if not isinstance(expr, Select):
+            return None
+        chosen, other = form_of(expr.then, forms), form_of(expr.otherwise, forms)
+        where = self.condition(expr.condition, True)
+        if chosen is None or other is None or where is None:
+            return None
+        return chosen.intersect_domain(where).union_add(other.subtract_domain(where))
 
     def condition(self, expr: Expr, holds: bool) -> isl.Set | None:
         """The points where the ``bool`` expression is ``holds``, exactly, or None when it is not quasi-affine.
@@ -113,7 +120,8 @@ class Points:
                 left_value, right_value = self.value(lhs), self.value(rhs)
                 if left_value is None or right_value is None:
                     return self._visited(expr, holds)
-                return _compared(op if holds else _OPPOSITE[op], left_value, right_value)
+                compared: isl.Set = getattr(left_value, f"{op if holds else OPPOSITE[op]}_set")(right_value)
+                return compared
         return None
 
     def _visited(self, expr: Expr, holds: bool) -> isl.Set | None:
@@ -153,53 +161,8 @@ class Points:
         return all(self.condition(expr, holds) is not None for expr, holds in guards)
 
 
-_OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
-
-
-def _compared(op: str, left: isl.PwAff, right: isl.PwAff) -> isl.Set:
-    match op:
-        case "lt":
-            return left.lt_set(right)
-        case "le":
-            return left.le_set(right)
-        case "gt":
-            return left.gt_set(right)
-        case "ge":
-            return left.ge_set(right)
-        case "eq":
-            return left.eq_set(right)
-    return left.ne_set(right)
-
-
-def _combined(op: str, left: isl.PwAff, right: isl.PwAff, divisor: Expr) -> isl.PwAff | None:
-    match op:
-        case "add":
-            return left.add(right)
-        case "sub":
-            return left.sub(right)
-        case "mul":
-            return left.mul(right) if left.is_cst() or right.is_cst() else None
-        case "min":
-            return left.min(right)
-        case "max":
-            return left.max(right)
-        case "floordiv" | "mod" if isinstance(divisor, Const):
-            upwards = left if divisor.value > 0 else left.neg()  # isl divides by positive numbers
-            quotient = upwards.scale_down_val(isl.Val(abs(divisor.value))).floor()
-            return quotient if op == "floordiv" else left.sub(quotient.scale_val(isl.Val(divisor.value)))
-    return None
-
-
-def _same_range(expr: Expr, operand: Expr) -> bool:
-    """Whether converting ``operand`` to the dtype of ``expr`` keeps its value."""
-    low, high = interval(operand)
-    return DTYPES[expr.dtype].minimum <= low and high <= DTYPES[expr.dtype].maximum
-
-
-def _cannot_wrap(expr: Binary) -> bool:
-    widened = Binary(expr.op, Cast(expr.lhs, INDEX), Cast(expr.rhs, INDEX))
-    low, high = interval(widened)
-    return DTYPES[expr.dtype].minimum <= low and high <= DTYPES[expr.dtype].maximum
+def _product(left: isl.PwAff, right: isl.PwAff) -> isl.PwAff | None:
+    return left.mul(right) if left.is_cst() or right.is_cst() else None
 
 
 def points_of(computation: Computation) -> Points:

@@ -1,6 +1,7 @@
 """The check that no computation reads outside the domain of a tensor."""
 
 from collections.abc import Mapping
+from math import prod
 
 import islpy as isl
 import numpy as np
@@ -9,7 +10,7 @@ from lathe.frontend.domains import ENUMERATION_LIMIT, blocks, check_exists, firs
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import DomainError
 from lathe.frontend.evaluation import evaluate
-from lathe.frontend.intervals import interval
+from lathe.frontend.indices.intervals import interval
 from lathe.frontend.nodes import Axis, Computation, Read, ReadAccess, axes_of, reads_data
 from lathe.frontend.operand import Expr, walk
 from lathe.frontend.polyhedra import Points, limited_operations
@@ -60,9 +61,7 @@ def _check_one_by_one(computation: Computation, read: ReadAccess, position: int,
     if reads_data(index):
         raise _unbounded_error(computation, read, position, index, extent)
     axes = axes_of(index, *(expr for expr, _ in guards))
-    count = 1
-    for axis in axes:
-        count *= axis.extent
+    count = prod(axis.extent for axis in axes)
     if count > ENUMERATION_LIMIT:
         raise _undecided_error(computation, read, position, index, extent, count)
 

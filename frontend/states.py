@@ -16,7 +16,7 @@ from lathe.frontend.compute import check_takes, checked_shape, compute
 from lathe.frontend.cycles import check_causality, check_readers
 from lathe.frontend.dtypes import checked_dtype
 from lathe.frontend.errors import TensorError, shown
-from lathe.frontend.intervals import interval
+from lathe.frontend.indices.intervals import interval
 from lathe.frontend.names import checked_name
 from lathe.frontend.nodes import Computation, Read, Tensor
 from lathe.frontend.operand import Expr, Value

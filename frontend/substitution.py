@@ -1,15 +1,37 @@
 """Expressions with axes replaced, and axes split so that division and remainder by constants become affine."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 
-from lathe.frontend.affine import as_affine
 from lathe.frontend.dtypes import INDEX
+from lathe.frontend.indices.affine import as_affine
 from lathe.frontend.nodes import Axis, AxisRef, Binary, Cast, Compare, Const, Not, Read, Reduce, Select
 from lathe.frontend.operand import Expr, walk
 
 _ROUNDS = 16
+
+
+def rewritten(
+    expr: Expr,
+    leaf: Callable[[Expr], Expr | None],
+    over: "Callable[[Expr, tuple[Expr, ...]], Expr] | None" = None,
+) -> Expr:
+    """``expr`` with nodes replaced as a whole by what ``leaf`` says; others are the same ``over`` rewritten operands.
+
+    What does not change is the same node as before, and a node shared by several parents stays shared.
+    """
+    known: dict[Expr, Expr] = {}
+    build = with_children if over is None else over
+
+    def visit(node: Expr) -> Expr:
+        found = known.get(node)
+        if found is None:
+            found = leaf(node)
+            found = known[node] = build(node, tuple(map(visit, node.children))) if found is None else found
+        return found
+
+    return visit(expr)
 
 
 def substitute(expr: Expr, replacements: Mapping[Axis, Expr]) -> Expr:
@@ -17,22 +39,13 @@ def substitute(expr: Expr, replacements: Mapping[Axis, Expr]) -> Expr:
 
     What does not change is the same node as before. The axes that a ``Reduce`` reduces over stay.
     """
-    return _replaced(expr, replacements, {})
-
-
-def _replaced(expr: Expr, replacements: Mapping[Axis, Expr], known: dict[Expr, Expr]) -> Expr:
-    if expr not in known:
-        if isinstance(expr, AxisRef):
-            known[expr] = replacements.get(expr.axis, expr)
-        else:
-            children = tuple(_replaced(child, replacements, known) for child in expr.children)
-            same = all(new is old for new, old in zip(children, expr.children, strict=True))
-            known[expr] = expr if same else with_children(expr, children)
-    return known[expr]
+    return rewritten(expr, lambda node: replacements.get(node.axis) if isinstance(node, AxisRef) else None)
 
 
 def with_children(expr: Expr, children: tuple[Expr, ...]) -> Expr:
-    """The same node over other operands."""
+    """The same node over other operands; itself if these are its own."""
+    if all(new is old for new, old in zip(children, expr.children, strict=True)):
+        return expr
     match expr:
         case Read(tensor=tensor):
             return Read(tensor, children)
@@ -48,8 +61,7 @@ def with_children(expr: Expr, children: tuple[Expr, ...]) -> Expr:
             return Cast(children[0], dtype)
         case Reduce(kind=kind, axes=axes):
             return Reduce(kind, children[0], axes)
-    assert not children, type(expr).__name__
-    return expr
+    raise AssertionError(f"{type(expr).__name__} has no operands")
 
 
 class SplitAxes:

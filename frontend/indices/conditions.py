@@ -5,16 +5,16 @@ maximum. So a domain becomes constraints of the kind that tails of splits are, a
 is not of this form (a product of axes, a condition on data) stays an expression, evaluated point by point.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
 
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.indices.linear import Bound, Box, Extremum, FloorDivision, Linear, add, floor_divide, scale
+from lathe.frontend.indices.forms import Forms, form_of
+from lathe.frontend.indices.in_loops import bound_forms, flat_extremum
+from lathe.frontend.indices.linear import Bound, Box, Linear, LoopVariable, add, scale
 from lathe.frontend.nodes import (
     Axis,
-    AxisRef,
     Binary,
-    Cast,
     Compare,
     Computation,
     Const,
@@ -24,21 +24,21 @@ from lathe.frontend.nodes import (
     Undef,
     reads_data,
 )
-from lathe.frontend.operand import Expr
+from lathe.frontend.operand import CompareOp, Expr
 
-_OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
+OPPOSITE: Mapping[CompareOp, CompareOp] = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
 
 def bounds_of(computation: Computation, roots: Mapping[Axis, Bound], box: Box) -> list[Bound]:
     """What must be >= 0 at the points of a computation's domain, as far as bounds can say it."""
-    found = (bound_of(each, True, roots, box) for each in _conjuncts(computation.where))
+    found = (bound_of(each, True, roots, box) for each in conjuncts(computation.where))
     return [each for each in found if each is not None]
 
 
 def mask_of(computation: Computation) -> Expr | None:
     """The part of the condition on a computation's domain that no bounds can say."""
     mask: Expr | None = None
-    for each in _conjuncts(computation.where):
+    for each in conjuncts(computation.where):
         if not is_linear(each):
             mask = each if mask is None else Binary("and", mask, each)
     return mask
@@ -115,29 +115,22 @@ def _possible(condition: Expr, value: bool) -> Expr | None:
 
 def is_linear(condition: Expr) -> bool:
     """Whether a condition on axes is one that bounds can say."""
-    match condition:
-        case Const():
-            return True
-        case Not(operand=operand):
-            return is_linear(operand)
-        case Binary(op="and" | "or", lhs=lhs, rhs=rhs):
-            return is_linear(lhs) and is_linear(rhs)
-        case Compare(lhs=lhs, rhs=rhs):
-            return _is_quasi_affine(lhs) and _is_quasi_affine(rhs)
-    return False
+    loops = defaultdict[Axis, Bound](lambda: Linear.of(LoopVariable("i", 1)))
+    return bound_of(condition, True, loops) is not None
 
 
-def _conjuncts(condition: Expr | None) -> Iterator[Expr]:
+def conjuncts(condition: Expr | None) -> Iterator[Expr]:
+    """The conditions that must all hold for one to hold; none for None."""
     if condition is None:
         return
     if isinstance(condition, Binary) and condition.op == "and":
-        yield from _conjuncts(condition.lhs)
-        yield from _conjuncts(condition.rhs)
+        yield from conjuncts(condition.lhs)
+        yield from conjuncts(condition.rhs)
     else:
         yield condition
 
 
-def bound_of(condition: Expr, holds: bool, roots: Mapping[Axis, Bound], box: Box) -> Bound | None:
+def bound_of(condition: Expr, holds: bool, roots: Mapping[Axis, Bound], box: Box | None = None) -> Bound | None:
     """A bound that is >= 0 exactly where a condition is ``holds``, given the values of axes; None where there is none.
 
     >>> from lathe.frontend.indices.linear import LoopVariable
@@ -148,25 +141,28 @@ def bound_of(condition: Expr, holds: bool, roots: Mapping[Axis, Bound], box: Box
     >>> bound_of((j + 0 <= i) & (j + 0 != 3), True, roots, box)
     min(i - j, max(j - 4, -j + 2))
     """
-    if not is_linear(condition):
-        return None
-    return _bound(condition, holds, roots, box)
+    return _bound(condition, holds, bound_forms(roots, box))
 
 
-def _bound(condition: Expr, holds: bool, roots: Mapping[Axis, Bound], box: Box) -> Bound:
+def _bound(condition: Expr, holds: bool, forms: Forms[Bound]) -> Bound | None:
     match condition:
         case Const(value=value):
             return Linear(0 if bool(value) == holds else -1)
         case Not(operand=operand):
-            return _bound(operand, not holds, roots, box)
+            return _bound(operand, not holds, forms)
         case Binary(op="and" | "or" as op, lhs=lhs, rhs=rhs):
-            parts = [_bound(each, holds, roots, box) for each in (lhs, rhs)]
-            return _extremum("min" if (op == "and") == holds else "max", parts)
+            one, other = (_bound(each, holds, forms) for each in (lhs, rhs))
+            if one is None or other is None:
+                return None
+            return flat_extremum("min" if (op == "and") == holds else "max", one, other)
         case Compare(op=op, lhs=lhs, rhs=rhs):
-            more = add(_value(lhs, roots, box), scale(_value(rhs, roots, box), -1))
+            left, right = form_of(lhs, forms), form_of(rhs, forms)
+            if left is None or right is None:
+                return None
+            more = add(left, scale(right, -1))
             less = scale(more, -1)
             one = Linear(-1)
-            match op if holds else _OPPOSITE[op]:
+            match op if holds else OPPOSITE[op]:
                 case "ge":
                     return more
                 case "gt":
@@ -176,71 +172,6 @@ def _bound(condition: Expr, holds: bool, roots: Mapping[Axis, Bound], box: Box) 
                 case "lt":
                     return add(less, one)
                 case "eq":
-                    return _extremum("min", [more, less])
-            return _extremum("max", [add(more, one), add(less, one)])
-    raise AssertionError(f"{condition} is no linear condition")
-
-
-def _extremum(kind: Literal["min", "max"], parts: list[Bound]) -> Bound:
-    """The extremum of bounds, those of the same kind among them being part of it."""
-    flat: list[Bound] = []
-    for part in parts:
-        flat += part.bounds if isinstance(part, Extremum) and part.kind == kind else [part]
-    return Extremum(kind, tuple(flat))
-
-
-def _is_quasi_affine(expr: Expr) -> bool:
-    match expr:
-        case Const() | AxisRef():
-            return expr.dtype == "index"
-        case Cast(operand=operand, dtype="index"):
-            return _is_quasi_affine(operand)
-        case Binary(op="add" | "sub" | "min" | "max", lhs=lhs, rhs=rhs):
-            return _is_quasi_affine(lhs) and _is_quasi_affine(rhs)
-        case Binary(op="mul", lhs=lhs, rhs=rhs):
-            constant = isinstance(lhs, Const) or isinstance(rhs, Const)
-            return constant and _is_quasi_affine(lhs) and _is_quasi_affine(rhs)
-        case Binary(op="floordiv" | "mod", lhs=lhs, rhs=Const(value=value)):
-            return value > 0 and _is_quasi_affine(lhs)
-    return False
-
-
-def _value(expr: Expr, roots: Mapping[Axis, Bound], box: Box) -> Bound:
-    """The value of a quasi-affine expression, given those of the axes."""
-    match expr:
-        case Const(value=value):
-            return Linear(value)
-        case AxisRef(axis=axis):
-            return roots[axis]
-        case Cast(operand=operand):
-            return _value(operand, roots, box)
-        case Binary(op="mul", lhs=lhs, rhs=rhs):
-            factor, operand = (lhs, rhs) if isinstance(lhs, Const) else (rhs, lhs)
-            assert isinstance(factor, Const)
-            return scale(_value(operand, roots, box), factor.value)
-        case Binary(op=op, lhs=lhs, rhs=rhs):
-            left = _value(lhs, roots, box)
-            if op in ("floordiv", "mod"):
-                assert isinstance(rhs, Const)
-                quotient = _quotient(left, rhs.value, box)
-                return quotient if op == "floordiv" else add(left, scale(quotient, -rhs.value))
-            right = _value(rhs, roots, box)
-            if op == "min" or op == "max":
-                return _extremum(op, [left, right])
-            return add(left, right if op == "add" else scale(right, -1))
-    raise AssertionError(f"{expr} is not quasi-affine")
-
-
-def _quotient(bound: Bound, divisor: int, box: Box) -> Bound:
-    """``bound // divisor``, without a division that comes out the same all over the box."""
-    if isinstance(bound, Extremum):
-        return Extremum(bound.kind, tuple(_quotient(each, divisor, box) for each in bound.bounds))
-    quotient = Linear()
-    for atom, coefficient in (total := floor_divide(bound, divisor)).terms.items():
-        if isinstance(atom, FloorDivision):
-            low, high = atom.numerator.range(box)
-            if low // atom.divisor == high // atom.divisor:
-                quotient += low // atom.divisor * coefficient
-                continue
-        quotient += Linear.of(atom, coefficient)
-    return quotient + total.constant
+                    return flat_extremum("min", more, less)
+            return flat_extremum("max", add(more, one), add(less, one))
+    return None

@@ -202,11 +202,16 @@ def scale(bound: Bound, factor: int) -> Bound:
     return Extremum(kind, tuple(scale(inner, factor) for inner in bound.bounds))
 
 
+def in_extrema(bound: Bound, change: Callable[[Linear], Linear]) -> Bound:
+    """The bound with every linear expression in it changed by a function that is monotone."""
+    if isinstance(bound, Linear):
+        return change(bound)
+    return Extremum(bound.kind, tuple(in_extrema(inner, change) for inner in bound.bounds))
+
+
 def divide(bound: Bound, divisor: int) -> Bound:
     """Floor division of a bound by a positive integer (monotone, so it goes inside extrema)."""
-    if isinstance(bound, Linear):
-        return floor_divide(bound, divisor)
-    return Extremum(bound.kind, tuple(divide(inner, divisor) for inner in bound.bounds))
+    return in_extrema(bound, lambda linear: floor_divide(linear, divisor))
 
 
 def bound_range(bound: Bound, box: Box) -> tuple[int, int]:
@@ -227,9 +232,7 @@ def bound_value(bound: Bound, environment: Mapping[LoopVariable, int]) -> int:
 
 def bound_substitute(bound: Bound, replacement: Callable[[LoopVariable], Linear | None]) -> Bound:
     """Replace variables by linear expressions; a variable for which the callable says None stays."""
-    if isinstance(bound, Linear):
-        return bound.substitute(replacement)
-    return Extremum(bound.kind, tuple(bound_substitute(inner, replacement) for inner in bound.bounds))
+    return in_extrema(bound, lambda linear: linear.substitute(replacement))
 
 
 def bound_variables(bound: Bound) -> set[LoopVariable]:

@@ -1,8 +1,7 @@
 """What an expression is when the casts around it are left out."""
 
-from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.evaluation import evaluate
-from lathe.frontend.intervals import interval
+from lathe.frontend.indices.intervals import does_not_wrap
 from lathe.frontend.nodes import Axis, AxisRef, Binary, Cast, Const
 from lathe.frontend.operand import Expr
 
@@ -16,10 +15,7 @@ def bare(expr: Expr) -> Expr:
 
 def kept(expr: Expr) -> Expr:
     """The expression without the casts around it that cannot change its value."""
-    while isinstance(expr, Cast):
-        low, high = interval(expr.operand)
-        if not (DTYPES[expr.dtype].minimum <= low and high <= DTYPES[expr.dtype].maximum):
-            break
+    while isinstance(expr, Cast) and does_not_wrap(expr):
         expr = expr.operand
     return expr
 

@@ -4,13 +4,16 @@
 left are divisions of single axes, which an axis can be split at, or none.
 """
 
+from functools import partial
 from math import gcd
 
-from lathe.frontend.affine import Affine, as_affine
+from lathe.frontend.dtypes import INDEX
+from lathe.frontend.indices.affine import Affine, as_affine
+from lathe.frontend.indices.forms import Forms, form_of
+from lathe.frontend.indices.intervals import does_not_wrap, interval
 from lathe.frontend.indices.plain import plain_axis
-from lathe.frontend.intervals import interval
 from lathe.frontend.nodes import Axis, AxisRef, Binary, Cast, Const
-from lathe.frontend.operand import Expr
+from lathe.frontend.operand import BinaryOp, Expr
 
 
 def simplified_index(expr: Expr) -> Expr:
@@ -20,8 +23,8 @@ def simplified_index(expr: Expr) -> Expr:
         bare = plain_axis(expr)  # an axis of one value stays: it may become a lane
         return AxisRef(bare) if bare is not None else _sum(affine)
     match expr:
-        case Cast(operand=operand, dtype="index"):
-            return simplified_index(operand)
+        case Cast(operand=operand) if (index := form_of(operand, _AS_INDICES)) is not None:
+            return simplified_index(index)
         case Binary(op="add" | "sub" | "mul" as op, lhs=lhs, rhs=rhs):
             left, right = simplified_index(lhs), simplified_index(rhs)
             if op != "mul" and isinstance(right, Const) and right.value == 0:
@@ -34,6 +37,24 @@ def simplified_index(expr: Expr) -> Expr:
         case Binary(op="mod", lhs=lhs, rhs=Const(value=value)) if value > 0:
             return _remainder(simplified_index(lhs), value)
     return expr
+
+
+def _operation(op: BinaryOp, lhs: Expr, rhs: Expr | int) -> Expr:
+    return Binary(op, lhs, Const(rhs, INDEX) if isinstance(rhs, int) else rhs)
+
+
+_AS_INDICES = Forms[Expr](
+    constant=lambda value: Const(value, INDEX),
+    axis=AxisRef,
+    add=partial(_operation, "add"),
+    scale=partial(_operation, "mul"),
+    divide=partial(_operation, "floordiv"),
+    remainder=partial(_operation, "mod"),
+    extremum=_operation,
+    multiply=partial(_operation, "mul"),
+    fits=does_not_wrap,
+)
+"""What is computed in another dtype, but could be in that of indices."""
 
 
 def _divided(expr: Expr, divisor: int) -> Expr:

@@ -1,11 +1,11 @@
 """Which box of its domain a stage must compute where it is computed: bounds from the reads of its consumers."""
 
 from collections.abc import Mapping
-from math import gcd
 
-from lathe.frontend import as_affine
 from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.expressions import Axis, AxisRef, Binary, Cast, Const, Expr
+from lathe.frontend.expressions import Axis
+from lathe.frontend.indices.in_loops import Interval as Interval
+from lathe.frontend.indices.in_loops import interval_of as interval_of
 from lathe.frontend.indices.linear import (
     Bound,
     Box,
@@ -14,13 +14,10 @@ from lathe.frontend.indices.linear import (
     LoopVariable,
     add,
     bound_range,
-    divide,
     extremum,
     floor_divide,
     scale,
 )
-
-Interval = tuple[Bound, Bound]
 
 
 def eliminate(bound: Bound, visible: set[LoopVariable], box: Box, side: str) -> Bound:
@@ -40,76 +37,6 @@ def eliminate(bound: Bound, visible: set[LoopVariable], box: Box, side: str) -> 
             term = floor_divide(numerator, atom.divisor) * coefficient
         result += term
     return result
-
-
-def interval_of(
-    expr: Expr, axes: Mapping[Axis, Interval], visible: set[LoopVariable] | None = None, box: Box | None = None
-) -> Interval | None:
-    """Lower and upper bound of an index expression, or None where there is no linear one.
-
-    ``visible`` are the variables that the bounds will be in terms of, ``box`` the ranges of all: with them, a remainder
-    is bounded by its value where the other variables do not reach across multiples of the divisor.
-    """
-
-    def of(inner: Expr) -> Interval | None:
-        return interval_of(inner, axes, visible, box)
-
-    affine = as_affine(expr)
-    if affine is not None:
-        low: Bound = Linear(affine.const)
-        high: Bound = Linear(affine.const)
-        for axis, factor in affine.coefficients.items():
-            first, last = axes[axis] if factor > 0 else axes[axis][::-1]
-            low, high = add(low, scale(first, factor)), add(high, scale(last, factor))
-        return low, high
-    match expr:
-        case Const(value=value):
-            return Linear(value), Linear(value)
-        case AxisRef(axis=axis):
-            return axes[axis]
-        case Cast(operand=operand, dtype="index"):
-            return of(operand)
-        case Binary(op="add" | "sub" as op, lhs=lhs, rhs=rhs):
-            left, right = of(lhs), of(rhs)
-            if left is None or right is None:
-                return None
-            first, last = right if op == "add" else (scale(right[1], -1), scale(right[0], -1))
-            return add(left[0], first), add(left[1], last)
-        case (
-            Binary(op="mul", lhs=operand, rhs=Const(value=value))
-            | Binary(op="mul", lhs=Const(value=value), rhs=operand)
-        ):
-            inner = of(operand)
-            if inner is None:
-                return None
-            first, last = inner if value >= 0 else inner[::-1]
-            return scale(first, value), scale(last, value)
-        case Binary(op="floordiv", lhs=operand, rhs=Const(value=value)) if value > 0:
-            inner = of(operand)
-            return None if inner is None else (divide(inner[0], value), divide(inner[1], value))
-        case Binary(op="mod", lhs=operand, rhs=Const(value=value)) if value > 0:
-            inner = of(operand)
-            if inner is not None and visible is not None and box is not None and inner[0] == inner[1]:
-                rest = _remainder(inner[0], value, visible, box)
-                if rest is not None:
-                    return rest, rest
-            return Linear(0), Linear(value - 1)
-    return None
-
-
-def _remainder(value: Bound, divisor: int, visible: set[LoopVariable], box: Box) -> Linear | None:
-    """``value % divisor``, if the quotient is the same for all values of the variables that are not visible."""
-    if not isinstance(value, Linear):
-        return None
-    fixed = {v: Linear(box[v][0]) for v in value.variables() - visible if box[v][0] == box[v][1]}
-    value = value.substitute(fixed.get)
-    seen = {atom: c for atom, c in value.terms.items() if Linear.of(atom).variables() <= visible}
-    hidden = Linear(value.constant, {atom: c for atom, c in value.terms.items() if atom not in seen})
-    step = gcd(divisor, *seen.values())
-    low, high = hidden.range(box)
-    if low < 0 or high >= step:
-        return None
-    return value - floor_divide(Linear(0, seen), divisor) * divisor
 
 
 def read_box(access: ReadAccess, axes: Mapping[Axis, Interval], visible: set[LoopVariable], box: Box) -> list[Interval]:

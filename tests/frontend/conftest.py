@@ -1,10 +1,13 @@
 """What the tests of the frontend share."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frontend"
 

@@ -3,8 +3,13 @@
 from itertools import product
 
 import numpy as np
+import pytest
 
+from lathe.configs import load_config
+from lathe.frontend import compute, placeholder
 from lathe.frontend.indices.linear import Linear, LoopVariable, floor_divide
+from lathe.scheduler import build, create_schedule
+from lathe.scheduler.errors import EmitError
 from lathe.scheduler.target.index_in_loops import Bend, index_in_loops
 
 
@@ -63,3 +68,11 @@ def test_random_indices_are_what_they_say_or_the_chunk_is_cut_within_a_loop():
             found = index.constant + sum(c * n for c, n in zip(index.coefficients, counts, strict=True))
             assert found == value_at(value, point), f"seed {seed}: {value} at {counts}"
     assert taken > 400
+
+
+def test_an_index_that_wraps_around_is_not_linear():
+    """It was taken for 3 * i, and the program read rows that the algorithm does not."""
+    A = placeholder((256, 16), "int32", "A")
+    C = compute((96, 16), lambda i, j: A[(i.astype("uint8") * 3).astype("index"), j] + 1, "C")
+    with pytest.raises(EmitError, match=r"index of A\.acc in stage C\.acc must be linear"):
+        build(create_schedule(C), [A, C], load_config("vta"))

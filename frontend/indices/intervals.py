@@ -1,9 +1,10 @@
 """Bounds on the value of an expression by interval arithmetic over the ranges of its axes."""
 
 from itertools import product
+from math import prod
 
-from lathe.frontend.affine import as_affine
-from lathe.frontend.dtypes import BOOL, DTYPES
+from lathe.frontend.dtypes import BOOL, DTYPES, INDEX
+from lathe.frontend.indices.affine import as_affine
 from lathe.frontend.nodes import (
     Axis,
     AxisRef,
@@ -29,6 +30,13 @@ def interval(expr: Expr) -> Interval:
     A read may yield anything that its dtype holds, and arithmetic that may wrap around too.
     """
     return _interval(expr, {})
+
+
+def does_not_wrap(expr: Cast | Binary, _: object = None) -> bool:
+    """Whether a conversion or an operation yields a number that its dtype holds, whatever its operands' forms are."""
+    wide = expr.operand if isinstance(expr, Cast) else Binary(expr.op, Cast(expr.lhs, INDEX), Cast(expr.rhs, INDEX))
+    low, high = interval(wide)
+    return DTYPES[expr.dtype].minimum <= low and high <= DTYPES[expr.dtype].maximum
 
 
 def _interval(expr: Expr, known: dict[Expr, Interval]) -> Interval:
@@ -71,9 +79,7 @@ def _reduced(kind: str, body: Interval, axes: tuple[Axis, ...], whole: Interval)
         return whole
     if kind != "sum":
         return body
-    points = 1
-    for axis in axes:
-        points *= axis.extent
+    points = prod(axis.extent for axis in axes)
     return _kept((body[0] * points, body[1] * points), whole)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.nodes import Axis, AxisRef, Binary, Cast, Const
+from lathe.frontend.indices.forms import Forms, Kind, form_of
+from lathe.frontend.nodes import Axis, AxisRef
 from lathe.frontend.operand import Expr
 
 
@@ -53,15 +54,47 @@ class Affine:
 def as_affine(expr: Expr) -> Affine | None:
     """The affine form of ``expr`` over the ranges of its axes, or None when it has none.
 
-    Division and remainder by a positive constant, shifts by constants, and casts that cannot wrap are seen through
-    where the result is affine for every value of the axes. The result is exact.
+    Division and remainder by constants, shifts by constants, and casts that cannot wrap are seen through where the
+    result is affine for every value of the axes. The result is exact.
     """
-    form = _form(expr)
-    if form is None or expr.dtype == "index" or isinstance(expr, Const):
-        return form
+    return form_of(expr, _OVER_RANGES)
+
+
+def _extremum(kind: Kind, left: Affine, right: Affine) -> Affine | None:
+    low, high = left.plus(right, -1).bounds()
+    if high <= 0:
+        return left if kind == "min" else right
+    if low >= 0:
+        return right if kind == "min" else left
+    return None
+
+
+def _quotient(form: Affine, divisor: int) -> Affine | None:
+    parts = form.divided(divisor)
+    return None if parts is None else parts[0]
+
+
+def _remainder(form: Affine, divisor: int) -> Affine | None:
+    parts = form.divided(divisor)
+    return None if parts is None else parts[1]
+
+
+def _fits(expr: Expr, form: Affine) -> bool:
     low, high = form.bounds()
-    fits = DTYPES[expr.dtype].minimum <= low and high <= DTYPES[expr.dtype].maximum
-    return form if fits and expr.dtype != "bool" else None
+    return DTYPES[expr.dtype].minimum <= low and high <= DTYPES[expr.dtype].maximum
+
+
+_OVER_RANGES = Forms[Affine](
+    constant=lambda value: Affine(value, {}),
+    axis=lambda axis: Affine(0, {axis: 1}),
+    add=Affine.plus,
+    scale=Affine.scaled,
+    divide=_quotient,
+    remainder=_remainder,
+    extremum=_extremum,
+    number=lambda form: None if form.coefficients else form.const,
+    fits=_fits,
+)
 
 
 def axes_that_matter(expr: Expr) -> set[Axis]:
@@ -78,48 +111,3 @@ def axes_that_matter(expr: Expr) -> set[Axis]:
         else:
             stack.extend(node.children)
     return found
-
-
-def _form(expr: Expr) -> Affine | None:
-    match expr:
-        case Const(value=value):
-            return Affine(value, {})
-        case AxisRef(axis=axis):
-            return Affine(0, {axis: 1})
-        case Cast(operand=operand):
-            return as_affine(operand)
-        case Binary(op=op, lhs=lhs, rhs=rhs):
-            left, right = as_affine(lhs), as_affine(rhs)
-            if left is None or right is None:
-                return None
-            return _combined(op, left, right)
-    return None
-
-
-def _combined(op: str, left: Affine, right: Affine) -> Affine | None:
-    if op == "add":
-        return left.plus(right)
-    if op == "sub":
-        return left.plus(right, -1)
-    if op == "mul":
-        if not right.coefficients:
-            return left.scaled(right.const)
-        return right.scaled(left.const) if not left.coefficients else None
-    if op in ("min", "max"):
-        difference = left.plus(right, -1).bounds()
-        if difference[1] <= 0:
-            return left if op == "min" else right
-        if difference[0] >= 0:
-            return right if op == "min" else left
-        return None
-    if right.coefficients:
-        return None
-    amount = right.const
-    if op in ("shl", "shr") and -63 < amount < 63:
-        if (op == "shl") == (amount >= 0):
-            return left.scaled(1 << abs(amount))
-        op, amount = "floordiv", 1 << abs(amount)
-    if op in ("floordiv", "mod") and amount > 0:
-        parts = left.divided(amount)
-        return None if parts is None else parts[op == "mod"]
-    return None
