@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-ROOMS = ["frontend"]
+ROOMS = ["frontend", "scheduler"]
 """The rooms that are held to this."""
 
 LARGEST_KNOT = 4

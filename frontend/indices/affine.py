@@ -36,19 +36,16 @@ class Affine:
             coefficients[axis] = coefficients.get(axis, 0) + sign * factor
         return Affine(self.const + sign * other.const, {axis: f for axis, f in coefficients.items() if f})
 
-    def divided(self, divisor: int) -> "tuple[Affine, Affine] | None":
-        """Quotient and remainder by a positive constant when both are affine over the axes' ranges, else None.
+    def divided(self, divisor: int) -> "Affine | None":
+        """The quotient by a positive constant when it is affine over the axes' ranges, else None.
 
-        They are when what is left after dividing out the multiples of the divisor stays within one period, as in
+        It is when what is left after dividing out the multiples of the divisor stays within one period, as in
         ``(4·i + r) // 4 = i`` for ``0 <= r < 4``.
         """
         whole = {axis: factor // divisor for axis, factor in self.coefficients.items() if factor % divisor == 0}
         part = Affine(self.const, {axis: f for axis, f in self.coefficients.items() if f % divisor})
         low, high = part.bounds()
-        period = low // divisor
-        if high // divisor != period:
-            return None
-        return Affine(period, whole), Affine(part.const - period * divisor, part.coefficients)
+        return Affine(low // divisor, whole) if low // divisor == high // divisor else None
 
 
 def as_affine(expr: Expr) -> Affine | None:
@@ -69,16 +66,6 @@ def _extremum(kind: Kind, left: Affine, right: Affine) -> Affine | None:
     return None
 
 
-def _quotient(form: Affine, divisor: int) -> Affine | None:
-    parts = form.divided(divisor)
-    return None if parts is None else parts[0]
-
-
-def _remainder(form: Affine, divisor: int) -> Affine | None:
-    parts = form.divided(divisor)
-    return None if parts is None else parts[1]
-
-
 def _fits(expr: Expr, form: Affine) -> bool:
     low, high = form.bounds()
     return DTYPES[expr.dtype].minimum <= low and high <= DTYPES[expr.dtype].maximum
@@ -89,8 +76,7 @@ _OVER_RANGES = Forms[Affine](
     axis=lambda axis: Affine(0, {axis: 1}),
     add=Affine.plus,
     scale=Affine.scaled,
-    divide=_quotient,
-    remainder=_remainder,
+    divide=Affine.divided,
     extremum=_extremum,
     number=lambda form: None if form.coefficients else form.const,
     fits=_fits,

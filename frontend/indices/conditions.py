@@ -7,6 +7,7 @@ is not of this form (a product of axes, a condition on data) stays an expression
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.indices.forms import Forms, form_of
@@ -113,6 +114,7 @@ def _possible(condition: Expr, value: bool) -> Expr | None:
     return _both(*parts) if (condition.op == "and") == value else _any_of(parts)
 
 
+@lru_cache(maxsize=512)
 def is_linear(condition: Expr) -> bool:
     """Whether a condition on axes is one that bounds can say."""
     loops = defaultdict[Axis, Bound](lambda: Linear.of(LoopVariable("i", 1)))
