@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "cosim"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "generators"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "sim"))
 
-from comparison import Stream, drain
+from comparison import drain
 from overlapping_streams import overlapping_stream
 from random_streams import (
     bad_memory,
@@ -29,6 +30,7 @@ from random_streams import (
     stream_of_transfers,
     tied_stream,
 )
+from streams import Stream
 
 import lathe as lt
 from fault_kinds.programs import CONFIG, Built, programs

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from comparison import NO_PAGES, Stream, drain, fault_of, same, told_fault
+from comparison import drain, fault_of, same, told_fault
 from random_streams import stream_of_data
+from streams import NO_PAGES, Stream
 
 from lathe.configs import load_config
 from lathe.isa import (

@@ -3,11 +3,11 @@
 import itertools
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import lathe as lt
 from lathe.frontend import placeholders
+from lathe.input_values import random_inputs
 from lathe.networks.digits.network import digits_network
 
 LATENCIES = (0, 1, 5, 32, 150)
@@ -33,15 +33,6 @@ GRID = [
 ]
 
 
-def random_inputs(tensors):
-    generator = np.random.default_rng(3)
-    limits = {tensor.name: np.iinfo(tensor.dtype) for tensor in tensors}
-    return {
-        each.name: generator.integers(limits[each.name].min, limits[each.name].max, each.shape, each.dtype)
-        for each in tensors
-    }
-
-
 def programs(config):
     """Programs with loads of every kind, and their inputs: a product, a convolution and what follows it, a network."""
     A, B = lt.placeholder((9, 30), "int8", name="A"), lt.placeholder((19, 30), "int8", name="B")
@@ -54,7 +45,7 @@ def programs(config):
     for output, constants in ((product, {}), (layer, {}), (network.logits, network.constants)):
         tensors = list(placeholders([output]))
         program = lt.build(output, [*tensors, output], config, constants=constants)
-        yield program, random_inputs([each for each in tensors if each.name not in constants])
+        yield program, random_inputs(program, 3)
 
 
 def check(config, compiled, memories):

@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import the modules beside them, validates every build, and runs programs on the RTL.
+"""Validates every build, and runs programs on the RTL.
 
 A test that runs programs comes in two: as `sim`, and as `rtl`, where whatever it simulates is cosimulated: no differing
 bit, no differing cycle. The latter is slow for the shipped machines, whose builds other tests share, and nightly for
@@ -8,16 +8,11 @@ Of a program for many machines, the simulator runs two by default: `vta`, and an
 so that all of them get their share. The rest are slow.
 """
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from machines import ALL, ODD
 
 import lathe as lt

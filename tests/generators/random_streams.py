@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
-from comparison import NO_PAGES, Stream, fault_of, in_sequence
-from streams import legal_machine, legal_stream, random_machine, random_stream
+from comparison import fault_of
+from streams import NO_PAGES, Stream, in_sequence, legal_machine, legal_stream, random_machine, random_stream
 
+from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import Alu, AluOp, BusError, Finish, Gemm, Load, MachineFault, MemoryType, Store, encode, encode_uops
 from lathe.sim import replay
 
@@ -61,7 +62,7 @@ def stream_of_transfers(rng, cfg):
         else:
             place["dram_base"] += 0x8000 // cfg.out_element_bytes
             instructions.append(Store(memory_type=MemoryType.OUT, **block, **place))
-    page = np.random.default_rng(rng.randrange(1000)).integers(0, 256, (1, 4096)).astype(np.uint8)
+    page = np.random.default_rng(rng.randrange(1000)).integers(0, 256, (1, PAGE_BYTES)).astype(np.uint8)
     return Stream([*instructions, Finish()], np.array([0x8000], np.uint64), page)
 
 
@@ -72,7 +73,7 @@ def stream_of_shifts(rng, cfg):
     acc = np.random.default_rng(rng.randrange(1000)).integers(-(1 << 31), 1 << 31, (2 * count, values))
     acc[:count] = amounts[:, None]
     uops = encode_uops(cfg, np.arange(count) + count, np.arange(count), np.zeros(count, int))
-    pages = np.zeros((64, 4096), np.uint8)
+    pages = np.zeros((64, PAGE_BYTES), np.uint8)
     for place, content in ((0, np.asarray(uops, "<u4")), (0x1000, acc.astype("<i4"))):
         encoded = content.reshape(-1).view(np.uint8)
         pages.reshape(-1)[place : place + len(encoded)] = encoded
@@ -84,7 +85,7 @@ def stream_of_shifts(rng, cfg):
         Store(memory_type=MemoryType.OUT, sram_base=count, dram_base=stored, y_size=1, x_size=count, x_stride=count),
         Finish(),
     ]
-    return Stream(in_sequence(instructions), np.arange(64, dtype=np.uint64) * 4096, pages)
+    return Stream(in_sequence(instructions), np.arange(64, dtype=np.uint64) * PAGE_BYTES, pages)
 
 
 def broken_stream(rng, cfg, stream):

@@ -10,18 +10,17 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from comparison import Stream
-from streams import NEIGHBOURS, random_block
+from streams import NEIGHBOURS, Stream, random_block
 
 from lathe.configs.encoding import PAD_VALUE
+from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, Store, encode_uops, unit_of
 from lathe.isa.table import MEMORIES
 
 QUEUES = ("load->compute", "compute->load", "compute->store", "store->compute")
-PAGE = 4096
 UOPS = 0  # byte addresses: micro-ops, random data, and an area for what each step stores
-DATA, DATA_PAGES = 4 * PAGE, 6
-AREAS, AREA_BYTES = DATA + DATA_PAGES * PAGE, 768
+DATA, DATA_PAGES = 4 * PAGE_BYTES, 6
+AREAS, AREA_BYTES = DATA + DATA_PAGES * PAGE_BYTES, 768
 MOST_STEPS = 24
 
 
@@ -53,7 +52,7 @@ class Pipeline:
 def buffers(rng, cfg, memory, count):
     """`count` buffers of one size that do not overlap, anywhere in a scratchpad, not larger than the data."""
     place = min(128, MEMORIES[memory].depth(cfg)) // count
-    place = min(place, DATA_PAGES * PAGE // MEMORIES[memory].element_bytes(cfg) - 1)
+    place = min(place, DATA_PAGES * PAGE_BYTES // MEMORIES[memory].element_bytes(cfg) - 1)
     size = rng.randint(max(1, place // 6), place)
     return [Buffer(number * place + rng.randint(0, place - size), size) for number in range(count)]
 
@@ -176,7 +175,7 @@ def whole_load(line, memory, room):
 def block_load(line, memory, room, stored):
     """A LOAD of a block somewhere in a buffer, sometimes of what step `stored` or one before it has stored."""
     rng = line.rng
-    most = DATA_PAGES * PAGE // MEMORIES[memory].element_bytes(line.cfg)
+    most = DATA_PAGES * PAGE_BYTES // MEMORIES[memory].element_bytes(line.cfg)
     for _ in range(20):
         block = random_block(rng, pads=True, most=5)
         rows = block.get("y_pad_0", 0) + block["y_size"] + block.get("y_pad_1", 0)
@@ -193,14 +192,14 @@ def block_load(line, memory, room, stored):
 def source(line, memory, elements, stored=-1):
     """A DRAM address, in elements, from which so many can be read: random data, or what a step has stored."""
     rng, size = line.rng, MEMORIES[memory].element_bytes(line.cfg)
-    start, room = DATA, DATA_PAGES * PAGE
+    start, room = DATA, DATA_PAGES * PAGE_BYTES
     if stored >= 0:
         first = rng.randint(0, stored)
         start, room = AREAS + first * AREA_BYTES, (stored - first + 1) * AREA_BYTES
         if -(-start // size) * size + elements * size > start + room:
-            start, room = DATA, DATA_PAGES * PAGE
+            start, room = DATA, DATA_PAGES * PAGE_BYTES
     first, last = -(-start // size), (start + room) // size - elements
-    near = (start + PAGE * rng.randint(1, DATA_PAGES - 1)) // size - rng.randint(0, elements)
+    near = (start + PAGE_BYTES * rng.randint(1, DATA_PAGES - 1)) // size - rng.randint(0, elements)
     return near if rng.random() < 0.3 and first <= near <= last else rng.randint(first, last)
 
 
@@ -302,8 +301,8 @@ def queues(instruction, kind):
 def memory_of(line):
     """The pages of DRAM: micro-ops, and everywhere else what the stream's content is, random bytes mostly."""
     rng, cfg = line.rng, line.cfg
-    end = -(-(AREAS + MOST_STEPS * AREA_BYTES + PAGE) // PAGE)
-    content = np.random.default_rng(rng.randrange(1 << 30)).integers(0, 256, end * PAGE).astype(np.uint8)
+    end = -(-(AREAS + MOST_STEPS * AREA_BYTES + PAGE_BYTES) // PAGE_BYTES)
+    content = np.random.default_rng(rng.randrange(1 << 30)).integers(0, 256, end * PAGE_BYTES).astype(np.uint8)
     words = content.view("<i4")
     drawn = np.random.default_rng(rng.randrange(1 << 30)).integers(-36, 37, len(words))
     match line.content:
@@ -319,7 +318,7 @@ def memory_of(line):
     table = np.asarray(micro_ops, "<u4").view(np.uint8)
     assert len(table) <= DATA - UOPS, "too many micro-ops"
     content[UOPS : UOPS + len(table)] = table
-    return np.arange(end, dtype=np.uint64) * PAGE, content.reshape(end, PAGE)
+    return np.arange(end, dtype=np.uint64) * PAGE_BYTES, content.reshape(end, PAGE_BYTES)
 
 
 # ---------------------------------------------------------------------- what their traces must show

@@ -1,13 +1,15 @@
 """Makers of instruction streams for the tests: random ones that end, and machines to run them on."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lathe.configs import load_config
 from lathe.configs.encoding import PAD_VALUE
-from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, Store, encode_uops, unit_of
+from lathe.configs.memory import PAGE_BYTES
+from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, PagedMemory, Store, encode, encode_uops, unit_of
 from lathe.isa.table import MEMORIES
+from lathe.rtl.engines.launch import Launch
 
 NEIGHBOURS = {
     ("load", "pop_next"): 1,
@@ -19,6 +21,62 @@ NEIGHBOURS = {
     ("store", "pop_prev"): 2,
     ("store", "push_prev"): 3,
 }
+
+
+PLACE = {"load": 0, "compute": 1, "store": 2}
+NO_PAGES = (np.zeros(0, np.uint64), np.zeros((0, PAGE_BYTES), np.uint8))
+
+
+@dataclass
+class Stream:
+    """A launch, for both sides. ``insns`` are bytes to run in the place of the instructions' own."""
+
+    instructions: list
+    page_addrs: np.ndarray
+    pages: np.ndarray
+    tokens: tuple = (0, 0, 0, 0)
+    insn_addr: int = 0x100000
+    insns: np.ndarray | None = None
+
+    def encoded(self, cfg):
+        """The stream's bytes."""
+        return encode(cfg, self.instructions) if self.insns is None else self.insns
+
+    def raw(self, cfg):
+        """The simulator's form."""
+        return {
+            "insns": self.encoded(cfg),
+            "insn_addr": self.insn_addr,
+            "page_addrs": self.page_addrs,
+            "pages": self.pages,
+            "tokens": np.array(self.tokens),
+        }
+
+    def launch(self, cfg, **options):
+        """The RTL's form."""
+        memory = PagedMemory.of(self.page_addrs, self.pages)
+        memory.write(self.insn_addr, self.encoded(cfg).reshape(-1))
+        return Launch(self.insn_addr, len(self.instructions), memory, tuple(self.tokens), **options)
+
+
+def in_sequence(instructions):
+    """The stream with tokens, and GEMMs of no iterations to carry them, such that no two units work at one time."""
+    found = []
+    for instruction in instructions:
+        now = unit_of(instruction).name.lower()
+        if found:
+            before = unit_of(found[-1]).name.lower()
+            forward = PLACE[before] < PLACE[now]
+            push, pop = ("push_next", "pop_prev") if forward else ("push_prev", "pop_next")
+            if {before, now} == {"load", "store"}:
+                found[-1] = replace(found[-1], **{push: True})
+                found.append(Gemm(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, **{pop: True, push: True}))
+                instruction = replace(instruction, **{pop: True})
+            elif before != now:
+                found[-1] = replace(found[-1], **{push: True})
+                instruction = replace(instruction, **{pop: True})
+        found.append(instruction)
+    return found
 
 
 def with_tokens(rng, instructions, counts=(0, 0, 0, 0), push=0.4, pop=0.7):

@@ -4,8 +4,7 @@ enough for that to matter."""
 from dataclasses import replace
 
 import numpy as np
-from comparison import Stream
-from streams import NEIGHBOURS
+from streams import NEIGHBOURS, Stream
 
 from lathe.configs import load_config
 from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, PagedMemory, Store, encode_uops, unit_of
