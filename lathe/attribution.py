@@ -41,7 +41,7 @@ def activity_of(instruction: Instruction, unit: str) -> str:
 ACTIVITIES = ("load", "gemm", "alu", "transfer", "store")
 
 
-def trace_of(result: Result) -> Trace:
+def recorded_trace(result: Result) -> Trace:
     """The trace of a result. Raises TraceError when none was recorded."""
     if result.trace is None:
         raise TraceError("The trace of this result must have been recorded, and was not. Simulate with trace=True.")
@@ -55,7 +55,7 @@ def busy_cycles(result: Result, unit: str) -> NDArray[np.int64]:
     up to `write_latency` cycles before its end. Compute and store are busy with one instruction until the next one
     starts, but for the cycles in which they waited; what the last took is what is left of the unit's busy cycles.
     """
-    part = trace_of(result).of_unit(unit)
+    part = recorded_trace(result).of_unit(unit)
     if not len(part):
         return np.zeros(0, np.int64)
     if unit == "load":
@@ -76,7 +76,7 @@ def cycles_by_label(result: Result) -> list[LabelCycles]:
     if not isinstance(result, Result):
         raise TraceError(f"The result of cycles_by_label must be what simulate returned, not {shown(result)}.")
     program = result.program
-    trace = trace_of(result)
+    trace = recorded_trace(result)
     count = len(program.labels)
     busy = {activity: np.zeros(count, np.int64) for activity in ACTIVITIES}
     waiting = {unit: np.zeros(count, np.int64) for unit in UNITS}

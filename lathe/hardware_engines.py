@@ -86,7 +86,7 @@ def simulate_with(runner: Runner) -> Callable[..., Result]:
             cycles=outcome.cycles,
             tokens=outcome.tokens,
             counters=counters_of(outcome, program.instructions),
-            trace=trace_of(outcome.trace, program.instructions) if outcome.trace is not None else None,
+            trace=in_simulators_order(outcome.trace, program.instructions) if outcome.trace is not None else None,
         )
 
     return simulate
@@ -129,7 +129,7 @@ def replay_with(runner: Runner) -> Callable[..., ReplayResult]:
             tokens=outcome.tokens,
             cycles=outcome.cycles,
             counters=counters_of(outcome, instructions),
-            trace=trace_of(outcome.trace, instructions) if outcome.trace is not None else None,
+            trace=in_simulators_order(outcome.trace, instructions) if outcome.trace is not None else None,
         )
 
     return replay
@@ -194,7 +194,7 @@ def counters_of(outcome: Outcome, stream: Sequence[Instruction]) -> Counters:
     )
 
 
-def trace_of(trace: RtlTrace, stream: Sequence[Instruction]) -> Trace:
+def in_simulators_order(trace: RtlTrace, stream: Sequence[Instruction]) -> Trace:
     """The trace of a launch in the simulator's order: by unit, and within a unit by instruction."""
     own = np.argsort(trace.unit, kind="stable")
     everything = np.arange(len(stream))

@@ -79,8 +79,8 @@ def replay(
     """
     raw = stream_for(cfg, stream)
     columns, undecodable = decoded(cfg, raw.insns)
-    before = memory_of(raw)
-    memory = memory_of(raw)
+    before = memory_before(raw)
+    memory = memory_before(raw)
     given = set(raw.page_addrs.tolist())
     ended = launch(
         cfg,
@@ -119,7 +119,7 @@ def decoded(cfg: HardwareConfig, insns: NDArray[np.uint8]) -> tuple[Columns, Ref
         return columns, Refusal(error.instruction, error.code, str(error))
 
 
-def memory_of(raw: RawStream) -> SparseMemory:
+def memory_before(raw: RawStream) -> SparseMemory:
     """The memory before the launch. A stream is in memory also when its image leaves it out."""
     memory = SparseMemory(raw.page_addrs, raw.pages)
     memory.write(raw.insn_addr, np.ascontiguousarray(raw.insns).reshape(-1))

@@ -51,10 +51,10 @@ def read_sweep(
 
     Raises :class:`SweepError` with file, line, key and the nearest known key.
     """
-    return Reader(sweep_path(path), workloads, make).sweep()
+    return SweepFile(sweep_path(path), workloads, make).sweep()
 
 
-class Reader(YamlFile):
+class SweepFile(YamlFile):
     """One sweep file."""
 
     def __init__(self, path: Path, workloads: Mapping[str, Mapping[str, Parameter]], make: Maker) -> None:

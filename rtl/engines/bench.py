@@ -13,7 +13,7 @@ from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.rtl.accelerator import Accelerator
 from lathe.rtl.engines.dram import Bytes, Dram
 from lathe.rtl.engines.host import REPORT, report, settings
-from lathe.rtl.engines.launch import EngineError, Launch, Outcome
+from lathe.rtl.engines.launch import BrokenRunError, Launch, Outcome
 from lathe.rtl.engines.protocol import Address, Protocol, ReadBeat, Response, WriteBeat
 from lathe.rtl.engines.recorder import Recorder
 from lathe.rtl.ports import WRITE_ID
@@ -153,7 +153,7 @@ class Bench:
             if cycle == until:
                 return
             if cycle > launch.most_cycles:
-                raise EngineError(f"the RTL did not come to an end within {launch.most_cycles} cycles")
+                raise BrokenRunError(f"the RTL did not come to an end within {launch.most_cycles} cycles")
             offer = show(cycle)
             if offer != before:
                 before = offer

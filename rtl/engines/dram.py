@@ -9,7 +9,7 @@ from lathe.configs import MemoryConfig
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa.fault import BusError
 from lathe.isa.paged_memory import PagedMemory
-from lathe.rtl.engines.launch import EngineError
+from lathe.rtl.engines.launch import BrokenRunError
 from lathe.rtl.engines.protocol import Address, ReadBeat, Response, WriteBeat
 
 OKAY, SLAVE_ERROR, DECODE_ERROR = 0, 2, 3
@@ -138,14 +138,14 @@ class Dram:
         return ar_ready, aw_ready, self.shown, w_ready, response
 
     def see(self, t: int, ar: Address, aw: Address, w: WriteBeat, r: ReadBeat, b: Response) -> None:
-        """What was on the bus in cycle `t`, by channel. Raises :class:`EngineError` for a beat without its data."""
+        """What was on the bus in cycle `t`, by channel. Raises :class:`BrokenRunError` for a beat without its data."""
         if r[0] and r[1]:
             self.taken()
         if w[1]:
             if w[0]:
                 self.written(t, *w[2:])
             elif self.random is None:
-                raise EngineError(f"the RTL has no data for the write beat of cycle {t}")
+                raise BrokenRunError(f"the RTL has no data for the write beat of cycle {t}")
         if b[0] and b[1]:
             self.responded_now()
         if ar[0] and ar[1]:

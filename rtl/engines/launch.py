@@ -95,5 +95,5 @@ class Outcome:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-class EngineError(AssertionError):
+class BrokenRunError(AssertionError):
     """The RTL broke a rule of its bus or did not come to an end: a fault of Lathe's, not of its user."""

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 from lathe.configs import MemoryConfig
 from lathe.configs.memory import PAGE_BYTES
-from lathe.rtl.engines.launch import EngineError
+from lathe.rtl.engines.launch import BrokenRunError
 from lathe.rtl.geometry import log2
 from lathe.rtl.ports import INCREMENTING, WRITE_ID
 
@@ -94,7 +94,7 @@ _CHANNEL_RULES = {
 }
 
 
-class ProtocolError(EngineError):
+class ProtocolError(BrokenRunError):
     """A rule of the memory port was broken: ``rule``, in ``cycle`` of the launch."""
 
     def __init__(self, rule: Rule, cycle: int) -> None:

@@ -16,7 +16,7 @@ from lathe.isa.table import AluOp, MemoryType
 from lathe.rtl.engines.build import library
 from lathe.rtl.engines.dram import first_state
 from lathe.rtl.engines.host import REPORT, report, settings
-from lathe.rtl.engines.launch import EngineError, Launch, Outcome, Trace
+from lathe.rtl.engines.launch import BrokenRunError, Launch, Outcome, Trace
 from lathe.rtl.engines.protocol import ProtocolError, Rule
 from lathe.rtl.engines.shared import TRACE_COLUMNS, End, LatheCounts, LatheLaunch, LatheTrace
 from lathe.rtl.geometry import RtlError
@@ -99,7 +99,7 @@ def _launched(called: Any, machine: int, config: HardwareConfig, launch: Launch)
         raise ProtocolError(Rule(counts.rule), counts.cycle)
     if ended != End.ENDED:
         problem = _BROKEN[End(ended)].format(most=launch.most_cycles)
-        raise EngineError(f"the RTL broke off in cycle {counts.cycle}: {problem}")
+        raise BrokenRunError(f"the RTL broke off in cycle {counts.cycle}: {problem}")
     values = {name: called.lathe_read(machine, BY_NAME[name].address) for name in REPORT}
     kinds = ("gemm", "reset", *(operation.name.lower() for operation in AluOp))
     read = {memory.name.lower(): counts.bytes_read[memory] for memory in MemoryType if memory is not MemoryType.OUT}

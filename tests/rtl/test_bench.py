@@ -6,7 +6,7 @@ from lathe.configs import load_config
 from lathe.isa.paged_memory import PagedMemory
 from lathe.rtl.engines.bench import Bench
 from lathe.rtl.engines.host import settings
-from lathe.rtl.engines.launch import EngineError, Launch
+from lathe.rtl.engines.launch import BrokenRunError, Launch
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.ports import WRITE_ID, TracePorts
 
@@ -34,7 +34,7 @@ def run(*cycles):
 
 def refused(*cycles):
     """The message about outputs of a launch."""
-    with pytest.raises(EngineError) as raised:
+    with pytest.raises(BrokenRunError) as raised:
         run(*cycles)
     return str(raised.value)
 
