@@ -11,9 +11,10 @@ from lathe.scheduler.history import numbered, with_numbers
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.interpret import Array, interpret_nest
 from lathe.scheduler.nest.partition import partition
+from lathe.scheduler.passes.complete import PASSES
 from lathe.scheduler.reports.explain import explanation_of
 from lathe.scheduler.reports.explanation import Explanation
-from lathe.scheduler.reports.levels import level
+from lathe.scheduler.reports.levels import after_pass, level
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.target.machine import check_machine
 
@@ -33,21 +34,26 @@ def lower(
     ``stage``: "algorithm" (domains and accesses), "order" (the tree of bands with tags, and the time map of each
     stage), "data" (where values live), "communication" (instructions per queue, with tokens, what each is for, and the
     barriers and tokens by hand between them), "loops" (the nest with its conditions) or "chunks" (the nest partitioned
-    into boxes without conditions, as rules carry them out: where a DMA pads, with the constant around what it loads).
+    into boxes without conditions, as rules carry them out: where a DMA pads, with the constant around what it loads),
+    or the name of a pass of the compiler ("fill-domains", ...): order and nest as that pass leaves them.
     Order, loops and chunks show a schedule as it was given; data and communication, and a tensor program without a
     schedule, as ``build`` completes it, chunks then with the rules that take them. ``parameters`` gives numbers for
     those of the program, as for ``build``; the algorithm needs none. Raises BuildError for another stage, a machine
     that is none, or a wrong list of tensors.
     """
-    if not isinstance(stage, str) or stage not in STAGES:
-        raise BuildError(f"stage of lower must be one of {', '.join(STAGES)}, not {shown(stage)}.", kind="argument")
+    passes = [each.name for each in PASSES]
+    if not isinstance(stage, str) or stage not in (*STAGES, *passes):
+        raise BuildError(
+            f"stage of lower must be one of {', '.join(STAGES)}, or a pass ({', '.join(passes)}), not {shown(stage)}.",
+            kind="argument",
+        )
     check_machine(config, "lower")
     given = isinstance(program, Schedule)
     if stage != "algorithm" or parameters is not None:  # the algorithm is the same for all numbers
         program, tensors = bound_arguments(program, tensors, parameters, "lower")
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
-    return level(schedule, config, stage, given=given)
+    return after_pass(schedule, config, stage) if stage in passes else level(schedule, config, stage, given=given)
 
 
 def explain(

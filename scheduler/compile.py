@@ -17,5 +17,5 @@ def compiled(
 ) -> Compiled:
     """A schedule, completed and compiled; ``watch`` is shown it at first and after each pass."""
     completed = complete(schedule, config, watch=watch)
-    added = {tensor.name: array for tensor, array in completed.constants.items()}
-    return compile_schedule(completed.schedule, config, {**constants, **added}, completed.views)
+    added = {tensor.name: array for tensor, array in completed.state.constants.items()}
+    return compile_schedule(completed, config, {**constants, **added}, completed.state.views)

@@ -13,7 +13,6 @@ from functools import partial
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
@@ -34,14 +33,24 @@ LARGEST_IDENTITY = 256
 """The largest extent that a product with the identity is tried for: its work and weights grow with the square."""
 
 
-def agree_on_lanes(schedule: Edit, config: HardwareConfig) -> dict[Tensor, NDArray[np.int8]]:
+def agree_on_lanes(schedule: Edit, config: HardwareConfig) -> None:
     """Decide lanes, in place, of untouched stages whose planned lanes disagree with what they read or are read by.
 
-    Returns the values of inputs that this adds: identity matrices.
+    Identity matrices that this adds as inputs get their values.
     """
     agreement = _Agreement(schedule, config)
     agreement.run()
-    return {tensor: np.eye(extent, dtype=np.int8) for extent, tensor in agreement.identities.items()}
+    identities = {tensor: np.eye(extent, dtype=np.int8) for extent, tensor in agreement.identities.items()}
+    schedule.amend(constants={**schedule.state.constants, **identities})
+
+
+def disagreement(schedule: Edit, config: HardwareConfig) -> str | None:
+    """A tensor that a stage makes in other lanes than another reads it in, where one of them is free to change."""
+    agreement = _Agreement(schedule, config)
+    _, found = agreement.judged()
+    free = (each for each in found if agreement.is_free(each.maker) or agreement.is_free(each.reader))
+    one = next(free, None)
+    return None if one is None else f"{one.reader.name} reads {one.tensor.name} in other lanes than it is made in"
 
 
 @dataclass(frozen=True)
@@ -62,15 +71,15 @@ class _Agreement:
 
     def run(self) -> None:
         while True:
-            plan, found = self._judged()
-            one = next((each for each in found if self._is_free(each.maker) or self._is_free(each.reader)), None)
+            plan, found = self.judged()
+            one = next((each for each in found if self.is_free(each.maker) or self.is_free(each.reader)), None)
             if one is None:
                 return
             best: tuple[float, Callable[[], None]] | None = None
             for change in (*self._changes(one), *self._turns(one, plan)):
                 before = self.schedule.state
                 change()
-                changed, left = self._judged()
+                changed, left = self.judged()
                 cost = sum(self._work(stage, changed) for stage in self.schedule.stages) * (1 + len(left))
                 self.schedule.become(before)
                 if len(left) < len(found) and (best is None or cost < best[0]):
@@ -79,10 +88,10 @@ class _Agreement:
                 best[1]()
                 continue
             for stage in (one.maker, one.reader):
-                if self._is_free(stage):
+                if self.is_free(stage):
                     stage.put(self._without_lanes(stage, plan))
 
-    def _is_free(self, stage: EditedStage) -> bool:
+    def is_free(self, stage: EditedStage) -> bool:
         """Whether a stage may get other lanes: nobody has placed it or its lanes, nor has it been left without any."""
         state = stage.state
         if state.is_vectorized:
@@ -90,7 +99,7 @@ class _Agreement:
         bare = state.lanes == Lanes(None, None) and (state.on_alu or factors(state.computation) is None)
         return state.scope == DRAM and state.pragma is None and not bare
 
-    def _judged(self) -> tuple[LanePlan, list[_Disagreement]]:
+    def judged(self) -> tuple[LanePlan, list[_Disagreement]]:
         """The plan as decided until now, and what disagrees."""
         plan = plan_lanes(self.schedule, self.config)
         zeros = tensors_with_zeros_behind(self.schedule, plan)
@@ -157,7 +166,7 @@ class _Agreement:
     def _changes(self, one: _Disagreement) -> Iterator[Callable[[], None]]:
         """Other lanes for either stage."""
         for stage in dict.fromkeys((one.maker, one.reader)):
-            if not self._is_free(stage):
+            if not self.is_free(stage):
                 continue
             state = stage.state
             for on_alu in (False, True) if factors(state.computation) is not None else (state.on_alu,):
@@ -178,7 +187,7 @@ class _Agreement:
         states = (one.maker.state, one.reader.state)
         if one.maker is one.reader or tensor.dtype != "int8" or any(state.attachment for state in states):
             return
-        if not self._is_free(one.reader) and one.reader.state.lanes != Lanes(None, None):
+        if not self.is_free(one.reader) and one.reader.state.lanes != Lanes(None, None):
             return
         for dim in range(tensor.ndim) if cols is None else (cols,):
             if tensor.shape[dim] > LARGEST_IDENTITY:

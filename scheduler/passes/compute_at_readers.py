@@ -20,7 +20,7 @@ from lathe.scheduler.state.stage import Attachment, Lanes, StageState
 from lathe.scheduler.state.stored import values_stay
 
 
-def settle(schedule: Edit, config: HardwareConfig) -> None:
+def compute_at_readers(schedule: Edit, config: HardwareConfig) -> None:
     """Settle shared loops and lanes of a schedule in place. Raises BuildError where the machine cannot do it."""
     for stage in schedule.stages:
         for loop, mark in stage.state.marks.items():

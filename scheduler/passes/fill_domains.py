@@ -8,6 +8,7 @@ which partitioning, the DMA's zeros, and masks (``masks.py``) know how to carry 
 
 from dataclasses import replace
 
+from lathe.configs import HardwareConfig
 from lathe.frontend import Axis, Computation, Tensor, interval, substitute
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
@@ -23,7 +24,14 @@ from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Attachment, StageState, initial_state
 
 
-def fill_domains(schedule: Edit) -> None:
+def fill_domains(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG001 - one signature for all passes
+    """Take conditions off domains, in place, and stages out that are read no more once these are gone."""
+    read = {access.tensor for stage in schedule.stages for access in stage.state.computation.reads}
+    _fill(schedule)
+    _leave_out_unread(schedule, read)
+
+
+def _fill(schedule: Edit) -> None:
     """Rewrite, in place, the stages of a schedule that have a condition on their domain.
 
     Raises BuildError for an output that is a maximum or minimum with loops that compute other stages, and for a stage
@@ -208,3 +216,18 @@ def _without_reduction(state: StageState, value: Tensor, relations: tuple[Relati
         leaves=tuple(leaf for leaf in state.leaves if leaf.kind == "data"),
         relations=relations,
     )
+
+
+def _leave_out_unread(schedule: Edit, read: set[Tensor]) -> None:
+    """Take out, in place, stages that somebody has read and nobody does any more, as a condition that is gone did."""
+    while True:
+        gone = [
+            stage
+            for stage in schedule.stages
+            if read.issuperset(stage.state.tensors)
+            and not any(schedule.readers(tensor) or tensor in schedule.outputs for tensor in stage.state.tensors)
+            and not schedule.attached(stage)
+        ]
+        if not gone:
+            return
+        schedule.arrange([stage for stage in schedule.stages if stage not in gone])

@@ -14,6 +14,7 @@ from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.algorithm.undefined import stripped
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.zero_lanes import comes_from_host
 
@@ -33,7 +34,7 @@ class Group:
     pads: list[EditedStage]
 
 
-def is_padding(stage: EditedStage, with_zeros: bool = True) -> bool:
+def is_padding(stage: StageView, with_zeros: bool = True) -> bool:
     """Whether a stage only moves data, some of it under conditions: what a DMA with padding does.
 
     Unless ``with_zeros``, what stands elsewhere may be any constant: copies and constants together make it in acc.
@@ -136,7 +137,7 @@ def _reads_elementwise(reader: EditedStage, stage: EditedStage) -> bool:
     return True
 
 
-def is_copy(stage: EditedStage) -> bool:
+def is_copy(stage: StageView) -> bool:
     """Whether a stage only moves data, so that a DMA into the scratchpad is all it needs."""
     body = stripped(stage.state.computation.bodies[0])
     while isinstance(body, Cast):

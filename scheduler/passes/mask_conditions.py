@@ -39,13 +39,13 @@ NARROW = ("int8", "int16", INT32, "uint8", "uint16")
 """The dtypes whose values accumulators hold as they are."""
 
 
-def mask_conditions(schedule: Edit, config: HardwareConfig) -> dict[Tensor, Array]:
-    """Rewrite, in place, selects of a schedule that no loop decides. Returns the values of inputs that this adds."""
+def mask_conditions(schedule: Edit, config: HardwareConfig) -> None:
+    """Rewrite, in place, selects of a schedule that no loop decides; inputs that this adds get their values."""
     for stage in list(schedule.stages):
         _mask_operands(schedule, stage)
     constants = _Constants(schedule)
     if not any(_decides(body) for stage in schedule.stages for body in stage.state.computation.bodies):
-        return {}
+        return
     plan = _plan_without_conditions(schedule, config)
     for stage in schedule.stages:
         if stage.state.pragma not in BUILT_IN:
@@ -55,7 +55,7 @@ def mask_conditions(schedule: Edit, config: HardwareConfig) -> dict[Tensor, Arra
         bodies = tuple(masker.body(body) for body in computation.bodies)
         if any(new is not old for new, old in zip(bodies, computation.bodies, strict=True)):
             stage.change(computation=replace(computation, bodies=bodies))
-    return constants.values
+    schedule.amend(constants={**schedule.state.constants, **constants.values})
 
 
 def _decides(body: Expr) -> bool:

@@ -11,6 +11,7 @@ from math import prod
 
 import islpy as isl
 
+from lathe.configs import HardwareConfig
 from lathe.frontend import Axis, Computation, Tensor, evaluate, walk
 from lathe.frontend.dtypes import INDEX
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr, Read, axes_of
@@ -20,17 +21,18 @@ from lathe.scheduler.algorithm.rewrite import copy_of, redirect_reads, transform
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
+from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import initial_state
 
 
-def is_open(stage: EditedStage) -> bool:
+def is_open(stage: StageView) -> bool:
     """Whether no command has touched a stage, or said what fills its lanes."""
     state = stage.state
     untouched = not state.is_touched and not state.is_vectorized and not stage.schedule.attached(stage)
     return state.scope == DRAM and untouched and state.attachment is None and not state.copies and not state.storage
 
 
-def source_of_reshape(stage: EditedStage) -> Tensor | None:
+def source_of_reshape(stage: StageView) -> Tensor | None:
     """The tensor whose elements, in row-major order, are those of the stage's under another shape; or None."""
     state = stage.state
     body = state.computation.bodies[0]
@@ -64,12 +66,19 @@ def _row_major(indices: Sequence[Expr], shape: Sequence[int]) -> Expr:
     return flat
 
 
-class Reshapes:
+def merge_reshapes(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG001 - one signature for all passes
+    """Take out, in place, reshapes that the host can do: of inputs, and of what makes outputs."""
+    found = _Reshapes(schedule)
+    found.run()
+    schedule.amend(views=found.views)
+
+
+class _Reshapes:
     """Takes the reshapes out of a schedule; ``views`` collects which tensor each tensor of another shape stands for."""
 
-    def __init__(self, schedule: Edit, views: dict[Tensor, Tensor]) -> None:
+    def __init__(self, schedule: Edit) -> None:
         self.schedule = schedule
-        self.views = views
+        self.views = dict(schedule.state.views)
         self._found: dict[Computation, Tensor | None] = {}
 
     def run(self) -> None:

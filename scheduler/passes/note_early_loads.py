@@ -5,8 +5,14 @@ the machine also loads cells that a program reads under a condition that does no
 before its readers has them all; one in the loops of another, or with a domain, may not have made them yet, or ever.
 """
 
+from lathe.configs import HardwareConfig
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.stage import StageId
+
+
+def note_early_loads(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG001 - one signature for all passes
+    """Note the stages that may be loaded before they are stored."""
+    schedule.amend(early=loaded_early(schedule))
 
 
 def loaded_early(schedule: Edit) -> frozenset[StageId]:

@@ -12,39 +12,34 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
+from lathe.configs import HardwareConfig
 from lathe.frontend import Axis, Computation, Tensor, as_affine, walk
-from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import AxisRef, Binary, Cast, Const, Expr, Read, Reduce
+from lathe.frontend.expressions import AxisRef, Binary, Const, Expr, Read, Reduce
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.indices.simplify import simplified_index
 from lathe.scheduler.algorithm.rewrite import (
     redirect_reads,
-    renamed_axes,
     rewrite,
     rewrite_indices,
     rewrite_reads,
     transform,
 )
-from lathe.scheduler.passes.merge_reshapes import Reshapes, is_open, merge_output_copies
-from lathe.scheduler.passes.split_outputs import separate_outputs
+from lathe.scheduler.passes.merge_reshapes import is_open, merge_output_copies
+from lathe.scheduler.passes.widen_sums import restated
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
-from lathe.scheduler.state.names import fresh_name
-from lathe.scheduler.state.stage import StageState, initial_state
+from lathe.scheduler.state.stage import StageState
 
 
-def canonicalise(schedule: Edit) -> dict[Tensor, Tensor]:
-    """Rewrite the untouched stages of a schedule in place; returns, for each tensor of finer shape, the original."""
-    pass_ = _Canonical(schedule)
-    separate_outputs(schedule)
-    pass_.widen_sums()
-    Reshapes(schedule, pass_.views).run()
-    pass_.simplify()
-    while pass_.step():
+def split_axes(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG001 - one signature for all passes
+    """Take axes apart, in place, that indices of untouched stages divide; leave out what only copies."""
+    canonical = _Canonical(schedule)
+    canonical.simplify()
+    while canonical.step():
         pass
-    pass_.skip_copies()
+    canonical.skip_copies()
     merge_output_copies(schedule)
-    return pass_.views
+    schedule.amend(views=canonical.views)
 
 
 def radices_of(expressions: Sequence[Expr], axis: Axis) -> list[int]:
@@ -70,25 +65,8 @@ def radices_of(expressions: Sequence[Expr], axis: Axis) -> list[int]:
 class _Canonical:
     def __init__(self, schedule: Edit) -> None:
         self.schedule = schedule
-        self.views: dict[Tensor, Tensor] = {}
+        self.views = dict(schedule.state.views)
         self.made: set[Axis] = set()
-
-    def widen_sums(self) -> None:
-        """A sum in a narrow dtype becomes a sum in int32 and a conversion, which wraps around to the same."""
-        for stage in [each for each in self.schedule.stages if is_open(each)]:
-            computation = stage.state.computation
-            body = computation.bodies[0]
-            if not isinstance(body, Reduce) or body.kind not in ("sum", "prod") or DTYPES[body.dtype].bits >= 32:
-                continue
-            wide = Reduce(body.kind, Cast(body.body, "int32"), body.axes)
-            name = fresh_name(self.schedule, f"{computation.name}.sum")
-            total = renamed_axes(
-                Computation(name, computation.axes, computation.reduce_axes, (wide,), computation.attrs), name
-            )
-            axes = computation.axes
-            value = Cast(Read(total.outputs[0], tuple(AxisRef(axis) for axis in axes)), body.dtype)
-            self.schedule.insert(initial_state(total), before=stage)
-            stage.put(_restated(Computation(computation.name, axes, (), (value,)), stage.state.tensors))
 
     def simplify(self) -> None:
         """Every index in its simplest form."""
@@ -97,7 +75,7 @@ class _Canonical:
                 old = stage.state.computation
                 bodies = tuple(_with_units(_simplified(body), old.axes) for body in old.bodies)
                 new = Computation(old.name, old.axes, old.reduce_axes, bodies, old.attrs)
-                stage.put(_restated(new, stage.state.tensors))
+                stage.put(restated(new, stage.state.tensors))
 
     def step(self) -> bool:
         """Take one axis or one dimension apart; False when nothing is left to do."""
@@ -204,12 +182,8 @@ class _Canonical:
                 continue
             for reader in readers:
                 new = redirect_reads(reader.state.computation, {tensor: body.tensor})
-                reader.put(_restated(new, reader.state.tensors))
+                reader.put(restated(new, reader.state.tensors))
             self.schedule.remove(stage)
-
-
-def _restated(computation: Computation, tensors: tuple[Tensor, ...]) -> StageState:
-    return replace(initial_state(computation), tensors=tensors)
 
 
 def _is_at_most_reordered(stage: EditedStage) -> bool:
@@ -235,7 +209,7 @@ def _in_order(
     parts: tuple[Axis, ...] = (),
 ) -> StageState:
     """A computation in loops that stand as those of ``state`` do, and the ``parts`` of an axis where the axis stood."""
-    fresh = _restated(computation, tensors)
+    fresh = restated(computation, tensors)
     loops = {root.source: root for root in fresh.roots}
     of = {leaf: [loops[axis] for axis in (parts if leaf.source is whole else (leaf.source,))] for leaf in state.leaves}
     leaves = tuple(loop for leaf in state.leaves for loop in of[leaf])

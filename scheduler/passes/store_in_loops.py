@@ -6,6 +6,7 @@ acc, which computes what an iteration makes, and the stage itself, which copies 
 
 from dataclasses import replace
 
+from lathe.configs import HardwareConfig
 from lathe.frontend.expressions import Read
 from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.commands.write_through import keep_loops, write_through_acc
@@ -19,11 +20,12 @@ from lathe.scheduler.passes.load_once import forward, is_near, only_moves, separ
 from lathe.scheduler.passes.split_states import separate_states
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import Attachment
 from lathe.scheduler.state.stored import values_stay
 
 
-def store_shared(schedule: Edit) -> None:
+def store_in_loops(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG001 - one signature for all passes
     """Give every stage in DRAM that shares its loops a place that the machine has, in place.
 
     What only later stages of the same iteration read goes to a scratchpad; the rest is computed in acc and stored.
@@ -145,7 +147,7 @@ def _is_shared(stage: EditedStage) -> bool:
     return bool(place.loops) or can_be_kept(stage, place)
 
 
-def can_be_kept(stage: EditedStage, place: Attachment) -> bool:
+def can_be_kept(stage: StageView, place: Attachment) -> bool:
     """Whether what a loop computes of a stage each iteration can store: none in a sum or for a part of a host."""
     host = stage.schedule.at(place).state
     whole = host.scope == DRAM and host.attachment is None
@@ -154,7 +156,7 @@ def can_be_kept(stage: EditedStage, place: Attachment) -> bool:
     return whole and not sums
 
 
-def is_store(stage: EditedStage) -> bool:
+def is_store(stage: StageView) -> bool:
     """Whether a stage copies out of a scratchpad already."""
     body = stage.state.computation.bodies[0]
     return isinstance(body, Read) and stage.schedule.scope_of(body.tensor) != DRAM

@@ -166,7 +166,7 @@ def _buffers(schedule: ScheduleView, elements: Mapping[StorageBuffer, int]) -> d
 
 def _elements(schedule: ScheduleView, config: HardwareConfig) -> dict[StorageBuffer, int]:
     """Elements of each buffer that stages are stored in, as the machine allocates them."""
-    whole = complete(schedule, config).schedule
+    whole = complete(schedule, config)
     known = plan_lanes(whole, config).known
     stored = storages_of(whole.stages)
     return {buffer: physical_of(each.users[0], known, config).count for buffer, each in stored.items()}

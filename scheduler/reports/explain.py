@@ -18,10 +18,11 @@ from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node, Slide
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.nest.place import place_stages
-from lathe.scheduler.passes.complete import complete
+from lathe.scheduler.passes.complete import completed_as_far_as_it_goes
 from lathe.scheduler.reports.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
 from lathe.scheduler.state.memories import SCRATCHPADS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.stage import StageId
 from lathe.scheduler.target.allocation import Buffer, box_of, depth_of, lifetimes
 from lathe.scheduler.target.boxes_of_chunk import decided_boxes
 from lathe.scheduler.target.buffers import buffers_of
@@ -38,14 +39,12 @@ NO_TILE = "no tile fits the scratchpads, for the reason above"
 def explanation_of(given: ScheduleView, machine: HardwareConfig) -> Explanation:
     """Which rule takes each class of chunks of a schedule on a machine, or which constraint fails first."""
     depths = tuple((scope, depth_of(machine, scope)) for scope in SCRATCHPADS)
-    refused: dict[StageView, LatheError] = {}
     refusals: list[Refusal] = []
     try:
-        completed = complete(given, machine, refused)
-        schedule = completed.schedule
-        refusals += [_refusal(error, stage) for stage, error in refused.items()]
+        schedule, refused = completed_as_far_as_it_goes(given, machine)
+        refusals += [_refusal(error, schedule.by_id(stage)) for stage, error in refused.items()]
         buffers = _allocated(schedule, machine, refusals)
-        emitter = _Explainer(schedule, machine, buffers, completed.views, refused)
+        emitter = _Explainer(schedule, machine, buffers, schedule.state.views, refused)
     except LatheError as error:  # nothing can be emitted: chunks are shown as the schedule has them
         refusals.append(_refusal(error))
         return Explanation(machine.name, depths, (), tuple(_unasked(given)), tuple(refusals))
@@ -128,7 +127,7 @@ class _Explainer(Emitter):
         config: HardwareConfig,
         buffers: list[Buffer],
         views: Mapping[Tensor, Tensor],
-        refused: Mapping[StageView, LatheError],
+        refused: Mapping[StageId, LatheError],
     ) -> None:
         plan = plan_lanes(schedule, config)
         physical = {stage: physical_of(stage, plan.known, config) for stage in schedule.stages}
@@ -156,7 +155,7 @@ class _Explainer(Emitter):
             constraint = (
                 f"operand {missing[0].name} must have a place in {missing[0].state.scope}, which is refused above"
             )
-        if stage in self.refused:
+        if stage.id in self.refused:
             constraint = NO_TILE
         if not constraint:
             try:

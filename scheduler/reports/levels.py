@@ -11,7 +11,7 @@ from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.text import format_nest
-from lathe.scheduler.passes.complete import complete
+from lathe.scheduler.passes.complete import complete, up_to
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.signals import tag_of
@@ -23,8 +23,6 @@ from lathe.scheduler.target.decided_chunks import decide, with_rules
 from lathe.scheduler.target.elements import physical_of
 from lathe.scheduler.target.lanes import assign_lanes
 
-STAGES = ("algorithm", "order", "data", "communication", "loops", "chunks")
-
 
 def level(schedule: ScheduleView, config: HardwareConfig, name: str, *, given: bool) -> str:
     """The text of one level of a schedule; ``given``: as commands have left it, and not as it is completed."""
@@ -32,7 +30,7 @@ def level(schedule: ScheduleView, config: HardwareConfig, name: str, *, given: b
         return format_program(schedule.program)
     if name == "communication":
         return _communication(compiled(schedule, config, {}))
-    shown = complete(schedule, config).schedule if name == "data" or not given else schedule
+    shown = complete(schedule, config) if name == "data" or not given else schedule
     if name == "order":
         return _order(shown)
     if name == "data":
@@ -42,6 +40,12 @@ def level(schedule: ScheduleView, config: HardwareConfig, name: str, *, given: b
         return format_nest(build_nest(shown))
     chunks = decide(partition(build_nest(shown, largest_blocks=not given)))
     return format_nest(chunks if given else with_rules(chunks))
+
+
+def after_pass(schedule: ScheduleView, config: HardwareConfig, name: str) -> str:
+    """Order and nest of a schedule as a pass leaves it, all passes before it included."""
+    made = up_to(schedule, config, name)
+    return f"{_order(made)}{format_nest(build_nest(made))}"
 
 
 def _order(schedule: ScheduleView) -> str:

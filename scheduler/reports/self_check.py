@@ -11,7 +11,6 @@ from lathe.scheduler.errors import ValidationError
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.interpret import interpret_nest
 from lathe.scheduler.nest.partition import partition
-from lathe.scheduler.passes.complete import Completed
 from lathe.scheduler.state.schedule import ScheduleView
 
 
@@ -30,11 +29,10 @@ class NestCheck:
         self.expected = {tensor.name: expected[tensor.name] for tensor in schedule.program}
         self.seed = seed
 
-    def __call__(self, name: str, completed: "Completed") -> None:
-        schedule = completed.schedule
-        inputs = {**self.inputs, **{tensor.name: array for tensor, array in completed.constants.items()}}
+    def __call__(self, name: str, schedule: ScheduleView) -> None:
+        inputs = {**self.inputs, **{tensor.name: array for tensor, array in schedule.state.constants.items()}}
         read = {access.tensor for stage in schedule.stages for access in stage.state.computation.reads}
-        for tensor, seen in completed.views.items():
+        for tensor, seen in schedule.state.views.items():
             if seen.computation is not None or tensor not in read:
                 continue  # it stands for an output
             layout = schedule.layouts.get(seen)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
+from numpy.typing import NDArray
+
 from lathe.frontend import Computation, Tensor
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state.layout import TensorLayout
@@ -40,6 +42,10 @@ class ScheduleState:
     """Whether stages need each other's earlier values, or their own."""
     early: frozenset[StageId] = frozenset()
     """Stages that may be loaded before they are stored, where completed for a machine: ``note_early_loads``."""
+    views: Mapping[Tensor, Tensor] = field(default_factory=lambda: MappingProxyType({}))
+    """Placeholders that passes have put in the place of another one, reshaped."""
+    constants: Mapping[Tensor, NDArray[Any]] = field(default_factory=lambda: MappingProxyType({}))
+    """Values of inputs that passes have added."""
 
 
 class StageView:

@@ -24,7 +24,7 @@ from lathe.scheduler.target.reused_cells import find_aliases
 
 def buffers(s: Schedule, config: HardwareConfig = VTA) -> dict[str, Buffer]:
     """The scratchpad buffers of a schedule, by the name of their first stage."""
-    whole = complete(s, config).schedule
+    whole = complete(s, config)
     known = plan_lanes(whole, config).known
     physical = {stage: physical_of(stage, known, config) for stage in whole.stages}
     found = buffers_of(whole, config, build_nest(whole, largest_blocks=True), physical, find_aliases(whole))

@@ -2,33 +2,36 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from machine import run
 
-from lathe.configs import load_config
+from lathe.configs import HardwareConfig, load_config
 from lathe.frontend import Tensor, compute, min, placeholder, placeholders, recurrence, reduce_axis, sum
 from lathe.scheduler import LegalityError, Schedule, build, create_schedule
 from lathe.scheduler.passes import complete
+from lathe.scheduler.passes.complete import Pass
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.stage import Attachment
 
 A = placeholder((32, 16), "int32", "A")
 CONFIG = load_config("vta")
-Pass = Callable[..., object]
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Edit], None]) -> None:
     """A pass that completes schedules does its work, and breaks them then."""
-    right: Pass = getattr(complete, name)
 
-    def wrong(schedule: Edit, *arguments: object) -> object:
-        result = right(schedule, *arguments)
-        fault(schedule)
-        return result
+    def wrong(right: Pass) -> Pass:
+        def run(schedule: Edit, config: HardwareConfig) -> None:
+            right.run(schedule, config)
+            fault(schedule)
 
-    monkeypatch.setattr(complete, name, wrong)
+        return replace(right, run=run)
+
+    passes = tuple(wrong(each) if each.name == name else each for each in complete.PASSES)
+    monkeypatch.setattr(complete, "PASSES", passes)
 
 
 def refused(outputs: list[Tensor], schedule: Schedule) -> LegalityError:
@@ -58,7 +61,7 @@ def test_a_stage_moved_away_from_one_of_its_readers_is_caught_with_a_witness(mon
         P, first = completed.stages[0], completed.stages[1]
         P.change(attachment=Attachment(first.id, first.state.leaves[0]))
 
-    planted(monkeypatch, "fit_lanes", fault)
+    planted(monkeypatch, "fit-lanes", fault)
     witness = refused(outputs, schedule).witness
     assert (witness.producer_stage, witness.cell) == ("P", (0, 0))
     assert witness.consumer_stage == "second.acc"
@@ -66,7 +69,7 @@ def test_a_stage_moved_away_from_one_of_its_readers_is_caught_with_a_witness(mon
 
 def test_a_stage_put_behind_its_reader_is_caught_with_a_witness(monkeypatch):
     outputs, schedule = two_readers()
-    planted(monkeypatch, "fit_lanes", lambda completed: completed.arrange([*completed.stages[1:], completed.stages[0]]))
+    planted(monkeypatch, "fit-lanes", lambda completed: completed.arrange([*completed.stages[1:], completed.stages[0]]))
     witness = refused(outputs, schedule).witness
     assert (witness.producer_stage, witness.cell, witness.consumer_stage) == ("P", (0, 0), "first.acc")
 
@@ -80,7 +83,7 @@ def test_a_load_moved_out_of_the_loop_that_stores_it_is_caught_with_a_witness(mo
             if stage.state.copies is R:
                 stage.change(attachment=None)
 
-    planted(monkeypatch, "load_once", fault)
+    planted(monkeypatch, "load-operands", fault)
     witness = refused([R], create_schedule(R)).witness
     assert (witness.producer_stage, witness.consumer_stage) == ("R", "R.acc2")
 
@@ -92,7 +95,7 @@ def test_loops_of_a_recurrence_in_a_wrong_order_are_caught_with_a_witness(monkey
         stored = completed[R]
         stored.change(leaves=stored.state.leaves[::-1])
 
-    planted(monkeypatch, "load_once", fault)
+    planted(monkeypatch, "load-operands", fault)
     witness = refused([R], create_schedule(R)).witness
     assert (witness.producer_stage, witness.consumer_stage, witness.producer["t"]) == ("R", "R.acc2", 0)
 

@@ -159,6 +159,6 @@ def test_lanes_that_vectorize_says_are_those_of_the_elements():
         H = compute((16, 16), lambda i, j: Y[j, i] + 1, "H")
         s = create_schedule(H)
         s[H].vectorize(loop, 16)
-        lanes = assign_lanes(complete(s, load_config("vta")).schedule, load_config("vta"))
+        lanes = assign_lanes(complete(s, load_config("vta")), load_config("vta"))
         assert lanes[H].cols == dimension
         run(s, load_config("vta"), random_inputs([H], seed=1))

@@ -1,0 +1,128 @@
+"""What is computed in acc reads scratchpads: operands are loaded where they fit, from where they are stored."""
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Axis, Tensor
+from lathe.frontend.expressions import Read, axes_of
+from lathe.scheduler.algorithm.rewrite import copy_of, reads_redirected
+from lathe.scheduler.nest.cycles import circles
+from lathe.scheduler.passes.groups import Group, is_copy
+from lathe.scheduler.passes.load_once import load_once
+from lathe.scheduler.passes.tiling.problem import Operand
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.names import fresh_name
+from lathe.scheduler.state.stage import Attachment, initial_state
+from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.products import Product
+
+
+def load_operands(schedule: Edit, config: HardwareConfig) -> None:
+    """Caches for what stages in acc still read from DRAM, loaded before the loops of cycles where there is room."""
+    loads: list[EditedStage] = []
+    for stage in schedule.stages:
+        if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
+            loads += _load_operands(schedule, stage, config)
+    if schedule.circular:
+        load_once(schedule, config, loads)
+
+
+def _load_operands(schedule: Edit, stage: EditedStage, config: HardwareConfig) -> list[EditedStage]:
+    """Caches for what a stage in acc, placed by the user, still reads from DRAM: loaded just outside its chunks."""
+    if is_copy(stage):
+        return []
+    state = stage.state
+    place = state.attachment
+    if place is not None:
+        place = Attachment(place.host, place.axis)  # all that is read there, whatever part of the stage that is
+    if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
+        place = Attachment(stage.id, state.leaves[state.leaves.index(state.pragma_axis) - 1])
+    product = plan_lanes(schedule, config).products[stage.tensor]
+    operands = operands_of(schedule, stage, product, Group(stage, [], []), [])
+    for operand in operands:
+        operand.stage.change(attachment=place)
+    load_inside(schedule, operands)
+    return [operand.stage for operand in operands]
+
+
+def operands_of(
+    schedule: Edit, stage: EditedStage, product: Product | None, group: Group, computing: list[EditedStage]
+) -> list[Operand]:
+    """The stages that load what a computing stage reads from DRAM: paddings of the group, or new caches."""
+    made = {tensor for inner in computing for tensor in inner.state.tensors}
+    operands: list[Operand] = []
+    cached_as: dict[tuple[Tensor, str, tuple[object, ...]], Tensor] = {}
+    circle = next((each for each in circles(schedule) if stage in each), []) if schedule.circular else []
+    instead: dict[Read, Tensor] = {}
+    for read in stage.state.computation.reads:
+        tensor = read.tensor
+        if tensor in made or schedule.scope_of(tensor) != DRAM:
+            continue
+        scope = "acc"
+        if product is not None:
+            scope = "inp" if read.node is product.data else "wgt"
+        alone = any(tensor in each.state.tensors for each in circle)  # around two reads are cells not made yet
+        key = tensor, scope, tuple(str(index) if alone else frozenset(axes_of(index)) for index in read.indices)
+        if key in cached_as:  # what moves along other axes is another part of the tensor
+            instead[read.node] = cached_as[key]
+            continue
+        pad = next((each for each in group.pads if tensor in each.state.tensors), None)
+        if pad is not None:
+            pad.change(scope=scope)
+            operands.append(Operand(pad, stage))
+            cached_as[key] = instead[read.node] = tensor
+            continue
+        axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
+        copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes, whole=True)
+        cached = schedule.new(initial_state(copy, scope, copies=tensor))
+        schedule.insert(cached, before=stage)
+        operands.append(Operand(cached, stage))
+        cached_as[key] = instead[read.node] = cached.tensor
+    if instead:
+        stage.change(computation=reads_redirected(stage.state.computation, instead))
+    return operands
+
+
+def _axes_like(tensor: Tensor) -> tuple[Axis, ...]:
+    computation = tensor.computation
+    if computation is not None and computation.shape == tensor.shape:  # or else it has been given a finer shape
+        return computation.axes
+    return tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(tensor.shape))
+
+
+def load_inside(schedule: Edit, operands: list[Operand]) -> None:
+    """Load what is made and stored in loops around its reader, or in its own, no further out than there.
+
+    Nor further in than the reader is, which may run in fewer of these loops than the maker, before the rest begin.
+    """
+    for operand in operands:
+        makers = [schedule.maker(read.tensor) for read in operand.stage.state.computation.reads]
+        for maker in [maker for maker in makers if maker is not None and maker.state.scope == DRAM]:
+            place = _place_around(maker.state.attachment, operand.reader)
+            if place is not None and _is_further_out(operand.stage.state.attachment, place, operand.reader):
+                operand.stage.change(attachment=Attachment(place.host, place.axis))
+
+
+def _place_around(place: Attachment | None, reader: EditedStage) -> Attachment | None:
+    """The innermost loop of a place that is one of a reader's own or around it; None where there is none."""
+    around = [reader, *_hosts(reader)]
+    schedule = reader.schedule
+    while place is not None and schedule.at(place) not in around:
+        place = schedule.at(place).state.attachment
+    if place is None or schedule.at(place) is reader:
+        return place
+    inside = around[around.index(schedule.at(place)) - 1].state.attachment
+    assert inside is not None
+    return inside if _is_further_out(inside, place, reader) else place
+
+
+def _hosts(stage: EditedStage) -> list[EditedStage]:
+    """The stages in whose loops a stage is computed, from the innermost on."""
+    return [] if stage.host is None else [stage.host, *_hosts(stage.host)]
+
+
+def _is_further_out(now: Attachment | None, place: Attachment, stage: EditedStage) -> bool:
+    """Whether one loop is outside another: none at all, one that comes before it, or one of a stage around."""
+    host = stage.schedule.at(place)
+    if now is None or now.host is not place.host:
+        return now is None or stage.schedule.at(now) in _hosts(host)
+    return host.state.leaves.index(now.axis) < host.state.leaves.index(place.axis)

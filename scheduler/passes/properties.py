@@ -1,0 +1,137 @@
+"""What holds of a schedule after passes, each with a question that finds a counterexample."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lathe.configs import HardwareConfig, LatheError
+from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.expressions import Reduce, Select, Undef, walk
+from lathe.scheduler.legality.check import check_completed
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.passes.agree_on_lanes import disagreement
+from lathe.scheduler.passes.groups import is_copy
+from lathe.scheduler.passes.merge_reshapes import is_open, source_of_reshape
+from lathe.scheduler.passes.store_in_loops import can_be_kept, is_store
+from lathe.scheduler.state.edit import Edit
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.stored import values_stay
+from lathe.scheduler.target.buffers import buffers_of
+from lathe.scheduler.target.elements import Physical, physical_of
+from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.reused_cells import find_aliases
+
+
+@dataclass(frozen=True)
+class Property:
+    """``counterexample`` is a sentence on a schedule of which ``sentence`` does not hold, or None."""
+
+    name: str
+    sentence: str
+    counterexample: Callable[[Edit, HardwareConfig], str | None]
+
+
+def _of_stages(name: str, sentence: str, holds: Callable[[StageView], bool]) -> Property:
+    """A property of each stage by itself."""
+
+    def counterexample(schedule: Edit, config: HardwareConfig) -> str | None:  # noqa: ARG001 - as all have
+        wrong = next((stage.name for stage in schedule.stages if not holds(stage)), None)
+        return None if wrong is None else f"{wrong}: {sentence}"
+
+    return Property(name, sentence, counterexample)
+
+
+def _misses_a_value(schedule: Edit, config: HardwareConfig) -> str | None:  # noqa: ARG001 - as all have
+    try:
+        check_completed(schedule)
+    except (AssertionError, LatheError) as error:
+        return str(error)
+    return None
+
+
+def _stays_near(stage: StageView) -> bool:
+    state, place = stage.state, stage.state.attachment
+    if place is None or place.loops or state.scope != DRAM or set(state.tensors) & set(stage.schedule.outputs):
+        return True
+    by_user = state.storage is not None or state.pragma is not None or bool(state.signals)
+    return by_user or is_store(stage) or can_be_kept(stage, place)
+
+
+def _has_own_loops(stage: StageView) -> bool:
+    place = stage.state.attachment
+    return stage.state.scope == DRAM or place is None or not place.loops or values_stay(stage)
+
+
+def _has_whole_blocks(stage: StageView) -> bool:
+    for body in stage.state.computation.bodies:
+        value = body  # cells that a body leaves undefined as a whole are not computed
+        while isinstance(value, Select) and isinstance(value.otherwise, Undef):
+            value = value.then
+        if any(isinstance(node, Undef) for node in walk(value)):
+            return False
+    return True
+
+
+def _stores_only(stage: StageView) -> bool:
+    place = stage.state.attachment
+    shares = place is not None and bool(place.loops) and stage.state.scope == DRAM
+    return not shares or is_store(stage) or stage.state.pragma is not None
+
+
+def _is_wide(stage: StageView) -> bool:
+    body = stage.state.computation.bodies[0]
+    narrow = isinstance(body, Reduce) and body.kind in ("sum", "prod") and DTYPES[body.dtype].bits < 32
+    return not (narrow and is_open(stage))
+
+
+def _is_no_free_reshape(stage: StageView) -> bool:
+    """No reshape of an input is left in an untouched stage but one that is an output itself."""
+    if not is_open(stage):
+        return True
+    source = source_of_reshape(stage)
+    return source is None or stage.schedule.maker(source) is not None
+
+
+def _does_not_fit(schedule: Edit, config: HardwareConfig) -> str | None:
+    known = plan_lanes(schedule, config).known
+    physical: dict[StageView, Physical] = {each: physical_of(each, known, config) for each in schedule.stages}
+    try:
+        buffers_of(schedule, config, build_nest(schedule, largest_blocks=True), physical, find_aliases(schedule))
+    except LatheError as error:
+        return str(error)
+    return None
+
+
+def _is_loaded(stage: StageView) -> bool:
+    state = stage.state
+    if state.scope != "acc" or state.copies is not None or state.pragma not in (None, "gemm", "alu"):
+        return True
+    return is_copy(stage) or all(stage.schedule.scope_of(read.tensor) != DRAM for read in state.computation.reads)
+
+
+LEGAL = Property("legal", "every read finds its value", _misses_a_value)
+NEAR = _of_stages("near", "what is computed inside a loop of another is in a scratchpad, or can be stored", _stays_near)
+WHOLE_DOMAINS = _of_stages(
+    "whole domains", "no computation has a condition on its domain", lambda stage: stage.state.computation.where is None
+)
+NOTHING_UNDEFINED = _of_stages("nothing undefined", "nothing is computed from undefined values", _has_whole_blocks)
+STORES_SHARE = _of_stages("stores share", "of stages in DRAM only plain copies share loops", _stores_only)
+STATES_APART = _of_stages(
+    "states apart",
+    "one tensor per stage that shares loops in DRAM",
+    lambda stage: _stores_only(stage) or len(stage.state.tensors) == 1,
+)
+OWN_LOOPS = _of_stages("own loops", "none in a scratchpad shares loops, unless its values stay", _has_own_loops)
+STORED_LANES = _of_stages(
+    "stored lanes",
+    "a stage that vectorize is said of has lanes",
+    lambda stage: not stage.state.is_vectorized or stage.state.lanes is not None,
+)
+ONE_OUTPUT = _of_stages(
+    "one output", "untouched stages make one tensor", lambda stage: not is_open(stage) or len(stage.state.tensors) == 1
+)
+WIDE_SUMS = _of_stages("wide sums", "sums of untouched stages are in 32 bits", _is_wide)
+NO_RESHAPES = _of_stages("no reshapes", "no reshape of an input is computed", _is_no_free_reshape)
+AGREEING_LANES = Property("agreeing lanes", "maker and readers of each tensor agree on its lanes", disagreement)
+BUFFERS_FIT = Property("buffers fit", "buffers fit their memories", _does_not_fit)
+LOADED = _of_stages("loaded", "what acc computes reads scratchpads only", _is_loaded)

@@ -1,0 +1,126 @@
+"""Groups of stages that no command has touched: the stored one is tiled, the others are computed in its tile loops."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lathe.configs import HardwareConfig, LatheError
+from lathe.scheduler.commands.write_through import keep_loops, write_through_acc
+from lathe.scheduler.errors import BuildError, CapacityError
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.passes.groups import Group, groups_of
+from lathe.scheduler.passes.load_operands import load_inside, operands_of
+from lathe.scheduler.passes.tiling.apply import apply_tiling
+from lathe.scheduler.passes.tiling.choose import choose_tiling
+from lathe.scheduler.passes.tiling.problem import Operand, TilingProblem
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.state.schedule import Part
+from lathe.scheduler.state.stage import Attachment, StageId, StageState
+from lathe.scheduler.target.buffers import buffers_of
+from lathe.scheduler.target.elements import physical_of
+from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.reused_cells import find_aliases
+
+
+@dataclass(frozen=True)
+class TileGroups:
+    """Completes group after group; ``refused`` gets the stages of those that cannot be, which are left open then."""
+
+    refused: dict[StageId, LatheError] | None = None
+
+    def __call__(self, schedule: Edit, config: HardwareConfig) -> None:
+        for group in groups_of(schedule, config):
+            try:
+                with schedule.trying():
+                    _complete_group(schedule, group, config)
+            except LatheError as error:
+                if self.refused is None:
+                    raise
+                self.refused.update((stage.id, error) for stage in (*group.pads, *group.inner, group.sink))
+
+
+def _complete_group(schedule: Edit, group: Group, config: HardwareConfig) -> None:
+    """Scopes, caches, tiles and places of one group."""
+    if len(group.sink.state.tensors) > 1:
+        names = ", ".join(tensor.name for tensor in group.sink.state.tensors)
+        raise BuildError(
+            f"loops of stage {group.sink.name} must be left as they were made, since it has several outputs ({names}), "
+            "which the machine computes one after the other. Give each a computation of its own to schedule its loops.",
+            kind="limit",
+        )
+    given = group.sink.state
+    guests = schedule.attached(group.sink)
+    sink, writer = write_through_acc(schedule, group.sink)
+    least_depth = max(_follow_loops(given, sink, writer, guests), keep_loops(given, sink, writer))
+    computing = [*group.inner, writer]
+    for stage in computing:
+        stage.change(scope="acc")
+    operands: list[Operand] = []
+    products = plan_lanes(schedule, config).products
+    for stage in computing:
+        product = products[stage.tensor]
+        operands.extend(operands_of(schedule, stage, product, group, computing))
+    loops_given = given.is_touched or bool(guests)
+    problem = TilingProblem(
+        schedule, config, sink, computing, operands, tuple(given.leaves), loops_given, least_depth=least_depth
+    )
+    _tile(problem, guests)
+    load_inside(schedule, operands)
+
+
+def _follow_loops(given: StageState, sink: EditedStage, writer: EditedStage, guests: Sequence[EditedStage]) -> int:
+    """Keep stages that were placed in a stage's loops there, now that these are shared by a copy and its writer.
+
+    Those in data loops stay with the copy, those in reduction loops go to the writer, whose loops up to there come
+    outermost. Returns how many loops of the copy the writer must be inside of.
+    """
+    depth = 0
+    for guest in guests:
+        place = guest.state.attachment
+        assert place is not None
+        if place.axis.kind == "data":
+            depth = max(depth, sink.state.leaves.index(place.axis) + 1)
+            continue
+        leaves = writer.state.leaves
+        axis = next(leaf for leaf in leaves if leaf is place.axis or _same_root(leaf, place.axis))
+        reduce_leaves = [leaf for leaf in leaves if leaf.kind == "reduce"]
+        outermost = reduce_leaves[: reduce_leaves.index(axis) + 1]
+        ordered = (*outermost, *(leaf for leaf in leaves if leaf not in outermost))
+        writer.change(leaves=ordered)
+        guest.change(attachment=Attachment(writer.id, axis))
+        before = given.leaves[: given.leaves.index(place.axis)]
+        depth = max(depth, sum(leaf.kind == "data" for leaf in before))
+    return depth
+
+
+def _same_root(leaf: LoopAxis, other: LoopAxis) -> bool:
+    return leaf.source is not None and leaf.source is other.source
+
+
+def _tile(problem: TilingProblem, guests: Sequence[EditedStage]) -> None:
+    """The cheapest tiling whose buffers do fit: the estimate counts the largest, the allocator what lives together."""
+    moved = {problem.sink, *problem.computing, *guests, *(operand.stage for operand in problem.operands)}
+    for stage in reversed(problem.schedule.stages):  # and what is computed in their loops: hosts come behind it
+        if stage.state.attachment is not None and stage.host in moved:
+            moved.add(stage)
+    lanes = plan_lanes(problem.schedule, problem.config).known
+    refusal: CapacityError | None = None
+    before = {stage: stage.state for stage in moved}
+    while True:
+        try:
+            apply_tiling(problem, choose_tiling(problem))
+        except CapacityError:
+            if refusal is not None:
+                raise refusal from None
+            raise
+        part = Part(problem.schedule, [stage for stage in problem.schedule.stages if stage in moved])
+        physical = {stage: physical_of(stage, lanes, problem.config) for stage in part.stages}
+        try:
+            buffers_of(part, problem.config, build_nest(part, largest_blocks=True), physical, find_aliases(part))
+        except CapacityError as error:
+            refusal = error
+            problem.spare[error.scope] = problem.spare.get(error.scope, 0) + error.excess
+            for stage, state in before.items():
+                stage.put(state)
+        else:
+            return

@@ -1,0 +1,82 @@
+"""Passes: each is a value in one list, what it needs is given before, and what one gives holds to the end."""
+
+import pytest
+from random_networks import machines
+from random_operators import OperatorProgram
+from random_programs import Choice
+from seeds import check_each, event, note
+from test_random_schedules import MOST_ON_MACHINE, any_schedule
+
+from lathe.configs import HardwareConfig, LatheError, load_config
+from lathe.frontend import compute, format_program, placeholder
+from lathe.scheduler import Schedule, create_schedule, lower
+from lathe.scheduler.passes.complete import PASSES
+from lathe.scheduler.passes.properties import LEGAL, Property
+from lathe.scheduler.state.edit import Edit
+
+
+def test_what_a_pass_needs_is_given_before():
+    given = {LEGAL}
+    for each in PASSES:
+        assert set(each.needs) <= given, f"{each.name} needs {set(each.needs) - given}"
+        given |= set(each.gives)
+
+
+def test_passes_have_names_of_their_own():
+    assert len({each.name for each in PASSES}) == len(PASSES)
+
+
+def check_after_each(schedule: Schedule, config: HardwareConfig) -> None:
+    """All that passes have given so far holds, and every read finds its value; the state before is as it was."""
+    state, given = schedule.state, dict[Property, str]()
+    for each in PASSES:
+        before = state, dict(state.stages)
+        try:
+            state = each.apply(state, config)
+        except LatheError:
+            event("refused")
+            return
+        assert dict(before[0].stages) == before[1], f"{each.name} has written to its argument"
+        given |= dict.fromkeys((LEGAL, *each.gives), each.name)
+        for known, since in given.items():
+            counterexample = known.counterexample(Edit(state), config)
+            assert counterexample is None, f"{known.name}, given by {since}, after {each.name}: {counterexample}"
+    event("complete")
+
+
+def check_programs_of_operators(seed: int) -> None:
+    choice = Choice(seed)
+    config = machines(choice)
+    outputs = OperatorProgram(choice, choice.number(1, 5)).outputs
+    note(f"{config}\n{format_program(outputs)}")
+    check_after_each(create_schedule(outputs), config)
+
+
+@pytest.mark.seeds(20, slow=200)
+def test_of_default_schedules(seeds):
+    assert check_each(seeds, check_programs_of_operators)["refused"] == 0
+
+
+def check_any_schedule(seed: int) -> None:
+    choice = Choice(seed)
+    schedule = any_schedule(choice, 8)
+    name = choice.pick(["tiny", "vta", "batch4", "wide", "lathe16"])
+    note(name)
+    if sum(each.executed for each in schedule.count().stages.values()) <= MOST_ON_MACHINE:
+        check_after_each(schedule, load_config(name))
+
+
+@pytest.mark.seeds(20, slow=200)
+def test_of_schedules_with_commands(seeds):
+    happened = check_each(seeds, check_any_schedule)
+    assert happened["complete"] > happened["refused"]
+
+
+def test_lower_shows_a_schedule_after_each_pass():
+    A = placeholder((4, 16), "int8", "A")
+    C = compute((4, 16), lambda i, j: A[i, j] + 1, "C", where=lambda i, j: i >= 1 + j * 0)
+    texts = {each.name: lower(C, [A, C], load_config("vta"), each.name) for each in PASSES}
+    assert "C[i, j] = A[i, j] + 1 while" in texts["keep-parts-near"]
+    assert "C[i, j] = select(" in texts["fill-domains"]
+    assert "C.acc" not in texts["agree-on-lanes"]
+    assert "C.acc" in texts["tile-groups"]
