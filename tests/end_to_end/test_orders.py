@@ -19,94 +19,54 @@ def chain():
     return first, lt.compute((60, 64), lambda i, j: lt.min(first[i, j], 100).astype("int8"), name="second")
 
 
-def reversed_tiles():
-    D = product()
-    s = lt.create_schedule(D)
+def reversed_tiles(s, D):
     io, _ = s[D].split(s[D].axis[0], factor=16)
     s[D].reverse(io)
-    return s
 
 
-def full_tiles_first():
-    D = product()
-    s = lt.create_schedule(D)
+def full_tiles_first(s, D):
     part, rows = s[D].separate(s[D].axis[0], 16)
-    outer, inner = s[D].split(rows, factor=16)
-    s[D].reorder(part, outer, inner)
-    return s
+    s[D].reorder(part, *s[D].split(rows, factor=16))
 
 
-def shifted():
-    D = product()
-    s = lt.create_schedule(D)
-    s[D].shift(s[D].axis[0], 3)
-    return s
-
-
-def diagonals_of_tiles():
-    D = product()
-    s = lt.create_schedule(D)
+def diagonals_of_tiles(s, D):
     yo, xo, yi, xi = s[D].tile(*s[D].axis, 16, 32)
     along, diagonal = s[D].skew(yo, xo)
     s[D].reorder(diagonal, along, yi, xi)
-    return s
 
 
-def diagonals_of_elements():
-    D = product()
-    s = lt.create_schedule(D)
-    s[D].skew(*s[D].axis)
-    return s
-
-
-def columns_in_lanes():
-    D = product()
-    s = lt.create_schedule(D)
-    s[D].vectorize(s[D].axis[1], 16)
-    return s
-
-
-def rows_in_lanes():
-    _, second = chain()
-    s = lt.create_schedule(second)
-    s[second].vectorize(s[second].axis[0], 16)
-    return s
-
-
-def by_a_map():
-    D = product()
-    s = lt.create_schedule(D)
-    s[D].set_schedule("{ [i, j] -> [floor(j/32), floor(i/16), i % 16, j % 32] }")
-    return s
-
-
-def inlined():
-    first, second = chain()
-    s = lt.create_schedule(second)
-    s[first].inline()
-    return s
-
-
-def in_one_loop():
-    first, second = chain()
-    s = lt.create_schedule(second)
+def in_one_loop(s, first, second):
     made = s.cache_write(second, "acc")
     s[first].set_scope("acc")
     outer = [s[tensor].split(s[tensor].axis[0], factor=16)[0] for tensor in (second, made)]
     s[first].split(s[first].axis[0], factor=16)
     s[second].after(s[made], outer[0])
     s[made].after(s[first], outer[1])
-    return s
 
 
-def in_one_loop_with_a_store():
-    first, second = chain()
-    s = lt.create_schedule(second)
+def in_one_loop_with_a_store(s, first, second):
     outer, _ = s[second].split(s[second].axis[0], factor=16)
     s[first].split(s[first].axis[0], factor=16)
     s[first].set_scope("acc")
     s[second].after(s[first], outer)
-    return s
+
+
+# Commands on a schedule of the product, or of the chain.
+OF_THE_PRODUCT = {
+    "reversed_tiles": reversed_tiles,
+    "full_tiles_first": full_tiles_first,
+    "shifted": lambda s, D: s[D].shift(s[D].axis[0], 3),
+    "diagonals_of_tiles": diagonals_of_tiles,
+    "diagonals_of_elements": lambda s, D: s[D].skew(*s[D].axis),
+    "columns_in_lanes": lambda s, D: s[D].vectorize(s[D].axis[1], 16),
+    "by_a_map": lambda s, D: s[D].set_schedule("{ [i, j] -> [floor(j/32), floor(i/16), i % 16, j % 32] }"),
+}
+OF_THE_CHAIN = {
+    "rows_in_lanes": lambda s, _, second: s[second].vectorize(s[second].axis[0], 16),
+    "inlined": lambda s, first, _: s[first].inline(),
+    "in_one_loop": in_one_loop,
+    "in_one_loop_with_a_store": in_one_loop_with_a_store,
+}
 
 
 def inputs_of(s: lt.Schedule) -> list[lt.Tensor]:
@@ -114,24 +74,11 @@ def inputs_of(s: lt.Schedule) -> list[lt.Tensor]:
     return [tensor for tensor in dict.fromkeys(reads) if tensor.computation is None]
 
 
-ORDERS = [
-    reversed_tiles,
-    full_tiles_first,
-    shifted,
-    diagonals_of_tiles,
-    diagonals_of_elements,
-    columns_in_lanes,
-    rows_in_lanes,
-    by_a_map,
-    inlined,
-    in_one_loop,
-    in_one_loop_with_a_store,
-]
-
-
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", [*OF_THE_PRODUCT, *OF_THE_CHAIN])
 def test_the_simulator_agrees_with_numpy_and_with_what_was_counted(order):
-    s = order()
+    tensors = (product(),) if order in OF_THE_PRODUCT else chain()
+    s = lt.create_schedule(tensors[-1])
+    (OF_THE_PRODUCT | OF_THE_CHAIN)[order](s, *tensors)
     counts = s.count(CONFIG)
     inputs = inputs_of(s)
     program = lt.build(s, [*inputs, *s.outputs], CONFIG, check=True)
@@ -158,27 +105,25 @@ def test_one_order_runs_on_the_rtl_cycle_by_cycle():
     assert not result.differences
 
 
-def test_lanes_that_the_machine_has_not_are_refused():
+@pytest.mark.parametrize(
+    ("lanes", "message"),
+    [
+        (lambda stage: stage.vectorize(stage.axis[1], 8),
+            "lanes of loop ji of stage second must be as many as vta's blocks have, 16, not 8. Call vectorize with "
+            "16."),
+        (lambda stage: stage.vectorize(stage.fuse(*stage.axis), 16),
+            "lanes of loop i.ji of stage second must be neighbours along one axis, not what other commands have made "
+            "of several. Call vectorize on an axis, or on the inner part of its split."),
+    ],
+    ids=["other lanes than the machine has", "lanes of what was fused before"],
+)  # fmt: skip
+def test_lanes_that_cannot_be_are_refused(lanes, message):
     _, second = chain()
     s = lt.create_schedule(second)
-    s[second].vectorize(s[second].axis[1], 8)
+    lanes(s[second])
     with pytest.raises(lt.BuildError) as caught:
         lt.build(s, [*inputs_of(s), second], CONFIG)
-    assert str(caught.value) == (
-        "lanes of loop ji of stage second must be as many as vta's blocks have, 16, not 8. Call vectorize with 16."
-    )
-
-
-def test_lanes_of_what_was_fused_before_are_refused():
-    _, second = chain()
-    s = lt.create_schedule(second)
-    s[second].vectorize(s[second].fuse(*s[second].axis), 16)
-    with pytest.raises(lt.BuildError) as caught:
-        lt.build(s, [*inputs_of(s), second], CONFIG)
-    assert str(caught.value) == (
-        "lanes of loop i.ji of stage second must be neighbours along one axis, not what other commands have made of "
-        "several. Call vectorize on an axis, or on the inner part of its split."
-    )
+    assert str(caught.value) == message
 
 
 def test_a_stage_that_shares_loops_needs_no_scope_said():

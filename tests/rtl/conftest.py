@@ -1,9 +1,14 @@
-"""What the tests of modules share: a bench that sets inputs and reads outputs cycle by cycle."""
+"""What the tests of this folder share: a bench for modules, and parts of the C++ harness as libraries."""
 
+import ctypes
+import subprocess
 from collections.abc import Callable
 
 import pytest
 from amaranth.sim import Simulator
+
+from lathe.rtl.engines import build
+from lathe.rtl.engines.shared import header
 
 
 @pytest.fixture
@@ -18,3 +23,19 @@ def bench() -> Callable:
         simulator.run()
 
     return run
+
+
+@pytest.fixture(scope="session")
+def in_cpp(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], ctypes.CDLL]:
+    """C++ that includes parts of the harness, for a bus of so many bytes, as a library."""
+
+    def compiled(text: str, bus: int) -> ctypes.CDLL:
+        folder = tmp_path_factory.mktemp("in_cpp")
+        (folder / "shared.h").write_text(header(bus))
+        (folder / "part.cpp").write_text(text)
+        options = [*build.COMPILER_OPTIONS, f"-I{folder}", f"-I{build.HERE}"]
+        command = [build.cxx(), "-shared", "-O1", *options, str(folder / "part.cpp"), "-o", str(folder / "part.so")]
+        subprocess.run(command, check=True)
+        return ctypes.CDLL(str(folder / "part.so"))
+
+    return compiled

@@ -1,8 +1,6 @@
 """The memory behind the bus: how it interleaves; and that simulator, Python and C++ have the same one."""
 
-import ctypes
 import random
-import subprocess
 from collections import Counter, deque
 from ctypes import POINTER, Structure, byref, c_int64, c_uint8, c_uint64, c_void_p
 
@@ -13,9 +11,8 @@ from lathe.configs import MemoryConfig, load_config
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa.fault import BusError
 from lathe.isa.paged_memory import PagedMemory
-from lathe.rtl.engines import build
 from lathe.rtl.engines.dram import AR, OKAY, Bytes, Dram, first_state
-from lathe.rtl.engines.shared import End, LatheCounts, LatheLaunch, header
+from lathe.rtl.engines.shared import End, LatheCounts, LatheLaunch
 from lathe.rtl.geometry import log2
 from lathe.rtl.ports import INCREMENTING, WRITE_ID
 from lathe.sim.port import READ, WRITE, Port
@@ -106,21 +103,15 @@ void dram_page(Behind *behind, uint64_t address, uint8_t *page) {{
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
+def compiled(in_cpp):
     """The memory in C++, by the bytes of its bus: the library, and its pins."""
     made = {}
 
     def of(bus):
         if bus not in made:
-            folder = tmp_path_factory.mktemp("dram")
-            (folder / "shared.h").write_text(header(bus))
-            (folder / "shim.cpp").write_text(SHIM)
-            options = [*build.COMPILER_OPTIONS, f"-I{folder}", f"-I{build.HERE}"]
-            command = [build.cxx(), "-shared", "-O0", *options, str(folder / "shim.cpp"), "-o", str(folder / "shim.so")]
-            subprocess.run(command, check=True)
             fields = [(name, c_uint64) for name in ADDRESSES] + [(name, c_uint8) for name in (*OFFERED, *SHOWN)]
             pins = type("Pins", (Structure,), {"_fields_": fields + [(name, c_uint8 * bus) for name in DATA]})
-            library = ctypes.CDLL(str(folder / "shim.so"))
+            library = in_cpp(SHIM, bus)
             library.dram_new.argtypes, library.dram_new.restype = [POINTER(LatheLaunch)], c_void_p
             library.dram_delete.argtypes = [c_void_p]
             library.dram_offer.argtypes = [c_void_p, POINTER(pins), c_int64]

@@ -1,8 +1,6 @@
 """The rules of the memory port: who breaks one is told of it, in Python and in C++ alike."""
 
-import ctypes
 import random
-import subprocess
 from collections import deque
 from copy import deepcopy
 from ctypes import POINTER, Structure, byref, c_int32, c_int64, c_uint8, c_uint64
@@ -10,9 +8,7 @@ from ctypes import POINTER, Structure, byref, c_int32, c_int64, c_uint8, c_uint6
 import pytest
 
 from lathe.configs import load_config
-from lathe.rtl.engines import build
 from lathe.rtl.engines.protocol import Protocol, ProtocolError, Rule
-from lathe.rtl.engines.shared import header
 
 BUS = 8
 # Bursts of at most 16 beats of 8 bytes, at most 2 reads in flight.
@@ -51,15 +47,9 @@ extern "C" int32_t watch(const LatheBus *cycles, int64_t count, int64_t most, in
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
+def compiled(in_cpp):
     """The rules in C++ as a function of cycles: the first rule that is broken, and the cycle."""
-    folder = tmp_path_factory.mktemp("protocol")
-    (folder / "shared.h").write_text(header(BUS))
-    (folder / "shim.cpp").write_text(SHIM)
-    options = [*build.COMPILER_OPTIONS, f"-I{folder}", f"-I{build.HERE}"]
-    command = [build.cxx(), "-shared", "-O1", *options, str(folder / "shim.cpp"), "-o", str(folder / "shim.so")]
-    subprocess.run(command, check=True)
-    watch = ctypes.CDLL(str(folder / "shim.so")).watch
+    watch = in_cpp(SHIM, BUS).watch
     watch.argtypes = [POINTER(Bus), c_int64, c_int64, c_int64, c_int32, POINTER(c_int64)]
 
     def run(cycles, *, ended):
