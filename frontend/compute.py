@@ -126,7 +126,7 @@ def compute(
     if attrs is not None and not isinstance(attrs, Mapping):
         raise TensorError(f"attrs of computation {name!r} must be a mapping, not {shown(attrs)}.")
     computation = Computation(name, axes, reduce_axes, bodies, dict(attrs or {}), condition)
-    if _is_open(computation):
+    if _depends_on_parameters(computation):
         computation = _at_typical_values(computation)
     check_reads(computation)
     if condition is not None:
@@ -134,7 +134,7 @@ def compute(
     return computation.outputs if isinstance(value, tuple) else computation.outputs[0]
 
 
-def _is_open(computation: Computation) -> bool:
+def _depends_on_parameters(computation: Computation) -> bool:
     """Whether a computation, or the shape of something that it reads, depends on parameters."""
     exprs = computation.bodies if computation.where is None else (*computation.bodies, computation.where)
     axes = (*computation.axes, *computation.reduce_axes)

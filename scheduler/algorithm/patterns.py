@@ -1,9 +1,9 @@
-"""What a computation is: a sum of products."""
+"""What a computation is: a copy, a sum of products."""
 
 from functools import lru_cache
 
 from lathe.frontend import Computation
-from lathe.frontend.expressions import Axis, Binary, Read, Reduce
+from lathe.frontend.expressions import Axis, Binary, Const, Expr, Read, Reduce, Select
 from lathe.frontend.indices.plain import kept, plain_axis
 from lathe.scheduler.algorithm.undefined import stripped
 
@@ -32,3 +32,10 @@ def factors(computation: Computation) -> tuple[Read, Read] | None:
     if not isinstance(first, Read) or not isinstance(second, Read) or first is second:
         return None
     return (first, second) if first.dtype == second.dtype == "int8" else None
+
+
+def is_loadable(body: Expr) -> bool:
+    """Whether an expression is what a DMA can load: elements of other tensors, or zeros."""
+    if isinstance(body, Select):
+        return is_loadable(body.then) and is_loadable(body.otherwise)
+    return isinstance(body, Read) or (isinstance(body, Const) and body.value == 0)

@@ -30,7 +30,7 @@ from lathe.scheduler.target.chunk import Place
 from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.lanes import LanePlan, lanes_through
-from lathe.scheduler.target.lanes_of_cells import cells_of
+from lathe.scheduler.target.lanes_of_cells import shape_and_lanes
 from lathe.scheduler.target.planes import PLANES, stores_make_weights
 from lathe.scheduler.target.products import lanes_of_operand
 from lathe.scheduler.target.zero_lanes import tensors_with_zeros_behind
@@ -174,7 +174,7 @@ class DramMap:
 
         def form(scope: str) -> Physical:
             element = element_of(config, scope)
-            view, own = cells_of(self.schedule, stage, tensor, lanes, element)
+            view, own = shape_and_lanes(self.schedule, stage, tensor, lanes, element)
             return Physical(view, own, element, widest // element.cols, max(tallest // element.rows, 1))
 
         address = self._stored_segment(tensor, stage, role, form("acc"), storage)

@@ -44,7 +44,7 @@ def agree_on_lanes(schedule: Edit, config: HardwareConfig) -> None:
     schedule.amend(constants={**schedule.state.constants, **identities})
 
 
-def disagreement(schedule: Edit, config: HardwareConfig) -> str | None:
+def lanes_disagree(schedule: Edit, config: HardwareConfig) -> str | None:
     """A tensor that a stage makes in other lanes than another reads it in, where one of them is free to change."""
     agreement = _Agreement(schedule, config)
     _, found = agreement.judged()

@@ -19,7 +19,7 @@ from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.zero_lanes import comes_from_host
 
 
-def is_open(stage: EditedStage) -> bool:
+def is_left_open(stage: EditedStage) -> bool:
     """Whether a stage waits for completion: in DRAM, at the root, without a pragma."""
     state = stage.state
     return state.scope == DRAM and state.pragma is None and state.attachment is None
@@ -59,7 +59,9 @@ def is_padding(stage: StageView, with_zeros: bool = True) -> bool:
 
 def groups_of(schedule: Edit, config: HardwareConfig) -> list[Group]:
     """The groups of the stages that wait for completion on a machine, in order."""
-    open_stages = [stage for stage in schedule.stages if is_open(stage) and not _is_store(schedule, stage)]
+    open_stages = [
+        stage for stage in schedule.stages if is_left_open(stage) and not _copies_scratchpad(schedule, stage)
+    ]
     pads: dict[EditedStage, EditedStage] = {}
     for stage in open_stages:
         readers = schedule.readers(stage.tensor)
@@ -120,7 +122,7 @@ def _may_surround_data(schedule: Edit, config: HardwareConfig, stage: EditedStag
     return whole or comes_from_host(schedule, product.weight.tensor)
 
 
-def _is_store(schedule: Edit, stage: EditedStage) -> bool:
+def _copies_scratchpad(schedule: Edit, stage: EditedStage) -> bool:
     """Whether a stage is already a copy out of a scratchpad, or a copy into one that somebody placed."""
     reads = stage.state.computation.reads
     return len(reads) == 1 and is_copy(stage) and schedule.scope_of(reads[0].tensor) != DRAM

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 from lathe.configs import HardwareConfig
 from lathe.isa import Unit
-from lathe.scheduler.algorithm.patterns import factors
+from lathe.scheduler.algorithm.patterns import factors, is_loadable
 from lathe.scheduler.errors import BuildError, LegalityError
 from lathe.scheduler.legality.check import check_reads
-from lathe.scheduler.passes.load_once import only_moves
-from lathe.scheduler.passes.store_in_loops import can_be_kept, is_store
+from lathe.scheduler.passes.store_in_loops import can_be_kept, stores_only
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.signals import unit_of_stage
@@ -32,7 +31,7 @@ def keep_parts_near(schedule: Edit, config: HardwareConfig) -> None:
         by_hand = any(signal.kind != "barrier" for signal in state.signals)
         if by_hand and unit_of_stage(stage) == Unit.STORE and can_be_kept(stage, place):
             continue  # the tokens are those of its stores
-        if place.region == "missing" and (can_be_kept(stage, place) or state.pragma is not None or is_store(stage)):
+        if place.region == "missing" and (can_be_kept(stage, place) or state.pragma is not None or stores_only(stage)):
             continue
         scope = _scope_near(stage, config)
         if scope == DRAM and can_be_kept(stage, place):
@@ -79,7 +78,7 @@ def _scope_near(stage: EditedStage, config: HardwareConfig) -> str:
             wanted.add("acc")
     if wanted <= {"acc"}:
         return "acc"
-    return wanted.pop() if len(wanted) == 1 and only_moves(stage.state.computation.bodies[0]) else DRAM
+    return wanted.pop() if len(wanted) == 1 and is_loadable(stage.state.computation.bodies[0]) else DRAM
 
 
 def _reads_hold(schedule: Edit, moved: set[EditedStage]) -> bool:

@@ -25,7 +25,7 @@ from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import initial_state
 
 
-def is_open(stage: StageView) -> bool:
+def is_untouched(stage: StageView) -> bool:
     """Whether no command has touched a stage, or said what fills its lanes."""
     state = stage.state
     untouched = not state.is_touched and not state.is_vectorized and not stage.schedule.attached(stage)
@@ -87,7 +87,7 @@ class _Reshapes:
 
     def _source(self, stage: EditedStage) -> Tensor | None:
         computation = stage.state.computation
-        if not is_open(stage):
+        if not is_untouched(stage):
             return None
         if computation not in self._found:
             self._found[computation] = source_of_reshape(stage)
@@ -96,7 +96,7 @@ class _Reshapes:
     def _step(self, stage: EditedStage) -> bool:
         source = self._source(stage)
         if source is None:
-            return is_open(stage) and self._moved_before(stage)
+            return is_untouched(stage) and self._moved_before(stage)
         if not self.schedule.maker(source):
             return self._of_input(stage, source)
         if stage.tensor in self.schedule.outputs:
@@ -201,7 +201,7 @@ def merge_output_copies(schedule: Edit) -> None:
     for stage in list(schedule.stages):
         body = stage.state.computation.bodies[0]
         tensor = stage.tensor
-        if not is_open(stage) or not isinstance(body, Read) or tensor not in schedule.outputs:
+        if not is_untouched(stage) or not isinstance(body, Read) or tensor not in schedule.outputs:
             continue
         source = body.tensor
         maker = schedule.maker(source)
@@ -209,7 +209,7 @@ def merge_output_copies(schedule: Edit) -> None:
         plain = len(body.indices) == len(axes) and all(
             plain_axis(index) is axis for index, axis in zip(body.indices, axes, strict=True)
         )
-        if maker is None or not is_open(maker) or not plain or source.shape != tensor.shape:
+        if maker is None or not is_untouched(maker) or not plain or source.shape != tensor.shape:
             continue
         if source in schedule.outputs or len(maker.state.tensors) > 1:
             continue

@@ -8,10 +8,10 @@ from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Reduce, Select, Undef, walk
 from lathe.scheduler.legality.check import check_completed
 from lathe.scheduler.nest.build_nest import build_nest
-from lathe.scheduler.passes.agree_on_lanes import disagreement
+from lathe.scheduler.passes.agree_on_lanes import lanes_disagree
 from lathe.scheduler.passes.groups import is_copy
-from lathe.scheduler.passes.merge_reshapes import is_open, source_of_reshape
-from lathe.scheduler.passes.store_in_loops import can_be_kept, is_store
+from lathe.scheduler.passes.merge_reshapes import is_untouched, source_of_reshape
+from lathe.scheduler.passes.store_in_loops import can_be_kept, stores_only
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import StageView
@@ -54,7 +54,7 @@ def _stays_near(stage: StageView) -> bool:
     if place is None or place.loops or state.scope != DRAM or set(state.tensors) & set(stage.schedule.outputs):
         return True
     by_user = state.storage is not None or state.pragma is not None or bool(state.signals)
-    return by_user or is_store(stage) or can_be_kept(stage, place)
+    return by_user or stores_only(stage) or can_be_kept(stage, place)
 
 
 def _has_own_loops(stage: StageView) -> bool:
@@ -75,18 +75,18 @@ def _has_whole_blocks(stage: StageView) -> bool:
 def _stores_only(stage: StageView) -> bool:
     place = stage.state.attachment
     shares = place is not None and bool(place.loops) and stage.state.scope == DRAM
-    return not shares or is_store(stage) or stage.state.pragma is not None
+    return not shares or stores_only(stage) or stage.state.pragma is not None
 
 
 def _is_wide(stage: StageView) -> bool:
     body = stage.state.computation.bodies[0]
     narrow = isinstance(body, Reduce) and body.kind in ("sum", "prod") and DTYPES[body.dtype].bits < 32
-    return not (narrow and is_open(stage))
+    return not (narrow and is_untouched(stage))
 
 
 def _is_no_free_reshape(stage: StageView) -> bool:
     """No reshape of an input is left in an untouched stage but one that is an output itself."""
-    if not is_open(stage):
+    if not is_untouched(stage):
         return True
     source = source_of_reshape(stage)
     return source is None or stage.schedule.maker(source) is not None
@@ -128,10 +128,12 @@ STORED_LANES = _of_stages(
     lambda stage: not stage.state.is_vectorized or stage.state.lanes is not None,
 )
 ONE_OUTPUT = _of_stages(
-    "one output", "untouched stages make one tensor", lambda stage: not is_open(stage) or len(stage.state.tensors) == 1
+    "one output",
+    "untouched stages make one tensor",
+    lambda stage: not is_untouched(stage) or len(stage.state.tensors) == 1,
 )
 WIDE_SUMS = _of_stages("wide sums", "sums of untouched stages are in 32 bits", _is_wide)
 NO_RESHAPES = _of_stages("no reshapes", "no reshape of an input is computed", _is_no_free_reshape)
-AGREEING_LANES = Property("agreeing lanes", "maker and readers of each tensor agree on its lanes", disagreement)
+AGREEING_LANES = Property("agreeing lanes", "maker and readers of each tensor agree on its lanes", lanes_disagree)
 BUFFERS_FIT = Property("buffers fit", "buffers fit their memories", _does_not_fit)
 LOADED = _of_stages("loaded", "what acc computes reads scratchpads only", _is_loaded)

@@ -24,7 +24,7 @@ from lathe.scheduler.algorithm.rewrite import (
     rewrite_reads,
     transform,
 )
-from lathe.scheduler.passes.merge_reshapes import is_open, merge_output_copies
+from lathe.scheduler.passes.merge_reshapes import is_untouched, merge_output_copies
 from lathe.scheduler.passes.widen_sums import restated
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
@@ -71,7 +71,7 @@ class _Canonical:
     def simplify(self) -> None:
         """Every index in its simplest form."""
         for stage in self.schedule.stages:
-            if is_open(stage):
+            if is_untouched(stage):
                 old = stage.state.computation
                 bodies = tuple(_with_units(_simplified(body), old.axes) for body in old.bodies)
                 new = Computation(old.name, old.axes, old.reduce_axes, bodies, old.attrs)
@@ -168,7 +168,7 @@ class _Canonical:
         """Let readers of plain copies read the original, and drop the copies."""
         for stage in list(self.schedule.stages):
             body = stage.state.computation.bodies[0]
-            if not is_open(stage) or not isinstance(body, Read) or len(stage.state.tensors) > 1:
+            if not is_untouched(stage) or not isinstance(body, Read) or len(stage.state.tensors) > 1:
                 continue
             axes = stage.state.computation.axes
             tensor = stage.tensor
@@ -178,7 +178,7 @@ class _Canonical:
             if not same or body.tensor.shape != tensor.shape or tensor in self.schedule.outputs:
                 continue
             readers = self.schedule.readers(tensor)
-            if not all(is_open(reader) for reader in readers):
+            if not all(is_untouched(reader) for reader in readers):
                 continue
             for reader in readers:
                 new = redirect_reads(reader.state.computation, {tensor: body.tensor})
@@ -194,7 +194,7 @@ def _is_at_most_reordered(stage: EditedStage) -> bool:
     """
     state = stage.state
     if not stage.schedule.layouts:
-        return is_open(stage)
+        return is_untouched(stage)
     if state.storage is not None or state.threads or state.signals:
         return False
     free = state.scope == DRAM and not state.relations and state.pragma is None and state.attachment is None

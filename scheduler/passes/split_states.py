@@ -15,7 +15,7 @@ from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.stage import Attachment
 
 
-def separate_states(schedule: Edit) -> None:
+def split_states(schedule: Edit) -> None:
     """Separate, in place, the states of every computation of a cycle that has several and nothing placed inside it."""
     for stage in [each for group in circles(schedule) for each in group if len(each.state.tensors) > 1]:
         inside = schedule.attached(stage)

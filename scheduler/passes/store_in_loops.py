@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from lathe.configs import HardwareConfig
 from lathe.frontend.expressions import Read
-from lathe.scheduler.algorithm.patterns import factors
+from lathe.scheduler.algorithm.patterns import factors, is_loadable
 from lathe.scheduler.commands.write_through import keep_loops, write_through_acc
 from lathe.scheduler.errors import BuildError, LegalityError
 from lathe.scheduler.legality.check import check_reads
@@ -16,8 +16,9 @@ from lathe.scheduler.nest.cycles import circles, read_later, shared_loops, walke
 from lathe.scheduler.nest.instances import cells_made, cells_written
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.shared_loops import shares_reduction
-from lathe.scheduler.passes.load_once import forward, is_near, only_moves, separate_choices, settle_choices
-from lathe.scheduler.passes.split_states import separate_states
+from lathe.scheduler.passes.cut_choices import drop_settled_choices, load_choices
+from lathe.scheduler.passes.read_where_made import is_near, read_where_made
+from lathe.scheduler.passes.split_states import split_states
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import StageView
@@ -33,10 +34,10 @@ def store_in_loops(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG
     _check_reductions(schedule)
     made: list[tuple[EditedStage, EditedStage]] = []
     if schedule.circular:
-        separate_states(schedule)
-        settle_choices(schedule)
+        split_states(schedule)
+        drop_settled_choices(schedule)
         _leave_out_unread(schedule)
-        separate_choices(schedule)
+        load_choices(schedule)
     for group in circles(schedule) if schedule.circular else []:
         cycle = [schedule.own(stage) for stage in group]
         for stage in cycle:
@@ -44,14 +45,14 @@ def store_in_loops(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG
             if _is_shared(stage) and not _stays(stage, cycle):
                 stage.change(scope=_scope(stage))
         host = cycle[-1]
-        if host.state.scope == DRAM and host.state.attachment is None and not is_store(host):
+        if host.state.scope == DRAM and host.state.attachment is None and not stores_only(host):
             made.append((_through_acc(host), host))
     _follow_hosts(schedule)
     for stage in list(schedule.stages):
-        if _is_shared(stage) and not is_store(stage):
+        if _is_shared(stage) and not stores_only(stage):
             made.append((_through_acc(stage), stage))
     for writer, store in made:
-        forward(schedule, writer, store)
+        read_where_made(schedule, writer, store)
 
 
 def _leave_out_unread(schedule: Edit) -> None:
@@ -156,7 +157,7 @@ def can_be_kept(stage: StageView, place: Attachment) -> bool:
     return whole and not sums
 
 
-def is_store(stage: StageView) -> bool:
+def stores_only(stage: StageView) -> bool:
     """Whether a stage copies out of a scratchpad already."""
     body = stage.state.computation.bodies[0]
     return isinstance(body, Read) and stage.schedule.scope_of(body.tensor) != DRAM
@@ -173,7 +174,7 @@ def _stays(stage: EditedStage, group: list[EditedStage]) -> bool:
     reads = [(reader, read) for reader in readers for read in reader.state.computation.reads]
     if not all(is_near(stage, reader, read) for reader, read in reads if read.tensor is stage.tensor):
         return True
-    return _is_operand(stage) and not only_moves(stage.state.computation.bodies[0])
+    return _is_operand(stage) and not is_loadable(stage.state.computation.bodies[0])
 
 
 def _is_operand(stage: EditedStage) -> bool:

@@ -7,7 +7,7 @@ from lathe.frontend import Computation, Tensor
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import AxisRef, Cast, Read, Reduce
 from lathe.scheduler.algorithm.rewrite import renamed_axes
-from lathe.scheduler.passes.merge_reshapes import is_open
+from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import StageState, initial_state
@@ -15,7 +15,7 @@ from lathe.scheduler.state.stage import StageState, initial_state
 
 def widen_sums(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG001 - one signature for all passes
     """A sum in a narrow dtype becomes a sum in int32 and a conversion, which wraps around to the same."""
-    for stage in [each for each in schedule.stages if is_open(each)]:
+    for stage in [each for each in schedule.stages if is_untouched(each)]:
         computation = stage.state.computation
         body = computation.bodies[0]
         if not isinstance(body, Reduce) or body.kind not in ("sum", "prod") or DTYPES[body.dtype].bits >= 32:

@@ -18,7 +18,7 @@ from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import Element, element_of
-from lathe.scheduler.target.lanes_of_cells import cells_of
+from lathe.scheduler.target.lanes_of_cells import shape_and_lanes
 
 
 @dataclass(frozen=True)
@@ -100,4 +100,4 @@ class Physical:
 def physical_of(stage: StageView, lanes: Mapping[Tensor, Lanes], config: HardwareConfig) -> Physical:
     """How the tensor of a stage lies in its memory."""
     element = element_of(config, "acc" if stage.state.scope == DRAM else stage.state.scope)
-    return Physical(*cells_of(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element), element)
+    return Physical(*shape_and_lanes(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element), element)

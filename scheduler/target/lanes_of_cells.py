@@ -52,7 +52,7 @@ def _along(cell: Sequence[Linear], variable: LoopVariable, block: int) -> int | 
     return place
 
 
-def cells_of(
+def shape_and_lanes(
     schedule: ScheduleView, stage: StageView, tensor: Tensor, lanes: Lanes, element: Element
 ) -> tuple[tuple[int, ...], Lanes]:
     """What lies in memory for a tensor of a stage: the shape of its cells, and which of their dimensions fill lanes.

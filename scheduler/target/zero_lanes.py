@@ -41,7 +41,7 @@ def comes_from_host(schedule: ScheduleView, tensor: Tensor) -> bool:
         if state.scope == DRAM:
             if loaded or not is_loaded_with_zeros(schedule, tensor):
                 return False
-        elif len(state.computation.reads) != 1 or not _only_moves(state.computation.bodies[0]):
+        elif len(state.computation.reads) != 1 or not _keeps_zeros(state.computation.bodies[0]):
             return False
         loaded = True
         tensor = state.computation.reads[0].tensor
@@ -56,13 +56,13 @@ def is_loaded_with_zeros(schedule: ScheduleView, tensor: Tensor) -> bool:
     users = [read for each in schedule.readers(tensor) for read in each.state.computation.reads]
     body = stage.state.computation.bodies[0]
     one = len(stage.state.computation.reads) == 1 and sum(read.tensor is tensor for read in users) == 1
-    return one and isinstance(body, Select) and _only_moves(body)
+    return one and isinstance(body, Select) and _keeps_zeros(body)
 
 
-def _only_moves(body: Expr) -> bool:
+def _keeps_zeros(body: Expr) -> bool:
     if isinstance(body, Select):
         otherwise = body.otherwise
-        return isinstance(otherwise, Const) and otherwise.value == 0 and _only_moves(body.then)
+        return isinstance(otherwise, Const) and otherwise.value == 0 and _keeps_zeros(body.then)
     return isinstance(body, Read)
 
 

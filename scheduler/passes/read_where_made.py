@@ -1,0 +1,51 @@
+"""What the same iteration has made is read in acc, where it was made, and not where it has been stored."""
+
+from dataclasses import replace
+
+import islpy as isl
+
+from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.polyhedra import access_of
+from lathe.scheduler.algorithm.patterns import factors
+from lathe.scheduler.algorithm.rewrite import reads_redirected
+from lathe.scheduler.nest.cycles import around
+from lathe.scheduler.nest.instances import instances
+from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.target.planes import PLANES
+
+IN, OUT = isl.dim_type.in_, isl.dim_type.out
+
+
+def read_where_made(schedule: Edit, writer: EditedStage, store: EditedStage) -> None:
+    """Let stages in acc read what the same iteration has made where it was made, and not where it has been stored.
+
+    Storing bytes leaves the accumulators as they are; storing wider values would have to copy them first.
+    """
+    if store.tensor.dtype in PLANES:
+        return
+    for reader in schedule.stages[schedule.stages.index(store) + 1 :]:
+        state = reader.state
+        if state.scope != "acc" or state.copies or factors(state.computation) is not None:
+            continue
+        reads = [read for read in state.computation.reads if read.tensor is store.tensor]
+        near = {read.node: writer.tensor for read in reads if is_near(writer, reader, read)}
+        if near and len(near) == len(reads):
+            reader.put(replace(state, computation=reads_redirected(state.computation, near)))
+
+
+def is_near(writer: EditedStage, reader: EditedStage, read: ReadAccess) -> bool:
+    """Whether all that a read touches is made in the same iteration of the loops around the writer."""
+    placed = place_stages(writer.schedule)
+    loops = placed[writer].prefix
+    depth = len(loops)
+    if any(own is not other for own, other in zip(loops, around(placed[reader])[:depth], strict=False)):
+        return False
+    makes, rank = instances(placed[writer]), len(writer.state.computation.axes)
+    makes = makes.project_out(OUT, rank, makes.dim(OUT) - rank).set_tuple_name(OUT, read.tensor.name)
+    needs = instances(placed[reader]).apply_range(access_of(reader.state.computation, read))
+    pairs = needs.apply_range(makes.reverse())
+    same = isl.Map.universe(pairs.get_space())
+    for level in range(depth):
+        same = same.equate(IN, level, OUT, level)
+    return bool(pairs.subtract(same).is_empty())
