@@ -19,6 +19,7 @@ from figures import Figure, at_most, one_core, report, seconds
 from spine import by_hand, convolution
 
 import lathe as lt
+from lathe.scheduler.history import COMMAND
 
 RUNS = 5
 
@@ -180,11 +181,7 @@ class Stopwatch:
 
 def commands_of(owner: type) -> list[tuple[str, Callable[..., object]]]:
     """The commands among the methods of a class, by name."""
-    return [
-        (name, value)
-        for name, value in vars(owner).items()
-        if callable(value) and getattr(value, "__module__", "").startswith("lathe.scheduler.commands.")
-    ]
+    return [(name, value) for name, value in vars(owner).items() if getattr(value, COMMAND, False)]
 
 
 CASES = (

@@ -10,7 +10,7 @@ is nothing to be done.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from lathe.configs import LatheError
 from lathe.frontend import Tensor
@@ -21,7 +21,11 @@ from lathe.scheduler.errors import LegalityError, ScheduleError
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.loops import LoopAxis
 
-COMMANDS = "lathe.scheduler.commands."
+COMMAND = "is_command"
+"""What methods have that are commands."""
+
+P = ParamSpec("P")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -85,34 +89,42 @@ def _views(schedule: Recorded) -> tuple[_View, ...]:
     return tuple(found)
 
 
-def record_commands(owner: type) -> None:
-    """Make the commands among the methods of a class note themselves in schedules that record."""
-    for name, method in list(vars(owner).items()):
-        if callable(method) and getattr(method, "__module__", "").startswith(COMMANDS):
-            setattr(owner, name, _recorded(name, method))
+def command(function: Callable[P, Made], name: str = "") -> Callable[P, Made]:
+    """A command as a method of a handle: all or nothing, and noted in schedules that record.
 
+    ``function`` takes the stage, or the schedule, first; ``name`` is that of the method, if it has another.
+    """
+    method = name or function.__name__
 
-def _recorded(name: str, command: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(command)
-    def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        schedule: Recorded = getattr(self, "schedule", self)
+    @wraps(function)
+    def run(*given: P.args, **keywords: P.kwargs) -> Made:
+        owner: Any = given[0]
+        arguments = given[1:]
+        schedule: Recorded = getattr(owner, "schedule", owner)
         recording = schedule.recording
         if recording is None or recording.busy:
             with schedule.trying():
-                return command(self, *arguments, **keywords)
+                return function(*given, **keywords)
         typical = _Values(recording.typical, {})
         recording.busy = True
         try:
             with schedule.trying():
-                result = command(self, *typical.of(arguments), **typical.of(keywords))
+                carried_out: Callable[..., Made] = function
+                result = carried_out(owner, *typical.of(arguments), **typical.of(keywords))
         finally:
             recording.busy = False
-        owner = None if self is schedule else self
-        text = f"{'schedule' if owner is None else owner.name}.{name}({_text(arguments, keywords)})"
-        recording.commands.append(_Command(owner, name, arguments, keywords, text, result, _views(schedule)))
+        stage = None if owner is schedule else owner
+        text = f"{'schedule' if stage is None else stage.name}.{method}({_text(arguments, keywords)})"
+        recording.commands.append(_Command(stage, method, arguments, keywords, text, result, _views(schedule)))
         return result
 
+    setattr(run, COMMAND, True)
     return run
+
+
+def commands_of(handle: type) -> list[str]:
+    """The names of the commands among the methods of a handle."""
+    return sorted(name for name, value in vars(handle).items() if getattr(value, COMMAND, False))
 
 
 def _text(arguments: Sequence[object], keywords: Mapping[str, object]) -> str:

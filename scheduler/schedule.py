@@ -43,7 +43,7 @@ from lathe.scheduler.commands.transform_layout import transform_layout, transfor
 from lathe.scheduler.commands.unroll import unroll
 from lathe.scheduler.commands.vectorize import vectorize
 from lathe.scheduler.commands.vthread import vthread
-from lathe.scheduler.history import Recorded, numbered, record_commands, start_recording
+from lathe.scheduler.history import Recorded, command, numbered, start_recording
 from lathe.scheduler.legality.dependences import dependences
 from lathe.scheduler.legality.padding_needs import padding_needed, solve_padding
 from lathe.scheduler.nest.cycles import circles, run_together
@@ -98,41 +98,41 @@ class Stage(EditedStage):
         """
         return place_stages(self.schedule)[self].buffer_shape
 
-    split = split
-    tile = tile
-    reorder = reorder
-    fuse = fuse
-    interchange = interchange
-    reverse = reverse
-    shift = shift
-    skew = skew
-    separate = separate
-    set_schedule = set_schedule
-    unroll = unroll
-    vectorize = vectorize
-    parallelize = parallelize
-    distribute = distribute
-    inline = inline
-    after = after
-    before = before
-    then = then
-    between = between
-    compute_at = compute_at
-    compute_root = compute_root
-    set_scope = set_scope
-    store_in = store_in
-    double_buffer = double_buffer
-    send = send
-    receive = receive
-    vthread = vthread
+    split = command(split)
+    tile = command(tile)
+    reorder = command(reorder)
+    fuse = command(fuse)
+    interchange = command(interchange)
+    reverse = command(reverse)
+    shift = command(shift)
+    skew = command(skew)
+    separate = command(separate)
+    set_schedule = command(set_schedule)
+    unroll = command(unroll)
+    vectorize = command(vectorize)
+    parallelize = command(parallelize)
+    distribute = command(distribute)
+    inline = command(inline)
+    after = command(after)
+    before = command(before)
+    then = command(then)
+    between = command(between)
+    compute_at = command(compute_at)
+    compute_root = command(compute_root)
+    set_scope = command(set_scope)
+    store_in = command(store_in)
+    double_buffer = command(double_buffer)
+    send = command(send)
+    receive = command(receive)
+    vthread = command(vthread)
     virtual_threads = vthread
-    transform_layout = transform_layout_of
-    overcompute = overcompute
-    branch = branch
-    reduce_extent = reduce_extent
-    reorder_to_buffer = reorder_to_buffer
-    reuse_at = keep_at
-    emit_insn = emit_insn
+    transform_layout = command(transform_layout_of, "transform_layout")
+    overcompute = command(overcompute)
+    branch = command(branch)
+    reduce_extent = command(reduce_extent)
+    reorder_to_buffer = command(reorder_to_buffer)
+    reuse_at = command(keep_at, "reuse_at")
+    emit_insn = command(emit_insn)
 
 
 class Schedule(Recorded):
@@ -168,21 +168,21 @@ class Schedule(Recorded):
         """The stage of a tensor or computation. Raises ScheduleError if the schedule has none."""
         return cast(Stage, super().__getitem__(tensor))
 
-    barrier_at = barrier_at
-    buffer = buffer
-    allocate_at = allocate_at
-    cache_read = cache_read
-    cache_write = cache_write
-    copy_at = copy_at
-    host_to_device = host_to_device
-    device_to_host = device_to_host
-    transform_layout = transform_layout
-    merge_adjacent = merge_adjacent
-    remove_dead_stores = remove_dead_stores
+    barrier_at = command(barrier_at)
+    buffer = command(buffer)
+    allocate_at = command(allocate_at)
+    cache_read = command(cache_read)
+    cache_write = command(cache_write)
+    copy_at = command(copy_at)
+    host_to_device = command(host_to_device)
+    device_to_host = command(device_to_host)
+    transform_layout = command(transform_layout)
+    merge_adjacent = command(merge_adjacent)
+    remove_dead_stores = command(remove_dead_stores)
     padding_needed = padding_needed
     solve_padding = solve_padding
 
-    reuse_at = reuse_at
+    reuse_at = command(reuse_at)
     dependences = dependences
     is_parallel = is_parallel
     is_legal = is_legal
@@ -200,10 +200,6 @@ class Schedule(Recorded):
         machine = load_config("vta") if config is None else config
         check_machine(machine, "explain")
         return explanation_of(numbered(self, parameters, "explain")[0], machine)
-
-
-record_commands(Stage)
-record_commands(Schedule)
 
 
 def create_schedule(outputs: Tensor | Computation | Sequence[Tensor]) -> Schedule:

@@ -12,6 +12,7 @@ from lathe.scheduler.commands.reorder import reorder
 from lathe.scheduler.commands.shift import shift
 from lathe.scheduler.commands.skew import skew
 from lathe.scheduler.errors import LegalityError, PaddingError, ScheduleError
+from lathe.scheduler.history import commands_of
 from lathe.scheduler.legality.parallelism import parallel_loop
 from lathe.scheduler.nest.place import loop_extent, place_stages
 from lathe.scheduler.state.edit import Edit
@@ -101,11 +102,7 @@ def _carry_out(schedule: Edit, command: object, arguments: list[Any]) -> None:
     if command in OF_SCHEDULES:
         _call(getattr(schedule, str(command)), command, arguments)
         return
-    commands = sorted(
-        name
-        for name, value in vars(type(schedule.stages[0])).items()
-        if callable(value) and getattr(value, "__module__", "").startswith("lathe.scheduler.commands.")
-    )
+    commands = commands_of(type(schedule.stages[0]))
     if command not in commands:
         raise _NoCommandError(
             f"command of is_legal must be a function of the schedule, or one of {', '.join(commands)}, "

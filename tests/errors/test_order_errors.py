@@ -29,12 +29,9 @@ from refused_commands import (
 from lathe.frontend import compute
 from lathe.frontend.polyhedra import limited_operations
 from lathe.scheduler import LegalityError, ScheduleError, Stage, create_schedule
+from lathe.scheduler.history import commands_of
 
-COMMANDS = sorted(
-    name
-    for name, value in vars(Stage).items()
-    if getattr(value, "__module__", "").startswith("lathe.scheduler.commands")
-)
+COMMANDS = commands_of(Stage)
 
 # fmt: off
 # fmt: off
