@@ -1,4 +1,4 @@
-"""``build``: from a schedule to a program, and ``lower``: the text of any level on the way."""
+"""``build``: from a schedule, or tensors, to a program."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

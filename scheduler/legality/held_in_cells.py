@@ -1,7 +1,7 @@
 """Does every read find its value in its cell? Exact, for buffers whose cells hold several values one after the other.
 
 A value is live from when it is written to when it is last read; the accumulator of a reduction is read by each update.
-All writes and reads of a buffer get their times (``event_times.py``) and are put in order, cell by cell: what was last
+All writes and reads of a buffer get their times (``nest/times.py``) and are put in order, cell by cell: what was last
 written before a read must be the value that is read. Of reads in the same iteration of the loops around writer and
 reader, the last one tells for all. Values of outputs are read when everything is done, by the host.
 """

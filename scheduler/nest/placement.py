@@ -43,7 +43,7 @@ class Placement:
     pieces: "list[list[Linear]] | None" = None
     """Conditions (each must be >= 0) of which one group must hold in addition; None for none at all."""
     exact: ExactBox | None = None  # the same box as ``low`` and ``extent`` in iterations that are carried out
-    executed: "isl.Map | None" = None  # what ``polyhedra.instances`` has found
+    executed: "isl.Map | None" = None  # what ``instances`` has found
 
     @property
     def buffer_shape(self) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 An element of the machine has lanes, and an instruction works on all of them, so a domain's border may run through
 elements. Where nobody reads, it does not matter what is computed, as long as that reads nothing outside of tensors:
 a stage between others computes the box. A stage whose values leave the program computes ``select(where, value, 0)``,
-which partitioning, the DMA's zeros, and masks (``masks.py``) know how to carry out.
+which partitioning, the DMA's zeros, and masks (``mask_conditions.py``) know how to carry out.
 """
 
 from dataclasses import replace

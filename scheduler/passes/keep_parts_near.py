@@ -18,7 +18,7 @@ from lathe.scheduler.target.lanes import plan_lanes
 def keep_parts_near(schedule: Edit, config: HardwareConfig) -> None:
     """Put in a scratchpad what is computed in the loops of other stages, in place: DRAM holds whole tensors.
 
-    What is read after the iteration that makes it stays in DRAM, to be stored there (``store_shared``), and so does
+    What is read after the iteration that makes it stays in DRAM, to be stored there (``store_in_loops``), and so does
     what the user has put there, and what is computed for a matrix product, which wants it loaded.
     """
     parts: dict[EditedStage, StageState] = {}

@@ -2,7 +2,7 @@
 
 A reshape of an input is the same input seen under another shape. A reshape that makes an output is the computation
 before it, seen by the host under the output's shape. Element-wise computations behind a reshape are done before it.
-What is left are reshapes between computations that are not element-wise; ``canonical`` splits axes for those.
+What is left are reshapes between computations that are not element-wise; ``split_axes`` splits axes for those.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 Everything is tried within small sets of candidates: for each dimension the sizes that cut it into 1, 2, 3, … equal
 parts (whole blocks along lanes), a few orders of the tile loops, and for each operand the loop at which it fits and is
-loaded least often. What the estimate (``estimate.py``) makes cheapest is then checked exactly by the allocator.
+loaded least often. What the estimate (``cycles.py``) makes cheapest is then checked exactly by the allocator.
 """
 
 from itertools import product as combinations
