@@ -1,8 +1,8 @@
 """The smallest box around the cells that an iteration reads, where bounds of single loops do not tell.
 
-Bounds of indices by intervals (``read_boxes``) take the loops inside as independent of each other. Loops that were fused
-and split again, that a map gives, or that run over a domain are not, nor are indices with a remainder. For these isl
-says the least and the largest index exactly, as a function of the loops around in pieces: each a quasi-affine
+Bounds of indices by intervals (``read_boxes``) take the loops inside as independent of each other. Loops that were
+fused and split again, that a map gives, or that run over a domain are not, nor are indices with a remainder. For these
+isl says the least and the largest index exactly, as a function of the loops around in pieces: each a quasi-affine
 expression, under quasi-affine conditions. A choice among the pieces says the same without control flow: where one of
 its conditions fails, a piece becomes so small, or so large, that it is not chosen.
 """

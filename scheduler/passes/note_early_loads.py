@@ -1,8 +1,9 @@
 """Which stored tensors may be loaded where nothing has been stored: what these bytes hold changes no result.
 
-An instruction works on whole elements and boxes, and a condition becomes a multiplication with 0 or 1 (``mask_conditions``), so
-the machine also loads cells that a program reads under a condition that does not hold. A stage that is computed whole
-before its readers has them all; one in the loops of another, or with a domain, may not have made them yet, or ever.
+An instruction works on whole elements and boxes, and a condition becomes a multiplication with 0 or 1
+(``mask_conditions``), so the machine also loads cells that a program reads under a condition that does not hold. A
+stage that is computed whole before its readers has them all; one in the loops of another, or with a domain, may not
+have made them yet, or ever.
 """
 
 from lathe.configs import HardwareConfig

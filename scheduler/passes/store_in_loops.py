@@ -108,7 +108,7 @@ def _serves_others(stage: EditedStage, place: Attachment) -> bool:
 
 
 def _follow_hosts(schedule: Edit) -> None:
-    """Let what stays in DRAM share the loops that its host shares, where ``compute_at_readers`` computes the host in place."""
+    """Let what stays in DRAM share the loops that its host shares, where the host is computed in place."""
     places = {stage: stage.state.attachment for stage in schedule.stages if stage.state.scope == DRAM}
     for stage, place in places.items():
         while place is not None and place.loops and not _keeps_its_loops(schedule.at(place)):

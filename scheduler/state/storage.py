@@ -1,8 +1,8 @@
 """Where the values of a stage lie: cells of a buffer, by a map from the stage's indices that may fold them.
 
 Without a map, a value has a cell of its own in whatever its stage computes at a time. With one, the same cell may hold
-many values, one after the other; ``legality/held_in_cells.py`` decides whether each is gone by the time the next one comes. A layer
-of its own for data, and ``store_in``, are Tiramisu's.
+many values, one after the other; ``legality/held_in_cells.py`` decides whether each is gone by the time the next one
+comes. A layer of its own for data, and ``store_in``, are Tiramisu's.
 """
 
 from collections.abc import Sequence

@@ -2,8 +2,8 @@
 
 A partitioned nest may still hold selects over loops, such as those of a padding. No instruction decides anything per
 element, so on the way to instructions the DMA turns them into padding around what it loads, and other chunks are peeled
-(``boxes_of_chunk.py``), for each iteration of the loops outside. Here the same is done for the text of a nest: loops outside
-are cut where a choice changes, so that one chunk stands for every iteration that is carried out alike.
+(``boxes_of_chunk.py``), for each iteration of the loops outside. Here the same is done for the text of a nest: loops
+outside are cut where a choice changes, so that one chunk stands for every iteration that is carried out alike.
 """
 
 from collections.abc import Iterator, Mapping
