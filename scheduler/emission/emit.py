@@ -77,9 +77,11 @@ class Emitter:
             for buffer in self.buffers.values()
             if buffer.ring is not None
         }
+        self.named = {stage.name: stage for stage in reversed(schedule.stages)}
         self.maker = {tensor: stage for stage in schedule.stages for tensor in stage.state.tensors}
         self._used = 0
         self._prepared: dict[int, PreparedChunk] = {}
+        self._label_of: dict[StageView, int] = {}
 
     def place(self, tensor: Tensor, stage: StageView) -> Place | None:
         """Where a stage finds the cells of a tensor now: in the scratchpad that holds it, or in DRAM."""
@@ -118,7 +120,7 @@ class Emitter:
 
     def keeps_source(self, chunk: Chunk) -> bool:
         """Whether what a chunk stores is read again."""
-        return keeps_source(self.schedule, next(each for each in self.schedule.stages if each.name == chunk.stage))
+        return keeps_source(self.schedule, self.named[chunk.stage])
 
     def only_stored(self, tensor: Tensor) -> bool:
         """Whether nothing but stores to DRAM reads the tensor, which see the low bits only."""
@@ -326,6 +328,13 @@ class Emitter:
         return instructions
 
     def _label(self, stage: StageView) -> int:
+        """The number of the label of what a stage makes."""
+        found = self._label_of.get(stage)
+        if found is None:
+            found = self._label_of[stage] = self._new_label(stage)
+        return found
+
+    def _new_label(self, stage: StageView) -> int:
         seen: set[StageView] = set()
         while True:  # to the stored stage that it is for: out of the loops, or on to the reader of a buffer
             seen.add(stage)

@@ -101,7 +101,8 @@ def check_reads(
 
     ``placed``: the placements to look at, where they are not those of all instances of the stages.
     """
-    affected = [stage for stage in schedule.stages if _depends_on(schedule, stage) & moved]
+    dependent = _depending_on(schedule, moved)
+    affected = [stage for stage in schedule.stages if stage in dependent]
     attached = [stage for stage in affected if stage.state.attachment is not None]
     early = [(stage, reader) for stage in affected if stage not in attached for reader in _before(schedule, stage)]
     if not attached and not early:
@@ -112,12 +113,14 @@ def check_reads(
             _check_each(schedule, stage, reader, placed, command)
         else:
             _refuse_early(stage, reader, placed, command)
+    order = {stage: number for number, stage in enumerate(schedule.stages)}
     for stage in attached:
         kept = stage.state.attachment and stage.state.attachment.loops and values_stay(stage)
         others = in_circle(schedule, stage) if kept else []  # among these, pairs of instances are compared
-        for reader in schedule.stages:
+        readers = {reader for tensor in stage.state.tensors for reader in schedule.readers(tensor)} - set(others)
+        for reader in sorted(readers, key=order.__getitem__):
             for read in reader.state.computation.reads:
-                if read.tensor not in stage.state.tensors or reader in others:
+                if read.tensor not in stage.state.tensors:
                     continue
                 with checkable(command, read.tensor.name, reader.name):
                     if shares_reduction(stage):
@@ -170,19 +173,18 @@ def _refuse_early(stage: StageView, reader: StageView, placed: dict[StageView, P
         )
 
 
-def _depends_on(schedule: ScheduleView, stage: StageView) -> set[StageView]:
-    """The stages that decide where and what a stage computes: its hosts and readers, and theirs."""
+def _depending_on(schedule: ScheduleView, moved: set[StageView]) -> set[StageView]:
+    """The stages for which one of ``moved`` decides where and what they compute: it, its guests, what it reads."""
     found: set[StageView] = set()
-    waiting = [stage]
+    waiting = list(moved)
     while waiting:
         current = waiting.pop()
         if current in found:
             continue
         found.add(current)
-        if current.state.attachment is not None:
-            waiting.append(schedule.at(current.state.attachment))
-        for tensor in current.state.tensors:
-            waiting.extend(schedule.readers(tensor))
+        waiting.extend(schedule.attached(current))
+        makers = (schedule.maker(read.tensor) for read in current.state.computation.reads)
+        waiting.extend(maker for maker in makers if maker is not None)
     return found
 
 

@@ -81,10 +81,10 @@ class Edit(ScheduleView):
 
     def put(self, changes: Mapping[S, StageState]) -> None:
         """Let stages be others, in the same order."""
-        states = dict(self._state.stages)
-        for stage, state in changes.items():
-            (states if stage.id in states else self._new)[stage.id] = state
-        self._state = replace(self._state, stages=states)
+        present = self._state.stages
+        changed = {stage.id: state for stage, state in changes.items() if stage.id in present}
+        self._new.update((stage.id, state) for stage, state in changes.items() if stage.id not in present)
+        self._state = self._state.with_stages({**present, **changed}, changed)
 
     def arrange(self, stages: Iterable[StageView]) -> None:
         """Let these be the stages, in this order."""

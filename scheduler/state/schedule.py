@@ -6,7 +6,8 @@ goes on to other states, and the handle of the user is an edit with commands.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
@@ -19,6 +20,7 @@ from lathe.scheduler.state.loops import Affine, AxisLike, LoopAxis, Mapped, made
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.stage import Attachment, StageId, StageState
 from lathe.scheduler.state.storage import StorageBuffer
+from lathe.scheduler.state.tables import Stages, Tables
 
 T = TypeVar("T")
 
@@ -46,6 +48,20 @@ class ScheduleState:
     """Placeholders that passes have put in the place of another one, reshaped."""
     constants: Mapping[Tensor, NDArray[Any]] = field(default_factory=lambda: MappingProxyType({}))
     """Values of inputs that passes have added."""
+
+    @cached_property
+    def tables(self) -> Tables:
+        """Makers, readers and guests of the stages."""
+        return Tables(self.stages)
+
+    def with_stages(
+        self, stages: Mapping[StageId, StageState], changed: Mapping[StageId, StageState]
+    ) -> "ScheduleState":
+        """The schedule with other states of the same stages in the same order, of which some have ``changed``."""
+        new = replace(self, stages=stages)
+        if "tables" in self.__dict__:
+            new.__dict__["tables"] = self.tables.with_changes(stages, changed)
+        return new
 
 
 class StageView:
@@ -257,11 +273,12 @@ class ScheduleView:
 
     def readers(self, tensor: Tensor) -> Sequence[StageView]:
         """The stages that read the tensor, in order."""
-        return [s for s in self.stages if any(read.tensor is tensor for read in s.state.computation.reads)]
+        return self._present(self._state.tables.readers.get(tensor, ()))
 
     def maker(self, tensor: Tensor) -> StageView | None:
         """The stage that computes the tensor; None for an input."""
-        return next((stage for stage in self.stages if tensor in stage.state.tensors), None)
+        key = self._state.tables.makers.get(tensor)
+        return None if key is None else next(iter(self._present((key,))), None)
 
     def scope_of(self, tensor: Tensor) -> str:
         """The memory in which the tensor is."""
@@ -270,7 +287,11 @@ class ScheduleView:
 
     def attached(self, stage: StageView) -> Sequence[StageView]:
         """The stages that are computed in a loop of ``stage``, in order."""
-        return [s for s in self.stages if s.state.attachment and s.state.attachment.host is stage.id]
+        return self._present(self._state.tables.attached.get(stage.id, ()))
+
+    def _present(self, keys: Stages) -> Sequence[StageView]:
+        """The stages that have these identities, as far as they belong to what is looked at."""
+        return [self.by_id(key) for key in keys]
 
     def __repr__(self) -> str:
         return f"Schedule({', '.join(stage.name for stage in self.stages)})"
@@ -283,6 +304,7 @@ class Part(ScheduleView):
         super().__init__(whole.state)
         self._whole = whole
         self._some = tuple(stages)
+        self._ids = {stage.id for stage in stages}
 
     @property
     def stages(self) -> tuple[StageView, ...]:
@@ -292,3 +314,7 @@ class Part(ScheduleView):
     def by_id(self, key: StageId) -> StageView:
         """The stage of the whole that has this identity."""
         return self._whole.by_id(key)
+
+    def _present(self, keys: Stages) -> Sequence[StageView]:
+        """These of the stages that belong to the part."""
+        return [self.by_id(key) for key in keys if key in self._ids]

@@ -30,14 +30,28 @@ def assign_lanes(schedule: ScheduleView, config: HardwareConfig) -> dict[Tensor,
 
 @dataclass
 class LanePlan:
-    """``known``: the lanes of every tensor that a stage makes; ``products``: the matrix product making it, if any."""
+    """``known``: the lanes of every tensor that a stage makes; ``products``: the matrix product making it, if any.
+
+    Several ask for the same plan, and nobody changes it once it is made.
+    """
 
     known: dict[Tensor, Lanes] = field(default_factory=dict)
     products: dict[Tensor, Product | None] = field(default_factory=dict)
 
 
 def plan_lanes(schedule: ScheduleView, config: HardwareConfig) -> LanePlan:
-    """The lanes of a whole schedule, and the products as they were chosen along with them."""
+    """The lanes of a whole schedule, and the products as they were chosen along with them.
+
+    The last plan is kept with the schedule and holds until its state is another.
+    """
+    kept = schedule.derived.get("lanes")
+    if kept is None or kept[0] is not schedule.state or kept[1] != config:
+        kept = schedule.derived["lanes"] = schedule.state, config, _plan(schedule, config)
+    plan: LanePlan = kept[2]
+    return plan
+
+
+def _plan(schedule: ScheduleView, config: HardwareConfig) -> LanePlan:
     planner = _Planner(schedule, config)
     for state in planner.stages:
         planner.visit(state)

@@ -95,9 +95,8 @@ def _decided(computation: Computation, axes: list[Axis], made: Lanes | None, sid
 
 def _origin(tensor: Tensor, schedule: ScheduleView | None) -> Tensor:
     """The tensor that a chain of plain copies begins with."""
-    makers = {made: stage for stage in schedule.stages for made in stage.state.tensors} if schedule else {}
     while True:
-        stage = makers.get(tensor)
+        stage = schedule.maker(tensor) if schedule else None
         computation = stage.state.computation if stage is not None else tensor.computation
         if computation is None or not isinstance(computation.bodies[0], Read):
             return tensor

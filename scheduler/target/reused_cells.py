@@ -15,11 +15,13 @@ def find_aliases(schedule: ScheduleView) -> dict[StageView, StageView]:
     placed = place_stages(schedule)
     aliases: dict[StageView, StageView] = {}
     slots = {stage: stage.state.slots for stage in schedule.stages}
+    order = {stage: number for number, stage in enumerate(schedule.stages)}
     for stage in schedule.stages:
         state = stage.state
         if state.scope != "acc" or state.computation.reduce_axes or (state.pragma not in (None, "alu")) or state.reuse:
             continue
-        for producer in schedule.stages:
+        makers = {maker for read in state.computation.reads if (maker := schedule.maker(read.tensor)) is not None}
+        for producer in sorted(makers, key=order.__getitem__):
             if producer is stage or producer.state.scope != "acc" or schedule.readers(producer.tensor) != [stage]:
                 continue
             if producer.state.reuse or producer.state.storage or state.storage:
