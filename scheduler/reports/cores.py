@@ -86,7 +86,7 @@ def _instances(schedule: ScheduleView) -> dict[Core, dict[str, int]]:
             coverage[stage] = Coverage(stage)
         coverage[stage].add(node, around)
     return {
-        core: {stage.name: coverage[stage].result().executed for stage in schedule.stages if stage in coverage}
+        core: {stage.name: coverage[stage].executed for stage in schedule.stages if stage in coverage}
         for core, coverage in counts.items()
     }
 

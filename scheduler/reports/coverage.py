@@ -1,12 +1,12 @@
 """How many instances of a stage the boxes of a partitioned nest have, and how many of them are different.
 
-A box has as many instances as the product of its extents, less those that a mask takes out. How often each point is
-computed follows from the same boxes: along axes that share no loop, the counts of a box are products of counts along
-each.
+A box has as many instances as the product of its extents, less those that a mask takes out. Which points are there at
+all follows from the same boxes (``covered_points``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from lathe.frontend import Computation, evaluate
 from lathe.frontend.expressions import Axis, Expr, axes_of
 from lathe.frontend.indices.conditions import happens, possible
-from lathe.frontend.indices.linear import Linear, LoopVariable
-from lathe.scheduler.algorithm.undefined import conditions_of
+from lathe.frontend.indices.linear import LoopVariable
+from lathe.scheduler.algorithm.undefined import conditions_of, terms_of
 from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.nest.times import values_on
+from lathe.scheduler.reports.covered_points import CoveredBox, Weight, connected, covered_points
 from lathe.scheduler.state.schedule import StageView
 
 Ints = NDArray[np.int64]
@@ -43,19 +44,17 @@ class StageCount:
 
 
 class Coverage:
-    """How often each point of a stage is computed, summed over the boxes of a nest."""
+    """The instances of a stage, summed over the boxes of a nest."""
 
     def __init__(self, stage: StageView) -> None:
-        computation = stage.state.computation
+        self.computation = stage.state.computation
         self.executed = 0
-        self.axes = computation.axes
-        self.mask, self.exact = possible(happens(computation))
-        self.mentioned = [] if self.mask is None else list(axes_of(self.mask))
+        self.mask, self.exact = possible(happens(self.computation))
+        self.terms = [] if self.mask is None else terms_of(self.mask)
         # a stage that is computed whole meets each point once: only what is computed in loops may come again
         attachment = stage.state.attachment
         counted = attachment is not None and not attachment.loops
-        self.times: Ints | None = np.zeros([axis.extent for axis in self.axes], np.int64) if counted else None
-        self.computation = computation
+        self.boxes: list[CoveredBox] | None = [] if counted else None
 
     def add(self, chunk: ChunkNode, around: Ranges) -> None:
         """Count a box, in all iterations of the loops around it."""
@@ -63,73 +62,57 @@ class Coverage:
         ranges.update({variable: (0, extent - 1) for variable, extent in chunk.loops})
         if chunk.role != "init":
             self.executed += self._instances(chunk, ranges)
-        if self.times is None or chunk.role == "update":
-            return
-        groups = _groups({axis: chunk.roots[axis] for axis in self.axes})
-        factors: list[Ints] = []
-        for axes, variables in groups:
-            factors.append(self._histogram(chunk, axes, [(v, *ranges[v]) for v in variables]))
-        total: Ints = np.full(
-            [1] * len(self.axes), _volume(ranges, [v for _, found in groups for v in found]), np.int64
-        )
-        for (axes, _), factor in zip(groups, factors, strict=True):
-            form = [axis.extent if axis in axes else 1 for axis in self.axes]
-            total = total * factor.reshape(form)
-        self.times += total
+        if self.boxes is not None and chunk.role != "update":
+            self.boxes.append(CoveredBox(chunk.roots, ranges))
 
     def _instances(self, chunk: ChunkNode, ranges: Mapping[LoopVariable, tuple[int, int]]) -> int:
-        """The points of a box at which the mask holds."""
-        if self.mask is None:
-            return _volume(ranges, [])
-        variables = list(dict.fromkeys(v for axis in self.mentioned for v in chunk.roots[axis].variables()))
-        grids = _grids([(v, *ranges[v]) for v in variables])
-        points = {axis: values_on(chunk.roots[axis], grids) for axis in self.mentioned}
-        shape = [ranges[v][1] - ranges[v][0] + 1 for v in variables]
-        there = np.broadcast_to(evaluate(self.mask, points), shape)
-        return int(np.count_nonzero(there)) * _volume(ranges, variables)
-
-    def _histogram(self, chunk: ChunkNode, axes: list[Axis], ranges: Ranges) -> Ints:
-        """How often each point along some axes is met, over the loops that these share."""
-        grids = _grids(ranges)
-        shape = tuple(last - first + 1 for _, first, last in ranges)
-        index: Ints = np.zeros([1] * len(ranges), np.int64)
-        for axis in axes:
-            index = index * axis.extent + values_on(chunk.roots[axis], grids)
-        size = int(np.prod([axis.extent for axis in axes], dtype=np.int64))
-        return np.bincount(np.broadcast_to(index, shape).ravel(), minlength=size).astype(np.int64)
+        """The points of a box at which the mask holds: along loops that no term of it ties together, a product."""
+        count = prod(last - first + 1 for first, last in ranges.values())
+        tied = [[v for axis in axes_of(term) for v in chunk.roots[axis].variables()] for term in self.terms]
+        for variables in connected([*dict.fromkeys(v for some in tied for v in some)], tied):
+            terms = [term for term, some in zip(self.terms, tied, strict=True) if set(some) & set(variables)]
+            grids = _grids([(v, *ranges[v]) for v in variables])
+            points = {axis: values_on(chunk.roots[axis], grids) for axis in axes_of(*terms)}
+            shape = [ranges[v][1] - ranges[v][0] + 1 for v in variables]
+            count = count // prod(shape) * int(np.count_nonzero(_hold(terms, points, shape)))
+        alone = [term for term, some in zip(self.terms, tied, strict=True) if not some]
+        points = {axis: values_on(chunk.roots[axis], {}) for axis in axes_of(*alone)}
+        return count * int(_hold(alone, points, ()))
 
     def result(self) -> StageCount:
-        if self.times is None:
+        if self.boxes is None:
             return StageCount(self.executed, self.executed, self.exact)
-        return StageCount(
-            self.executed, int(((self.times > 0) * _points(self.computation, self.mask)).sum()), self.exact
-        )
+        weights = [*_weights(self.computation, self.terms)]
+        return StageCount(self.executed, covered_points(self.computation.axes, self.boxes, weights), self.exact)
 
 
-def _points(computation: Computation, mask: Expr | None) -> Ints:
+def _weights(computation: Computation, mask: Sequence[Expr]) -> Iterator[Weight]:
     """How many instances each element of a computation has: its updates, of which conditions leave some out."""
     axes, reductions = computation.axes, computation.reduce_axes
-    conditions = [] if mask is None else [mask]
+    terms = list(mask)
     if reductions:  # of what is none, no box has such elements
-        conditions += [each for body in computation.bodies for each in conditions_of(body)]
-    mentioned = dict.fromkeys(axis for each in conditions for axis in axes_of(each))
-    own = [axis for axis in reductions if axis in mentioned]
-    rest = int(np.prod([axis.extent for axis in reductions if axis not in mentioned], dtype=np.int64))
-    ranges = [np.arange(axis.start, axis.stop) for axis in (*axes, *own)]
-    points = dict(zip((*axes, *own), np.meshgrid(*ranges, indexing="ij", sparse=True), strict=True))
-    there: NDArray[np.bool_] = np.ones([1] * (len(axes) + len(own)), np.bool_)
-    for each in conditions:
-        there = there & evaluate(each, points)
-    for position in range(len(own)):
-        if there.shape[len(axes) + position] == 1:
-            rest *= own[position].extent
-    found: Ints = there.sum(axis=tuple(range(len(axes), len(axes) + len(own))), dtype=np.int64) * rest
-    return found
+        terms += [term for body in computation.bodies for term in conditions_of(body)]
+    mentioned = [axes_of(term) for term in terms]
+    for group in connected([*axes, *reductions], mentioned):
+        own = tuple(axis for axis in group if axis in axes)
+        some = [term for term, found in zip(terms, mentioned, strict=True) if set(found) & set(group)]
+        if not some:
+            if not own:
+                yield Weight((), np.asarray(prod(axis.extent for axis in group), np.int64))
+            continue
+        order = (*own, *(axis for axis in group if axis not in own))
+        grids = np.meshgrid(*(np.arange(axis.start, axis.stop) for axis in order), indexing="ij", sparse=True)
+        there = _hold(some, dict(zip(order, grids, strict=True)), [axis.extent for axis in order])
+        yield Weight(own, there.sum(axis=tuple(range(len(own), len(order))), dtype=np.int64))
+    yield Weight((), np.asarray(int(_hold([term for term in terms if not axes_of(term)], {}, ())), np.int64))
 
 
-def _volume(ranges: Mapping[LoopVariable, tuple[int, int]], without: Sequence[LoopVariable]) -> int:
-    """The points of a box, but for the loops left out."""
-    return int(np.prod([last - first + 1 for v, (first, last) in ranges.items() if v not in without], dtype=object))
+def _hold(terms: Sequence[Expr], points: Mapping[Axis, Ints], shape: Sequence[int]) -> NDArray[np.bool_]:
+    """Where all of some conditions hold."""
+    there: NDArray[np.bool_] = np.ones(shape, np.bool_)
+    for term in terms:
+        there &= np.broadcast_to(evaluate(term, points), shape)
+    return there
 
 
 def _grids(ranges: Ranges) -> dict[LoopVariable, Ints]:
@@ -139,21 +122,3 @@ def _grids(ranges: Ranges) -> dict[LoopVariable, Ints]:
         form = [-1 if n == position else 1 for n in range(len(ranges))]
         grids[variable] = np.arange(first, last + 1).reshape(form)
     return grids
-
-
-def _groups(roots: Mapping[Axis, Linear]) -> list[tuple[list[Axis], list[LoopVariable]]]:
-    """Axes parted so that no two parts depend on the same loop; each with the loops it depends on."""
-    groups: list[tuple[list[Axis], list[LoopVariable]]] = []
-    order = list(roots)
-    for axis, value in roots.items():
-        mine = sorted(value.variables(), key=lambda v: v.name)
-        joined: tuple[list[Axis], list[LoopVariable]] = ([axis], mine)
-        rest = []
-        for other in groups:
-            if set(other[1]) & set(joined[1]):
-                both = list(dict.fromkeys([*other[1], *joined[1]]))
-                joined = (sorted([*other[0], *joined[0]], key=order.index), both)
-            else:
-                rest.append(other)
-        groups = [*rest, joined]
-    return groups
