@@ -116,6 +116,7 @@ def orders(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
         lambda: product.between(padded, "n", output, "i0"),
         lambda: padded.compute_at(product, "y", "missing"),
         lambda: s.merge_adjacent(c.product, c.output),
+        s.inline_elementwise,
         lambda: padded.reorder_to_buffer(c.tensors[0]),
     ]
 

@@ -20,6 +20,7 @@ from lathe.scheduler.commands.emit_insn import emit_insn
 from lathe.scheduler.commands.fuse import fuse
 from lathe.scheduler.commands.host_copies import device_to_host, host_to_device
 from lathe.scheduler.commands.inline import inline
+from lathe.scheduler.commands.inline_elementwise import inline_elementwise
 from lathe.scheduler.commands.interchange import interchange
 from lathe.scheduler.commands.merge_adjacent import merge_adjacent
 from lathe.scheduler.commands.overcompute import overcompute
@@ -177,6 +178,7 @@ class Schedule(Recorded):
     host_to_device = command(host_to_device)
     device_to_host = command(device_to_host)
     transform_layout = command(transform_layout)
+    inline_elementwise = command(inline_elementwise)
     merge_adjacent = command(merge_adjacent)
     remove_dead_stores = command(remove_dead_stores)
     padding_needed = padding_needed

@@ -39,3 +39,12 @@ def is_loadable(body: Expr) -> bool:
     if isinstance(body, Select):
         return is_loadable(body.then) and is_loadable(body.otherwise)
     return isinstance(body, Read) or (isinstance(body, Const) and body.value == 0)
+
+
+def is_elementwise(computation: Computation) -> bool:
+    """Whether each element is computed from those of other tensors at the very same point, and nothing is summed."""
+    if computation.reduce_axes or not computation.reads:
+        return False
+    own = list(computation.axes)
+    points = ([plain_axis(index) for index in read.indices] for read in computation.reads)
+    return all(len(each) == len(own) and all(a is b for a, b in zip(each, own, strict=True)) for each in points)
