@@ -8,7 +8,8 @@ import pytest
 
 from lathe.scheduler.target.rules.rule import RULES, SEPARATE_INIT
 
-GOLDEN = Path(__file__).parent / "golden"
+TESTS = Path(__file__).parent
+GOLDEN = TESTS / "golden"
 VTA_STREAMS = Path(__file__).parents[2] / "shared" / "vta_streams"
 
 
@@ -52,11 +53,11 @@ def recorded_streams() -> list[Any]:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Compare a text with the file that bears the test's name, ``golden/ROOM/MODULE/TEST.txt``.
+    """Compare a text with the file that bears the test's name, ``golden/ROOM/…/MODULE/TEST.txt``.
 
     ``--update-golden`` writes the file. The flag is for texts that have been looked at: the change is in the diff.
     """
-    path = GOLDEN / request.path.parent.name / request.path.stem / f"{request.node.name}.txt"
+    path = GOLDEN / request.path.relative_to(TESTS).with_suffix("") / f"{request.node.name}.txt"
 
     def compare(text: str) -> None:
         if request.config.getoption("--update-golden"):

@@ -1,14 +1,9 @@
 """A recurrent network of two layers on simulator and RTL, in the declared order and along the wavefront."""
 
-import sys
-from pathlib import Path
-
 import pytest
+from recurrent_programs import TwoLayers
 
 import lathe as lt
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "scheduler"))
-from recurrent_programs import TwoLayers
 
 
 @pytest.mark.parametrize("wavefront", [False, True])

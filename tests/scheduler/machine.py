@@ -5,15 +5,25 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from random_programs import random_inputs
 
-from lathe.configs import HardwareConfig
+from lathe.configs import HardwareConfig, load_config
+from lathe.cosimulation import cosimulate
 from lathe.frontend import placeholders, reference
 from lathe.isa import Instruction, Load, Program, verify
 from lathe.isa.table import MEMORIES
 from lathe.scheduler import Schedule, build
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.passes.complete import complete
+from lathe.scheduler.target.allocation import Buffer
+from lathe.scheduler.target.buffers import buffers_of
 from lathe.scheduler.target.chunk import Chunk
+from lathe.scheduler.target.elements import physical_of
+from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.reused_cells import find_aliases
 from lathe.sim import replay, simulate_program
 
+VTA, TINY = load_config("vta"), load_config("tiny")
 UNTOUCHED = 0xA5
 PAGE = 4096
 
@@ -27,6 +37,18 @@ def run(schedule: Schedule, config: HardwareConfig, inputs: Mapping[str, Any]) -
     for tensor in schedule.program:
         wanted = expected[tensor.name] if isinstance(expected, dict) else expected
         np.testing.assert_array_equal(found[tensor.name], wanted)
+    return program
+
+
+def on_rtl(s: Schedule, config: HardwareConfig = TINY) -> Program:
+    """Compile for a small machine; fail unless simulator and RTL agree in every bit and cycle, and with NumPy."""
+    inputs = random_inputs(list(s.program), seed=2)
+    program = build(s, [*placeholders(s.program), *s.program], config)
+    ran = cosimulate(program, inputs, engines=("sim", "pysim")).check()
+    expected = reference(list(s.program), inputs)
+    for tensor in s.program:
+        wanted = expected[tensor.name] if isinstance(expected, dict) else expected
+        np.testing.assert_array_equal(ran.outputs[tensor.name], wanted)
     return program
 
 
@@ -64,6 +86,15 @@ def live_bytes(program: Program, name: str) -> Any:
     live = layout.pack(ones).view(np.uint8).reshape(-1) != 0
     assert live.sum() == np.prod(layout.shape) * planes
     return live
+
+
+def buffers(s: Schedule, config: HardwareConfig = VTA) -> dict[str, Buffer]:
+    """The scratchpad buffers of a schedule, by the name of their first stage."""
+    whole = complete(s, config)
+    known = plan_lanes(whole, config).known
+    physical = {stage: physical_of(stage, known, config) for stage in whole.stages}
+    found = buffers_of(whole, config, build_nest(whole, largest_blocks=True), physical, find_aliases(whole))
+    return {buffer.stage.name: buffer for buffer in found if not buffer.temporary}
 
 
 def loads_of(program: Program, name: str) -> list[Load]:

@@ -48,3 +48,10 @@ def blur(height: int = 9, width: int = 13) -> tuple[Tensor, Tensor, Tensor]:
     A = placeholder((height, width), "int32", "A")
     B = compute((height, width - 2), lambda y, x: A[y, x] + A[y, x + 1] + A[y, x + 2], "B")
     return A, B, compute((height - 2, width - 2), lambda y, x: B[y, x] + B[y + 1, x] + B[y + 2, x], "C")
+
+
+def rows(height: int = 10, width: int = 16) -> tuple[Tensor, Tensor]:
+    """Sums of three neighbouring rows of something computed."""
+    A = placeholder((height, width), "int8", "A")
+    B = compute((height, width), lambda i, c: A[i, c].astype("int32") * 3, "B")
+    return B, compute((height - 2, width), lambda i, c: B[i, c] + B[i + 1, c] + B[i + 2, c], "D")

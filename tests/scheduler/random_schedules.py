@@ -1,15 +1,23 @@
-"""Random commands of the whole language: loops, places and orders of stages, layouts, storage, queues."""
+"""Random schedules, by commands of the whole language: loops, places and orders of stages, layouts, storage, queues."""
 
 from collections.abc import Callable
 from typing import Any
 
 from random_commands import ORDER, Command, commands
+from random_domains import programs_with_domains
 from random_layouts import layouts
-from random_programs import Choice
+from random_programs import Choice, programs
+from random_recurrences import recurrences
+from seeds import note
+from shares import COMMAND, counted
 
-from lathe.scheduler import Schedule
+from lathe.frontend import format_program
+from lathe.scheduler import Schedule, create_schedule
 from lathe.scheduler.commands.store_in import buffer
 from lathe.scheduler.state.storage import StorageBuffer
+
+MOST_ON_MACHINE = 4_000
+"""Instances of a schedule that is built and simulated: compiling one by one takes long."""
 
 LOOPS = (
     "split",
@@ -149,4 +157,18 @@ _OTHERS: dict[str, Draw] = {
 _STORAGE: dict[str, Draw] = {"store_in": _store_in, "allocate_at": _allocate_at}
 
 
-__all__ = ["any_command"]
+def any_schedule(choice: Choice, most_commands: int) -> Schedule:
+    """A program of any kind, with those of some commands that are accepted."""
+    kind = choice.number(0, 4)
+    if kind == 0:
+        outputs = recurrences(choice)
+    else:
+        outputs = (programs if kind < 3 else programs_with_domains)(choice, choice.number(2, 4))
+    schedule = create_schedule(outputs)
+    note(format_program(outputs))
+    for _ in range(choice.number(1, most_commands)):
+        command = any_command(choice, schedule)
+        note(command.text)
+        with counted(COMMAND):
+            command.run(schedule)
+    return schedule

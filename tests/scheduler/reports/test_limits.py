@@ -11,7 +11,7 @@ from lathe.frontend import Tensor, compute, placeholder, reduce_axis, sum
 from lathe.scheduler import Schedule, build, create_schedule, explain
 from lathe.scheduler.reports.limits import page, sites
 
-PAGE = Path(__file__).parents[2] / "docs" / "limits.md"
+PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 TINY = load_config("tiny")
 
 

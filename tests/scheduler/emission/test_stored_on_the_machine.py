@@ -5,36 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from folds import check_stored
-from machine import run
+from machine import TINY, VTA, on_rtl, run
+from nests import rows
 from random_programs import random_inputs
 
-from lathe.configs import HardwareConfig, load_config
-from lathe.cosimulation import cosimulate
-from lathe.frontend import Tensor, compute, placeholder, placeholders, recurrence, reduce_axis, reference, sum
+from lathe.configs import load_config
+from lathe.frontend import Tensor, compute, placeholder, placeholders, recurrence, reduce_axis, sum
 from lathe.frontend.operators import conv2d, matmul, requantise
-from lathe.isa import Program
 from lathe.scheduler import BuildError, CapacityError, EmitError, Schedule, build, create_schedule
-
-VTA, TINY = load_config("vta"), load_config("tiny")
-
-
-def on_rtl(s: Schedule, config: HardwareConfig = TINY) -> Program:
-    """Compile for a small machine; fail unless simulator and RTL agree in every bit and cycle, and with NumPy."""
-    inputs = random_inputs(list(s.program), seed=2)
-    program = build(s, [*placeholders(s.program), *s.program], config)
-    ran = cosimulate(program, inputs, engines=("sim", "pysim")).check()
-    expected = reference(list(s.program), inputs)
-    for tensor in s.program:
-        wanted = expected[tensor.name] if isinstance(expected, dict) else expected
-        np.testing.assert_array_equal(ran.outputs[tensor.name], wanted)
-    return program
-
-
-def rows(height: int = 10, width: int = 16) -> tuple[Tensor, Tensor]:
-    """Sums of three neighbouring rows of something computed."""
-    A = placeholder((height, width), "int8", "A")
-    B = compute((height, width), lambda i, c: A[i, c].astype("int32") * 3, "B")
-    return B, compute((height - 2, width), lambda i, c: B[i, c] + B[i + 1, c] + B[i + 2, c], "D")
 
 
 def in_shared_loops(width: int = 16) -> tuple[Schedule, Tensor, Tensor]:

@@ -5,11 +5,11 @@ from math import prod
 
 import numpy as np
 import pytest
+from seeds import check_each, event
 
 import lathe as lt
 from lathe.frontend import evaluate
 from lathe.scheduler.passes.merge_reshapes import source_of_reshape
-from tests.scheduler.seeds import check_each, event
 
 
 def factors(rng, elements):

@@ -3,11 +3,9 @@
 import pytest
 from documented import before_and_after
 from folds import check_stored
-from machine import run
+from machine import TINY, VTA, buffers, on_rtl, run
 from nests import check, text
 from random_programs import random_inputs
-from test_buffers import buffers
-from test_stored_on_the_machine import TINY, VTA, on_rtl
 
 from lathe.frontend import Tensor, compute, placeholder
 from lathe.frontend.operators import matmul, requantise

@@ -4,31 +4,13 @@ import numpy as np
 import pytest
 from documented import before_and_after
 from folds import check_lost, check_stored
-from machine import run
-from nests import text
+from machine import TINY, VTA, buffers, on_rtl, run
+from nests import rows, text
 from random_programs import random_inputs
-from test_stored_on_the_machine import TINY, VTA, on_rtl, rows
 
-from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor, compute, placeholder, placeholders
 from lathe.frontend.operators import matmul, requantise
 from lathe.scheduler import EmitError, LegalityError, Schedule, ScheduleError, build, create_schedule
-from lathe.scheduler.nest.build_nest import build_nest
-from lathe.scheduler.passes.complete import complete
-from lathe.scheduler.target.allocation import Buffer
-from lathe.scheduler.target.buffers import buffers_of
-from lathe.scheduler.target.elements import physical_of
-from lathe.scheduler.target.lanes import plan_lanes
-from lathe.scheduler.target.reused_cells import find_aliases
-
-
-def buffers(s: Schedule, config: HardwareConfig = VTA) -> dict[str, Buffer]:
-    """The scratchpad buffers of a schedule, by the name of their first stage."""
-    whole = complete(s, config)
-    known = plan_lanes(whole, config).known
-    physical = {stage: physical_of(stage, known, config) for stage in whole.stages}
-    found = buffers_of(whole, config, build_nest(whole, largest_blocks=True), physical, find_aliases(whole))
-    return {buffer.stage.name: buffer for buffer in found if not buffer.temporary}
 
 
 def chain(length: int, width: int = 16) -> tuple[list[Tensor], Tensor]:

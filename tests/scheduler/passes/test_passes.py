@@ -4,8 +4,8 @@ import pytest
 from random_networks import machines
 from random_operators import OperatorProgram
 from random_programs import Choice
+from random_schedules import MOST_ON_MACHINE, any_schedule
 from seeds import check_each, event, note
-from test_random_schedules import MOST_ON_MACHINE, any_schedule
 
 from lathe.configs import HardwareConfig, LatheError, load_config
 from lathe.frontend import compute, format_program, placeholder

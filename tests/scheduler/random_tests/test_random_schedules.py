@@ -2,17 +2,14 @@
 
 import pytest
 from meanings import check_machine
-from random_domains import programs_with_domains
 from random_programs import Choice, programs
-from random_recurrences import recurrences
-from random_schedules import any_command
+from random_schedules import MOST_ON_MACHINE, any_schedule
 from schedule_checks import check_schedules_of
 from seeds import check_each, note
-from shares import BUILD, COMMAND, Shares, check_shares, counted
+from shares import BUILD, COMMAND, Shares, check_shares
 
 from lathe.configs import load_config
-from lathe.frontend import format_program
-from lathe.scheduler import Schedule, ScheduleError, create_schedule
+from lathe.scheduler import ScheduleError
 
 
 def check_random_schedule(seed: int, most_computations: int, most_commands: int) -> None:
@@ -30,27 +27,6 @@ def test_every_accepted_schedule_keeps_the_meaning_and_every_refusal_is_right(se
 @pytest.mark.seeds(20000, first=1_000_000, block=100)
 def test_the_same_for_many_more_and_larger_ones(seeds):
     check_each(seeds, check_random_schedule, 7, 20)
-
-
-MOST_ON_MACHINE = 4_000
-"""Instances of a schedule that is built and simulated: compiling one by one takes long."""
-
-
-def any_schedule(choice: Choice, most_commands: int) -> Schedule:
-    """A program of any kind, with those of some commands that are accepted."""
-    kind = choice.number(0, 4)
-    if kind == 0:
-        outputs = recurrences(choice)
-    else:
-        outputs = (programs if kind < 3 else programs_with_domains)(choice, choice.number(2, 4))
-    schedule = create_schedule(outputs)
-    note(format_program(outputs))
-    for _ in range(choice.number(1, most_commands)):
-        command = any_command(choice, schedule)
-        note(command.text)
-        with counted(COMMAND):
-            command.run(schedule)
-    return schedule
 
 
 def check_on_machine(seed: int, most_commands: int) -> None:
