@@ -14,7 +14,6 @@ from math import prod
 
 import numpy as np
 
-from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.expressions import Read
 from lathe.scheduler.algorithm.patterns import factors
@@ -23,30 +22,30 @@ from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Lanes, StageState
-from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.lanes import LanePlan, obstacles_of, plan_lanes
 from lathe.scheduler.target.planes import stores_make_weights
 from lathe.scheduler.target.products import Product, lanes_of_operand
+from lathe.scheduler.target.target import Target
 from lathe.scheduler.target.zero_lanes import comes_from_host, is_loaded_with_zeros, tensors_with_zeros_behind
 
 LARGEST_IDENTITY = 256
 """The largest extent that a product with the identity is tried for: its work and weights grow with the square."""
 
 
-def agree_on_lanes(schedule: Edit, config: HardwareConfig) -> None:
+def agree_on_lanes(schedule: Edit, target: Target) -> None:
     """Decide lanes, in place, of untouched stages whose planned lanes disagree with what they read or are read by.
 
     Identity matrices that this adds as inputs get their values.
     """
-    agreement = _Agreement(schedule, config)
+    agreement = _Agreement(schedule, target)
     agreement.run()
     identities = {tensor: np.eye(extent, dtype=np.int8) for extent, tensor in agreement.identities.items()}
     schedule.amend(constants={**schedule.state.constants, **identities})
 
 
-def lanes_disagree(schedule: Edit, config: HardwareConfig) -> str | None:
+def lanes_disagree(schedule: Edit, target: Target) -> str | None:
     """A tensor that a stage makes in other lanes than another reads it in, where one of them is free to change."""
-    agreement = _Agreement(schedule, config)
+    agreement = _Agreement(schedule, target)
     _, found = agreement.judged()
     free = (each for each in found if agreement.is_free(each.maker) or agreement.is_free(each.reader))
     one = next(free, None)
@@ -64,9 +63,9 @@ class _Disagreement:
 
 
 class _Agreement:
-    def __init__(self, schedule: Edit, config: HardwareConfig) -> None:
+    def __init__(self, schedule: Edit, target: Target) -> None:
         self.schedule = schedule
-        self.config = config
+        self.target = target
         self.identities: dict[int, Tensor] = {}
 
     def run(self) -> None:
@@ -101,11 +100,11 @@ class _Agreement:
 
     def judged(self) -> tuple[LanePlan, list[_Disagreement]]:
         """The plan as decided until now, and what disagrees."""
-        plan = plan_lanes(self.schedule, self.config)
+        plan = plan_lanes(self.schedule, self.target.config)
         zeros = tensors_with_zeros_behind(self.schedule, plan)
         found: list[_Disagreement] = []
         weights: dict[Tensor, Lanes] = {}
-        acc = element_of(self.config, "acc")
+        acc = self.target.element_in(self.target.near)
         for stage in self.schedule.stages:
             product = plan.products[stage.state.tensor]
             if product is not None:
@@ -127,7 +126,7 @@ class _Agreement:
         ``weights`` collects the lanes of tensors that are weights: a stored tensor has one form for all that read it,
         so the second product to read one as weights must want the same rows as the first.
         """
-        config = self.config
+        target, config = self.target, self.target.config
         found: list[Read] = []
         stored: dict[str, bool] = {}
         for which, read in (("data", product.data), ("weight", product.weight)):
@@ -145,7 +144,7 @@ class _Agreement:
                 mixed = config.batch > 1 and config.block_in != config.block_out
                 fits = fits and not (stored[which] and mixed and have != Lanes(None, None))
             if is_loaded_with_zeros(self.schedule, tensor):
-                element = element_of(config, "wgt" if which == "weight" else "inp")
+                element = target.element_in(target.operand_memories[which == "weight"])
                 fits = fits and not obstacles_of(maker.state, {tensor: wanted}, element)
             found += [read] * (not fits)
         if not found and all(stored.values()) and not self._covers(product, zeros):
@@ -156,7 +155,7 @@ class _Agreement:
         """Whether the summed lanes hold values or zeros throughout, in one operand at least."""
         if product.inner is None:
             return False
-        config, extent = self.config, product.inner.extent
+        config, extent = self.target.config, product.inner.extent
         whole = -(-extent // config.block_in) * config.block_in
         if whole == extent:
             return True
@@ -177,7 +176,7 @@ class _Agreement:
     def _any_lanes(self, rank: int) -> Iterator[Lanes]:
         dims = range(rank)
         for cols in (*reversed(dims), None):
-            for rows in (None, *dims) if self.config.batch > 1 else (None,):
+            for rows in (None, *dims) if self.target.config.batch > 1 else (None,):
                 if rows is None or rows != cols:
                     yield Lanes(rows, cols)
 
@@ -210,11 +209,11 @@ class _Agreement:
         """Cycles that a stage takes, about."""
         computation, lanes = stage.state.computation, plan.known[stage.state.tensor]
         product = plan.products[stage.state.tensor]
-        blocks = {lanes.rows: self.config.batch, lanes.cols: self.config.block_out}
+        blocks = {lanes.rows: self.target.config.batch, lanes.cols: self.target.config.block_out}
         elements = prod(-(-axis.extent // blocks.get(dim, 1)) for dim, axis in enumerate(computation.axes))
         steps = prod(axis.extent for axis in computation.reduce_axes)
         if product is None:
             return elements * (2 + 4 * steps if computation.reduce_axes else 2)
         if product.inner is not None:
-            steps = steps // product.inner.extent * -(-product.inner.extent // self.config.block_in)
+            steps = steps // product.inner.extent * -(-product.inner.extent // self.target.config.block_in)
         return elements * (steps + 1)

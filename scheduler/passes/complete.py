@@ -28,6 +28,7 @@ from lathe.scheduler.passes.widen_sums import widen_sums
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.schedule import ScheduleState, ScheduleView
 from lathe.scheduler.state.stage import StageId
+from lathe.scheduler.target.target import Target
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,14 @@ class Pass:
     """
 
     name: str
-    run: Callable[[Edit, HardwareConfig], None]
+    run: Callable[[Edit, Target], None]
     needs: tuple[Property, ...] = ()
     gives: tuple[Property, ...] = ()
 
-    def apply(self, state: ScheduleState, config: HardwareConfig) -> ScheduleState:
+    def apply(self, state: ScheduleState, target: Target) -> ScheduleState:
         """The state after the pass; the one given stays as it is."""
         edit = Edit(state)
-        self.run(edit, config)
+        self.run(edit, target)
         return edit.state
 
 
@@ -83,15 +84,15 @@ def complete(
     Stages with a pragma, a scratchpad scope or a place of their own stay as they are. Raises CapacityError if a stage
     whose loops are given does not fit, however far inside its operands are loaded.
     """
-    edit = Edit(schedule.state)
+    edit, target = Edit(schedule.state), Target(config)
     if watch is not None:
         watch("the commands", edit)
     for each in PASSES if passes is None else passes:
-        each.run(edit, config)
+        each.run(edit, target)
         if watch is not None:
             watch(each.name, edit)
     check_completed(edit)
-    _check_communication(edit, config)
+    _check_communication(edit, target)
     return edit
 
 
@@ -108,20 +109,20 @@ def up_to(schedule: ScheduleView, config: HardwareConfig, name: str) -> Schedule
     """The schedule as it is after the pass of a name."""
     edit = Edit(schedule.state)
     for each in PASSES:
-        each.run(edit, config)
+        each.run(edit, Target(config))
         if each.name == name:
             return edit
     raise AssertionError(f"no pass {name}")
 
 
-def _check_communication(schedule: Edit, config: HardwareConfig) -> None:
+def _check_communication(schedule: Edit, target: Target) -> None:
     """Raises BuildError where loops or units that a schedule speaks of are others now."""
     for stage in schedule.stages:
         try:
             check_communication(stage, "build")
         except ScheduleError as error:
             raise BuildError(
-                f"{error} For machine {config.name!r}, stage {stage.name} is made in {stage.state.scope}: say where "
+                f"{error} For machine {target.name!r}, stage {stage.name} is made in {stage.state.scope}: say where "
                 f"with s[{stage.name}].set_scope before anything of queues.",
                 kind=error.kind,
             ) from None

@@ -9,7 +9,6 @@ lanes of elements.
 from dataclasses import replace
 from types import MappingProxyType
 
-from lathe.configs import HardwareConfig
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.nest.place import loop_extent
 from lathe.scheduler.nest.shared_loops import running
@@ -18,14 +17,15 @@ from lathe.scheduler.state.loops import LoopAxis, Split, made_by, replaced_by
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.stage import Attachment, Lanes, StageState
 from lathe.scheduler.state.stored import values_stay
+from lathe.scheduler.target.target import Target
 
 
-def compute_at_readers(schedule: Edit, config: HardwareConfig) -> None:
+def compute_at_readers(schedule: Edit, target: Target) -> None:
     """Settle shared loops and lanes of a schedule in place. Raises BuildError where the machine cannot do it."""
     for stage in schedule.stages:
         for loop, mark in stage.state.marks.items():
             if mark == "vectorize":
-                _fill_lanes(stage, loop, config)
+                _fill_lanes(stage, loop, target)
     places = {stage: _place(stage) for stage in schedule.stages if stage.state.attachment is not None}
     for stage, place in places.items():
         attachment = stage.state.attachment
@@ -82,12 +82,12 @@ def _instead(state: StageState, loop: LoopAxis | None, leaves: list[LoopAxis]) -
     return loop
 
 
-def _fill_lanes(stage: EditedStage, loop: LoopAxis, config: HardwareConfig) -> None:
+def _fill_lanes(stage: EditedStage, loop: LoopAxis, target: Target) -> None:
     lanes = loop_extent(stage, loop)
-    if lanes != config.block_out:
+    if lanes != target.config.block_out:
         raise BuildError(
-            f"lanes of loop {loop.name} of stage {stage.name} must be as many as {config.name}'s blocks have, "
-            f"{config.block_out}, not {lanes}. Call vectorize with {config.block_out}.",
+            f"lanes of loop {loop.name} of stage {stage.name} must be as many as {target.config.name}'s blocks have, "
+            f"{target.config.block_out}, not {lanes}. Call vectorize with {target.config.block_out}.",
             kind="machine",
         )
     current = loop

@@ -8,7 +8,6 @@ which partitioning, the DMA's zeros, and masks (``mask_conditions.py``) know how
 
 from dataclasses import replace
 
-from lathe.configs import HardwareConfig
 from lathe.frontend import Axis, Computation, Tensor, interval, substitute
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
@@ -22,9 +21,10 @@ from lathe.scheduler.state.loops import LoopAxis, Mapped, Relation
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Attachment, StageState, initial_state
+from lathe.scheduler.target.target import Target
 
 
-def fill_domains(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG001 - one signature for all passes
+def fill_domains(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
     """Take conditions off domains, in place, and stages out that are read no more once these are gone."""
     read = {access.tensor for stage in schedule.stages for access in stage.state.computation.reads}
     _fill(schedule)

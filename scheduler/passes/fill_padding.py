@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import islpy as isl
 
-from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.expressions import Axis, Binary, Const, Expr, Reduce, Select, Undef, walk
@@ -24,9 +23,10 @@ from lathe.scheduler.legality.check import check_reads
 from lathe.scheduler.legality.unneeded_instances import Branches
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.target.target import Target
 
 
-def fill_padding(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG001 - one signature for all passes
+def fill_padding(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
     """Rewrite, in place, the stages of a schedule that leave cells undefined, and let open sums go on into zeros."""
     for stage in schedule.stages:
         if not stage.state.is_touched:

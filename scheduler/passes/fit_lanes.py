@@ -1,23 +1,22 @@
 """Lanes for stages whose storage takes blocks of values apart."""
 
-from lathe.configs import HardwareConfig
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.stage import Lanes
-from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.lanes_of_cells import lanes_of_cells
+from lathe.scheduler.target.target import Target
 
 
-def fit_lanes(schedule: Edit, config: HardwareConfig) -> None:
+def fit_lanes(schedule: Edit, target: Target) -> None:
     """Give stages whose storage takes blocks of their lanes apart other lanes, or none, where nothing else is said."""
     stored = [stage for stage in schedule.stages if stage.state.storage is not None and stage.state.lanes is None]
     if not stored:
         return
-    known = plan_lanes(schedule, config).known
+    known = plan_lanes(schedule, target.config).known
     for stage in stored:
         storage = stage.state.storage
         assert storage is not None
-        element = element_of(config, "acc" if stage.state.scope == "dram" else stage.state.scope)
+        element = target.element_in(stage.state.scope)
         if lanes_of_cells(storage, known[stage.tensor], element) is not None:
             continue
         dims = range(stage.tensor.ndim)

@@ -6,7 +6,6 @@ holds the element-wise stages and the reduction before it.
 
 from dataclasses import dataclass
 
-from lathe.configs import HardwareConfig
 from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend.expressions import Cast, Const, Read, Select
 from lathe.frontend.indices.plain import plain_axis
@@ -16,6 +15,7 @@ from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.target import Target
 from lathe.scheduler.target.zero_lanes import comes_from_host
 
 
@@ -57,7 +57,7 @@ def is_padding(stage: StageView, with_zeros: bool = True) -> bool:
     return found and isinstance(body, Read)
 
 
-def groups_of(schedule: Edit, config: HardwareConfig) -> list[Group]:
+def groups_of(schedule: Edit, target: Target) -> list[Group]:
     """The groups of the stages that wait for completion on a machine, in order."""
     open_stages = [
         stage for stage in schedule.stages if is_left_open(stage) and not _copies_scratchpad(schedule, stage)
@@ -75,7 +75,7 @@ def groups_of(schedule: Edit, config: HardwareConfig) -> list[Group]:
         if not readers[0].state.computation.reduce_axes or readers[0] not in open_stages:
             continue
         product = factors(readers[0].state.computation) is not None
-        if is_padding(stage) or not product or _may_surround_data(schedule, config, stage, readers[0]):
+        if is_padding(stage) or not product or _may_surround_data(schedule, target, stage, readers[0]):
             pads[stage] = readers[0]
     computing = [stage for stage in open_stages if stage not in pads]
     sink_of: dict[EditedStage, EditedStage] = {}
@@ -107,18 +107,18 @@ def groups_of(schedule: Edit, config: HardwareConfig) -> list[Group]:
     return [groups[stage] for stage in computing if stage in groups]
 
 
-def _may_surround_data(schedule: Edit, config: HardwareConfig, stage: EditedStage, reader: EditedStage) -> bool:
+def _may_surround_data(schedule: Edit, target: Target, stage: EditedStage, reader: EditedStage) -> bool:
     """Whether a padding that is not zeros may be loaded around the data of a product.
 
     Into acc it may, if the ALU multiplies. In inp it stands in all lanes, so that lanes behind the last channel count
     unless the weights have zeros there.
     """
-    product = plan_lanes(schedule, config).products[reader.tensor]
+    product = plan_lanes(schedule, target.config).products[reader.tensor]
     if product is None:
         return True
-    if PAD_VALUE not in config.extensions or product.data.tensor is not stage.tensor:
+    if PAD_VALUE not in target.config.extensions or product.data.tensor is not stage.tensor:
         return False
-    whole = product.inner is not None and product.inner.extent % config.block_in == 0
+    whole = product.inner is not None and product.inner.extent % target.config.block_in == 0
     return whole or comes_from_host(schedule, product.weight.tensor)
 
 

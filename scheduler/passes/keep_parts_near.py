@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from lathe.configs import HardwareConfig
 from lathe.isa import Unit
 from lathe.scheduler.algorithm.patterns import factors, is_loadable
 from lathe.scheduler.errors import BuildError, LegalityError
@@ -13,9 +12,10 @@ from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.signals import unit_of_stage
 from lathe.scheduler.state.stage import StageState
 from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.target import Target
 
 
-def keep_parts_near(schedule: Edit, config: HardwareConfig) -> None:
+def keep_parts_near(schedule: Edit, target: Target) -> None:
     """Put in a scratchpad what is computed in the loops of other stages, in place: DRAM holds whole tensors.
 
     What is read after the iteration that makes it stays in DRAM, to be stored there (``store_in_loops``), and so does
@@ -33,11 +33,11 @@ def keep_parts_near(schedule: Edit, config: HardwareConfig) -> None:
             continue  # the tokens are those of its stores
         if place.region == "missing" and (can_be_kept(stage, place) or state.pragma is not None or stores_only(stage)):
             continue
-        scope = _scope_near(stage, config)
+        scope = _scope_near(stage, target)
         if scope == DRAM and can_be_kept(stage, place):
             continue
         parts[stage] = state
-        stage.put(replace(state, scope="acc" if scope == DRAM else scope))
+        stage.put(replace(state, scope=target.near if scope == DRAM else scope))
     if not parts or _reads_hold(schedule, set(parts)):
         return
     near = {stage: stage.state for stage in parts}
@@ -53,14 +53,14 @@ def keep_parts_near(schedule: Edit, config: HardwareConfig) -> None:
             host = schedule.at(place)
             raise BuildError(
                 f"place of stage {stage.name} must be a loop that all its readers are in, or a data loop of one that "
-                f"is computed whole, not loop {place.axis.name} of {host.name}, for machine {config.name!r} to "
+                f"is computed whole, not loop {place.axis.name} of {host.name}, for machine {target.config.name!r} to "
                 "keep its values until they are read. Compute it at a loop further out, or leave it at the root.",
                 kind="limit",
             )
         stage.put(parts[stage])
 
 
-def _scope_near(stage: EditedStage, config: HardwareConfig) -> str:
+def _scope_near(stage: EditedStage, target: Target) -> str:
     """Where the readers of a part want it: in acc, or for matrix products in inp or wgt; DRAM for those that load it.
 
     No instruction computes in inp and wgt: what is more than a copy is loaded.
@@ -68,16 +68,16 @@ def _scope_near(stage: EditedStage, config: HardwareConfig) -> str:
     schedule, tensor = stage.schedule, stage.tensor
     wanted: set[str] = set()
     for reader in schedule.readers(tensor):
-        if reader.state.copies is tensor and reader.state.scope in ("inp", "wgt"):
+        if reader.state.copies is tensor and target.is_for_operands(reader.state.scope):
             wanted.add(DRAM)
         elif any(read.tensor is tensor for read in factors(reader.state.computation) or ()):
-            product = plan_lanes(schedule, config).products[reader.tensor]
-            reads = () if product is None else (("inp", product.data), ("wgt", product.weight))
-            wanted.update(scope for scope, read in reads if read.tensor is tensor)
+            product = plan_lanes(schedule, target.config).products[reader.tensor]
+            reads = () if product is None else (product.data, product.weight)
+            wanted.update(target.memory_of(product, read) for read in reads if read.tensor is tensor)
         else:
-            wanted.add("acc")
-    if wanted <= {"acc"}:
-        return "acc"
+            wanted.add(target.near)
+    if wanted <= {target.near}:
+        return target.near
     return wanted.pop() if len(wanted) == 1 and is_loadable(stage.state.computation.bodies[0]) else DRAM
 
 

@@ -1,6 +1,5 @@
 """Inputs of stages of a cycle are loaded once for all iterations, where there is room."""
 
-from lathe.configs import HardwareConfig
 from lathe.scheduler.errors import CapacityError
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.cycles import circles
@@ -10,9 +9,10 @@ from lathe.scheduler.target.buffers import buffers_of
 from lathe.scheduler.target.elements import Physical, physical_of
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.reused_cells import find_aliases
+from lathe.scheduler.target.target import Target
 
 
-def load_once(schedule: Edit, config: HardwareConfig, loads: list[EditedStage]) -> None:
+def load_once(schedule: Edit, target: Target, loads: list[EditedStage]) -> None:
     """Load inputs before the loops of a cycle, once for all iterations, as far as scratchpads have room."""
     for stage in loads:
         if any(schedule.maker(read.tensor) is not None for read in stage.state.computation.reads):
@@ -23,6 +23,7 @@ def load_once(schedule: Edit, config: HardwareConfig, loads: list[EditedStage]) 
         if schedule.stages.index(stage) > place:
             schedule.insert(stage, before=schedule.stages[place])
         try:
+            config = target.config
             lanes = plan_lanes(schedule, config).known
             physical: dict[StageView, Physical] = {each: physical_of(each, lanes, config) for each in schedule.stages}
             nest = build_nest(schedule, largest_blocks=True)

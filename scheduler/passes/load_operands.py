@@ -1,6 +1,5 @@
 """What is computed in acc reads scratchpads: operands are loaded where they fit, from where they are stored."""
 
-from lathe.configs import HardwareConfig
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.expressions import Read, axes_of
 from lathe.scheduler.algorithm.rewrite import copy_of, reads_redirected
@@ -14,19 +13,20 @@ from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Attachment, initial_state
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.products import Product
+from lathe.scheduler.target.target import Target
 
 
-def load_operands(schedule: Edit, config: HardwareConfig) -> None:
+def load_operands(schedule: Edit, target: Target) -> None:
     """Caches for what stages in acc still read from DRAM, loaded before the loops of cycles where there is room."""
     loads: list[EditedStage] = []
     for stage in schedule.stages:
-        if stage.state.scope == "acc" and stage.state.pragma in (None, "gemm", "alu") and not stage.state.copies:
-            loads += _load_operands(schedule, stage, config)
+        if stage.state.scope == target.near and target.computes(stage.state.pragma) and not stage.state.copies:
+            loads += _load_operands(schedule, stage, target)
     if schedule.circular:
-        load_once(schedule, config, loads)
+        load_once(schedule, target, loads)
 
 
-def _load_operands(schedule: Edit, stage: EditedStage, config: HardwareConfig) -> list[EditedStage]:
+def _load_operands(schedule: Edit, stage: EditedStage, target: Target) -> list[EditedStage]:
     """Caches for what a stage in acc, placed by the user, still reads from DRAM: loaded just outside its chunks."""
     if is_copy(stage):
         return []
@@ -36,8 +36,8 @@ def _load_operands(schedule: Edit, stage: EditedStage, config: HardwareConfig) -
         place = Attachment(place.host, place.axis)  # all that is read there, whatever part of the stage that is
     if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
         place = Attachment(stage.id, state.leaves[state.leaves.index(state.pragma_axis) - 1])
-    product = plan_lanes(schedule, config).products[stage.tensor]
-    operands = operands_of(schedule, stage, product, Group(stage, [], []), [])
+    product = plan_lanes(schedule, target.config).products[stage.tensor]
+    operands = operands_of(schedule, target, stage, product, Group(stage, [], []), [])
     for operand in operands:
         operand.stage.change(attachment=place)
     load_inside(schedule, operands)
@@ -45,7 +45,12 @@ def _load_operands(schedule: Edit, stage: EditedStage, config: HardwareConfig) -
 
 
 def operands_of(
-    schedule: Edit, stage: EditedStage, product: Product | None, group: Group, computing: list[EditedStage]
+    schedule: Edit,
+    target: Target,
+    stage: EditedStage,
+    product: Product | None,
+    group: Group,
+    computing: list[EditedStage],
 ) -> list[Operand]:
     """The stages that load what a computing stage reads from DRAM: paddings of the group, or new caches."""
     made = {tensor for inner in computing for tensor in inner.state.tensors}
@@ -57,9 +62,7 @@ def operands_of(
         tensor = read.tensor
         if tensor in made or schedule.scope_of(tensor) != DRAM:
             continue
-        scope = "acc"
-        if product is not None:
-            scope = "inp" if read.node is product.data else "wgt"
+        scope = target.memory_of(product, read.node)
         alone = any(tensor in each.state.tensors for each in circle)  # around two reads are cells not made yet
         key = tensor, scope, tuple(str(index) if alone else frozenset(axes_of(index)) for index in read.indices)
         if key in cached_as:  # what moves along other axes is another part of the tensor

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.configs import HardwareConfig
 from lathe.frontend import Axis, Computation, Tensor, evaluate, interval, reads_data, substitute, walk
 from lathe.frontend.expressions import AxisRef, Binary, Cast, Compare, Const, Expr, Not, Read, Reduce, Select, axes_of
 from lathe.frontend.indices.plain import bare, kept, plain_axis
@@ -26,8 +25,8 @@ from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import initial_state
 from lathe.scheduler.target.decided_chunks import BUILT_IN
-from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.lanes import LanePlan, plan_lanes
+from lathe.scheduler.target.target import Target
 
 Array = NDArray[Any]
 
@@ -39,18 +38,18 @@ NARROW = ("int8", "int16", INT32, "uint8", "uint16")
 """The dtypes whose values accumulators hold as they are."""
 
 
-def mask_conditions(schedule: Edit, config: HardwareConfig) -> None:
+def mask_conditions(schedule: Edit, target: Target) -> None:
     """Rewrite, in place, selects of a schedule that no loop decides; inputs that this adds get their values."""
     for stage in list(schedule.stages):
         _mask_operands(schedule, stage)
     constants = _Constants(schedule)
     if not any(_decides(body) for stage in schedule.stages for body in stage.state.computation.bodies):
         return
-    plan = _plan_without_conditions(schedule, config)
+    plan = _plan_without_conditions(schedule, target)
     for stage in schedule.stages:
         if stage.state.pragma not in BUILT_IN:
             continue
-        masker = _Masker(stage, constants, plan, config)
+        masker = _Masker(stage, constants, plan, target)
         computation = stage.state.computation
         bodies = tuple(masker.body(body) for body in computation.bodies)
         if any(new is not old for new, old in zip(bodies, computation.bodies, strict=True)):
@@ -190,11 +189,11 @@ class _Impossible(Exception):  # noqa: N818 - no error: the condition stays
 
 
 class _Masker:
-    def __init__(self, stage: EditedStage, constants: _Constants, plan: LanePlan, config: HardwareConfig) -> None:
+    def __init__(self, stage: EditedStage, constants: _Constants, plan: LanePlan, target: Target) -> None:
         self.stage = stage
         self.constants = constants
         self.plan = plan
-        self.config = config
+        self.target = target
         self._known: dict[int, Expr] = {}
 
     def body(self, body: Expr) -> Expr:
@@ -313,7 +312,7 @@ class _Masker:
     def _cuts_elements(self, condition: Expr) -> bool:
         """Whether a condition on indices changes within an element, in lanes as the stage would have without it."""
         computation = self.stage.state.computation
-        lanes, element = self.plan.known[self.stage.state.tensor], element_of(self.config, "acc")
+        lanes, element = self.plan.known[self.stage.state.tensor], self.target.element_in(self.target.near)
         axes = axes_of(condition)
         if prod(axis.extent for axis in axes) > LARGEST_MASK:
             return False
@@ -331,13 +330,13 @@ class _Masker:
         return False
 
 
-def _plan_without_conditions(schedule: Edit, config: HardwareConfig) -> LanePlan:
+def _plan_without_conditions(schedule: Edit, target: Target) -> LanePlan:
     """The lanes of stages if nothing in them were decided by indices."""
     before = {stage: stage.state for stage in schedule.stages}
     for stage, state in before.items():
         bodies = tuple(_without_selects(body) for body in state.computation.bodies)
         stage.put(replace(state, computation=replace(state.computation, bodies=bodies)))
-    plan = plan_lanes(schedule, config)
+    plan = plan_lanes(schedule, target.config)
     for stage, state in before.items():
         stage.put(state)
     return plan

@@ -11,7 +11,6 @@ from math import prod
 
 import islpy as isl
 
-from lathe.configs import HardwareConfig
 from lathe.frontend import Axis, Computation, Tensor, evaluate, walk
 from lathe.frontend.dtypes import INDEX
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr, Read, axes_of
@@ -23,6 +22,7 @@ from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import initial_state
+from lathe.scheduler.target.target import Target
 
 
 def is_untouched(stage: StageView) -> bool:
@@ -66,7 +66,7 @@ def _row_major(indices: Sequence[Expr], shape: Sequence[int]) -> Expr:
     return flat
 
 
-def merge_reshapes(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG001 - one signature for all passes
+def merge_reshapes(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
     """Take out, in place, reshapes that the host can do: of inputs, and of what makes outputs."""
     found = _Reshapes(schedule)
     found.run()

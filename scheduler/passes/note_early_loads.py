@@ -6,12 +6,12 @@ stage that is computed whole before its readers has them all; one in the loops o
 have made them yet, or ever.
 """
 
-from lathe.configs import HardwareConfig
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.stage import StageId
+from lathe.scheduler.target.target import Target
 
 
-def note_early_loads(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG001 - one signature for all passes
+def note_early_loads(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
     """Note the stages that may be loaded before they are stored."""
     schedule.amend(early=loaded_early(schedule))
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lathe.configs import HardwareConfig, LatheError
+from lathe.configs import LatheError
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import Reduce, Select, Undef, walk
 from lathe.scheduler.legality.check import check_completed
@@ -20,6 +20,7 @@ from lathe.scheduler.target.buffers import buffers_of
 from lathe.scheduler.target.elements import Physical, physical_of
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.reused_cells import find_aliases
+from lathe.scheduler.target.target import Target
 
 
 @dataclass(frozen=True)
@@ -28,20 +29,20 @@ class Property:
 
     name: str
     sentence: str
-    counterexample: Callable[[Edit, HardwareConfig], str | None]
+    counterexample: Callable[[Edit, Target], str | None]
 
 
 def _of_stages(name: str, sentence: str, holds: Callable[[StageView], bool]) -> Property:
     """A property of each stage by itself."""
 
-    def counterexample(schedule: Edit, config: HardwareConfig) -> str | None:  # noqa: ARG001 - as all have
+    def counterexample(schedule: Edit, target: Target) -> str | None:  # noqa: ARG001 - as all have
         wrong = next((stage.name for stage in schedule.stages if not holds(stage)), None)
         return None if wrong is None else f"{wrong}: {sentence}"
 
     return Property(name, sentence, counterexample)
 
 
-def _misses_a_value(schedule: Edit, config: HardwareConfig) -> str | None:  # noqa: ARG001 - as all have
+def _misses_a_value(schedule: Edit, target: Target) -> str | None:  # noqa: ARG001 - as all have
     try:
         check_completed(schedule)
     except (AssertionError, LatheError) as error:
@@ -92,11 +93,11 @@ def _is_no_free_reshape(stage: StageView) -> bool:
     return source is None or stage.schedule.maker(source) is not None
 
 
-def _does_not_fit(schedule: Edit, config: HardwareConfig) -> str | None:
-    known = plan_lanes(schedule, config).known
-    physical: dict[StageView, Physical] = {each: physical_of(each, known, config) for each in schedule.stages}
+def _does_not_fit(schedule: Edit, target: Target) -> str | None:
+    known = plan_lanes(schedule, target.config).known
+    physical: dict[StageView, Physical] = {each: physical_of(each, known, target.config) for each in schedule.stages}
     try:
-        buffers_of(schedule, config, build_nest(schedule, largest_blocks=True), physical, find_aliases(schedule))
+        buffers_of(schedule, target.config, build_nest(schedule, largest_blocks=True), physical, find_aliases(schedule))
     except LatheError as error:
         return str(error)
     return None

@@ -12,7 +12,6 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
-from lathe.configs import HardwareConfig
 from lathe.frontend import Axis, Computation, Tensor, as_affine, walk
 from lathe.frontend.expressions import AxisRef, Binary, Const, Expr, Read, Reduce
 from lathe.frontend.indices.plain import plain_axis
@@ -29,9 +28,10 @@ from lathe.scheduler.passes.widen_sums import restated
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.stage import StageState
+from lathe.scheduler.target.target import Target
 
 
-def split_axes(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG001 - one signature for all passes
+def split_axes(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
     """Take axes apart, in place, that indices of untouched stages divide; leave out what only copies."""
     canonical = _Canonical(schedule)
     canonical.simplify()

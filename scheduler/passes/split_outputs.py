@@ -1,12 +1,12 @@
 """Stages of several outputs become one for each: the machine computes one output after the other."""
 
-from lathe.configs import HardwareConfig
 from lathe.scheduler.commands.one_output import apart, tied_stage
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.target.target import Target
 
 
-def split_outputs(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG001 - one signature for all passes
+def split_outputs(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
     """Separate, in place, the outputs of every stage that is stored as a whole, wherever its loops allow."""
     for stage in [each for each in schedule.stages if len(each.state.tensors) > 1]:
         state = stage.state

@@ -6,7 +6,6 @@ acc, which computes what an iteration makes, and the stage itself, which copies 
 
 from dataclasses import replace
 
-from lathe.configs import HardwareConfig
 from lathe.frontend.expressions import Read
 from lathe.scheduler.algorithm.patterns import factors, is_loadable
 from lathe.scheduler.commands.write_through import keep_loops, write_through_acc
@@ -24,9 +23,10 @@ from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import Attachment
 from lathe.scheduler.state.stored import values_stay
+from lathe.scheduler.target.target import Target
 
 
-def store_in_loops(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG001 - one signature for all passes
+def store_in_loops(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
     """Give every stage in DRAM that shares its loops a place that the machine has, in place.
 
     What only later stages of the same iteration read goes to a scratchpad; the rest is computed in acc and stored.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lathe.configs import HardwareConfig, LatheError
+from lathe.configs import LatheError
 from lathe.scheduler.commands.write_through import keep_loops, write_through_acc
 from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.nest.build_nest import build_nest
@@ -20,6 +20,7 @@ from lathe.scheduler.target.buffers import buffers_of
 from lathe.scheduler.target.elements import physical_of
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.reused_cells import find_aliases
+from lathe.scheduler.target.target import Target
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,18 @@ class TileGroups:
 
     refused: dict[StageId, LatheError] | None = None
 
-    def __call__(self, schedule: Edit, config: HardwareConfig) -> None:
-        for group in groups_of(schedule, config):
+    def __call__(self, schedule: Edit, target: Target) -> None:
+        for group in groups_of(schedule, target):
             try:
                 with schedule.trying():
-                    _complete_group(schedule, group, config)
+                    _complete_group(schedule, group, target)
             except LatheError as error:
                 if self.refused is None:
                     raise
                 self.refused.update((stage.id, error) for stage in (*group.pads, *group.inner, group.sink))
 
 
-def _complete_group(schedule: Edit, group: Group, config: HardwareConfig) -> None:
+def _complete_group(schedule: Edit, group: Group, target: Target) -> None:
     """Scopes, caches, tiles and places of one group."""
     if len(group.sink.state.tensors) > 1:
         names = ", ".join(tensor.name for tensor in group.sink.state.tensors)
@@ -54,15 +55,15 @@ def _complete_group(schedule: Edit, group: Group, config: HardwareConfig) -> Non
     least_depth = max(_follow_loops(given, sink, writer, guests), keep_loops(given, sink, writer))
     computing = [*group.inner, writer]
     for stage in computing:
-        stage.change(scope="acc")
+        stage.change(scope=target.near)
     operands: list[Operand] = []
-    products = plan_lanes(schedule, config).products
+    products = plan_lanes(schedule, target.config).products
     for stage in computing:
         product = products[stage.tensor]
-        operands.extend(operands_of(schedule, stage, product, group, computing))
+        operands.extend(operands_of(schedule, target, stage, product, group, computing))
     loops_given = given.is_touched or bool(guests)
     problem = TilingProblem(
-        schedule, config, sink, computing, operands, tuple(given.leaves), loops_given, least_depth=least_depth
+        schedule, target.config, sink, computing, operands, tuple(given.leaves), loops_given, least_depth=least_depth
     )
     _tile(problem, guests)
     load_inside(schedule, operands)

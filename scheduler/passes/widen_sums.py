@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.expressions import AxisRef, Cast, Read, Reduce
@@ -11,9 +10,10 @@ from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import StageState, initial_state
+from lathe.scheduler.target.target import Target
 
 
-def widen_sums(schedule: Edit, config: HardwareConfig) -> None:  # noqa: ARG001 - one signature for all passes
+def widen_sums(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
     """A sum in a narrow dtype becomes a sum in int32 and a conversion, which wraps around to the same."""
     for stage in [each for each in schedule.stages if is_untouched(each)]:
         computation = stage.state.computation

@@ -32,8 +32,8 @@ def test_a_right_program_is_what_it_is_without_a_check(check):
 def test_the_pass_after_which_the_nest_is_another_is_named(monkeypatch):
     (right,) = (each for each in completion.PASSES if each.name == "compute-at-readers")
 
-    def faulty(schedule, config):
-        right.run(schedule, config)
+    def faulty(schedule, target):
+        right.run(schedule, target)
         (stage,) = schedule.stages
         one = Const(1, "int8")
         computation = stage.state.computation.mapped(lambda body: Binary("add", body, one))

@@ -1,6 +1,7 @@
 """The registry of emission rules: what ``emit_insn`` names."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Protocol
 
@@ -17,17 +18,30 @@ class Rule(Protocol):
     def __call__(self, chunk: Chunk) -> Emission: ...
 
 
+@dataclass(frozen=True)
+class RuleRow:
+    """Where a rule that computes finds its operands, memory by memory, and leaves its result; empty for others."""
+
+    reads: tuple[str, ...] = ()
+    writes: str = ""
+
+
 RULES: dict[str, Rule] = {}
+ROWS: dict[str, RuleRow] = {}
+"""What of the rules their functions do not say, by name."""
 SEPARATE_INIT: set[str] = set()
 """The rules that want the two parts of a reduction, "init" and "update", as chunks of their own."""
 
 
-def emit_rule(name: str, *, separate_init: bool = False) -> Callable[[Rule], Rule]:
+def emit_rule(
+    name: str, *, separate_init: bool = False, reads: tuple[str, ...] = (), writes: str = ""
+) -> Callable[[Rule], Rule]:
     """Register a function as the emission rule ``name``, for ``s[C].emit_insn(axis, name)``.
 
     The function receives a ``Chunk`` (constant extents, no conditions, linear indices) and returns the instructions
     that compute it, or returns or raises ``RuleMismatch(constraint)`` if the chunk does not satisfy a constraint.
-    Tokens are none of its business: they are derived afterwards. A second registration replaces the first.
+    Tokens are none of its business: they are derived afterwards. A second registration replaces the first. A rule that
+    computes says with ``reads`` in which memories its operands are, in order, and with ``writes`` where its result is.
 
     A reduction whose loops are all inside the chunk comes as one chunk of role "reduce", which also sets the start
     value; with ``separate_init`` it comes as two, of roles "init" and "update". If reduction loops are outside, the
@@ -40,6 +54,7 @@ def emit_rule(name: str, *, separate_init: bool = False) -> Callable[[Rule], Rul
 
     def register(rule: Rule) -> Rule:
         RULES[name] = rule
+        ROWS[name] = RuleRow(reads, writes)
         if separate_init:
             SEPARATE_INIT.add(name)
         else:

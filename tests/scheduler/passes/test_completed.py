@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from machine import run
 
-from lathe.configs import HardwareConfig, load_config
+from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, min, placeholder, placeholders, recurrence, reduce_axis, sum
 from lathe.scheduler import LegalityError, Schedule, build, create_schedule
 from lathe.scheduler.passes import complete
 from lathe.scheduler.passes.complete import Pass
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.stage import Attachment
+from lathe.scheduler.target.target import Target
 
 A = placeholder((32, 16), "int32", "A")
 CONFIG = load_config("vta")
@@ -24,8 +25,8 @@ def planted(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Edit], 
     """A pass that completes schedules does its work, and breaks them then."""
 
     def wrong(right: Pass) -> Pass:
-        def run(schedule: Edit, config: HardwareConfig) -> None:
-            right.run(schedule, config)
+        def run(schedule: Edit, target: Target) -> None:
+            right.run(schedule, target)
             fault(schedule)
 
         return replace(right, run=run)

@@ -13,6 +13,7 @@ from lathe.scheduler import Schedule, create_schedule, lower
 from lathe.scheduler.passes.complete import PASSES
 from lathe.scheduler.passes.properties import LEGAL, Property
 from lathe.scheduler.state.edit import Edit
+from lathe.scheduler.target.target import Target
 
 
 def test_what_a_pass_needs_is_given_before():
@@ -28,18 +29,18 @@ def test_passes_have_names_of_their_own():
 
 def check_after_each(schedule: Schedule, config: HardwareConfig) -> None:
     """All that passes have given so far holds, and every read finds its value; the state before is as it was."""
-    state, given = schedule.state, dict[Property, str]()
+    state, given, target = schedule.state, dict[Property, str](), Target(config)
     for each in PASSES:
         before = state, dict(state.stages)
         try:
-            state = each.apply(state, config)
+            state = each.apply(state, target)
         except LatheError:
             event("refused")
             return
         assert dict(before[0].stages) == before[1], f"{each.name} has written to its argument"
         given |= dict.fromkeys((LEGAL, *each.gives), each.name)
         for known, since in given.items():
-            counterexample = known.counterexample(Edit(state), config)
+            counterexample = known.counterexample(Edit(state), target)
             assert counterexample is None, f"{known.name}, given by {since}, after {each.name}: {counterexample}"
     event("complete")
 
