@@ -12,6 +12,7 @@ from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Attachment, initial_state
+from lathe.scheduler.target.target import Target
 
 
 def drop_settled_choices(schedule: Edit) -> None:
@@ -44,13 +45,13 @@ def _always(condition: Expr) -> bool | None:
     return None
 
 
-def load_choices(schedule: Edit) -> None:
+def load_choices(schedule: Edit, target: Target) -> None:
     """Load what a matrix product of a cycle chooses from, h[t - 1] or zeros, in a stage of its own, in place."""
     for stage in [each for group in circles(schedule) for each in group]:
         computation = stage.state.computation
         body = computation.bodies[0]
         if (
-            stage.state.scope not in (DRAM, "acc")
+            stage.state.scope not in (DRAM, target.near)
             or not isinstance(body, Reduce)
             or body.kind != "sum"
             or body.dtype != "int32"
@@ -61,10 +62,10 @@ def load_choices(schedule: Edit) -> None:
             continue
         for factor in (kept(product.lhs), kept(product.rhs)):
             if isinstance(factor, Select) and factor.dtype == "int8" and is_loadable(factor):
-                _separate(schedule.own(stage), factor)
+                _separate(schedule.own(stage), factor, target.operand_memories[0])
 
 
-def _separate(stage: EditedStage, choice: Select) -> None:
+def _separate(stage: EditedStage, choice: Select, scope: str) -> None:
     schedule, computation = stage.schedule, stage.state.computation
     used = set(axes_of(choice))
     old = [axis for axis in (*computation.axes, *computation.reduce_axes) if axis in used]
@@ -75,7 +76,7 @@ def _separate(stage: EditedStage, choice: Select) -> None:
     place = replace(state.attachment, loops=()) if state.attachment is not None else None
     if place is None:
         place = Attachment(stage.id, state.leaves[max(shared_loops(stage), 1) - 1])
-    new = schedule.new(replace(initial_state(loaded, "inp"), attachment=place))
+    new = schedule.new(replace(initial_state(loaded, scope), attachment=place))
     read = Read(new.tensor, tuple(AxisRef(axis) for axis in old))
     bodies = tuple(transform(body, lambda node: read if node is choice else None) for body in computation.bodies)
     rewritten = Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)

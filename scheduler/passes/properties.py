@@ -103,11 +103,18 @@ def _does_not_fit(schedule: Edit, target: Target) -> str | None:
     return None
 
 
-def _is_loaded(stage: StageView) -> bool:
-    state = stage.state
-    if state.scope != "acc" or state.copies is not None or state.pragma not in (None, "gemm", "alu"):
-        return True
-    return is_copy(stage) or all(stage.schedule.scope_of(read.tensor) != DRAM for read in state.computation.reads)
+def _is_not_loaded(schedule: Edit, target: Target) -> str | None:
+    for stage in schedule.stages:
+        state = stage.state
+        computes = state.scope == target.near and state.copies is None and target.computes(state.pragma)
+        if not computes or is_copy(stage):
+            continue
+        far = next(
+            (read.tensor.name for read in state.computation.reads if schedule.scope_of(read.tensor) == DRAM), None
+        )
+        if far is not None:
+            return f"{stage.name} reads {far} in DRAM"
+    return None
 
 
 LEGAL = Property("legal", "every read finds its value", _misses_a_value)
@@ -137,4 +144,4 @@ WIDE_SUMS = _of_stages("wide sums", "sums of untouched stages are in 32 bits", _
 NO_RESHAPES = _of_stages("no reshapes", "no reshape of an input is computed", _is_no_free_reshape)
 AGREEING_LANES = Property("agreeing lanes", "maker and readers of each tensor agree on its lanes", lanes_disagree)
 BUFFERS_FIT = Property("buffers fit", "buffers fit their memories", _does_not_fit)
-LOADED = _of_stages("loaded", "what acc computes reads scratchpads only", _is_loaded)
+LOADED = Property("loaded", "what acc computes reads scratchpads only", _is_not_loaded)

@@ -13,11 +13,12 @@ from lathe.scheduler.nest.instances import instances
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.target.planes import PLANES
+from lathe.scheduler.target.target import Target
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 
 
-def read_where_made(schedule: Edit, writer: EditedStage, store: EditedStage) -> None:
+def read_where_made(schedule: Edit, target: Target, writer: EditedStage, store: EditedStage) -> None:
     """Let stages in acc read what the same iteration has made where it was made, and not where it has been stored.
 
     Storing bytes leaves the accumulators as they are; storing wider values would have to copy them first.
@@ -26,7 +27,7 @@ def read_where_made(schedule: Edit, writer: EditedStage, store: EditedStage) -> 
         return
     for reader in schedule.stages[schedule.stages.index(store) + 1 :]:
         state = reader.state
-        if state.scope != "acc" or state.copies or factors(state.computation) is not None:
+        if state.scope != target.near or state.copies or factors(state.computation) is not None:
             continue
         reads = [read for read in state.computation.reads if read.tensor is store.tensor]
         near = {read.node: writer.tensor for read in reads if is_near(writer, reader, read)}

@@ -26,7 +26,7 @@ from lathe.scheduler.state.stored import values_stay
 from lathe.scheduler.target.target import Target
 
 
-def store_in_loops(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
+def store_in_loops(schedule: Edit, target: Target) -> None:
     """Give every stage in DRAM that shares its loops a place that the machine has, in place.
 
     What only later stages of the same iteration read goes to a scratchpad; the rest is computed in acc and stored.
@@ -37,13 +37,13 @@ def store_in_loops(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - on
         split_states(schedule)
         drop_settled_choices(schedule)
         _leave_out_unread(schedule)
-        load_choices(schedule)
+        load_choices(schedule, target)
     for group in circles(schedule) if schedule.circular else []:
         cycle = [schedule.own(stage) for stage in group]
         for stage in cycle:
             stage.change(walked=walked_dimensions(stage))
             if _is_shared(stage) and not _stays(stage, cycle):
-                stage.change(scope=_scope(stage))
+                stage.change(scope=_scope(stage, target))
         host = cycle[-1]
         if host.state.scope == DRAM and host.state.attachment is None and not stores_only(host):
             made.append((_through_acc(host), host))
@@ -52,7 +52,7 @@ def store_in_loops(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - on
         if _is_shared(stage) and not stores_only(stage):
             made.append((_through_acc(stage), stage))
     for writer, store in made:
-        read_where_made(schedule, writer, store)
+        read_where_made(schedule, target, writer, store)
 
 
 def _leave_out_unread(schedule: Edit) -> None:
@@ -185,8 +185,8 @@ def _is_operand(stage: EditedStage) -> bool:
     return False
 
 
-def _scope(stage: EditedStage) -> str:
-    return "inp" if _is_operand(stage) else "acc"
+def _scope(stage: EditedStage, target: Target) -> str:
+    return target.operand_memories[0] if _is_operand(stage) else target.near
 
 
 def _through_acc(stage: EditedStage) -> EditedStage:
