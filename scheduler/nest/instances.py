@@ -75,12 +75,12 @@ class InstanceSpace:
 
 def instances(placement: Placement) -> isl.Map:
     """From each executed instance (prefix and own loops) to the point of the computation's domain that it computes."""
-    if placement.executed is None:
+    if not placement.found:
         first, *others = map(_instances, placement.cases)
         for each in others:
             first = first.union(each)
-        placement.executed = first
-    return placement.executed
+        placement.found.append(first)
+    return placement.found[0]
 
 
 def _instances(placement: Placement) -> isl.Map:

@@ -32,7 +32,7 @@ def without_unneeded(schedule: ScheduleView, placed: dict[StageView, Placement])
         rank = len(state.computation.axes)
         makes = executed.project_out(OUT, rank, executed.dim(OUT) - rank).set_tuple_name(OUT, "cells")
         around = needed.insert_dims(IN, depth, len(here.loops.variables)).set_tuple_name(IN, "instance")
-        found[stage] = replace(here, executed=executed.intersect_domain(makes.intersect(around).domain()))
+        found[stage] = replace(here, found=[executed.intersect_domain(makes.intersect(around).domain())])
     return found
 
 

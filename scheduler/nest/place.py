@@ -1,5 +1,7 @@
 """Every stage of a schedule in its place: the loops around it, the box it computes there, its own loops."""
 
+from dataclasses import replace
+
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.indices.linear import Bound, Linear, LoopVariable, bound_range
 from lathe.scheduler.nest.exact_pieces import pieces_of
@@ -92,8 +94,7 @@ def _place(schedule: ScheduleView) -> dict[StageView, Placement]:
         whole = {**box, **{variable: (0, variable.extent - 1) for variable in loops.variables}}
         placed[stage] = Placement(stage, prefix, low, extent, loops, whole, window, exact=exact)
         if attachment is not None and attachment.region != "box":
-            placed[stage].pieces = pieces_of(placed[stage], placed)
-            placed[stage].executed = None
+            placed[stage] = replace(placed[stage], pieces=pieces_of(placed[stage], placed), found=[])
     return placed
 
 

@@ -1,6 +1,6 @@
 """A stage in its place: the loops around it, the box it computes there, its own loops."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import islpy as isl
 
@@ -24,7 +24,7 @@ class ExactBox:
     cells: "isl.Map"
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Placement:
     """Where a stage is computed and what of it.
 
@@ -43,7 +43,7 @@ class Placement:
     pieces: "list[list[Linear]] | None" = None
     """Conditions (each must be >= 0) of which one group must hold in addition; None for none at all."""
     exact: ExactBox | None = None  # the same box as ``low`` and ``extent`` in iterations that are carried out
-    executed: "isl.Map | None" = None  # what ``instances`` has found
+    found: "list[isl.Map]" = field(default_factory=list, repr=False)  # what ``instances`` has found, or shall say
 
     @property
     def buffer_shape(self) -> tuple[int, ...]:
@@ -77,7 +77,7 @@ class Placement:
             return [self]
         forms = [(self.loops.local, self.loops.constraints), *self.loops.others]
         loops = [replace(self.loops, local=local, constraints=found, others=[]) for local, found in forms]
-        return [replace(self, loops=each, executed=None) for each in loops]
+        return [replace(self, loops=each, found=[]) for each in loops]
 
     def roots(self) -> dict[Axis, Bound]:
         """The value of each axis of the computation, in terms of prefix and own variables."""

@@ -18,7 +18,7 @@ SharedLoop = tuple[Linear, tuple[LoopVariable, ...]]
 """A loop of another stage: its value, and the variables that it runs over."""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class StageLoops:
     """``variables`` outermost first; ``local`` gives each root axis counted from 0; every constraint must be >= 0.
 

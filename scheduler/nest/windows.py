@@ -37,7 +37,7 @@ MOST_POINTS = 2048
 """How many iterations may be tried out to see where a window moves."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Window:
     """The box that a reuse buffer holds, as bounds; it moves along ``dimension``; ``shape`` is its largest extent."""
 
