@@ -111,7 +111,6 @@ def interpret(
     gives numbers for those of the program. The counterpart of ``reference`` for everything up to instructions. Raises
     InputError for arrays that do not fit the placeholders.
     """
-
     if not isinstance(schedule, Schedule):
         message = (
             f"schedule to interpret must be a Schedule, not {shown(schedule)}. It is what create_schedule returns."

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from lathe.scheduler.commands.commit import commit
-from lathe.scheduler.commands.named_places import is_root
+from lathe.scheduler.commands.named_places import is_root, of_the_same_schedule
 from lathe.scheduler.commands.shift import align
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.leads import leading_alike
@@ -63,19 +63,7 @@ def _shares_loops_of(stage: EditedStage, other: EditedStage) -> bool:
 
 
 def check_pair(stage: EditedStage, other: object, command: str) -> None:
-
-    if not isinstance(other, EditedStage):
-        raise ScheduleError(
-            f"other stage of {command} on stage {stage.name} must be a stage, as s[B] is, not {other!r}.",
-            kind="argument",
-        )
-    if other.schedule is not stage.schedule:
-        raise ScheduleError(
-            f"other stage of {command} on stage {stage.name} must be a stage of the same schedule, not {other.name!r} "
-            "of another.",
-            kind="argument",
-        )
-    if other is stage:
+    if of_the_same_schedule(stage, other, f"other stage of {command} on stage {stage.name}", "s[B]") is stage:
         raise ScheduleError(
             f"other stage of {command} on stage {stage.name} must be another one, not itself.", kind="argument"
         )

@@ -3,9 +3,8 @@
 from dataclasses import replace
 from typing import cast
 
-from lathe.configs.errors import shown
 from lathe.scheduler.commands.commit import commit
-from lathe.scheduler.commands.named_places import is_root
+from lathe.scheduler.commands.named_places import is_root, of_the_same_schedule
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.loops import AxisLike
@@ -38,19 +37,7 @@ def compute_at(stage: EditedStage, consumer: EditedStage, axis: "AxisLike | None
     or not yet made. Raises ScheduleError if ``axis`` is not a loop of ``consumer``, if the consumer is computed inside
     this stage, if this stage is an output, or if the loop belongs to an ``emit_insn`` nest.
     """
-
-    if not isinstance(consumer, EditedStage):
-        raise ScheduleError(
-            f"consumer of compute_at of stage {stage.name} must be a stage, as s[C] is, not {shown(consumer)}.",
-            kind="argument",
-        )
-    if consumer.schedule is not stage.schedule:
-        raise ScheduleError(
-            f"consumer of compute_at of stage {stage.name} must be a stage of the same schedule, not {consumer.name!r} "
-            "of another.",
-            kind="argument",
-        )
-    if consumer is stage:
+    if of_the_same_schedule(stage, consumer, f"consumer of compute_at of stage {stage.name}", "s[C]") is stage:
         raise ScheduleError(
             f"consumer of compute_at of stage {stage.name} must be a stage that reads its values, not {stage.name!r} "
             "itself.",

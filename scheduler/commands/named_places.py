@@ -2,7 +2,7 @@
 
 from lathe.frontend.errors import shown
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state.edit import Edit
+from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.stage import Attachment
 
 
@@ -19,3 +19,14 @@ def place_of(schedule: Edit, at: object, command: str) -> Attachment:
         )
     host = schedule[at[0]]
     return Attachment(host.id, host.find(at[1], command))
+
+
+def of_the_same_schedule(stage: EditedStage, other: object, what: str, example: str) -> EditedStage:
+    """Another stage of the schedule of a stage. Raises ScheduleError for what is none; ``what`` is it called there."""
+    if not isinstance(other, EditedStage):
+        raise ScheduleError(f"{what} must be a stage, as {example} is, not {shown(other)}.", kind="argument")
+    if other.schedule is not stage.schedule:
+        raise ScheduleError(
+            f"{what} must be a stage of the same schedule, not {other.name!r} of another.", kind="argument"
+        )
+    return other

@@ -185,7 +185,6 @@ class Loops(dict[LoopAxis, LoopAxis]):
 
 def twin(schedule: Edit, state: StageState, computation: Computation, tensor: Tensor, loops: Loops) -> EditedStage:
     """A stage that computes one tensor in loops made as those of another are."""
-
     fresh = replace(initial_state(computation), tensors=(tensor,))
     loops.update(zip(state.roots, fresh.roots, strict=True))
 

@@ -150,7 +150,6 @@ def keep_at(
 
 
 def _check_consumer(schedule: Edit, consumer: object, where: str) -> None:
-
     if not isinstance(consumer, EditedStage) or consumer not in schedule.stages:
         raise ScheduleError(
             f"consumer of {where} must be a stage of the same schedule, as in s[B], not {shown(consumer)}.",
