@@ -1,9 +1,9 @@
 """Copies at a loop: each iteration copies what it needs, and nothing is kept longer."""
 
-import pytest
 from documented import before_and_after
 from folds import check_stored
 from machine import TINY, VTA, buffers, on_rtl, run
+from messages import refusal
 from nests import check, text
 from random_programs import random_inputs
 
@@ -40,9 +40,7 @@ def test_cache_read_at_a_loop_is_cache_read_and_compute_at():
 def test_a_reader_outside_the_loop_has_no_copy():
     s = create_schedule(D)
     before = text(s, "order", "loops")
-    with pytest.raises(LegalityError) as caught:
-        s.cache_read(A, "inp", at=(C, "i"))
-    assert str(caught.value) == (
+    assert refusal(LegalityError, s.cache_read, A, "inp", at=(C, "i")) == (
         "place of stage A.inp must be a loop that all its readers are in, not loop i of C (cache_read): stage D reads "
         "the values after the loop iteration that makes them has ended. For example, D(i=0) reads A.inp[0] that "
         "A.inp(i0=0) writes."

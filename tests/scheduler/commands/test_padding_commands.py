@@ -2,6 +2,7 @@
 
 import pytest
 from documented import before_and_after
+from messages import refusal
 from nests import check, text
 from padded import check_poisoned
 
@@ -16,12 +17,6 @@ def row_sum():
     A = placeholder((16, 14), "int32", "A")
     j = reduce_axis(14, "j")
     return A, compute(16, lambda i: sum(A[i, j], axis=j), "B")
-
-
-def refused(command, *arguments) -> str:
-    with pytest.raises(ScheduleError) as caught:
-        command(*arguments)
-    return str(caught.value)
 
 
 class TestReorderToBuffer:
@@ -95,7 +90,7 @@ class TestReorderToBuffer:
         s.transform_layout(A, lambda i: [i // 4, i % 4])
         s.transform_layout(B, lambda i: [i // 4, i % 4])
         before = text(s)
-        assert refused(s[B].reorder_to_buffer, A) == (
+        assert refusal(ScheduleError, s[B].reorder_to_buffer, A) == (
             "index 0 of A in stage B must be one loop plus a number for reorder_to_buffer, not one of io and ii and f: "
             "B reads elements of itself, and each would begin before the one that it reads has all its terms."
         )
@@ -112,7 +107,7 @@ class TestReorderToBuffer:
         check(s)
         s = create_schedule(B)
         s.transform_layout(A, lambda i: [i % 2, i // 2])
-        message = refused(s[B].reorder_to_buffer, A)
+        message = refusal(ScheduleError, s[B].reorder_to_buffer, A)
         assert "B" in message
         check(s)
 
@@ -120,22 +115,22 @@ class TestReorderToBuffer:
         A, B = row_sum()
         Z = placeholder(16, "int32", "Z")
         s = create_schedule(B)
-        assert refused(s[B].reorder_to_buffer, Z) == (
+        assert refusal(ScheduleError, s[B].reorder_to_buffer, Z) == (
             "tensor of reorder_to_buffer on stage B must be one that it reads (A), not 'Z'."
         )
         s.transform_layout(A, lambda i, j: [i * 14 + j])
-        assert refused(s[B].reorder_to_buffer, A) == (
+        assert refusal(ScheduleError, s[B].reorder_to_buffer, A) == (
             "layout of A must not join axes for reorder_to_buffer on stage B, as A: [i, j] -> [i * 14 + j], shape "
             "(224,), physical (224,) does. Fuse the loops by hand."
         )
         s[B].split("i", 4)
-        assert refused(s[B].reorder_to_buffer, A) == (
+        assert refusal(ScheduleError, s[B].reorder_to_buffer, A) == (
             "stage of reorder_to_buffer must have its loops as they were made, not changed ones: B has been split, "
             "reordered, tagged, or has stages computed inside it. Call reorder_to_buffer before other commands."
         )
         C = compute(15, lambda i: Z[i] + Z[i + 1], "C")
         s = create_schedule(C)
-        assert refused(s[C].reorder_to_buffer, Z) == (
+        assert refusal(ScheduleError, s[C].reorder_to_buffer, Z) == (
             "tensor of reorder_to_buffer on stage C must be read at one place, not Z at Z[i] and Z[i + 1]."
         )
 
@@ -162,9 +157,7 @@ class TestMergeAdjacent:
         behind = compute(16, lambda i: select(i < 15, A[i + 1], 0), "B")
         s = create_schedule(behind)
         untouched = text(s)
-        with pytest.raises(LegalityError) as caught:
-            s.merge_adjacent(A, behind)
-        assert str(caught.value) == (
+        assert refusal(LegalityError, s.merge_adjacent, A, behind) == (
             "after must leave A ahead of what B reads of it, not in loop i of B as it stands: B reads cells that no "
             "iteration so far has made. For example, B(i=0) reads A[1] that A(i=1) writes."
         )
@@ -195,11 +188,11 @@ class TestMergeAdjacent:
         B = compute(14, lambda i: A[i], "B")
         C = compute(14, lambda i: B[i] + A[i], "C")
         s = create_schedule(C)
-        assert refused(s.merge_adjacent, A, C) == (
+        assert refusal(ScheduleError, s.merge_adjacent, A, C) == (
             "second stage of merge_adjacent must follow the first at the root, not 'C' after 'A'. Stages at the root "
             "are A, B, C."
         )
-        assert refused(s.merge_adjacent, A, B) == (
+        assert refusal(ScheduleError, s.merge_adjacent, A, B) == (
             "stages of merge_adjacent must have an outermost data loop of equal extent, not A (i: 16) and B (i: 14). "
             "Split or reorder one of them."
         )
@@ -314,7 +307,7 @@ class TestPaddingNeeded:
         C = compute(16, lambda i: max(A[i, k], axis=k), "C")
         D = compute((16, 14), lambda i, j: A[i, j] + 1, "D")
         s = create_schedule([B, D, C])
-        assert refused(s.padding_needed, A) == (
+        assert refusal(ScheduleError, s.padding_needed, A) == (
             "padding of A must hold one value for all that read it, not 0 for B (sum) and -128 for C (max). Keep the "
             "branch of one of them, or let it read a copy (cache_read) with padding of its own."
         )
@@ -330,4 +323,6 @@ class TestPaddingNeeded:
         s = create_schedule(B)
         assert str(s.padding_needed(A)) == "A: undef (a branch for B)"
         Z = placeholder(16, "int32", "Z")
-        assert refused(s.padding_needed, Z) == ("tensor of padding_needed must be one that a stage reads, not 'Z'.")
+        assert refusal(ScheduleError, s.padding_needed, Z) == (
+            "tensor of padding_needed must be one that a stage reads, not 'Z'."
+        )

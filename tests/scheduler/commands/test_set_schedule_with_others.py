@@ -4,6 +4,7 @@
 # ruff: noqa: ARG005
 
 import pytest
+from messages import refusal
 from nests import check
 
 from lathe.frontend import compute, placeholder, reduce_axis, sum
@@ -111,9 +112,7 @@ def test_cache_write_begins_from_loops_as_they_were_made():
     _, C = programs()
     s = create_schedule(C)
     s[C].set_schedule(MAPS["skewed"])
-    with pytest.raises(ScheduleError) as caught:
-        s.cache_write(C, "acc")
-    assert str(caught.value) == (
+    assert refusal(ScheduleError, s.cache_write, C, "acc") == (
         "stage of cache_write must have its loops as they were made, not changed ones: C has been split, reordered, "
         "tagged, or has stages computed inside it. Call cache_write before other commands."
     )

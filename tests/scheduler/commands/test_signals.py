@@ -6,6 +6,7 @@ from unittest import mock
 import pytest
 from documented import before_and_after
 from machine import run
+from messages import refusal
 from nests import check, text, two_stages
 from queues import TINY, Tiles
 from random_hand_schedules import hand_schedules
@@ -206,9 +207,7 @@ def test_tokens_that_do_not_match_or_never_come_are_refused_before_anything_runs
     tiles = Tiles(16, parts=2)
     signals(tiles)
     check(tiles.schedule)
-    with pytest.raises(ScheduleError) as caught:
-        build(tiles.schedule, [tiles.A, tiles.B, tiles.D], TINY)
-    assert str(caught.value) == message
+    assert refusal(ScheduleError, build, tiles.schedule, [tiles.A, tiles.B, tiles.D], TINY) == message
     explained = tiles.schedule.explain(TINY)
     assert not explained.maps
     assert [refusal.message for refusal in explained.refusals] == [message]
@@ -303,9 +302,7 @@ def test_tokens_of_a_stage_that_the_machine_keeps_elsewhere_are_refused_by_name(
     r = define(r, lambda i: b[i] + x[i])
     s = create_schedule(r)
     s[b].receive("compute")
-    with pytest.raises(BuildError) as refused:
-        build(s, [x, r], load_config("tiny"))
-    assert str(refused.value) == (
+    assert refusal(BuildError, build, s, [x, r], load_config("tiny")) == (
         "unit of receive of stage b must be load or store, next to compute, where its values are made (build), not "
         "'compute'. Only compute can pass a token on between load and store. For machine 'tiny', stage b is made in "
         "acc: say where with s[b].set_scope before anything of queues."
@@ -319,6 +316,6 @@ def test_tokens_of_a_stage_in_the_loops_of_another_are_those_of_its_stores():
     s = create_schedule(C)
     s[B].compute_at(s[C], "i", "exact")
     s[B].receive("compute")
-    with pytest.raises(ScheduleError) as refused:
-        build(s, [A, C], load_config("tiny"))
-    assert "tokens by hand of queue compute->store must be received as often as they are sent" in str(refused.value)
+    assert "tokens by hand of queue compute->store must be received as often as they are sent" in refusal(
+        ScheduleError, build, s, [A, C], load_config("tiny")
+    )

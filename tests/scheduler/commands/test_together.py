@@ -7,6 +7,7 @@ import pytest
 from documented import before_and_after
 from executions import confirm
 from machine import run
+from messages import refusal
 from nests import blur, check, text, two_stages
 from random_programs import random_inputs
 
@@ -190,9 +191,7 @@ def test_a_stage_cannot_move_before_the_loops_in_which_its_producer_is_computed(
     other = compute((5,), lambda i: made[i] + 1, name="other")
     schedule = create_schedule([host, other])
     schedule[made].compute_at(schedule[host], schedule[host].axis[0])
-    with pytest.raises(LegalityError) as caught:
-        schedule[host].after(schedule[other])
-    assert str(caught.value) == (
+    assert refusal(LegalityError, schedule[host].after, schedule[other]) == (
         "place of stage made must be a loop that all its readers are in, not loop i of host (after): stage other runs "
         "before the loop that makes the values. For example, other(i=0) reads made[0] that made(i=0) writes."
     )
@@ -312,9 +311,7 @@ def test_a_stage_runs_in_the_reduction_of_another():
     check(s)
     s[C].split("k", 4)
     check(s)
-    with pytest.raises(BuildError) as caught:
-        run(s, load_config("vta"), random_inputs([C], seed=1))
-    assert str(caught.value) == (
+    assert refusal(BuildError, run, s, load_config("vta"), random_inputs([C], seed=1)) == (
         "stage P must live in a scratchpad to run in the reduction of C on a machine, not in dram. Say where with "
         "s[P].set_scope."
     )
@@ -349,15 +346,11 @@ def test_a_reduction_runs_beside_another_stage():
         command(s)
         assert s.count().stages["R"].executed == 24
         check(s)
-    with pytest.raises(ScheduleError) as refused:
-        s[Y].skew(*s[Y].leaf_axis[::-1])
-    assert str(refused.value) == (
+    assert refusal(ScheduleError, s[Y].skew, *s[Y].leaf_axis[::-1]) == (
         "loops that stage R shares with Y must each be of data axes or of the reduction of R, not of both (skew). Let "
         "Y share the loops of R instead."
     )
-    with pytest.raises(BuildError) as caught:
-        run(s, load_config("vta"), random_inputs([Y, Z], seed=1))
-    assert str(caught.value) == (
+    assert refusal(BuildError, run, s, load_config("vta"), random_inputs([Y, Z], seed=1)) == (
         "loops that stage R shares with Y must be of its data axes for a machine, which stores what a reduction "
         "has made when it is whole. Share loops outside the reduction."
     )
@@ -379,9 +372,7 @@ def test_a_sum_is_read_when_it_is_whole():
     s[Y].after(s[R], "i")  # outside the reduction it is
     check(s)
     s[R].set_scope("acc")
-    with pytest.raises(ScheduleError) as refused:
-        s[Y].after(s[R], "k")
-    assert str(refused.value) == (
+    assert refusal(ScheduleError, s[Y].after, s[R], "k") == (
         "scope of stage R must be dram to run its reduction in loops that it shares with Y, not 'acc', where a buffer "
         "belongs to one iteration (after). Share loops outside the reduction."
     )
@@ -429,9 +420,7 @@ def test_loops_shared_with_a_reduction_are_not_skewed_across_its_sums(factors):
     R = compute(6, lambda i: sum(b[i, k], axis=k), "R")
     s = create_schedule([R, P])
     s[R].after(s[P], "k")
-    with pytest.raises(ScheduleError) as refused:
-        s[P].skew("i", "j", *factors)
-    assert str(refused.value) == (
+    assert refusal(ScheduleError, s[P].skew, "i", "j", *factors) == (
         "loops that stage P shares with R must each be of data axes or of the reduction of R, not of both (skew). "
         "Leave them as they are, or share loops outside the reduction."
     )
@@ -448,9 +437,7 @@ def test_a_reduction_along_diagonals_of_its_elements_is_refused_on_a_machine():
     s[R].after(s[P], "k")
     s[P].skew("i", "j")
     check(s)
-    with pytest.raises(BuildError) as caught:
-        run(s, load_config("tiny"), random_inputs([R], seed=1))
-    assert str(caught.value) == (
+    assert refusal(BuildError, run, s, load_config("tiny"), random_inputs([R], seed=1)) == (
         "loops of stage R must each be of data axes or of its reduction for a machine, which stores what a reduction "
         "has made when it is whole, not of both, as a command on a stage that shares them has given them. Share loops "
         "outside the reduction."

@@ -1,11 +1,10 @@
 """Stored values on the machine: scratchpads and DRAM of the folded size, and results that are NumPy's."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from folds import check_stored
 from machine import TINY, VTA, on_rtl, run
+from messages import refusal
 from nests import rows
 from random_programs import random_inputs
 
@@ -141,18 +140,10 @@ def test_what_no_instruction_can_address_is_refused():
     made = s.cache_write(D, "acc")
     s[B].store_in(lambda i, c: (i * i, c), scope="acc")
     s[made].set_scope("acc")
-    with pytest.raises(EmitError) as caught:
-        build(s, [*placeholders(s.program), D], VTA)
-    assert str(caught.value) == (
+    assert refusal(EmitError, build, s, [*placeholders(s.program), D], VTA) == (
         "cell of a value in buffer B must be linear in the loops, but for divisions by constants, not i * i as in "
         "B[i * i, c]: no instruction has such addresses."
     )
-
-
-def refused(function: Callable[[], object]) -> str:
-    with pytest.raises(BuildError) as caught:
-        function()
-    return str(caught.value)
 
 
 def test_lanes_that_come_apart_are_refused():
@@ -163,8 +154,7 @@ def test_lanes_that_come_apart_are_refused():
     s[B].compute_at(s[D], "i")
     s[B].vectorize(s[B].split("c", 16)[1], 16)
     s[B].store_in(lambda i, c: (i % 4, c % 24 // 12, c % 12), scope="acc")
-    message = refused(lambda: build(s, [*placeholders(s.program), D], VTA))
-    assert message == (
+    assert refusal(BuildError, build, s, [*placeholders(s.program), D], VTA) == (
         "cells of B must keep blocks of 16 neighbours along c together, which fill the lanes of elements, not be "
         "B[i % 4, c % 24 // 12, c % 12]. Leave that index as it is, or fold it by a multiple of 16; or say with "
         "vectorize which other loop fills the lanes."
@@ -175,7 +165,7 @@ def test_an_output_that_the_host_cannot_unpack_is_refused():
     _, D = rows()
     s = create_schedule(D)
     s[D].store_in(lambda i, c: (2 * i, c))
-    assert refused(lambda: build(s, [*placeholders(s.program), D], VTA)) == (
+    assert refusal(BuildError, build, s, [*placeholders(s.program), D], VTA) == (
         "output 'D' must be stored by a map that gives each cell of its buffer one index, made of axes or digits of "
         "axes, for the host to unpack it, not D[2 * i, c] of (15, 16). Store a copy of it instead, with "
         "s.cache_write(D, 'dram')."
@@ -199,9 +189,7 @@ def test_a_recurrence_keeps_two_steps(scope):
 
 def test_what_does_not_fit_says_what_the_buffer_is():
     s = folded_convolution(56, 64, 40)
-    with pytest.raises(CapacityError) as caught:
-        build(s, [*placeholders(s.program), *s.program], VTA)
-    assert str(caught.value).endswith(
+    assert refusal(CapacityError, build, s, [*placeholders(s.program), *s.program], VTA).endswith(
         "now data.dram is 40×56×64 values. Split its loops with a smaller factor, or compute it at an inner loop."
     )
 
@@ -372,9 +360,7 @@ def test_what_is_missing_and_no_scratchpad_keeps_is_refused():
     Q = compute((7, 8), lambda y, x: sum(P[y + r, x], axis=r), "Q")
     s = create_schedule(Q)
     s[P].compute_at(s[Q], "r", "missing")
-    with pytest.raises(BuildError) as refused:
-        run(s, TINY, random_inputs([Q], seed=5))
-    assert str(refused.value) == (
+    assert refusal(BuildError, run, s, TINY, random_inputs([Q], seed=5)) == (
         "place of stage P must be a loop that all its readers are in, or a data loop of one that is computed whole, "
         "not loop r of Q, for machine 'tiny' to keep its values until they are read. Compute it at a loop further out, "
         "or leave it at the root."
@@ -416,9 +402,7 @@ def test_values_that_no_scratchpad_keeps_are_refused():
     R = compute((8, 32), lambda y, x: S[y] + P[y, x], "R")
     s = create_schedule(R)
     s[P].compute_at(s[S], "k")
-    with pytest.raises(BuildError) as refused:
-        run(s, TINY, random_inputs([R], seed=3))
-    assert str(refused.value) == (
+    assert refusal(BuildError, run, s, TINY, random_inputs([R], seed=3)) == (
         "place of stage P must be a loop that all its readers are in, or a data loop of one that is computed whole, "
         "not loop k of S, for machine 'tiny' to keep its values until they are read. Compute it at a loop further out, "
         "or leave it at the root."
@@ -470,9 +454,7 @@ def test_what_stays_of_a_stage_in_a_sum_is_what_the_sum_reads(rows):
     if rows == 6:
         run(s, TINY, random_inputs([C, D], seed=1))
         return
-    with pytest.raises(BuildError) as caught:
-        run(s, TINY, random_inputs([C, D], seed=1))
-    assert str(caught.value) == (
+    assert refusal(BuildError, run, s, TINY, random_inputs([C, D], seed=1)) == (
         "values of stage B, made in reduction loop k of C on a machine, must be read by others only where C reads "
         "them, not elsewhere. Share loops outside the reduction."
     )

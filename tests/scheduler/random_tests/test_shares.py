@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from messages import refusal
 from seeds import check_each
 from shares import BUILD, COMMAND, Shares, check_shares, counted
 
@@ -33,9 +34,7 @@ def test_counts_within_the_shares_pass():
     ],
 )
 def test_counts_beyond_them_fail(counts, message):
-    with pytest.raises(AssertionError) as caught:
-        check_shares(happened(**counts), COMMAND, SHARES)
-    assert str(caught.value).startswith(message)
+    assert refusal(AssertionError, check_shares, happened(**counts), COMMAND, SHARES).startswith(message)
 
 
 def test_what_becomes_of_commands_is_counted_by_kind():

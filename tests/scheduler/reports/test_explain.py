@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 import pytest
+from messages import refusal
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
@@ -124,9 +125,9 @@ def test_the_machine_is_vta_unless_given():
 
 def test_no_machine():
     s, _ = padded_convolution(7)
-    with pytest.raises(BuildError) as caught:
-        s.explain("tiny")
-    assert str(caught.value) == ("machine of explain must be a HardwareConfig, not 'tiny'. Make one with load_config.")
+    assert refusal(BuildError, s.explain, "tiny") == (
+        "machine of explain must be a HardwareConfig, not 'tiny'. Make one with load_config."
+    )
 
 
 def test_a_program_without_schedule_is_completed_as_build_does_it():
@@ -209,9 +210,9 @@ def test_buffers_that_exceed_a_scratchpad():
     found = s.explain()
     with pytest.raises(CapacityError) as caught:
         build(s, [A, W, M], VTA)
-    (refusal,) = found.refusals
-    assert (refusal.error, refusal.message) == ("CapacityError", str(caught.value))
-    assert (refusal.scope, refusal.excess) == ("wgt", 4)
+    (stated,) = found.refusals
+    assert (stated.error, stated.message) == ("CapacityError", str(caught.value))
+    assert (stated.scope, stated.excess) == ("wgt", 4)
     assert dict(found.depths)["wgt"] == 1024
     assert [(use.stage, use.elements, use.values) for use in found.buffers if use.scope == "wgt"] == [
         ("W.wgt", 1028, (4112, 64))
@@ -230,8 +231,8 @@ def test_a_program_whose_smallest_tile_does_not_fit():
     R = compute((9, 4), lambda i, j: a[i, j] + b[i, j] + c[i, j] + d[i, j] + e[i, j] + f[i, j], "R")
     S = compute((9, 4), lambda i, j: R[8 - i, j] * 2, "S")
     found = explain(S, TINY.with_(acc_buffer_bytes=64))
-    (refusal,) = found.refusals
-    assert (refusal.stage, refusal.message) == (
+    (stated,) = found.refusals
+    assert (stated.stage, stated.message) == (
         "R",
         "tile of R on machine 'tiny' must fit its scratchpads, but acc holds 4 elements and the smallest tile takes 7, "
         "3 too many. Use a machine with larger buffers, or split the computation.",
@@ -246,10 +247,8 @@ def test_a_program_that_is_refused_as_a_whole():
     s = create_schedule(B)
     s[B].vectorize("i", 16)
     found = s.explain(TINY)
-    (refusal,) = found.refusals
-    with pytest.raises(BuildError) as caught:
-        build(s, [A, B], TINY)
-    assert (refusal.error, refusal.message) == ("BuildError", str(caught.value))
+    (stated,) = found.refusals
+    assert (stated.error, stated.message) == ("BuildError", refusal(BuildError, build, s, [A, B], TINY))
     assert [(each.count, each.loops, each.constraint) for each in found.of("B")] == [
         (1, (("io", 4), ("ii", 16)), "no rule can be asked, for the reason above")
     ]
