@@ -2,6 +2,12 @@
 
 import inspect
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nests import text
+
+from lathe.scheduler import Schedule
 
 
 def before_and_after(command: object) -> tuple[str, str]:
@@ -22,3 +28,11 @@ def before_and_after(command: object) -> tuple[str, str]:
         texts.append(textwrap.dedent("\n".join(lines)) + "\n")
     before, after = texts
     return before, after
+
+
+@contextmanager
+def as_documented(command: object, schedule: Schedule, *stages: str) -> Iterator[None]:
+    """What is done inside makes of one text in the docstring of a command the other."""
+    before = text(schedule, *stages)
+    yield
+    assert (before, text(schedule, *stages)) == before_and_after(command)

@@ -1,7 +1,7 @@
 """``reverse``, ``shift``, ``skew`` and ``interchange``: loops replaced by affine maps of themselves."""
 
 import pytest
-from documented import before_and_after
+from documented import as_documented
 from nests import check, plus_one, text
 
 from lathe.frontend import compute, placeholder, reduce_axis, sum
@@ -20,33 +20,29 @@ def grid(height: int = 5, width: int = 7):
 def test_documentation_of_reverse():
     _, C = plus_one()
     s = create_schedule(C)
-    before = text(s)
-    s[C].reverse("i")
-    assert (before, text(s)) == before_and_after(reverse)
+    with as_documented(reverse, s):
+        s[C].reverse("i")
 
 
 def test_documentation_of_shift():
     _, C = plus_one()
     s = create_schedule(C)
-    before = text(s)
-    s[C].shift("i", 2)
-    assert (before, text(s)) == before_and_after(shift)
+    with as_documented(shift, s):
+        s[C].shift("i", 2)
 
 
 def test_documentation_of_skew():
     C = grid()
     s = create_schedule(C)
-    before = text(s)
-    s[C].skew("i", "j")
-    assert (before, text(s)) == before_and_after(skew)
+    with as_documented(skew, s):
+        s[C].skew("i", "j")
 
 
 def test_documentation_of_interchange():
     C = grid()
     s = create_schedule(C)
-    before = text(s)
-    s[C].interchange("i", "j")
-    assert (before, text(s)) == before_and_after(interchange)
+    with as_documented(interchange, s):
+        s[C].interchange("i", "j")
 
 
 def test_interchange_takes_the_loops_in_either_order():

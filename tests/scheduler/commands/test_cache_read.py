@@ -1,7 +1,7 @@
 """``cache_read``: readers get a copy in a scratchpad."""
 
-from documented import before_and_after
-from nests import check, plus_one, text
+from documented import as_documented
+from nests import check, plus_one
 
 from lathe.frontend import compute, placeholder
 from lathe.scheduler import create_schedule
@@ -11,9 +11,8 @@ from lathe.scheduler.commands.cache import cache_read
 def test_documentation_shows_before_and_after():
     A, C = plus_one()
     s = create_schedule(C)
-    before = text(s)
-    s.cache_read(A, "inp", [C])
-    assert (before, text(s)) == before_and_after(cache_read)
+    with as_documented(cache_read, s):
+        s.cache_read(A, "inp", [C])
 
 
 def test_the_copy_is_loaded_where_it_is_computed(golden_and_right):

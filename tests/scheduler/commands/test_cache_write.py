@@ -1,7 +1,7 @@
 """``cache_write``: values are computed in a scratchpad and copied from there."""
 
-from documented import before_and_after
-from nests import plus_one, text
+from documented import as_documented
+from nests import plus_one
 
 from lathe.frontend import compute, placeholder, reduce_axis, sum
 from lathe.scheduler import create_schedule
@@ -11,9 +11,8 @@ from lathe.scheduler.commands.cache import cache_write
 def test_documentation_shows_before_and_after():
     _, C = plus_one()
     s = create_schedule(C)
-    before = text(s)
-    s.cache_write(C, "acc")
-    assert (before, text(s)) == before_and_after(cache_write)
+    with as_documented(cache_write, s):
+        s.cache_write(C, "acc")
 
 
 def test_the_copy_keeps_its_axes_and_the_new_stage_has_the_reduction(golden_and_right):

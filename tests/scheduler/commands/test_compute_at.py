@@ -1,6 +1,6 @@
 """``compute_at`` and ``compute_root``: a stage moves into a loop of its consumer, and back."""
 
-from documented import before_and_after
+from documented import as_documented
 from nests import blur, check, text, two_stages
 
 from lathe.frontend import compute, placeholder, reduce_axis, select, sum
@@ -13,9 +13,8 @@ def test_documentation_shows_before_and_after():
     _, B, C = two_stages()
     s = create_schedule(C)
     io, _ = s[C].split("i", factor=16)
-    before = text(s)
-    s[B].compute_at(s[C], io)
-    assert (before, text(s)) == before_and_after(compute_at)
+    with as_documented(compute_at, s):
+        s[B].compute_at(s[C], io)
 
 
 def test_compute_root_undoes_it():

@@ -1,6 +1,6 @@
 """``emit_insn``: a loop nest goes to an emission rule, body and tail alike."""
 
-from documented import before_and_after
+from documented import as_documented
 from nests import blur, plus_one, text
 
 from lathe.frontend import placeholder
@@ -13,9 +13,8 @@ def test_documentation_shows_before_and_after():
     _, C = plus_one()
     s = create_schedule(C)
     _, ii = s[C].split("i", factor=16)
-    before = text(s, "chunks")
-    s[C].emit_insn(ii, "alu")
-    assert (before, text(s, "chunks")) == before_and_after(emit_insn)
+    with as_documented(emit_insn, s, "chunks"):
+        s[C].emit_insn(ii, "alu")
 
 
 def test_tails_along_several_loops_carry_the_pragma(golden_and_right):

@@ -1,7 +1,7 @@
 """``fuse``: two neighbouring loops become one."""
 
 import pytest
-from documented import before_and_after
+from documented import as_documented
 from nests import check, text
 
 from lathe.frontend import compute, placeholder, reduce_axis, sum
@@ -19,9 +19,8 @@ def grid(*shape: int):
 def test_documentation_shows_before_and_after():
     C = grid(8, 6)
     s = create_schedule(C)
-    before = text(s, "order")
-    s[C].fuse("i", "j")
-    assert (before, text(s, "order")) == before_and_after(fuse)
+    with as_documented(fuse, s, "order"):
+        s[C].fuse("i", "j")
 
 
 def test_a_part_of_a_fused_loop_takes_the_pairs_that_belong_to_it(golden_and_right):

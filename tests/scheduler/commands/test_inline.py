@@ -1,8 +1,8 @@
 """``inline``: a stage becomes part of what its readers compute."""
 
 import numpy as np
-from documented import before_and_after
-from nests import blur, check, text, two_stages
+from documented import as_documented
+from nests import blur, check, two_stages
 
 from lathe.frontend import compute, placeholder, reduce_axis, reference, select, sum
 from lathe.scheduler import create_schedule, interpret
@@ -13,9 +13,8 @@ from lathe.scheduler.commands.inline_elementwise import inline_elementwise
 def test_documentation_shows_before_and_after():
     _, B, C = two_stages()
     s = create_schedule(C)
-    before = text(s)
-    s[B].inline()
-    assert (before, text(s)) == before_and_after(inline)
+    with as_documented(inline, s):
+        s[B].inline()
 
 
 def test_every_read_of_a_window_computes_its_own():
@@ -53,9 +52,8 @@ def test_element_by_element_documentation_shows_before_and_after():
     C = compute(60, lambda i: B[i] * 2, "C")
     D = compute(58, lambda i: C[i] + C[i + 2], "D")
     s = create_schedule(D)
-    before = text(s)
-    assert s.inline_elementwise() == ("B", "C")
-    assert (before, text(s)) == before_and_after(inline_elementwise)
+    with as_documented(inline_elementwise, s):
+        assert s.inline_elementwise() == ("B", "C")
     check(s)
 
 

@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from documented import before_and_after
+from documented import as_documented
 from executions import cell_of
 from machine import run
 from messages import refusal
@@ -39,9 +39,8 @@ def grid():
 def test_documentation_shows_before_and_after(command, arguments):
     C = grid()
     s = create_schedule(C)
-    before = text(s, "order")
-    command(s[C], *arguments)
-    assert (before, text(s, "order")) == before_and_after(command)
+    with as_documented(command, s, "order"):
+        command(s[C], *arguments)
     check(s)
 
 

@@ -1,7 +1,7 @@
 """Overcompute instead of branching, and back: what is relied on, and what is refused. In the numbers of RFC 0077."""
 
 import pytest
-from documented import before_and_after
+from documented import as_documented
 from messages import refusal
 from nests import check, text
 from padded import confirm_added, poisoned
@@ -55,19 +55,16 @@ def refused_plainly(command, *arguments) -> ScheduleError:
 
 def test_documentation_shows_before_and_after():
     s, B = split_rows(0)
-    before = text(s)
-    s[B].overcompute("ji")
-    assert (before, text(s)) == before_and_after(overcompute)
-    before = text(s)
-    s[B].branch("ji")
-    assert (before, text(s)) == before_and_after(branch)
+    with as_documented(overcompute, s):
+        s[B].overcompute("ji")
+    with as_documented(branch, s):
+        s[B].branch("ji")
     A = placeholder((16, 16), "int8", "A")
     j = reduce_axis(16, "j")
     B = compute(16, lambda i: sum(select(j < 14, A[i, j], 0), axis=j), "B")
     s = create_schedule(B)
-    before = text(s)
-    s[B].reduce_extent("j")
-    assert (before, text(s)) == before_and_after(reduce_extent)
+    with as_documented(reduce_extent, s):
+        s[B].reduce_extent("j")
     check(s)
 
 

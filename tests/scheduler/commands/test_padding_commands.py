@@ -1,7 +1,7 @@
 """Commands and questions around padding: loops after a buffer, merged nests, dead stores, and contracts solved."""
 
 import pytest
-from documented import before_and_after
+from documented import as_documented
 from messages import refusal
 from nests import check, text
 from padded import check_poisoned
@@ -24,9 +24,8 @@ class TestReorderToBuffer:
         A, B = row_sum()
         s = create_schedule(B)
         s.transform_layout(A, lambda i, j: [i, j // 4, j % 4], pad_value=0)
-        before = text(s)
-        loops = s[B].reorder_to_buffer(A)
-        assert (before, text(s)) == before_and_after(reorder_to_buffer)
+        with as_documented(reorder_to_buffer, s):
+            loops = s[B].reorder_to_buffer(A)
         assert loops == s[B].leaf_axis
         check(s)
         s[B].overcompute()
@@ -141,9 +140,8 @@ class TestMergeAdjacent:
         B = compute(60, lambda i: A[i] + 1, "B")
         C = compute(60, lambda i: B[i] * 2, "C")
         s = create_schedule(C)
-        before = text(s)
-        assert s.merge_adjacent(B, C) == s[C].leaf_axis
-        assert (before, text(s)) == before_and_after(merge_adjacent)
+        with as_documented(merge_adjacent, s):
+            assert s.merge_adjacent(B, C) == s[C].leaf_axis
         check(s)
 
     def test_the_element_before_is_legal_and_the_one_behind_is_refused(self):
@@ -205,9 +203,8 @@ class TestRemoveDeadStores:
         C = compute(14, lambda i: B[i] * 2, "C")
         s = create_schedule(C)
         s.transform_layout(B, lambda i: [i // 4, i % 4], pad_value=0)
-        before = text(s)
-        assert s.remove_dead_stores() == ("B",)
-        assert (before, text(s)) == before_and_after(remove_dead_stores)
+        with as_documented(remove_dead_stores, s):
+            assert s.remove_dead_stores() == ("B",)
         check_poisoned(s)
         assert s.remove_dead_stores() == ()
         s.transform_layout(C, lambda i: [i // 4, i % 4], pad_value=0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from documented import before_and_after
+from documented import as_documented
 from nests import CONFIG, check, levels, text
 from rings import reads_of
 
@@ -32,19 +32,17 @@ def window(A: Tensor, size: int = 3, stride: int = 1) -> Tensor:
 def test_documentation_shows_before_and_after():
     A = image()
     s = create_schedule(along_x(A))
-    before = text(s)
-    s.reuse_at(A, s[s.outputs[0]], "x")
-    assert (before, text(s)) == before_and_after(reuse_at)
+    with as_documented(reuse_at, s):
+        s.reuse_at(A, s[s.outputs[0]], "x")
 
 
 def test_documentation_shows_values_kept_without_a_copy():
     A = placeholder(12, "int32", "A")
     B = compute(12, lambda i: A[i] * 3, "B")
     s = create_schedule(compute(10, lambda i: B[i] + B[i + 2], "C"))
-    before = text(s)
-    s[B].set_scope("acc")
-    s[B].reuse_at(s[s.outputs[0]], "i")
-    assert (before, text(s)) == before_and_after(keep_at)
+    with as_documented(keep_at, s):
+        s[B].set_scope("acc")
+        s[B].reuse_at(s[s.outputs[0]], "i")
     assert reads_of(s) == {"A": 12, "B": 20}
 
 

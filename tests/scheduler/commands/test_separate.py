@@ -1,7 +1,7 @@
 """``separate``: the full part of a loop and the rest; and what splits, tiles and unrolled loops leave over."""
 
 import pytest
-from documented import before_and_after
+from documented import as_documented
 from nests import check, plus_one, text
 
 from lathe.frontend import compute, placeholder
@@ -12,9 +12,8 @@ from lathe.scheduler.commands.separate import separate
 def test_documentation_shows_before_and_after():
     _, C = plus_one()
     s = create_schedule(C)
-    before = text(s, "chunks")
-    s[C].separate("i", 16)
-    assert (before, text(s, "chunks")) == before_and_after(separate)
+    with as_documented(separate, s, "chunks"):
+        s[C].separate("i", 16)
 
 
 def test_all_full_tiles_come_before_any_partial_one():

@@ -1,7 +1,7 @@
 """``set_scope``: the memory in which a stage's values live."""
 
 import pytest
-from documented import before_and_after
+from documented import as_documented
 from nests import blur, check, text, two_stages
 
 from lathe.scheduler import create_schedule
@@ -11,9 +11,8 @@ from lathe.scheduler.commands.set_scope import set_scope
 def test_documentation_shows_before_and_after():
     _, B, C = two_stages()
     s = create_schedule(C)
-    before = text(s)
-    s[B].set_scope("acc")
-    assert (before, text(s)) == before_and_after(set_scope)
+    with as_documented(set_scope, s):
+        s[B].set_scope("acc")
 
 
 @pytest.mark.parametrize("scope", ["inp", "wgt", "acc"])

@@ -4,7 +4,7 @@ from contextlib import suppress
 from unittest import mock
 
 import pytest
-from documented import before_and_after
+from documented import as_documented
 from machine import run
 from messages import refusal
 from nests import check, text, two_stages
@@ -33,20 +33,18 @@ def placed() -> tuple[Schedule, Tensor, Tensor]:
 
 def test_documentation_shows_a_barrier():
     s, _, C = placed()
-    before = text(s)
-    s.barrier_at(s[C], "io")
-    s.barrier_at(s[C], "io")  # one is enough
-    assert (before, text(s)) == before_and_after(barrier_at)
+    with as_documented(barrier_at, s):
+        s.barrier_at(s[C], "io")
+        s.barrier_at(s[C], "io")  # one is enough
     check(s)
     assert "C: @barrier_at at io\n" in text(s, "order")
 
 
 def test_documentation_shows_tokens():
     s, B, C = placed()
-    before = text(s)
-    s[B].send("store")
-    s[C].receive("compute", "io")
-    assert (before, text(s)) == before_and_after(send)
+    with as_documented(send, s):
+        s[B].send("store")
+        s[C].receive("compute", "io")
     check(s)
     assert "C: @receive compute at io\n" in text(s, "order")
     assert "B: @send store\n" in text(s, "order")

@@ -1,8 +1,8 @@
 """``split``: one loop becomes two."""
 
 import pytest
-from documented import before_and_after
-from nests import check, plus_one, text, two_stages
+from documented import as_documented
+from nests import check, plus_one, two_stages
 
 from lathe.frontend import compute, placeholder, reduce_axis, sum
 from lathe.scheduler import Schedule, create_schedule
@@ -19,9 +19,8 @@ def one_split(extent: int, **by: int) -> Schedule:
 def test_documentation_shows_before_and_after():
     _, C = plus_one()
     s = create_schedule(C)
-    before = text(s)
-    s[C].split("i", factor=16)
-    assert (before, text(s)) == before_and_after(split)
+    with as_documented(split, s):
+        s[C].split("i", factor=16)
 
 
 def test_a_factor_that_divides_needs_no_condition(golden_and_right):

@@ -1,7 +1,7 @@
 """``tile``: two loops split, with the outer halves outside."""
 
-from documented import before_and_after
-from nests import blur, text
+from documented import as_documented
+from nests import blur
 
 from lathe.frontend import compute, placeholder
 from lathe.scheduler import create_schedule
@@ -12,9 +12,8 @@ def test_documentation_shows_before_and_after():
     A = placeholder((64, 60), "int8", "A")
     C = compute((64, 60), lambda x, y: A[x, y] + 1, "C")
     s = create_schedule(C)
-    before = text(s)
-    s[C].tile("x", "y", 32, 8)
-    assert (before, text(s)) == before_and_after(tile)
+    with as_documented(tile, s):
+        s[C].tile("x", "y", 32, 8)
 
 
 def test_tails_along_both_loops_make_four_kinds_of_tile(golden_and_right):

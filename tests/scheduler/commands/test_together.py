@@ -4,7 +4,7 @@ from itertools import product
 from unittest import mock
 
 import pytest
-from documented import before_and_after
+from documented import as_documented
 from executions import confirm
 from machine import run
 from messages import refusal
@@ -30,33 +30,29 @@ def three_stages():
 def test_documentation_of_after():
     _, B, C = two_stages()
     s = create_schedule(C)
-    kept = text(s)
-    s[C].after(s[B], "i")
-    assert (kept, text(s)) == before_and_after(after)
+    with as_documented(after, s):
+        s[C].after(s[B], "i")
 
 
 def test_documentation_of_before():
     _, B, C = two_stages()
     s = create_schedule(C)
-    kept = text(s)
-    s[B].before(s[C], "i")
-    assert (kept, text(s)) == before_and_after(before)
+    with as_documented(before, s):
+        s[B].before(s[C], "i")
 
 
 def test_documentation_of_then():
     _, B, C = two_stages()
     s = create_schedule(C)
-    kept = text(s)
-    assert s[B].then(s[C], "i") is s[C]
-    assert (kept, text(s)) == before_and_after(then)
+    with as_documented(then, s):
+        assert s[B].then(s[C], "i") is s[C]
 
 
 def test_documentation_of_between():
     B, C, D = three_stages()
     s = create_schedule(D)
-    kept = text(s)
-    s[C].between(s[B], "i", s[D], "i")
-    assert (kept, text(s)) == before_and_after(between)
+    with as_documented(between, s):
+        s[C].between(s[B], "i", s[D], "i")
     check(s)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from documented import before_and_after
+from documented import as_documented
 from machine import run
 from nests import check, text
 from random_programs import random_inputs
@@ -32,9 +32,8 @@ def test_documentation_shows_before_and_after():
     B = compute(64, lambda i: A[i] + 1, "B")
     C = compute(64, lambda i: B[i] * 2, "C")
     s = create_schedule(C)
-    before = text(s)
-    io, ii = s.transform_layout(B, lambda i: [i // 16, i % 16])
-    assert (before, text(s)) == before_and_after(transform_layout)
+    with as_documented(transform_layout, s):
+        io, ii = s.transform_layout(B, lambda i: [i // 16, i % 16])
     assert (io, ii) == s[B].axis
     check(s)
 

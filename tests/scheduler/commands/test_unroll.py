@@ -1,6 +1,6 @@
 """``unroll``: a loop's iterations written out."""
 
-from documented import before_and_after
+from documented import as_documented
 from machine import run
 from nests import CONFIG, check, plus_one, text
 from random_programs import random_inputs
@@ -14,9 +14,8 @@ from lathe.scheduler.commands.unroll import unroll
 def test_documentation_shows_before_and_after():
     _, C = plus_one()
     s = create_schedule(C)
-    before = text(s, "order")
-    s[C].unroll("i")
-    assert (before, text(s, "order")) == before_and_after(unroll)
+    with as_documented(unroll, s, "order"):
+        s[C].unroll("i")
     check(s)
 
 
