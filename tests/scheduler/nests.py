@@ -1,11 +1,11 @@
-"""What the tests of schedule commands share: the texts of a schedule, and its meaning against NumPy."""
+"""What the tests of schedule commands share: programs, the texts of a schedule, and its meaning against NumPy."""
 
 import numpy as np
 from random_programs import random_inputs
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, placeholders, reference
-from lathe.scheduler import Schedule, interpret, lower
+from lathe.scheduler import Schedule, create_schedule, interpret, lower
 
 CONFIG = load_config("vta")
 
@@ -32,26 +32,30 @@ def check(schedule: Schedule) -> None:
         np.testing.assert_array_equal(values, wanted, f"{name} differs from its NumPy meaning")
 
 
-def plus_one(extent: int = 60) -> tuple[Tensor, Tensor]:
+def plus_one(extent: int = 60) -> tuple[Tensor, Tensor, Schedule]:
     A = placeholder(extent, "int8", "A")
-    return A, compute(extent, lambda i: A[i] + 1, "C")
+    C = compute(extent, lambda i: A[i] + 1, "C")
+    return A, C, create_schedule(C)
 
 
-def two_stages(extent: int = 60) -> tuple[Tensor, Tensor, Tensor]:
+def two_stages(extent: int = 60) -> tuple[Tensor, Tensor, Schedule]:
     A = placeholder(extent, "int8", "A")
     B = compute(extent, lambda i: A[i] + 1, "B")
-    return A, B, compute(extent, lambda i: B[i] * 2, "C")
+    C = compute(extent, lambda i: B[i] * 2, "C")
+    return B, C, create_schedule(C)
 
 
-def blur(height: int = 9, width: int = 13) -> tuple[Tensor, Tensor, Tensor]:
+def blur(height: int = 9, width: int = 13) -> tuple[Tensor, Tensor, Schedule]:
     """Two stencils, one after the other: a window of 3 along each dimension."""
     A = placeholder((height, width), "int32", "A")
     B = compute((height, width - 2), lambda y, x: A[y, x] + A[y, x + 1] + A[y, x + 2], "B")
-    return A, B, compute((height - 2, width - 2), lambda y, x: B[y, x] + B[y + 1, x] + B[y + 2, x], "C")
+    C = compute((height - 2, width - 2), lambda y, x: B[y, x] + B[y + 1, x] + B[y + 2, x], "C")
+    return B, C, create_schedule(C)
 
 
-def rows(height: int = 10, width: int = 16) -> tuple[Tensor, Tensor]:
+def rows(height: int = 10, width: int = 16) -> tuple[Tensor, Tensor, Schedule]:
     """Sums of three neighbouring rows of something computed."""
     A = placeholder((height, width), "int8", "A")
     B = compute((height, width), lambda i, c: A[i, c].astype("int32") * 3, "B")
-    return B, compute((height - 2, width), lambda i, c: B[i, c] + B[i + 1, c] + B[i + 2, c], "D")
+    D = compute((height - 2, width), lambda i, c: B[i, c] + B[i + 1, c] + B[i + 2, c], "D")
+    return B, D, create_schedule(D)

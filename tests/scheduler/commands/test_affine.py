@@ -14,40 +14,37 @@ from lathe.scheduler.commands.skew import skew
 
 def grid(height: int = 5, width: int = 7):
     A = placeholder((height, width), "int32", "A")
-    return compute((height, width), lambda i, j: A[i, j] + 1, "C")
+    C = compute((height, width), lambda i, j: A[i, j] + 1, "C")
+    return C, create_schedule(C)
 
 
 def test_documentation_of_reverse():
-    _, C = plus_one()
-    s = create_schedule(C)
+    _, C, s = plus_one()
     with as_documented(reverse, s):
         s[C].reverse("i")
 
 
 def test_documentation_of_shift():
-    _, C = plus_one()
-    s = create_schedule(C)
+    _, C, s = plus_one()
     with as_documented(shift, s):
         s[C].shift("i", 2)
 
 
 def test_documentation_of_skew():
-    C = grid()
-    s = create_schedule(C)
+    C, s = grid()
     with as_documented(skew, s):
         s[C].skew("i", "j")
 
 
 def test_documentation_of_interchange():
-    C = grid()
-    s = create_schedule(C)
+    C, s = grid()
     with as_documented(interchange, s):
         s[C].interchange("i", "j")
 
 
 def test_interchange_takes_the_loops_in_either_order():
-    C = grid()
-    s, t = create_schedule(C), create_schedule(C)
+    C, s = grid()
+    t = create_schedule(C)
     s[C].interchange("i", "j")
     t[C].interchange("j", "i")
     assert text(s) == text(t)
@@ -55,8 +52,7 @@ def test_interchange_takes_the_loops_in_either_order():
 
 
 def test_a_loop_reversed_twice_is_as_it_was():
-    _, C = plus_one()
-    s = create_schedule(C)
+    _, C, s = plus_one()
     before = text(s)
     s[C].reverse(s[C].reverse("i"))
     assert text(s) == before
@@ -64,8 +60,7 @@ def test_a_loop_reversed_twice_is_as_it_was():
 
 
 def test_a_tail_comes_first_in_a_reversed_loop():
-    _, C = plus_one()
-    s = create_schedule(C)
+    _, C, s = plus_one()
     io, _ = s[C].split("i", factor=16)
     s[C].reverse(io)
     assert text(s, "chunks") == (
@@ -88,8 +83,7 @@ def test_a_reversed_reduction_starts_from_nothing_all_the_same():
 
 
 def test_a_shifted_loop_is_empty_at_first():
-    _, C = plus_one(4)
-    s = create_schedule(C)
+    _, C, s = plus_one(4)
     s[C].shift("i", 2)
     assert text(s, "chunks") == "for i in 2..6:\n  C[i - 2] = A[i - 2] + 1\n"
     check(s)
@@ -101,8 +95,7 @@ FACTORS = [(1, 1), (2, 1), (-1, 1), (3, 2), (2, 3), (2, -3), (0, 1), (-3, -5), (
 @pytest.mark.parametrize("outside", [True, False])
 @pytest.mark.parametrize("factors", FACTORS)
 def test_a_skewed_nest_meets_each_point_once(factors, outside):
-    C = grid()
-    s = create_schedule(C)
+    C, s = grid()
     one, two = s[C].skew("i", "j", *factors)
     if outside:
         s[C].reorder(two, one)
@@ -112,8 +105,7 @@ def test_a_skewed_nest_meets_each_point_once(factors, outside):
 
 
 def test_a_skewed_loop_can_be_split_and_fused():
-    C = grid()
-    s = create_schedule(C)
+    C, s = grid()
     one, two = s[C].skew("i", "j", 2, 1)
     outer, inner = s[C].split(two, factor=4)
     s[C].reorder(outer, one, inner)
@@ -122,8 +114,7 @@ def test_a_skewed_loop_can_be_split_and_fused():
 
 
 def test_a_fused_loop_can_be_reversed_and_shifted():
-    C = grid()
-    s = create_schedule(C)
+    C, s = grid()
     fused = s[C].fuse("i", "j")
     outer, _ = s[C].split(s[C].shift(s[C].reverse(fused), 3), factor=4)
     s[C].reverse(outer)

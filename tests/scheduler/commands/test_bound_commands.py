@@ -11,10 +11,11 @@ from lathe.scheduler import PaddingError, Schedule, ScheduleError, bind, create_
 N = parameter("N", minimum=1, typical=48)
 
 
-def rows() -> tuple[Tensor, Tensor]:
+def rows() -> tuple[Tensor, Tensor, Schedule]:
     A = placeholder((N, 32), "int32", name="A")
     B = compute((N, 32), lambda i, j: A[i, j] * 3, name="B")
-    return B, compute((N, 32), lambda i, j: B[i, j] + 1, name="C")
+    C = compute((N, 32), lambda i, j: B[i, j] + 1, name="C")
+    return B, C, create_schedule(C)
 
 
 def ran_with(schedule: Schedule, n: int) -> Schedule:
@@ -26,8 +27,7 @@ def ran_with(schedule: Schedule, n: int) -> Schedule:
 
 @pytest.mark.parametrize(("n", "loop"), [(16, "0..1"), (20, "0..2"), (33, "0..3"), (100, "0..7")])
 def test_threads_that_get_no_iteration_do_nothing(n, loop):
-    B, C = rows()
-    s = create_schedule(C)
+    B, C, s = rows()
     s[B].set_scope("acc")
     outer, _ = s[C].split("i", factor=16)
     s[B].compute_at(s[C], outer)
@@ -39,8 +39,7 @@ def test_threads_that_get_no_iteration_do_nothing(n, loop):
 
 @pytest.mark.parametrize(("n", "extents"), [(48, [1, 48]), (50, [2, 48]), (20, [2, 16]), (16, [1, 16]), (7, [1, 7])])
 def test_a_loop_shorter_than_its_full_part_is_all_rest(n, extents):
-    _, C = rows()
-    s = create_schedule(C)
+    _, C, s = rows()
     part, inner = s[C].separate("i", 16)
     s[C].reorder(part, "j", inner)
     loops = text(ran_with(s, n), "loops")
@@ -89,7 +88,7 @@ def test_a_sum_that_takes_all_keeps_its_extent(n):
 
 
 def test_with_numbers_from_the_start_a_request_for_nothing_is_a_mistake():
-    _, C = rows()
+    _, C, _ = rows()
     s = bind(create_schedule(C), {"N": 7})
     assert isinstance(s, Schedule)
     C = s.program[0]
@@ -107,8 +106,7 @@ def test_with_numbers_from_the_start_a_request_for_nothing_is_a_mistake():
 
 
 def test_a_tensor_may_be_named_as_a_layout_has_made_it():
-    B, C = rows()
-    s = create_schedule(C)
+    B, C, s = rows()
     s.transform_layout(B.computation.reads[0].tensor, lambda i, j: [j, i])
     (laid_out,) = (read.tensor for read in s[B].op.reads)
     s.cache_read(laid_out, "acc")

@@ -54,8 +54,7 @@ def test_a_result_takes_the_place_of_its_operand():
 
 
 def test_values_that_are_needed_later_are_not_overwritten():
-    B, D = rows(8)
-    s = create_schedule(D)
+    B, D, s = rows(8)
     made = s.cache_write(D, "acc")
     b = s.buffer("b", (8, 16), scope="acc")
     s[B].store_in(b)
@@ -70,8 +69,7 @@ def test_values_that_are_needed_later_are_not_overwritten():
 
 
 def test_what_instructions_cannot_do_in_order_is_refused_for_the_machine():
-    B, D = rows(8)
-    s = create_schedule(D)
+    B, D, s = rows(8)
     made = s.cache_write(D, "acc")
     b = s.buffer("b", (8, 16), scope="acc")
     s[B].store_in(b)
@@ -138,8 +136,7 @@ def test_allocate_at_before_and_after():
 
 
 def test_a_buffer_of_an_iteration_is_free_for_others_between():
-    B, D = rows(10, 16)
-    s = create_schedule(D)
+    B, D, s = rows(10, 16)
     made = s.cache_write(D, "acc")
     s[made].compute_at(s[D], "i")
     s[B].compute_at(s[D], "i")
@@ -153,8 +150,7 @@ def test_a_buffer_of_an_iteration_is_free_for_others_between():
 
 
 def test_a_buffer_of_an_iteration_on_the_rtl():
-    B, D = rows(5, 4)
-    s = create_schedule(D)
+    B, D, s = rows(5, 4)
     made = s.cache_write(D, "acc")
     s[made].compute_at(s[D], "i")
     s[B].compute_at(s[D], "i")
@@ -163,8 +159,7 @@ def test_a_buffer_of_an_iteration_on_the_rtl():
 
 
 def test_values_must_not_outlive_the_iteration():
-    B, D = rows(10, 16)
-    s = create_schedule(D)
+    B, D, s = rows(10, 16)
     s[B].compute_at(s[D], "i", "missing")
     b = s[B].store_in(lambda i, c: (i % 3, c))
     before = text(s, "order", "loops")
@@ -187,8 +182,7 @@ def test_values_must_not_outlive_the_iteration():
 
 
 def test_the_loop_of_an_allocation_follows_splits():
-    B, D = rows(10, 16)
-    s = create_schedule(D)
+    B, D, s = rows(10, 16)
     s[B].compute_at(s[D], "i")
     b = s[B].store_in(lambda i, c: (i % 3, c))
     s.allocate_at(b, D, "i")

@@ -9,15 +9,13 @@ from lathe.scheduler.commands.cache import cache_read
 
 
 def test_documentation_shows_before_and_after():
-    A, C = plus_one()
-    s = create_schedule(C)
+    A, C, s = plus_one()
     with as_documented(cache_read, s):
         s.cache_read(A, "inp", [C])
 
 
 def test_the_copy_is_loaded_where_it_is_computed(golden_and_right):
-    A, C = plus_one()
-    s = create_schedule(C)
+    A, C, s = plus_one()
     copy = s.cache_read(A, "acc")
     assert (copy.name, copy.shape, copy.dtype) == ("A.acc", (60,), "int8")
     io, _ = s[C].split("i", factor=16)
@@ -54,7 +52,6 @@ def test_a_second_copy_bears_another_name():
 
 
 def test_global_means_dram():
-    A, C = plus_one()
-    s = create_schedule(C)
+    A, C, s = plus_one()
     assert s.cache_read(A, "global").name == "A.dram"
     check(s)

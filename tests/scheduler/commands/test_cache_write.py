@@ -9,8 +9,7 @@ from lathe.scheduler.commands.cache import cache_write
 
 
 def test_documentation_shows_before_and_after():
-    _, C = plus_one()
-    s = create_schedule(C)
+    _, C, s = plus_one()
     with as_documented(cache_write, s):
         s.cache_write(C, "acc")
 
@@ -41,6 +40,5 @@ def test_a_stage_between_others_is_copied_to_where_it_was(golden_and_right):
 
 
 def test_out_means_the_accumulators():
-    _, C = plus_one()
-    s = create_schedule(C)
+    _, C, s = plus_one()
     assert s.cache_write(C, "out").name == "C.acc"

@@ -10,16 +10,14 @@ from lathe.scheduler.commands.compute_at import compute_at
 
 
 def test_documentation_shows_before_and_after():
-    _, B, C = two_stages()
-    s = create_schedule(C)
+    B, C, s = two_stages()
     io, _ = s[C].split("i", factor=16)
     with as_documented(compute_at, s):
         s[B].compute_at(s[C], io)
 
 
 def test_compute_root_undoes_it():
-    _, B, C = two_stages()
-    s = create_schedule(C)
+    B, C, s = two_stages()
     io, _ = s[C].split("i", factor=16)
     before = text(s, "order", "loops")
     s[B].compute_at(s[C], io)
@@ -29,16 +27,14 @@ def test_compute_root_undoes_it():
 
 
 def test_the_region_ends_where_the_consumers_tail_does(golden_and_right):
-    _, B, C = two_stages()
-    s = create_schedule(C)
+    B, C, s = two_stages()
     io, _ = s[C].split("i", factor=16)
     s[B].compute_at(s[C], io)
     golden_and_right(s)
 
 
 def test_windows_overlap_by_the_halo(golden_and_right):
-    _, B, C = blur(12, 8)
-    s = create_schedule(C)
+    B, C, s = blur(12, 8)
     yo, _ = s[C].split("y", factor=4)
     s[B].compute_at(s[C], yo)
     s[B].set_scope("acc")
@@ -46,8 +42,7 @@ def test_windows_overlap_by_the_halo(golden_and_right):
 
 
 def test_at_the_innermost_loop_each_point_gets_its_own_window(golden_and_right):
-    _, B, C = blur(6, 6)
-    s = create_schedule(C)
+    B, C, s = blur(6, 6)
     s[B].compute_at(s[C], "x")
     golden_and_right(s)
 
@@ -100,7 +95,7 @@ def test_exactly_the_cells_that_are_read_leave_out_gaps():
 
 
 def test_what_is_missing_is_computed_once_in_any_loop():
-    _, B, C = blur(12, 8)
+    B, C, _ = blur(12, 8)
     for level in ("root", "yo", "yi", "x"):
         s = create_schedule(C)
         s[C].split("y", factor=4)
@@ -110,8 +105,7 @@ def test_what_is_missing_is_computed_once_in_any_loop():
 
 
 def test_only_the_new_row_of_a_window_is_computed():
-    _, B, C = blur(5, 4)
-    s = create_schedule(C)
+    B, C, s = blur(5, 4)
     s[B].compute_at(s[C], "y", "missing")
     assert text(s, "chunks") == (
         "for y in 0..1:\n"

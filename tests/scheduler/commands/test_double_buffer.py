@@ -9,7 +9,7 @@ from queues import TINY, Tiles, overlap
 
 from lathe.frontend import reference
 from lathe.isa import Gemm, Load, MemoryType, Store
-from lathe.scheduler import CapacityError, build, create_schedule
+from lathe.scheduler import CapacityError, build
 from lathe.scheduler.commands.double_buffer import double_buffer
 from lathe.sim import Result, simulate_program
 
@@ -35,8 +35,7 @@ def places_in_acc(result: Result) -> tuple[int, int]:
 
 
 def test_documentation_shows_before_and_after():
-    _, B, C = two_stages(64)
-    s = create_schedule(C)
+    B, C, s = two_stages(64)
     s[B].set_scope("acc")
     outer, _ = s[C].split("i", 16)
     s[B].compute_at(s[C], outer)

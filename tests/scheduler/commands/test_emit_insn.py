@@ -10,16 +10,14 @@ from lathe.scheduler.commands.emit_insn import emit_insn
 
 
 def test_documentation_shows_before_and_after():
-    _, C = plus_one()
-    s = create_schedule(C)
+    _, C, s = plus_one()
     _, ii = s[C].split("i", factor=16)
     with as_documented(emit_insn, s, "chunks"):
         s[C].emit_insn(ii, "alu")
 
 
 def test_tails_along_several_loops_carry_the_pragma(golden_and_right):
-    _, _, C = blur(11, 12)
-    s = create_schedule(C)
+    _, C, s = blur(11, 12)
     _, _, yi, _ = s[C].tile("y", "x", 4, 4)
     s[C].emit_insn(yi, "alu")
     golden_and_right(s)
@@ -45,8 +43,7 @@ def test_start_values_come_before_when_a_reduction_loop_is_outside(golden_and_ri
 
 
 def test_the_last_pragma_counts():
-    _, C = plus_one()
-    s = create_schedule(C)
+    _, C, s = plus_one()
     _, ii = s[C].split("i", factor=16)
     s[C].emit_insn("io", "dma")
     s[C].emit_insn(ii, "alu")

@@ -11,15 +11,13 @@ from lathe.scheduler.commands.inline_elementwise import inline_elementwise
 
 
 def test_documentation_shows_before_and_after():
-    _, B, C = two_stages()
-    s = create_schedule(C)
+    B, C, s = two_stages()
     with as_documented(inline, s):
         s[B].inline()
 
 
 def test_every_read_of_a_window_computes_its_own():
-    _, B, C = blur(6, 6)
-    s = create_schedule(C)
+    B, C, s = blur(6, 6)
     s[B].inline()
     assert [stage.name for stage in s.stages] == ["C"]
     assert len(s[C].op.reads) == 9
@@ -38,8 +36,7 @@ def test_conditions_and_conversions_go_along():
 
 
 def test_the_program_itself_stays_as_it_was():
-    _, B, C = two_stages()
-    s = create_schedule(C)
+    B, C, s = two_stages()
     s[B].inline()
     assert create_schedule(C)[B].name == "B"
     a = np.arange(60, dtype=np.int8)

@@ -52,14 +52,12 @@ def test_a_loop_of_as_many_iterations_is_marked_itself():
 
 
 def test_marks_of_shared_loops_are_checked_again_after_later_commands():
-    _, B, C = two_stages()
-    s = create_schedule(C)
+    B, C, s = two_stages()
     s[C].after(s[B], "i")
     s[C].parallelize("i")
     s[C].distribute("i")
     assert s.count().marked == {"distribute": {"loop i of C": 60}}
-    _, B, C = blur()
-    s = create_schedule(C)
+    B, C, s = blur()
     s[C].shift("y", 2)
     s[C].parallelize("y")
     before = text(s, "order")

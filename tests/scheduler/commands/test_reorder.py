@@ -11,12 +11,12 @@ from lathe.scheduler.commands.reorder import reorder
 
 def product(m: int, n: int, k: int):
     A, B = placeholder((m, k), "int32", "A"), placeholder((n, k), "int32", "B")
-    return matmul(A, B, transpose_b=True, name="C")
+    C = matmul(A, B, transpose_b=True, name="C")
+    return C, create_schedule(C)
 
 
 def test_documentation_shows_before_and_after():
-    C = product(64, 96, 128)
-    s = create_schedule(C)
+    C, s = product(64, 96, 128)
     with as_documented(reorder, s):
         s[C].reorder("k", "i")
 
@@ -31,15 +31,13 @@ def test_axes_that_are_not_named_stay_in_their_places(golden_and_right):
 
 
 def test_a_reduction_outside_starts_all_results_first(golden_and_right):
-    C = product(3, 5, 4)
-    s = create_schedule(C)
+    C, s = product(3, 5, 4)
     s[C].reorder("k", "i", "j")
     golden_and_right(s)
 
 
 def test_a_reduction_between_data_loops_starts_the_results_inside_it(golden_and_right):
-    C = product(3, 5, 4)
-    s = create_schedule(C)
+    C, s = product(3, 5, 4)
     ko, ki = s[C].split("k", factor=3)
     s[C].reorder("i", ko, "j", ki)
     golden_and_right(s)
@@ -64,8 +62,7 @@ def test_the_tail_follows_its_loop(golden_and_right):
 
 
 def test_no_axes_change_nothing():
-    C = product(3, 5, 4)
-    s = create_schedule(C)
+    C, s = product(3, 5, 4)
     before = text(s)
     s[C].reorder()
     assert text(s) == before

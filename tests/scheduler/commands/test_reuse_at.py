@@ -7,7 +7,7 @@ from nests import CONFIG, check, levels, text
 from rings import reads_of
 
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
-from lathe.scheduler import create_schedule
+from lathe.scheduler import Schedule, create_schedule
 from lathe.scheduler.commands.reuse_at import keep_at, reuse_at
 
 
@@ -15,23 +15,27 @@ def image(height: int = 10, width: int = 10) -> Tensor:
     return placeholder((height, width), "int32", "A")
 
 
-def along_x(A: Tensor) -> Tensor:
-    return compute((10, 8), lambda y, x: A[y, x] + A[y, x + 1] + A[y, x + 2], "B")
+def along_x() -> tuple[Tensor, Tensor, Schedule]:
+    A = image()
+    B = compute((10, 8), lambda y, x: A[y, x] + A[y, x + 1] + A[y, x + 2], "B")
+    return A, B, create_schedule(B)
 
 
-def along_y(A: Tensor) -> Tensor:
-    return compute((8, 10), lambda y, x: A[y, x] + A[y + 1, x] + A[y + 2, x], "B")
+def along_y() -> tuple[Tensor, Tensor, Schedule]:
+    A = image()
+    B = compute((8, 10), lambda y, x: A[y, x] + A[y + 1, x] + A[y + 2, x], "B")
+    return A, B, create_schedule(B)
 
 
-def window(A: Tensor, size: int = 3, stride: int = 1) -> Tensor:
-    r, c = reduce_axis(size, "r"), reduce_axis(size, "c")
-    height, width = ((extent - size) // stride + 1 for extent in A.shape)
-    return compute((height, width), lambda y, x: sum(A[stride * y + r, stride * x + c], axis=[r, c]), "B")
+def window(extent: int = 10, stride: int = 1) -> tuple[Tensor, Tensor, Schedule]:
+    A, r, c = image(extent, extent), reduce_axis(3, "r"), reduce_axis(3, "c")
+    size = (extent - 3) // stride + 1
+    B = compute((size, size), lambda y, x: sum(A[stride * y + r, stride * x + c], axis=[r, c]), "B")
+    return A, B, create_schedule(B)
 
 
 def test_documentation_shows_before_and_after():
-    A = image()
-    s = create_schedule(along_x(A))
+    A, _, s = along_x()
     with as_documented(reuse_at, s):
         s.reuse_at(A, s[s.outputs[0]], "x")
 
@@ -50,9 +54,7 @@ def test_documentation_shows_values_kept_without_a_copy():
 
 
 def test_blur_along_x(golden):
-    A = image()
-    B = along_x(A)
-    s = create_schedule(B)
+    A, B, s = along_x()
     assert reads_of(s) == {"A": 240}
     buffer = s.reuse_at(A, s[B], s[B].axis[1])
     assert s[buffer].buffer_shape == (3,)
@@ -64,9 +66,7 @@ def test_blur_along_x(golden):
 
 
 def test_blur_along_y(golden):
-    A = image()
-    B = along_y(A)
-    s = create_schedule(B)
+    A, B, s = along_y()
     buffer = s.reuse_at(A, s[B], "y")
     assert s[buffer].buffer_shape == (3, 10)
     assert reads_of(s)["A"] == 100
@@ -104,9 +104,7 @@ def test_a_stride_of_two():
 
 
 def test_a_convolution_by_line_buffer_and_window(golden):
-    A = image()
-    B = window(A)
-    s = create_schedule(B)
+    A, B, s = window()
     assert reads_of(s)["A"] == 576
     lines = s.reuse_at(A, s[B], "y")
     pixels = s.reuse_at(lines, s[B], "x")
@@ -116,18 +114,14 @@ def test_a_convolution_by_line_buffer_and_window(golden):
 
 
 def test_a_convolution_by_its_window_alone():
-    A = image()
-    B = window(A)
-    s = create_schedule(B)
+    A, B, s = window()
     buffer = s.reuse_at(A, s[B], "x")
     assert s[buffer].buffer_shape == (3, 3)
     assert reads_of(s)["A"] == 8 * 10 * 3
 
 
 def test_a_strided_convolution():
-    A = image(9, 9)
-    B = window(A, stride=2)
-    s = create_schedule(B)
+    A, B, s = window(9, stride=2)
     assert reads_of(s)["A"] == 144
     lines = s.reuse_at(A, s[B], "y")
     s.reuse_at(lines, s[B], "x")
@@ -138,18 +132,14 @@ def test_a_strided_convolution():
 
 
 def test_the_first_iteration_may_fetch_the_whole_window(golden):
-    A = image()
-    B = along_x(A)
-    s = create_schedule(B)
+    A, B, s = along_x()
     s.reuse_at(A, s[B], "x", prologue="first")
     assert reads_of(s)["A"] == 100
     golden(levels(s))
 
 
 def test_a_shifted_buffer_says_so():
-    A = image()
-    B = along_y(A)
-    s = create_schedule(B)
+    A, B, s = along_y()
     s.reuse_at(A, s[B], "y", form="shift")
     assert text(s).startswith("buffer A.reuse in acc: [3, 10], shift along i0\n")
     assert "  shift A.reuse: [" in text(s)
@@ -194,9 +184,7 @@ def test_several_outputs():
 
 @pytest.mark.parametrize("factor", [2, 3, 5])
 def test_along_the_inner_part_of_a_split_the_buffer_begins_anew(factor):
-    A = image()
-    B = along_x(A)
-    s = create_schedule(B)
+    A, B, s = along_x()
     _, xi = s[B].split("x", factor=factor)
     buffer = s.reuse_at(A, s[B], xi)
     assert s[buffer].buffer_shape == (3,)
@@ -207,9 +195,7 @@ def test_along_the_inner_part_of_a_split_the_buffer_begins_anew(factor):
 @pytest.mark.parametrize("prologue", ["loop", "first"])
 @pytest.mark.parametrize("factor", [2, 3, 5])
 def test_along_the_outer_part_of_a_split_it_keeps_the_halo(factor, prologue):
-    A = image()
-    B = along_y(A)
-    s = create_schedule(B)
+    A, B, s = along_y()
     yo, _ = s[B].split("y", factor=factor)
     buffer = s.reuse_at(A, s[B], yo, prologue=prologue)
     assert s[buffer].buffer_shape == (factor + 2, 10)
@@ -217,9 +203,7 @@ def test_along_the_outer_part_of_a_split_it_keeps_the_halo(factor, prologue):
 
 
 def test_after_a_reorder():
-    A = image()
-    B = along_y(A)
-    s = create_schedule(B)
+    A, B, s = along_y()
     s[B].reorder("x", "y")
     buffer = s.reuse_at(A, s[B], "y")
     assert s[buffer].buffer_shape == (3,)
@@ -227,9 +211,7 @@ def test_after_a_reorder():
 
 
 def test_splits_and_reorders_after_it():
-    A = image()
-    B = along_y(A)
-    s = create_schedule(B)
+    A, B, s = along_y()
     s.reuse_at(A, s[B], "y")
     s[B].split("x", factor=4)
     yo, yi = s[B].split("y", factor=3)
@@ -239,18 +221,14 @@ def test_splits_and_reorders_after_it():
 
 
 def test_a_fuse_after_it():
-    A = image()
-    B = along_x(A)
-    s = create_schedule(B)
+    A, B, s = along_x()
     s.reuse_at(A, s[B], "x")
     s[B].fuse("y", "x")
     assert reads_of(s)["A"] == 100
 
 
 def test_along_a_fused_loop():
-    A = image()
-    B = along_x(A)
-    s = create_schedule(B)
+    A, B, s = along_x()
     s.reuse_at(A, s[B], s[B].fuse("y", "x"))
     assert reads_of(s)["A"] == 100
 
@@ -305,9 +283,7 @@ def test_two_buffers_at_one_loop():
 
 
 def test_compute_root_undoes_it():
-    A = image()
-    B = along_y(A)
-    s = create_schedule(B)
+    A, B, s = along_y()
     buffer = s.reuse_at(A, s[B], "y")
     s[buffer].compute_root()
     assert s[buffer].buffer_shape == (10, 10)
@@ -330,9 +306,7 @@ def test_compute_at_undoes_it_where_no_other_buffer_is():
 
 
 def test_the_order_shows_the_form():
-    A = image()
-    B = along_y(A)
-    s = create_schedule(B)
+    A, B, s = along_y()
     s.reuse_at(A, s[B], "y")
     assert "    A.reuse: @reuse ring\n" in text(s, "order")
     assert CONFIG.name == "vta"

@@ -10,8 +10,7 @@ from lathe.scheduler.commands.separate import separate
 
 
 def test_documentation_shows_before_and_after():
-    _, C = plus_one()
-    s = create_schedule(C)
+    _, C, s = plus_one()
     with as_documented(separate, s, "chunks"):
         s[C].separate("i", 16)
 
@@ -39,8 +38,7 @@ def test_all_full_tiles_come_before_any_partial_one():
 
 
 def test_nothing_is_left_over_where_the_factor_divides():
-    _, C = plus_one()
-    s = create_schedule(C)
+    _, C, s = plus_one()
     s[C].separate("i", 20)
     assert text(s, "chunks") == "for ip in 0..1:\n  for ii in 0..60:\n    C[60*ip + ii] = A[60*ip + ii] + 1\n"
 

@@ -21,12 +21,12 @@ from lathe.sim import simulate_program
 
 def grid(height: int = 5, width: int = 7):
     A = placeholder((height, width), "int32", "A")
-    return compute((height, width), lambda i, j: A[i, j] + 1, "C")
+    C = compute((height, width), lambda i, j: A[i, j] + 1, "C")
+    return C, create_schedule(C)
 
 
 def test_documentation_shows_before_and_after():
-    C = grid()
-    s = create_schedule(C)
+    C, s = grid()
     with as_documented(set_schedule, s):
         s[C].set_schedule("{ C[i, j] -> [i + j, j] }")
 
@@ -57,8 +57,7 @@ MAPS = {
 
 @pytest.mark.parametrize("given", MAPS)
 def test_instances_run_in_the_order_of_their_times(given):
-    C = grid()
-    s = create_schedule(C)
+    C, s = grid()
     s[C].set_schedule(given)
     check(s)
     points = [tuple(event.point.values()) for event in events(partition(build_nest(s))) if isinstance(event, Instance)]
@@ -67,16 +66,15 @@ def test_instances_run_in_the_order_of_their_times(given):
 
 
 def test_a_map_object_serves_as_well_as_its_text():
-    C = grid()
-    s, t = create_schedule(C), create_schedule(C)
+    C, s = grid()
+    t = create_schedule(C)
     s[C].set_schedule("{ [i, j] -> [j, i] }")
     t[C].set_schedule(isl.Map.read_from_str(isl.DEFAULT_CONTEXT, "{ X[i, j] -> T[j, i] }"))
     assert text(s) == text(t)
 
 
 def test_other_commands_go_on_from_it():
-    C = grid()
-    s = create_schedule(C)
+    C, s = grid()
     t, u = s[C].set_schedule("{ [i, j] -> [t = i + j, u = j] }")
     assert (t.name, u.name) == ("t", "u")
     to, ti = s[C].split(t, factor=4)
@@ -180,8 +178,8 @@ def test_mixed_reductions_are_refused_by_build():
 
 
 def test_it_replaces_what_earlier_commands_did_to_the_loops():
-    C = grid()
-    s, t = create_schedule(C), create_schedule(C)
+    C, s = grid()
+    t = create_schedule(C)
     s[C].tile("i", "j", 2, 2)
     s[C].set_schedule("{ [i, j] -> [j, i] }")
     t[C].set_schedule("{ [i, j] -> [j, i] }")

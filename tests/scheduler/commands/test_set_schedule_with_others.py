@@ -22,7 +22,7 @@ def programs():
     A = placeholder((8, 6), "int32", "A")
     B = compute(A.shape, lambda i, j: A[i, j] + 1, "B")
     C = compute(A.shape, lambda i, j: B[i, j] * 2 + A[7 - i, j], "C")
-    return B, C
+    return B, C, create_schedule(C)
 
 
 def inner(stage):
@@ -62,8 +62,7 @@ COMMANDS = {
 @pytest.mark.parametrize("given", MAPS)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_behind_a_map(name, given):
-    B, C = programs()
-    s = create_schedule(C)
+    B, C, s = programs()
     s[C].set_schedule(MAPS[given])
     COMMANDS[name](s, B, C)
     counts = s.count()
@@ -78,8 +77,7 @@ def test_a_command_behind_a_map(name, given):
 
 @pytest.mark.parametrize("given", MAPS)
 def test_the_same_map_for_stages_that_share_its_loops(given):
-    B, C = programs()
-    s = create_schedule(C)
+    B, C, s = programs()
     for tensor in (B, C):
         loops = s[tensor].set_schedule(MAPS[given])
     s[C].after(s[B], loops[0])
@@ -91,8 +89,7 @@ def test_the_same_map_for_stages_that_share_its_loops(given):
 
 @pytest.mark.parametrize("given", MAPS)
 def test_a_map_replaces_what_came_before(given):
-    B, C = programs()
-    s = create_schedule(C)
+    B, C, s = programs()
     s[C].reorder(*s[C].tile("i", "j", 3, 4))
     s[C].parallelize("io")
     s[C].set_schedule(MAPS[given])
@@ -101,16 +98,14 @@ def test_a_map_replaces_what_came_before(given):
 
 
 def test_another_layout_gives_the_stage_loops_as_they_are_made():
-    _, C = programs()
-    s = create_schedule(C)
+    _, C, s = programs()
     s[C].set_schedule(MAPS["skewed"])
     s[C].transform_layout(lambda i, j: [j, i])
     check(s)
 
 
 def test_cache_write_begins_from_loops_as_they_were_made():
-    _, C = programs()
-    s = create_schedule(C)
+    _, C, s = programs()
     s[C].set_schedule(MAPS["skewed"])
     assert refusal(ScheduleError, s.cache_write, C, "acc") == (
         "stage of cache_write must have its loops as they were made, not changed ones: C has been split, reordered, "

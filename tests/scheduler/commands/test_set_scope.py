@@ -4,21 +4,18 @@ import pytest
 from documented import as_documented
 from nests import blur, check, text, two_stages
 
-from lathe.scheduler import create_schedule
 from lathe.scheduler.commands.set_scope import set_scope
 
 
 def test_documentation_shows_before_and_after():
-    _, B, C = two_stages()
-    s = create_schedule(C)
+    B, C, s = two_stages()
     with as_documented(set_scope, s):
         s[B].set_scope("acc")
 
 
 @pytest.mark.parametrize("scope", ["inp", "wgt", "acc"])
 def test_a_buffer_lives_from_its_producer_to_its_last_reader(scope, golden_and_right):
-    _, B, C = blur(7, 6)
-    s = create_schedule(C)
+    B, C, s = blur(7, 6)
     s[B].compute_at(s[C], "y")
     s[B].set_scope(scope)
     golden_and_right(s)
@@ -26,8 +23,7 @@ def test_a_buffer_lives_from_its_producer_to_its_last_reader(scope, golden_and_r
 
 @pytest.mark.parametrize("scope", ["dram", "global", ""])
 def test_back_to_dram(scope):
-    _, B, C = two_stages()
-    s = create_schedule(C)
+    B, C, s = two_stages()
     before = text(s)
     s[B].set_scope("acc")
     s[B].set_scope(scope)
@@ -35,14 +31,12 @@ def test_back_to_dram(scope):
 
 
 def test_out_is_kept_in_acc():
-    _, B, C = two_stages()
-    s = create_schedule(C)
+    B, C, s = two_stages()
     s[B].set_scope("out")
     assert text(s).startswith("buffer B in acc: ")
 
 
 def test_an_output_may_be_set_to_dram():
-    _, _, C = two_stages()
-    s = create_schedule(C)
+    _, C, s = two_stages()
     s[C].set_scope("dram")
     check(s)

@@ -23,8 +23,7 @@ from lathe.sim import Result, simulate_program
 
 
 def placed() -> tuple[Schedule, Tensor, Tensor]:
-    _, B, C = two_stages(64)
-    s = create_schedule(C)
+    B, C, s = two_stages(64)
     s[B].set_scope("acc")
     outer, _ = s[C].split("i", 16)
     s[B].compute_at(s[C], outer)

@@ -10,22 +10,19 @@ from lathe.scheduler.commands.split import split
 
 
 def one_split(extent: int, **by: int) -> Schedule:
-    _, C = plus_one(extent)
-    s = create_schedule(C)
+    _, C, s = plus_one(extent)
     s[C].split("i", **by)
     return s
 
 
 def test_documentation_shows_before_and_after():
-    _, C = plus_one()
-    s = create_schedule(C)
+    _, C, s = plus_one()
     with as_documented(split, s):
         s[C].split("i", factor=16)
 
 
 def test_a_factor_that_divides_needs_no_condition(golden_and_right):
-    _, C = plus_one(64)
-    s = create_schedule(C)
+    _, C, s = plus_one(64)
     outer, inner = s[C].split("i", factor=16)
     assert (outer.name, inner.name) == ("io", "ii")
     assert s[C].leaf_axis == (outer, inner)
@@ -50,8 +47,7 @@ def test_more_parts_than_are_needed(golden_and_right):
 
 
 def test_a_split_of_a_split(golden_and_right):
-    _, C = plus_one(60)
-    s = create_schedule(C)
+    _, C, s = plus_one(60)
     _, inner = s[C].split("i", factor=16)
     s[C].split(inner, factor=6)
     golden_and_right(s)
@@ -67,8 +63,7 @@ def test_a_reduction_is_split_and_set_to_its_start_value_once(golden_and_right):
 
 
 def test_a_stage_computed_at_a_loop_is_computed_at_its_inner_part_afterwards(golden_and_right):
-    _, B, C = two_stages()
-    s = create_schedule(C)
+    B, C, s = two_stages()
     outer, _ = s[C].split("i", factor=20)
     s[B].compute_at(s[C], outer)
     s[C].split(outer, factor=2)
@@ -76,8 +71,7 @@ def test_a_stage_computed_at_a_loop_is_computed_at_its_inner_part_afterwards(gol
 
 
 def test_pragma_and_unrolling_go_to_the_parts(golden_and_right):
-    _, C = plus_one(60)
-    s = create_schedule(C)
+    _, C, s = plus_one(60)
     s[C].emit_insn("i", "alu")
     s[C].unroll("i")
     s[C].split("i", factor=16)
@@ -88,7 +82,6 @@ def test_pragma_and_unrolling_go_to_the_parts(golden_and_right):
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 12, 40])
 @pytest.mark.parametrize("way", ["factor", "nparts"])
 def test_the_meaning_stays(extent, size, way):
-    _, C = plus_one(extent)
-    s = create_schedule(C)
+    _, C, s = plus_one(extent)
     s[C].split("i", **{way: size})
     check(s)

@@ -9,17 +9,18 @@ from messages import refusal
 from nests import levels, text
 
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
-from lathe.scheduler import LegalityError, ScheduleError, Stage, create_schedule
+from lathe.scheduler import LegalityError, Schedule, ScheduleError, Stage, create_schedule
 from lathe.scheduler.state.stored import storages_of
 
 N, M = 12, 14
 
 
-def stencils() -> tuple[Tensor, Tensor]:
+def stencils() -> tuple[Tensor, Tensor, Schedule]:
     """Tiramisu's example, smaller, with all the rows of bx that by reads."""
     image = placeholder((N, M, 3), "int32", "image")
     bx = compute((N, M - 2, 3), lambda i, j, c: (image[i, j, c] + image[i, j + 1, c] + image[i, j + 2, c]) // 3, "bx")
-    return bx, compute((N - 2, M - 2, 3), lambda i, j, c: (bx[i, j, c] + bx[i + 1, j, c] + bx[i + 2, j, c]) // 3, "by")
+    by = compute((N - 2, M - 2, 3), lambda i, j, c: (bx[i, j, c] + bx[i + 1, j, c] + bx[i + 2, j, c]) // 3, "by")
+    return bx, by, create_schedule(by)
 
 
 def shape_of(s, tensor):
@@ -42,8 +43,7 @@ def test_before_and_after(golden):
 
 @pytest.mark.parametrize("given", [lambda i, j, c: (c, i, j), "{ bx[i, j, c] -> [c, i, j] }"])
 def test_channels_first_is_right_for_both(given):
-    bx, by = stencils()
-    s = create_schedule(by)
+    bx, by, s = stencils()
     s[bx].store_in(given)
     s[by].store_in(lambda i, j, c: (c, i, j))
     assert shape_of(s, bx) == (3, N, M - 2)
@@ -56,8 +56,7 @@ FOLDS = [lambda i, j, _c: (i % 2, j % 2), "{ C[i, j, c] -> [i mod 2, j mod 2] }"
 
 @pytest.mark.parametrize("given", FOLDS)
 def test_two_by_two_is_refused_where_values_wait(given):
-    bx, by = stencils()
-    s = create_schedule(by)
+    bx, by, s = stencils()
     before = text(s, "order", "loops")
     assert refusal(LegalityError, s[bx].store_in, given) == (
         "store_in of bx as bx[i % 2, j % 2] must keep each value until it is last read, not let another take its cell "
@@ -82,8 +81,7 @@ def test_two_by_two_is_right_where_values_are_read_at_once(given):
 
 
 def test_a_window_of_rows_needs_as_many_cells_as_it_is_long():
-    bx, by = stencils()
-    s = create_schedule(by)
+    bx, by, s = stencils()
     s[by].after(s[bx], s[by].shift("i", 2))
     s[bx].store_in(lambda i, j, c: (i % 3, j, c))
     assert shape_of(s, bx) == (3, M - 2, 3)
@@ -93,8 +91,7 @@ def test_a_window_of_rows_needs_as_many_cells_as_it_is_long():
 
 
 def test_a_later_command_is_held_to_it():
-    bx, by = stencils()
-    s = create_schedule(by)
+    bx, by, s = stencils()
     s[bx].compute_at(s[by], "j")
     s[bx].store_in(lambda i, _j, c: (i % 3, c))
     check_stored(s)
@@ -110,8 +107,7 @@ def test_a_later_command_is_held_to_it():
 
 
 def test_values_outlive_the_iteration_that_makes_them():
-    bx, by = stencils()
-    s = create_schedule(by)
+    bx, by, s = stencils()
     s[bx].compute_at(s[by], "i", "missing")
     with pytest.raises(LegalityError):
         s[bx].set_scope("acc")
@@ -121,8 +117,7 @@ def test_values_outlive_the_iteration_that_makes_them():
 
 
 def test_an_output_is_live_to_the_end():
-    bx, by = stencils()
-    s = create_schedule(by)
+    bx, by, s = stencils()
     assert refusal(LegalityError, s[by].store_in, lambda i, j, c: (i % 2, j, c)) == (
         "store_in of by as by[i % 2, j, c] must keep each value until it is last read, not let another take its cell "
         "before (store_in): by(i=0, j=0, c=0) and by(i=8, j=0, c=0) are both in by[0, 0, 0], and the second is written "
@@ -161,8 +156,7 @@ def test_a_read_that_a_condition_keeps_from_happening_keeps_nothing_alive():
 
 
 def test_maps_of_isl_and_functions_say_the_same():
-    bx, by = stencils()
-    s = create_schedule(by)
+    bx, by, s = stencils()
     s[bx].compute_at(s[by], "c")
     folded = isl.Map("{ bx[i, j, c] -> [(2i + j) mod 5, floor(c/2)] }")
     s[bx].store_in(folded)
@@ -173,8 +167,7 @@ def test_maps_of_isl_and_functions_say_the_same():
 
 
 def test_layout_comes_first():
-    bx, by = stencils()
-    s = create_schedule(by)
+    bx, by, s = stencils()
     s[bx].store_in(lambda i, j, c: (c, i, j))
     assert refusal(ScheduleError, s[bx].transform_layout, lambda i, j, c: [c, i, j]) == (
         "stage of transform_layout must not have its values stored yet, unlike bx, which is in bx[c, i, j]: the map of "
@@ -199,8 +192,7 @@ def test_a_reuse_buffer_may_be_stored_as_the_user_says():
 
 
 def test_caches_are_stored_like_any_stage():
-    bx, by = stencils()
-    s = create_schedule(by)
+    bx, by, s = stencils()
     made = s.cache_write(by, "acc")
     rows = s.cache_read(bx, "acc", [made])
     s[rows].compute_at(s[made], "i")
@@ -211,8 +203,7 @@ def test_caches_are_stored_like_any_stage():
 
 
 def test_a_loop_whose_iterations_use_one_cell_is_not_parallel():
-    bx, by = stencils()
-    s = create_schedule(by)
+    bx, by, s = stencils()
     s[bx].compute_at(s[by], "j")
     assert s.is_parallel("i", by)
     s[bx].store_in(lambda i, j, c: (i % 3, j, c))
@@ -229,8 +220,7 @@ def test_a_loop_whose_iterations_use_one_cell_is_not_parallel():
 
 
 def test_threads_have_buffers_of_their_own_that_are_allocated_inside():
-    bx, by = stencils()
-    s = create_schedule(by)
+    bx, by, s = stencils()
     s[bx].compute_at(s[by], "j")
     s.allocate_at(s[bx].store_in(lambda i, _j, c: (i % 3, c)), by, "j")
     s[by].vthread("j", 2)
@@ -250,8 +240,7 @@ def test_a_triangle_needs_no_cells_for_what_does_not_exist():
 
 
 def test_questions_know_storage():
-    bx, by = stencils()
-    s = create_schedule(by)
+    bx, by, s = stencils()
     s[bx].compute_at(s[by], "i")
     b = s[bx].store_in(lambda i, j, c: (i % 3, j, c))
     assert s.is_legal("store_in", bx, lambda i, j, c: (i % 4, c, j))

@@ -35,8 +35,7 @@ def test_loops_between_the_two_stay_between_the_halves(golden_and_right):
 
 
 def test_a_stencil_is_computed_tile_by_tile_with_its_halo(golden_and_right):
-    _, B, C = blur()
-    s = create_schedule(C)
+    B, C, s = blur()
     _, xo, _, _ = s[C].tile("y", "x", 3, 4)
     s[B].compute_at(s[C], xo)
     golden_and_right(s)

@@ -28,22 +28,19 @@ def three_stages():
 
 
 def test_documentation_of_after():
-    _, B, C = two_stages()
-    s = create_schedule(C)
+    B, C, s = two_stages()
     with as_documented(after, s):
         s[C].after(s[B], "i")
 
 
 def test_documentation_of_before():
-    _, B, C = two_stages()
-    s = create_schedule(C)
+    B, C, s = two_stages()
     with as_documented(before, s):
         s[B].before(s[C], "i")
 
 
 def test_documentation_of_then():
-    _, B, C = two_stages()
-    s = create_schedule(C)
+    B, C, s = two_stages()
     with as_documented(then, s):
         assert s[B].then(s[C], "i") is s[C]
 
@@ -57,8 +54,7 @@ def test_documentation_of_between():
 
 
 def test_a_stage_two_rows_behind_finds_its_window():
-    _, B, C = blur(6, 5)
-    s = create_schedule(C)
+    B, C, s = blur(6, 5)
     s[C].shift("y", 2)
     s[C].after(s[B], "y")
     assert text(s, "order", "chunks") == (
@@ -84,8 +80,7 @@ def test_a_stage_two_rows_behind_finds_its_window():
 
 @pytest.mark.parametrize("amount", [0, 1])
 def test_a_stage_too_close_behind_is_refused_with_a_witness(amount):
-    _, B, C = blur(6, 5)
-    s = create_schedule(C)
+    B, C, s = blur(6, 5)
     s[C].shift("y", amount)
     kept = text(s)
     with pytest.raises(LegalityError) as refusal:
@@ -195,8 +190,7 @@ def test_a_stage_cannot_move_before_the_loops_in_which_its_producer_is_computed(
 
 
 def test_a_negative_shift_lets_the_others_come_later():
-    _, B, C = blur(6, 5)
-    later = create_schedule(C)
+    B, C, later = blur(6, 5)
     later[C].shift("y", 2)
     later[C].after(later[B], "y")
     sooner = create_schedule(C)
@@ -214,8 +208,7 @@ def test_a_negative_shift_lets_the_others_come_later():
 
 
 def test_a_negative_shift_is_taken_back_by_a_positive_one():
-    _, B, C = blur(6, 5)
-    s = create_schedule(C)
+    B, C, s = blur(6, 5)
     s[B].shift("y", -3)
     s[B].shift("y", 1)
     s[C].after(s[B], "y")

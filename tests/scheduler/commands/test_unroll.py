@@ -12,16 +12,14 @@ from lathe.scheduler.commands.unroll import unroll
 
 
 def test_documentation_shows_before_and_after():
-    _, C = plus_one()
-    s = create_schedule(C)
+    _, C, s = plus_one()
     with as_documented(unroll, s, "order"):
         s[C].unroll("i")
     check(s)
 
 
 def test_it_changes_neither_nest_nor_chunks():
-    _, C = plus_one()
-    s = create_schedule(C)
+    _, C, s = plus_one()
     s[C].split("i", factor=16)
     before = text(s, "loops", "chunks")
     s[C].unroll("ii")

@@ -43,8 +43,7 @@ def stream(result: Result) -> list[Instruction]:
 
 
 def test_documentation_shows_before_and_after():
-    _, B, C = two_stages(64)
-    s = create_schedule(C)
+    B, C, s = two_stages(64)
     s[B].set_scope("acc")
     outer, _ = s[C].split("i", 16)
     s[B].compute_at(s[C], outer)
@@ -58,8 +57,7 @@ def test_documentation_shows_before_and_after():
 
 
 def test_the_other_name_and_the_usual_number():
-    _, B, C = two_stages(64)
-    s = create_schedule(C)
+    B, C, s = two_stages(64)
     outer, _ = s[C].split("i", 16)
     s[C].virtual_threads(outer)
     assert dict(s[C].state.threads) == {outer: 2}

@@ -16,8 +16,7 @@ from lathe.scheduler import BuildError, CapacityError, EmitError, Schedule, buil
 
 def in_shared_loops(width: int = 16) -> tuple[Schedule, Tensor, Tensor]:
     """B and what is made of it in one loop, two rows later: each row of B once."""
-    B, D = rows(width=width)
-    s = create_schedule(D)
+    B, D, s = rows(width=width)
     made = s.cache_write(D, "acc")
     s[made].after(s[B], s[made].shift("i", 2))
     return s, B, made
@@ -52,8 +51,7 @@ def test_rows_go_round_on_the_rtl():
 
 
 def test_channels_first_in_the_accumulators_and_in_dram():
-    B, D = rows(8, 32)
-    s = create_schedule(D)
+    B, D, s = rows(8, 32)
     made = s.cache_write(D, "acc")
     s[B].store_in(lambda i, c: (c, i), scope="acc")
     s[made].store_in(lambda i, c: (c // 16, i, c % 16))
@@ -123,8 +121,7 @@ def test_rows_of_a_convolution_on_the_rtl():
 
 
 def test_rows_go_round_in_dram():
-    B, D = rows(10, 16)
-    s = create_schedule(D)
+    B, D, s = rows(10, 16)
     io, _ = s[D].split("i", factor=4)
     made = s.cache_write(B, "acc")
     s[made].compute_at(s[B], "i")
@@ -135,8 +132,7 @@ def test_rows_go_round_in_dram():
 
 
 def test_what_no_instruction_can_address_is_refused():
-    B, D = rows()
-    s = create_schedule(D)
+    B, D, s = rows()
     made = s.cache_write(D, "acc")
     s[B].store_in(lambda i, c: (i * i, c), scope="acc")
     s[made].set_scope("acc")
@@ -147,8 +143,7 @@ def test_what_no_instruction_can_address_is_refused():
 
 
 def test_lanes_that_come_apart_are_refused():
-    B, D = rows(10, 24)
-    s = create_schedule(D)
+    B, D, s = rows(10, 24)
     made = s.cache_write(D, "acc")
     s[made].compute_at(s[D], "i")
     s[B].compute_at(s[D], "i")
@@ -162,8 +157,7 @@ def test_lanes_that_come_apart_are_refused():
 
 
 def test_an_output_that_the_host_cannot_unpack_is_refused():
-    _, D = rows()
-    s = create_schedule(D)
+    _, D, s = rows()
     s[D].store_in(lambda i, c: (2 * i, c))
     assert refusal(BuildError, build, s, [*placeholders(s.program), D], VTA) == (
         "output 'D' must be stored by a map that gives each cell of its buffer one index, made of axes or digits of "
@@ -250,8 +244,7 @@ def test_one_element_holds_all_that_is_made(kind, config):
 
 
 def test_rows_go_round_in_dram_on_the_rtl():
-    B, D = rows(8, 4)
-    s = create_schedule(D)
+    B, D, s = rows(8, 4)
     io, _ = s[D].split("i", factor=3)
     made = s.cache_write(B, "acc")
     s[made].compute_at(s[B], "i")
@@ -261,8 +254,7 @@ def test_rows_go_round_in_dram_on_the_rtl():
 
 
 def test_the_host_gets_a_stored_intermediate_result_from_the_rtl():
-    B, D = rows(6, 4)
-    s = create_schedule(D)
+    B, D, s = rows(6, 4)
     s[B].store_in(lambda i, c: (c, i))
     s.host_to_device(B.computation.reads[0].tensor)
     s.device_to_host(B)

@@ -38,8 +38,7 @@ def test_tiles_of_tiramisu_with_their_halos():
 
 
 def test_what_is_in_no_marked_loop_is_on_no_core():
-    _, B, C = blur(9, 9)
-    s = create_schedule(C)
+    B, C, s = blur(9, 9)
     s[C].distribute("y")
     counts = s.count()
     assert [(each.core, dict(each.instances)) for each in counts.cores] == [

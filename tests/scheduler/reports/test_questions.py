@@ -44,7 +44,7 @@ def counted(schedule: Schedule) -> dict[str, tuple[int, int]]:
 
 
 def scheduled() -> list[Schedule]:
-    _, B, C = blur(7, 8)
+    B, C, _ = blur(7, 8)
     found = []
     for level, factors in product(("yo", "xo", "yi", "xi"), ((2, 3), (5, 1))):
         s = create_schedule(C)
@@ -141,8 +141,7 @@ def test_data_loops_are_parallel_and_reductions_are_not():
 
 
 def test_loops_that_stages_share_carry_what_one_reads_of_another():
-    _, B, C = blur(6, 5)
-    s = create_schedule(C)
+    B, C, s = blur(6, 5)
     s[C].shift("y", 2)
     s[C].after(s[B], "y")
     answer = s.is_parallel("y", C)
@@ -157,15 +156,13 @@ def test_loops_that_stages_share_carry_what_one_reads_of_another():
 
 
 def test_shared_loops_without_distance_are_parallel():
-    _, B, C = two_stages()
-    s = create_schedule(C)
+    B, C, s = two_stages()
     s[C].after(s[B], "i")
     assert s.is_parallel("i", C)
 
 
 def test_is_legal_changes_nothing_and_tells_the_refusal():
-    _, B, C = blur(6, 5)
-    s = create_schedule(C)
+    B, C, s = blur(6, 5)
     before = text(s, "order")
     assert s.is_legal("compute_at", B, C, "y")
     assert s.is_legal("reorder", C, "x", "y")
@@ -226,7 +223,7 @@ def test_a_skew_makes_the_inner_loop_parallel():
 
 
 def test_what_is_parallel_needs_no_skew():
-    _, B, C = two_stages()
+    B, C, _ = two_stages()
     A = placeholder((6, 7), "int32", "A")
     D = compute((6, 7), lambda y, x: A[y, x] + 1, "D")
     assert create_schedule(D).parallel_skew(D, "y", "x") == (1, 0)
