@@ -1,6 +1,7 @@
 """A product in tiles whose loads and products can be seen side by side, and what a trace says of that."""
 
 import numpy as np
+from nests import two_stages
 
 from lathe.configs import HardwareConfig, load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, sum
@@ -10,6 +11,15 @@ from lathe.scheduler.state.loops import LoopAxis
 from lathe.sim import Result
 
 TINY = load_config("tiny")
+
+
+def stage_in_tiles() -> tuple[Tensor, Tensor, Schedule]:
+    """Two stages, the first in acc in the loop over tiles of the second."""
+    B, C, s = two_stages(64)
+    s[B].set_scope("acc")
+    outer, _ = s[C].split("i", 16)
+    s[B].compute_at(s[C], outer)
+    return B, C, s
 
 
 class Tiles:

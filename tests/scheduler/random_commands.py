@@ -5,7 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from random_programs import Choice, programs
+from seeds import note
+from shares import COMMAND, counted
 
+from lathe.configs import LatheError
 from lathe.frontend import Tensor
 from lathe.scheduler import Schedule, ScheduleError, Stage, create_schedule
 from lathe.scheduler.state.memories import SCOPES
@@ -17,6 +20,13 @@ class Command:
 
     text: str
     run: Callable[[Schedule], object]
+
+    def attempt(self, schedule: Schedule) -> list[LatheError]:
+        """Carry it out, noted and counted; the list has the refusal, if it is refused."""
+        note(self.text)
+        with counted(COMMAND) as refusal:
+            self.run(schedule)
+        return refusal
 
 
 def commands(choice: Choice, schedule: Schedule, kinds: tuple[str, ...]) -> Command:

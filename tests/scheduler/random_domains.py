@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from random_programs import MOST_CELLS, Builder, Choice, elementwise, wide
+from random_programs import MOST_CELLS, Builder, Choice, elementwise, outputs_of, wide
 
 from lathe.frontend import (
     Expr,
@@ -178,8 +178,4 @@ def programs_with_domains(choice: Choice, most: int) -> list[Tensor]:
             builder.tensors.append(made)
         if len(builder.made()) >= most:
             break
-    if not builder.made():
-        builder.tensors.append(elementwise(builder, builder.tensors[0]))
-    made = builder.made()
-    more = [choice.pick(made)] if choice.number(0, 3) == 0 else []
-    return list(dict.fromkeys([made[-1], *more]))
+    return outputs_of(builder)

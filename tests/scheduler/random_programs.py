@@ -251,6 +251,15 @@ STEPS = [
 ]
 
 
+def outputs_of(builder: Builder) -> list[Tensor]:
+    """The tensor computed last, and perhaps another: at least one is computed."""
+    if not builder.made():
+        builder.tensors.append(elementwise(builder, builder.tensors[0]))
+    made, choice = builder.made(), builder.choice
+    more = [choice.pick(made)] if choice.number(0, 3) == 0 else []
+    return list(dict.fromkeys([made[-1], *more]))
+
+
 def programs(choice: Choice, most: int) -> list[Tensor]:
     """The outputs of a program of up to ``most`` computations."""
     shape = tuple(choice.number(1, 7) for _ in range(choice.number(1, 3)))
@@ -263,8 +272,4 @@ def programs(choice: Choice, most: int) -> list[Tensor]:
             builder.tensors = builder.tensors[:before]
         if len(builder.made()) >= most:
             break
-    if not builder.made():
-        builder.tensors.append(elementwise(builder, builder.tensors[0]))
-    made = builder.made()
-    more = [choice.pick(made)] if choice.number(0, 3) == 0 else []
-    return list(dict.fromkeys([made[-1], *more]))
+    return outputs_of(builder)

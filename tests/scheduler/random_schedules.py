@@ -9,7 +9,6 @@ from random_layouts import layouts
 from random_programs import Choice, programs
 from random_recurrences import recurrences
 from seeds import note
-from shares import COMMAND, counted
 
 from lathe.frontend import format_program
 from lathe.scheduler import Schedule, create_schedule
@@ -167,8 +166,5 @@ def any_schedule(choice: Choice, most_commands: int) -> Schedule:
     schedule = create_schedule(outputs)
     note(format_program(outputs))
     for _ in range(choice.number(1, most_commands)):
-        command = any_command(choice, schedule)
-        note(command.text)
-        with counted(COMMAND):
-            command.run(schedule)
+        any_command(choice, schedule).attempt(schedule)
     return schedule

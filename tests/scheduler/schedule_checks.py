@@ -10,7 +10,6 @@ from random_schedules import any_command
 from refusals import check_refusal
 from rings import check_rings
 from seeds import note
-from shares import COMMAND, counted
 from symbolic_execution import steps
 
 from lathe.configs import load_config
@@ -34,10 +33,7 @@ def check_schedules_of(outputs: list[Tensor], choice: Choice, most_commands: int
     for _ in range(choice.number(1, most_commands)):
         command = any_command(choice, schedule)
         before, kept = schedule.fork(), text_of(schedule)
-        note(command.text)
-        with counted(COMMAND) as refusal:
-            command.run(schedule)
-        for error in refusal:
+        for error in command.attempt(schedule):
             assert isinstance(error, ScheduleError)
             assert text_of(schedule) == kept
             check_refusal(error, before, command)

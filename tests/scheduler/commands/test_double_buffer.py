@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from documented import as_documented
 from machine import run
-from nests import check, text, two_stages
-from queues import TINY, Tiles, overlap
+from nests import check, text
+from queues import TINY, Tiles, overlap, stage_in_tiles
 
 from lathe.frontend import reference
 from lathe.isa import Gemm, Load, MemoryType, Store
@@ -35,10 +35,7 @@ def places_in_acc(result: Result) -> tuple[int, int]:
 
 
 def test_documentation_shows_before_and_after():
-    B, C, s = two_stages(64)
-    s[B].set_scope("acc")
-    outer, _ = s[C].split("i", 16)
-    s[B].compute_at(s[C], outer)
+    B, C, s = stage_in_tiles()
     with as_documented(double_buffer, s):
         s[B].double_buffer()
     check(s)

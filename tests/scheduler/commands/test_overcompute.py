@@ -6,7 +6,7 @@ from messages import refusal
 from nests import check, text
 from padded import confirm_added, poisoned
 
-from lathe.frontend import compute, max, min, placeholder, prod, reduce_axis, select, sum
+from lathe.frontend import Tensor, compute, max, min, placeholder, prod, reduce_axis, select, sum
 from lathe.scheduler import PaddingError, Schedule, ScheduleError, create_schedule, undef
 from lathe.scheduler.commands.branch import branch, reduce_extent
 from lathe.scheduler.commands.overcompute import overcompute
@@ -25,6 +25,14 @@ def split_rows(pad_value, reduction=sum, dtype="int32") -> tuple[Schedule, objec
     s.transform_layout(A, lambda i, j: [i, j // 4, j % 4], pad_value=pad_value)
     s[B].split("j", 4)
     return s, B
+
+
+def sums_of_60() -> tuple[Tensor, Tensor, Schedule]:
+    A = placeholder((14, 60), "int32", "A")
+    j = reduce_axis(60, "j")
+    B = compute(14, lambda i: sum(A[i, j], axis=j), "B")
+    s = create_schedule(B)
+    return A, B, s
 
 
 def doubled(pad_of_a, pad_of_b) -> tuple[Schedule, object, object]:
@@ -137,10 +145,7 @@ def test_element_wise_with_undef_has_no_branch_and_no_store_to_padding():
 
 def test_two_contracts_on_one_tensor_free_both_loops():
     """14×60 → 4,4,8,8: undef over i and 0 over j; both branches go, of 184 padding cells."""
-    A = placeholder((14, 60), "int32", "A")
-    j = reduce_axis(60, "j")
-    B = compute(14, lambda i: sum(A[i, j], axis=j), "B")
-    s = create_schedule(B)
+    A, B, s = sums_of_60()
     s.transform_layout(A, lambda i, j: [i // 4, i % 4, j], pad_value=undef)
     s.transform_layout(A, lambda io, ii, j: [io, ii, j // 8, j % 8], pad_value=0)
     s.transform_layout(B, lambda i: [i // 4, i % 4], pad_value=undef)
@@ -156,10 +161,7 @@ def test_two_contracts_on_one_tensor_free_both_loops():
 
 def test_undefined_rows_may_take_anything():
     """The other order of maps: rows of undefined cells have no zeros behind them, and need none."""
-    A = placeholder((14, 60), "int32", "A")
-    j = reduce_axis(60, "j")
-    B = compute(14, lambda i: sum(A[i, j], axis=j), "B")
-    s = create_schedule(B)
+    A, B, s = sums_of_60()
     s.transform_layout(A, lambda i, j: [i, j // 8, j % 8], pad_value=0)
     s.transform_layout(A, lambda i, jo, ji: [i // 4, i % 4, jo, ji], pad_value=undef)
     s.transform_layout(B, lambda i: [i // 4, i % 4], pad_value=undef)
@@ -171,10 +173,7 @@ def test_undefined_rows_may_take_anything():
 
 
 def test_one_loop_at_a_time():
-    A = placeholder((14, 60), "int32", "A")
-    j = reduce_axis(60, "j")
-    B = compute(14, lambda i: sum(A[i, j], axis=j), "B")
-    s = create_schedule(B)
+    A, B, s = sums_of_60()
     s.transform_layout(A, lambda i, j: [i // 4, i % 4, j // 8, j % 8], pad_value=0)
     s.transform_layout(B, lambda i: [i // 4, i % 4], pad_value=0)
     s[B].split("j", 8)

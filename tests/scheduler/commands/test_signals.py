@@ -7,8 +7,8 @@ import pytest
 from documented import as_documented
 from machine import run
 from messages import refusal
-from nests import check, text, two_stages
-from queues import TINY, Tiles
+from nests import check, text
+from queues import TINY, Tiles, stage_in_tiles
 from random_hand_schedules import hand_schedules
 from random_programs import Choice, random_inputs
 
@@ -22,16 +22,8 @@ from lathe.scheduler.commands.send import send
 from lathe.sim import Result, simulate_program
 
 
-def placed() -> tuple[Schedule, Tensor, Tensor]:
-    B, C, s = two_stages(64)
-    s[B].set_scope("acc")
-    outer, _ = s[C].split("i", 16)
-    s[B].compute_at(s[C], outer)
-    return s, B, C
-
-
 def test_documentation_shows_a_barrier():
-    s, _, C = placed()
+    _, C, s = stage_in_tiles()
     with as_documented(barrier_at, s):
         s.barrier_at(s[C], "io")
         s.barrier_at(s[C], "io")  # one is enough
@@ -40,7 +32,7 @@ def test_documentation_shows_a_barrier():
 
 
 def test_documentation_shows_tokens():
-    s, B, C = placed()
+    B, C, s = stage_in_tiles()
     with as_documented(send, s):
         s[B].send("store")
         s[C].receive("compute", "io")
@@ -50,7 +42,7 @@ def test_documentation_shows_tokens():
 
 
 def test_a_barrier_before_a_stage_stands_between_its_buffer_and_its_loops():
-    s, B, _ = placed()
+    B, _, s = stage_in_tiles()
     s.barrier_at(B)
     lines = [line.strip() for line in text(s).splitlines()]
     assert lines[1:4] == ["buffer B in acc: [16*io + 16]", "barrier", "for i in 0..16:"]

@@ -8,7 +8,7 @@ from documented import before_and_after
 from machine import run
 from messages import refusal
 from nests import check, text, two_stages
-from queues import TINY, Tiles, overlap
+from queues import TINY, Tiles, overlap, stage_in_tiles
 from random_commands import ORDER, any_schedule, commands
 from random_hand_schedules import hand_schedules
 from random_programs import Choice, random_inputs
@@ -43,16 +43,13 @@ def stream(result: Result) -> list[Instruction]:
 
 
 def test_documentation_shows_before_and_after():
-    B, C, s = two_stages(64)
-    s[B].set_scope("acc")
-    outer, _ = s[C].split("i", 16)
-    s[B].compute_at(s[C], outer)
+    B, C, s = stage_in_tiles()
     before = text(s)
-    s[C].vthread(outer, 2)
+    s[C].vthread("io", 2)
     assert (before, text(s)) == before_and_after(vthread)
     assert "  band io [4] @vthread 2\n" in text(s, "order")
     check(s)
-    s[C].vthread(outer, 1)
+    s[C].vthread("io", 1)
     assert text(s) == before
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from convolutions import padded_convolution
 from machine import Recorder, live_bytes, loads_of, memory_of, run
 
 from lathe.configs import load_config
@@ -145,23 +146,6 @@ def test_each_window_is_one_load_of_as_many_columns():
 
 
 # A convolution of 14x14 with padding 1 in tiles of 7 rows.
-
-
-def padded_convolution(rows: int) -> tuple[Schedule, list[Tensor]]:
-    A, W = placeholder((1, 14, 14, 16), "int8", "A"), placeholder((16, 3, 3, 16), "int8", "W")
-    C = conv2d(A, W, padding=1, name="C")
-    padded = C.computation.reads[0].tensor
-    s = create_schedule(C)
-    result, weights = s.cache_write(C, "acc"), s.cache_read(W, "wgt")
-    _, y, _, _ = s[C].axis
-    yo, yi = s[C].split(y, factor=rows)
-    s[result].compute_at(s[C], yo)
-    s[padded].set_scope("inp")
-    s[padded].compute_at(s[C], yo)
-    for T, rule in ((padded, "dma"), (weights, "dma"), (result, "gemm")):
-        s[T].emit_insn(s[T].axis[0], rule)
-    s[C].emit_insn(yi, "dma")
-    return s, [A, W, C]
 
 
 def pads(load: Load) -> tuple[int, int, int, int, int, int]:

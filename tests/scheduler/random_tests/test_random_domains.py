@@ -13,7 +13,7 @@ from random_programs import Choice, random_inputs
 from random_schedules import NEIGHBOURS, QUEUES, commands_of
 from schedule_checks import MOST_INSTANCES, check_schedules_of
 from seeds import check_each, note
-from shares import BUILD, COMMAND, Shares, check_shares, counted
+from shares import BUILD, COMMAND, Shares, check_shares
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, evaluate, format_program, placeholders, reference, topological
@@ -90,10 +90,7 @@ def check_orders(seed: int, most_commands: int) -> None:
     schedule = create_schedule(programs_with_domains(choice, choice.number(2, 3)))
     for _ in range(choice.number(1, most_commands)):
         kinds = choice.pick([ORDER, NEIGHBOURS, QUEUES, ("split", "reorder", "fuse", "cache_read", "cache_write")])
-        command = commands_of(choice, schedule, kinds)
-        note(command.text)
-        with counted(COMMAND):
-            command.run(schedule)
+        commands_of(choice, schedule, kinds).attempt(schedule)
     config = load_config(choice.pick(["tiny", "vta", "batch4", "wide", "lathe16"]))
     note(f"{config.name}\n{format_program(list(schedule.program))}")
     if sum(each.executed for each in schedule.count().stages.values()) < MOST_INSTANCES:

@@ -8,7 +8,7 @@ from random_layouts import layouts
 from random_networks import loops, machines, networks
 from random_programs import Choice, programs
 from seeds import check_each, event, note
-from shares import BUILD, COMMAND, Shares, check_shares, counted
+from shares import BUILD, COMMAND, Shares, check_shares
 
 from lathe.configs import LatheError, load_config
 from lathe.frontend import format_program, placeholders
@@ -44,10 +44,7 @@ def check_operators(seed: int) -> None:
     if choice.number(0, 1):
         note(str(loops(choice, schedule, 2)))
     if choice.number(0, 2) == 0:
-        command = layouts(choice, schedule)
-        note(command.text)
-        with counted(COMMAND):
-            command.run(schedule)
+        layouts(choice, schedule).attempt(schedule)
     check_explanation(schedule, config)
 
 
@@ -63,10 +60,7 @@ def check_by_hand(seed: int, name: str) -> None:
     schedule = create_schedule(outputs)
     note(format_program(outputs))
     for _ in range(choice.number(1, 6)):
-        command = commands(choice, schedule, KINDS)
-        note(command.text)
-        with counted(COMMAND):
-            command.run(schedule)
+        commands(choice, schedule, KINDS).attempt(schedule)
     check_explanation(schedule, load_config(name))
 
 

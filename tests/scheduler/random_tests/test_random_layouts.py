@@ -8,7 +8,7 @@ from random_layouts import conditions, layouts
 from random_networks import loops, machines, networks
 from random_programs import Choice, programs, random_inputs
 from seeds import check_each, note
-from shares import BUILD, COMMAND, Shares, check_shares, counted
+from shares import BUILD, COMMAND, Shares, check_shares
 
 from lathe.frontend import format_program
 from lathe.scheduler import create_schedule, interpret
@@ -28,9 +28,7 @@ def check_meaning(seed: int, most_computations: int, most_commands: int) -> None
             command = conditions(choice, schedule)
         else:
             command = layouts(choice, schedule) if kind else commands(choice, schedule, KINDS)
-        note(command.text)
-        with counted(COMMAND):
-            command.run(schedule)
+        command.attempt(schedule)
     inputs = random_inputs(outputs, seed=1)
     check_values(interpret(schedule, inputs), outputs, inputs)
     check_poisoned(schedule)
@@ -45,9 +43,7 @@ def check_random_build(seed: int, most_layers: int) -> None:
     note(f"{config}\n{format_program(outputs)}")
     for _ in range(choice.number(1, 4)):
         command = conditions(choice, schedule) if choice.number(0, 2) == 2 else layouts(choice, schedule)
-        note(command.text)
-        with counted(COMMAND):
-            command.run(schedule)
+        command.attempt(schedule)
     if choice.number(0, 1):
         note(str(loops(choice, schedule, 2)))
     check_machine(schedule, config)

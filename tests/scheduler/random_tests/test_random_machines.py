@@ -8,18 +8,24 @@ from random_programs import Choice, random_inputs
 from seeds import check_each, note
 from shares import BUILD, Shares, check_shares
 
+from lathe.configs import HardwareConfig
 from lathe.frontend import format_program, placeholders
-from lathe.scheduler import build, create_schedule
+from lathe.scheduler import Schedule, build, create_schedule
 from lathe.sim import simulate_program
 
 
-def check_random_build(seed: int, most_layers: int, most_commands: int) -> None:
-    """A program of operators on a random machine, its stored stage tiled at random, down to the simulator."""
+def network_on_a_machine(seed: int, most_layers: int) -> tuple[Choice, Schedule, HardwareConfig]:
     choice = Choice(seed)
     config = machines(choice)
     outputs = networks(choice, choice.number(1, most_layers))
     schedule = create_schedule(outputs)
     note(f"{config}\n{format_program(outputs)}")
+    return choice, schedule, config
+
+
+def check_random_build(seed: int, most_layers: int, most_commands: int) -> None:
+    """A program of operators on a random machine, its stored stage tiled at random, down to the simulator."""
+    choice, schedule, config = network_on_a_machine(seed, most_layers)
     note(str(loops(choice, schedule, most_commands)))
     check_machine(schedule, config)
 
@@ -47,11 +53,7 @@ def test_numpy_the_nest_and_the_machine_agree_on_many_more(seeds):
 
 def check_random_order(seed: int, most_layers: int) -> None:
     """A program of operators on a random machine, its stored stage in another order, down to the simulator."""
-    choice = Choice(seed)
-    config = machines(choice)
-    outputs = networks(choice, choice.number(1, most_layers))
-    schedule = create_schedule(outputs)
-    note(f"{config}\n{format_program(outputs)}")
+    choice, schedule, config = network_on_a_machine(seed, most_layers)
     note(str(orders(choice, schedule, 3)))
     check_machine(schedule, config)
 

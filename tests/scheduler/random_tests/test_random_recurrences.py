@@ -10,7 +10,7 @@ from random_commands import ORDER, commands
 from random_programs import Choice, random_inputs
 from random_recurrences import recurrences
 from seeds import check_each, note
-from shares import BUILD, COMMAND, Shares, check_shares, counted
+from shares import BUILD, COMMAND, Shares, check_shares
 
 from lathe.configs import load_config
 from lathe.frontend import format_program, placeholders, reference
@@ -83,10 +83,7 @@ def check_random_circle(seed: int, most_commands: int) -> None:
         command = commands(choice, schedule, KINDS)
         before = schedule.fork()
         states = [(stage, stage.state) for stage in schedule.stages]
-        note(command.text)
-        with counted(COMMAND) as refusal:
-            command.run(schedule)
-        for error in refusal:
+        for error in command.attempt(schedule):
             assert [(stage, stage.state) for stage in schedule.stages] == states
             if isinstance(error, LegalityError) and not isinstance(error, ParallelismError):
                 with mock.patch("lathe.scheduler.commands.commit.check_schedule"):
@@ -101,10 +98,7 @@ def check_circle_on_machine(seed: int, most_commands: int) -> None:
     outputs = recurrences(choice)
     schedule = create_schedule(outputs)
     for _ in range(choice.number(0, most_commands)):
-        command = commands(choice, schedule, ("split", "reorder", "skew", "tile", "reverse", "shift"))
-        note(command.text)
-        with counted(COMMAND):
-            command.run(schedule)
+        commands(choice, schedule, ("split", "reorder", "skew", "tile", "reverse", "shift")).attempt(schedule)
     config = choice.pick(MACHINES)
     note(f"{format_program(outputs)} {config.name}")
     inputs = random_inputs(outputs, seed=1)

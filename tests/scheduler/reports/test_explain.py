@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from importlib import import_module
 
 import pytest
+from convolutions import padded_convolution
 from messages import refusal
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
-from lathe.frontend.operators import conv2d, matmul, requantise
+from lathe.frontend.operators import matmul, requantise
 from lathe.isa import Instruction, Load, MemoryType
 from lathe.scheduler import (
     BuildError,
@@ -46,23 +47,6 @@ def own_rules() -> Iterator[None]:
 def test_the_example_of_the_documentation():
     failures, tried = doctest.testmod(import_module("lathe.scheduler.asking"))
     assert (failures, tried > 0) == (0, True)
-
-
-def padded_convolution(rows: int) -> tuple[Schedule, list[Tensor]]:
-    """14 rows with padding 1, in tiles of some rows."""
-    A, W = placeholder((1, 14, 14, 16), "int8", "A"), placeholder((16, 3, 3, 16), "int8", "W")
-    C = conv2d(A, W, padding=1, name="C")
-    padded = C.computation.reads[0].tensor
-    s = create_schedule(C)
-    result, weights = s.cache_write(C, "acc"), s.cache_read(W, "wgt")
-    yo, yi = s[C].split(s[C].axis[1], factor=rows)
-    s[result].compute_at(s[C], yo)
-    s[padded].set_scope("inp")
-    s[padded].compute_at(s[C], yo)
-    for T, rule in ((padded, "dma"), (weights, "dma"), (result, "gemm")):
-        s[T].emit_insn(s[T].axis[0], rule)
-    s[C].emit_insn(yi, "dma")
-    return s, [A, W, C]
 
 
 def test_a_convolution_in_tiles_of_5_rows_has_three_classes_of_loads():
