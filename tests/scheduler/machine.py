@@ -5,11 +5,12 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from meanings import check_values
 from random_programs import random_inputs
 
 from lathe.configs import HardwareConfig, load_config
 from lathe.cosimulation import cosimulate
-from lathe.frontend import placeholders, reference
+from lathe.frontend import placeholders
 from lathe.isa import Instruction, Load, Program, verify
 from lathe.isa.table import MEMORIES
 from lathe.scheduler import Schedule, build
@@ -32,11 +33,7 @@ def run(schedule: Schedule, config: HardwareConfig, inputs: Mapping[str, Any]) -
     """Compile and simulate a schedule; fail unless its outputs are those of NumPy. Returns the program."""
     program = build(schedule, [*placeholders(schedule.program), *schedule.program], config)
     assert verify(program) == []
-    found = simulate_program(program, inputs).outputs
-    expected = reference(list(schedule.program), inputs)
-    for tensor in schedule.program:
-        wanted = expected[tensor.name] if isinstance(expected, dict) else expected
-        np.testing.assert_array_equal(found[tensor.name], wanted)
+    check_values(simulate_program(program, inputs).outputs, list(schedule.program), inputs)
     return program
 
 
@@ -45,10 +42,7 @@ def on_rtl(s: Schedule, config: HardwareConfig = TINY) -> Program:
     inputs = random_inputs(list(s.program), seed=2)
     program = build(s, [*placeholders(s.program), *s.program], config)
     ran = cosimulate(program, inputs, engines=("sim", "pysim")).check()
-    expected = reference(list(s.program), inputs)
-    for tensor in s.program:
-        wanted = expected[tensor.name] if isinstance(expected, dict) else expected
-        np.testing.assert_array_equal(ran.outputs[tensor.name], wanted)
+    check_values(ran.outputs, list(s.program), inputs)
     return program
 
 

@@ -1,10 +1,10 @@
 """What the tests of schedule commands share: programs, the texts of a schedule, and its meaning against NumPy."""
 
-import numpy as np
+from meanings import check_values
 from random_programs import random_inputs
 
 from lathe.configs import load_config
-from lathe.frontend import Tensor, compute, placeholder, placeholders, reference
+from lathe.frontend import Tensor, compute, placeholder, placeholders
 from lathe.scheduler import Schedule, create_schedule, interpret, lower
 
 CONFIG = load_config("vta")
@@ -24,12 +24,9 @@ def levels(schedule: Schedule) -> str:
 def check(schedule: Schedule) -> None:
     """Execute the partitioned nest on random inputs; fail where it differs from NumPy."""
     inputs = random_inputs(list(schedule.program), seed=0)
-    expected = reference(list(schedule.program), inputs)
     found = interpret(schedule, inputs)
     assert list(found) == [tensor.name for tensor in schedule.program]
-    for name, values in found.items():
-        wanted = expected[name] if isinstance(expected, dict) else expected
-        np.testing.assert_array_equal(values, wanted, f"{name} differs from its NumPy meaning")
+    check_values(found, list(schedule.program), inputs)
 
 
 def plus_one(extent: int = 60) -> tuple[Tensor, Tensor, Schedule]:

@@ -4,11 +4,12 @@ from builtins import sum as total
 
 import pytest
 from machine import loads_of, run
+from messages import refusal
 from nests import check
 from random_programs import random_inputs
 
 from lathe.configs import load_config
-from lathe.frontend import Tensor, compute, placeholder, placeholders, reduce_axis, sum
+from lathe.frontend import Tensor, compute, placeholder, reduce_axis, sum
 from lathe.isa import Alu
 from lathe.scheduler import EmitError, Schedule, build, create_schedule
 
@@ -115,12 +116,6 @@ def test_explain_counts_the_moves():
     assert [(each.loops, each.count) for each in moved] == [((("i0", 1), ("i1", 10), ("i2", 16)), 2 * 7)]
 
 
-def refusal(s: Schedule) -> str:
-    with pytest.raises(EmitError) as caught:
-        build(s, [*placeholders(s.program), *s.program], CONFIG)
-    return str(caught.value)
-
-
 def test_no_instruction_moves_elements_of_inp():
     X, W = placeholder((12, 64), "int8", "X"), placeholder((32, 192), "int8", "W")
     k, r = reduce_axis(64, "k"), reduce_axis(3, "r")
@@ -135,7 +130,7 @@ def test_no_instruction_moves_elements_of_inp():
     s.cache_read(W, "wgt", [made])
     s.reuse_at(X, s[C], "i", "inp", form="shift")
     check(s)
-    assert refusal(s) == (
+    assert refusal(EmitError, build, s, [X, W, C], CONFIG) == (
         "form of reuse buffer X.reuse must be 'ring' for the machine in inp, not 'shift': only the ALU moves elements, "
         "within acc. Call reuse_at with form='ring'."
     )
@@ -151,7 +146,7 @@ def test_no_instruction_moves_values_along_lanes():
     s[B].vectorize(inner, 16)
     s.reuse_at(X, s[B], outer, form="shift")
     check(s)
-    assert refusal(s) == (
+    assert refusal(EmitError, build, s, [X, B], CONFIG) == (
         "form of reuse buffer X.reuse must be 'ring' for the machine along i0, which fills the lanes of elements, not "
         "'shift': instructions move whole elements. Call reuse_at with form='ring'. Lanes of B are those that "
         "vectorize says; without it, build chooses what fits."

@@ -41,6 +41,14 @@ def of_kind(program: Program, kind: type[Instruction], **fields: Any) -> list[An
     ]
 
 
+def copied_to_acc(B: Tensor) -> Schedule:
+    """A copy with padding, which the DMA makes in the accumulators."""
+    s = create_schedule(B)
+    made = s.cache_write(B, "acc")
+    s[made].emit_insn(s[made].axis[0], "dma")
+    return s
+
+
 def pads(load: Load) -> tuple[int, ...]:
     return load.y_size, load.x_size, load.y_pad_0, load.y_pad_1, load.x_pad_0, load.x_pad_1
 
@@ -110,9 +118,7 @@ def test_constants_that_a_load_of_lathe16_holds(value: int, fields: tuple[int, b
         lambda n, y, x, c: select((x >= 1) & (x < 5), A[n, y, x - 1, c].astype("int32"), value),
         "P",
     )
-    s = create_schedule(P)
-    made = s.cache_write(P, "acc")
-    s[made].emit_insn(s[made].axis[0], "dma")
+    s = copied_to_acc(P)
     program = run(s, LATHE16, filled(A))
     (load,) = loads_of(program, "A")
     assert pads(load) == (3, 4, 0, 0, 1, 1)
@@ -129,9 +135,7 @@ def test_different_constants_around_accumulators_are_filled_one_by_one(machine: 
         return select((y >= 1) & (y < 5), inside, 100000)
 
     B = compute((6, 7, 16), element, "B")
-    s = create_schedule(B)
-    made = s.cache_write(B, "acc")
-    s[made].emit_insn(s[made].axis[0], "dma")
+    s = copied_to_acc(B)
     program = run(s, machine, filled(A))
     assert {load.padding for load in of_kind(program, Load)} == {0}
     assert {each.imm for each in of_kind(program, Alu, alu_opcode=AluOp.ADD)} >= {9, 2, -31072}  # (2 << 16) - 31072
@@ -140,9 +144,7 @@ def test_different_constants_around_accumulators_are_filled_one_by_one(machine: 
 def test_casts_around_a_padding_apply_to_its_constant() -> None:
     A, pad = placeholder((3, 16), "int8", "A"), const(-7, "int8").astype("uint8").astype("int16")
     B = compute((5, 16), lambda i, j: select(i < 3, A[i, j].astype("int16"), pad).astype("int32"), "B")
-    s = create_schedule(B)
-    made = s.cache_write(B, "acc")
-    s[made].emit_insn(s[made].axis[0], "dma")
+    s = copied_to_acc(B)
     program = build(s, [A, B], LATHE16)
     assert {each.imm for each in of_kind(program, Alu, alu_opcode=AluOp.ADD)} == {249}  # -7 as uint8
 
@@ -150,9 +152,7 @@ def test_casts_around_a_padding_apply_to_its_constant() -> None:
 def test_a_copy_whose_casts_change_values_is_no_transfer() -> None:
     A = placeholder((3, 16), "int8", "A")
     B = compute((5, 16), lambda i, j: select(i < 3, A[i, j], -7).astype("uint8").astype("int32"), "B")
-    s = create_schedule(B)
-    made = s.cache_write(B, "acc")
-    s[made].emit_insn(s[made].axis[0], "dma")
+    s = copied_to_acc(B)
     with pytest.raises(EmitError) as caught:
         build(s, [A, B], LATHE16)
     assert caught.value.constraint == (
@@ -198,30 +198,28 @@ def test_a_zero_point_costs_no_copy_where_the_alu_multiplies(machine: str) -> No
     assert [segment.name for segment in program.segments if segment.role == "temporary"] == []
 
 
-def test_tiles_of_rows_have_the_zero_point_on_their_own_sides_only() -> None:
-    inputs, C, _ = convolution(5)
+def rows_in_tiles(C: Tensor, factor: int) -> Schedule:
+    """A convolution, some rows at a time, each tile with its own part of the padded image."""
     padded = C.computation.reads[0].tensor
     s = create_schedule(C)
     result = s.cache_write(C, "acc")
-    outer, _ = s[C].split(s[C].axis[1], factor=2)
+    outer, _ = s[C].split(s[C].axis[1], factor=factor)
     s[result].compute_at(s[C], outer)
     s[padded].set_scope("inp")
     s[padded].compute_at(s[C], outer)
-    program = run(s, LATHE16, filled(*inputs))
+    return s
+
+
+def test_tiles_of_rows_have_the_zero_point_on_their_own_sides_only() -> None:
+    inputs, C, _ = convolution(5)
+    program = run(rows_in_tiles(C, 2), LATHE16, filled(*inputs))
     loads = [(*pads(load), load.padding) for load in loads_of(program, "A")]
     assert loads == [(3, 7, 1, 0, 1, 1, 5), (4, 7, 0, 0, 1, 1, 5), (3, 7, 0, 1, 1, 1, 5)]
 
 
 def test_rows_of_nothing_but_padding_are_loaded_without_reading() -> None:
     inputs, C, _ = convolution(5, padding=((4, 0), (1, 1)))
-    padded = C.computation.reads[0].tensor
-    s = create_schedule(C)
-    result = s.cache_write(C, "acc")
-    outer, _ = s[C].split(s[C].axis[1], factor=1)
-    s[result].compute_at(s[C], outer)
-    s[padded].set_scope("inp")
-    s[padded].compute_at(s[C], outer)
-    program = run(s, LATHE16, filled(*inputs))
+    program = run(rows_in_tiles(C, 1), LATHE16, filled(*inputs))
     empty = [load for load in of_kind(program, Load, memory_type=MemoryType.INP) if load.y_size == 0]
     assert [(load.padding, load.x_size * load.y_pad_0) for load in empty] == [(5, 27), (5, 27)]
 
