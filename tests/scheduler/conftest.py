@@ -1,4 +1,11 @@
-"""What the tests of this folder share: nests are shown and executed."""
+"""What the tests of the scheduler share: nests are shown and executed.
+
+Folders are the rooms of ``scheduler/``, and ``random_tests``. The modules beside this one are for all of them:
+``random_*`` make programs, schedules and commands; ``nests``, ``convolutions``, ``queues`` and ``recurrent_programs``
+have small programs; ``meanings`` and ``machine`` hold what comes out against NumPy; ``executions``, ``folds``,
+``rings``, ``padded`` and ``symbolic_execution`` carry schedules out one instance after the other; ``refusals``,
+``limits``, ``stated`` and ``unchecked`` ask whether a refusal is right, and ``shares`` how often there is one.
+"""
 
 from collections.abc import Callable
 

@@ -18,28 +18,19 @@ def grid(height: int = 5, width: int = 7):
     return C, create_schedule(C)
 
 
-def test_documentation_of_reverse():
-    _, C, s = plus_one()
-    with as_documented(reverse, s):
-        s[C].reverse("i")
-
-
-def test_documentation_of_shift():
-    _, C, s = plus_one()
-    with as_documented(shift, s):
-        s[C].shift("i", 2)
-
-
-def test_documentation_of_skew():
-    C, s = grid()
-    with as_documented(skew, s):
-        s[C].skew("i", "j")
-
-
-def test_documentation_of_interchange():
-    C, s = grid()
-    with as_documented(interchange, s):
-        s[C].interchange("i", "j")
+@pytest.mark.parametrize(
+    ("command", "program", "arguments"),
+    [
+        (reverse, plus_one, ("i",)),
+        (shift, plus_one, ("i", 2)),
+        (skew, grid, ("i", "j")),
+        (interchange, grid, ("i", "j")),
+    ],
+)
+def test_documentation_shows_before_and_after(command, program, arguments):
+    *_, C, s = program()
+    with as_documented(command, s):
+        getattr(s[C], command.__name__)(*arguments)
 
 
 def test_interchange_takes_the_loops_in_either_order():

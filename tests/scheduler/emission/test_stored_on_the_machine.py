@@ -120,14 +120,21 @@ def test_rows_of_a_convolution_on_the_rtl():
     on_rtl(s)
 
 
-def test_rows_go_round_in_dram():
-    B, D, s = rows(10, 16)
-    io, _ = s[D].split("i", factor=4)
+def in_a_buffer_in_dram(height: int, width: int, factor: int) -> Schedule:
+    """Some rows of D at a time, and of B those and two more."""
+    B, D, s = rows(height, width)
+    io, _ = s[D].split("i", factor=factor)
     made = s.cache_write(B, "acc")
     s[made].compute_at(s[B], "i")
     s[B].compute_at(s[D], io)
-    s[B].store_in(s.buffer("rows", (6, 16), scope="dram"), lambda i, c: (i % 6, c))
-    program = run(s, VTA, random_inputs([D], seed=0))
+    keep = factor + 2
+    s[B].store_in(s.buffer("rows", (keep, width), scope="dram"), lambda i, c: (i % keep, c))
+    return s
+
+
+def test_rows_go_round_in_dram():
+    s = in_a_buffer_in_dram(10, 16, factor=4)
+    program = run(s, VTA, random_inputs(list(s.program), seed=0))
     assert program.segment("rows").nbytes == 4 * 6 * 16
 
 
@@ -244,12 +251,7 @@ def test_one_element_holds_all_that_is_made(kind, config):
 
 
 def test_rows_go_round_in_dram_on_the_rtl():
-    B, D, s = rows(8, 4)
-    io, _ = s[D].split("i", factor=3)
-    made = s.cache_write(B, "acc")
-    s[made].compute_at(s[B], "i")
-    s[B].compute_at(s[D], io)
-    s[B].store_in(s.buffer("rows", (5, 4), scope="dram"), lambda i, c: (i % 5, c))
+    s = in_a_buffer_in_dram(8, 4, factor=3)
     assert on_rtl(s).segment("rows").nbytes == 4 * 5 * 4
 
 
