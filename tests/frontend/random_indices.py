@@ -10,10 +10,6 @@ from lathe.frontend import Axis, AxisRef, Binary, Cast, Compare, Const, Expr, No
 NUMBERS = [-6, -3, -1, 1, 2, 3, 4, 6, 8, 16]
 
 
-SHARES = {"sum": 6, "times": 4, "divided": 7, "extremum": 2, "free": 1, "shift": 1, "choice": 1, "cast": 3}
-"""How often expressions are of which kind."""
-
-
 def random_axes(rng: random.Random) -> list[Axis]:
     return [Axis(name, rng.randint(1, 8), rng.choice([0, 0, 0, -2, 1])) for name in "abc"]
 

@@ -1,6 +1,7 @@
 """A product in tiles whose loads and products can be seen side by side, and what a trace says of that."""
 
 import numpy as np
+from machine import run
 from nests import two_stages
 
 from lathe.configs import HardwareConfig, load_config
@@ -8,7 +9,7 @@ from lathe.frontend import Tensor, compute, placeholder, reduce_axis, sum
 from lathe.isa import Gemm, Load
 from lathe.scheduler import Schedule, create_schedule
 from lathe.scheduler.state.loops import LoopAxis
-from lathe.sim import Result
+from lathe.sim import Result, simulate_program
 
 TINY = load_config("tiny")
 
@@ -67,6 +68,12 @@ class Tiles:
     def inputs(self) -> dict[str, np.ndarray]:
         generator = np.random.default_rng(0)
         return {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in (self.A, self.B)}
+
+
+def ran(tiles: Tiles) -> Result:
+    """On the small machine; fails unless the values are NumPy's."""
+    program = run(tiles.schedule, TINY, tiles.inputs())
+    return simulate_program(program, tiles.inputs())
 
 
 def overlap(result: Result) -> int:

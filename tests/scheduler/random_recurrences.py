@@ -6,8 +6,6 @@ from random_programs import Choice
 
 from lathe.frontend import Expr, State, Tensor, compute, define, max, min, placeholder, reduce_axis, select, state, sum
 
-NAMES = "tijn"
-
 
 def distance(choice: Choice, rank: int) -> tuple[int, ...]:
     """How far behind a cell is read: lexicographically more than nothing."""

@@ -3,20 +3,14 @@
 import numpy as np
 import pytest
 from documented import as_documented
-from machine import run
 from nests import check, text
-from queues import TINY, Tiles, overlap, stage_in_tiles
+from queues import TINY, Tiles, overlap, ran, stage_in_tiles
 
 from lathe.frontend import reference
 from lathe.isa import Gemm, Load, MemoryType, Store
 from lathe.scheduler import CapacityError, build
 from lathe.scheduler.commands.double_buffer import double_buffer
-from lathe.sim import Result, simulate_program
-
-
-def ran(tiles: Tiles) -> Result:
-    program = run(tiles.schedule, TINY, tiles.inputs())
-    return simulate_program(program, tiles.inputs())
+from lathe.sim import Result
 
 
 def places(result: Result) -> list[int]:

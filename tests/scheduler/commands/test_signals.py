@@ -8,7 +8,7 @@ from documented import as_documented
 from machine import run
 from messages import refusal
 from nests import check, text
-from queues import TINY, Tiles, stage_in_tiles
+from queues import TINY, Tiles, ran, stage_in_tiles
 from random_hand_schedules import hand_schedules
 from random_programs import Choice, random_inputs
 
@@ -62,10 +62,6 @@ def timed(result: Result) -> list[tuple[Instruction, int, int]]:
 
 def is_barrier(each: Instruction) -> bool:
     return isinstance(each, Load) and each.memory_type == MemoryType.UOP and not each.x_size
-
-
-def ran(tiles: Tiles) -> Result:
-    return simulate_program(run(tiles.schedule, TINY, tiles.inputs()), tiles.inputs())
 
 
 @pytest.mark.parametrize("rows", [32, 28])

@@ -8,7 +8,7 @@ from documented import before_and_after
 from machine import run
 from messages import refusal
 from nests import check, text, two_stages
-from queues import TINY, Tiles, overlap, stage_in_tiles
+from queues import TINY, Tiles, overlap, ran, stage_in_tiles
 from random_commands import ORDER, any_schedule, commands
 from random_hand_schedules import hand_schedules
 from random_programs import Choice, random_inputs
@@ -30,11 +30,6 @@ from lathe.scheduler import (
 )
 from lathe.scheduler.commands.vthread import vthread
 from lathe.sim import Result, simulate_program
-
-
-def ran(tiles: Tiles) -> Result:
-    program = run(tiles.schedule, TINY, tiles.inputs())
-    return simulate_program(program, tiles.inputs())
 
 
 def stream(result: Result) -> list[Instruction]:

@@ -74,10 +74,6 @@ def serpentine(loop: int) -> Callable[[Stage], LoopAxis]:
     return order
 
 
-def skewed(stage: Stage) -> LoopAxis:
-    return stage.skew("i", "j")[1]
-
-
 ORDERS: dict[str, tuple[Callable[[Stage], LoopAxis], int]] = {
     "rows of fused loops": (fused(15), 135),
     "three rows of fused loops": (fused(45), 135),

@@ -3,7 +3,6 @@
 import builtins
 import doctest
 import json
-from collections.abc import Iterator
 from importlib import import_module
 
 import pytest
@@ -27,21 +26,8 @@ from lathe.scheduler import (
     emit_rule,
     explain,
 )
-from lathe.scheduler.target.rules import RULES
-from lathe.scheduler.target.rules.rule import SEPARATE_INIT
 
 VTA, TINY = load_config("vta"), load_config("tiny")
-
-
-@pytest.fixture(autouse=True)
-def own_rules() -> Iterator[None]:
-    """Forget the rules that a test has registered."""
-    before, separate = dict(RULES), set(SEPARATE_INIT)
-    yield
-    RULES.clear()
-    RULES.update(before)
-    SEPARATE_INIT.clear()
-    SEPARATE_INIT.update(separate)
 
 
 def test_the_example_of_the_documentation():
