@@ -25,30 +25,27 @@ class Answer:
         return f"{'yes' if self.holds else 'no'}: {self.reason}"
 
 
+class TooHard(Exception):  # noqa: N818 - an answer, which ``answerable`` turns into a ScheduleError
+    """A question takes more than may be spent on it: what that is, and how to make it easier."""
+
+    def __init__(self, budget: str, remedy: str) -> None:
+        super().__init__(budget, remedy)
+        self.budget = budget
+        self.remedy = remedy
+
+
 @contextmanager
 def answerable(question: str) -> Iterator[None]:
-    """Raises ScheduleError where a question takes more isl operations than it may, so that none can hang."""
+    """Raises ScheduleError where a question takes more than it may, so that none can hang."""
     try:
         with limited_operations():
             yield
+        return
     except isl.Error:
-        raise ScheduleError(
-            f"{question} must be decided within {OPERATIONS_LIMIT} isl operations, and takes more. Use fewer splits "
-            "and fused loops around it.",
-            kind="limit",
-        ) from None
-
-
-@contextmanager
-def checkable(command: str, tensor: str, reader: str) -> Iterator[None]:
-    """Raises ScheduleError where the check of one read takes more isl operations than it may."""
-    try:
-        with limited_operations():
-            yield
-    except isl.Error:
-        raise ScheduleError(
-            f"{command} must leave a schedule that can be checked within {OPERATIONS_LIMIT} isl operations per read, "
-            f"not one in which the read of {tensor} by {reader} takes more. Use fewer splits and fused loops around "
-            "it.",
-            kind="limit",
-        ) from None
+        budget, remedy = (
+            f"within {OPERATIONS_LIMIT} isl operations",
+            "Use fewer splits and fused loops around it.",
+        )
+    except TooHard as error:
+        budget, remedy = error.budget, error.remedy
+    raise ScheduleError(f"{question} must be decided {budget}, and takes more. {remedy}", kind="limit")

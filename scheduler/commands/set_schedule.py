@@ -11,7 +11,7 @@ from lathe.frontend.indices.quasi_affine import linear_of
 from lathe.frontend.polyhedra import domain_of, limited_operations
 from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.legality.parallelism import values_of
+from lathe.scheduler.nest.instances import values_of
 from lathe.scheduler.nest.map_by_kind import cases_of
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.loops import LoopAxis, Mapped

@@ -9,7 +9,7 @@ from lathe.frontend.indices.quasi_affine import linear_of
 from lathe.frontend.polyhedra import limited_operations, shape_of
 from lathe.scheduler.commands.set_schedule import check_no_parameters
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.legality.parallelism import values_of
+from lathe.scheduler.nest.instances import values_of
 from lathe.scheduler.state.storage import Storage, StorageBuffer
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set

@@ -14,9 +14,12 @@ from lathe.frontend import Tensor
 from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.scheduler.errors import EmitError
+from lathe.scheduler.legality.folded_cells import written_cell_of_two
 from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.nest.times import values_on
 from lathe.scheduler.target.rules.alu_expressions import can_take_over
+
+Ints = NDArray[np.int64]
 
 
 def operand_in_place(
@@ -35,8 +38,9 @@ def operand_in_place(
     storage = stage.state.storage
     assert storage is not None, f"{stage.name} has no cells of its own"
     data = [(variable, extent) for variable, extent in node.loops if variable.kind == "data"]
-    written = np.bincount(_cells(target, data, environment, shape), minlength=prod(shape))
-    if written.max() > 1:
+    made = _cells(target, data, environment, shape)
+    instances = np.arange(len(made))
+    if written_cell_of_two(made, instances, np.ones(len(made), np.bool_), prod(shape)) is not None:
         raise EmitError(
             f"values that a chunk of stage {stage.name} makes must have cells of their own in {storage}, not share "
             "them, since instructions make them in any order. Split its loops so that a chunk makes what is live.",
@@ -50,7 +54,7 @@ def operand_in_place(
             continue
         if index == list(target):
             beside.append(access)
-        elif written[_cells(index, node.loops, environment, shape)].any():
+        elif _read_elsewhere(made, _cells(index, node.loops, environment, shape), prod(shape)):
             raise EmitError(
                 f"cells of buffer {storage.buffer.name} that a chunk of stage {stage.name} writes must not be read as "
                 f"{access.tensor.name} by other instances of the chunk, since instructions take these in any order. "
@@ -69,17 +73,23 @@ def operand_in_place(
     return beside[0].tensor if beside else None
 
 
+def _read_elsewhere(made: Ints, read: Ints, count: int) -> bool:
+    """Whether cells that instances write are read at another index, and so by others of the chunk."""
+    cells, written = np.concatenate([made, read]), np.arange(len(made) + len(read)) < len(made)
+    return written_cell_of_two(cells, np.where(written, 1, 0), written, count) is not None
+
+
 def _cells(
     index: Sequence[Linear],
     loops: Sequence[tuple[LoopVariable, int]],
     environment: Mapping[LoopVariable, int],
     shape: Sequence[int],
-) -> NDArray[np.int64]:
+) -> Ints:
     """The row-major numbers of the cells at an index."""
-    grids: dict[LoopVariable, NDArray[np.int64]] = {v: np.asarray(value) for v, value in environment.items()}
+    grids: dict[LoopVariable, Ints] = {v: np.asarray(value) for v, value in environment.items()}
     for n, (variable, extent) in enumerate(loops):
         grids[variable] = np.arange(extent, dtype=np.int64).reshape([-1 if d == n else 1 for d in range(len(loops))])
-    flat: NDArray[np.int64] = np.zeros((), np.int64)
+    flat: Ints = np.zeros((), np.int64)
     for extent, each in zip(shape, index, strict=True):
         flat = flat * extent + values_on(each, grids)
     return np.broadcast_to(flat, [extent for _, extent in loops]).reshape(-1)

@@ -12,7 +12,8 @@ import numpy as np
 
 from lathe.frontend import evaluate
 from lathe.frontend.expressions import AxisRef, axes_of
-from lathe.scheduler.legality.events import TooManyEvents, Use
+from lathe.scheduler.answers import TooHard
+from lathe.scheduler.legality.events import Use
 from lathe.scheduler.nest.times import Occurrence
 from lathe.scheduler.state.storage import Storage
 
@@ -50,7 +51,7 @@ def _moved_inside(use: Use, dim: int, extent: int, depth: int) -> bool:
         return False
     try:
         part = use.part(group)
-    except TooManyEvents:
+    except TooHard:
         return False
     return len(part.values) == extent == len(np.unique(part.values))
 

@@ -15,16 +15,13 @@ from lathe.frontend import evaluate, reads_data
 from lathe.frontend.accesses import Guard
 from lathe.frontend.expressions import Binary, Expr, axes_of
 from lathe.frontend.indices.linear import LoopVariable
+from lathe.scheduler.answers import TooHard
 from lathe.scheduler.nest.times import NO_TAG, Occurrence, Tag, values_on
 
 Ints = NDArray[np.int64]
 
 LARGEST = 1 << 22
 """How many points of loops, and how many events, one question may have before it counts as too hard."""
-
-
-class TooManyEvents(Exception):  # noqa: N818 - an answer, which the caller turns into a ScheduleError
-    """A question has more events than ``LARGEST``."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,10 @@ class Use:
         return groups + [Group({n}) for n in range(self.depth) if n not in seen]
 
     def events(self, fixed: Iterable[int] = ()) -> Events:
-        """The events, those only whose values are at 0 along the ``fixed`` dimensions. Raises TooManyEvents."""
+        """The events, those only whose values are at 0 along the ``fixed`` dimensions.
+
+        Raises TooHard where there are too many.
+        """
         spans = self.occurrence.spans
         seen: set[int] = set().union(*(group.loops for group in self.groups))
         free = [span for n, span in enumerate(spans) if n >= self.depth and n not in seen]
@@ -114,7 +114,7 @@ class Use:
                 chosen = part.values == 0
                 part = Events(part.times[chosen], part.values[chosen], part.tags[chosen])
             if len(total.times) * len(part.times) > LARGEST:
-                raise TooManyEvents
+                raise _too_many()
             total = Events(
                 np.add.outer(total.times, part.times).reshape(-1),
                 np.add.outer(total.values, part.values).reshape(-1),
@@ -128,7 +128,7 @@ class Use:
         spans = [self.occurrence.spans[n] for n in loops]
         shape = tuple(span.count for span in spans)
         if int(np.prod(shape, dtype=object)) > LARGEST:
-            raise TooManyEvents
+            raise _too_many()
         grids: dict[LoopVariable, Ints] = {}
         zero: Ints = np.zeros((), np.int64)
         time, tags, outer, value = zero, zero, zero, zero
@@ -164,6 +164,12 @@ class Use:
         for axis in axes_of(expr):
             found |= {position[variable] for variable in self.occurrence.chunk.roots[axis].variables()}
         return found
+
+
+def _too_many() -> TooHard:
+    return TooHard(
+        f"with {LARGEST} reads and writes of cells", "Let stages compute less, or give each value a cell of its own."
+    )
 
 
 def _conjuncts(guards: Sequence[Guard]) -> list[Guard]:

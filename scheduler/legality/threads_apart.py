@@ -6,15 +6,12 @@ share, and those whose values take turns in cells of a buffer that is not theirs
 
 from collections.abc import Iterator
 
-import islpy as isl
-
-from lathe.frontend.indices.linear import LoopVariable
 from lathe.scheduler.answers import Answer, answerable
-from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
-from lathe.scheduler.legality.parallelism import levels_of, parallel_loop, values_of
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.legality.own_cells import OwnCells
+from lathe.scheduler.legality.parallelism import not_parallel, parallel_loop
+from lathe.scheduler.legality.question import Order, held
 from lathe.scheduler.nest.build_nest import build_nest
-from lathe.scheduler.nest.executed import carried_out
-from lathe.scheduler.nest.instances import cells_written
 from lathe.scheduler.nest.nodes import Acquire, Block, Guard, Loop, Node
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.placement import Placement
@@ -35,15 +32,9 @@ def check_threads(schedule: ScheduleView, command: str) -> None:
         answer = parallel_loop(schedule, stage, loop, placed, updates_commute=True)
         if answer:
             answer = _updated_apart(schedule, stage, loop, placed)
-        if answer:
-            continue
-        message = (
-            f"loop {loop.name} of stage {stage.name} must be parallel to run in {count} threads{after}, but "
-            f"{answer.reason}."
-        )
-        if isinstance(answer.witness, Witness):
-            raise ParallelismError(message, answer.witness)
-        raise ScheduleError(message, kind="legality")
+        if not answer:
+            subject = f"loop {loop.name} of stage {stage.name} must be parallel to run in {count} threads{after}"
+            raise not_parallel(subject, answer)
     if any(stage.state.storage is not None for stage in schedule.stages):
         _check_storage(schedule, after)
 
@@ -54,30 +45,21 @@ def _updated_apart(
     """Whether no two iterations of a loop make the same sums in cells that they share: one would begin what another
     goes on with. In a buffer of its own each thread has its own.
     """
-    outer, inner = levels_of(placed[stage], loop)
-    around = _around(placed[stage])[:inner]
+    order = Order.without(placed[stage], loop, every=True)
+    loops = [*order.outside, *order.free]
     for each in schedule.stages:
         state, place = each.state, placed[each]
         shared = state.scope == DRAM or state.storage is not None
         if state.attachment is None or state.attachment.loops or not shared:
             continue
-        if not state.computation.reduce_axes or _around(place)[:inner] != around:
+        if not state.computation.reduce_axes or place.around[: len(loops)] != loops:
             continue
         with answerable(f"whether loop {loop.name} of stage {stage.name} may run in threads"):
-            executed = carried_out(place, placed)
-            made = cells_written(place, each.tensor.name, inner, executed).set_tuple_name(isl.dim_type.in_, "loops")
-            pairs = made.apply_range(made.reverse())
-            same = isl.Map.universe(pairs.get_space())
-            for level in range(outer):
-                same = same.equate(isl.dim_type.in_, level, isl.dim_type.out, level)
-            pairs = pairs.intersect(same).subtract(isl.Map.identity(pairs.get_space()))
-            if pairs.is_empty():
-                continue
-            one = pairs.domain().lexmin()
-            other = pairs.intersect_domain(one).range().lexmin()
-            both = made.intersect_domain(one).range().intersect(made.intersect_domain(other).range()).lexmin()
-            cell = ", ".join(map(str, values_of(both)))
-            first, second = values_of(one)[inner - 1], values_of(other)[inner - 1]
+            verdict = held(OwnCells.of_sums(place, len(loops), placed), order)
+        if verdict is None:
+            continue
+        cell = ", ".join(map(str, verdict.cell))
+        first, second = (iteration[-1] for iteration in verdict.iterations)
         return Answer(
             False,
             f"iterations {first} and {second} both begin the sum {each.tensor.name}[{cell}], in "
@@ -122,7 +104,3 @@ def _all(nodes: list[Node]) -> Iterator[Node]:
         yield node
         if isinstance(node, Loop | Guard):
             yield from _all(node.body)
-
-
-def _around(placement: Placement) -> list[LoopVariable]:
-    return [*placement.prefix, *placement.loops.variables]

@@ -225,3 +225,17 @@ def _box_around(placement: Placement, tensor_name: str, lows: list[Bound], exten
     count = len(placement.prefix)
     relation = isl.Map.from_range(points).move_dims(isl.dim_type.in_, 0, isl.dim_type.out, 0, count)
     return relation.set_tuple_name(isl.dim_type.in_, "instance").set_tuple_name(isl.dim_type.out, tensor_name)
+
+
+def values_of(point: isl.Set) -> list[int]:
+    """The coordinates of a set of one point."""
+    sample = point.sample_point()
+    return [int(sample.get_coordinate_val(SET, n).to_python()) for n in range(point.dim(SET))]
+
+
+def equal_loops(space: isl.Space, count: int) -> isl.Map:
+    """The pairs of a space of maps that have the outermost ``count`` loops in common."""
+    order = isl.Map.universe(space)
+    for position in range(count):
+        order = order.equate(isl.dim_type.in_, position, isl.dim_type.out, position)
+    return order

@@ -52,6 +52,11 @@ class Placement:
         return buffer_shape(self.window.shape if self.window is not None else extents)
 
     @property
+    def around(self) -> list[LoopVariable]:
+        """All loops that the stage runs in, its own included."""
+        return [*self.prefix, *self.loops.variables]
+
+    @property
     def state(self) -> StageState:
         return self.stage.state
 

@@ -19,7 +19,7 @@ from lathe.scheduler.algorithm.rewrite import transform
 from lathe.scheduler.algorithm.undefined import terms_of
 from lathe.scheduler.commands.overcompute import extended
 from lathe.scheduler.errors import PaddingError, ScheduleError
-from lathe.scheduler.legality.check import check_reads
+from lathe.scheduler.legality.reads import check_reads
 from lathe.scheduler.legality.unneeded_instances import Branches
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM

@@ -5,7 +5,7 @@ from dataclasses import replace
 from lathe.isa import Unit
 from lathe.scheduler.algorithm.patterns import factors, is_loadable
 from lathe.scheduler.errors import BuildError, LegalityError
-from lathe.scheduler.legality.check import check_reads
+from lathe.scheduler.legality.reads import check_reads
 from lathe.scheduler.passes.store_in_loops import can_be_kept, stores_only
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM

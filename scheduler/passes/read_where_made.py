@@ -2,20 +2,15 @@
 
 from dataclasses import replace
 
-import islpy as isl
-
 from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.polyhedra import access_of
 from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.algorithm.rewrite import reads_redirected
-from lathe.scheduler.nest.cycles import around
-from lathe.scheduler.nest.instances import instances
+from lathe.scheduler.legality.own_cells import OwnCells
+from lathe.scheduler.legality.question import Order, held
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.target.planes import PLANES
 from lathe.scheduler.target.target import Target
-
-IN, OUT = isl.dim_type.in_, isl.dim_type.out
 
 
 def read_where_made(schedule: Edit, target: Target, writer: EditedStage, store: EditedStage) -> None:
@@ -38,15 +33,5 @@ def read_where_made(schedule: Edit, target: Target, writer: EditedStage, store: 
 def is_near(writer: EditedStage, reader: EditedStage, read: ReadAccess) -> bool:
     """Whether all that a read touches is made in the same iteration of the loops around the writer."""
     placed = place_stages(writer.schedule)
-    loops = placed[writer].prefix
-    depth = len(loops)
-    if any(own is not other for own, other in zip(loops, around(placed[reader])[:depth], strict=False)):
-        return False
-    makes, rank = instances(placed[writer]), len(writer.state.computation.axes)
-    makes = makes.project_out(OUT, rank, makes.dim(OUT) - rank).set_tuple_name(OUT, read.tensor.name)
-    needs = instances(placed[reader]).apply_range(access_of(reader.state.computation, read))
-    pairs = needs.apply_range(makes.reverse())
-    same = isl.Map.universe(pairs.get_space())
-    for level in range(depth):
-        same = same.equate(IN, level, OUT, level)
-    return bool(pairs.subtract(same).is_empty())
+    uses = OwnCells.of_instances(placed[writer], placed[reader], [read])
+    return uses.depth == len(placed[writer].prefix) and held(uses, Order(every=True, stays=False)) is None

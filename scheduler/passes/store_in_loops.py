@@ -10,7 +10,7 @@ from lathe.frontend.expressions import Read
 from lathe.scheduler.algorithm.patterns import factors, is_loadable
 from lathe.scheduler.commands.write_through import keep_loops, write_through_acc
 from lathe.scheduler.errors import BuildError, LegalityError
-from lathe.scheduler.legality.check import check_reads
+from lathe.scheduler.legality.reads import check_reads
 from lathe.scheduler.nest.cycles import circles, read_later, shared_loops, walked_dimensions
 from lathe.scheduler.nest.instances import cells_made, cells_written
 from lathe.scheduler.nest.place import place_stages

@@ -1,0 +1,195 @@
+"""Does every read find its value: made before, and still there? Of values with cells of their own.
+
+A stage computed at the root is whole before its readers begin. A stage computed in a loop is made anew in each
+iteration, as far as that iteration needs; its values in a scratchpad are gone when the iteration ends, those in DRAM
+stay, and a reuse buffer keeps its window from one iteration to the next. So a read is legal iff every cell that it
+touches has been made in the same iteration of the loops around both, or, in DRAM, in an earlier one, or, in a window,
+since its loop began. Stages of a cycle, and sums in shared loops, are whole before no reader begins: there it is pairs
+of instances that are compared. Updates of one reduction commute, so orders among them do not matter.
+"""
+
+from lathe.frontend.accesses import ReadAccess
+from lathe.scheduler.answers import answerable
+from lathe.scheduler.errors import LegalityError, ScheduleError
+from lathe.scheduler.legality.own_cells import OwnCells, shared_depth
+from lathe.scheduler.legality.question import Order, held
+from lathe.scheduler.nest.cycles import circles, in_circle, read_later
+from lathe.scheduler.nest.place import comes_first, place_stages
+from lathe.scheduler.nest.placement import Placement
+from lathe.scheduler.nest.shared_loops import shares_reduction
+from lathe.scheduler.state.neighbours import makers_of, reached, readers_of
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.stored import values_stay
+
+Placed = dict[StageView, Placement]
+
+
+def check_reads(schedule: ScheduleView, command: str, moved: set[StageView], placed: Placed | None = None) -> None:
+    """Refuse a schedule in which a stage that depends on one of ``moved`` would be read where its values are not.
+
+    ``placed``: the placements to look at, where they are not those of all instances of the stages.
+    """
+    dependent = reached(moved, lambda each: [*schedule.attached(each), *makers_of(schedule, each)])
+    affected = [stage for stage in schedule.stages if stage in dependent]
+    attached = [stage for stage in affected if stage.state.attachment is not None]
+    early = [(stage, reader) for stage in affected if stage not in attached for reader in _before(schedule, stage)]
+    if not attached and not early:
+        return
+    placed = place_stages(schedule) if placed is None else placed
+    for stage, reader in early:
+        for read in _reads_of(reader, stage):
+            if _runs_inside(reader, stage):  # it may read what earlier iterations have made
+                _check_pairs(schedule, stage, reader, read, placed, command, "in the loops that they share")
+            else:
+                _refuse_early(stage, reader, read, placed, command)
+    for stage in attached:
+        kept = stage.state.attachment and stage.state.attachment.loops and values_stay(stage)
+        others = in_circle(schedule, stage) if kept else []  # among these, pairs of instances are compared
+        for reader in readers_of(schedule, stage):
+            for read in _reads_of(reader, stage) if reader not in others else []:
+                if shares_reduction(stage):
+                    _check_pairs(schedule, stage, reader, read, placed, command, "all of its sum")
+                else:
+                    _check_read(schedule, stage, reader, read, placed, command)
+
+
+def check_circles(schedule: ScheduleView, command: str, changed: set[StageView], placed: Placed) -> None:
+    """Raises LegalityError, with a witness, if a stage of a cycle would read what is not made yet."""
+    what = "in a cycle of stages that need each other's earlier values, not later or at the same time"
+    for group in circles(schedule):
+        if not changed & reached(group, lambda each: [] if each.host is None else [each.host]):
+            continue
+        for reader in group:
+            for read in reader.state.computation.reads:
+                maker = schedule.maker(read.tensor)
+                place = None if maker is None else maker.state.attachment
+                if maker in group and maker is not None and (place is None or place.loops):  # not made in parts
+                    _check_pairs(schedule, maker, reader, read, placed, command, what)
+
+
+def check_emitted(placement: Placement, command: str) -> None:
+    """Raises LegalityError if a nest that an emission rule carries out as it likes holds instances in an order."""
+    stage, emitted = placement.stage, placement.state.emitted_leaves()
+    own = _reads_of(stage, stage) if emitted else []
+    if not own:
+        return
+    around = placement.around
+    level = around.index(placement.loops.of_leaf[emitted[0]][0])
+    order = Order(every=True, outside=tuple(around[:level]), free=tuple(around[level:]))
+    with answerable(f"whether rule {placement.state.pragma!r} may carry out loops of stage {stage.name} in any order"):
+        verdict = held(OwnCells.of_instances(placement, placement, own), order)
+    if verdict is not None:
+        raise LegalityError(
+            f"loops of stage {stage.name} that emit_insn gives to rule {placement.state.pragma!r} must hold instances "
+            f"that may be carried out in any order, not some that need others ({command}, from {emitted[0].name} on). "
+            f"For example, {verdict.witness}. Put the pragma on an inner loop.",
+            verdict.found,
+        )
+
+
+def _reads_of(reader: StageView, stage: StageView) -> list[ReadAccess]:
+    return [read for read in reader.state.computation.reads if read.tensor in stage.state.tensors]
+
+
+def _question(command: str, reader: StageView, read: ReadAccess) -> str:
+    return f"whether the read of {read.tensor.name} by {reader.name} finds its value after {command}"
+
+
+def _before(schedule: ScheduleView, stage: StageView) -> list[StageView]:
+    """The readers of a stage at the root that come before it. Readers in its own cycle read earlier values."""
+    readers = set(readers_of(schedule, stage))
+    early = [each for each in schedule.stages[: schedule.stages.index(stage)] if each in readers]
+    circle = in_circle(schedule, stage) if early else []
+    return [each for each in early if each not in circle]
+
+
+def _runs_inside(stage: StageView, host: StageView) -> bool:
+    """Whether a stage runs in loops of another, in those of a stage there included."""
+    return stage.host is not None and (stage.host is host or _runs_inside(stage.host, host))
+
+
+def _refuse_early(stage: StageView, reader: StageView, read: ReadAccess, placed: Placed, command: str) -> None:
+    """Refuse a stage at the root that comes behind one of its readers, unless that reads nothing after all."""
+    with answerable(_question(command, reader, read)):
+        uses = OwnCells.in_iterations(placed[stage], placed[reader], read, 0, placed)
+        verdict = held(uses, Order(first=False, stays=False))
+    if verdict is not None:
+        raise LegalityError(
+            f"{command} must leave stage {stage.name} before {reader.name}, which reads it, not behind. For example, "
+            f"{verdict.witness}.",
+            verdict.found,
+        )
+
+
+def _check_read(
+    schedule: ScheduleView, stage: StageView, reader: StageView, read: ReadAccess, placed: Placed, command: str
+) -> None:
+    """One read of what a stage in a loop makes: refuse it unless every cell has been made and is still there."""
+    here, there, place = placed[stage], placed[reader], stage.state.attachment
+    assert place is not None, f"{stage.name} is not in a loop"
+    depth = min(shared_depth(here, there), len(here.prefix))
+    inside, stays = depth == len(here.prefix), values_stay(stage)
+    together = bool(place.loops) or place.region != "box"
+    with answerable(_question(command, reader, read)):
+        uses = OwnCells.in_iterations(here, there, read, depth, placed)
+        if inside and not together:
+            verdict = held(uses, Order(stays=False))
+            assert verdict is None, (
+                f"{command}: the region of {stage.name} lacks cells that {reader.name} needs: {verdict.witness}"
+            )
+            return
+        first = comes_first(schedule, stage, reader, placed, depth)
+        verdict = held(uses, Order(first=first and (stays or inside), stays=stays))
+    if verdict is None:
+        return
+    why = "reads the values after the loop iteration that makes them has ended"
+    if not first:
+        why = "runs before the loop that makes the values"
+    elif stays:
+        why = "reads cells that no iteration so far has made"
+    loop = f"loop {place.axis.name} of {schedule.at(place).name}"
+    if place.region != "box":
+        message = (
+            f"region {place.region!r} of stage {stage.name} must make what its readers have not got, not leave it to "
+            f"values that are gone or yet to come ({command}, {loop}): stage {reader.name} {why}"
+        )
+    elif together:
+        message = (
+            f"{command} must leave {stage.name} ahead of what {reader.name} reads of it, not in {loop} as it stands: "
+            f"{reader.name} {why}"
+        )
+    else:
+        message = (
+            f"place of stage {stage.name} must be a loop that all its readers are in, not {loop} ({command}): stage "
+            f"{reader.name} {why}"
+        )
+    raise LegalityError(f"{message}. For example, {verdict.witness}.", verdict.found)
+
+
+def _check_pairs(
+    schedule: ScheduleView,
+    maker: StageView,
+    reader: StageView,
+    read: ReadAccess,
+    placed: Placed,
+    command: str,
+    why: str,
+) -> None:
+    """Raises LegalityError unless all instances that make what a read touches come before it, one by one."""
+    if not values_stay(maker) and reader in read_later(schedule, maker):
+        raise ScheduleError(
+            f"scope of stage {maker.name} must be dram, not {maker.state.scope!r} ({command}): {reader.name} reads "
+            f"what earlier iterations of {maker.name} have made, and a buffer belongs to one. Put a copy into a "
+            "scratchpad with cache_write or cache_read.",
+            kind="legality",
+        )
+    with answerable(_question(command, reader, read)):
+        uses = OwnCells.of_instances(placed[maker], placed[reader], [read])
+        first = maker is not reader and comes_first(schedule, maker, reader, placed, uses.depth)
+        verdict = held(uses, Order(first=first, every=True))
+    if verdict is not None:
+        raise LegalityError(
+            f"{command} must leave every cell of {maker.name} made before {reader.name} reads it, {why}. For example, "
+            f"{verdict.witness}.",
+            verdict.found,
+        )

@@ -1,0 +1,72 @@
+"""Witnesses: the instances that show that a read does not find its value."""
+
+from collections.abc import Mapping, Sequence
+
+import islpy as isl
+
+from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.expressions import Axis
+from lathe.frontend.polyhedra import access_of, cells_of
+from lathe.scheduler.errors import StorageWitness, Witness
+from lathe.scheduler.nest.instances import instances, values_of
+from lathe.scheduler.nest.placement import Placement
+from lathe.scheduler.nest.times import Occurrence
+from lathe.scheduler.state.schedule import StageView
+
+
+def reads_missing(
+    maker: Placement, reader: Placement, reads: Sequence[ReadAccess], iteration: isl.Set, cell: isl.Set
+) -> Witness:
+    """The first instance in an iteration of outer loops of the reader that reads a cell of the maker.
+
+    ``iteration`` and ``cell`` are single points.
+    """
+    computation = reader.state.computation
+    executed = instances(reader)
+    for level, value in enumerate(values_of(iteration)):
+        executed = executed.fix_val(isl.dim_type.in_, level, isl.Val(value))
+    inside = executed.range()
+    points = isl.Set.empty(inside.get_space())
+    for read in reads:
+        access = access_of(computation, read, cells_of(read.tensor, maker.state.computation))
+        there = access.intersect_range(cell.set_tuple_name(read.tensor.name)).domain()
+        points = points.union(inside.intersect(there))
+    assert not points.is_empty(), f"{computation.name}: no instance reads {cell}"
+    index = tuple(values_of(cell))
+    point = dict(zip((*computation.axes, *computation.reduce_axes), values_of(points.lexmin()), strict=True))
+    tensor = cell.get_tuple_name()
+    return Witness(tensor, index, maker.stage.name, _value_at(maker.stage, index), computation.name, _named(point))
+
+
+def value_gone(
+    buffer: str,
+    cell: tuple[int, ...],
+    wanted: tuple[StageView, tuple[int, ...]],
+    found: tuple[StageView, tuple[int, ...]],
+    reader: Occurrence | None,
+    time: int,
+) -> Witness:
+    """A read of a cell of a buffer, at some time in a chunk (or, without one, by the host at the end).
+
+    It wants one value, of a stage at an index, and finds another, or the same from another life of the buffer.
+    """
+    stage, index = wanted
+    consumer, point = "", {}
+    if reader is not None:
+        computation = reader.chunk.placement.state.computation
+        values = reader.instance_at(time)
+        consumer = computation.name
+        point = _named({axis: values[axis] for axis in (*computation.axes, *computation.reduce_axes)})
+    instance = _value_at(stage, index)
+    if wanted == found:
+        return Witness(buffer, cell, stage.name, instance, consumer, point)
+    other, place = found
+    return StorageWitness(buffer, cell, stage.name, instance, consumer, point, other.name, _value_at(other, place))
+
+
+def _value_at(stage: StageView, index: Sequence[int]) -> dict[str, int]:
+    return {axis.name: value for axis, value in zip(stage.state.computation.axes, index, strict=True)}
+
+
+def _named(point: Mapping[Axis, int]) -> dict[str, int]:
+    return {axis.name: value for axis, value in point.items()}
