@@ -50,7 +50,9 @@ def _concerned(schedule: ScheduleView, allocated: Allocated) -> set[StageView]:
 
     users = allocated.users
     found = reached([*users, *(reader for stage in users for reader in readers_of(schedule, stage))], onward)
-    return reached(found, partial(makers_of, schedule))  # what is computed inside a stage's loops, or no longer is, orders its statements
+    return reached(
+        found, partial(makers_of, schedule)
+    )  # what is computed inside a stage's loops, or no longer is, orders its statements
 
 
 def _refusal(schedule: ScheduleView, allocated: Allocated, verdict: Verdict, command: str) -> LegalityError:
