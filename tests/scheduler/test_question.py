@@ -49,6 +49,8 @@ def first_lost(uses: OwnCells, order: Order) -> tuple[Point, Point] | None:
     def feared(here: Point, there: Point) -> bool:
         if order.free:
             return here[:outside] == there[:outside] and not (order.every and here == there)
+        if not order.stays:
+            return there[:depth] != here[:depth]
         return there[:depth] > here[:depth] or (there[:depth] == here[:depth] and not order.first)
 
     for here in sorted(needed):
@@ -80,6 +82,7 @@ def questions(schedule: Schedule):
             around = tuple(here.around)
             for first in (True, False):
                 yield instances, Order(first=first, every=True)
+            yield instances, Order(stays=False, every=True)
             for depth in range(min(instances.depth, len(here.prefix)) + 1):
                 uses = OwnCells.in_iterations(here, there, read, depth, placed)
                 for first in (True, False):
