@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.errors import shown
 from lathe.frontend.indices.linear import Linear, LoopVariable, floor_divide
 from lathe.isa import Instruction
+from lathe.scheduler.emission.alike_chunks import AlikeChunks
 from lathe.scheduler.emission.dram_map import DramMap
 from lathe.scheduler.emission.made_chunks import MadeChunk, made_by
 from lathe.scheduler.emission.microops import MicroOpPool
@@ -35,13 +36,27 @@ from lathe.scheduler.target.chunk import (
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.rule_choice import automatic_rule, rule_of_part
 from lathe.scheduler.target.rules.borders import constants_around
-from lathe.scheduler.target.rules.rule import RULES, SEPARATE_INIT
+from lathe.scheduler.target.rules.rule import BY_ADDRESS, RULES, SEPARATE_INIT
 from lathe.scheduler.target.temporaries import keeps_source
 from lathe.scheduler.target.vectors import halves, parted
 
 
+@dataclass(frozen=True)
+class _Work:
+    """A chunk of the nest: which rule takes it in which role, and what has been prepared for it."""
+
+    stage: StageView
+    rule: str
+    role: str
+    prepared: PreparedChunk
+    alike: AlikeChunks | None
+
+
 class Emitter:
     """Emits the instructions of one program. Rules reach the micro-op pool and temporaries through it."""
+
+    classes_of_chunks = True
+    """Whether chunks that differ by addresses only get the instructions of the first of them."""
 
     def __init__(
         self,
@@ -80,7 +95,9 @@ class Emitter:
         self.named = {stage.name: stage for stage in reversed(schedule.stages)}
         self.maker = {tensor: stage for stage in schedule.stages for tensor in stage.state.tensors}
         self._used = 0
-        self._prepared: dict[int, PreparedChunk] = {}
+        self._work: dict[int, _Work | None] = {}
+        self._keep_zeros: dict[StageView, bool] = {}
+        self._tried: set[str] = set()  # the rules that have been asked for the present chunk
         self._label_of: dict[StageView, int] = {}
 
     def place(self, tensor: Tensor, stage: StageView) -> Place | None:
@@ -200,10 +217,15 @@ class Emitter:
         return base + turn % buffer.slots * buffer.size
 
     def _place(self, stage: StageView, base: int, low: tuple[int, ...], extent: tuple[int, ...]) -> Place:
-        sources = [self.place(read.tensor, stage) for read in stage.state.computation.reads]
-        zeros = stage.state.scope != "acc" and all(source is not None and source.zero_padded for source in sources)
-        zeros = zeros and constants_around(stage.state.computation.bodies[0]) <= {0}
-        return Place(stage.state.scope, self.physical[stage], base, low, extent, zero_padded=zeros)
+        keeps = self._keep_zeros.get(stage)
+        state = stage.state
+        if keeps is None:
+            keeps = state.scope != "acc" and constants_around(state.computation.bodies[0]) <= {0}
+            self._keep_zeros[stage] = keeps
+        if keeps:
+            sources = (self.place(read.tensor, stage) for read in state.computation.reads)
+            keeps = all(source is not None and source.zero_padded for source in sources)
+        return Place(state.scope, self.physical[stage], base, low, extent, zero_padded=keeps)
 
     def slide(self, node: Slide, environment: Mapping[LoopVariable, int]) -> None:
         """A window moves: in a buffer that is shifted, so does what it keeps."""
@@ -238,26 +260,47 @@ class Emitter:
 
     def chunks(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
         """Emit a chunk of the nest. Raises EmitError if it does not map."""
-        state = node.placement.state
-        rule_name = state.pragma or automatic_rule(node)
-        role: str = node.role
-        if rule_name not in SEPARATE_INIT:
-            if role == "init" and node.whole_reduction:
+        if id(node) not in self._work:
+            self._work[id(node)] = self._work_of(node)
+        work = self._work[id(node)]
+        if work is None:
+            return
+        stage, alike = work.stage, work.alike
+        label = self._label(stage)
+        variant = alike.variant(self, environment) if alike is not None else None
+        if alike is not None and variant is not None:
+            instructions = alike.emitted(variant, self)
+            if instructions is not None:
+                offsets = {loop.name: value for loop, value in environment.items()}
+                self._add(instructions, stage, label, environment, offsets, len(self.made))
+                self.made.append(alike.made(variant, offsets))
                 return
+        own = self._working.get(stage, (0, 0))
+        self.temporaries = max(own, self._unused, key=lambda each: each[1])
+        for chunk in work.prepared.chunks(self, node, environment, work.rule, work.role):
+            self.pool.placed.clear()
+            self._tried.clear()
+            instructions = self.emit(work.rule, chunk)
+            if alike is not None and variant is not None and self._tried <= BY_ADDRESS:
+                alike.note(variant, instructions, self.pool.placed)
+            self._add(instructions, stage, label, environment, chunk.offsets, len(self.made))
+            self.made.append(made_by(chunk, stage.state.computation.axes))
+
+    def _work_of(self, node: ChunkNode) -> "_Work | None":
+        """What is to be done for a chunk, whatever the values of the loops outside; None: nothing."""
+        rule = node.placement.state.pragma or automatic_rule(node)
+        role: str = node.role
+        if rule not in SEPARATE_INIT:
+            if role == "init" and node.whole_reduction:
+                return None
             if role == "init":
-                rule_name = "reset"
+                rule = "reset"
             elif node.whole_reduction:
                 role = "reduce"
-        prepared = self._prepared.get(id(node))
-        if prepared is None:
-            prepared = self._prepared[id(node)] = PreparedChunk(node, self)
-        own = self._working.get(node.placement.stage, (0, 0))
-        self.temporaries = max(own, self._unused, key=lambda each: each[1])
-        label = self._label(node.placement.stage)
-        for chunk in prepared.chunks(self, node, environment, rule_name, role):
-            instructions = self.emit(rule_name, chunk)
-            self._add(instructions, node.placement.stage, label, environment, chunk.offsets, len(self.made))
-            self.made.append(made_by(chunk, state.computation.axes))
+        prepared = PreparedChunk(node, self)
+        may_be_alike = self.classes_of_chunks and AlikeChunks.possible(prepared, node)
+        alike = AlikeChunks(prepared, node, role) if may_be_alike else None
+        return _Work(node.placement.stage, rule, role, prepared, alike)
 
     def _add(
         self,
@@ -270,7 +313,8 @@ class Emitter:
     ) -> None:
         """The instructions of a chunk come next; ``number`` is its place in the table of what chunks make."""
         thread = self.thread if self.threads > 1 else None
-        core = tuple(value for variable, value in environment.items() if variable in self.across_cores)
+        across = self.across_cores
+        core = tuple(value for variable, value in environment.items() if variable in across) if across else ()
         origin = Origin(label, stage.name, offsets, thread, core, number)
         self.entries += [(each, origin) for each in instructions]
 
@@ -292,7 +336,7 @@ class Emitter:
         Raises EmitError naming chunk, rule and constraint if the rule does not take the chunk.
         """
         self._used = 0
-        result = _attempt(rule_name, chunk, self.pool)
+        result = self._attempt(rule_name, chunk)
         if isinstance(result, RuleMismatch):
             parts = _parts(chunk, result)
             peels = chunk.role in ("map", "update") and has_conditions(chunk)
@@ -316,7 +360,7 @@ class Emitter:
         instructions: list[Instruction] = []
         for part in peeled(chunk):
             self._used = 0
-            result = _attempt(rule_name, part, self.pool)
+            result = self._attempt(rule_name, part)
             if not isinstance(result, RuleMismatch):
                 self.taken.append(rule_name)
                 instructions += result
@@ -326,6 +370,10 @@ class Emitter:
                 rule = rule_of_part(part)
                 instructions += self.apply(rule, replace(part, pragma=rule))
         return instructions
+
+    def _attempt(self, rule_name: str, chunk: Chunk) -> Sequence[Instruction] | RuleMismatch:
+        self._tried.add(rule_name)
+        return _attempt(rule_name, chunk, self.pool)
 
     def _label(self, stage: StageView) -> int:
         """The number of the label of what a stage makes."""

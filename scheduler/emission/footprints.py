@@ -1,6 +1,6 @@
 """The cells that an instruction touches, per memory."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -22,7 +22,7 @@ class Footprint:
 
 
 class Footprints:
-    """Footprints of instructions in stream order; follows what the uop scratchpad holds.
+    """Footprints of instructions in stream order, without tokens; follows what the uop scratchpad holds.
 
     ``uops`` are the words of the micro-op segment, from which LOAD uop counts here. DRAM is told apart in units of
     ``grain`` bytes, within the range ``tracked`` (in bytes) that the program itself writes.
@@ -46,8 +46,7 @@ class Footprints:
             return Footprint((("acc", slice(instruction.sram_base, instruction.sram_base + count)),), written)
         if isinstance(instruction, Gemm | Alu):
             words = self._uops[instruction.uop_bgn : instruction.uop_end]
-            plain = replace(instruction, pop_prev=False, pop_next=False, push_prev=False, push_next=False)
-            key = (plain, words.tobytes())
+            key = (instruction, words.tobytes())
             found = self._known.get(key)
             if found is None:
                 found = self._known[key] = self._compute(instruction, words)

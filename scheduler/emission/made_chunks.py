@@ -4,12 +4,12 @@ Emission notes it for whoever checks the instructions afterwards (``lathe.valida
 addresses with the rules that made them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lathe.frontend import Tensor
 from lathe.frontend.expressions import Axis
-from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index
+from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, described
 
 
 @dataclass(frozen=True)
@@ -17,17 +17,24 @@ class MadeChunk:
     """A chunk of ``tensor``: at each point of ``loops`` the element at ``index``, linear in them.
 
     ``role`` is "map" or "reduce" for elements that are complete afterwards, "init" for those that hold the start of a
-    reduction, "update" for those to which a part of one has been added. ``text`` names the chunk in messages.
+    reduction, "update" for those to which a part of one has been added. ``stage`` and the values of the loops outside,
+    ``offsets``, name the chunk in messages.
     """
 
     tensor: Tensor
     role: str
     loops: tuple[ChunkLoop, ...]
     index: tuple[Index, ...]
-    text: str
+    stage: str
+    offsets: Mapping[str, int]
+
+    @property
+    def text(self) -> str:
+        """The chunk as messages name it."""
+        return described(self.stage, self.role, self.loops, self.offsets)
 
 
 def made_by(chunk: Chunk, axes: Sequence[Axis]) -> MadeChunk:
     """What a chunk makes; ``axes`` are those of the elements, in order."""
     index = tuple(chunk.axes[axis] for axis in axes)
-    return MadeChunk(chunk.write.tensor, chunk.role, chunk.loops, index, chunk.describe())
+    return MadeChunk(chunk.write.tensor, chunk.role, chunk.loops, index, chunk.stage, chunk.offsets)

@@ -1,6 +1,6 @@
 """Micro-op sequences: shared between chunks, kept resident in the uop scratchpad as long as there is room."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.isa import Load, MemoryType, encode_uops
+
+Placed = tuple[bytes, int, int]
+"""A sequence of micro-ops, and where it is in the scratchpad: its first, and one past its last."""
 
 
 class MicroOpPool:
@@ -24,6 +27,8 @@ class MicroOpPool:
         self._in_dram: dict[bytes, int] = {}
         self._resident: dict[bytes, tuple[int, int]] = {}
         self._next = 0
+        self.placed: list[Placed] = []
+        """The sequences that have been asked for, in order; whoever looks at it may empty it."""
 
     @property
     def capacity(self) -> int:
@@ -43,6 +48,7 @@ class MicroOpPool:
         key = words.tobytes()
         resident = self._resident.get(key)
         if resident is not None:
+            self.placed.append((key, *resident))
             return (*resident, [])
         address = self._in_dram.get(key)
         if address is None:
@@ -55,17 +61,24 @@ class MicroOpPool:
         kept = {k: r for k, r in self._resident.items() if r[1] <= first or r[0] >= end}
         self._resident = {**kept, key: (first, end)}
         self._next = end
+        self.placed.append((key, first, end))
         return first, end, [Load(MemoryType.UOP, first, address, 1, size, size)]
+
+    def holds(self, placed: Iterable[Placed]) -> bool:
+        """Whether sequences are where they were placed."""
+        return all(self._resident.get(key) == (first, end) for key, first, end in placed)
 
     @contextmanager
     def undoing(self, failures: type[Exception]) -> Iterator[None]:
         """What is placed inside stays only if no such failure ends it: its LOADs are never executed then."""
         before = self._resident, self._next
+        done = len(self.placed)
         known = len(self.words)
         try:
             yield
         except failures:
             self._resident, self._next = before
+            del self.placed[done:]
             for words in self.words[known:]:
                 del self._in_dram[words.tobytes()]
                 self.count -= len(words)

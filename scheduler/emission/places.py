@@ -6,6 +6,7 @@ from typing import Protocol
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.indices.linear import Linear
+from lathe.scheduler.emission.microops import MicroOpPool
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.target.chunk import Place, Places
 from lathe.scheduler.target.elements import Physical
@@ -15,6 +16,7 @@ class Walk(Places, Protocol):
     """A walk over the nest, as what prepares its chunks sees it."""
 
     config: HardwareConfig
+    pool: MicroOpPool
     physical: Mapping[StageView, Physical]
     aliases: Mapping[StageView, StageView]
 

@@ -31,17 +31,27 @@ Label = TypeVar("Label")
 
 
 class TokenPass(Generic[Label]):
-    """Takes instructions in order; ``output`` and ``labels`` are the stream with tokens, relays and ``barriers``."""
+    """Takes instructions in order; ``output`` and ``labels`` are the stream with tokens, relays and ``barriers``.
+
+    Instructions are values, so the fields of tokens are noted in ``marks`` until all of them are known.
+    """
 
     def __init__(self, footprints: Footprints) -> None:
         self.footprints = footprints
         self.uses = LastUses(footprints)
-        self.output: list[Instruction] = []
+        self.instructions: list[Instruction] = []
+        self.marks: list[set[str]] = []  # per instruction, the fields of tokens that are set
         self.labels: list[Label] = []
         self.barriers: list[int] = []
         self.done: list[Clock] = []  # per instruction, what is known to be done when it is done
         self.known: list[Clock] = [[NONE] * len(UNITS) for _ in UNITS]  # per unit, from its next instruction on
         self.of_unit: list[list[int]] = [[] for _ in UNITS]
+
+    @property
+    def output(self) -> list[Instruction]:
+        """The stream as it is by now."""
+        pairs = zip(self.instructions, self.marks, strict=True)
+        return [_marked(each, fields) if fields else each for each, fields in pairs]
 
     def add(self, instruction: Instruction, label: Label, waits: Sequence[int] = ()) -> int:
         """Append an instruction that waits for what its cells need, and for ``waits``; returns its number."""
@@ -49,7 +59,7 @@ class TokenPass(Generic[Label]):
         footprint = self.footprints.of(instruction)
         needed = self.uses.needed(footprint, unit)
         for number in waits:
-            giver = unit_of(self.output[number])
+            giver = unit_of(self.instructions[number])
             needed[giver] = max(needed[giver], number)
         if unit != Unit.COMPUTE:
             if self.barriers:
@@ -65,7 +75,7 @@ class TokenPass(Generic[Label]):
 
     def barrier(self, label: Label) -> None:
         """What comes later begins when all that came before is done, in any unit."""
-        before = len(self.output)
+        before = len(self.instructions)
         if before and self.barriers[-1:] != [before - 1]:
             latest = [numbers[-1] if numbers else NONE for numbers in self.of_unit]
             self.barriers.append(self._append(_nothing(), label, Unit.COMPUTE, latest))
@@ -74,10 +84,10 @@ class TokenPass(Generic[Label]):
         """Raises ScheduleError if more tokens could wait in a queue than its counter holds."""
         for giver, taker in ((a, b) for a in UNITS for b in UNITS if abs(a - b) == 1):
             pushes, pops = ("push_next", "pop_prev") if giver < taker else ("push_prev", "pop_next")
-            pushed = [number for number in self.of_unit[giver] if getattr(self.output[number], pushes)]
+            pushed = [number for number in self.of_unit[giver] if pushes in self.marks[number]]
             if len(pushed) <= MOST_TOKENS:
                 continue
-            popped = [number for number in self.of_unit[taker] if getattr(self.output[number], pops)]
+            popped = [number for number in self.of_unit[taker] if pops in self.marks[number]]
             known = [self.done[number][taker] for number in pushed]  # taken for certain when the token is pushed
             waiting = max(n + 1 - bisect_right(popped, last) for n, last in enumerate(known))
             if waiting > MOST_TOKENS:
@@ -90,14 +100,16 @@ class TokenPass(Generic[Label]):
                 )
 
     def _append(self, instruction: Instruction, label: Label, unit: Unit, needed: Clock) -> int:
-        number = len(self.output)
-        self.output.append(instruction)
+        number = len(self.instructions)
+        self.instructions.append(instruction)
+        self.marks.append(set())
         self.labels.append(label)
         for other in UNITS:
             if other != unit and needed[other] > self.known[unit][other]:
                 self._token(other, needed[other], unit, number)
-        self.known[unit][unit] = number
-        self.done.append(list(self.known[unit]))
+        known = self.known[unit]
+        known[unit] = number
+        self.done.append(known.copy())
         self.of_unit[unit].append(number)
         return number
 
@@ -109,9 +121,8 @@ class TokenPass(Generic[Label]):
         self.known[taker] = [max(a, b) for a, b in zip(self.known[taker], self.done[pusher], strict=True)]
 
     def _mark(self, number: int, field: str) -> None:
-        assert not getattr(self.output[number], field), f"{field} of instruction {number} is set twice"
-        flag: dict[str, Any] = {field: True}
-        self.output[number] = replace(self.output[number], **flag)
+        assert field not in self.marks[number], f"{field} of instruction {number} is set twice"
+        self.marks[number].add(field)
 
     def _relay(self, far: Unit, needed: int, label: Label) -> int:
         """An instruction of compute that is done only after the far unit's; one that does nothing, if there is none."""
@@ -122,6 +133,11 @@ class TokenPass(Generic[Label]):
         waits = [NONE] * len(UNITS)
         waits[far] = needed
         return self._append(_nothing(), label, Unit.COMPUTE, waits)
+
+
+def _marked(instruction: Instruction, fields: set[str]) -> Instruction:
+    flags: dict[str, Any] = dict.fromkeys(fields, True)
+    return replace(instruction, **flags)
 
 
 def _nothing() -> Instruction:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from lathe.frontend import Tensor
 from lathe.frontend.expressions import Axis
 from lathe.frontend.indices.conditions import bounds_of
 from lathe.frontend.indices.linear import Bound, Linear, LoopVariable, bound_variables
@@ -57,19 +58,19 @@ class _Builder:
         """The nests of stages in order and then ``rest``; each buffer lives from its producer to its last reader."""
         groups: list[tuple[StageView | None, list[Node]]] = [(stage, self.stage_nodes(stage)) for stage in stages]
         groups.append((None, rest))
+        own = [stage for stage in stages if _has_own_buffer(stage)]
+        read = [_read(nodes) for _, nodes in groups] if own else []
         last_use: dict[StageView, int] = {}
-        for stage in stages:
-            reading = [index for index, (_, nodes) in enumerate(groups) if any(_reads(node, stage) for node in nodes)]
+        for stage in own:
+            reading = [index for index, tensors in enumerate(read) if not tensors.isdisjoint(stage.state.tensors)]
             last_use[stage] = max(reading, default=len(groups) - 1)
         result: list[Node] = []
         for index, (producer, nodes) in enumerate(groups):
-            if producer is not None and _has_own_buffer(producer):
+            if producer is not None and producer in last_use:
                 placement = self.placed[producer]
                 result.append(Acquire(placement, placement.low, placement.extent))
             result.extend(nodes)
-            for stage in stages:
-                if last_use[stage] == index and _has_own_buffer(stage):
-                    result.append(Release(self.placed[stage]))
+            result += [Release(self.placed[stage]) for stage in own if last_use[stage] == index]
         return result
 
     def stage_nodes(self, stage: StageView) -> list[Node]:
@@ -202,12 +203,15 @@ def _has_own_buffer(stage: StageView) -> bool:
     return stage.state.scope != DRAM and not stage.state.reuse and stage.state.storage is None
 
 
-def _reads(node: Node, stage: StageView) -> bool:
-    if isinstance(node, Loop | Guard):
-        return any(_reads(inner, stage) for inner in node.body)
-    if isinstance(node, Block):
-        return any(read.tensor in stage.state.tensors for read in node.placement.state.computation.reads)
-    return False
+def _read(nodes: list[Node]) -> set[Tensor]:
+    """The tensors that nodes read."""
+    found: set[Tensor] = set()
+    for node in nodes:
+        if isinstance(node, Loop | Guard):
+            found |= _read(node.body)
+        elif isinstance(node, Block):
+            found.update(read.tensor for read in node.placement.state.computation.reads)
+    return found
 
 
 def buffer_box(placement: Placement) -> tuple[list[Bound], list[Bound]]:

@@ -148,10 +148,11 @@ def _needed(
     around, visible = list(prefix), set(prefix)
     merged: dict[LoopVariable, tuple[int, int]] = {}
     inside: list[tuple[Placement, list[ReadAccess]]] = []
-    for reader in schedule.stages:
-        reads = [read for read in reader.state.computation.reads if read.tensor in stage.state.tensors]
-        if not reads:
-            continue
+    tensors = stage.state.tensors
+    several = {reader for tensor in tensors for reader in schedule.readers(tensor)} if len(tensors) > 1 else set()
+    in_order = [each for each in schedule.stages if each in several] if several else schedule.readers(tensors[0])
+    for reader in in_order:
+        reads = [read for read in reader.state.computation.reads if read.tensor in tensors]
         placement = placed[reader]
         merged.update(placement.box)
         variables = [*placement.prefix, *placement.loops.variables]

@@ -121,6 +121,8 @@ class _Unasked:
 class _Explainer(Emitter):
     """Emits what can be emitted, and notes for each class of chunks what became of it."""
 
+    classes_of_chunks = False  # each chunk is looked at
+
     def __init__(
         self,
         schedule: ScheduleView,

@@ -185,9 +185,14 @@ class Chunk:
         raise AssertionError(f"{read} is no read of {self.stage}")
 
     def describe(self) -> str:
-        loops = ", ".join(f"{loop.name} in 0..{loop.extent}" for loop in self.loops)
-        offsets = ", ".join(f"{name}={value}" for name, value in self.offsets.items())
-        return f"{self.stage}.{self.role}({loops}){f' at {offsets}' if offsets else ''}"
+        return described(self.stage, self.role, self.loops, self.offsets)
+
+
+def described(stage: str, role: str, loops: Sequence[ChunkLoop], offsets: Mapping[str, int]) -> str:
+    """A chunk as messages name it."""
+    inside = ", ".join(f"{loop.name} in 0..{loop.extent}" for loop in loops)
+    outside = ", ".join(f"{name}={value}" for name, value in offsets.items())
+    return f"{stage}.{role}({inside}){f' at {outside}' if outside else ''}"
 
 
 class NoRoom(RuleMismatch):

@@ -6,6 +6,7 @@ loaded least often. What the estimate (``cycles.py``) makes cheapest is then che
 """
 
 from itertools import product as combinations
+from math import inf
 
 from lathe.scheduler.errors import CapacityError
 from lathe.scheduler.passes.tiling.given import given_tiling
@@ -37,9 +38,8 @@ def _cheapest(model: TilingModel) -> Tiling | None:
             continue
         for inner in reductions:
             for order in orders:
-                tiling = model.evaluated(tile, order, inner, elements)
-                if tiling is not None and (best is None or tiling.cost < best.cost):
-                    best = tiling
+                limit = inf if best is None else best.cost
+                best = model.evaluated(tile, order, inner, elements, limit) or best
     return best
 
 

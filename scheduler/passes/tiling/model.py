@@ -30,6 +30,12 @@ from lathe.scheduler.target.lanes import plan_lanes
 
 MOST_PARTS = 24
 
+Terms = tuple[tuple[int, int], ...]
+"""An index: positions of axes, and the sizes of their steps."""
+_Reads = tuple[EditedStage, Tensor, list[tuple[int, bool, int]], list[tuple[Tensor, list[tuple[int, Terms]]]]]
+"""A stage and its tensor; per reduction axis the extent, whether it is cut, and its steps that are single in each part
+(or 0); per read the tensor, and per dimension its extent and index."""
+
 
 @dataclass(frozen=True)
 class _TileLoops:
@@ -96,8 +102,10 @@ class TilingModel:
         self._loads: dict[tuple[EditedStage, tuple[int, ...]], float] = {}
         self._tile_loops_known: dict[tuple[tuple[int, ...], tuple[int, ...]], _TileLoops] = {}
         self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[EditedStage, tuple[int, ...]]] = {}
+        self._tensors = [(stage, stage.tensor) for stage in self.physical]
         self._walk = [
-            _reads(stage) for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands))
+            self._reads(stage)
+            for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands))
         ]
 
     def grain(self, stage: EditedStage, axis: Axis) -> int:
@@ -173,25 +181,26 @@ class TilingModel:
         if known is not None:
             return known
         need: dict[Tensor, list[int]] = {self.problem.computing[-1].tensor: list(tile)}
-        for stage, axes, reads in self._walk:
-            extents = need.get(stage.tensor)
+        for stage, made, reductions, reads in self._walk:
+            extents = need.get(made)
             if extents is None:
                 continue
             size = list(extents)
-            for axis in axes[len(extents) :]:
-                reduced = axis is self.reduction.get(stage)
-                if reduce_tile and axis in self.single.get(stage, ()):
-                    size.append(min(self.grain(stage, axis), axis.extent))
+            for extent, reduced, single in reductions:
+                if reduce_tile and single:
+                    size.append(single)
                 else:
-                    size.append(reduce_tile.get(stage, axis.extent) if reduced else axis.extent)
-            for tensor, shape, indices in reads:
-                box = [
-                    min(1 + sum(factor * (size[n] - 1) for n, factor in terms), extent)
-                    for terms, extent in zip(indices, shape, strict=True)
-                ]
+                    size.append(reduce_tile.get(stage, extent) if reduced else extent)
+            for tensor, dimensions in reads:
+                box = []
+                for extent, terms in dimensions:
+                    reach = 1
+                    for n, factor in terms:
+                        reach += factor * (size[n] - 1)
+                    box.append(reach if reach < extent else extent)
                 before = need.get(tensor)
-                need[tensor] = box if before is None else [max(a, b) for a, b in zip(before, box, strict=True)]
-        found = {stage: tuple(need[stage.tensor]) for stage in self.physical if stage.tensor in need}
+                need[tensor] = box if before is None else list(map(max, before, box))
+        found = {stage: tuple(need[tensor]) for stage, tensor in self._tensors if tensor in need}
         self._boxes[key] = found
         return found
 
@@ -213,15 +222,37 @@ class TilingModel:
         tiles = prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True))
         return least_cycles(self.config, tiles, self._steps_of_all(self.boxes(tile, {})))
 
+    def _reads(self, stage: EditedStage) -> _Reads:
+        """A stage as ``boxes`` walks over it."""
+        computation = stage.state.computation
+        chosen, single = self.reduction.get(stage), self.single.get(stage, ())
+        reductions = [
+            (axis.extent, axis is chosen, min(self.grain(stage, axis), axis.extent) if axis in single else 0)
+            for axis in computation.reduce_axes
+        ]
+        position = {axis: n for n, axis in enumerate((*computation.axes, *computation.reduce_axes))}
+        reads = []
+        for read in computation.reads:
+            indices: list[Terms] = []
+            for index in read.indices:
+                affine = as_affine(index)
+                if affine is None:  # anything: the dimension's extent bounds it
+                    indices.append(tuple((position[axis], 1 << 30) for axis in axes_of(index)))
+                else:
+                    indices.append(tuple((position[axis], abs(factor)) for axis, factor in affine.coefficients.items()))
+            reads.append((read.tensor, list(zip(read.tensor.shape, indices, strict=True))))
+        return stage, stage.tensor, reductions, reads
+
     def evaluated(
-        self, tile: tuple[int, ...], order: tuple[int, ...], inner: dict[EditedStage, int], acc: int
+        self, tile: tuple[int, ...], order: tuple[int, ...], inner: dict[EditedStage, int], acc: int, limit: float
     ) -> Tiling | None:
+        """What a tiling costs; None if it does not fit, or costs no less than ``limit`` cycles."""
         loops = self._tile_loops(tile, order)
         total = loops.tiles
         rounds = {stage: ceil(self.reduction[stage].extent / size) for stage, size in inner.items()}
         for stage, axes in self.single.items():
             rounds[stage] *= prod(ceil(axis.extent / self.grain(stage, axis)) for axis in axes)
-        room = dict(self._rooms)
+        room = self._rooms.copy()
         room["acc"] -= acc
         levels: dict[EditedStage, int] = {}
         found: list[Loads] = []
@@ -257,6 +288,8 @@ class TilingModel:
             alone=acc > room["acc"] if self.gemms else acc * 2 > self.room("acc"),
         )
         cost = (cycles_with_product if self.gemms else cycles_without_product)(self.config, found, work)
+        if cost >= limit:
+            return None
         reduce_axis = {stage: self.root(stage) for stage in inner if rounds[stage] > 1}
         reduce_tile = {stage: size for stage, size in inner.items() if rounds[stage] > 1}
         single = {
@@ -324,29 +357,6 @@ def equal_parts(count: int) -> list[int]:
     while 2 * numbers[-1] <= count:
         numbers.append(2 * numbers[-1])
     return sorted({ceil(count / n) for n in numbers} | {1}, reverse=True)
-
-
-Terms = tuple[tuple[int, int], ...]
-
-
-def _reads(
-    stage: EditedStage,
-) -> tuple[EditedStage, tuple[Axis, ...], list[tuple[Tensor, tuple[int, ...], list[Terms]]]]:
-    """A stage's axes, and per read the tensor and, per dimension, (position of an axis, size of its step)."""
-    computation = stage.state.computation
-    axes = (*computation.axes, *computation.reduce_axes)
-    position = {axis: n for n, axis in enumerate(axes)}
-    reads = []
-    for read in computation.reads:
-        indices: list[Terms] = []
-        for index in read.indices:
-            affine = as_affine(index)
-            if affine is None:  # anything: the dimension's extent bounds it
-                indices.append(tuple((position[axis], 1 << 30) for axis in axes_of(index)))
-            else:
-                indices.append(tuple((position[axis], abs(factor)) for axis, factor in affine.coefficients.items()))
-        reads.append((read.tensor, read.tensor.shape, indices))
-    return stage, axes, reads
 
 
 __all__ = ["TilingModel", "equal_parts"]

@@ -33,7 +33,7 @@ class _Cells:
     strides: list[int]
 
 
-@emit_rule("alu", separate_init=True, reads=("acc",), writes="acc")
+@emit_rule("alu", separate_init=True, by_address=True, reads=("acc",), writes="acc")
 def alu(chunk: Chunk) -> list[Instruction]:
     """Element-wise ``min, max, add, sub, shifts, mul`` of accumulators and constants, and reductions by them.
 

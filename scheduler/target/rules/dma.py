@@ -33,7 +33,7 @@ from lathe.scheduler.target.rules.transfers import DmaLoop, load_rows, store_row
 from lathe.scheduler.target.vectors import restricted
 
 
-@emit_rule("dma", separate_init=True)
+@emit_rule("dma", separate_init=True, by_address=True)
 def dma(chunk: Chunk) -> list[Instruction]:
     """A copy between DRAM and a scratchpad: ``B[i] = A[f(i)]``, or ``select(inside, A[f(i)], constant)`` on the way in.
 

@@ -16,7 +16,7 @@ def factor_bits(chunk: Chunk) -> tuple[int, int, int]:
     return config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
 
 
-@emit_rule("gemm", separate_init=True, reads=("inp", "wgt"), writes="acc")
+@emit_rule("gemm", separate_init=True, by_address=True, reads=("inp", "wgt"), writes="acc")
 def gemm(chunk: Chunk) -> list[Instruction]:
     """``acc[dst] += inp[src] · wgt[wgt]ᵀ`` over all loops of the chunk; the init part resets the accumulators.
 

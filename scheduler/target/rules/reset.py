@@ -16,7 +16,7 @@ from lathe.scheduler.target.rules.rule import emit_rule
 IMMEDIATE = range(-(1 << 15), 1 << 15)
 
 
-@emit_rule("reset", separate_init=True)
+@emit_rule("reset", separate_init=True, by_address=True)
 def reset(chunk: Chunk) -> list[Instruction]:
     """Set elements of ``acc`` to the constant of the expression, or to the neutral value of the reduction."""
     return reset_elements(chunk)

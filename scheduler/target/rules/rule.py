@@ -31,10 +31,12 @@ ROWS: dict[str, RuleRow] = {}
 """What of the rules their functions do not say, by name."""
 SEPARATE_INIT: set[str] = set()
 """The rules that want the two parts of a reduction, "init" and "update", as chunks of their own."""
+BY_ADDRESS: set[str] = set()
+"""The rules that see of the loops outside a chunk only where its operands lie, and what its conditions say."""
 
 
 def emit_rule(
-    name: str, *, separate_init: bool = False, reads: tuple[str, ...] = (), writes: str = ""
+    name: str, *, separate_init: bool = False, by_address: bool = False, reads: tuple[str, ...] = (), writes: str = ""
 ) -> Callable[[Rule], Rule]:
     """Register a function as the emission rule ``name``, for ``s[C].emit_insn(axis, name)``.
 
@@ -47,6 +49,9 @@ def emit_rule(
     value; with ``separate_init`` it comes as two, of roles "init" and "update". If reduction loops are outside, the
     chunks have role "update", and rule "reset" sets the start value before.
 
+    With ``by_address`` the rule promises to look at nothing that differs between iterations of the loops outside but
+    where operands lie and what conditions say. It is then asked once for chunks that are alike in that.
+
         >>> @emit_rule("vexp")
         ... def vexp(chunk):
         ...     return RuleMismatch("no machine has an exponential")
@@ -55,10 +60,11 @@ def emit_rule(
     def register(rule: Rule) -> Rule:
         RULES[name] = rule
         ROWS[name] = RuleRow(reads, writes)
-        if separate_init:
-            SEPARATE_INIT.add(name)
-        else:
-            SEPARATE_INIT.discard(name)
+        for names, wanted in ((SEPARATE_INIT, separate_init), (BY_ADDRESS, by_address)):
+            if wanted:
+                names.add(name)
+            else:
+                names.discard(name)
         return rule
 
     return register
