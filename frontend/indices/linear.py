@@ -114,6 +114,8 @@ class Linear:
 
     def value(self, environment: Mapping[LoopVariable, int]) -> int:
         total = self.constant
+        if not self.terms:
+            return total
         for atom, coefficient in self.terms.items():
             if isinstance(atom, LoopVariable):
                 total += coefficient * environment[atom]

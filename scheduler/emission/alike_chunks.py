@@ -7,12 +7,14 @@ of them by the same number. So a rule is asked once for each class of chunks, no
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from lathe.frontend import Tensor
 from lathe.frontend.expressions import Axis, AxisRef, Expr, Read, axes_of
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.isa import Instruction, Load, MemoryType, Store
+from lathe.isa.instructions import FIELDS_OF
 from lathe.scheduler.emission.made_chunks import MadeChunk
 from lathe.scheduler.emission.microops import Placed
 from lathe.scheduler.emission.places import Walk
@@ -20,43 +22,88 @@ from lathe.scheduler.emission.prepared_chunk import PreparedChunk
 from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.target.chunk import ChunkLoop, Index, Place
+from lathe.scheduler.target.elements import Physical
 
 Key = tuple[object, ...]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Side:
-    """An operand of a chunk: its index per dimension, as positions of forms, and how far the loops move each."""
+    """An operand of a chunk: its index per dimension, as positions of forms, and how far the loops move each.
+
+    ``lanes`` are of the dimensions that run along the lanes of ``physical``: the dimension, its position, its step, and
+    how far from the tensor's end a chunk may be that touches it.
+    """
 
     tensor: Tensor
     index: tuple[int, ...]
     reach: tuple[int, ...]
+    physical: Physical | None = None
+    lanes: tuple[tuple[int, int, int, int], ...] = ()
+    stored: Place | None = None
+    strides: tuple[tuple[int, int, int, int], ...] = ()
+
+    def lie(self, physical: Physical) -> None:
+        """Note how the operand lies in elements, which is the same for all chunks."""
+        self.physical = physical
+        dims = [dim for dim in (physical.lanes.rows, physical.lanes.cols) if dim is not None]
+        steps = [physical.step(dim) for dim in dims]
+        self.lanes = tuple(
+            (dim, self.index[dim], step, self.reach[dim] + step) for dim, step in zip(dims, steps, strict=True)
+        )
+
+    def address(self, place: Place, values: list[int]) -> int:
+        """The element of DRAM at an index, as if the box of the place went on."""
+        if self.stored is not place:  # places in DRAM stay
+            physical = place.physical
+            steps = [(physical.step(dim), physical.block(dim)) for dim in range(len(self.index))]
+            self.stored = place
+            self.strides = tuple(
+                (n, stride, *step) for n, stride, step in zip(self.index, place.strides, steps, strict=True)
+            )
+        at = place.base
+        for low, (n, stride, step, block) in zip(place.low, self.strides, strict=True):
+            if step == 1:
+                at += (values[n] - low) * stride
+            else:
+                at += (values[n] // step - low // step) * stride + values[n] % step // block
+        return at
 
 
 @dataclass(frozen=True)
 class _Emitted:
-    """The instructions of a chunk, without LOADs of micro-ops, which were ``placed``; ``address`` was that in DRAM."""
+    """The instructions of a chunk, without LOADs of micro-ops, which were ``placed``; ``address`` was that in DRAM.
 
-    instructions: tuple[Instruction, ...]
+    ``fields`` are those of the instructions that move, None for others.
+    """
+
+    instructions: list[Instruction]
+    fields: list[dict[str, Any] | None]
     placed: tuple[Placed, ...]
     address: int
 
-    def moved(self, address: int) -> Iterator[Instruction]:
+    @staticmethod
+    def of(instructions: list[Instruction], placed: list[Placed], address: int) -> "_Emitted":
+        resident = [each for each in instructions if not _loads_microops(each)]
+        return _Emitted(resident, [_moving_fields(each) for each in resident], tuple(placed), address)
+
+    def moved(self, address: int) -> list[Instruction]:
         """The same for another address in DRAM."""
         by = address - self.address
-        for each in self.instructions:
-            if by and isinstance(each, Load | Store) and each.y_size:  # padding without data reads nothing
-                yield replace(each, dram_base=each.dram_base + by)
-            else:
-                yield each
+        if not by:
+            return self.instructions
+        return [
+            each if fields is None else type(each)(**{**fields, "dram_base": fields["dram_base"] + by})
+            for each, fields in zip(self.instructions, self.fields, strict=True)
+        ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Variant:
     """What sets a chunk apart: its class, the values of forms, and the address of its operand in DRAM."""
 
     key: Key
-    values: tuple[int, ...]
+    values: list[int]
     address: int
 
 
@@ -70,15 +117,16 @@ class AlikeChunks:
         self._forms: dict[tuple[int, tuple[tuple[LoopVariable, int], ...]], int] = {}
         self._own = {variable: n for n, (variable, _) in enumerate(node.loops)}
         state = node.placement.state
-        self._axes = [self._form(node.roots[axis]) for axis in state.computation.axes]
-        self._steps = [self._coefficients(node.roots[axis]) for axis in state.computation.axes]
+        self.stage, self.tensor, self.name = node.placement.stage, state.tensor, state.computation.name
+        roots = [node.roots[axis] for axis in state.computation.axes]
+        self._axes = [(self._form(each), self._coefficients(each)) for each in roots]
         self._sides = [self._side(state.tensor, prepared.target)]
         self._sides += [self._side(access.tensor, indices) for access, indices in prepared.accesses]
         guards = [guard for access, _ in prepared.accesses for guard, _ in access.guards]
         decisive = dict.fromkeys((*axes_of(*guards), *_axes_beside_reads(prepared.expression)))
         self._decisive = [self._form(node.roots[axis]) for axis in decisive if axis in node.roots]
         self._known: dict[Key, _Emitted] = {}
-        self._strides: dict[int, tuple[Place, tuple[int, ...]]] = {}  # of places in DRAM, which stay
+        self._indices: dict[tuple[int, tuple[int, ...]], Index] = {}
 
     @staticmethod
     def possible(prepared: PreparedChunk, node: ChunkNode) -> bool:
@@ -100,6 +148,13 @@ class AlikeChunks:
         reach = (sum(abs(c) * n for c, n in zip(self._coefficients(each), last, strict=True)) for each in indices)
         return _Side(tensor, tuple(map(self._form, indices)), tuple(reach))
 
+    def _index(self, constant: int, coefficients: tuple[int, ...]) -> Index:
+        """An index, the same object each time: there are many chunks, and few values."""
+        known = self._indices.get((constant, coefficients))
+        if known is None:
+            known = self._indices[constant, coefficients] = Index(constant, coefficients)
+        return known
+
     def variant(self, walk: Walk, environment: Mapping[LoopVariable, int]) -> Variant | None:
         """What the chunk is at some values of the outer loops; None where an operand has no place."""
         values = []
@@ -108,68 +163,45 @@ class AlikeChunks:
                 constant += coefficient * environment[variable]
             values.append(constant)
         key: list[object] = [values[n] for n in self._decisive]
-        stage = self.node.placement.stage
         address: int | None = None
-        for number, side in enumerate(self._sides):
-            place = walk.place(side.tensor, stage)
+        for side in self._sides:
+            place = walk.place(side.tensor, self.stage)
             if place is None:
                 return None
-            index = [values[n] for n in side.index]
             physical, low = place.physical, place.low
-            for dim in (physical.lanes.rows, physical.lanes.cols):
-                if dim is not None:
-                    step = physical.step(dim)
-                    first, room = index[dim], physical.view[dim] - index[dim]
-                    key += (first % step, low[dim] % step, room if room <= side.reach[dim] + step else -1)
+            if physical is not side.physical:
+                side.lie(physical)
+            for dim, n, step, limit in side.lanes:
+                first = values[n]
+                room = physical.view[dim] - first
+                key += (first % step, low[dim] % step, room if room <= limit else -1)
             if place.scope != DRAM:
                 key += (place.base, place.extent, place.zero_padded)
-                key += [first - start for first, start in zip(index, low, strict=True)]
+                key += [values[n] - start for n, start in zip(side.index, low, strict=True)]
                 continue
-            at = self._address(number, place, index)
+            at = side.address(place, values)
             if address is None:
                 address = at
             else:
                 key.append(at)
-        return Variant(tuple(key), tuple(values), address or 0)
-
-    def _address(self, number: int, place: Place, index: list[int]) -> int:
-        """The element of DRAM at an index, as if its box went on."""
-        known = self._strides.get(number)
-        if known is None or known[0] is not place:
-            known = self._strides[number] = place, place.strides
-        at = place.base
-        for dim, (value, stride) in enumerate(zip(index, known[1], strict=True)):
-            step = place.physical.step(dim)
-            if step == 1:
-                at += (value - place.low[dim]) * stride
-            else:
-                at += (value // step - place.low[dim] // step) * stride + value % step // place.physical.block(dim)
-        return at
+        return Variant(tuple(key), values, address or 0)
 
     def note(self, variant: Variant, instructions: list[Instruction], placed: list[Placed]) -> None:
         """What has been emitted for a chunk."""
-        resident = (each for each in instructions if not _loads_microops(each))
-        self._known[variant.key] = _Emitted(tuple(resident), tuple(placed), variant.address)
+        self._known[variant.key] = _Emitted.of(instructions, placed, variant.address)
 
     def emitted(self, variant: Variant, walk: Walk) -> list[Instruction] | None:
         """The instructions of a chunk, if they are those of an earlier one, moved."""
         found = self._known.get(variant.key)
         if found is None or not walk.pool.holds(found.placed):
             return None
-        return list(found.moved(variant.address))
+        return found.moved(variant.address)
 
     def made(self, variant: Variant, offsets: Mapping[str, int]) -> MadeChunk:
         """What a chunk makes."""
         values = variant.values
-        index = tuple(Index(values[n], steps) for n, steps in zip(self._axes, self._steps, strict=True))
-        return MadeChunk(
-            self.node.placement.state.tensor,
-            self.role,
-            self.loops,
-            index,
-            self.node.placement.state.computation.name,
-            offsets,
-        )
+        index = tuple([self._index(values[n], steps) for n, steps in self._axes])
+        return MadeChunk(self.tensor, self.role, self.loops, index, self.name, offsets)
 
 
 def _axes_beside_reads(expr: Expr) -> Iterator[Axis]:
@@ -183,3 +215,10 @@ def _axes_beside_reads(expr: Expr) -> Iterator[Axis]:
 
 def _loads_microops(instruction: Instruction) -> bool:
     return isinstance(instruction, Load) and instruction.memory_type == MemoryType.UOP
+
+
+def _moving_fields(instruction: Instruction) -> dict[str, Any] | None:
+    """The fields of an instruction that moves data from or to DRAM; padding without data reads nothing."""
+    if not isinstance(instruction, Load | Store) or not instruction.y_size:
+        return None
+    return {name: getattr(instruction, name) for name in FIELDS_OF[instruction.opcode]}

@@ -175,8 +175,8 @@ class Emitter:
             self._acquire_stored(node.stored)
             return
         stage = node.placement.stage
-        low = tuple(each.value(environment) for each in node.low if isinstance(each, Linear))
-        extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
+        low = tuple([each.value(environment) for each in node.low if isinstance(each, Linear)])
+        extent = tuple([each.value(environment) for each in node.extent if isinstance(each, Linear)])
         owner = self.aliases.get(stage)
         if owner is not None:
             base = self.places[owner.tensor].base

@@ -13,7 +13,7 @@ from lathe.isa.table import MEMORIES
 Cells: TypeAlias = "NDArray[np.int64] | slice"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Footprint:
     """Cells read and written, as (memory, cells): ``inp``, ``wgt``, ``acc`` by element, ``dram`` by grain."""
 

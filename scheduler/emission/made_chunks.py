@@ -12,7 +12,7 @@ from lathe.frontend.expressions import Axis
 from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, described
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MadeChunk:
     """A chunk of ``tensor``: at each point of ``loops`` the element at ``index``, linear in them.
 

@@ -17,7 +17,7 @@ from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state.signals import Entry, Marker, Origin
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """An instruction that begins when the steps ``waits`` are done; behind a ``barrier``, when all steps before are.
 

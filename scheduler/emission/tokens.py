@@ -26,6 +26,12 @@ MOST_TOKENS = (1 << 16) - 1
 
 UNITS = (Unit.LOAD, Unit.COMPUTE, Unit.STORE)
 
+FIELDS = ("pop_prev", "pop_next", "push_prev", "push_next")
+BIT_OF = {name: 1 << number for number, name in enumerate(FIELDS)}
+SET_BY: list[dict[str, Any]] = [
+    {name: True for name, bit in BIT_OF.items() if mark & bit} for mark in range(1 << len(FIELDS))
+]
+
 Clock = list[int]  # per unit, the last instruction known to be done
 Label = TypeVar("Label")
 
@@ -40,10 +46,10 @@ class TokenPass(Generic[Label]):
         self.footprints = footprints
         self.uses = LastUses(footprints)
         self.instructions: list[Instruction] = []
-        self.marks: list[set[str]] = []  # per instruction, the fields of tokens that are set
+        self.marks: list[int] = []  # per instruction, the fields of tokens that are set, a bit for each
         self.labels: list[Label] = []
         self.barriers: list[int] = []
-        self.done: list[Clock] = []  # per instruction, what is known to be done when it is done
+        self.done: list[tuple[int, ...]] = []  # per instruction, what is known to be done when it is done
         self.known: list[Clock] = [[NONE] * len(UNITS) for _ in UNITS]  # per unit, from its next instruction on
         self.of_unit: list[list[int]] = [[] for _ in UNITS]
 
@@ -51,7 +57,7 @@ class TokenPass(Generic[Label]):
     def output(self) -> list[Instruction]:
         """The stream as it is by now."""
         pairs = zip(self.instructions, self.marks, strict=True)
-        return [_marked(each, fields) if fields else each for each, fields in pairs]
+        return [replace(each, **SET_BY[mark]) if mark else each for each, mark in pairs]
 
     def add(self, instruction: Instruction, label: Label, waits: Sequence[int] = ()) -> int:
         """Append an instruction that waits for what its cells need, and for ``waits``; returns its number."""
@@ -83,11 +89,12 @@ class TokenPass(Generic[Label]):
     def check_room(self) -> None:
         """Raises ScheduleError if more tokens could wait in a queue than its counter holds."""
         for giver, taker in ((a, b) for a in UNITS for b in UNITS if abs(a - b) == 1):
-            pushes, pops = ("push_next", "pop_prev") if giver < taker else ("push_prev", "pop_next")
-            pushed = [number for number in self.of_unit[giver] if pushes in self.marks[number]]
+            names = ("push_next", "pop_prev") if giver < taker else ("push_prev", "pop_next")
+            pushes, pops = (BIT_OF[name] for name in names)
+            pushed = [number for number in self.of_unit[giver] if self.marks[number] & pushes]
             if len(pushed) <= MOST_TOKENS:
                 continue
-            popped = [number for number in self.of_unit[taker] if pops in self.marks[number]]
+            popped = [number for number in self.of_unit[taker] if self.marks[number] & pops]
             known = [self.done[number][taker] for number in pushed]  # taken for certain when the token is pushed
             waiting = max(n + 1 - bisect_right(popped, last) for n, last in enumerate(known))
             if waiting > MOST_TOKENS:
@@ -102,14 +109,14 @@ class TokenPass(Generic[Label]):
     def _append(self, instruction: Instruction, label: Label, unit: Unit, needed: Clock) -> int:
         number = len(self.instructions)
         self.instructions.append(instruction)
-        self.marks.append(set())
+        self.marks.append(0)
         self.labels.append(label)
         for other in UNITS:
             if other != unit and needed[other] > self.known[unit][other]:
                 self._token(other, needed[other], unit, number)
         known = self.known[unit]
         known[unit] = number
-        self.done.append(known.copy())
+        self.done.append(tuple(known))
         self.of_unit[unit].append(number)
         return number
 
@@ -121,8 +128,8 @@ class TokenPass(Generic[Label]):
         self.known[taker] = [max(a, b) for a, b in zip(self.known[taker], self.done[pusher], strict=True)]
 
     def _mark(self, number: int, field: str) -> None:
-        assert field not in self.marks[number], f"{field} of instruction {number} is set twice"
-        self.marks[number].add(field)
+        assert not self.marks[number] & BIT_OF[field], f"{field} of instruction {number} is set twice"
+        self.marks[number] |= BIT_OF[field]
 
     def _relay(self, far: Unit, needed: int, label: Label) -> int:
         """An instruction of compute that is done only after the far unit's; one that does nothing, if there is none."""
@@ -133,11 +140,6 @@ class TokenPass(Generic[Label]):
         waits = [NONE] * len(UNITS)
         waits[far] = needed
         return self._append(_nothing(), label, Unit.COMPUTE, waits)
-
-
-def _marked(instruction: Instruction, fields: set[str]) -> Instruction:
-    flags: dict[str, Any] = dict.fromkeys(fields, True)
-    return replace(instruction, **flags)
 
 
 def _nothing() -> Instruction:

@@ -25,7 +25,7 @@ QUEUES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Where an instruction comes from: a stage, the values of the loops outside, and the thread, if there are any.
 

@@ -34,7 +34,7 @@ class RuleMismatch(Exception):  # noqa: N818 - a rule also returns it; it is an 
         self.constraint = constraint
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ChunkLoop:
     """One loop of a chunk: ``extent`` iterations from 0; ``kind`` is data or reduce."""
 
@@ -43,7 +43,7 @@ class ChunkLoop:
     kind: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Index:
     """A linear index: ``constant + sum(coefficients[n] * loop n)``."""
 
