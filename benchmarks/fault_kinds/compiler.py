@@ -118,14 +118,26 @@ FAULTS = (
     fault(
         "the last instruction of a chunk is dropped",
         "emission.emit",
-        "instructions = self.emit(rule_name, chunk)",
-        "instructions = self.emit(rule_name, chunk)[:-1]",
+        "instructions = self.emit(work.rule, chunk)",
+        "instructions = self.emit(work.rule, chunk)[:-1]",
     ),
     fault(
         "chunks are done twice",
         "emission.emit",
-        "self._add(instructions, node.placement.stage, label",
-        "self._add(instructions * 2, node.placement.stage, label",
+        "self._add(instructions, stage, label, environment, chunk.offsets",
+        "self._add(instructions * 2, stage, label, environment, chunk.offsets",
+    ),
+    fault(
+        "chunks that are moved keep their addresses",
+        "emission.alike_chunks",
+        "by = address - self.address",
+        "by = 0",
+    ),
+    fault(
+        "chunks are taken for alike whatever their conditions",
+        "emission.alike_chunks",
+        "[values[n] for n in self._decisive]",
+        "[]",
     ),
     fault(
         "the instructions of a chunk come in the wrong order",
@@ -456,14 +468,14 @@ FAULTS = (
     fault(
         "writers do not wait for readers",
         "emission.last_uses",
-        "_last(writer[other][cells]), _last(reader[other][cells]))",
-        "_last(writer[other][cells]))",
+        "_take(latest, self.user[memory], cells)",
+        "_take(latest, self.writer[memory], cells)",
     ),
     fault(
         "readers do not wait for writers",
         "emission.last_uses",
-        "latest[other] = max(latest[other], _last(self.writer[memory][other][cells]))",
-        "latest[other] = max(latest[other], NONE)",
+        "_take(latest, self.writer[memory], cells)",
+        "pass",
     ),
     fault(
         "the last element of a store is not looked at",
