@@ -191,7 +191,7 @@ def shape_of(tensor: Tensor) -> isl.Set:
     return Points((Axis(f"d{n}", extent) for n, extent in enumerate(tensor.shape)), tensor.name).box()
 
 
-def cells_of(tensor: Tensor, computation: Computation | None) -> isl.Set:
+def existing_cells(tensor: Tensor, computation: Computation | None) -> isl.Set:
     """The cells of a tensor that (may) exist: its shape, or the part that the domain of a computation of it has."""
     if computation is None or computation.where is None:
         return shape_of(tensor)
@@ -209,7 +209,7 @@ def access_of(computation: Computation, read: ReadAccess, cells: isl.Set | None 
     """
     points = points_of(computation)
     happens = points.box().intersect(points.where(read.guards))
-    exist = cells_of(read.tensor, read.tensor.computation) if cells is None else cells
+    exist = existing_cells(read.tensor, read.tensor.computation) if cells is None else cells
     relation = isl.Map.from_domain_and_range(happens, exist)
     for position, index in enumerate(read.indices):
         value = points.value(index)

@@ -10,16 +10,20 @@ is nothing to be done.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from lathe.configs import LatheError
-from lathe.frontend import Tensor
+from lathe.frontend import Tensor, topological
 from lathe.frontend.binding import Binding, bound_program, program_parameters
-from lathe.frontend.expressions import Expr, Parameter
+from lathe.frontend.nodes import Parameter
+from lathe.frontend.operand import Expr
 from lathe.frontend.parameters import at_values, described, formula, value_of
 from lathe.scheduler.errors import LegalityError, ScheduleError
+from lathe.scheduler.nest.cycles import circles, run_together
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.state.schedule import ScheduleState
+from lathe.scheduler.state.stage import StageId, initial_state
 
 COMMAND = "is_command"
 """What methods have that are commands."""
@@ -61,12 +65,17 @@ class Recording:
 class Recorded(Edit):
     """A schedule whose commands are all or nothing, and noted where its program has parameters that are not bound."""
 
-    recording: Recording | None = None  # the commands so far, where the program has parameters that are not bound
+    recording: Recording | None = None
+    """The commands so far, where the program has parameters that are not bound."""
 
-    @classmethod
-    def created(cls, outputs: Sequence[Tensor]) -> Self:
-        """A new schedule of a program."""
-        raise NotImplementedError
+    def __init__(self, outputs: Sequence[Tensor]) -> None:
+        program = tuple(outputs)
+        stages = {StageId(each.name): initial_state(each) for each in topological(program)}
+        super().__init__(ScheduleState(program, program, stages))
+        if circles(self):
+            self.amend(circular=True)
+            run_together(self)
+        self.recording = start_recording(self)
 
 
 R = TypeVar("R", bound=Recorded)
@@ -198,7 +207,7 @@ def bound_schedule(schedule: R, parameters: Mapping[str, int] | None, where: str
     binding = Binding(schedule.program, parameters, where)
     if recording is None:
         return schedule, binding
-    bound: R = type(schedule).created(binding.outputs)
+    bound: R = type(schedule)(binding.outputs)
     values = _Values(binding.values, dict(binding.of))
     values.pair_views(recording.before, _views(bound))
     bound.replaying = True

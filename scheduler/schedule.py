@@ -1,10 +1,10 @@
 """The handles of users: a schedule, and its stages, whose methods are the commands."""
 
 from collections.abc import Mapping, Sequence
-from typing import Self, cast
+from typing import cast
 
 from lathe.configs import HardwareConfig, load_config
-from lathe.frontend import Computation, Tensor, topological
+from lathe.frontend import Computation, Tensor
 from lathe.frontend.programs import as_outputs
 from lathe.scheduler.commands.after import after
 from lathe.scheduler.commands.barrier_at import barrier_at
@@ -44,10 +44,9 @@ from lathe.scheduler.commands.transform_layout import transform_layout, transfor
 from lathe.scheduler.commands.unroll import unroll
 from lathe.scheduler.commands.vectorize import vectorize
 from lathe.scheduler.commands.vthread import vthread
-from lathe.scheduler.history import Recorded, command, numbered, start_recording
+from lathe.scheduler.history import Recorded, command, numbered
 from lathe.scheduler.legality.dependences import dependences
 from lathe.scheduler.legality.padding_needs import padding_needed, solve_padding
-from lathe.scheduler.nest.cycles import circles, run_together
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.reports.counts import count
 from lathe.scheduler.reports.explain import explanation_of
@@ -55,8 +54,8 @@ from lathe.scheduler.reports.explanation import Explanation
 from lathe.scheduler.reports.questions import is_legal, is_parallel, parallel_skew, smallest_shift
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.loops import LoopAxis
-from lathe.scheduler.state.schedule import ScheduleState, StageView
-from lathe.scheduler.state.stage import StageId, initial_state
+from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.stage import StageId
 from lathe.scheduler.state.storage import StorageBuffer
 from lathe.scheduler.target.machine import check_machine
 
@@ -142,20 +141,6 @@ class Schedule(Recorded):
     A new schedule computes stage after stage, each over its whole domain, all in DRAM. Commands (methods of the
     stages, and ``cache_read`` and ``cache_write``) change that; each checks that every read still finds its value.
     """
-
-    def __init__(self, outputs: Sequence[Tensor]) -> None:
-        program = tuple(outputs)
-        stages = {StageId(each.name): initial_state(each) for each in topological(program)}
-        super().__init__(ScheduleState(program, program, stages))
-        if circles(self):
-            self.amend(circular=True)
-            run_together(self)
-        self.recording = start_recording(self)
-
-    @classmethod
-    def created(cls, outputs: Sequence[Tensor]) -> Self:
-        """A new schedule of a program."""
-        return cls(outputs)
 
     def _view(self, key: StageId) -> StageView:
         return Stage(self, key)

@@ -16,9 +16,10 @@ from typing import NoReturn
 import islpy as isl
 
 from lathe.frontend import Axis, as_affine, walk
-from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.indices.simplify import simplified_index
+from lathe.frontend.nodes import AxisRef, Binary, Compare, Const
+from lathe.frontend.operand import Expr
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, Points, limited_operations
 from lathe.frontend.substitution import SplitAxes, substitute
 from lathe.isa.layout_steps import LayoutStep, Reordering, Reversing, Widening

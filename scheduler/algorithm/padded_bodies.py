@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from lathe.frontend import Axis
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr, Read, Reduce, Select, Undef
 from lathe.frontend.indices.simplify import simplified_index
+from lathe.frontend.nodes import AxisRef, Binary, Compare, Const, Read, Reduce, Select, Undef
+from lathe.frontend.operand import Expr
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.algorithm.rewrite import rewrite_indices, transform
 

@@ -17,9 +17,10 @@ from lathe.frontend import Axis, Tensor, TensorError, evaluate
 from lathe.frontend.arithmetic import cast, expression, fits
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import shown
-from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr, Read, Select, Undef, axes_of, walk
 from lathe.frontend.indices.plain import bare
 from lathe.frontend.indices.simplify import simplified_index
+from lathe.frontend.nodes import AxisRef, Binary, Compare, Const, Read, Select, Undef, axes_of
+from lathe.frontend.operand import Expr, walk
 from lathe.frontend.substitution import substitute
 from lathe.isa.layout_steps import Filling, LayoutStep
 from lathe.scheduler.algorithm.index_maps import IndexMap

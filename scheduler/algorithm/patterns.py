@@ -3,8 +3,9 @@
 from functools import lru_cache
 
 from lathe.frontend import Computation
-from lathe.frontend.expressions import Axis, Binary, Const, Expr, Read, Reduce, Select
 from lathe.frontend.indices.plain import kept, plain_axis
+from lathe.frontend.nodes import Axis, Binary, Const, Read, Reduce, Select
+from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.undefined import stripped
 
 

@@ -1,8 +1,9 @@
 """Axes that a layout counts from their ends: the same map in terms of axes that count the other way."""
 
 from lathe.frontend import Axis, as_affine, walk
-from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
 from lathe.frontend.indices.simplify import simplified_index
+from lathe.frontend.nodes import AxisRef, Binary, Const
+from lathe.frontend.operand import Expr
 from lathe.frontend.substitution import substitute
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from lathe.frontend import Axis, Computation, Tensor, reads_data
-from lathe.frontend.expressions import AxisRef, Binary, Cast, Compare, Const, Expr, Not, Read, Reduce, Select, Undef
+from lathe.frontend.nodes import AxisRef, Binary, Cast, Compare, Const, Not, Read, Reduce, Select, Undef
+from lathe.frontend.operand import Expr
 
 
 def transform(expr: Expr, leaf: Callable[[Expr], Expr | None], read: Callable[[Read], Expr] | None = None) -> Expr:

@@ -10,7 +10,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from lathe.frontend import Computation
-from lathe.frontend.expressions import Binary, Expr, Reduce, Select, Undef
+from lathe.frontend.nodes import Binary, Reduce, Select, Undef
+from lathe.frontend.operand import Expr
 
 
 def stripped(body: Expr) -> Expr:

@@ -7,7 +7,8 @@ import islpy as isl
 
 from lathe.frontend import Axis
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.expressions import AxisRef, Compare, Const, Expr, Read, Reduce, Select, Undef, walk
+from lathe.frontend.nodes import AxisRef, Compare, Const, Read, Reduce, Select, Undef
+from lathe.frontend.operand import Expr, walk
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
 from lathe.scheduler.algorithm.padding import live_conditions
 from lathe.scheduler.algorithm.undefined import stripped, terms_of

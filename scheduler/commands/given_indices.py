@@ -7,7 +7,8 @@ from typing import Any
 from lathe.frontend import Axis, Tensor, TensorError
 from lathe.frontend.arithmetic import cast, expression
 from lathe.frontend.errors import shown
-from lathe.frontend.expressions import AxisRef, Expr, axes_of, reads_data
+from lathe.frontend.nodes import AxisRef, axes_of, reads_data
+from lathe.frontend.operand import Expr
 from lathe.scheduler.errors import ScheduleError
 
 

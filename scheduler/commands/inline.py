@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from lathe.frontend import substitute
-from lathe.frontend.expressions import Axis, Expr, Read, depth
-from lathe.frontend.tensors import DEPTH_LIMIT
+from lathe.frontend.nodes import Axis, Read
+from lathe.frontend.operand import DEPTH_LIMIT, Expr, depth
 from lathe.scheduler.algorithm.rewrite import transform
 from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError

@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from lathe.frontend.expressions import AxisRef, axes_of
+from lathe.frontend.nodes import AxisRef, axes_of
 from lathe.scheduler.algorithm.index_maps import IndexMap
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state.edit import EditedStage

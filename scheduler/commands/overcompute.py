@@ -7,8 +7,9 @@ import islpy as isl
 
 from lathe.frontend import Axis, Computation
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.expressions import AxisRef, Const, Expr, Reduce
 from lathe.frontend.indices.simplify import simplified_index
+from lathe.frontend.nodes import AxisRef, Const, Reduce
+from lathe.frontend.operand import Expr
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.algorithm.rewrite import rewrite_indices

@@ -5,7 +5,8 @@ from dataclasses import replace
 import islpy as isl
 
 from lathe.frontend import Tensor
-from lathe.frontend.expressions import Expr, Reduce, Select, Undef
+from lathe.frontend.nodes import Reduce, Select, Undef
+from lathe.frontend.operand import Expr
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
 from lathe.scheduler.algorithm.padding import Pad, live_conditions
 from lathe.scheduler.commands.commit import commit

@@ -6,9 +6,10 @@ import islpy as isl
 
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.expressions import AxisRef, Binary, Compare, Const, Expr, Reduce, Select, axes_of
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.indices.simplify import simplified_index
+from lathe.frontend.nodes import AxisRef, Binary, Compare, Const, Reduce, Select, axes_of
+from lathe.frontend.operand import Expr
 from lathe.frontend.polyhedra import Points, points_of
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.algorithm.padding import live_conditions

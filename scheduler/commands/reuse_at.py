@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from lathe.frontend import Axis, Binary, Expr, Tensor, as_affine, walk
 from lathe.frontend.errors import shown
-from lathe.frontend.expressions import axes_of
+from lathe.frontend.indices.in_loops import interval_of
 from lathe.frontend.indices.linear import Bound, Linear, LoopVariable
+from lathe.frontend.nodes import axes_of
 from lathe.scheduler.algorithm.rewrite import copy_of, redirect_reads
 from lathe.scheduler.commands.cache import axes_of_copy
 from lathe.scheduler.commands.commit import commit
@@ -14,7 +15,7 @@ from lathe.scheduler.commands.set_scope import checked_scope
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.leads import with_lead
 from lathe.scheduler.nest.place import place_stages
-from lathe.scheduler.nest.read_boxes import eliminate, interval_of
+from lathe.scheduler.nest.read_boxes import eliminate
 from lathe.scheduler.nest.shared_loops import running
 from lathe.scheduler.nest.windows import FORMS
 from lathe.scheduler.state.edit import Edit, EditedStage

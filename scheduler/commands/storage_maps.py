@@ -3,9 +3,10 @@
 import islpy as isl
 
 from lathe.frontend import Axis, Tensor
-from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.frontend.indices.quasi_affine import linear_of
+from lathe.frontend.nodes import AxisRef, Binary, Const
+from lathe.frontend.operand import Expr
 from lathe.frontend.polyhedra import limited_operations, shape_of
 from lathe.scheduler.commands.set_schedule import check_no_parameters
 from lathe.scheduler.errors import ScheduleError

@@ -13,7 +13,7 @@ from lathe.configs.integers import integer
 from lathe.frontend import Tensor
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import shown
-from lathe.frontend.expressions import Expr
+from lathe.frontend.operand import Expr
 from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.commands.given_indices import called, index_given
 from lathe.scheduler.commands.set_scope import checked_scope, scoped

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from lathe.frontend import Axis, Computation, Tensor
-from lathe.frontend.expressions import AxisRef, Binary, Expr, Not, Read
 from lathe.frontend.indices.simplify import simplified_index
+from lathe.frontend.nodes import AxisRef, Binary, Not, Read
+from lathe.frontend.operand import Expr
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.algorithm.index_maps import IndexMap, index_map
 from lathe.scheduler.algorithm.padded_bodies import padded_body

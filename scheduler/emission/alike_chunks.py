@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lathe.frontend import Tensor
-from lathe.frontend.expressions import Axis, AxisRef, Expr, Read, axes_of
 from lathe.frontend.indices.linear import Linear, LoopVariable
+from lathe.frontend.nodes import Axis, AxisRef, Read, axes_of
+from lathe.frontend.operand import Expr
 from lathe.isa import Instruction, Load, MemoryType, Store
 from lathe.isa.instructions import FIELDS_OF
 from lathe.scheduler.emission.made_chunks import MadeChunk

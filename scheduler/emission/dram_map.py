@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
-from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.expressions import Undef
+from lathe.frontend.nodes import ReadAccess, Undef
 from lathe.isa import Segment
 from lathe.isa.layout_steps import LayoutStep
 from lathe.isa.table import Opcode, placements

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lathe.frontend import Tensor
-from lathe.frontend.expressions import Axis
+from lathe.frontend.nodes import Axis
 from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, described
 
 

@@ -6,7 +6,7 @@ It goes in blocks as long as the step of the window, those first that the others
 
 from dataclasses import dataclass
 
-from lathe.frontend.expressions import AxisRef, Read
+from lathe.frontend.nodes import AxisRef, Read
 from lathe.scheduler.emission.places import Walk
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.state.schedule import StageView

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Tensor
-from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.indices.linear import Linear, LoopVariable
+from lathe.frontend.nodes import ReadAccess
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.legality.folded_cells import written_cell_of_two
 from lathe.scheduler.nest.nodes import ChunkNode

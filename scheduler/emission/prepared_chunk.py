@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from lathe.frontend import Tensor
-from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.expressions import Axis, Reduce
 from lathe.frontend.indices.in_loops import linear_index
 from lathe.frontend.indices.linear import Linear, LoopVariable
+from lathe.frontend.nodes import Axis, ReadAccess, Reduce
 from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.emission.overwritten_operand import operand_in_place
 from lathe.scheduler.emission.places import Walk

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lathe.frontend import evaluate
-from lathe.frontend.expressions import AxisRef, axes_of
+from lathe.frontend.nodes import AxisRef, axes_of
 from lathe.scheduler.answers import TooHard
 from lathe.scheduler.legality.events import Use
 from lathe.scheduler.nest.times import Occurrence

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import evaluate, reads_data
-from lathe.frontend.accesses import Guard
-from lathe.frontend.expressions import Binary, Expr, axes_of
 from lathe.frontend.indices.linear import LoopVariable
+from lathe.frontend.nodes import Binary, Guard, axes_of
+from lathe.frontend.operand import Expr
 from lathe.scheduler.answers import TooHard
 from lathe.scheduler.nest.times import NO_TAG, Occurrence, Tag, values_on
 

@@ -15,8 +15,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.expressions import AxisRef
 from lathe.frontend.indices.linear import LoopVariable
+from lathe.frontend.nodes import AxisRef
 from lathe.scheduler.legality.alike_slices import alike
 from lathe.scheduler.legality.events import Events, Use
 from lathe.scheduler.legality.question import Order, Verdict

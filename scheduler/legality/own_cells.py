@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.nodes import ReadAccess
 from lathe.scheduler.legality.question import Order, Verdict
 from lathe.scheduler.legality.witnesses import reads_missing
 from lathe.scheduler.nest.executed import carried_out

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from lathe.frontend import Tensor, evaluate, reads_data
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import Binary, Cast, Const, Expr, Read, Reduce, Select, Undef, walk
+from lathe.frontend.nodes import Binary, Cast, Const, Read, Reduce, Select, Undef
+from lathe.frontend.operand import Expr, walk
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.legality.padding_values import Some, Value, combined
 from lathe.scheduler.state.schedule import ScheduleView, StageView

@@ -15,20 +15,8 @@ from typing import TypeAlias
 import islpy as isl
 
 from lathe.frontend import Axis, Computation, Tensor, evaluate, reads_data
-from lathe.frontend.expressions import (
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Not,
-    Read,
-    Reduce,
-    Select,
-    Undef,
-    axes_of,
-    walk,
-)
+from lathe.frontend.nodes import Binary, Cast, Compare, Const, Not, Read, Reduce, Select, Undef, axes_of
+from lathe.frontend.operand import Expr, walk
 from lathe.frontend.polyhedra import Points, domain_of, points_of
 from lathe.scheduler.algorithm.index_maps import IndexMap
 from lathe.scheduler.algorithm.padding import Pad
@@ -182,7 +170,7 @@ class Dataflow:
         forbidden = [part for side in inner for part in side if isinstance(part[1], Forbidden)]
         if forbidden:
             return self._joined(inner, points)
-        classes = cells_of(self.schedule, read.tensor, self.depth)
+        classes = known_cells(self.schedule, read.tensor, self.depth)
         values = [value for index in read.indices if (value := self.points.value(index)) is not None]
         if len(values) < len(read.indices):
             worst = next((value for _, value in classes if value is None), Some.UNKNOWN)
@@ -246,7 +234,7 @@ def _anonymous(cells: isl.Set) -> isl.Set:
 Classes: TypeAlias = list[tuple[isl.Set, int | Some | None]]
 
 
-def cells_of(schedule: ScheduleView, tensor: Tensor, depth: int = 0) -> Classes:
+def known_cells(schedule: ScheduleView, tensor: Tensor, depth: int = 0) -> Classes:
     """The cells of a tensor, taken apart by what is known of them; None: not to be read. []: nothing is known.
 
     A layout's padding holds what its contract says. Otherwise, the expression that makes a tensor is followed; what it

@@ -8,7 +8,7 @@ since its loop began. Stages of a cycle, and sums in shared loops, are whole bef
 of instances that are compared. Updates of one reduction commute, so orders among them do not matter.
 """
 
-from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.nodes import ReadAccess
 from lathe.scheduler.answers import answerable
 from lathe.scheduler.errors import LegalityError, ScheduleError
 from lathe.scheduler.legality.own_cells import OwnCells, shared_depth

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 import islpy as isl
 
 from lathe.frontend import Axis, Computation, evaluate, reads_data
-from lathe.frontend.expressions import Binary, Expr, Read, Reduce, Select, axes_of, walk
+from lathe.frontend.nodes import Binary, Read, Reduce, Select, axes_of
+from lathe.frontend.operand import Expr, walk
 from lathe.frontend.polyhedra import points_of
 from lathe.frontend.substitution import with_children
 from lathe.scheduler.algorithm.undefined import terms_of
 from lathe.scheduler.errors import PaddingError, PaddingWitness
-from lathe.scheduler.legality.padding_values import Dataflow, Forbidden, Some, Value, cells_of
+from lathe.scheduler.legality.padding_values import Dataflow, Forbidden, Some, Value, known_cells
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.state.loops import AxisLike
 from lathe.scheduler.state.schedule import StageView
@@ -154,7 +155,7 @@ class Branches:
         inside = all(0 <= at < extent for at, extent in zip(cell, read.tensor.shape, strict=True))
         if not inside:
             return "no cell of it"
-        for cells, value in cells_of(self.stage.schedule, read.tensor):
+        for cells, value in known_cells(self.stage.schedule, read.tensor):
             point = isl.Set(f"{{ [{', '.join(map(str, cell))}] }}")
             if not cells.intersect(point).is_empty():
                 if value is Some.UNKNOWN:
@@ -172,7 +173,7 @@ def free_points(stage: StageView, computation: Computation) -> isl.Set:
         layout = stage.schedule.layouts.get(tensor)
         if layout is None or not layout.padding_count:
             continue
-        for cells, value in cells_of(stage.schedule, tensor):
+        for cells, value in known_cells(stage.schedule, tensor):
             if value is None or value is Some.UNDEFINED:
                 cells = cells.insert_dims(SET, len(computation.axes), len(computation.reduce_axes))
                 found = found.union(cells.set_tuple_name(computation.name))

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import islpy as isl
 
-from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.expressions import Axis
-from lathe.frontend.polyhedra import access_of, cells_of
+from lathe.frontend.nodes import Axis, ReadAccess
+from lathe.frontend.polyhedra import access_of, existing_cells
 from lathe.scheduler.errors import StorageWitness, Witness
 from lathe.scheduler.nest.instances import instances, values_of
 from lathe.scheduler.nest.placement import Placement
@@ -28,7 +27,7 @@ def reads_missing(
     inside = executed.range()
     points = isl.Set.empty(inside.get_space())
     for read in reads:
-        access = access_of(computation, read, cells_of(read.tensor, maker.state.computation))
+        access = access_of(computation, read, existing_cells(read.tensor, maker.state.computation))
         there = access.intersect_range(cell.set_tuple_name(read.tensor.name)).domain()
         points = points.union(inside.intersect(there))
     assert not points.is_empty(), f"{computation.name}: no instance reads {cell}"

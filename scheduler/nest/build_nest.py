@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from lathe.frontend import Tensor
-from lathe.frontend.expressions import Axis
 from lathe.frontend.indices.conditions import bounds_of
 from lathe.frontend.indices.linear import Bound, Linear, LoopVariable, bound_variables
+from lathe.frontend.nodes import Axis
 from lathe.scheduler.nest.buffer_lives import allocation_loops, with_buffers
 from lathe.scheduler.nest.cycles import carried_loops
 from lathe.scheduler.nest.executed import conditions_at, innermost_shared, may_grow

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import islpy as isl
 
 from lathe.frontend import Axis, Computation
-from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.indices.linear import Bound, Box, Extremum, Linear, LoopVariable, add, scale
-from lathe.frontend.polyhedra import access_of, cells_of
+from lathe.frontend.nodes import ReadAccess
+from lathe.frontend.polyhedra import access_of, existing_cells
 from lathe.scheduler.algorithm.undefined import conditions_of
 from lathe.scheduler.nest.placement import ExactBox, Placement
 
@@ -153,7 +153,9 @@ def cells_read(placement: Placement, read: ReadAccess, depth: int, around: isl.S
     ``around``: the iterations of the loops around the stage that are carried out, if not all are.
     """
     maker = placement.stage.schedule.maker(read.tensor)
-    cells = None if maker is None else cells_of(read.tensor, maker.state.computation)  # for a machine, it may make more
+    cells = (
+        None if maker is None else existing_cells(read.tensor, maker.state.computation)
+    )  # for a machine, it may make more
     access = access_of(placement.state.computation, read, cells)
     relation = _executed_in(placement, around).apply_range(access)
     count = len(placement.prefix) + len(placement.loops.variables)

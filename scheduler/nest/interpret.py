@@ -14,9 +14,9 @@ import numpy as np
 from lathe.frontend import Computation, Tensor, evaluate, reads_data
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.evaluation import REDUCTIONS
-from lathe.frontend.expressions import Reduce
 from lathe.frontend.indices.conditions import happens, mask_of
 from lathe.frontend.indices.linear import Linear, LoopVariable, bound_value
+from lathe.frontend.nodes import Reduce
 from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.nodes import Acquire, ChunkNode, DecidedChunk, Loop, Node, Release, Slide

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lathe.frontend.expressions import Axis, Expr
 from lathe.frontend.indices.linear import Bound, Linear, LoopVariable
+from lathe.frontend.nodes import Axis
+from lathe.frontend.operand import Expr
 from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.state.stage import Signal
 from lathe.scheduler.state.stored import Allocated

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from lathe.frontend.expressions import Axis
 from lathe.frontend.indices.linear import (
     Bound,
     Box,
@@ -23,6 +22,7 @@ from lathe.frontend.indices.linear import (
     bound_range,
     extremum,
 )
+from lathe.frontend.nodes import Axis
 from lathe.scheduler.nest.nodes import Acquire, Block, ChunkNode, Guard, Loop, Node, Release, SignalNode, Slide
 
 Range = tuple[int, int]

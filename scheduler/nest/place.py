@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
-from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.indices.in_loops import Interval
 from lathe.frontend.indices.linear import Bound, Linear, LoopVariable, bound_range
+from lathe.frontend.nodes import ReadAccess
 from lathe.scheduler.nest.exact_pieces import pieces_of
 from lathe.scheduler.nest.filling import fills, readers_beside
 from lathe.scheduler.nest.placement import ExactBox, Placement
-from lathe.scheduler.nest.read_boxes import Interval, extent_of, hull, read_box
+from lathe.scheduler.nest.read_boxes import extent_of, hull, read_box
 from lathe.scheduler.nest.smallest_boxes import smallest_box
 from lathe.scheduler.nest.stage_loops import SharedLoop, StageLoops, leaf_extents, stage_loops
 from lathe.scheduler.nest.windows import Window, kept_window

@@ -4,12 +4,11 @@ from dataclasses import dataclass, field, replace
 
 import islpy as isl
 
-from lathe.frontend.expressions import Axis
 from lathe.frontend.indices.conditions import bounds_of
-from lathe.frontend.indices.in_loops import condition_bound
+from lathe.frontend.indices.in_loops import Interval, condition_bound
 from lathe.frontend.indices.linear import Bound, Extremum, Linear, LoopVariable, add, bound_range, scale
+from lathe.frontend.nodes import Axis
 from lathe.scheduler.algorithm.undefined import conditions_of
-from lathe.scheduler.nest.read_boxes import Interval
 from lathe.scheduler.nest.stage_loops import StageLoops
 from lathe.scheduler.nest.windows import Window, buffer_shape
 from lathe.scheduler.state.schedule import StageView

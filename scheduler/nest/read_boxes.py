@@ -2,10 +2,7 @@
 
 from collections.abc import Mapping
 
-from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.expressions import Axis
-from lathe.frontend.indices.in_loops import Interval as Interval
-from lathe.frontend.indices.in_loops import interval_of as interval_of
+from lathe.frontend.indices.in_loops import Interval, interval_of
 from lathe.frontend.indices.linear import (
     Bound,
     Box,
@@ -18,6 +15,7 @@ from lathe.frontend.indices.linear import (
     floor_divide,
     scale,
 )
+from lathe.frontend.nodes import Axis, ReadAccess
 
 
 def eliminate(bound: Bound, visible: set[LoopVariable], box: Box, side: str) -> Bound:

@@ -14,7 +14,7 @@ from typing import Literal
 import islpy as isl
 
 from lathe.frontend import as_affine
-from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.indices.in_loops import Interval
 from lathe.frontend.indices.linear import (
     Bound,
     Extremum,
@@ -26,11 +26,12 @@ from lathe.frontend.indices.linear import (
     extremum,
 )
 from lathe.frontend.indices.quasi_affine import linear_of
+from lathe.frontend.nodes import ReadAccess
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
 from lathe.scheduler.nest.executed import carried_out
 from lathe.scheduler.nest.instances import InstanceSpace, cells_read
 from lathe.scheduler.nest.placement import ExactBox, Placement
-from lathe.scheduler.nest.read_boxes import Interval, cases, extent_of
+from lathe.scheduler.nest.read_boxes import cases, extent_of
 from lathe.scheduler.state.schedule import StageView
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out

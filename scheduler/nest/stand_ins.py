@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lathe.frontend import Axis, Tensor, evaluate
-from lathe.frontend.expressions import Expr, Read
+from lathe.frontend.nodes import Read
+from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.rewrite import transform
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.storage import Ints, Storage, StorageBuffer

@@ -2,8 +2,9 @@
 
 import re
 
-from lathe.frontend.expressions import Axis, AxisRef, Expr, Reduce
 from lathe.frontend.indices.linear import Bound, Extremum, Linear, LoopVariable
+from lathe.frontend.nodes import Axis, AxisRef, Reduce
+from lathe.frontend.operand import Expr
 from lathe.frontend.text import format_expr
 from lathe.scheduler.algorithm.rewrite import rewrite
 from lathe.scheduler.algorithm.undefined import defined

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.expressions import Axis
 from lathe.frontend.indices.linear import Linear, LoopVariable
+from lathe.frontend.nodes import Axis
 from lathe.scheduler.nest.nodes import ChunkNode, Loop, Node
 from lathe.scheduler.nest.nodes import Guard as GuardNode
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from lathe.frontend.indices.in_loops import Interval
 from lathe.frontend.indices.linear import (
     Bound,
     Box,
@@ -29,7 +30,7 @@ from lathe.frontend.indices.linear import (
     scale,
 )
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.nest.read_boxes import Interval, extent_of
+from lathe.scheduler.nest.read_boxes import extent_of
 
 FORMS = ("ring", "shift")
 

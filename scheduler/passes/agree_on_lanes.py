@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from lathe.frontend import Tensor
-from lathe.frontend.expressions import Read
+from lathe.frontend.nodes import Read
 from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.passes.identity_products import insert_turn
 from lathe.scheduler.state.edit import Edit, EditedStage

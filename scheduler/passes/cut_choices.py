@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from lathe.frontend import Axis, Computation, interval
-from lathe.frontend.expressions import AxisRef, Binary, Compare, Expr, Read, Reduce, Select, axes_of
 from lathe.frontend.indices.plain import kept
+from lathe.frontend.nodes import AxisRef, Binary, Compare, Read, Reduce, Select, axes_of
+from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.patterns import is_loadable
 from lathe.scheduler.algorithm.rewrite import rewrite, transform
 from lathe.scheduler.nest.cycles import circles, shared_loops

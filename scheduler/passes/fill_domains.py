@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from lathe.frontend import Axis, Computation, Tensor, interval, substitute
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
 from lathe.frontend.indices.plain import plain_axis
+from lathe.frontend.nodes import AxisRef, Const, Read, Reduce, Select
+from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.rewrite import copy_of, redirect_reads, renamed_axes
 from lathe.scheduler.commands.write_through import keep_loops, write_through_acc
 from lathe.scheduler.errors import BuildError
@@ -24,14 +25,14 @@ from lathe.scheduler.state.stage import Attachment, StageState, initial_state
 from lathe.scheduler.target.target import Target
 
 
-def fill_domains(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
+def fill_domains(schedule: Edit, target: Target) -> None:
     """Take conditions off domains, in place, and stages out that are read no more once these are gone."""
     read = {access.tensor for stage in schedule.stages for access in stage.state.computation.reads}
-    _fill(schedule)
+    _fill(schedule, target)
     _leave_out_unread(schedule, read)
 
 
-def _fill(schedule: Edit) -> None:
+def _fill(schedule: Edit, target: Target) -> None:
     """Rewrite, in place, the stages of a schedule that have a condition on their domain.
 
     Raises BuildError for an output that is a maximum or minimum with loops that compute other stages, and for a stage
@@ -49,7 +50,7 @@ def _fill(schedule: Edit) -> None:
                 kind="limit",
             )
         if any(tensor in schedule.outputs for tensor in stage.state.tensors):
-            _fill_output(schedule, stage)
+            _fill_output(schedule, target, stage)
         elif _stays_inside(computation):
             stage.change(computation=replace(computation, where=None))
         else:
@@ -79,14 +80,14 @@ def _selected(computation: Computation) -> Computation:
     return replace(computation, bodies=tuple(bodies), where=None)
 
 
-def _fill_output(schedule: Edit, stage: EditedStage) -> None:
+def _fill_output(schedule: Edit, target: Target, stage: EditedStage) -> None:
     computation = stage.state.computation
-    maker = _copied_from(schedule, stage)
+    maker = _copied_from(schedule, target, stage)
     for each in (stage, maker):
         if each is not None:
             _check_times(each, stage)
     if maker is not None:
-        _fill_before(schedule, maker, stage)
+        _fill_before(schedule, target, maker, stage)
         return
     if not computation.reduce_axes:
         stage.change(computation=_selected(computation))
@@ -94,7 +95,7 @@ def _fill_output(schedule: Edit, stage: EditedStage) -> None:
     if _can_come_apart(schedule, stage):
         loop = _innermost_used(schedule, stage)
         if loop is not None:
-            _make_in_loop(schedule, stage, loop)
+            _make_in_loop(schedule, target, stage, loop)
         else:
             _take_apart(schedule, stage)
         return
@@ -120,8 +121,8 @@ def _check_times(stage: EditedStage, output: EditedStage) -> None:
         )
 
 
-def _copied_from(schedule: Edit, stage: EditedStage) -> EditedStage | None:
-    """The stage in acc of whose elements a stage in DRAM is a copy, if it is one."""
+def _copied_from(schedule: Edit, target: Target, stage: EditedStage) -> EditedStage | None:
+    """The stage where results are computed of whose elements a stage in DRAM is a copy, if it is one."""
     computation = stage.state.computation
     body = computation.bodies[0]
     if stage.state.scope != DRAM or not isinstance(body, Read) or len(body.indices) != len(computation.axes):
@@ -129,10 +130,10 @@ def _copied_from(schedule: Edit, stage: EditedStage) -> EditedStage | None:
     if any(plain_axis(index) is not axis for index, axis in zip(body.indices, computation.axes, strict=True)):
         return None
     maker = schedule.maker(body.tensor)
-    return maker if maker is not None and maker.state.scope == "acc" else None
+    return maker if maker is not None and maker.state.scope == target.near else None
 
 
-def _fill_before(schedule: Edit, maker: EditedStage, stage: EditedStage) -> None:
+def _fill_before(schedule: Edit, target: Target, maker: EditedStage, stage: EditedStage) -> None:
     """Let what an output is copied from have the zeros: a store selects nothing."""
     computation, made = stage.state.computation, maker.state
     points: dict[Axis, Expr] = {
@@ -146,7 +147,7 @@ def _fill_before(schedule: Edit, maker: EditedStage, stage: EditedStage) -> None
     else:
         name = fresh_name(schedule, f"{made.tensor.name}.filled")
         copy = replace(copy_of(made.tensor, made.computation.name, made.computation.axes, whole=True), where=where)
-        filled = initial_state(renamed_axes(_selected(copy), name), "acc")
+        filled = initial_state(renamed_axes(_selected(copy), name), target.near)
         inner = schedule.new(replace(filled, attachment=made.attachment))
         schedule.insert(inner, behind=maker)
         whole = redirect_reads(whole, {made.tensor: inner.tensor})
@@ -172,7 +173,7 @@ def _innermost_used(schedule: Edit, stage: EditedStage) -> LoopAxis | None:
     return next((leaf for leaf in reversed(around) if leaf.kind == "data"), None)
 
 
-def _make_in_loop(schedule: Edit, stage: EditedStage, loop: LoopAxis) -> None:
+def _make_in_loop(schedule: Edit, target: Target, stage: EditedStage, loop: LoopAxis) -> None:
     """Reduce in acc, in the loop where others make what the reduction reads, and select there what is stored."""
     given, where = stage.state, stage.state.computation.where
     _, writer = write_through_acc(schedule, stage)
@@ -182,7 +183,7 @@ def _make_in_loop(schedule: Edit, stage: EditedStage, loop: LoopAxis) -> None:
     whole = replace(reduction, where=None) if _stays_inside(reduction) else _selected(reduction)
     writer.change(computation=whole, attachment=Attachment(stage.id, loop))
     stage.change(computation=replace(stage.state.computation, where=where))
-    _fill_before(schedule, writer, stage)
+    _fill_before(schedule, target, writer, stage)
 
 
 def _take_apart(schedule: Edit, stage: EditedStage) -> None:

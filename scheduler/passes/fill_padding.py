@@ -12,8 +12,9 @@ import islpy as isl
 
 from lathe.frontend import Tensor
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.expressions import Axis, Binary, Const, Expr, Reduce, Select, Undef, walk
 from lathe.frontend.indices.plain import plain_axis
+from lathe.frontend.nodes import Axis, Binary, Const, Reduce, Select, Undef
+from lathe.frontend.operand import Expr, walk
 from lathe.frontend.polyhedra import limited_operations
 from lathe.scheduler.algorithm.rewrite import transform
 from lathe.scheduler.algorithm.undefined import terms_of

@@ -7,8 +7,8 @@ holds the element-wise stages and the reduction before it.
 from dataclasses import dataclass
 
 from lathe.configs.encoding import PAD_VALUE
-from lathe.frontend.expressions import Cast, Const, Read, Select
 from lathe.frontend.indices.plain import plain_axis
+from lathe.frontend.nodes import Cast, Const, Read, Select
 from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.algorithm.undefined import stripped
 from lathe.scheduler.state.edit import Edit, EditedStage

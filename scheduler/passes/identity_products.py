@@ -7,7 +7,8 @@ result, which may run along other dimensions than those of its operands.
 from dataclasses import replace
 
 from lathe.frontend import Axis, Computation, Tensor
-from lathe.frontend.expressions import AxisRef, Binary, Cast, Expr, Read, Reduce
+from lathe.frontend.nodes import AxisRef, Binary, Cast, Read, Reduce
+from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.rewrite import reads_redirected
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.names import fresh_name

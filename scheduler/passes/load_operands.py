@@ -1,7 +1,7 @@
 """What is computed in acc reads scratchpads: operands are loaded where they fit, from where they are stored."""
 
 from lathe.frontend import Axis, Tensor
-from lathe.frontend.expressions import Read, axes_of
+from lathe.frontend.nodes import Read, axes_of
 from lathe.scheduler.algorithm.rewrite import copy_of, reads_redirected
 from lathe.scheduler.nest.cycles import circles
 from lathe.scheduler.passes.groups import Group, is_copy

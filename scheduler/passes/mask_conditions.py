@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Axis, Computation, Tensor, evaluate, interval, reads_data, substitute, walk
-from lathe.frontend.expressions import AxisRef, Binary, Cast, Compare, Const, Expr, Not, Read, Reduce, Select, axes_of
 from lathe.frontend.indices.plain import bare, kept, plain_axis
+from lathe.frontend.nodes import AxisRef, Binary, Cast, Compare, Const, Not, Read, Reduce, Select, axes_of
+from lathe.frontend.operand import Expr
 from lathe.frontend.substitution import with_children
 from lathe.scheduler.algorithm.rewrite import reads_redirected
 from lathe.scheduler.state.edit import Edit, EditedStage

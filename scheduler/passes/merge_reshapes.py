@@ -13,8 +13,9 @@ import islpy as isl
 
 from lathe.frontend import Axis, Computation, Tensor, evaluate, walk
 from lathe.frontend.dtypes import INDEX
-from lathe.frontend.expressions import AxisRef, Binary, Const, Expr, Read, axes_of
 from lathe.frontend.indices.plain import plain_axis
+from lathe.frontend.nodes import AxisRef, Binary, Const, Read, axes_of
+from lathe.frontend.operand import Expr
 from lathe.frontend.polyhedra import limited_operations, points_of
 from lathe.scheduler.algorithm.rewrite import copy_of, redirect_reads, transform
 from lathe.scheduler.state.edit import Edit, EditedStage

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from lathe.configs import LatheError
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import Reduce, Select, Undef, walk
+from lathe.frontend.nodes import Reduce, Select, Undef
+from lathe.frontend.operand import walk
 from lathe.scheduler.legality.check import check_completed
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.passes.agree_on_lanes import lanes_disagree

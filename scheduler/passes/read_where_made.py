@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from lathe.frontend.accesses import ReadAccess
+from lathe.frontend.nodes import ReadAccess
 from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.algorithm.rewrite import reads_redirected
 from lathe.scheduler.legality.own_cells import OwnCells

@@ -13,9 +13,10 @@ from itertools import pairwise
 from math import prod
 
 from lathe.frontend import Axis, Computation, Tensor, as_affine, walk
-from lathe.frontend.expressions import AxisRef, Binary, Const, Expr, Read, Reduce
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.indices.simplify import simplified_index
+from lathe.frontend.nodes import AxisRef, Binary, Const, Read, Reduce
+from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.rewrite import (
     redirect_reads,
     rewrite,

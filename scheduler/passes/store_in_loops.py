@@ -6,7 +6,7 @@ acc, which computes what an iteration makes, and the stage itself, which copies 
 
 from dataclasses import replace
 
-from lathe.frontend.expressions import Read
+from lathe.frontend.nodes import Read
 from lathe.scheduler.algorithm.patterns import factors, is_loadable
 from lathe.scheduler.commands.write_through import keep_loops, write_through_acc
 from lathe.scheduler.errors import BuildError, LegalityError

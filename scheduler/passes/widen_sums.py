@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from lathe.frontend import Computation, Tensor
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import AxisRef, Cast, Read, Reduce
+from lathe.frontend.nodes import AxisRef, Cast, Read, Reduce
 from lathe.scheduler.algorithm.rewrite import renamed_axes
 from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.state.edit import Edit

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Computation, evaluate
-from lathe.frontend.expressions import Axis, Expr, axes_of
 from lathe.frontend.indices.conditions import happens, possible
 from lathe.frontend.indices.linear import LoopVariable
+from lathe.frontend.nodes import Axis, axes_of
+from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.undefined import conditions_of, terms_of
 from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.nest.times import values_on

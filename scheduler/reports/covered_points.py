@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.expressions import Axis
 from lathe.frontend.indices.linear import FloorDivision, Linear, LoopVariable
+from lathe.frontend.nodes import Axis
 from lathe.scheduler.nest.times import values_on
 
 T = TypeVar("T")

@@ -6,9 +6,9 @@ from itertools import groupby
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.frontend import Tensor
-from lathe.frontend.expressions import Const
 from lathe.frontend.indices.linear import LoopVariable
 from lathe.frontend.indices.plain import bare
+from lathe.frontend.nodes import Const
 from lathe.isa import EncodingError, Instruction
 from lathe.scheduler.emission.assemble import lanes_as_wanted, steps_in_order
 from lathe.scheduler.emission.dram_map import DramMap

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from lathe.configs.integers import integer
 from lathe.frontend import Axis, Tensor, evaluate
-from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
+from lathe.frontend.nodes import AxisRef, Binary, Const
+from lathe.frontend.operand import Expr
 from lathe.isa.layout_steps import LayoutStep
 from lathe.scheduler.algorithm.index_maps import IndexMap, index_map
 from lathe.scheduler.algorithm.padding import Pad, layout_steps

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Axis, evaluate
-from lathe.frontend.expressions import Expr
 from lathe.frontend.indices.in_loops import linear_index
 from lathe.frontend.indices.linear import Linear
+from lathe.frontend.operand import Expr
 from lathe.frontend.substitution import substitute
 from lathe.frontend.text import format_expr
 from lathe.scheduler.errors import EmitError

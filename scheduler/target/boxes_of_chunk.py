@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import evaluate, reads_data, walk
-from lathe.frontend.accesses import Guard
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.expressions import Axis, Expr, Read, Select, Undef, axes_of
 from lathe.frontend.indices.plain import bare, constant_value
+from lathe.frontend.nodes import Axis, Guard, Read, Select, Undef, axes_of
+from lathe.frontend.operand import Expr
 from lathe.frontend.substitution import with_children
 from lathe.scheduler.target.chunk import Chunk, Operand
 from lathe.scheduler.target.vectors import restricted

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.configs.errors import RefusalKind
 from lathe.frontend import Tensor
-from lathe.frontend.accesses import Guard
-from lathe.frontend.expressions import Axis, Expr, Read
+from lathe.frontend.nodes import Axis, Guard, Read
+from lathe.frontend.operand import Expr
 from lathe.isa import Load
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.elements import Physical

@@ -13,10 +13,11 @@ import numpy as np
 
 from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.expressions import Compare, Const, Expr, Reduce, Select, Undef, axes_of
 from lathe.frontend.indices.in_loops import linear_index
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.frontend.indices.plain import bare, constant_value
+from lathe.frontend.nodes import Compare, Const, Reduce, Select, Undef, axes_of
+from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.nest.nodes import Around, ChunkNode, DecidedChunk, Loop, Node
 from lathe.scheduler.nest.partition import Range, Sign, cut, same

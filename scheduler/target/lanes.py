@@ -12,9 +12,8 @@ from functools import lru_cache
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, as_affine, walk
-from lathe.frontend.accesses import ReadAccess
-from lathe.frontend.expressions import Axis, Select, axes_of
 from lathe.frontend.indices.plain import plain_axis
+from lathe.frontend.nodes import Axis, ReadAccess, Select, axes_of
 from lathe.scheduler.algorithm.patterns import dimension_of
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes, StageState

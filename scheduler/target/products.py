@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor
-from lathe.frontend.expressions import Axis, Read, axes_of
+from lathe.frontend.nodes import Axis, Read, axes_of
 from lathe.scheduler.algorithm.patterns import dimension_of, factors
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import ScheduleView

@@ -1,8 +1,9 @@
 """Which built-in rule takes a chunk whose stage names none."""
 
 from lathe.frontend import Tensor
-from lathe.frontend.expressions import Expr, Read, Select
 from lathe.frontend.indices.plain import bare
+from lathe.frontend.nodes import Read, Select
+from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.state.memories import DRAM

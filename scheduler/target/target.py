@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lathe.configs import HardwareConfig
-from lathe.frontend.expressions import Read
+from lathe.frontend.nodes import Read
 from lathe.isa import Unit
 from lathe.scheduler.state.memories import DRAM, SCRATCHPADS, UNIT_OF_SCOPE
 from lathe.scheduler.target.allocation import depth_of

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
-from lathe.frontend.expressions import Read, Reduce
 from lathe.frontend.indices.plain import plain_axis
+from lathe.frontend.nodes import Read, Reduce
 from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import ScheduleView, StageView

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from lathe.frontend import Tensor, evaluate, walk
-from lathe.frontend.expressions import AxisRef, Const, Expr, Read, Reduce, Select
+from lathe.frontend.nodes import AxisRef, Const, Read, Reduce, Select
+from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.rewrite import transform
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import ScheduleView

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from checking import Product
 
 import lathe as lt
-from lathe.frontend.expressions import Expr
+from lathe.frontend.operand import Expr
 
 
 def multiplied(rows: int, inner: int, columns: int, *, transpose_b: bool) -> tuple[lt.Tensor, list[Product]]:

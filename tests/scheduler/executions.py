@@ -8,10 +8,10 @@ from math import prod
 import numpy as np
 
 from lathe.frontend import Axis, Tensor, evaluate, reads_data
-from lathe.frontend.accesses import ReadAccess
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.expressions import Binary, Const, Expr, Not, Reduce, Select
 from lathe.frontend.indices.conditions import mask_of
+from lathe.frontend.nodes import Binary, Const, Not, ReadAccess, Reduce, Select
+from lathe.frontend.operand import Expr
 from lathe.scheduler import Schedule, Witness
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide

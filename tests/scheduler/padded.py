@@ -8,7 +8,8 @@ from random_programs import random_inputs
 
 from lathe.frontend import Tensor, evaluate, reads_data
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import Read, Reduce, Select, Undef, walk
+from lathe.frontend.nodes import Read, Reduce, Select, Undef
+from lathe.frontend.operand import walk
 from lathe.scheduler import PaddingWitness, Schedule
 from lathe.scheduler.nest.interpret import interpret_padded
 from lathe.scheduler.passes.mask_conditions import conjuncts

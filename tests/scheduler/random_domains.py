@@ -20,7 +20,7 @@ from lathe.frontend import (
     substitute,
     sum,
 )
-from lathe.frontend.expressions import Axis, AxisRef
+from lathe.frontend.nodes import Axis, AxisRef
 
 Condition = Callable[..., Expr]
 

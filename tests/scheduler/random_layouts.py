@@ -6,7 +6,8 @@ from math import prod
 from random_commands import Command
 from random_programs import Choice
 
-from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
+from lathe.frontend.nodes import AxisRef, Binary, Const
+from lathe.frontend.operand import Expr
 from lathe.scheduler import Schedule, undef
 
 

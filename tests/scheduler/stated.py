@@ -12,7 +12,7 @@ from symbolic_execution import Box, Iteration, IterationsOf, steps, windows
 from unchecked import carry_out
 
 from lathe.frontend import Axis, Binary, Tensor, as_affine, evaluate, reads_data, walk
-from lathe.frontend.expressions import Select, axes_of
+from lathe.frontend.nodes import Select, axes_of
 from lathe.scheduler import Schedule, Stage
 from lathe.scheduler.state.loops import Fuse, LoopAxis, Mapped, Split, made_by, replaced_by
 from lathe.scheduler.state.memories import DRAM

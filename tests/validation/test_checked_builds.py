@@ -8,7 +8,7 @@ import pytest
 
 import lathe as lt
 from lathe.building import checked_builds
-from lathe.frontend.expressions import Binary, Const
+from lathe.frontend.nodes import Binary, Const
 
 completion = import_module("lathe.scheduler.passes.complete")
 allocation = import_module("lathe.scheduler.target.allocation")

@@ -7,8 +7,8 @@ from math import ceil, prod
 from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend import Tensor, as_affine
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import Axis, axes_of
 from lathe.frontend.indices.linear import LoopVariable
+from lathe.frontend.nodes import Axis, axes_of
 from lathe.scheduler.algorithm.patterns import dimension_of
 from lathe.scheduler.nest.stage_loops import stage_loops
 from lathe.scheduler.passes.groups import is_padding

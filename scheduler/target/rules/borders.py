@@ -7,8 +7,9 @@ and wgt.
 
 from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend import evaluate
-from lathe.frontend.expressions import Cast, Const, Expr, Select
 from lathe.frontend.indices.plain import bare
+from lathe.frontend.nodes import Cast, Const, Select
+from lathe.frontend.operand import Expr
 from lathe.isa import Instruction
 from lathe.scheduler.target.boxes_of_chunk import decided_boxes
 from lathe.scheduler.target.chunk import Chunk, RuleMismatch, vectors

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from lathe.frontend import evaluate, reads_data
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.expressions import Cast, Const, Expr, Read, Select, axes_of
 from lathe.frontend.indices.plain import bare, kept
+from lathe.frontend.nodes import Cast, Const, Read, Select, axes_of
+from lathe.frontend.operand import Expr
 from lathe.isa import Instruction, MemoryType
 from lathe.scheduler.target.chunk import (
     Chunk,

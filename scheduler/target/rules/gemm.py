@@ -1,7 +1,7 @@
 """Rule ``gemm``: matrix products of elements, accumulated."""
 
-from lathe.frontend.expressions import Binary, Read
 from lathe.frontend.indices.plain import kept
+from lathe.frontend.nodes import Binary, Read
 from lathe.isa import Gemm, Instruction
 from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.rules.looping import plan_loops

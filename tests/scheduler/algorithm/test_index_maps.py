@@ -11,7 +11,8 @@ from random_programs import Choice
 from seeds import check_each
 
 from lathe.frontend import Axis, evaluate
-from lathe.frontend.expressions import AxisRef, Binary, Const, Expr
+from lathe.frontend.nodes import AxisRef, Binary, Const
+from lathe.frontend.operand import Expr
 from lathe.isa.layout_steps import step_from_list, step_to_list
 from lathe.scheduler import ScheduleError
 from lathe.scheduler.algorithm.index_maps import IndexMap, index_map

@@ -35,7 +35,7 @@ def plain_meaning(outputs, inputs):
     from itertools import product
 
     from lathe.frontend import cycles, evaluate, topological
-    from lathe.frontend.expressions import Reduce
+    from lathe.frontend.nodes import Reduce
 
     values = {tensor: inputs[tensor.name] for tensor in placeholders(outputs)}
     order = topological(outputs)

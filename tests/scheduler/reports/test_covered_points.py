@@ -7,8 +7,8 @@ import pytest
 from random_programs import Choice
 
 import lathe as lt
-from lathe.frontend.expressions import Axis
 from lathe.frontend.indices.linear import Linear, LoopVariable, floor_divide
+from lathe.frontend.nodes import Axis
 from lathe.scheduler.reports.covered_points import CoveredBox, Weight, covered_points, values_of
 
 
