@@ -6,7 +6,7 @@ goes on to other states, and the handle of the user is an edit with commands.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
@@ -53,6 +53,14 @@ class ScheduleState:
     def tables(self) -> Tables:
         """Makers, readers and guests of the stages."""
         return Tables(self.stages)
+
+    def is_as(self, other: "ScheduleState") -> bool:
+        """Whether this is ``other`` but for the mapping of the stages, which passes that change none make anew."""
+        rest = (each.name for each in fields(self) if each.name != "stages")
+        return all(getattr(self, name) is getattr(other, name) for name in rest) and (
+            [*self.stages] == [*other.stages]
+            and all(one is two for one, two in zip(self.stages.values(), other.stages.values(), strict=True))
+        )
 
     def with_stages(
         self, stages: Mapping[StageId, StageState], changed: Mapping[StageId, StageState]
