@@ -6,11 +6,10 @@ from lathe.scheduler.commands.reuse_at import stages_in
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.loops import AxisLike
+from lathe.scheduler.state.memories import NEAR
 
 
-def copy_at(
-    schedule: Edit, tensor: Tensor, stage: Tensor | EditedStage, axis: "AxisLike", scope: str = "acc"
-) -> Tensor:
+def copy_at(schedule: Edit, tensor: Tensor, stage: Tensor | EditedStage, axis: "AxisLike", scope: str = NEAR) -> Tensor:
     """Copy, in each iteration of a loop, what it reads of ``tensor`` into ``scope``, and let it read the copy.
 
     Every stage in the loop that reads the tensor reads the copy then; others go on reading the tensor. Before::

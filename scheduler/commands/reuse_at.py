@@ -20,7 +20,7 @@ from lathe.scheduler.nest.shared_loops import running
 from lathe.scheduler.nest.windows import FORMS
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.loops import AxisLike, LoopAxis
-from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.memories import DRAM, NEAR
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import Attachment, StageState, initial_state
@@ -33,7 +33,7 @@ def reuse_at(
     tensor: Tensor,
     consumer: EditedStage,
     axis: "AxisLike",
-    scope: str = "acc",
+    scope: str = NEAR,
     *,
     form: str = "ring",
     prologue: str = "loop",

@@ -11,6 +11,7 @@ from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.map_by_kind import relations_by_kind
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.loops import AxisLike, LoopAxis
+from lathe.scheduler.state.memories import NEAR
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Attachment, StageState, initial_state
 
@@ -47,7 +48,7 @@ def written_at(stage: EditedStage, scope: str, axis: "AxisLike") -> Tensor:
     return writer.tensor
 
 
-def write_through_acc(schedule: Edit, stage: EditedStage, scope: str = "acc") -> tuple[EditedStage, EditedStage]:
+def write_through_acc(schedule: Edit, stage: EditedStage, scope: str = NEAR) -> tuple[EditedStage, EditedStage]:
     """``cache_write`` that also takes a stage whose loops were given: data loops stay with the copy."""
     state = stage.state
     computation = renamed_axes(state.computation, fresh_name(schedule, f"{state.tensor.name}.{scope}"))

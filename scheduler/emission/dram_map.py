@@ -20,18 +20,18 @@ from lathe.scheduler.emission.stored_outputs import host_steps
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.nest.cycles import circles
 from lathe.scheduler.state.layout import TensorLayout
-from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.memories import DRAM, NEAR, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.state.storage import StorageBuffer
 from lathe.scheduler.state.stored import storages_of
 from lathe.scheduler.target.chunk import Place
-from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.lanes import LanePlan, lanes_through
 from lathe.scheduler.target.lanes_of_cells import shape_and_lanes
-from lathe.scheduler.target.planes import PLANES, stores_make_weights
+from lathe.scheduler.target.planes import PLANES, stores_make_elements, stores_make_weights
 from lathe.scheduler.target.products import lanes_of_operand
+from lathe.scheduler.target.target import Target
 from lathe.scheduler.target.zero_lanes import tensors_with_zeros_behind
 
 PAGE = 4096
@@ -50,6 +50,7 @@ class DramMap:
     ) -> None:
         self.schedule = schedule
         self.config = config
+        self.target = Target(config)
         self.plan = plan
         self.lanes = plan.known
         self.constants = constants
@@ -117,7 +118,7 @@ class DramMap:
         role = "constant" if named.name in self.constants else "input"
         addresses: dict[object, int] = {}
         for stage, form, scope in self._forms(tensor):
-            storage = "int32" if scope == "acc" and tensor.dtype != "int8" else ""
+            storage = "int32" if scope == NEAR and tensor.dtype != "int8" else ""
             key = (_bytes_of(form), storage)
             if key not in addresses:
                 addresses[key] = self._segment(tensor, role, form, storage)
@@ -132,7 +133,7 @@ class DramMap:
                 if access.tensor is not tensor:
                     continue
                 own, scope = self._wanted(stage, access)
-                form = Physical(tensor.shape, own, element_of(self.config, scope))
+                form = Physical(tensor.shape, own, self.target.element_in(scope))
                 if found.setdefault(stage, (form, scope)) != (form, scope):
                     raise BuildError(
                         f"input {tensor.name!r} must be laid out in one way for stage {stage.name}, not differently "
@@ -146,21 +147,21 @@ class DramMap:
         computation = stage.state.computation
         product = self.plan.products[stage.tensor]
         if product is not None and (access.node is product.data or access.node is product.weight):
-            which = "data" if access.node is product.data else "weight"
-            return lanes_of_operand(product, which, self.config), "inp" if which == "data" else "wgt"
+            scope = self.target.memory_of(product, access.node).name
+            return lanes_of_operand(product, scope, self.config), scope
         scope = stage.state.scope
-        return lanes_through(computation, access, self.lanes[stage.tensor]), "acc" if scope == DRAM else scope
+        return lanes_through(computation, access, self.lanes[stage.tensor]), NEAR if scope == DRAM else scope
 
     def _add_stored(self, tensor: Tensor, stage: StageView) -> None:
         """A tensor that the program stores, in one form for all: what makes an element of any reader's adjoins."""
-        config = self.config
+        own = self.target.near.element
         scopes = {reader: reader.state.scope for reader in self.schedule.readers(tensor)}
-        widest = max([config.block_out, *(element_of(config, s).cols for s in scopes.values() if s != DRAM)])
+        widest = max(self.target.element_in(scope).cols for scope in (DRAM, *scopes.values()))
         storage = "planes" if tensor.dtype in PLANES else ""
         role = "output" if tensor in self.schedule.outputs else "temporary"
-        lanes, tallest = self.lanes[tensor], config.batch
+        lanes, tallest = self.lanes[tensor], own.rows
         weights: Lanes | None = None
-        for reader in (reader for reader, scope in scopes.items() if scope == "wgt"):
+        for reader in (reader for reader, scope in scopes.items() if scope == WEIGHTS):
             wanted = self._as_weights(tensor, stage, reader)
             if weights is not None and wanted != weights:
                 raise BuildError(
@@ -169,23 +170,21 @@ class DramMap:
                     "other operand of one product the weights.",
                     kind="limit",
                 )
-            lanes, tallest, weights = wanted, config.block_out, wanted
+            lanes, tallest, weights = wanted, self.target.weights.element.rows, wanted
 
         def form(scope: str) -> Physical:
-            element = element_of(config, scope)
-            view, own = shape_and_lanes(self.schedule, stage, tensor, lanes, element)
-            return Physical(view, own, element, widest // element.cols, max(tallest // element.rows, 1))
+            element = self.target.element_in(scope)
+            view, along = shape_and_lanes(self.schedule, stage, tensor, lanes, element)
+            return Physical(view, along, element, widest // element.cols, max(tallest // element.rows, 1))
 
-        address = self._stored_segment(tensor, stage, role, form("acc"), storage)
-        for user, scope in {stage: "acc", **scopes}.items():
-            seen = form("acc" if scope == DRAM else scope)
-            mixed = seen.element.cols != config.block_out and (lanes.rows, lanes.cols) != (None, None)
-            if config.batch > 1 and mixed:
+        address = self._stored_segment(tensor, stage, role, form(DRAM), storage)
+        for user, scope in {stage: DRAM, **scopes}.items():
+            seen = form(scope)
+            if not stores_make_elements(self.config, lanes, scope):
                 raise BuildError(
                     f"tensor {tensor.name!r}, which the program stores and loads again to {scope}, must have elements "
-                    f"of equal columns in out and {scope} on a machine with a batch of {config.batch}, not "
-                    f"{config.block_out} and {seen.element.cols}. Use a machine with block_in equal to block_out, or "
-                    "with batch 1.",
+                    f"of equal columns in out and {scope} on a machine with a batch of {own.rows}, not {own.cols} and "
+                    f"{seen.element.cols}. Use a machine with block_in equal to block_out, or with batch 1.",
                     kind="machine",
                 )
             self._places[tensor, user] = _place(seen, address // seen.element.lanes, storage, self._zeros(tensor, seen))
@@ -222,8 +221,7 @@ class DramMap:
         cols = form.lanes.cols
         if cols is None or tensor not in self.zeros_behind:
             return False
-        extent, stored, seen = form.view[cols], self.config.block_out, form.element.cols
-        return -(-extent // stored) * stored == -(-extent // seen) * seen
+        return self.target.near.element.filled(form.view[cols]) == form.element.filled(form.view[cols])
 
     def _as_weights(self, tensor: Tensor, stage: StageView, reader: StageView) -> Lanes:
         """The lanes of a computed tensor whose stored elements are the rows of elements of weights."""

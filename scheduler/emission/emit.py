@@ -18,7 +18,7 @@ from lathe.scheduler.emission.prepared_chunk import PreparedChunk
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.nest.thread_turns import Thread, turns
-from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.memories import DRAM, NEAR
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.signals import Entry, Marker, Origin, unit_of_stage
 from lathe.scheduler.state.stored import Allocated
@@ -33,6 +33,7 @@ from lathe.scheduler.target.chunk import (
     VectorOperand,
     check_covers,
 )
+from lathe.scheduler.target.element import depth_of
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.rule_choice import automatic_rule, rule_of_part
 from lathe.scheduler.target.rules.borders import constants_around
@@ -75,8 +76,8 @@ class Emitter:
         self.physical = physical
         self.buffers = {buffer.stage: buffer for buffer in buffers if not buffer.temporary}
         self.aliases = aliases
-        top = max((b.base + b.total for b in buffers if b.scope == "acc"), default=0)
-        self._unused = (top, config.acc_depth - top)
+        top = max((b.base + b.total for b in buffers if b.scope == NEAR), default=0)
+        self._unused = (top, depth_of(config, NEAR) - top)
         self._working = {buffer.stage: (buffer.base, buffer.size) for buffer in buffers if buffer.temporary}
         self.temporaries = self._unused
         self.entries: list[tuple[Entry, Origin]] = []
@@ -220,7 +221,7 @@ class Emitter:
         keeps = self._keep_zeros.get(stage)
         state = stage.state
         if keeps is None:
-            keeps = state.scope != "acc" and constants_around(state.computation.bodies[0]) <= {0}
+            keeps = state.scope != NEAR and constants_around(state.computation.bodies[0]) <= {0}
             self._keep_zeros[stage] = keeps
         if keeps:
             sources = (self.place(read.tensor, stage) for read in state.computation.reads)

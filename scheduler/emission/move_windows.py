@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lathe.frontend.nodes import AxisRef, Read
 from lathe.scheduler.emission.places import Walk
 from lathe.scheduler.errors import EmitError
+from lathe.scheduler.state.memories import NEAR
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand, Place
 
@@ -27,7 +28,7 @@ class Held:
 def check_shifted(stage: StageView, emitter: Walk, dimension: int) -> None:
     """Raises EmitError where the machine cannot move what a buffer keeps."""
     scope = stage.state.scope
-    if scope != "acc":
+    if scope != NEAR:
         raise EmitError(
             f"form of reuse buffer {stage.name} must be 'ring' for the machine in {scope}, not 'shift': only the ALU "
             f"moves elements, within acc. Call reuse_at with form='ring'.",

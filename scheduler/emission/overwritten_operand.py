@@ -17,6 +17,7 @@ from lathe.scheduler.errors import EmitError
 from lathe.scheduler.legality.folded_cells import written_cell_of_two
 from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.nest.times import values_on
+from lathe.scheduler.state.memories import NEAR
 from lathe.scheduler.target.rules.alu_expressions import can_take_over
 
 Ints = NDArray[np.int64]
@@ -63,7 +64,7 @@ def operand_in_place(
             )
     for access in beside:
         chain = can_take_over(stage.state.computation.bodies[0], access.tensor)
-        if not chain or stage.state.scope != "acc" or access.guards or len(beside) > 1:
+        if not chain or stage.state.scope != NEAR or access.guards or len(beside) > 1:
             raise EmitError(
                 f"result of stage {stage.name} must take the cells of {access.tensor.name} in buffer "
                 f"{storage.buffer.name} as the first operand of a chain of operations in acc, read once and without a "

@@ -23,7 +23,7 @@ from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Lanes, StageState
 from lathe.scheduler.target.lanes import LanePlan, obstacles_of, plan_lanes
-from lathe.scheduler.target.planes import stores_make_weights
+from lathe.scheduler.target.planes import stores_make_elements, stores_make_weights
 from lathe.scheduler.target.products import Product, lanes_of_operand
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.target.zero_lanes import comes_from_host, is_loaded_with_zeros, tensors_with_zeros_behind
@@ -104,7 +104,6 @@ class _Agreement:
         zeros = tensors_with_zeros_behind(self.schedule, plan)
         found: list[_Disagreement] = []
         weights: dict[Tensor, Lanes] = {}
-        acc = self.target.element_in(self.target.near)
         for stage in self.schedule.stages:
             product = plan.products[stage.state.tensor]
             if product is not None:
@@ -113,7 +112,7 @@ class _Agreement:
                     assert maker is not None, f"{read.tensor.name} is no computed operand of {stage.name}"
                     found.append(_Disagreement(maker, stage, read.tensor, (read,)))
                 continue
-            for tensor in obstacles_of(stage.state, plan.known, acc):
+            for tensor in obstacles_of(stage.state, plan.known, self.target.near.element):
                 reads = tuple(read.node for read in stage.state.computation.reads if read.tensor is tensor)
                 found.append(_Disagreement(self.schedule.maker(tensor) or stage, stage, tensor, reads))
         return plan, found
@@ -128,26 +127,25 @@ class _Agreement:
         """
         target, config = self.target, self.target.config
         found: list[Read] = []
-        stored: dict[str, bool] = {}
-        for which, read in (("data", product.data), ("weight", product.weight)):
+        stored: list[bool] = []
+        for memory, read in ((target.data, product.data), (target.weights, product.weight)):
             tensor = read.tensor
-            stored[which] = not comes_from_host(self.schedule, tensor)
+            by_us = not comes_from_host(self.schedule, tensor)
+            stored.append(by_us)
             maker = self.schedule.maker(tensor)
             if maker is None:
                 continue
-            have, wanted = plan.known[tensor], lanes_of_operand(product, which, config)
-            if which == "weight":
-                fits = not stored[which] or stores_make_weights(config, have, wanted)
-                fits = fits and (not stored[which] or weights.setdefault(tensor, wanted) == wanted)
+            have, wanted = plan.known[tensor], lanes_of_operand(product, memory.name, config)
+            if memory is target.weights:
+                fits = not by_us or stores_make_weights(config, have, wanted)
+                fits = fits and (not by_us or weights.setdefault(tensor, wanted) == wanted)
             else:
-                fits = have.cols == wanted.cols and (config.batch == 1 or have.rows == wanted.rows)
-                mixed = config.batch > 1 and config.block_in != config.block_out
-                fits = fits and not (stored[which] and mixed and have != Lanes(None, None))
+                fits = have.cols == wanted.cols and (memory.element.rows == 1 or have.rows == wanted.rows)
+                fits = fits and (not by_us or stores_make_elements(config, have, memory.name))
             if is_loaded_with_zeros(self.schedule, tensor):
-                element = target.element_in(target.operand_memories[which == "weight"])
-                fits = fits and not obstacles_of(maker.state, {tensor: wanted}, element)
+                fits = fits and not obstacles_of(maker.state, {tensor: wanted}, memory.element)
             found += [read] * (not fits)
-        if not found and all(stored.values()) and not self._covers(product, zeros):
+        if not found and all(stored) and not self._covers(product, zeros):
             found.append(product.weight)
         return found
 
@@ -155,30 +153,24 @@ class _Agreement:
         """Whether the summed lanes hold values or zeros throughout, in one operand at least."""
         if product.inner is None:
             return False
-        config, extent = self.target.config, product.inner.extent
-        whole = -(-extent // config.block_in) * config.block_in
+        extent = product.inner.extent
+        whole = self.target.data.element.filled(extent)
         if whole == extent:
             return True
-        as_stored = -(-extent // config.block_out) * config.block_out
+        as_stored = self.target.near.element.filled(extent)
         return as_stored == whole and bool({product.data.tensor, product.weight.tensor} & zeros)
 
     def _changes(self, one: _Disagreement) -> Iterator[Callable[[], None]]:
         """Other lanes for either stage."""
+        possible_lanes = self.target.near.element.possible_lanes
         for stage in dict.fromkeys((one.maker, one.reader)):
             if not self.is_free(stage):
                 continue
             state = stage.state
             for on_alu in (False, True) if factors(state.computation) is not None else (state.on_alu,):
-                for lanes in self._any_lanes(len(state.computation.axes)):
+                for lanes in possible_lanes(range(len(state.computation.axes))):
                     if (lanes, on_alu) != (state.lanes, state.on_alu):
                         yield partial(stage.put, replace(state, lanes=lanes, on_alu=on_alu))
-
-    def _any_lanes(self, rank: int) -> Iterator[Lanes]:
-        dims = range(rank)
-        for cols in (*reversed(dims), None):
-            for rows in (None, *dims) if self.target.config.batch > 1 else (None,):
-                if rows is None or rows != cols:
-                    yield Lanes(rows, cols)
 
     def _turns(self, one: _Disagreement, plan: LanePlan) -> Iterator[Callable[[], None]]:
         """A product with the identity in between, of any lanes."""
@@ -191,7 +183,7 @@ class _Agreement:
         for dim in range(tensor.ndim) if cols is None else (cols,):
             if tensor.shape[dim] > LARGEST_IDENTITY:
                 continue
-            for lanes in self._any_lanes(tensor.ndim):
+            for lanes in self.target.near.element.possible_lanes(range(tensor.ndim)):
                 yield partial(self._turn, one, dim, lanes, cols is None)
 
     def _turn(self, one: _Disagreement, dim: int, lanes: Lanes, on_alu: bool) -> None:
@@ -208,12 +200,11 @@ class _Agreement:
     def _work(self, stage: EditedStage, plan: LanePlan) -> float:
         """Cycles that a stage takes, about."""
         computation, lanes = stage.state.computation, plan.known[stage.state.tensor]
-        product = plan.products[stage.state.tensor]
-        blocks = {lanes.rows: self.target.config.batch, lanes.cols: self.target.config.block_out}
-        elements = prod(-(-axis.extent // blocks.get(dim, 1)) for dim, axis in enumerate(computation.axes))
+        product, element = plan.products[stage.state.tensor], self.target.near.element
+        elements = prod(-(-axis.extent // element.block(lanes, dim)) for dim, axis in enumerate(computation.axes))
         steps = prod(axis.extent for axis in computation.reduce_axes)
         if product is None:
             return elements * (2 + 4 * steps if computation.reduce_axes else 2)
         if product.inner is not None:
-            steps = steps // product.inner.extent * -(-product.inner.extent // self.target.config.block_in)
+            steps = steps // product.inner.extent * -(-product.inner.extent // self.target.data.element.cols)
         return elements * (steps + 1)

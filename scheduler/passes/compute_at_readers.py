@@ -83,11 +83,11 @@ def _instead(state: StageState, loop: LoopAxis | None, leaves: list[LoopAxis]) -
 
 
 def _fill_lanes(stage: EditedStage, loop: LoopAxis, target: Target) -> None:
-    lanes = loop_extent(stage, loop)
-    if lanes != target.config.block_out:
+    lanes, block = loop_extent(stage, loop), target.near.element.cols
+    if lanes != block:
         raise BuildError(
             f"lanes of loop {loop.name} of stage {stage.name} must be as many as {target.config.name}'s blocks have, "
-            f"{target.config.block_out}, not {lanes}. Call vectorize with {target.config.block_out}.",
+            f"{block}, not {lanes}. Call vectorize with {block}.",
             kind="machine",
         )
     current = loop

@@ -52,7 +52,7 @@ def load_choices(schedule: Edit, target: Target) -> None:
         computation = stage.state.computation
         body = computation.bodies[0]
         if (
-            stage.state.scope not in (DRAM, target.near)
+            stage.state.scope not in (DRAM, target.near.name)
             or not isinstance(body, Reduce)
             or body.kind != "sum"
             or body.dtype != "int32"
@@ -63,7 +63,7 @@ def load_choices(schedule: Edit, target: Target) -> None:
             continue
         for factor in (kept(product.lhs), kept(product.rhs)):
             if isinstance(factor, Select) and factor.dtype == "int8" and is_loadable(factor):
-                _separate(schedule.own(stage), factor, target.operand_memories[0])
+                _separate(schedule.own(stage), factor, target.data.name)
 
 
 def _separate(stage: EditedStage, choice: Select, scope: str) -> None:

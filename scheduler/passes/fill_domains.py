@@ -130,7 +130,7 @@ def _copied_from(schedule: Edit, target: Target, stage: EditedStage) -> EditedSt
     if any(plain_axis(index) is not axis for index, axis in zip(body.indices, computation.axes, strict=True)):
         return None
     maker = schedule.maker(body.tensor)
-    return maker if maker is not None and maker.state.scope == target.near else None
+    return maker if maker is not None and maker.state.scope == target.near.name else None
 
 
 def _fill_before(schedule: Edit, target: Target, maker: EditedStage, stage: EditedStage) -> None:
@@ -147,7 +147,7 @@ def _fill_before(schedule: Edit, target: Target, maker: EditedStage, stage: Edit
     else:
         name = fresh_name(schedule, f"{made.tensor.name}.filled")
         copy = replace(copy_of(made.tensor, made.computation.name, made.computation.axes, whole=True), where=where)
-        filled = initial_state(renamed_axes(_selected(copy), name), target.near)
+        filled = initial_state(renamed_axes(_selected(copy), name), target.near.name)
         inner = schedule.new(replace(filled, attachment=made.attachment))
         schedule.insert(inner, behind=maker)
         whole = redirect_reads(whole, {made.tensor: inner.tensor})

@@ -118,7 +118,7 @@ def _may_surround_data(schedule: Edit, target: Target, stage: EditedStage, reade
         return True
     if PAD_VALUE not in target.config.extensions or product.data.tensor is not stage.tensor:
         return False
-    whole = product.inner is not None and product.inner.extent % target.config.block_in == 0
+    whole = product.inner is not None and product.inner.extent % target.data.element.cols == 0
     return whole or comes_from_host(schedule, product.weight.tensor)
 
 

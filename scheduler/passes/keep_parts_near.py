@@ -8,7 +8,7 @@ from lathe.scheduler.errors import BuildError, LegalityError
 from lathe.scheduler.legality.reads import check_reads
 from lathe.scheduler.passes.store_in_loops import can_be_kept, stores_only
 from lathe.scheduler.state.edit import Edit, EditedStage
-from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.memories import DRAM, OPERANDS
 from lathe.scheduler.state.signals import unit_of_stage
 from lathe.scheduler.state.stage import StageState
 from lathe.scheduler.target.lanes import plan_lanes
@@ -37,7 +37,7 @@ def keep_parts_near(schedule: Edit, target: Target) -> None:
         if scope == DRAM and can_be_kept(stage, place):
             continue
         parts[stage] = state
-        stage.put(replace(state, scope=target.near if scope == DRAM else scope))
+        stage.put(replace(state, scope=target.near.name if scope == DRAM else scope))
     if not parts or _reads_hold(schedule, set(parts)):
         return
     near = {stage: stage.state for stage in parts}
@@ -68,16 +68,16 @@ def _scope_near(stage: EditedStage, target: Target) -> str:
     schedule, tensor = stage.schedule, stage.tensor
     wanted: set[str] = set()
     for reader in schedule.readers(tensor):
-        if reader.state.copies is tensor and target.is_for_operands(reader.state.scope):
+        if reader.state.copies is tensor and reader.state.scope in OPERANDS:
             wanted.add(DRAM)
         elif any(read.tensor is tensor for read in factors(reader.state.computation) or ()):
             product = plan_lanes(schedule, target.config).products[reader.tensor]
             reads = () if product is None else (product.data, product.weight)
-            wanted.update(target.memory_of(product, read) for read in reads if read.tensor is tensor)
+            wanted.update(target.memory_of(product, read).name for read in reads if read.tensor is tensor)
         else:
-            wanted.add(target.near)
-    if wanted <= {target.near}:
-        return target.near
+            wanted.add(target.near.name)
+    if wanted <= {target.near.name}:
+        return target.near.name
     return wanted.pop() if len(wanted) == 1 and is_loadable(stage.state.computation.bodies[0]) else DRAM
 
 

@@ -20,7 +20,7 @@ def load_operands(schedule: Edit, target: Target) -> None:
     """Caches for what stages in acc still read from DRAM, loaded before the loops of cycles where there is room."""
     loads: list[EditedStage] = []
     for stage in schedule.stages:
-        if stage.state.scope == target.near and target.computes(stage.state.pragma) and not stage.state.copies:
+        if stage.state.scope == target.near.name and target.computes(stage.state.pragma) and not stage.state.copies:
             loads += _load_operands(schedule, stage, target)
     if schedule.circular:
         load_once(schedule, target, loads)
@@ -62,7 +62,7 @@ def operands_of(
         tensor = read.tensor
         if tensor in made or schedule.scope_of(tensor) != DRAM:
             continue
-        scope = target.memory_of(product, read.node)
+        scope = target.memory_of(product, read.node).name
         alone = any(tensor in each.state.tensors for each in circle)  # around two reads are cells not made yet
         key = tensor, scope, tuple(str(index) if alone else frozenset(axes_of(index)) for index in read.indices)
         if key in cached_as:  # what moves along other axes is another part of the tensor

@@ -313,14 +313,14 @@ class _Masker:
     def _cuts_elements(self, condition: Expr) -> bool:
         """Whether a condition on indices changes within an element, in lanes as the stage would have without it."""
         computation = self.stage.state.computation
-        lanes, element = self.plan.known[self.stage.state.tensor], self.target.element_in(self.target.near)
+        lanes = self.plan.known[self.stage.state.tensor]
         axes = axes_of(condition)
         if prod(axis.extent for axis in axes) > LARGEST_MASK:
             return False
         ranges = [np.arange(axis.start, axis.stop) for axis in axes]
         points = dict(zip(axes, np.meshgrid(*ranges, indexing="ij", sparse=True), strict=True))
         truth = np.broadcast_to(evaluate(condition, points), [axis.extent for axis in axes])
-        for dim, block in ((lanes.rows, element.rows), (lanes.cols, element.cols)):
+        for dim, block in self.target.near.element.sides(lanes):
             if dim is None or block == 1 or computation.axes[dim] not in axes:
                 continue
             along = np.moveaxis(truth, axes.index(computation.axes[dim]), 0)

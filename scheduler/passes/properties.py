@@ -107,7 +107,7 @@ def _does_not_fit(schedule: Edit, target: Target) -> str | None:
 def _is_not_loaded(schedule: Edit, target: Target) -> str | None:
     for stage in schedule.stages:
         state = stage.state
-        computes = state.scope == target.near and state.copies is None and target.computes(state.pragma)
+        computes = state.scope == target.near.name and state.copies is None and target.computes(state.pragma)
         if not computes or is_copy(stage):
             continue
         far = next(

@@ -22,7 +22,7 @@ def read_where_made(schedule: Edit, target: Target, writer: EditedStage, store: 
         return
     for reader in schedule.stages[schedule.stages.index(store) + 1 :]:
         state = reader.state
-        if state.scope != target.near or state.copies or factors(state.computation) is not None:
+        if state.scope != target.near.name or state.copies or factors(state.computation) is not None:
             continue
         reads = [read for read in state.computation.reads if read.tensor is store.tensor]
         near = {read.node: writer.tensor for read in reads if is_near(writer, reader, read)}

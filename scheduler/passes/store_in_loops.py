@@ -186,7 +186,7 @@ def _is_operand(stage: EditedStage) -> bool:
 
 
 def _scope(stage: EditedStage, target: Target) -> str:
-    return target.operand_memories[0] if _is_operand(stage) else target.near
+    return target.data.name if _is_operand(stage) else target.near.name
 
 
 def _through_acc(stage: EditedStage) -> EditedStage:

@@ -55,7 +55,7 @@ def _complete_group(schedule: Edit, group: Group, target: Target) -> None:
     least_depth = max(_follow_loops(given, sink, writer, guests), keep_loops(given, sink, writer))
     computing = [*group.inner, writer]
     for stage in computing:
-        stage.change(scope=target.near)
+        stage.change(scope=target.near.name)
     operands: list[Operand] = []
     products = plan_lanes(schedule, target.config).products
     for stage in computing:
@@ -63,7 +63,7 @@ def _complete_group(schedule: Edit, group: Group, target: Target) -> None:
         operands.extend(operands_of(schedule, target, stage, product, group, computing))
     loops_given = given.is_touched or bool(guests)
     problem = TilingProblem(
-        schedule, target.config, sink, computing, operands, tuple(given.leaves), loops_given, least_depth=least_depth
+        schedule, target, sink, computing, operands, tuple(given.leaves), loops_given, least_depth=least_depth
     )
     _tile(problem, guests)
     load_inside(schedule, operands)
@@ -104,7 +104,8 @@ def _tile(problem: TilingProblem, guests: Sequence[EditedStage]) -> None:
     for stage in reversed(problem.schedule.stages):  # and what is computed in their loops: hosts come behind it
         if stage.state.attachment is not None and stage.host in moved:
             moved.add(stage)
-    lanes = plan_lanes(problem.schedule, problem.config).known
+    config = problem.target.config
+    lanes = plan_lanes(problem.schedule, config).known
     refusal: CapacityError | None = None
     before = {stage: stage.state for stage in moved}
     while True:
@@ -115,9 +116,9 @@ def _tile(problem: TilingProblem, guests: Sequence[EditedStage]) -> None:
                 raise refusal from None
             raise
         part = Part(problem.schedule, [stage for stage in problem.schedule.stages if stage in moved])
-        physical = {stage: physical_of(stage, lanes, problem.config) for stage in part.stages}
+        physical = {stage: physical_of(stage, lanes, config) for stage in part.stages}
         try:
-            buffers_of(part, problem.config, build_nest(part, largest_blocks=True), physical, find_aliases(part))
+            buffers_of(part, config, build_nest(part, largest_blocks=True), physical, find_aliases(part))
         except CapacityError as error:
             refusal = error
             problem.spare[error.scope] = problem.spare.get(error.scope, 0) + error.excess

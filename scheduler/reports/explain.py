@@ -23,10 +23,11 @@ from lathe.scheduler.reports.explanation import BufferUse, ChunkClass, Explanati
 from lathe.scheduler.state.memories import SCRATCHPADS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import StageId
-from lathe.scheduler.target.allocation import Buffer, box_of, depth_of, lifetimes
+from lathe.scheduler.target.allocation import Buffer, box_of, lifetimes
 from lathe.scheduler.target.boxes_of_chunk import decided_boxes
 from lathe.scheduler.target.buffers import buffers_of
 from lathe.scheduler.target.chunk import Chunk
+from lathe.scheduler.target.element import depth_of
 from lathe.scheduler.target.elements import physical_of
 from lathe.scheduler.target.lanes import conflict_of_lanes, plan_lanes
 from lathe.scheduler.target.reused_cells import find_aliases

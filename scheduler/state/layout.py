@@ -22,10 +22,7 @@ from lathe.isa.layout_steps import LayoutStep
 from lathe.scheduler.algorithm.index_maps import IndexMap, index_map
 from lathe.scheduler.algorithm.padding import Pad, layout_steps
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state.memories import DRAM
-
-MOST_DIMENSIONS = {DRAM: 2, "inp": 1, "wgt": 1, "acc": 1}
-"""Of a physical buffer: a DMA finds rows of any pitch in DRAM, and a scratchpad is addressed by one number."""
+from lathe.scheduler.state.memories import MOST_DIMENSIONS
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,10 @@ from lathe.scheduler.nest.nodes import Acquire, Block, Guard, Loop, Node, Releas
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.nest.windows import Ring
-from lathe.scheduler.state.memories import DRAM, SCRATCHPADS
+from lathe.scheduler.state.memories import DRAM, NEAR, SCRATCHPADS
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stored import Allocated, storages_of
+from lathe.scheduler.target.element import depth_of
 from lathe.scheduler.target.elements import Physical
 
 
@@ -53,11 +54,6 @@ class Buffer:
         if self.ring is None:
             return self.size * self.slots
         return self.size * self.ring.cells(self.slots) // self.ring.cells(1)
-
-
-def depth_of(config: HardwareConfig, scope: str) -> int:
-    """Elements of a scratchpad."""
-    return {"inp": config.inp_depth, "wgt": config.wgt_depth, "acc": config.acc_depth}[scope]
 
 
 def largest_size(placement: Placement, physical: Physical) -> int:
@@ -126,7 +122,7 @@ def lifetimes(
                 if owner(stage) is stage:
                     if node.stored is not None:
                         check_alike(node.stored, physical)
-                    loaded = stage.state.scope != "acc" or not stage.state.computation.reduce_axes
+                    loaded = stage.state.scope != NEAR or not stage.state.computation.reduce_axes
                     ring = None if node.stored else ring_of(node.placement, physical[stage])
                     in_loop = depth > 0 or ring is not None
                     buffers[stage] = Buffer(stage, stage.state.scope, size, clock, clock, in_loop, loaded, ring=ring)
@@ -144,7 +140,7 @@ def lifetimes(
                 size = temporaries.get(stage, 0)
                 if size:
                     buffer = working.setdefault(
-                        stage, Buffer(stage, "acc", size, clock, clock, False, False, temporary=True)
+                        stage, Buffer(stage, NEAR, size, clock, clock, False, False, temporary=True)
                     )
                     buffer.last = clock
 

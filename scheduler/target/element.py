@@ -1,8 +1,11 @@
 """One element of a memory: the values that the machine moves and computes at once."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lathe.configs import HardwareConfig
+from lathe.scheduler.state.memories import DRAM, FORMS, NEAR
+from lathe.scheduler.state.stage import Lanes
 
 
 @dataclass(frozen=True)
@@ -18,9 +21,30 @@ class Element:
     def lanes(self) -> int:
         return self.rows * self.cols
 
+    def sides(self, lanes: Lanes) -> tuple[tuple[int | None, int], tuple[int | None, int]]:
+        """The dimensions that run along rows and columns, each with the values of it that one element holds."""
+        return (lanes.rows, self.rows), (lanes.cols, self.cols)
+
+    def block(self, lanes: Lanes, dim: int) -> int:
+        """How many values of a dimension one element holds."""
+        if dim == lanes.rows:
+            return self.rows
+        return self.cols if dim == lanes.cols else 1
+
+    def filled(self, extent: int) -> int:
+        """The values that so many fill columns with, and what stands behind them in the last element."""
+        return -(-extent // self.cols) * self.cols
+
+    def possible_lanes(self, dims: Sequence[int]) -> Iterator[Lanes]:
+        """All lanes that dimensions can have, those of the last in columns first."""
+        for cols in (*reversed(dims), None):
+            for rows in (None, *dims) if self.rows > 1 else (None,):
+                if rows is None or rows != cols:
+                    yield Lanes(rows, cols)
+
 
 def element_of(config: HardwareConfig, scope: str) -> Element:
-    """The shape of an element of scratchpad ``inp``, ``wgt`` or ``acc``.
+    """The shape of an element of a memory; what is in DRAM is stored from where it is computed.
 
     Columns of inp and wgt are summed over, so those without values are zeros; all others repeat the value, so that a
     tensor with no dimension along lanes is the same in all of them, however it was made.
@@ -29,4 +53,15 @@ def element_of(config: HardwareConfig, scope: str) -> Element:
         "inp": Element(config.batch, config.block_in, spread_cols=False),
         "wgt": Element(config.block_out, config.block_in, spread_cols=False),
         "acc": Element(config.batch, config.block_out),
-    }[scope]
+    }[NEAR if scope == DRAM else scope]
+
+
+def depth_of(config: HardwareConfig, scope: str) -> int:
+    """Elements of a scratchpad."""
+    return FORMS[scope][0].depth(config)
+
+
+def loaded_bytes(config: HardwareConfig, scope: str, dtype: str) -> int:
+    """Bytes in DRAM of what a LOAD makes an element of a scratchpad from; bytes are loaded in the narrowest form."""
+    narrowest, *wider = sorted(form.element_bytes(config) for form in FORMS[scope])
+    return wider[-1] if wider and dtype != "int8" else narrowest

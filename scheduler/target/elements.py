@@ -14,7 +14,6 @@ from lathe.frontend import Tensor
 from lathe.isa import Layout, PhysicalAxis
 from lathe.isa.layout import BROADCAST, PADDING
 from lathe.isa.layout_steps import LayoutStep
-from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import Element, element_of
@@ -42,9 +41,7 @@ class Physical:
 
     def block(self, dim: int) -> int:
         """How many values of a dimension one element holds."""
-        if dim == self.lanes.rows:
-            return self.element.rows
-        return self.element.cols if dim == self.lanes.cols else 1
+        return self.element.block(self.lanes, dim)
 
     def step(self, dim: int) -> int:
         """How many values of a dimension lie in elements that adjoin; a stride leads from group to group."""
@@ -99,5 +96,5 @@ class Physical:
 
 def physical_of(stage: StageView, lanes: Mapping[Tensor, Lanes], config: HardwareConfig) -> Physical:
     """How the tensor of a stage lies in its memory."""
-    element = element_of(config, "acc" if stage.state.scope == DRAM else stage.state.scope)
+    element = element_of(config, stage.state.scope)
     return Physical(*shape_and_lanes(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element), element)

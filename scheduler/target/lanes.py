@@ -9,12 +9,14 @@ those that are reduced, shifted, strided or decided upon.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import prod
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, as_affine, walk
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.nodes import Axis, ReadAccess, Select, axes_of
 from lathe.scheduler.algorithm.patterns import dimension_of
+from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes, StageState
 from lathe.scheduler.target.element import Element, element_of
@@ -66,6 +68,7 @@ class _Planner:
     def __init__(self, schedule: ScheduleView, config: HardwareConfig) -> None:
         self.schedule = schedule
         self.config = config
+        self.element = element_of(config, NEAR)
         self.stages = [stage.state for stage in schedule.stages]
         self.maker = {tensor: state for state in self.stages for tensor in state.tensors}
         self.plan = LanePlan()
@@ -91,14 +94,14 @@ class _Planner:
             self._forwards(state, known)
             return
         positions = {axis: dim for dim, axis in enumerate(state.computation.axes)}
-        row = positions.get(product.row) if product.row is not None and config.batch > 1 else None
+        row = positions.get(product.row) if product.row is not None and self.element.rows > 1 else None
         column = positions.get(product.column) if product.column is not None else None
         for tensor in state.tensors:
             known.setdefault(tensor, Lanes(row, column))
-        for operand, read in (("data", product.data), ("weight", product.weight)):
+        for scope, read in zip(OPERANDS, (product.data, product.weight), strict=True):
             maker = self.maker.get(read.tensor)
-            if maker is not None and (read.tensor not in known or maker.scope == "wgt"):
-                known.update(dict.fromkeys(maker.tensors, lanes_of_operand(product, operand, config)))
+            if maker is not None and (read.tensor not in known or maker.scope == WEIGHTS):
+                known.update(dict.fromkeys(maker.tensors, lanes_of_operand(product, scope, config)))
                 self._backwards(maker, known)
 
     def _without_obstacles(self, state: "StageState", product: Product) -> Product:
@@ -113,11 +116,11 @@ class _Planner:
                 continue
             other = replace(product, inner=axis)
             maker = self.maker[data.tensor]
-            trial = {**self.plan.known, **dict.fromkeys(maker.tensors, lanes_of_operand(other, "data", self.config))}
+            trial = {**self.plan.known, **dict.fromkeys(maker.tensors, lanes_of_operand(other, DATA, self.config))}
             self._backwards(maker, trial)
             new = {id(self.maker[tensor]): self.maker[tensor] for tensor in trial if tensor not in self.plan.known}
             count = sum(self.obstacles(each, trial) for each in new.values())
-            found.append((count, -filled(axis, self.config.block_in), other))
+            found.append((count, -filled(axis, element_of(self.config, DATA).cols), other))
         return min(found, key=lambda each: each[:2])[2] if found else product
 
     def spread(self, known: dict[Tensor, Lanes]) -> None:
@@ -156,38 +159,33 @@ class _Planner:
         """Choose for a tensor that nothing is said about: what least stands in the way, then fills lanes best."""
         dims = [dim for dim in range(len(state.computation.axes)) if dim not in state.walked]
         best: tuple[tuple[int, float, int], dict[Tensor, Lanes]] | None = None
-        for cols in (*reversed(dims), None):
-            for rows in (None, *dims) if self.config.batch > 1 else (None,):
-                if rows is not None and rows == cols:
-                    continue
-                trial = dict(self.plan.known)
-                trial.update(dict.fromkeys(state.tensors, Lanes(rows, cols)))
-                self.spread(trial)
-                axes = state.computation.axes
-                use = filled(None if cols is None else axes[cols], self.config.block_out)
-                use *= filled(None if rows is None else axes[rows], self.config.batch)
-                obstacles = sum(
-                    self.obstacles(other, trial) + self._cut(other, trial[other.tensor])
-                    for other in self.stages
-                    if other.tensor not in self.plan.known and other.tensor in trial
-                )
-                cost = (obstacles, -use, -(cols if cols is not None else -1))
-                if best is None or cost < best[0]:
-                    best = cost, trial
+        for lanes in self.element.possible_lanes(dims):
+            trial = {**self.plan.known, **dict.fromkeys(state.tensors, lanes)}
+            self.spread(trial)
+            sides = self.element.sides(lanes)
+            use = prod(filled(None if dim is None else state.computation.axes[dim], block) for dim, block in sides)
+            obstacles = sum(
+                self.obstacles(other, trial) + self._cut(other, trial[other.tensor])
+                for other in self.stages
+                if other.tensor not in self.plan.known and other.tensor in trial
+            )
+            cost = (obstacles, -use, -(lanes.cols if lanes.cols is not None else -1))
+            if best is None or cost < best[0]:
+                best = cost, trial
         assert best is not None
         self.plan.known.update(best[1])
 
     def _cut(self, state: "StageState", lanes: Lanes) -> int:
         """In how many dimensions the loops of a stage cut its elements."""
         steps = self.cuts.get(state.tensor, ())
-        sides = ((lanes.cols, self.config.block_out), (lanes.rows, self.config.batch))
-        return sum(1 for dim, block in sides if steps and dim is not None and steps[dim] % block)
+        sides = self.element.sides(lanes) if steps else ()
+        return sum(1 for dim, block in sides if dim is not None and steps[dim] % block)
 
     def obstacles(self, state: "StageState", known: Mapping[Tensor, Lanes]) -> int:
         """How many reads of an element-wise stage do not lead its lanes through."""
         if state.tensor not in known or self.plan.products.get(state.tensor, self) is not None:
             return 0
-        return len(obstacles_of(state, known, element_of(self.config, "acc")))
+        return len(obstacles_of(state, known, self.element))
 
 
 def obstacles_of(state: "StageState", known: Mapping[Tensor, Lanes], element: Element) -> list[Tensor]:
@@ -243,14 +241,14 @@ def _leads_through(access: ReadAccess, dim: int, axis: Axis, block: int) -> bool
 
 def conflict_of_lanes(schedule: ScheduleView, config: HardwareConfig) -> str:
     """A sentence on a tensor that has one dimension in lanes and is needed with another by an element-wise reader."""
-    plan = plan_lanes(schedule, config)
+    plan, element = plan_lanes(schedule, config), element_of(config, NEAR)
     made_here = {tensor for stage in schedule.stages for tensor in stage.state.tensors}
     for reader in schedule.stages:
         for access in reader.state.computation.reads:
             if access.tensor not in made_here or plan.products[reader.tensor] is not None:
                 continue
             wanted = lanes_through(reader.state.computation, access, plan.known[reader.tensor])
-            for side, block in (("rows", config.batch), ("cols", config.block_out)):
+            for side, block in (("rows", element.rows), ("cols", element.cols)):
                 made, needed = getattr(plan.known[access.tensor], side), getattr(wanted, side)
                 if block > 1 and made != needed:
                     return (

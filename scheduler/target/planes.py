@@ -1,7 +1,9 @@
 """The forms in which stored tensors have to lie in DRAM for what loads them."""
 
 from lathe.configs import HardwareConfig
+from lathe.scheduler.state.memories import DRAM, WEIGHTS
 from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.target.element import element_of
 
 PLANES = ("int16", "int32", "uint8", "uint16", "uint32")
 """The dtypes that are stored as planes of bytes."""
@@ -9,6 +11,13 @@ PLANES = ("int16", "int32", "uint8", "uint16", "uint32")
 
 def stores_make_weights(config: HardwareConfig, lanes: Lanes, wanted: Lanes) -> bool:
     """Whether stored elements with these lanes, one behind the other, are the rows of elements of weights."""
-    rows = wanted.rows is not None and (config.batch == 1 or lanes.rows == wanted.rows)
+    stored, weights = element_of(config, DRAM), element_of(config, WEIGHTS)
+    rows = wanted.rows is not None and (stored.rows == 1 or lanes.rows == wanted.rows)
     cols = wanted.cols is not None and lanes.cols == wanted.cols
-    return rows and cols and config.block_in == config.block_out and config.block_out % config.batch == 0
+    return rows and cols and weights.cols == stored.cols and weights.rows % stored.rows == 0
+
+
+def stores_make_elements(config: HardwareConfig, lanes: Lanes, scope: str) -> bool:
+    """Whether stored elements with these lanes, one behind the other, are the elements that a memory loads."""
+    stored, loaded = element_of(config, DRAM), element_of(config, scope)
+    return stored.rows == 1 or stored.cols == loaded.cols or lanes == Lanes(None, None)

@@ -8,9 +8,10 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor
 from lathe.frontend.nodes import Axis, Read, axes_of
 from lathe.scheduler.algorithm.patterns import dimension_of, factors
-from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.memories import DATA, DRAM, OPERANDS, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.target.element import element_of
 
 AGAINST = 1e-3
 """What a choice counts that contradicts the lanes which a tensor has already: only if there is no other."""
@@ -49,27 +50,29 @@ def matrix_product(
         return None
     found: list[tuple[float, Product]] = []
     placed = False
+    data_element, weight_element = (element_of(config, scope) for scope in OPERANDS)
     for order, (data, weight) in enumerate((pair, pair[::-1])):
         places = (schedule.scope_of(data.tensor), schedule.scope_of(weight.tensor)) if schedule else (DRAM, DRAM)
-        placed = placed or "inp" in places or "wgt" in places
-        if places[0] == "wgt" or places[1] == "inp":
+        placed = placed or DATA in places or WEIGHTS in places
+        if places[0] == WEIGHTS or places[1] == DATA:
             continue
         axes = [axis for axis in computation.axes if axis not in walked]
         columns = _decided(computation, _lanes(axes, weight, data), made, "cols")
         inners = [a for a in _mentioned(computation.reduce_axes, data) if dimension_of(weight, a) is not None]
         rows = _decided(computation, _lanes(axes, data, weight), made, "rows")
-        if columns is None or (rows is None and config.batch > 1):
+        if columns is None or (rows is None and data_element.rows > 1):
             continue
         before = (known or {}).get(data.tensor), (known or {}).get(weight.tensor)
-        column, a = _best(columns, config.block_out, weight, before[1].rows if before[1] else None)
-        row, b = _best(rows or [], config.batch, data, before[0].rows if before[0] and config.batch > 1 else None)
+        column, a = _best(columns, weight_element.rows, weight, before[1].rows if before[1] else None)
+        along = before[0].rows if before[0] and data_element.rows > 1 else None
+        row, b = _best(rows or [], data_element.rows, data, along)
         score = a * b
         if before[0] is not None:
-            inner, c = _best(inners, config.block_in, data, before[0].cols, strict=True)
+            inner, c = _best(inners, data_element.cols, data, before[0].cols, strict=True)
         elif before[1] is not None:
-            inner, c = _best(inners, config.block_in, weight, before[1].cols, strict=True)
+            inner, c = _best(inners, weight_element.cols, weight, before[1].cols, strict=True)
         else:
-            inner, c = _best(inners, config.block_in, data, None)
+            inner, c = _best(inners, data_element.cols, data, None)
         score *= c
         if _origin(weight.tensor, schedule).computation is not None:
             score *= 1e-2 if _origin(data.tensor, schedule).computation is None else 0.5
@@ -77,7 +80,7 @@ def matrix_product(
     if not found:
         return None
     best = max(found, key=lambda each: each[0])[1]
-    narrow = best.column is None or best.column.extent * 4 <= config.block_out
+    narrow = best.column is None or best.column.extent * 4 <= weight_element.rows
     if made is None and not placed and best.inner is None and narrow and computation.axes[-1].extent > 1:
         return None
     return best
@@ -142,10 +145,10 @@ def _best(
     return chosen, filled(chosen, block) * (AGAINST if wanted is not None and block > 1 else 1)
 
 
-def lanes_of_operand(product: Product, operand: str, config: HardwareConfig) -> Lanes:
-    """Lanes of an operand of a matrix product: ``data`` or ``weight``."""
+def lanes_of_operand(product: Product, scope: str, config: HardwareConfig) -> Lanes:
+    """Lanes of an operand of a matrix product: of the one that is read from a scratchpad."""
     inner = product.inner
-    if operand == "data":
-        row = dimension_of(product.data, product.row) if config.batch > 1 else None
+    if scope == DATA:
+        row = dimension_of(product.data, product.row) if element_of(config, DATA).rows > 1 else None
         return Lanes(row, dimension_of(product.data, inner))
     return Lanes(dimension_of(product.weight, product.column), dimension_of(product.weight, inner))

@@ -2,6 +2,7 @@
 
 from lathe.frontend.indices.plain import plain_axis
 from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.state.memories import NEAR
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.target.rules.alu_expressions import can_take_over
 
@@ -18,11 +19,11 @@ def find_aliases(schedule: ScheduleView) -> dict[StageView, StageView]:
     order = {stage: number for number, stage in enumerate(schedule.stages)}
     for stage in schedule.stages:
         state = stage.state
-        if state.scope != "acc" or state.computation.reduce_axes or (state.pragma not in (None, "alu")) or state.reuse:
+        if state.scope != NEAR or state.computation.reduce_axes or (state.pragma not in (None, "alu")) or state.reuse:
             continue
         makers = {maker for read in state.computation.reads if (maker := schedule.maker(read.tensor)) is not None}
         for producer in sorted(makers, key=order.__getitem__):
-            if producer is stage or producer.state.scope != "acc" or schedule.readers(producer.tensor) != [stage]:
+            if producer is stage or producer.state.scope != NEAR or schedule.readers(producer.tensor) != [stage]:
                 continue
             if producer.state.reuse or producer.state.storage or state.storage:
                 continue  # its values are wanted again, or the user has said where they are

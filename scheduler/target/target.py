@@ -6,22 +6,20 @@ from functools import cached_property
 from lathe.configs import HardwareConfig
 from lathe.frontend.nodes import Read
 from lathe.isa import Unit
-from lathe.scheduler.state.memories import DRAM, SCRATCHPADS, UNIT_OF_SCOPE
-from lathe.scheduler.target.allocation import depth_of
-from lathe.scheduler.target.element import Element, element_of
+from lathe.scheduler.state.memories import DATA, NEAR, SCRATCHPADS, UNIT_OF_SCOPE, WEIGHTS
+from lathe.scheduler.target.element import Element, depth_of, element_of
 from lathe.scheduler.target.products import Product
 from lathe.scheduler.target.rules.rule import ROWS
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A scratchpad of ``depth`` elements that instructions of ``unit`` write; ``computes``: results are made there."""
+    """A scratchpad of ``depth`` elements that instructions of ``unit`` write."""
 
     name: str
     element: Element
     depth: int
     unit: Unit
-    computes: bool
 
 
 @dataclass(frozen=True)
@@ -39,41 +37,34 @@ class Target:
     def memories(self) -> dict[str, Memory]:
         """The scratchpads by name."""
         return {
-            name: Memory(
-                name,
-                element_of(self.config, name),
-                depth_of(self.config, name),
-                UNIT_OF_SCOPE[name],
-                any(row.writes == name for row in ROWS.values()),
-            )
+            name: Memory(name, element_of(self.config, name), depth_of(self.config, name), UNIT_OF_SCOPE[name])
             for name in SCRATCHPADS
         }
 
-    @cached_property
-    def near(self) -> str:
+    @property
+    def near(self) -> Memory:
         """The memory in which results are computed."""
-        (name,) = (each.name for each in self.memories.values() if each.computes)
-        return name
+        return self.memories[NEAR]
 
     @property
-    def operand_memories(self) -> tuple[str, ...]:
-        """The memories from which products read, and no other rule: data, then weights."""
-        return ROWS["gemm"].reads
+    def data(self) -> Memory:
+        """The memory from which products read data."""
+        return self.memories[DATA]
 
-    def is_for_operands(self, scope: str) -> bool:
-        """Whether a memory is one that products only read."""
-        return scope in self.operand_memories
+    @property
+    def weights(self) -> Memory:
+        """The memory from which products read weights."""
+        return self.memories[WEIGHTS]
 
-    def memory_of(self, product: Product | None, read: Read) -> str:
+    def memory_of(self, product: Product | None, read: Read) -> Memory:
         """The memory in which what a computation reads must be: a matrix product, or None for any other."""
         if product is None:
             return self.near
-        data, weights = self.operand_memories
-        return data if read is product.data else weights
+        return self.data if read is product.data else self.weights
 
     def element_in(self, scope: str) -> Element:
         """The shape of the elements of a memory; those in DRAM are stored from where they are computed."""
-        return self.memories[self.near if scope == DRAM else scope].element
+        return element_of(self.config, scope)
 
     def computes(self, pragma: str | None) -> bool:
         """Whether a rule computes, so that all that it reads is in scratchpads; None: the one that is chosen."""

@@ -7,10 +7,11 @@ from lathe.frontend import Tensor
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.nodes import Read, Reduce
 from lathe.scheduler.nest.placement import Placement
-from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.memories import DRAM, NEAR, OPERANDS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import StageState
 from lathe.scheduler.target.allocation import largest_size
+from lathe.scheduler.target.element import depth_of
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.planes import PLANES
 from lathe.scheduler.target.rules.alu_expressions import temporaries, temporaries_of_operand
@@ -28,13 +29,14 @@ def temporaries_wanted(
 ) -> dict[StageView, int]:
     """Per stage in acc, the temporaries to keep room for, in elements; stages that need none are left out."""
     near = {tensor for stage in schedule.stages if stage.state.scope != DRAM for tensor in stage.state.tensors}
-    operands = {t for stage in schedule.stages if stage.state.scope in ("inp", "wgt") for t in stage.state.tensors}
+    operands = {t for stage in schedule.stages if stage.state.scope in OPERANDS for t in stage.state.tensors}
     wanted: dict[StageView, int] = {}
+    room = max(depth_of(config, NEAR) // SHARE, 1)
     for stage in schedule.stages:
         state = stage.state
         if state.scope == DRAM and keeps_source(schedule, stage) and state.tensor.dtype in PLANES:
-            wanted[stage] = min(largest_size(placed[stage], physical[stage]), max(config.acc_depth // SHARE, 1))
-        if state.scope != "acc" or any(tensor in operands for tensor in _read(state) if state.computation.reduce_axes):
+            wanted[stage] = min(largest_size(placed[stage], physical[stage]), room)
+        if state.scope != NEAR or any(tensor in operands for tensor in _read(state) if state.computation.reduce_axes):
             continue  # GEMM takes its operands as they are
         owner = aliases.get(stage)
         tiles, singles = of_computation(state, owner.tensor if owner is not None else None)
@@ -42,7 +44,6 @@ def temporaries_wanted(
         if any(tensor.dtype in PLANES for tensor in stored):
             tiles = max(tiles, 1)
         if tiles or singles:
-            room = max(config.acc_depth // SHARE, 1)
             wanted[stage] = min(tiles * largest_size(placed[stage], physical[stage]), max(room, tiles)) + singles
     return wanted
 

@@ -12,7 +12,6 @@ from lathe.scheduler.errors import CapacityError
 from lathe.scheduler.passes.tiling.given import given_tiling
 from lathe.scheduler.passes.tiling.model import TilingModel
 from lathe.scheduler.passes.tiling.problem import Tiling, TilingProblem
-from lathe.scheduler.target.allocation import depth_of
 
 CUTS = ("channels", "longest", "every")
 """How reductions are cut in parts: along the channels; if need be along the longest axis, or step by step along all."""
@@ -34,7 +33,7 @@ def _cheapest(model: TilingModel) -> Tiling | None:
     orders, reductions = model.orders(), model.reductions()
     for tile in combinations(*(model.sizes(dim) for dim in range(len(model.full)))):
         elements = model.computing_elements(tile)
-        if elements > model.room("acc") or (best is not None and model.least_cost(tile) >= best.cost):
+        if elements > model.rooms[model.near.name] or (best is not None and model.least_cost(tile) >= best.cost):
             continue
         for inner in reductions:
             for order in orders:
@@ -48,17 +47,17 @@ def _refusal(model: TilingModel) -> str:
     reduction = {stage: min(axis.extent, model.grain(stage, axis)) for stage, axis in model.reduction.items()}
     boxes = model.boxes(tile, reduction)
     parts = []
-    for scope in ("inp", "wgt", "acc"):
+    for memory in model.problem.target.memories.values():
         need = sum(
             model.count(operand.stage, boxes[operand.stage])
             for operand in model.problem.operands
-            if operand.stage.state.scope == scope
+            if operand.stage.state.scope == memory.name
         )
-        if scope == "acc":
+        if memory is model.near:
             need += max(model.count(stage, boxes[stage]) for stage in model.problem.computing)
-        if need > depth_of(model.config, scope):
-            depth = depth_of(model.config, scope)
-            parts.append(f"{scope} holds {depth} elements and the smallest tile takes {need}, {need - depth} too many")
+        name, depth = memory.name, memory.depth
+        if need > depth:
+            parts.append(f"{name} holds {depth} elements and the smallest tile takes {need}, {need - depth} too many")
     detail = "; ".join(parts) or "the loops given leave no smaller tile"
     return (
         f"tile of {model.problem.sink.name} on machine {model.config.name!r} must fit its scratchpads, but {detail}. "

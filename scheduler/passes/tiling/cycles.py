@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from lathe.configs import HardwareConfig
+from lathe.isa import Unit
 from lathe.scheduler.target.elements import Physical
 
 PART = 12
@@ -24,9 +25,9 @@ HANDLING = 20
 
 @dataclass(frozen=True)
 class Loads:
-    """The loads of one operand: to which scratchpad, cycles of each, how many, and whether there are two slots."""
+    """The loads of one operand: by which unit, cycles of each, how many, and whether there are two slots."""
 
-    scope: str
+    unit: Unit
     cycles: float
     times: float
     doubled: bool
@@ -78,7 +79,7 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
     exposed = 0.0  # of those that wait for the reader of what they replace
     loading = 0.0  # of those that the compute unit does itself, when it is drained
     for each in loads:
-        if each.scope == "acc":
+        if each.unit == Unit.COMPUTE:
             loading += each.times * (each.cycles + latency)
             continue
         again = (each.times - 1) * (each.cycles + latency / 4)

@@ -19,7 +19,7 @@ def given_tiling(model: TilingModel) -> Tiling | None:
         for size in sizes:
             tile = _tile_inside(model, depth, size)
             elements = model.computing_elements(tile)
-            if elements > model.room("acc"):
+            if elements > model.rooms[model.near.name]:
                 continue
             for inner in model.reductions():
                 tiling = _fixed(model, tile, depth + (size > 0), inner, elements)
@@ -40,11 +40,7 @@ def _cuts(model: TilingModel, leaf: LoopAxis) -> list[int]:
     extent, unit = variables[0].extent, 1
     for dim, root in enumerate(state.roots):
         step = loops.local[root].terms.get(variables[0], 0)
-        block = 1
-        if dim == model.lanes_of_sink.cols:
-            block = model.config.block_out
-        elif dim == model.lanes_of_sink.rows:
-            block = model.config.batch
+        block = model.near.element.block(model.lanes_of_sink, dim)
         if step:
             unit = block // gcd(block, step)
     parts = ceil(extent / unit)
@@ -71,8 +67,8 @@ def _fixed(
     model: TilingModel, tile: tuple[int, ...], depth: int, inner: dict[EditedStage, int], acc: int
 ) -> Tiling | None:
     boxes = model.boxes(tile, inner)
-    room = {scope: model.room(scope) for scope in ("inp", "wgt", "acc")}
-    room["acc"] -= acc
+    room = model.rooms.copy()
+    room[model.near.name] -= acc
     for operand in model.problem.operands:
         room[operand.stage.state.scope] -= model.count(operand.stage, boxes[operand.stage])
     if min(room.values()) < 0:

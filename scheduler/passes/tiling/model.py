@@ -23,8 +23,7 @@ from lathe.scheduler.passes.tiling.cycles import (
 from lathe.scheduler.passes.tiling.problem import Tiling, TilingProblem
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.loops import LoopAxis
-from lathe.scheduler.target.allocation import depth_of
-from lathe.scheduler.target.element import element_of
+from lathe.scheduler.target.element import loaded_bytes
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.lanes import plan_lanes
 
@@ -57,13 +56,14 @@ class TilingModel:
 
     def __init__(self, problem: TilingProblem, cut: str) -> None:
         self.problem = problem
-        config = self.config = problem.config
+        target, config = problem.target, problem.target.config
+        self.config, self.near, self.summed = config, target.near, target.data.element.cols
         plan = self.plan = plan_lanes(problem.schedule, config)
         lanes = plan.known
         self.physical: dict[EditedStage, Physical] = {}
         for stage in (*problem.computing, *(operand.stage for operand in problem.operands)):
-            scope = stage.state.scope
-            self.physical[stage] = Physical(stage.tensor.shape, lanes[stage.tensor], element_of(config, scope))
+            element = target.element_in(stage.state.scope)
+            self.physical[stage] = Physical(stage.tensor.shape, lanes[stage.tensor], element)
         self.sink_axes = problem.sink.state.computation.axes
         self.full = tuple(axis.extent for axis in self.sink_axes)
         self.lanes_of_sink = lanes[problem.sink.tensor]
@@ -74,7 +74,8 @@ class TilingModel:
                 self.rows_of_weights.add(dimension_of(product.weight, product.column))
         self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
         self._counts: dict[tuple[EditedStage, tuple[int, ...]], int] = {}
-        self._rooms = {scope: depth_of(config, scope) - problem.spare.get(scope, 0) for scope in ("inp", "wgt", "acc")}
+        self.rooms = {name: memory.depth - problem.spare.get(name, 0) for name, memory in target.memories.items()}
+        """Elements of each scratchpad that the tiles may take."""
         self.inner: dict[EditedStage, Axis] = {}
         self.reduction: dict[EditedStage, Axis] = {}
         for stage in self.gemms:
@@ -85,10 +86,10 @@ class TilingModel:
         for stage in problem.computing:
             axes = stage.state.computation.reduce_axes
             inner = self.inner.get(stage)
-            if inner is not None and inner.extent > config.block_in and cut == "channels":
+            if inner is not None and inner.extent > self.summed and cut == "channels":
                 self.reduction[stage] = inner
             elif axes:  # what runs along lanes is in one piece already
-                blocks = ceil(inner.extent / config.block_in) if inner is not None else 1
+                blocks = ceil(inner.extent / self.summed) if inner is not None else 1
                 self.reduction[stage] = max(axes, key=lambda axis: axis.extent if axis is not inner else blocks)
         for stage in problem.computing:  # loops that others are computed in stay as they are
             if problem.schedule.attached(stage):
@@ -110,23 +111,14 @@ class TilingModel:
 
     def grain(self, stage: EditedStage, axis: Axis) -> int:
         """Steps of a reduction axis that cannot be separated: those along lanes."""
-        return self.config.block_in if axis is self.inner.get(stage) else 1
-
-    def room(self, scope: str) -> int:
-        """Elements of a scratchpad that the tiles may take."""
-        return self._rooms[scope]
+        return self.summed if axis is self.inner.get(stage) else 1
 
     def sizes(self, dim: int) -> list[int]:
-        full = self.full[dim]
-        block = 1
-        if dim == self.lanes_of_sink.cols:
-            block = self.config.block_out
-            if self._is_data(self.problem.sink.tensor):  # it is loaded as wider elements
-                block = max(block, self.config.block_in)
-        elif dim == self.lanes_of_sink.rows:
-            block = self.config.batch
+        full, block = self.full[dim], self.near.element.block(self.lanes_of_sink, dim)
+        if dim == self.lanes_of_sink.cols and self._is_data(self.problem.sink.tensor):  # it is loaded as wider elements
+            block = max(block, self.summed)
         if dim in self.rows_of_weights:
-            block = self.config.block_out
+            block = self.problem.target.weights.element.rows
         return [min(size * block, full) for size in equal_parts(ceil(full / block))]
 
     def _is_data(self, tensor: Tensor) -> bool:
@@ -252,8 +244,8 @@ class TilingModel:
         rounds = {stage: ceil(self.reduction[stage].extent / size) for stage, size in inner.items()}
         for stage, axes in self.single.items():
             rounds[stage] *= prod(ceil(axis.extent / self.grain(stage, axis)) for axis in axes)
-        room = self._rooms.copy()
-        room["acc"] -= acc
+        room = self.rooms.copy()
+        room[self.near.name] -= acc
         levels: dict[EditedStage, int] = {}
         found: list[Loads] = []
         by_level = loops.boxes
@@ -277,7 +269,12 @@ class TilingModel:
             if split and level == len(order):
                 box = innermost[stage]
             found.append(
-                Loads(scope, self._load_cycles(stage, tuple(box), count), loads / max(count, 1), bool(doubled))
+                Loads(
+                    self.problem.target.memories[scope].unit,
+                    self._load_cycles(stage, tuple(box), count),
+                    loads / max(count, 1),
+                    bool(doubled),
+                )
             )
         work = Work(
             tiles=total,
@@ -285,7 +282,7 @@ class TilingModel:
             steps=loops.steps,
             stored=loops.stored,
             planes=self._planes,
-            alone=acc > room["acc"] if self.gemms else acc * 2 > self.room("acc"),
+            alone=acc > room[self.near.name] if self.gemms else acc * 2 > self.rooms[self.near.name],
         )
         cost = (cycles_with_product if self.gemms else cycles_without_product)(self.config, found, work)
         if cost >= limit:
@@ -320,10 +317,7 @@ class TilingModel:
         known = self._loads.get((stage, box))
         if known is None:
             config = self.config
-            size = {"inp": config.inp_element_bytes, "wgt": config.wgt_element_bytes}.get(
-                stage.state.scope,
-                config.acc8_element_bytes if stage.tensor.dtype == "int8" else config.acc_element_bytes,
-            )
+            size = loaded_bytes(config, stage.state.scope, stage.tensor.dtype)
             known = self._loads[stage, box] = load_cycles(config, self.physical[stage], size, box, count)
         return known
 
@@ -338,7 +332,7 @@ class TilingModel:
             return count * 2 * depth  # an operation on two tensors takes two steps
         axis = self.inner.get(stage)
         if axis is not None:
-            depth = depth // axis.extent * ceil(axis.extent / self.config.block_in)
+            depth = depth // axis.extent * ceil(axis.extent / self.summed)
         return count * (depth + 1)
 
     def root(self, stage: EditedStage, axis: Axis | None = None) -> LoopAxis:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from lathe.configs import HardwareConfig
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.target.target import Target
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class TilingProblem:
     """
 
     schedule: Edit
-    config: HardwareConfig
+    target: Target
     sink: EditedStage
     computing: list[EditedStage]
     operands: list[Operand]

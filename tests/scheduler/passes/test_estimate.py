@@ -8,6 +8,7 @@ import pytest
 from lathe.configs import load_config
 from lathe.frontend import placeholder, placeholders
 from lathe.frontend.operators import conv2d, max_pool2d, requantise
+from lathe.isa import Unit
 from lathe.scheduler import build
 from lathe.scheduler.passes.tiling.choose import choose_tiling
 from lathe.scheduler.passes.tiling.cycles import (
@@ -25,7 +26,7 @@ from lathe.scheduler.target.elements import Physical
 CONFIG = load_config("vta")
 ROWS = Physical((64, 16, 256), Lanes(None, 2), element_of(CONFIG, "inp"))  # blocks of columns outermost
 WORK = Work(tiles=8, parts=1, steps=10_000, stored=512, planes=1, alone=False)
-LOADS = [Loads("inp", 400.0, 8, True), Loads("wgt", 2000.0, 1, True)]
+LOADS = [Loads(Unit.LOAD, 400.0, 8, True), Loads(Unit.LOAD, 2000.0, 1, True)]
 
 
 def test_a_load_of_whole_rows_takes_its_beats():
@@ -51,7 +52,7 @@ def test_what_hides_costs_little_and_what_comes_before_the_first_tile_costs_all(
         (LOADS, replace(WORK, alone=True)),
         (LOADS, replace(WORK, planes=4)),
         (LOADS, replace(WORK, parts=4)),
-        ([*LOADS, Loads("acc", 100.0, 8, True)], WORK),
+        ([*LOADS, Loads(Unit.COMPUTE, 100.0, 8, True)], WORK),
     ],
     ids=["one slot", "no slot for the next result", "planes", "parts", "loads by the compute unit"],
 )
@@ -60,7 +61,7 @@ def test_what_makes_it_longer(loads, work):
 
 
 def test_without_a_product_nothing_hides_where_there_is_one_slot():
-    loads = [Loads("acc", 400.0, 8, True)]
+    loads = [Loads(Unit.COMPUTE, 400.0, 8, True)]
     doubled = cycles_without_product(CONFIG, loads, WORK)
     assert cycles_without_product(CONFIG, [replace(loads[0], doubled=False)], WORK) > doubled
     assert cycles_without_product(CONFIG, loads, replace(WORK, alone=True)) > doubled
@@ -72,8 +73,8 @@ def test_no_tiling_is_estimated_below_what_its_computation_alone_takes(cycles_of
     generator = Random(0)
     for _ in range(500):
         loads = [
-            Loads(scope, generator.choice([0.0, 3.0, 4e4]), generator.randint(1, 60), generator.random() < 0.5)
-            for scope in generator.choices(["inp", "wgt", "acc"], k=generator.randint(0, 3))
+            Loads(unit, generator.choice([0.0, 3.0, 4e4]), generator.randint(1, 60), generator.random() < 0.5)
+            for unit in generator.choices([Unit.LOAD, Unit.LOAD, Unit.COMPUTE], k=generator.randint(0, 3))
         ]
         tiles, steps = generator.randint(1, 900), generator.choice([1, 20, 70_000])
         work = Work(tiles, generator.randint(1, 9), steps, generator.randint(1, 2048), generator.choice([1, 4]), False)

@@ -1,0 +1,34 @@
+"""Elements of memories: their lanes, and the bytes that they are loaded from."""
+
+import pytest
+
+import lathe as lt
+from lathe.isa import MemoryType
+from lathe.isa.table import MEMORIES
+from lathe.scheduler.state.memories import SCRATCHPADS
+from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.target.element import element_of, loaded_bytes
+
+MACHINES = [lt.load_config("vta"), lt.load_config("tiny").with_(batch=2), lt.load_config("tiny").with_(block_in=2)]
+
+
+@pytest.mark.parametrize("config", MACHINES)
+@pytest.mark.parametrize("dtype", ["int8", "int32"])
+def test_accumulators_are_loaded_from_bytes_or_from_words(config, dtype):
+    form = MEMORIES[MemoryType.ACC8 if dtype == "int8" else MemoryType.ACC]
+    assert loaded_bytes(config, "acc", dtype) == form.element_bytes(config)
+    assert loaded_bytes(config, "inp", dtype) == config.inp_element_bytes
+    assert loaded_bytes(config, "wgt", dtype) == config.wgt_element_bytes
+
+
+@pytest.mark.parametrize("config", MACHINES)
+def test_a_value_takes_a_byte_in_the_narrowest_form_of_an_element(config):
+    for scope in SCRATCHPADS:
+        assert loaded_bytes(config, scope, "int8") == element_of(config, scope).lanes
+
+
+def test_lanes_of_two_dimensions_are_all_that_differ():
+    one, two = (element_of(lt.load_config("vta").with_(batch=batch), "acc") for batch in (1, 2))
+    assert list(one.possible_lanes(range(2))) == [Lanes(None, 1), Lanes(None, 0), Lanes(None, None)]
+    columns = [(None, 1), (0, 1), (None, 0), (1, 0), (None, None), (0, None), (1, None)]
+    assert [(lanes.rows, lanes.cols) for lanes in two.possible_lanes(range(2))] == columns
