@@ -19,7 +19,7 @@ from lathe.isa.encoding import encode_columns, extract_columns
 from lathe.isa.errors import EncodingError
 from lathe.isa.instructions import CLASS_OF, FLAGS, Instruction, unit_of
 from lathe.isa.microops import decode_uops, encode_uops
-from lathe.isa.program import Program
+from lathe.isa.program import UOPS, Program
 from lathe.isa.table import AluOp, MemoryType, Opcode
 
 # The field that stands behind the mnemonic without its name.
@@ -101,7 +101,7 @@ def disassemble(
 def disassemble_program(program: Program) -> str:
     """The text of a program: its segments and labels as comments, its micro-op tables and its instructions."""
     uops = {
-        segment.name: program.images[segment.name].view("<u4") for segment in program.segments if segment.role == "uop"
+        segment.name: program.images[segment.name].view("<u4") for segment in program.segments if segment.role == UOPS
     }
     notes = [program.labels[label] for label in program.label_of.tolist()]
     text = disassemble(program.config, program.instructions, uops, notes)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lathe.isa.dram_rows import Ranges
 from lathe.isa.paged_memory import PagedMemory
-from lathe.isa.program import Program, Segment
+from lathe.isa.program import ROLES, UOPS, Program, Segment
 
 
 class DramMap(Protocol):
@@ -48,7 +48,7 @@ class ProgramMap:
     @property
     def readable(self) -> Ranges | None:
         """All segments."""
-        return self._ranges("instructions", "uop", "constant", "input", "output", "temporary")
+        return self._ranges(*ROLES)
 
     @property
     def writable(self) -> Ranges | None:
@@ -63,7 +63,7 @@ class ProgramMap:
     def uop_words(self, address: int, count: int) -> NDArray[np.uint32] | None:
         """From the images of segments with role uop."""
         for segment in self.program.segments:
-            if segment.role == "uop" and segment.address <= address and address + 4 * count <= segment.end:
+            if segment.role == UOPS and segment.address <= address and address + 4 * count <= segment.end:
                 start = address - segment.address
                 return self.program.images[segment.name][start : start + 4 * count].view("<u4")
         return None

@@ -21,8 +21,10 @@ from lathe.isa.instructions import Instruction
 from lathe.isa.layout import Layout
 from lathe.isa.table import MOST_TOKENS
 
-ROLES = ("instructions", "uop", "constant", "input", "output", "temporary")
-IMAGE_ROLES = ("uop", "constant")
+UOPS = "uop"
+"""Role and name of the segment of micro-ops."""
+ROLES = ("instructions", UOPS, "constant", "input", "output", "temporary")
+IMAGE_ROLES = (UOPS, "constant")
 
 
 @dataclass(frozen=True)

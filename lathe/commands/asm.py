@@ -15,6 +15,7 @@ from lathe.configs.archives import write_arrays
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import Assembly, PagedMemory, Program, assemble
+from lathe.isa.program import UOPS
 from lathe.sim import RawStream
 from lathe.sim.stream import KEYS, read_stream_arrays
 
@@ -91,7 +92,7 @@ def edited_program(program: Program, assembly: Assembly) -> Program:
     for name, words in assembly.uops.items():
         segment = program.segment(name)
         content = words.astype("<u4").view(np.uint8)
-        if segment.role != "uop" or len(content) > segment.nbytes:
+        if segment.role != UOPS or len(content) > segment.nbytes:
             raise PlacementError(
                 f"The micro-op table {name!r} must fit a uop segment of the program, which has {segment.nbytes} bytes "
                 f"there with the role {segment.role!r}, not be {len(content)} bytes long. Name the right segment, or "

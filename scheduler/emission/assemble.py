@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment
+from lathe.isa.program import UOPS
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.emission.dram_map import PAGE, DramMap, packed_bytes
 from lathe.scheduler.emission.emit import Emitter
@@ -78,11 +79,11 @@ def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str,
     tokens.check_room()
     address = max((segment.end for segment in segments), default=PAGE)
     uop_address = -(-address // PAGE) * PAGE
-    uops = Segment("uop", "uop", uop_address, image.nbytes)
+    uops = Segment(UOPS, UOPS, uop_address, image.nbytes)
     stream_address = -(-uops.end // PAGE) * PAGE
     instructions = tuple(_moved(each, uop_address // config.uop_element_bytes) for each in tokens.output)
     stream = Segment("instructions", "instructions", stream_address, 16 * len(instructions))
-    images = {"uop": image}
+    images = {UOPS: image}
     for segment in segments:
         if segment.role == "constant":
             images[segment.name] = packed_bytes(segment, constants[segment.tensor])

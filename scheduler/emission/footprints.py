@@ -7,8 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
+from lathe.configs.encoding import UOP_FORMAT
 from lathe.isa import Alu, Gemm, Instruction, Load, MemoryType, Store, decode_uops
+from lathe.isa.legality import Operand, used_operands
 from lathe.isa.table import MEMORIES
+from lathe.scheduler.state.memories import DRAM, NEAR
 
 Cells: TypeAlias = "NDArray[np.int64] | slice"
 
@@ -43,7 +46,7 @@ class Footprints:
         if isinstance(instruction, Store):
             count = instruction.y_size * instruction.x_size
             written = self._dram(instruction, self.config.out_element_bytes)
-            return Footprint((("acc", slice(instruction.sram_base, instruction.sram_base + count)),), written)
+            return Footprint(((NEAR, slice(instruction.sram_base, instruction.sram_base + count)),), written)
         if isinstance(instruction, Gemm | Alu):
             words = self._uops[instruction.uop_bgn : instruction.uop_end]
             key = (instruction, words.tobytes())
@@ -73,31 +76,27 @@ class Footprints:
         base = low // self.grain - first // self.grain
         width = access.x_size * scale
         if access.y_size == 1 or access.x_stride == access.x_size:
-            return (("dram", slice(base, base + width * access.y_size)),)
+            return ((DRAM, slice(base, base + width * access.y_size)),)
         rows = base + np.arange(access.y_size, dtype=np.int64) * (access.x_stride * scale)
-        return (("dram", np.add.outer(rows, np.arange(width, dtype=np.int64)).ravel()),)
+        return ((DRAM, np.add.outer(rows, np.arange(width, dtype=np.int64)).ravel()),)
 
     def _compute(self, work: Gemm | Alu, words: NDArray[np.uint32]) -> Footprint:
-        dst, src, wgt = decode_uops(self.config, words)
-        acc = self._cells(dst, work, work.dst_factor_out, work.dst_factor_in, self.config.acc_depth)
-        written: tuple[tuple[str, Cells], ...] = (("acc", acc),)
-        if isinstance(work, Gemm):
-            if work.reset:
-                return Footprint((), written)
-            data = self._cells(src, work, work.src_factor_out, work.src_factor_in, self.config.inp_depth)
-            weight = self._cells(wgt, work, work.wgt_factor_out, work.wgt_factor_in, self.config.wgt_depth)
-            return Footprint((("inp", data), ("wgt", weight), *written), written)
-        if work.use_imm:
-            return Footprint(written, written)
-        source = self._cells(src, work, work.src_factor_out, work.src_factor_in, self.config.acc_depth)
-        return Footprint((("acc", source), *written), written)
+        names = (field.name for field in UOP_FORMAT.fields)
+        starts = dict(zip(names, decode_uops(self.config, words), strict=True))
+        touched = {
+            each.index: (each.scratchpad, self._cells(starts[each.index], work, each))
+            for each in used_operands(self.config, work)
+        }
+        written = (touched["dst"],)
+        return Footprint(() if isinstance(work, Gemm) and work.reset else tuple(touched.values()), written)
 
-    def _cells(self, start: NDArray[np.int64], work: Gemm | Alu, outer: int, inner: int, depth: int) -> Cells:
+    def _cells(self, start: NDArray[np.int64], work: Gemm | Alu, operand: Operand) -> Cells:
         cells = np.unique(start)
+        outer, inner = (getattr(work, f"{operand.index}_factor_{loop}") for loop in ("out", "in"))
         for count, factor in ((work.iter_out, outer), (work.iter_in, inner)):
             if factor and count > 1:
                 cells = np.add.outer(cells, np.arange(count, dtype=np.int64) * factor).ravel()
-        touched = np.zeros(depth, np.bool_)
+        touched = np.zeros(operand.depth(self.config), np.bool_)
         touched[cells] = True
         cells = np.flatnonzero(touched)
         if len(cells) and cells[-1] - cells[0] + 1 == len(cells):

@@ -4,7 +4,8 @@ import numpy as np
 
 from lathe.isa import Unit
 from lathe.scheduler.emission.footprints import Cells, Footprint, Footprints
-from lathe.scheduler.target.allocation import depth_of
+from lathe.scheduler.state.memories import DRAM, SCRATCHPADS
+from lathe.scheduler.target.element import depth_of
 
 NONE = -1
 
@@ -14,8 +15,8 @@ class LastUses:
 
     def __init__(self, footprints: Footprints) -> None:
         first, end = footprints.tracked
-        sizes = {scope: depth_of(footprints.config, scope) for scope in ("inp", "wgt", "acc")}
-        sizes["dram"] = (end - first) // footprints.grain + 1
+        sizes = {scope: depth_of(footprints.config, scope) for scope in SCRATCHPADS}
+        sizes[DRAM] = (end - first) // footprints.grain + 1
         self.writer = {memory: np.full((len(Unit), size), NONE, np.int64) for memory, size in sizes.items()}
         self.user = {memory: np.full((len(Unit), size), NONE, np.int64) for memory, size in sizes.items()}
 

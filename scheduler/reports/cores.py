@@ -18,7 +18,7 @@ from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.nodes import ChunkNode, Loop, Node
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.reports.coverage import Coverage
-from lathe.scheduler.reports.traffic import traffic_of
+from lathe.scheduler.reports.traffic import OF_PROGRAM, traffic_of
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import ACROSS_CORES
@@ -115,6 +115,7 @@ def _traffic(schedule: ScheduleView, config: HardwareConfig) -> dict[Core, tuple
     for core, instructions in of_core.items():
         loaded, stored, loads, stores = traffic_of(config, instructions)
         if sum(loads.values()) + sum(stores.values()):
-            del loaded["instructions"], loaded["uop"], loads["uop"]
+            own = ({name: count for name, count in each.items() if name not in OF_PROGRAM} for each in (loaded, loads))
+            loaded, loads = own
             counted[core] = (loaded, stored, loads, stores)
     return counted

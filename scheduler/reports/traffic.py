@@ -11,6 +11,9 @@ from lathe.isa import Instruction, Load, MemoryType, Store
 
 Ints = NDArray[np.int64]
 
+OF_PROGRAM = ("instructions", MemoryType.UOP.name.lower())
+"""What is loaded of the program itself, not of data."""
+
 
 def traffic_of(
     config: HardwareConfig, instructions: Sequence[Instruction]
