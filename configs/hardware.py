@@ -17,7 +17,7 @@ class HardwareConfig:
     ``batch``, ``block_in`` and ``block_out`` (powers of two) shape the matrix core: one GEMM micro-op multiplies a
     batch × block_in input with a block_out × block_in weight, transposed. The ``*_bits`` are element widths, 8, 8, 32
     and 8 for now. The ``*_buffer_bytes`` (powers of two) are the scratchpads' sizes. ``extensions`` names what the
-    machine has beyond VTA: "pad_value", padding of any value in LOAD. Everything else is derived.
+    machine has beyond VTA: rows of :mod:`lathe.configs.extensions`. Everything else is derived.
 
     Raises :class:`ConfigError` when a parameter is not allowed, and when the fields that index the scratchpads do not
     fit 128-bit instructions or 32-bit micro-ops.

@@ -5,15 +5,13 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lathe.configs.encoding import PAD_VALUE, misfit
+from lathe.configs.encoding import misfit
 from lathe.configs.errors import Fault, shown
+from lathe.configs.extensions import EXTENSIONS
 from lathe.configs.memory import MemoryConfig, TimingConfig
 
 if TYPE_CHECKING:
     from lathe.configs.hardware import HardwareConfig
-
-# Names of extensions that a configuration may switch on.
-KNOWN_EXTENSIONS: tuple[str, ...] = (PAD_VALUE,)
 
 # The only element widths for now, by parameter.
 ELEMENT_BITS = {"inp_bits": 8, "wgt_bits": 8, "acc_bits": 32, "out_bits": 8}
@@ -161,9 +159,9 @@ def _faults_of_extensions(machine: "HardwareConfig") -> Iterator[Fault]:
         yield Fault("extensions", "extensions", f"a list of names, not {shown(machine.extensions)}", remedy)
         return
     for extension in machine.extensions:
-        if not isinstance(extension, str) or extension not in KNOWN_EXTENSIONS:
-            allowed = ", ".join(KNOWN_EXTENSIONS)
-            guess = nearest(str(extension), KNOWN_EXTENSIONS) or "Remove it."
+        if not isinstance(extension, str) or extension not in EXTENSIONS:
+            allowed = ", ".join(EXTENSIONS)
+            guess = nearest(str(extension), tuple(EXTENSIONS)) or "Remove it."
             yield Fault("extensions", "extensions", f"empty, or a list of {allowed}, not {shown(extension)}", guess)
         elif machine.extensions.count(extension) > 1:
             yield Fault("extensions", "extensions", f"different names, not {extension!r} twice", "Name it once.")

@@ -86,6 +86,7 @@ _OPERATIONS = {
     AluOp.ADD: add,
     AluOp.SHR: shift_right,
     AluOp.MUL: multiply,
+    AluOp.SUB: subtract,
 }
 
 

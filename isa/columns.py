@@ -91,7 +91,7 @@ def _typed(name: str, column: Ints) -> list[Any]:
     """A column's values as the types that the instruction classes have."""
     values: list[Any] = column.astype(bool).tolist() if name in FLAGS else column.tolist()
     if name in _ENUMS:
-        members = list(_ENUMS[name])
+        members = {member.value: member for member in _ENUMS[name]}
         return [members[value] for value in values]
     return values
 

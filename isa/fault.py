@@ -31,7 +31,7 @@ MEANINGS = {
     FaultCode.NONE: "no fault",
     FaultCode.OPCODE: "an instruction's opcode is none of the table's",
     FaultCode.MEMORY_TYPE: "a LOAD or STORE of a memory type that no unit moves",
-    FaultCode.ALU_OPCODE: "an ALU instruction's operation is none of the table's",
+    FaultCode.ALU_OPCODE: "an ALU instruction's operation is none that the machine has",
     FaultCode.NO_NEIGHBOUR: "a pop or push names no neighbour of the unit",
     FaultCode.STORE_PADDING: "a STORE with padding",
     FaultCode.SRAM_RANGE: "a LOAD or STORE beyond its scratchpad",

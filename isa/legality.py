@@ -26,7 +26,18 @@ from lathe.isa.conditions import (
 from lathe.isa.errors import MachineFault
 from lathe.isa.fault import FaultCode
 from lathe.isa.instructions import Instruction
-from lathe.isa.table import MEMORIES, MOST_TOKENS, QUEUE_OF, TOKEN_FIELDS, AluOp, MemoryType, Opcode, TokenQueue, Unit
+from lathe.isa.table import (
+    MEMORIES,
+    MOST_TOKENS,
+    QUEUE_OF,
+    TOKEN_FIELDS,
+    AluOp,
+    MemoryType,
+    Opcode,
+    TokenQueue,
+    Unit,
+    alu_operations,
+)
 
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 
@@ -145,6 +156,23 @@ def _choices(field: str, choices: type[Opcode] | type[MemoryType] | type[AluOp],
     )
 
 
+def _beyond_the_alu(operation: AluOp) -> Rule:
+    """An operation of an extension, on a machine without it."""
+    extension, name = operation.extension, operation.name.lower()
+    return Rule(
+        FaultCode.ALU_OPCODE,
+        Check.DECODE,
+        Opcode.ALU,
+        None,
+        FieldValue("alu_opcode").equals(operation.value)
+        & MachineNumber(f"without {extension}", lambda config: int(operation not in alu_operations(config))),
+        "alu_opcode",
+        lambda at: f"be one of {', '.join(each.name.lower() for each in alu_operations(at.reader.config))}, not {name}",
+        f"Machine {{machine!r}} is without the extension {extension!r}.",
+        lambda _: name,
+    )
+
+
 def _no_padding(pad: str) -> Rule:
     return Rule(
         FaultCode.STORE_PADDING,
@@ -243,6 +271,7 @@ RULES: tuple[Rule, ...] = (
         "STORE takes no other.",
         lambda at: MemoryType(at["memory_type"]).name.lower(),
     ),
+    *(_beyond_the_alu(operation) for operation in AluOp if operation.extension is not None),
     *(_no_padding(pad) for pad in PADS),
     *(
         _no_neighbour(opcode, memories, unit, field)

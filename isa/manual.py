@@ -1,10 +1,12 @@
 """The manual of the instruction set, ``docs/isa.md``, written from the table: ``python -m lathe.isa.manual``."""
 
 from pathlib import Path
+from textwrap import fill
 
 from lathe.configs import HardwareConfig, load_config, shipped_configs
 from lathe.configs.atomic import write_text
 from lathe.configs.encoding import UOP_FORMAT, Format, Placement
+from lathe.configs.extensions import EXTENSIONS
 from lathe.isa.legality import EXPLAINED, LAUNCH_RULES, OPERANDS, RULES, Rule
 from lathe.isa.table import (
     MEMORIES,
@@ -40,14 +42,6 @@ field that does not fit into what is left of a word starts the next word, as C b
 machine whose fields do not fit is refused when its configuration is read. Bits that no field has are ignored.
 """
 
-_ALU_MEANING = {
-    AluOp.MIN: "the lesser of the two",
-    AluOp.MAX: "the greater of the two",
-    AluOp.ADD: "the sum, wrapping around at 32 bits",
-    AluOp.SHR: "the first shifted right by the second, arithmetically; by a negative number: shifted left",
-    AluOp.MUL: "the product, wrapping around at 32 bits",
-}
-
 _SHIFTS = """\
 Shifts by 32 or more give 0 or −1 by sign to the right, and 0 to the left. The verifier refuses immediate shift amounts
 outside [−31, 31]. `imm` has 16 bits and is sign-extended; larger immediates have to be loaded into acc.
@@ -72,9 +66,9 @@ A machine stops with a fault at an instruction for which a line below holds. In 
 
 {names}
 
-Of several lines that hold for an instruction, the first is told. Fetch looks at bits, memory types, pads and tokens
-before it hands an instruction on; a unit looks at the block of a LOAD or STORE, and at the range of micro-ops, when it
-would start the instruction.
+Of several lines that hold for an instruction, the first is told. Fetch looks at bits, memory types, ALU operations,
+pads and tokens before it hands an instruction on; a unit looks at the block of a LOAD or STORE, and at the range of
+micro-ops, when it would start the instruction.
 
 {rules}
 Compute looks at the indices of each micro-op when it executes it, first those of one line, then those of the next:
@@ -91,11 +85,7 @@ _EXTENSIONS = """\
 A configuration switches them on by name, in `extensions`. A field whose width is "none" on a machine is not there: its
 bits are ignored, and an instruction that gives it a value is refused when it is encoded.
 
-- `pad_value`: the padding of a LOAD holds the signed `pad_value` of 8 bits, in all lanes, extended to 32 bits in acc.
-  With `pad_limit`, padding in acc holds the least int32 value if `pad_value` is negative and the greatest if it is not;
-  inp and wgt ignore `pad_limit`. Padding of micro-ops is always 0. In exchange `dram_base` of LOAD has three bits less.
-  All other fields stay where they are, so that a stream without the extension's fields means the same on machines
-  with it.
+{rows}
 """
 
 _ASSEMBLY = """\
@@ -133,7 +123,7 @@ def manual() -> str:
         _alu_operations(),
         _RULES,
         _refusals(),
-        _EXTENSIONS,
+        _EXTENSIONS.format(rows="\n".join(map(_extension, EXTENSIONS))),
         _ASSEMBLY,
     ]
     return "\n".join(parts)
@@ -218,11 +208,17 @@ def _micro_ops(machines: list[HardwareConfig]) -> str:
 
 
 def _alu_operations() -> str:
-    rows = [[operation.name.lower(), str(operation.value), _ALU_MEANING[operation]] for operation in AluOp]
+    rows = [[each.name.lower(), str(each.value), each.extension or "", each.result] for each in AluOp]
     free = ", ".join(str(code) for code in range(8) if code not in list(AluOp))
     return (
-        "## ALU operations\n\n" + _table(["operation", "code", "result"], rows) + f"\nFree: {free}. {_SHIFTS.strip()}\n"
+        "## ALU operations\n\n"
+        + _table(["operation", "code", "extension", "result"], rows)
+        + f"\nFree: {free}. {_SHIFTS.strip()}\n"
     )
+
+
+def _extension(name: str) -> str:
+    return fill(f"- `{name}`: {EXTENSIONS[name]}", 120, subsequent_indent="  ")
 
 
 def _refusals() -> str:

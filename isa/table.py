@@ -1,7 +1,8 @@
 """The one table of instructions: opcodes, operands, units, formats and the memories they address.
 
 Encoder, decoder, assembler, verifier, simulators, RTL and the manual read this table. The fields of each format and
-their widths stand in :mod:`lathe.configs.encoding`, where a machine checks that they fit.
+their widths stand in :mod:`lathe.configs.encoding`, where a machine checks that they fit, and the operations of the ALU
+in :mod:`lathe.configs.alu_operations`, since a machine says which it has.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from lathe.configs import HardwareConfig
+from lathe.configs.alu_operations import AluOp
 from lathe.configs.encoding import (
     ALU,
     BARE,
@@ -23,6 +25,25 @@ from lathe.configs.encoding import (
     Placement,
     place,
 )
+
+__all__ = [
+    "MEMORIES",
+    "MOST_TOKENS",
+    "QUEUE_OF",
+    "TABLE",
+    "TOKEN_BITS",
+    "TOKEN_FIELDS",
+    "AluOp",
+    "Memory",
+    "MemoryType",
+    "Opcode",
+    "Row",
+    "TokenQueue",
+    "Unit",
+    "alu_operations",
+    "placements",
+    "uop_placements",
+]
 
 
 class Opcode(IntEnum):
@@ -44,16 +65,6 @@ class MemoryType(IntEnum):
     ACC = 3
     OUT = 4
     ACC8 = 5
-
-
-class AluOp(IntEnum):
-    """What an ALU instruction computes; 5, 6 and 7 are free."""
-
-    MIN = 0
-    MAX = 1
-    ADD = 2
-    SHR = 3
-    MUL = 4
 
 
 class Unit(IntEnum):
@@ -237,6 +248,12 @@ TABLE: Mapping[Opcode, Row] = MappingProxyType(
         )
     }
 )
+
+
+@lru_cache(maxsize=256)
+def alu_operations(config: HardwareConfig) -> tuple[AluOp, ...]:
+    """The ALU operations that a machine has."""
+    return tuple(each for each in AluOp if each.extension is None or each.extension in config.extensions)
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,7 @@ from amaranth import Cat, Elaboratable, Module, Mux, Signal, signed
 from amaranth.lib import data
 
 from lathe.isa.legality import MULTIPLIES, operands_of
-from lathe.isa.table import MemoryType, Opcode
+from lathe.isa.table import MemoryType, Opcode, alu_operations
 from lathe.rtl.accumulators import Accumulators
 from lathe.rtl.alu import VALUE_BITS, Alu
 from lathe.rtl.fault import FaultCode, fault_signal
@@ -129,7 +129,7 @@ class Pipeline(Elaboratable):
     def _combine(self, m: Module, final: data.View, core: MatrixCore) -> None:
         """Stage P: what is written."""
         acc = self.acc
-        m.submodules.core_alu = alu = Alu(acc.values)
+        m.submodules.core_alu = alu = Alu(acc.values, alu_operations(self.geometry.config))
         operand = Signal(acc.values * VALUE_BITS)
         with m.If(final.valid & final.first):
             m.d.sync += operand.eq(acc.r_data)

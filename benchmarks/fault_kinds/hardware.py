@@ -99,8 +99,8 @@ FAULTS = (
     fault(
         "min and max are swapped where operands are equal in sign",
         "alu",
-        "result.eq(Mux(a < b, a, b))",
-        "result.eq(Mux(a.as_unsigned() < b.as_unsigned(), a, b))",
+        "MIN: Mux(a < b, a, b)",
+        "MIN: Mux(a.as_unsigned() < b.as_unsigned(), a, b)",
     ),
     fault(
         "an immediate is not sign-extended",

@@ -101,12 +101,12 @@ def _launched(called: Any, machine: int, config: HardwareConfig, launch: Launch)
         problem = _BROKEN[End(ended)].format(most=launch.most_cycles)
         raise BrokenRunError(f"the RTL broke off in cycle {counts.cycle}: {problem}")
     values = {name: called.lathe_read(machine, BY_NAME[name].address) for name in REPORT}
-    kinds = ("gemm", "reset", *(operation.name.lower() for operation in AluOp))
+    kinds = {"gemm": 0, "reset": 1} | {operation.name.lower(): 2 + operation for operation in AluOp}
     read = {memory.name.lower(): counts.bytes_read[memory] for memory in MemoryType if memory is not MemoryType.OUT}
     return Outcome(
         **report(values),
         memory=_memory_of(called, machine),
-        operations=dict(zip(kinds, counts.operations, strict=False)),
+        operations={kind: counts.operations[place] for kind, place in kinds.items()},
         bytes_read={"instructions": INSTRUCTION_BYTES * counts.dispatched, **read},
         bytes_written=counts.bytes_written,
         bursts=dict(zip(("read", "write"), counts.bursts, strict=True)),

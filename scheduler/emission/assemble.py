@@ -42,7 +42,7 @@ def compile_schedule(
     symbolic = build_nest(schedule, largest_blocks=True)
     plan = plan_lanes(schedule, config)
     physical: dict[StageView, Physical] = {stage: physical_of(stage, plan.known, config) for stage in schedule.stages}
-    aliases = find_aliases(schedule)
+    aliases = find_aliases(schedule, config)
     buffers = buffers_of(schedule, config, symbolic, physical, aliases)
     dram = DramMap(schedule, config, plan, constants, views)
     emitter = Emitter(schedule, config, dram, physical, buffers, aliases)

@@ -10,9 +10,11 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.frontend.nodes import ReadAccess
+from lathe.isa.table import alu_operations
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.legality.folded_cells import written_cell_of_two
 from lathe.scheduler.nest.nodes import ChunkNode
@@ -29,6 +31,7 @@ def operand_in_place(
     target: Sequence[Linear],
     accesses: Sequence[tuple[ReadAccess, list[Linear]]],
     shape: Sequence[int],
+    config: HardwareConfig,
 ) -> Tensor | None:
     """The operand whose cells the result takes over, where both are in one buffer of the given shape.
 
@@ -63,7 +66,7 @@ def operand_in_place(
                 kind="machine",
             )
     for access in beside:
-        chain = can_take_over(stage.state.computation.bodies[0], access.tensor)
+        chain = can_take_over(stage.state.computation.bodies[0], alu_operations(config), access.tensor)
         if not chain or stage.state.scope != NEAR or access.guards or len(beside) > 1:
             raise EmitError(
                 f"result of stage {stage.name} must take the cells of {access.tensor.name} in buffer "

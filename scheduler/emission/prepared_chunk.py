@@ -60,7 +60,7 @@ class PreparedChunk:
         aliased = owner.tensor if owner is not None else None
         if stage.state.storage is not None:
             shape = emitter.shape_of(stage)
-            aliased = operand_in_place(node, environment, self.target, self.accesses, shape)
+            aliased = operand_in_place(node, environment, self.target, self.accesses, shape, emitter.config)
         parts = [self.ranges]
         while parts:
             part = parts.pop()

@@ -27,6 +27,6 @@ def load_once(schedule: Edit, target: Target, loads: list[EditedStage]) -> None:
             lanes = plan_lanes(schedule, config).known
             physical: dict[StageView, Physical] = {each: physical_of(each, lanes, config) for each in schedule.stages}
             nest = build_nest(schedule, largest_blocks=True)
-            buffers_of(schedule, config, nest, physical, find_aliases(schedule))
+            buffers_of(schedule, config, nest, physical, find_aliases(schedule, config))
         except CapacityError:
             schedule.become(before)

@@ -98,7 +98,13 @@ def _does_not_fit(schedule: Edit, target: Target) -> str | None:
     known = plan_lanes(schedule, target.config).known
     physical: dict[StageView, Physical] = {each: physical_of(each, known, target.config) for each in schedule.stages}
     try:
-        buffers_of(schedule, target.config, build_nest(schedule, largest_blocks=True), physical, find_aliases(schedule))
+        buffers_of(
+            schedule,
+            target.config,
+            build_nest(schedule, largest_blocks=True),
+            physical,
+            find_aliases(schedule, target.config),
+        )
     except LatheError as error:
         return str(error)
     return None

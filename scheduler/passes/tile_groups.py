@@ -118,7 +118,8 @@ def _tile(problem: TilingProblem, guests: Sequence[EditedStage]) -> None:
         part = Part(problem.schedule, [stage for stage in problem.schedule.stages if stage in moved])
         physical = {stage: physical_of(stage, lanes, config) for stage in part.stages}
         try:
-            buffers_of(part, config, build_nest(part, largest_blocks=True), physical, find_aliases(part))
+            blocks = build_nest(part, largest_blocks=True)
+            buffers_of(part, config, blocks, physical, find_aliases(part, config))
         except CapacityError as error:
             refusal = error
             problem.spare[error.scope] = problem.spare.get(error.scope, 0) + error.excess

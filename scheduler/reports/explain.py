@@ -77,7 +77,7 @@ def _allocated(schedule: ScheduleView, config: HardwareConfig, refusals: list[Re
     nest = build_nest(schedule, largest_blocks=True)
     lanes = plan_lanes(schedule, config).known
     physical = {stage: physical_of(stage, lanes, config) for stage in schedule.stages}
-    aliases = find_aliases(schedule)
+    aliases = find_aliases(schedule, config)
     try:
         return buffers_of(schedule, config, nest, physical, aliases)
     except CapacityError as error:
@@ -135,7 +135,7 @@ class _Explainer(Emitter):
         plan = plan_lanes(schedule, config)
         physical = {stage: physical_of(stage, plan.known, config) for stage in schedule.stages}
         dram = DramMap(schedule, config, plan, {}, views)
-        super().__init__(schedule, config, dram, physical, buffers, find_aliases(schedule))
+        super().__init__(schedule, config, dram, physical, buffers, find_aliases(schedule, config))
         self.refused = refused
         self.found: dict[object, _Tally | _Unasked] = {}
         self.unplaced: dict[StageView, str] = {}

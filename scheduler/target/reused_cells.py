@@ -1,19 +1,21 @@
 """Stages computed in the cells of an operand: ALU instructions overwrite what they read."""
 
+from lathe.configs import HardwareConfig
 from lathe.frontend.indices.plain import plain_axis
+from lathe.isa.table import alu_operations
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.state.memories import NEAR
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.target.rules.alu_expressions import can_take_over
 
 
-def find_aliases(schedule: ScheduleView) -> dict[StageView, StageView]:
+def find_aliases(schedule: ScheduleView, config: HardwareConfig) -> dict[StageView, StageView]:
     """For each element-wise stage in acc, the stage whose cells it takes over, if there is one.
 
     It must be the operand's only reader, read it at the very same index, be computed in the same loops over the same
     box, and start its chain of operations with it.
     """
-    placed = place_stages(schedule)
+    placed, operations = place_stages(schedule), alu_operations(config)
     aliases: dict[StageView, StageView] = {}
     slots = {stage: stage.state.slots for stage in schedule.stages}
     order = {stage: number for number, stage in enumerate(schedule.stages)}
@@ -34,7 +36,8 @@ def find_aliases(schedule: ScheduleView) -> dict[StageView, StageView]:
             here, there = placed[stage], placed[producer]
             if here.low != there.low or here.extent != there.extent:
                 continue
-            if _identical_index(stage, producer) and can_take_over(state.computation.bodies[0], producer.tensor):
+            body = state.computation.bodies[0]
+            if _identical_index(stage, producer) and can_take_over(body, operations, producer.tensor):
                 aliases[stage] = producer
                 slots[stage] = slots[stage] or slots[producer]
                 break

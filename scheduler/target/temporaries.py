@@ -6,6 +6,7 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.nodes import Read, Reduce
+from lathe.isa.table import alu_operations
 from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.state.memories import DRAM, NEAR, OPERANDS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
@@ -39,7 +40,7 @@ def temporaries_wanted(
         if state.scope != NEAR or any(tensor in operands for tensor in _read(state) if state.computation.reduce_axes):
             continue  # GEMM takes its operands as they are
         owner = aliases.get(stage)
-        tiles, singles = of_computation(state, owner.tensor if owner is not None else None)
+        tiles, singles = of_computation(state, config, owner.tensor if owner is not None else None)
         stored = {read.tensor for read in state.computation.reads if read.tensor.computation is not None} - near
         if any(tensor.dtype in PLANES for tensor in stored):
             tiles = max(tiles, 1)
@@ -63,9 +64,9 @@ def _read(state: StageState) -> list[Tensor]:
     return [read.tensor for read in state.computation.reads]
 
 
-def of_computation(state: StageState, aliased: object = None) -> tuple[int, int]:
+def of_computation(state: StageState, config: HardwareConfig, aliased: object = None) -> tuple[int, int]:
     """Temporaries as large as the result, and single elements, that a stage's expression takes."""
-    body = state.computation.bodies[0]
+    body, operations = state.computation.bodies[0], alu_operations(config)
     if isinstance(body, Reduce):
-        return temporaries_of_operand(body.body)
-    return (0, 0) if isinstance(body, Read) else temporaries(body, aliased)
+        return temporaries_of_operand(body.body, operations)
+    return (0, 0) if isinstance(body, Read) else temporaries(body, operations, aliased)

@@ -9,6 +9,7 @@ import pytest
 
 from lathe.configs import ConfigError, HardwareConfig, MemoryConfig, TimingConfig, load_config, shipped_configs
 from lathe.configs.encoding import FORMATS, place
+from lathe.configs.extensions import EXTENSIONS
 
 VTA = load_config("vta")
 
@@ -34,7 +35,7 @@ def test_shipped_machines_are_the_five() -> None:
         "wide": (1, 32, 32, 256),
     }
     assert all(cfg.name == name for name, cfg in shapes.items())
-    assert {name: cfg.extensions for name, cfg in shapes.items() if cfg.extensions} == {"lathe16": ("pad_value",)}
+    assert {name: cfg.extensions for name, cfg in shapes.items() if cfg.extensions} == {"lathe16": tuple(EXTENSIONS)}
 
 
 def test_lathe16_is_vta_with_its_extensions_on() -> None:
@@ -90,10 +91,10 @@ def test_machine_with_changes_has_them_and_nothing_else() -> None:
             "timing.dma_fifo_beats of machine 'vta' must be at least memory.burst_beats (256), not 128. The FIFO "
             "must have room for a whole burst: make it deeper or the bursts shorter."),
         ({"extensions": ("exp",)},
-            "extensions of machine 'vta' must be empty, or a list of pad_value, not 'exp'. Remove it."),
+            "extensions of machine 'vta' must be empty, or a list of pad_value, alu_sub, not 'exp'. Remove it."),
         ({"extensions": ("pad_values",)},
-            "extensions of machine 'vta' must be empty, or a list of pad_value, not 'pad_values'. Did you mean "
-            "'pad_value'?"),
+            "extensions of machine 'vta' must be empty, or a list of pad_value, alu_sub, not 'pad_values'. Did you "
+            "mean 'pad_value'?"),
         ({"extensions": ("pad_value", "pad_value")},
             "extensions of machine 'vta' must be different names, not 'pad_value' twice. Name it once."),
         ({"bach": 1},

@@ -58,6 +58,7 @@ FAULTS = [
     ([store(y_size=257)], FaultCode.SRAM_RANGE),
     ([load(sram_base=257, y_size=0)], FaultCode.SRAM_RANGE),
     ([store(sram_base=257, y_size=0)], FaultCode.SRAM_RANGE),
+    *(([Alu(each, 0, 1, 1, 1, 0, 0, 0, 0)], FaultCode.ALU_OPCODE) for each in AluOp if each.extension is not None),
     ([Alu(AluOp.ADD, 0, 1, 2, 2, 0, 0, 200, 56)], FaultCode.ACC_RANGE),
     ([Gemm(0, 1, 2, 2, 200, 56, 0, 0, 0, 0, reset=True)], FaultCode.ACC_RANGE),
     ([Gemm(0, 1, 2, 2, 0, 0, 200, 56, 0, 0)], FaultCode.INP_RANGE),

@@ -16,6 +16,7 @@ from random_streams import (
 )
 
 from lathe.configs import load_config
+from lathe.configs.extensions import EXTENSIONS
 from lathe.rtl.engines import pysim, verilator
 
 
@@ -26,7 +27,7 @@ def test_streams_of_any_timing_on_random_machines(seed):
     assert differences(cfg, stream_of_time(rng, cfg, rng.choice([3, 10])), pysim.run, data=False) == []
 
 
-@pytest.mark.parametrize("extensions", [(), ("pad_value",)])
+@pytest.mark.parametrize("extensions", [(), tuple(EXTENSIONS)])
 @pytest.mark.parametrize("seed", range(3))
 def test_streams_on_random_data(seed, extensions):
     rng = random.Random(seed)

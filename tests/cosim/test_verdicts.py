@@ -13,7 +13,7 @@ from lathe.rtl.engines import pysim, verilator
 
 QUEUE_DEPTHS = (1, 2, 3, 8)
 OF_THE_BUS = {FaultCode.READ_ERROR, FaultCode.WRITE_ERROR}
-OF_BITS = {FaultCode.OPCODE, FaultCode.ALU_OPCODE}
+OF_BITS = {FaultCode.OPCODE}
 
 
 def verdicts(seeds):

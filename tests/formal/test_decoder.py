@@ -10,7 +10,7 @@ from claims import proved
 
 from lathe.configs import load_config
 from lathe.configs.encoding import INSTRUCTION_BITS
-from lathe.isa.table import Opcode, Unit, placements
+from lathe.isa.table import Opcode, Unit, alu_operations, placements
 from lathe.rtl import instruction, transfer
 from lathe.rtl.compute import COMPUTE_MEMORIES
 from lathe.rtl.fault import FaultCode
@@ -79,15 +79,17 @@ def test_every_word_is_an_instruction_or_has_the_fault_that_the_manual_names(cla
     load, store, alu = (fields[opcode] for opcode in (LOAD, STORE, ALU))
     padded = (store.y_pad_0 | store.y_pad_1 | store.x_pad_0 | store.x_pad_1) != 0
     to_load = (load.memory_type == INP) | (load.memory_type == WGT)
-    expected = Signal(8, init=FaultCode.NONE)
+    expected, has_operation = Signal(8, init=FaultCode.NONE), Signal()
     m = claim.m
+    with m.Switch(alu.alu_opcode), m.Case(*alu_operations(load_config(name))):
+        m.d.comb += has_operation.eq(1)
     with m.If(load.opcode > ALU):
         m.d.comb += expected.eq(FaultCode.OPCODE)
     with m.Elif((load.opcode == LOAD) & (load.memory_type > ACC8)):
         m.d.comb += expected.eq(FaultCode.MEMORY_TYPE)
     with m.Elif((load.opcode == STORE) & (store.memory_type > ACC8)):
         m.d.comb += expected.eq(FaultCode.MEMORY_TYPE)
-    with m.Elif((load.opcode == ALU) & (alu.alu_opcode > 4)):
+    with m.Elif((load.opcode == ALU) & ~has_operation):
         m.d.comb += expected.eq(FaultCode.ALU_OPCODE)
     with m.Elif((load.opcode == LOAD) & (load.memory_type == OUT) & (load.x_size != 0)):
         m.d.comb += expected.eq(FaultCode.MEMORY_TYPE)

@@ -8,7 +8,7 @@ from streams import NEIGHBOURS, Stream
 
 from lathe.configs import load_config
 from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, PagedMemory, Store, encode_uops, unit_of
-from lathe.isa.table import MEMORIES, MOST_TOKENS, placements
+from lathe.isa.table import MEMORIES, MOST_TOKENS, alu_operations, placements
 
 UOPS = 0x1000  # byte addresses; random bytes stand in the page behind the micro-ops and in the next
 STREAM = 0x8000
@@ -77,7 +77,7 @@ def any_instruction(rng, cfg, careless, long_loops):
                 continue
             value = rng.choice([place.lowest, place.lowest + (place.highest > 0), place.highest, place.highest // 2])
             if name in ("memory_type", "alu_opcode"):
-                value = rng.choice(list(MemoryType if name == "memory_type" else AluOp))
+                value = rng.choice(list(MemoryType if name == "memory_type" else AluOp))  # of any machine
             flags = ("pop_prev", "pop_next", "push_prev", "push_next")
             if name not in flags or rng.random() < 0.3:
                 instruction = replace(instruction, **{name: value})
@@ -131,7 +131,7 @@ def any_gemm(rng, cfg):
 
 def any_alu(rng, cfg):
     imm = rng.choice([0, 1, -1, 31, -31, 32, -32768, 32767])
-    return Alu(rng.choice(list(AluOp)), **loops(rng, cfg), use_imm=rng.random() < 0.5, imm=imm)
+    return Alu(rng.choice(alu_operations(cfg)), **loops(rng, cfg), use_imm=rng.random() < 0.5, imm=imm)
 
 
 def with_any_tokens(rng, instructions, tokens, careless):

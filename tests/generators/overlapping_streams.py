@@ -15,7 +15,7 @@ from streams import NEIGHBOURS, Stream, random_block
 from lathe.configs.encoding import PAD_VALUE
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, Store, encode_uops, unit_of
-from lathe.isa.table import MEMORIES
+from lathe.isa.table import MEMORIES, alu_operations
 
 QUEUES = ("load->compute", "compute->load", "compute->store", "store->compute")
 UOPS = 0  # byte addresses: micro-ops, random data, and an area for what each step stores
@@ -251,7 +251,7 @@ def alu(line, own, other):
     """An ALU instruction on a buffer of acc, whose operand lies there or in another, and its micro-ops."""
     rng = line.rng
     outer, inner, (dst, src), table = loops(rng, own, other)
-    operation, use_imm = rng.choice(list(AluOp)), rng.random() < 0.5
+    operation, use_imm = rng.choice(alu_operations(line.cfg)), rng.random() < 0.5
     if line.content == "shifts" and rng.random() < 0.6:
         operation, use_imm = AluOp.SHR, False
     imm = rng.choice([0, 1, -1, 4, -3, 31, -31, *([] if operation is AluOp.SHR else [100, -32768, 32767])])

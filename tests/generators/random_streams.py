@@ -36,7 +36,7 @@ def other_memory(rng, cfg):
 def stream_of_time(rng, cfg, length):
     """A stream whose time is of interest; its tokens do not order all data, which are zeros mostly."""
     while True:
-        instructions, tokens, _ = random_stream(rng, length)
+        instructions, tokens, _ = random_stream(rng, cfg, length)
         stream = Stream(instructions, *NO_PAGES, tokens=tokens, insn_addr=rng.choice([0x100000, 0x100010, 0x100FE0]))
         try:
             replay(cfg, stream.raw(cfg), trace=False)

@@ -6,9 +6,10 @@ import numpy as np
 
 from lathe.configs import load_config
 from lathe.configs.encoding import PAD_VALUE
+from lathe.configs.extensions import EXTENSIONS
 from lathe.configs.memory import PAGE_BYTES
-from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, PagedMemory, Store, encode, encode_uops, unit_of
-from lathe.isa.table import MEMORIES
+from lathe.isa import Alu, Finish, Gemm, Load, MemoryType, PagedMemory, Store, encode, encode_uops, unit_of
+from lathe.isa.table import MEMORIES, alu_operations
 from lathe.rtl.engines.launch import Launch
 
 NEIGHBOURS = {
@@ -139,7 +140,7 @@ def random_block(rng, *, pads, most=6):
     return fields
 
 
-def random_instruction(rng):
+def random_instruction(rng, cfg):
     """One instruction with random sizes; its indices are not meant to be in range, only its time matters."""
     kind = rng.choice(
         ["inp", "inp", "wgt", "uop", "acc", "acc8", "gemm", "gemm", "alu", "alu", "store", "store", "finish"]
@@ -162,13 +163,13 @@ def random_instruction(rng):
     }
     if kind == "gemm":
         return Gemm(**loops, wgt_factor_out=0, wgt_factor_in=0, reset=rng.random() < 0.2)
-    return Alu(alu_opcode=rng.choice(list(AluOp)), **loops, use_imm=rng.random() < 0.5, imm=1)
+    return Alu(rng.choice(alu_operations(cfg)), **loops, use_imm=rng.random() < 0.5, imm=1)
 
 
-def random_stream(rng, length):
+def random_stream(rng, cfg, length):
     """A stream of `length` instructions and a FINISH that ends, and the tokens it starts and ends with."""
     tokens = tuple(rng.choice([0, 0, 1, 3]) for _ in range(4))
-    instructions = [random_instruction(rng) for _ in range(length)] + [Finish()]
+    instructions = [random_instruction(rng, cfg) for _ in range(length)] + [Finish()]
     instructions, left = with_tokens(rng, instructions, tokens)
     return instructions, tokens, left
 
@@ -185,7 +186,7 @@ def legal_machine(rng):
         cfg = load_config("tiny").with_(
             batch=2, block_in=8, block_out=4, inp_buffer_bytes=4096, wgt_buffer_bytes=4096, acc_buffer_bytes=8192
         )
-    return cfg.with_(extensions=rng.choice([(), (PAD_VALUE,)]))
+    return cfg.with_(extensions=rng.choice([(), tuple(EXTENSIONS)]))
 
 
 def legal_table(rng):
@@ -266,7 +267,7 @@ def legal_stream(rng, cfg, length):
         elif kind == "alu":
             instructions.append(
                 Alu(
-                    alu_opcode=rng.choice(list(AluOp)),
+                    alu_opcode=rng.choice(alu_operations(cfg)),
                     **legal_loops(rng, tables),
                     use_imm=rng.random() < 0.5,
                     imm=rng.choice([0, 1, -1, 4, -3, 31, 100, -32768, 32767]),

@@ -27,6 +27,7 @@ MEANING = {
     AluOp.ADD: lambda a, b: wrapped(a + b, 32),
     AluOp.SHR: lambda a, b: shifted(a, max(-64, min(64, b))),
     AluOp.MUL: lambda a, b: wrapped(a * b, 32),
+    AluOp.SUB: lambda a, b: wrapped(a - b, 32),
 }
 
 

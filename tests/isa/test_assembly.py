@@ -121,7 +121,7 @@ def test_comments_blank_lines_and_hexadecimal_are_read() -> None:
             "memory_type of LOAD of k.s, line 2, must be one of uop, wgt, inp, acc, out, acc8, not 'inq'. Did you "
             "mean 'inp'?"),
         ("alu",
-            "alu_opcode of ALU of k.s, line 2, must be one of min, max, add, shr, mul, not 'nothing'. Correct the "
+            "alu_opcode of ALU of k.s, line 2, must be one of min, max, add, shr, mul, sub, not 'nothing'. Correct the "
             "word."),
         ("finish popprev",
             "A field of FINISH of k.s, line 2, must be one of pop_prev, pop_next, push_prev, push_next, not "

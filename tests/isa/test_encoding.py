@@ -153,7 +153,7 @@ def test_value_that_is_no_integer_of_the_machine_is_refused(value: Any) -> None:
     [
         (5, "opcode of instruction 0 must be one of 0 LOAD, 1 STORE, 2 GEMM, 3 FINISH, 4 ALU, not 5."),
         (6 << 7, "memory_type of instruction 0 must be one of 0 UOP, 1 WGT, 2 INP, 3 ACC, 4 OUT, 5 ACC8, not 6."),
-        (4 | 7 << 108, "alu_opcode of instruction 0 must be one of 0 MIN, 1 MAX, 2 ADD, 3 SHR, 4 MUL, not 7."),
+        (4 | 7 << 108, "alu_opcode of instruction 0 must be one of 0 MIN, 1 MAX, 2 ADD, 3 SHR, 4 MUL, 5 SUB, not 7."),
     ],
 )
 def test_bytes_that_are_no_instruction_are_refused(number: int, message: str) -> None:

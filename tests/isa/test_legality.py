@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lathe.configs import load_config
-from lathe.isa import Columns, FaultCode, Instruction, MachineFault, Opcode, decode, encode
+from lathe.isa import AluOp, Columns, FaultCode, Instruction, MachineFault, Opcode, decode, encode
 from lathe.isa.conditions import FieldValue, Named, Number
 from lathe.isa.errors import NoInstructionError
 from lathe.isa.fault import MEANINGS
@@ -28,7 +28,7 @@ def any_instruction(rng: random.Random) -> Instruction:
     if "memory_type" in values:
         values["memory_type"] = rng.randrange(6)
     if "alu_opcode" in values:
-        values["alu_opcode"] = rng.randrange(5)
+        values["alu_opcode"] = rng.choice(list(AluOp))
     given = {field.name: values[field.name] for field in fields(CLASS_OF[opcode]) if field.name in values}
     return decode(TINY, encode(TINY, [CLASS_OF[opcode](**given)]))[0]
 

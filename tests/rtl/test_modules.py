@@ -70,7 +70,7 @@ def test_tokens_are_counted_and_one_too_many_is_told(bench):
 def test_the_alu_computes_what_isa_defines(bench, operation, use_imm):
     rng = np.random.default_rng(operation)
     edges = np.array([0, 1, -1, 31, 32, 33, -31, -32, -33, 2**31 - 1, -(2**31), 5], np.int32)
-    unit = Alu(4)
+    unit = Alu(4, tuple(AluOp))
 
     async def steps(ctx):
         for _ in range(60):

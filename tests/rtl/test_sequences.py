@@ -8,7 +8,7 @@ import pytest
 from lathe.configs import load_config
 from lathe.isa import Alu, AluOp, FaultCode, Gemm, decode, encode, unit_of
 from lathe.isa.errors import NoInstructionError
-from lathe.isa.table import QUEUE_OF, TOKEN_FIELDS, MemoryType, Opcode
+from lathe.isa.table import QUEUE_OF, TOKEN_FIELDS, MemoryType, Opcode, alu_operations
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.instruction import Decoder
 from lathe.rtl.sequencer import OPERANDS, Sequencer
@@ -20,6 +20,8 @@ def refusal(cfg, word):
         (instruction,) = decode(cfg, np.frombuffer(word, np.uint8).reshape(1, 16))
     except NoInstructionError as error:
         return error.code, None
+    if isinstance(instruction, Alu) and instruction.alu_opcode not in alu_operations(cfg):
+        return FaultCode.ALU_OPCODE, None
     moves = getattr(instruction, "x_size", 0) > 0
     if moves and instruction.opcode == Opcode.LOAD and instruction.memory_type == MemoryType.OUT:
         return FaultCode.MEMORY_TYPE, None
@@ -34,7 +36,7 @@ def refusal(cfg, word):
     return FaultCode.NONE, unit
 
 
-@pytest.mark.parametrize("name", ["tiny", "vta", "batch4"])
+@pytest.mark.parametrize("name", ["tiny", "vta", "batch4", "lathe16"])
 def test_the_decoder_sends_words_to_their_units_and_refuses_the_others(bench, name):
     cfg, rng = load_config(name), random.Random(name)
     decoder = Decoder(cfg)

@@ -87,7 +87,7 @@ def buffers(s: Schedule, config: HardwareConfig = VTA) -> dict[str, Buffer]:
     whole = complete(s, config)
     known = plan_lanes(whole, config).known
     physical = {stage: physical_of(stage, known, config) for stage in whole.stages}
-    found = buffers_of(whole, config, build_nest(whole, largest_blocks=True), physical, find_aliases(whole))
+    found = buffers_of(whole, config, build_nest(whole, largest_blocks=True), physical, find_aliases(whole, config))
     return {buffer.stage.name: buffer for buffer in found if not buffer.temporary}
 
 

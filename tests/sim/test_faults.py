@@ -47,6 +47,9 @@ ILLEGAL = [
     (load(push_prev=True), "push_prev of instruction 1 (LOAD in load) " + NO_NEIGHBOUR.format("load", "prev")),
     (store(pop_next=True), "pop_next of instruction 1 (STORE in store) " + NO_NEIGHBOUR.format("store", "next")),
     (store(push_next=True), "push_next of instruction 1 (STORE in store) " + NO_NEIGHBOUR.format("store", "next")),
+    (Alu(AluOp.SUB, 0, 1, 1, 1, 0, 0, 0, 0),
+        "alu_opcode of instruction 1 (ALU in compute) must be one of min, max, add, shr, mul, not sub. Machine 'tiny' "
+        "is without the extension 'alu_sub'."),
     (load(memory_type=MemoryType.OUT),
         "memory_type of instruction 1 (LOAD in compute) must be uop, wgt, inp, acc or acc8, not out. No unit loads "
         "out."),

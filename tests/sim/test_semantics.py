@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from streams import legal_machine, legal_stream
 
 from lathe.configs import load_config
+from lathe.configs.extensions import EXTENSIONS
 from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MachineFault, MemoryType, Store, encode, encode_uops
 from lathe.isa.meaning import MachineState
 from lathe.isa.meaning import execute as execute_plainly
@@ -121,14 +122,14 @@ def test_accumulators_wrap_around():
 )
 @pytest.mark.parametrize("factors", [{}, {"dst_factor_in": 1, "src_factor_in": 1}, {"dst_factor_out": 2}])
 def test_alu_keeps_the_order_of_micro_ops_that_depend_on_each_other(operation, dst, src, factors):
-    cfg = load_config("tiny")
+    cfg = load_config("tiny").with_(extensions=tuple(EXTENSIONS))
     loads, addresses, pages = prepared(cfg, dst, src, [0] * len(dst))
     compare(cfg, [*loads, alu(operation, len(dst), 2, 3, **factors)], addresses, pages)
 
 
 @pytest.mark.parametrize("operation", list(AluOp))
 def test_alu_applies_an_immediate_once_for_each_execution(operation):
-    cfg = load_config("tiny")
+    cfg = load_config("tiny").with_(extensions=tuple(EXTENSIONS))
     loads, addresses, pages = prepared(cfg, [0, 1, 0, 2, 0], [0] * 5, [0] * 5)
     compare(cfg, [*loads, alu(operation, 5, 2, 2, use_imm=True, imm=-3, dst_factor_in=1)], addresses, pages)
 

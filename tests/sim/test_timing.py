@@ -65,7 +65,7 @@ def difference(mine, theirs):
 def test_random_streams_on_random_machines_take_the_cycles_of_the_per_cycle_model(seed):
     rng = random.Random(seed)
     cfg = random_machine(rng, rng.choice(["tiny", "tiny", "vta", "batch4", "wide"]))
-    instructions, tokens, _ = random_stream(rng, rng.choice([3, 10, 30]))
+    instructions, tokens, _ = random_stream(rng, cfg, rng.choice([3, 10, 30]))
     insn_addr = rng.choice([0, 16, 4096 - 32, 0x2000])
     mine, theirs = both(cfg, instructions, insn_addr, tokens)
     assert mine is not None
@@ -73,10 +73,10 @@ def test_random_streams_on_random_machines_take_the_cycles_of_the_per_cycle_mode
     assert difference(mine, theirs) == {}
 
 
-@pytest.mark.parametrize("name", ["tiny", "vta", "batch4", "wide"])
+@pytest.mark.parametrize("name", ["tiny", "vta", "batch4", "wide", "lathe16"])
 def test_random_streams_on_shipped_machines_take_the_cycles_of_the_per_cycle_model(name):
-    rng = random.Random(name)
+    rng, cfg = random.Random(name), load_config(name)
     for _ in range(3):
-        instructions, tokens, _ = random_stream(rng, 20)
-        mine, theirs = both(load_config(name), instructions, 0x1000, tokens)
+        instructions, tokens, _ = random_stream(rng, cfg, 20)
+        mine, theirs = both(cfg, instructions, 0x1000, tokens)
         assert difference(mine, theirs) == {}

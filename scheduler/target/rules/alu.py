@@ -13,6 +13,7 @@ from lathe.frontend import Binary, Cast, Const, Expr, Read, interval, walk
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.indices.plain import kept
 from lathe.isa import Alu, AluOp, Instruction
+from lathe.isa.table import alu_operations
 from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.rules.alu_expressions import modular, order, temporaries_of_operand
 from lathe.scheduler.target.rules.alu_sharing import COMMUTATIVE, sharing_of
@@ -54,7 +55,7 @@ def alu(chunk: Chunk) -> list[Instruction]:
                 "ALU cannot decide",
                 kind="machine",
             )
-    if chunk.role == "update" and temporaries_of_operand(chunk.expression)[0]:
+    if chunk.role == "update" and temporaries_of_operand(chunk.expression, alu_operations(chunk.config))[0]:
         return _step_by_step(chunk)
     return _instructions(chunk)
 
@@ -98,7 +99,7 @@ class _Compiler:
     def __init__(self, chunk: Chunk, view: VectorView) -> None:
         self.chunk = chunk
         self.view = view
-        self.sharing = sharing_of(chunk.expression)
+        self.sharing = sharing_of(chunk.expression, alu_operations(chunk.config))
         self.left = self.sharing.uses.copy()  # how often each part is still needed
         self.known: dict[Expr, _Cells] = {}  # where the shared parts are that have been computed
         self.instructions: list[Instruction] = []
@@ -177,6 +178,8 @@ class _Compiler:
         elif op == "sub" and second is None:
             assert isinstance(expr.rhs, Const)
             self.immediate(AluOp.ADD, -expr.rhs.value, target)
+        elif op == "sub" and second is expr.rhs:
+            self.apply(AluOp.SUB, target, expr.rhs, loops)
         elif op == "sub":  # lhs - rhs = -rhs + lhs
             self.immediate(AluOp.MUL, -1, target)
             self.apply(AluOp.ADD, target, expr.lhs, loops)

@@ -2,6 +2,7 @@
 
 from lathe.frontend import Binary, Cast, Const, Expr, Read, walk
 from lathe.frontend.indices.plain import kept
+from lathe.isa import AluOp
 from lathe.scheduler.target.rules.alu_sharing import COMMUTATIVE, Sharing, sharing_of
 from lathe.scheduler.target.rules.reset import IMMEDIATE
 
@@ -28,21 +29,40 @@ def order(sharing: Sharing, expr: Binary, aliased: object) -> tuple[Expr, Expr |
     if expr.op in ("shr", "shl"):
         return lhs, None if isinstance(rhs, Const) else rhs
     if expr.op == "sub":
-        return (lhs, None) if isinstance(rhs, Const) and -rhs.value in IMMEDIATE else (rhs, lhs)
+        if isinstance(rhs, Const) and -rhs.value in IMMEDIATE:
+            return lhs, None
+        return (lhs, rhs) if _subtracts(sharing, lhs, rhs, aliased) else (rhs, lhs)
     if expr.op in COMMUTATIVE:
         return in_place(sharing, lhs, rhs, aliased)
     return lhs, rhs
 
 
-def temporaries(expr: Expr, aliased: object = None) -> tuple[int, int]:
+def _subtracts(sharing: Sharing, lhs: Expr, rhs: Expr, aliased: object) -> bool:
+    """Whether a difference is made by SUB in the cells of ``lhs``, not by adding it to what ``rhs`` times −1 is.
+
+    The sum is quicker where only ``rhs`` is computed: that needs no temporaries, and ``lhs`` need not be copied.
+    """
+    if AluOp.SUB not in sharing.operations:
+        return False
+    if aliased is not None and (reads_tensor(lhs, aliased) or reads_tensor(rhs, aliased)):
+        return reads_tensor(lhs, aliased)
+    return _is_computed(sharing, lhs) or not _is_computed(sharing, rhs)
+
+
+def _is_computed(sharing: Sharing, expr: Expr) -> bool:
+    """Whether an operand is neither a constant nor somewhere already."""
+    return not isinstance(kept(expr), Read | Const) and not sharing.shared(expr)
+
+
+def temporaries(expr: Expr, operations: tuple[AluOp, ...], aliased: object = None) -> tuple[int, int]:
     """What computing an expression takes: temporaries as large as the result, and single elements."""
-    sharing = sharing_of(expr)
+    sharing = sharing_of(expr, operations)
     return _with_shared(sharing, _inside(sharing, expr, aliased), aliased)
 
 
-def temporaries_of_operand(operand: Expr, aliased: object = None) -> tuple[int, int]:
+def temporaries_of_operand(operand: Expr, operations: tuple[AluOp, ...], aliased: object = None) -> tuple[int, int]:
     """The same for an operand that is not computed in the result's cells."""
-    sharing = sharing_of(operand)
+    sharing = sharing_of(operand, operations)
     return _with_shared(sharing, _of_operand(sharing, operand, aliased), aliased)
 
 
@@ -86,12 +106,12 @@ def modular(expr: Expr) -> bool:
     return isinstance(expr, Read | Const | Cast) or (isinstance(expr, Binary) and expr.op in ("add", "sub", "mul"))
 
 
-def can_take_over(expr: Expr, tensor: object) -> bool:
+def can_take_over(expr: Expr, operations: tuple[AluOp, ...], tensor: object) -> bool:
     """Whether the result of an expression may be computed in the cells of one of its operands.
 
     It may if the operand is needed once and becomes the leaf that the chain of operations starts from.
     """
-    sharing = sharing_of(expr)
+    sharing = sharing_of(expr, operations)
     reads = {sharing.same(node) for node in walk(expr) if isinstance(node, Read) and node.tensor is tensor}
     if len(reads) != 1 or sharing.uses[next(iter(reads))] != 1:
         return False
@@ -104,7 +124,7 @@ def can_take_over(expr: Expr, tensor: object) -> bool:
             left, right = reads_tensor(expr.lhs, tensor), reads_tensor(expr.rhs, tensor)
             if expr.op not in (*COMMUTATIVE, "sub", "shr", "shl", "floordiv"):
                 return False
-            if left and expr.op == "sub" and not (isinstance(expr.rhs, Const) and -expr.rhs.value in IMMEDIATE):
+            if left and expr.op == "sub" and order(sharing, expr, None)[0] is not expr.lhs:
                 return False
             if right and expr.op not in COMMUTATIVE and expr.op != "sub":
                 return False

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from lathe.frontend import AxisRef, Binary, Cast, Const, Expr, Read
 from lathe.frontend.indices.plain import kept
+from lathe.isa import AluOp
 
 COMMUTATIVE = frozenset(("add", "mul", "min", "max"))
 
@@ -27,11 +28,12 @@ class Sharing:
     """Which parts of an expression are equal, and how often each is needed, equal parts once.
 
     Parts are equal if they are made of equal parts in the same way, operands of commutative operations in any order. An
-    operation whose two operands are equal needs them once: the ALU takes its result for both.
+    operation whose two operands are equal needs them once: the ALU takes its result for both. ``operations`` are those
+    of the machine's ALU.
     """
 
-    def __init__(self, root: Expr) -> None:
-        self.root = root
+    def __init__(self, root: Expr, operations: tuple[AluOp, ...]) -> None:
+        self.root, self.operations = root, operations
         self.uses: Counter[Expr] = Counter()
         self._same: dict[Expr, Expr] = {}
         self._first: dict[tuple[object, ...], Expr] = {}
@@ -113,6 +115,6 @@ class Sharing:
 
 
 @lru_cache(maxsize=256)
-def sharing_of(expr: Expr) -> Sharing:
-    """The sharing within an expression."""
-    return Sharing(expr)
+def sharing_of(expr: Expr, operations: tuple[AluOp, ...]) -> Sharing:
+    """The sharing within an expression, on a machine with these ALU operations."""
+    return Sharing(expr, operations)

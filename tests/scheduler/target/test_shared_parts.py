@@ -133,7 +133,7 @@ def check_expressions(seed: int, config: HardwareConfig) -> None:
         run(create_schedule(result), config, random_inputs([result], seed))
 
 
-@pytest.mark.parametrize("config", [TINY, VTA], ids=["tiny", "vta"])
+@pytest.mark.parametrize("config", [TINY, VTA, TINY.with_(extensions=("alu_sub",))], ids=["tiny", "vta", "alu_sub"])
 @pytest.mark.seeds(40, slow=160)
 def test_random_expressions(config, seeds):
     check_each(seeds, check_expressions, config)
