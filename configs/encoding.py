@@ -38,10 +38,12 @@ class IndexWidths(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Width:
-    """The width of a field in bits: ``text`` for the manual, ``of`` to compute it for a machine."""
+    """The width of a field in bits: ``text`` for the manual, ``of`` to compute it for a machine, and the extension
+    that it depends on, if any."""
 
     text: str
     of: Callable[[IndexWidths], int]
+    extension: str | None = None
 
 
 def bits(count: int) -> Width:
@@ -54,6 +56,7 @@ def bits_with(extension: str, count: int, otherwise: int = 0) -> Width:
     return Width(
         f"{count} with {extension}, else {otherwise or 'none'}",
         lambda machine: count if extension in machine.extensions else otherwise,
+        extension,
     )
 
 

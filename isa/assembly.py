@@ -9,16 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.configs.encoding import INSTRUCTION_BITS, INSTRUCTION_BYTES, PAD_VALUE, UOP_BITS, Placement
+from lathe.configs.encoding import INSTRUCTION_BITS, INSTRUCTION_BYTES, UOP_BITS, Placement
 from lathe.configs.errors import shown
 from lathe.configs.hardware import check_machine
 from lathe.isa.disassembly import CHOICE_OF, REQUIRED
 from lathe.isa.encoding import decode, encode
 from lathe.isa.errors import AssemblyError
-from lathe.isa.instructions import CLASS_OF, FLAGS, Instruction
-from lathe.isa.table import AluOp, MemoryType, Opcode, placements, uop_placements
+from lathe.isa.instructions import CLASS_OF, CODES, FLAGS, Instruction
+from lathe.isa.table import Opcode, placements, uop_placements
 
-_CHOICES: dict[str, type[MemoryType] | type[AluOp]] = {"memory_type": MemoryType, "alu_opcode": AluOp}
 _DIRECTIVES = (".code", ".uops", ".insn", ".word")
 
 
@@ -116,19 +115,20 @@ class _Assembler:
         operands = words[1:]
         choice = CHOICE_OF.get(opcode)
         if choice is not None:
-            members = [member.name.lower() for member in _CHOICES[choice]]
+            members = [member.name.lower() for member in CODES[choice]]
             given = operands[0] if operands else "nothing"
             if given not in members:
                 thing = f"{choice} of {opcode.name}"
                 raise self.error(thing, f"one of {', '.join(members)}, not {given!r}", _guess(given, members))
-            values[choice] = _CHOICES[choice][given.upper()]
+            values[choice] = CODES[choice][given.upper()]
             operands = operands[1:]
         places = {
             name: place for name, place in placements(self.config, opcode).items() if name not in ("opcode", choice)
         }
         for name in [name for name, place in places.items() if not place.width and name not in REQUIRED[opcode]]:
             if any(word.partition("=")[0] == name for word in operands):
-                contract = f"on a machine with the extension {PAD_VALUE!r}, not on {self.config.name!r}"
+                extension = places[name].field.width.extension
+                contract = f"on a machine with the extension {extension!r}, not on {self.config.name!r}"
                 raise self.error(f"{name} of {opcode.name}", contract, "Remove it or take another machine.")
             del places[name]
         values |= self.operands(operands, opcode.name, places)

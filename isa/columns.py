@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.isa.errors import EncodingError
-from lathe.isa.instructions import CLASS_OF, FIELDS_OF, FLAGS, Instruction
-from lathe.isa.table import MEMORIES, AluOp, MemoryType, Opcode, Unit
+from lathe.isa.instructions import CLASS_OF, CODES, FIELDS_OF, FLAGS, Instruction
+from lathe.isa.table import MEMORIES, MemoryType, Opcode, Unit
 
 Ints = NDArray[np.int64]
 
 ALL_FIELDS = tuple(dict.fromkeys(name for opcode in Opcode for name in FIELDS_OF[opcode]))
 
-_ENUMS: dict[str, type[MemoryType] | type[AluOp]] = {"memory_type": MemoryType, "alu_opcode": AluOp}
 _LOAD_UNIT = np.array([MEMORIES[memory].load_unit for memory in MemoryType] + [Unit.COMPUTE] * 2)
 
 
@@ -90,8 +89,8 @@ class Columns:
 def _typed(name: str, column: Ints) -> list[Any]:
     """A column's values as the types that the instruction classes have."""
     values: list[Any] = column.astype(bool).tolist() if name in FLAGS else column.tolist()
-    if name in _ENUMS:
-        members = {member.value: member for member in _ENUMS[name]}
+    if name in CODES:
+        members = {member.value: member for member in CODES[name]}
         return [members[value] for value in values]
     return values
 

@@ -17,17 +17,14 @@ from lathe.configs.hardware import check_machine
 from lathe.isa.columns import Columns
 from lathe.isa.encoding import encode_columns, extract_columns
 from lathe.isa.errors import EncodingError
-from lathe.isa.instructions import CLASS_OF, FLAGS, Instruction, unit_of
+from lathe.isa.instructions import CLASS_OF, CODES, FIELDS_OF, FLAGS, Instruction, unit_of
+from lathe.isa.legality import WORDS
 from lathe.isa.microops import decode_uops, encode_uops
 from lathe.isa.program import UOPS, Program
-from lathe.isa.table import AluOp, MemoryType, Opcode
+from lathe.isa.table import Opcode
 
 # The field that stands behind the mnemonic without its name.
-CHOICE_OF: dict[Opcode, str] = {
-    Opcode.LOAD: "memory_type",
-    Opcode.STORE: "memory_type",
-    Opcode.ALU: "alu_opcode",
-}
+CHOICE_OF: dict[Opcode, str] = {opcode: name for opcode, names in FIELDS_OF.items() for name in names if name in CODES}
 
 # Fields that must be written even when they are 0.
 REQUIRED: dict[Opcode, tuple[str, ...]] = {
@@ -50,8 +47,8 @@ def instruction_text(instruction: Instruction) -> str:
     opcode = instruction.opcode
     words = [opcode.name.lower()]
     if opcode in CHOICE_OF:
-        kind = AluOp if opcode is Opcode.ALU else MemoryType
-        choice = kind(getattr(instruction, CHOICE_OF[opcode]))  # a plain number is as good as its name
+        field = CHOICE_OF[opcode]
+        choice = CODES[field](getattr(instruction, field))  # a plain number is as good as its name
         words.append(choice.name.lower())
     words.extend(_value_text(name, getattr(instruction, name)) for name in REQUIRED[opcode])
     for name in _OPTIONAL[opcode]:
@@ -119,12 +116,7 @@ def _value_text(name: str, value: int) -> str:
 
 def _lines_of_bytes(config: HardwareConfig, encoded: NDArray[np.uint8]) -> list[tuple[str, str]]:
     columns = extract_columns(config, encoded)
-    known = (
-        (columns.opcode <= max(Opcode))
-        & (columns["memory_type"] <= max(MemoryType))
-        & (columns["alu_opcode"] <= max(AluOp))
-    )
-    legal = np.flatnonzero(known)
+    legal = np.flatnonzero(~np.any([rule.broken_in(config, columns) for rule in WORDS], axis=0))
     chosen = Columns(columns.opcode[legal], {name: column[legal] for name, column in columns.fields.items()})
     plain = (encode_columns(config, chosen) == encoded[legal]).all(axis=1)
     lines = [(_raw_text(row), f"{index} no instruction") for index, row in enumerate(encoded)]

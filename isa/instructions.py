@@ -1,7 +1,8 @@
 """Instructions as values: one frozen class for each row of the table."""
 
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from enum import IntEnum
+from typing import Any, ClassVar
 
 from lathe.isa.table import MEMORIES, AluOp, MemoryType, Opcode, Unit
 
@@ -135,8 +136,13 @@ Instruction = Load | Store | Gemm | Alu | Finish
 
 CLASS_OF: dict[Opcode, type[Instruction]] = {kind.opcode: kind for kind in (Load, Store, Gemm, Alu, Finish)}
 
+_TYPES: dict[str, Any] = {field.name: field.type for kind in CLASS_OF.values() for field in fields(kind)}
+
 # Fields of one bit that are on or off.
-FLAGS = frozenset(("reset", "use_imm", "pad_limit", "pop_prev", "pop_next", "push_prev", "push_next"))
+FLAGS = frozenset(name for name, kind in _TYPES.items() if kind is bool)
+
+# Fields that hold a code of a table, and the table; an instruction has one at most.
+CODES: dict[str, type[IntEnum]] = {name: kind for name, kind in _TYPES.items() if issubclass(kind, IntEnum)}
 
 # The names of each class's fields, in its order.
 FIELDS_OF: dict[Opcode, tuple[str, ...]] = {

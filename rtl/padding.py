@@ -1,5 +1,7 @@
 """What padding holds: from the fields of a LOAD to the values of an element."""
 
+from typing import Any
+
 from amaranth import Cat, Const, Mux, Signal
 from amaranth.hdl import Value
 
@@ -19,6 +21,11 @@ def has_padding(geometry: Geometry) -> bool:
 def padding_signal(geometry: Geometry) -> Signal | None:
     """The fields of a LOAD that say what padding holds, on machines that have them."""
     return Signal(BITS, name="padding") if has_padding(geometry) else None
+
+
+def padding_of(load: Any) -> Value:
+    """What the fields of a LOAD say of padding."""
+    return Cat(load.pad_value, load.pad_limit)
 
 
 def in_scratchpad(padding: Signal | None, memory: MemoryType, size: int) -> Value:

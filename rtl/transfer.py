@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from amaranth import Cat, Elaboratable, Module, Mux, Signal
+from amaranth import Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Value
 from amaranth.lib import data
 
@@ -11,7 +11,7 @@ from lathe.isa.legality import ELEMENTS, MOVES, READS_DRAM, STARTING, WIDTH, X_P
 from lathe.isa.table import MemoryType, Opcode
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.instruction import WordReader
-from lathe.rtl.padding import BITS, has_padding
+from lathe.rtl.padding import BITS, has_padding, padding_of
 from lathe.rtl.structure import structured
 
 
@@ -101,5 +101,5 @@ class TransferDecoder(Elaboratable):
             transfer.pushes.eq(fields.push_prev | (fields.push_next << 1)),
         ]
         if self.opcode is Opcode.LOAD and has_padding(self.geometry):
-            m.d.comb += transfer.padding.eq(Cat(fields.pad_value, fields.pad_limit))
+            m.d.comb += transfer.padding.eq(padding_of(fields))
         return m
