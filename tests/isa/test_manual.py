@@ -18,6 +18,14 @@ def test_manual_names_every_field_of_the_encoding() -> None:
     assert [field.name for form in FORMATS for field in form.fields if f"| {field.name} |" not in text] == []
 
 
+def test_manual_says_what_every_operation_gives_and_every_extension_changes() -> None:
+    from lathe.configs.extensions import EXTENSIONS
+    from lathe.isa import AluOp
+
+    assert [each.name for each in AluOp if not each.result] == []
+    assert [each for each in EXTENSIONS if f"- `{each}`: " not in manual()] == []
+
+
 def test_assembly_example_of_the_manual_assembles() -> None:
     from lathe.configs import load_config
     from lathe.isa import assemble
