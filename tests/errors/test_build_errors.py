@@ -159,7 +159,8 @@ CASES = [
     Mistake("operation_that_no_unit_has", default(compute(64, lambda i: A[i].astype("int32") // 7, "divided")),
         EmitError,
         "chunk divided.acc.map(i in 0..64) at io=0 must satisfy rule 'alu': operation must be one of min, max, +, -, "
-        "* and shifts, not floordiv. Change the tile, the scope of the operands, or the loop that the pragma is on."),
+        "*, shifts, // 2**n and % 2**n, not floordiv. Change the tile, the scope of the operands, or the loop that the "
+        "pragma is on."),
     Mistake("choice_by_data", default(compute(64, lambda i: select(COUNTS[i] > 3, A[i], elsewhere[i]), "chosen")),
         EmitError,
         "chunk chosen.acc.map(i in 0..64) at io=0 must satisfy rule 'alu': operand A.acc must be read without a "

@@ -122,7 +122,7 @@ def test_a_build_that_is_refused_is_explained(tmp_path):
     result = run("s.py")
     assert result.exit_code == 1
     assert verdicts(result) == [("tiny", "does not map")]
-    assert "operation must be one of min, max, +, -, * and shifts, not floordiv" in result.stdout
+    assert "operation must be one of min, max, +, -, *, shifts, // 2**n and % 2**n, not floordiv" in result.stdout
     assert result.stderr == ""
 
 

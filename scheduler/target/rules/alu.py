@@ -38,7 +38,8 @@ class _Cells:
 def alu(chunk: Chunk) -> list[Instruction]:
     """Element-wise ``min, max, add, sub, shifts, mul`` of accumulators and constants, and reductions by them.
 
-    Wants the result and all reads in ``acc``, with the same lanes; an index of an operand may ignore loops.
+    Division and remainder by powers of 2 become these (``normalised`` in ``alu_sharing.py``). Wants the result and all
+    reads in ``acc``, with the same lanes; an index of an operand may ignore loops.
     """
     if chunk.role == "init":
         return reset_elements(chunk)
@@ -163,7 +164,10 @@ class _Compiler:
         op, loops = expr.op, self._moving(target)
         low_bits = low_bits and op in ("add", "sub", "mul")
         if op not in (*COMMUTATIVE, "sub", "shr", "shl"):
-            raise RuleMismatch(f"operation must be one of min, max, +, -, * and shifts, not {op}", kind="machine")
+            raise RuleMismatch(
+                f"operation must be one of min, max, +, -, *, shifts, // 2**n and % 2**n, not {op}",
+                kind="machine",
+            )
         first, second = order(self.sharing, expr, self.chunk.aliased)
         if second is not None and self.sharing.twice(first, second):
             if op == "sub":
