@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from lathe.configs.integers import integer
 from lathe.frontend.dtypes import BOOL, DTYPES, INDEX, TENSOR_DTYPES, checked_dtype
 from lathe.frontend.errors import TensorError, shown
+from lathe.frontend.identities import amounts_to
 from lathe.frontend.nodes import Axis, AxisRef, Binary, Cast, Compare, Const, Not, Reduce, Select
 from lathe.frontend.operand import BinaryOp, CompareOp, Expr, Operand, ReduceKind, Value
 from lathe.frontend.text import format_operand
@@ -185,13 +186,8 @@ def _folded(op: BinaryOp, left: Expr, right: Expr) -> Expr:
         right = right if value == right.value else Const(value, INDEX)
         if isinstance(left, Const) and op in _FOLD:
             return _checked_index(_FOLD[op](left.value, value), op, left, right)
-        if (op in ("add", "sub") and value == 0) or (op in ("mul", "floordiv") and value == 1):
-            return left
-        if (op == "mul" and value == 0) or (op == "mod" and value == 1):
-            return Const(0, INDEX)
-    elif isinstance(left, Const) and ((op == "add" and left.value == 0) or (op == "mul" and left.value == 1)):
-        return right
-    return Binary(op, left, right)
+    found = amounts_to(op, left, right)
+    return Binary(op, left, right) if found is None else found
 
 
 def _checked_index(value: int, op: str, left: Expr, right: Expr) -> Expr:

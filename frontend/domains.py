@@ -8,18 +8,12 @@ import numpy as np
 
 from lathe.frontend.errors import DomainError, TensorError
 from lathe.frontend.evaluation import evaluate
+from lathe.frontend.identities import written_alike
 from lathe.frontend.indices.conditions import conjuncts
 from lathe.frontend.nodes import (
     Axis,
-    AxisRef,
-    Binary,
-    Cast,
-    Compare,
     Computation,
-    Const,
     Guard,
-    Not,
-    Read,
     ReadAccess,
     axes_of,
     reads_data,
@@ -91,35 +85,8 @@ def check_exists(computation: Computation, read: ReadAccess) -> None:
     given = [each for expr, holds in read.guards if holds for each in conjuncts(expr)]
     for condition in conjuncts(producer.where):
         wanted = substitute(condition, cell)
-        if not any(_same(wanted, each) for each in given):
+        if not any(written_alike(wanted, each) for each in given):
             _check(computation, read, wanted)
-
-
-def _same(left: Expr, right: Expr) -> bool:
-    """Whether two expressions are written alike, and so have the same value."""
-    if left is right:
-        return True
-    if type(left) is not type(right) or left.dtype != right.dtype:
-        return False
-    match left, right:
-        case Const(value=a), Const(value=b):
-            return a == b
-        case AxisRef(axis=one), AxisRef(axis=other):
-            return one is other
-        case Read(tensor=tensor), Read(tensor=second):
-            if tensor is not second:
-                return False
-        case Binary(op=a), Binary(op=b):
-            if a != b:
-                return False
-        case Compare(op=a), Compare(op=b):
-            if a != b:
-                return False
-        case (Not(), Not()) | (Cast(), Cast()):
-            pass
-        case _:
-            return False
-    return all(_same(a, b) for a, b in zip(left.children, right.children, strict=True))
 
 
 def _check(computation: Computation, read: ReadAccess, wanted: Expr) -> None:

@@ -434,10 +434,16 @@ FAULTS = (
     ),
     # Passes.
     fault(
+        "of two ranges that overlap one is taken for the lesser",
+        "algorithm.folding",
+        "if b <= c:",
+        "if a <= c:",
+    ),
+    fault(
         "a mask is the other way around",
         "passes.mask_conditions",
         "self._constant(condition)",
-        "_difference(Const(1, INT32), self._constant(condition))",
+        'Binary("sub", Const(1, INT32), self._constant(condition))',
     ),
     fault(
         "a condition on a factor is dropped",

@@ -14,6 +14,7 @@ from lathe.scheduler.passes.compute_at_readers import compute_at_readers
 from lathe.scheduler.passes.fill_domains import fill_domains
 from lathe.scheduler.passes.fill_padding import fill_padding
 from lathe.scheduler.passes.fit_lanes import fit_lanes
+from lathe.scheduler.passes.fold_constants import fold_constants
 from lathe.scheduler.passes.keep_parts_near import keep_parts_near
 from lathe.scheduler.passes.load_operands import load_operands
 from lathe.scheduler.passes.mask_conditions import mask_conditions
@@ -58,6 +59,7 @@ PASSES = (
     Pass("store-in-loops", store_in_loops, (given.NEAR,), (given.STORES_SHARE, given.STATES_APART)),
     Pass("compute-at-readers", compute_at_readers, (given.STORES_SHARE,), (given.OWN_LOOPS,)),
     Pass("fit-lanes", fit_lanes, (), (given.STORED_LANES,)),
+    Pass("fold-constants", fold_constants, (given.WHOLE_DOMAINS,), (given.FOLDED,)),
     Pass("split-outputs", split_outputs, (given.WHOLE_DOMAINS,), (given.ONE_OUTPUT,)),
     Pass("widen-sums", widen_sums, (given.ONE_OUTPUT,), (given.WIDE_SUMS,)),
     Pass("merge-reshapes", merge_reshapes, (given.ONE_OUTPUT,), (given.NO_RESHAPES,)),

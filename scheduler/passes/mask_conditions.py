@@ -20,6 +20,7 @@ from lathe.frontend.indices.plain import bare, kept, plain_axis
 from lathe.frontend.nodes import AxisRef, Binary, Cast, Compare, Const, Not, Read, Reduce, Select, axes_of
 from lathe.frontend.operand import Expr
 from lathe.frontend.substitution import with_children
+from lathe.scheduler.algorithm.folding import folded
 from lathe.scheduler.algorithm.rewrite import reads_redirected
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
@@ -199,10 +200,11 @@ class _Masker:
 
     def body(self, body: Expr) -> Expr:
         """The body without the selects that can become arithmetic; the same object where there are none."""
-        if isinstance(body, Reduce):
-            inner = self._visit(body.body)
-            return body if inner is body.body else Reduce(body.kind, inner, body.axes)
-        return self._visit(body)
+        inner = body.body if isinstance(body, Reduce) else body
+        found = self._visit(inner)
+        if found is inner:
+            return body
+        return folded(Reduce(body.kind, found, body.axes) if isinstance(body, Reduce) else found)
 
     def _visit(self, expr: Expr) -> Expr:
         known = self._known.get(id(expr))
@@ -244,10 +246,7 @@ class _Masker:
         if _is_zero(then):
             condition, then, otherwise = Not(condition), otherwise, then
         mask, value, rest = self._truth(condition), _wide(then), _wide(otherwise)
-        if _is_zero(rest):
-            result = mask if isinstance(value, Const) and value.value == 1 else Binary("mul", value, mask)
-        else:
-            result = Binary("add", Binary("mul", _difference(value, rest), mask), rest)
+        result = Binary("add", Binary("mul", Binary("sub", value, rest), mask), rest)
         return result if then.dtype == INT32 else Cast(result, then.dtype)
 
     def _truth(self, condition: Expr) -> Expr:
@@ -256,7 +255,7 @@ class _Masker:
             return self._constant(condition)
         match condition:
             case Not(operand=operand):
-                return _difference(Const(1, INT32), self._truth(operand))
+                return Binary("sub", Const(1, INT32), self._truth(operand))
             case Binary(op="and" | "or" as op, lhs=lhs, rhs=rhs):
                 return Binary("min" if op == "and" else "max", self._truth(lhs), self._truth(rhs))
             case Compare(op=op, lhs=lhs, rhs=rhs):
@@ -268,12 +267,12 @@ class _Masker:
                     case "lt":
                         return _more(y, x)
                     case "le":
-                        return _difference(one, _more(x, y))
+                        return Binary("sub", one, _more(x, y))
                     case "ge":
-                        return _difference(one, _more(y, x))
+                        return Binary("sub", one, _more(y, x))
                     case "ne":
                         return Binary("max", _more(x, y), _more(y, x))
-                return _difference(one, Binary("max", _more(x, y), _more(y, x)))
+                return Binary("sub", one, Binary("max", _more(x, y), _more(y, x)))
         raise _Impossible
 
     def _number(self, expr: Expr) -> Expr:
@@ -369,17 +368,11 @@ def _wide(expr: Expr) -> Expr:
     return expr if expr.dtype == INT32 else Cast(expr, INT32)
 
 
-def _difference(left: Expr, right: Expr) -> Expr:
-    if isinstance(left, Const) and isinstance(right, Const) and -(1 << 31) <= left.value - right.value < 1 << 31:
-        return Const(left.value - right.value, INT32)
-    return Binary("sub", left, right)
-
-
 def _more(x: Expr, y: Expr) -> Expr:
     """1 where x > y, else 0."""
     (low, high), (least, most) = _bounds(x), _bounds(y)
     if high - least < 1 << 31 and low - most >= -(1 << 31):
-        return _clipped(_difference(x, y), 0)
+        return _clipped(Binary("sub", x, y), 0)
     # The difference may wrap around: of the halves it does not, and where these are equal the lowest bits decide.
     one = Const(1, INT32)
     halves = [Binary("shr", each, one) for each in (x, y)]

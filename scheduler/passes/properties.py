@@ -10,6 +10,7 @@ from lathe.frontend.operand import walk
 from lathe.scheduler.legality.check import check_completed
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.passes.agree_on_lanes import lanes_disagree
+from lathe.scheduler.passes.fold_constants import is_folded
 from lathe.scheduler.passes.groups import is_copy
 from lathe.scheduler.passes.merge_reshapes import is_untouched, source_of_reshape
 from lathe.scheduler.passes.store_in_loops import can_be_kept, stores_only
@@ -141,6 +142,9 @@ STORED_LANES = _of_stages(
     "stored lanes",
     "a stage that vectorize is said of has lanes",
     lambda stage: not stage.state.is_vectorized or stage.state.lanes is not None,
+)
+FOLDED = _of_stages(
+    "folded", "no operation is on constants alone, or amounts to one of its operands whatever is read", is_folded
 )
 ONE_OUTPUT = _of_stages(
     "one output",

@@ -5,6 +5,7 @@ from dataclasses import replace
 from lathe.frontend import Computation, Tensor
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.nodes import AxisRef, Cast, Read, Reduce
+from lathe.scheduler.algorithm.folding import folded
 from lathe.scheduler.algorithm.rewrite import renamed_axes
 from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.state.edit import Edit
@@ -20,7 +21,7 @@ def widen_sums(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one si
         body = computation.bodies[0]
         if not isinstance(body, Reduce) or body.kind not in ("sum", "prod") or DTYPES[body.dtype].bits >= 32:
             continue
-        wide = Reduce(body.kind, Cast(body.body, "int32"), body.axes)
+        wide = Reduce(body.kind, folded(Cast(body.body, "int32")), body.axes)
         name = fresh_name(schedule, f"{computation.name}.sum")
         total = renamed_axes(
             Computation(name, computation.axes, computation.reduce_axes, (wide,), computation.attrs), name
