@@ -13,7 +13,7 @@ counters, fault (code and cycle of the machine's fault), bus (the RTL broke a ru
 exception), and values (the outputs of compiled programs against NumPy). The verifier looks at programs, which such
 faults leave as they are.
 
-Faults of the compiler meet 44 programs that it builds. The nets are those of `build(..., check=True)`: legality
+Faults of the compiler meet 45 programs that it builds. The nets are those of `build(..., check=True)`: legality
 (of the completed schedule), refused (an error or assertion of the compiler's own), verifier, validation (of the
 instructions, chunk by chunk), and values (the outputs of three runs).
 """

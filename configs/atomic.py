@@ -65,7 +65,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 def path_of(path: object) -> Path:
     """The path of an output file. Raises :class:`FileError` for what is none."""
-    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str) or not os.fspath(path):
         raise FileError(f"The output file must be given by its path, not {shown(path)}.")
     if "\0" in os.fspath(path):
         raise FileError(f"The name of the output file must be one without null characters, not {shown(path)}.")

@@ -43,7 +43,7 @@ def load_config(source: str | os.PathLike[str]) -> HardwareConfig:
     names = shipped_configs()
     if path.suffix or os.sep in text:
         raise ConfigError(
-            f"The configuration file {text} must exist, and does not. "
+            f"The configuration file {text if text.isprintable() else shown(text)} must exist, and does not. "
             f"Correct the path, or give the name of a shipped machine: {', '.join(names)}.",
             file=path,
         )

@@ -23,20 +23,23 @@ _BUFFERS = ("uop_buffer_bytes", "inp_buffer_bytes", "wgt_buffer_bytes", "acc_buf
 TOP_LEVEL_KEYS = ("name", *_SHAPE, *_BUFFERS, *ELEMENT_BITS, *SECTIONS, "extensions")
 REQUIRED_KEYS = (*_SHAPE, *_BUFFERS)
 
-# Least and greatest values; None means no bound. AXI4 sets the beats of a burst and the widths of the bus.
-_BOUNDS: dict[str, tuple[int, int | None]] = {
-    "memory.latency": (0, None),
+# Far beyond what hardware has, and so small that the cycles of any run stay exact in 64 bits.
+MOST = 1_000_000
+
+# Least and greatest values. AXI4 sets the beats of a burst and the widths of the bus.
+_BOUNDS: dict[str, tuple[int, int]] = {
+    "memory.latency": (0, MOST),
     "memory.burst_beats": (1, 256),
-    "memory.outstanding_reads": (1, None),
-    "memory.cycles_per_beat": (1, None),
-    "timing.command_queue_depth": (1, None),
-    "timing.gemm_pipeline": (1, None),
-    "timing.alu_pipeline": (1, None),
-    "timing.dma_fifo_beats": (1, None),
-    "timing.fetch_fifo_beats": (1, None),
-    "timing.write_latency": (0, None),
-    "timing.response_latency": (0, None),
-    "timing.dma_pending": (1, None),
+    "memory.outstanding_reads": (1, MOST),
+    "memory.cycles_per_beat": (1, MOST),
+    "timing.command_queue_depth": (1, MOST),
+    "timing.gemm_pipeline": (1, MOST),
+    "timing.alu_pipeline": (1, MOST),
+    "timing.dma_fifo_beats": (1, MOST),
+    "timing.fetch_fifo_beats": (1, MOST),
+    "timing.write_latency": (0, MOST),
+    "timing.response_latency": (0, MOST),
+    "timing.dma_pending": (1, MOST),
 }
 _BUS_BITS = (8, 16, 32, 64, 128, 256, 512, 1024)
 
@@ -139,9 +142,8 @@ def _faults_of_section(machine: "HardwareConfig") -> Iterator[Fault]:
     for key, (least, most) in _BOUNDS.items():
         section, _, parameter = key.partition(".")
         value = getattr(getattr(machine, section), parameter)
-        if not _is_int(value) or value < least or (most is not None and value > most):
-            contract = f"an integer of at least {least}" if most is None else f"an integer from {least} to {most}"
-            yield Fault(key, key, f"{contract}, not {shown(value)}", "Correct the number.")
+        if not _is_int(value) or not least <= value <= most:
+            yield Fault(key, key, f"an integer from {least} to {most}, not {shown(value)}", "Correct the number.")
     for parameter in ("dma_fifo_beats", "fetch_fifo_beats"):
         beats = getattr(timing, parameter)
         if beats < memory.burst_beats:

@@ -66,11 +66,13 @@ def _operand(value: object, where: str) -> Expr | int:
     raise TensorError(f"{where} must be an expression, an axis or an integer, not {shown(value)}.")
 
 
-def const(value: int, dtype: str) -> Expr:
-    """A constant of the given dtype.
+def const(value: int | Expr, dtype: str) -> Expr:
+    """A constant of the given dtype; the value of another constant will do.
 
     Raises TensorError when the dtype is unknown or does not hold the value.
     """
+    if isinstance(value, Const) and value.dtype != BOOL:
+        value = value.value
     if isinstance(value, bool) and dtype == BOOL:
         return Const(int(value), BOOL)
     name = checked_dtype(dtype, "a constant", index=True)

@@ -14,7 +14,7 @@ import islpy as isl
 
 from lathe.frontend.errors import CausalityError, TensorError
 from lathe.frontend.nodes import Computation, ReadAccess, Tensor
-from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
+from lathe.frontend.polyhedra import OPERATIONS_LIMIT, TooManyOperationsError, access_of, limited_operations
 from lathe.frontend.reads_in_domain import check_reads
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
@@ -146,7 +146,7 @@ def cycle_of(group: tuple[Computation, ...]) -> Cycle:
                 if order is not None:
                     return Cycle(order, depth, _carrying(needs, depth))
             raise _refusal(needs, most)
-    except isl.Error:
+    except TooManyOperationsError:
         raise CausalityError(
             f"cycle of computations {names} must be one whose causality can be decided within {OPERATIONS_LIMIT} isl "
             "operations, not one that takes more. Read with simpler indices or conditions."

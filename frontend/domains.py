@@ -19,7 +19,7 @@ from lathe.frontend.nodes import (
     reads_data,
 )
 from lathe.frontend.operand import Expr
-from lathe.frontend.polyhedra import Points, limited_operations, points_of
+from lathe.frontend.polyhedra import Points, TooManyOperationsError, limited_operations, points_of
 from lathe.frontend.substitution import substitute
 
 ENUMERATION_LIMIT = 1 << 24
@@ -55,7 +55,7 @@ def _truth(computation: Computation, where: Expr) -> tuple[bool, bool]:
             can_hold, can_fail = not holds.is_empty(), not fails.is_empty()
             if points.is_exact([(where, True)]) or not (can_hold and can_fail):
                 return can_hold, can_fail
-    except isl.Error:
+    except TooManyOperationsError:
         pass
     if reads_data(where):
         return True, True
@@ -100,7 +100,7 @@ def _check(computation: Computation, read: ReadAccess, wanted: Expr) -> None:
                     return
                 if points.is_exact(read.guards):
                     raise _missing_error(computation, read, first_of(points, outside))
-    except isl.Error:
+    except TooManyOperationsError:
         pass
     _check_one_by_one(computation, read, wanted)
 

@@ -25,7 +25,7 @@ from lathe.frontend.nodes import (
 )
 from lathe.frontend.operand import Expr
 from lathe.frontend.parameters import LARGEST, Extent, at_values, described, parameters_of
-from lathe.frontend.polyhedra import Points, limited_operations
+from lathe.frontend.polyhedra import Points, TooManyOperationsError, limited_operations
 from lathe.frontend.substitution import rewritten, substitute
 
 
@@ -80,7 +80,7 @@ def check_positive(expr: Expr, what: str) -> None:
         with limited_operations():
             small = space.points.condition(space.stated(comparison("lt", expr, 1)), True)
             found = None if small is None else space.first_where(small)
-    except isl.Error:
+    except TooManyOperationsError:
         return
     if found is not None:
         values, _ = found
@@ -117,7 +117,7 @@ def check_reads_for_all(computation: Computation, template: Template) -> None:
                     found = space.first_where(space.points.where(guards).intersect(fails))
                     if found is not None:
                         raise _outside(computation, read, *found, exists if condition is exists else None)
-            except isl.Error:
+            except TooManyOperationsError:
                 continue
 
 

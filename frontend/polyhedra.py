@@ -32,18 +32,32 @@ OPERATIONS_LIMIT = 2_000_000
 """How many elementary isl operations one question may take (about a second) before it counts as too hard."""
 
 
+class TooManyOperationsError(Exception):
+    """A question for which isl takes more operations than it may. Other errors of isl are faults of who asked it."""
+
+
 @contextmanager
 def limited_operations(limit: int = OPERATIONS_LIMIT) -> Iterator[None]:
-    """Make isl give up with ``isl.Error`` after ``limit`` operations, so that a hard question cannot hang."""
+    """Make isl give up with TooManyOperationsError after ``limit`` operations, so that a hard question cannot hang."""
     context = isl.DEFAULT_CONTEXT
     before = context.get_max_operations()
     context.reset_operations()
     context.set_max_operations(limit)
     try:
         yield
+    except isl.Error as error:
+        if "maximal number of operations" not in str(error):
+            raise
+        raise TooManyOperationsError(str(error)) from error
     finally:
         context.set_max_operations(before)
         context.reset_operations()
+
+
+def range_of(values: isl.PwAff) -> tuple[int, int]:
+    """The least and the greatest of some values. (``min_val`` and ``max_val`` fail where an expression divides.)"""
+    taken = isl.Map.from_pw_aff(values).range()
+    return int(taken.dim_min_val(0).to_python()), int(taken.dim_max_val(0).to_python())
 
 
 class Points:

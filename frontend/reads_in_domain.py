@@ -13,7 +13,7 @@ from lathe.frontend.evaluation import evaluate
 from lathe.frontend.indices.intervals import interval
 from lathe.frontend.nodes import Axis, Computation, Read, ReadAccess, axes_of, reads_data
 from lathe.frontend.operand import Expr, walk
-from lathe.frontend.polyhedra import Points, limited_operations
+from lathe.frontend.polyhedra import Points, TooManyOperationsError, limited_operations
 
 
 def check_reads(computation: Computation) -> None:
@@ -41,7 +41,7 @@ def _check_index(computation: Computation, read: ReadAccess, position: int, inde
             if point is not None:
                 raise _outside_error(computation, read, point)
             return
-    except isl.Error:
+    except TooManyOperationsError:
         pass
     _check_one_by_one(computation, read, position, index, extent)
 

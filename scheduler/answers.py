@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import islpy as isl
-
-from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
+from lathe.frontend.polyhedra import OPERATIONS_LIMIT, TooManyOperationsError, limited_operations
 from lathe.scheduler.errors import PaddingWitness, ScheduleError, Witness
 
 
@@ -41,7 +39,7 @@ def answerable(question: str) -> Iterator[None]:
         with limited_operations():
             yield
         return
-    except isl.Error:
+    except TooManyOperationsError:
         budget, remedy = (
             f"within {OPERATIONS_LIMIT} isl operations",
             "Use fewer splits and fused loops around it.",

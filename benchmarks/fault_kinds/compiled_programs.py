@@ -80,6 +80,11 @@ def mirrored() -> lt.Tensor:
     return lt.compute((8, 6), lambda i, j: B[7 - i, j] - B[i, j], "C")
 
 
+def narrow_sum() -> lt.Tensor:
+    A, k = lt.placeholder((6, 5, 8), "int8", name="A"), lt.reduce_axis(5, "k")
+    return lt.compute((6, 8), lambda i, j: lt.sum(A[i, k, j], axis=k), "S")
+
+
 def average() -> lt.Tensor:
     return lt.avg_pool2d(lt.placeholder((1, 6, 6, 5), "int8", name="data"), 2, name="pool")
 
@@ -112,5 +117,6 @@ MORE_RECIPES = (
     Recipe("squares", pointwise(lambda a, b: ((a + b) >> 1) * ((a + b) >> 1) - (a + b), "int32", "int32")),
     Recipe("cut to 8 bits", pointwise(lambda a: lt.max(a.astype("int8").astype("int32") * 3, -9), "int32")),
     Recipe("mirrored", mirrored),
+    Recipe("sum in 8 bits", narrow_sum),
     Recipe("narrow sums", pointwise(lambda a, b: (a + b) >> 1, "int8", "int8")),
 )

@@ -68,6 +68,25 @@ def fault(name: str, module: str, before: str, after: str, harmless: str = "") -
 
 
 FAULTS = (
+    # Order: what passes add is computed when its readers have run.
+    fault(
+        "an operand is loaded behind its reader",
+        "passes.load_operands",
+        "schedule.insert(cached, before=stage)",
+        "schedule.insert(cached, behind=stage)",
+    ),
+    fault(
+        "a sum is widened behind its reader",
+        "passes.widen_sums",
+        "schedule.insert(initial_state(total), before=stage)",
+        "schedule.insert(initial_state(total), behind=stage)",
+    ),
+    fault(
+        "masks are made behind what they mask",
+        "passes.mask_conditions",
+        "schedule.insert(initial_state(computation), before=stage)",
+        "schedule.insert(initial_state(computation), behind=stage)",
+    ),
     # Allocation: where buffers are, and for how long.
     fault("buffers overlap by an element", "target.allocation", "base = max(base, end)", "base = max(base, end - 1)"),
     fault(

@@ -20,7 +20,7 @@ from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.nodes import AxisRef, Binary, Compare, Const
 from lathe.frontend.operand import Expr
-from lathe.frontend.polyhedra import OPERATIONS_LIMIT, Points, limited_operations
+from lathe.frontend.polyhedra import OPERATIONS_LIMIT, Points, TooManyOperationsError, limited_operations
 from lathe.frontend.substitution import SplitAxes, substitute
 from lathe.isa.layout_steps import LayoutStep, Reordering, Reversing, Widening
 from lathe.scheduler.algorithm.reversed_axes import turned
@@ -313,7 +313,7 @@ def _refuse(axes: tuple[Axis, ...], indices: tuple[Expr, ...], name: str) -> NoR
     try:
         with limited_operations():
             _diagnose(points, [function for function in functions if function is not None], where)
-    except isl.Error:
+    except TooManyOperationsError:
         raise ScheduleError(
             f"{where} must be one that can be checked within {OPERATIONS_LIMIT} isl operations, not "
             f"[{', '.join(map(str, indices))}]. Transform the layout in several steps.",

@@ -9,7 +9,7 @@ from lathe.frontend import Axis
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.nodes import AxisRef, Compare, Const, Read, Reduce, Select, Undef
 from lathe.frontend.operand import Expr, walk
-from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
+from lathe.frontend.polyhedra import OPERATIONS_LIMIT, TooManyOperationsError, limited_operations
 from lathe.scheduler.algorithm.padding import live_conditions
 from lathe.scheduler.algorithm.undefined import stripped, terms_of
 from lathe.scheduler.commands.commit import commit
@@ -232,7 +232,7 @@ def _needed(stage: EditedStage, axis: Axis, command: str) -> tuple[int, int]:
                 for part, value in flow.parts(inner, domain):
                     if value != unit or not isinstance(value, int):
                         taken = taken.union(part)
-    except isl.Error:
+    except TooManyOperationsError:
         raise ScheduleError(
             f"{command} on stage {stage.name} must be decided within {OPERATIONS_LIMIT} isl operations, and takes "
             "more.",

@@ -10,7 +10,7 @@ from lathe.frontend.arithmetic import neutral
 from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.nodes import AxisRef, Const, Reduce
 from lathe.frontend.operand import Expr
-from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
+from lathe.frontend.polyhedra import OPERATIONS_LIMIT, TooManyOperationsError, limited_operations
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.algorithm.rewrite import rewrite_indices
 from lathe.scheduler.commands.commit import commit
@@ -53,7 +53,7 @@ def overcompute(stage: EditedStage, axis: "AxisLike | None" = None) -> None:
     try:
         with limited_operations():
             new, renamed = without_branches(stage, roots_under(stage, axis, "overcompute"), "overcompute")
-    except isl.Error:
+    except TooManyOperationsError:
         raise ScheduleError(
             f"overcompute on stage {stage.name} must be decided within {OPERATIONS_LIMIT} isl operations, and takes "
             "more. Use fewer conditions.",

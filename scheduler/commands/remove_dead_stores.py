@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 
-import islpy as isl
-
 from lathe.frontend import Tensor
 from lathe.frontend.nodes import Reduce, Select, Undef
 from lathe.frontend.operand import Expr
-from lathe.frontend.polyhedra import OPERATIONS_LIMIT, access_of, limited_operations
+from lathe.frontend.polyhedra import OPERATIONS_LIMIT, TooManyOperationsError, access_of, limited_operations
 from lathe.scheduler.algorithm.padding import Pad, live_conditions
 from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
@@ -43,7 +41,7 @@ def remove_dead_stores(schedule: Edit) -> tuple[str, ...]:
     try:
         with limited_operations():
             return _removed(schedule)
-    except isl.Error:
+    except TooManyOperationsError:
         raise ScheduleError(
             f"remove_dead_stores must be decided within {OPERATIONS_LIMIT} isl operations, and takes more.",
             kind="limit",

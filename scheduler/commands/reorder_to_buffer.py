@@ -10,7 +10,7 @@ from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.nodes import AxisRef, Binary, Compare, Const, Reduce, Select, axes_of
 from lathe.frontend.operand import Expr
-from lathe.frontend.polyhedra import Points, points_of
+from lathe.frontend.polyhedra import Points, points_of, range_of
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.algorithm.padding import live_conditions
 from lathe.scheduler.algorithm.rewrite import rewrite_indices
@@ -159,9 +159,9 @@ class _Follower:
             own = points.value(AxisRef(axis))
             assert own is not None
             rest = value.sub(own).intersect_domain(points.box())
-            low, high = rest.min_val(), rest.max_val()
-            if low.eq(high):
-                return axis, int(low.to_python())
+            low, high = range_of(rest)
+            if low == high:
+                return axis, low
         kinds = {axis.kind for axis in axes}
         reads_itself = any(read.tensor in self.stage.state.tensors for read in computation.reads)
         why = ""

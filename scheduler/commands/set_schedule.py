@@ -8,7 +8,7 @@ import islpy as isl
 from lathe.frontend import Axis, Computation
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.frontend.indices.quasi_affine import linear_of
-from lathe.frontend.polyhedra import domain_of, limited_operations
+from lathe.frontend.polyhedra import TooManyOperationsError, domain_of, limited_operations
 from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.instances import values_of
@@ -83,7 +83,7 @@ def set_schedule(stage: EditedStage, schedule: "str | isl.Map") -> tuple[LoopAxi
                 cases = [_one_formula(forward, inverse, axes, times, inputs)]
             else:
                 cases = cases_of(relation.reverse(), inputs)
-    except isl.Error as error:
+    except (isl.Error, TooManyOperationsError) as error:
         raise ScheduleError(
             f"{where} must be one that isl can decide on, not one that it gives up on: {error}.", kind="limit"
         ) from None

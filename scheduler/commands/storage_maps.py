@@ -7,7 +7,7 @@ from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.frontend.indices.quasi_affine import linear_of
 from lathe.frontend.nodes import AxisRef, Binary, Const
 from lathe.frontend.operand import Expr
-from lathe.frontend.polyhedra import limited_operations, shape_of
+from lathe.frontend.polyhedra import TooManyOperationsError, limited_operations, shape_of
 from lathe.scheduler.commands.set_schedule import check_no_parameters
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.instances import values_of
@@ -46,7 +46,7 @@ def mapped(tensor: Tensor, buffer: StorageBuffer, given: "str | isl.Map") -> Sto
             pieces: list[isl.MultiAff] = []
             function = isl.PwMultiAff.from_map(relation).coalesce().gist(domain)
             function.foreach_piece(lambda _, formula: pieces.append(formula))
-    except isl.Error as error:
+    except (isl.Error, TooManyOperationsError) as error:
         raise ScheduleError(
             f"{where} must be one that isl can decide on, not one that it gives up on: {error}.", kind="limit"
         ) from None

@@ -27,7 +27,7 @@ from lathe.frontend.indices.linear import (
 )
 from lathe.frontend.indices.quasi_affine import linear_of
 from lathe.frontend.nodes import ReadAccess
-from lathe.frontend.polyhedra import OPERATIONS_LIMIT, limited_operations
+from lathe.frontend.polyhedra import OPERATIONS_LIMIT, TooManyOperationsError, limited_operations, range_of
 from lathe.scheduler.nest.executed import carried_out
 from lathe.scheduler.nest.instances import InstanceSpace, cells_read
 from lathe.scheduler.nest.placement import ExactBox, Placement
@@ -58,7 +58,7 @@ def smallest_box(
     visible = set(here.prefix)
     exact = not any(_in_pieces(reader, placed) for reader, _ in readers)  # else they run where isl sees no instance
     if exact and not all(_is_rectangular(reader, reads, visible, placed) for reader, reads in readers):
-        with suppress(isl.Error, _TooManyPiecesError), limited_operations(MOST_OPERATIONS):
+        with suppress(TooManyOperationsError, _TooManyPiecesError), limited_operations(MOST_OPERATIONS):
             return _Smallest(here, readers, placed).box(found)
     return [low for low, _ in found], [extent_of(each, here.box) for each in found], None
 
@@ -211,7 +211,7 @@ class _Smallest:
     def _extent(self, interval: Interval, span: isl.PwAff) -> Bound:
         """How long an interval is, and never longer than the longest: bounds alone may not show that."""
         extent = extent_of(interval, self.here.box)
-        longest = int(span.max_val().to_python()) + 1
+        longest = range_of(span)[1] + 1
         if bound_range(extent, self.here.box)[1] <= longest:
             return extent
         return extremum("min", [extent, Linear(longest)], self.here.box)

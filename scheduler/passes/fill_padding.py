@@ -8,14 +8,12 @@ on into zeros that make its blocks whole. Loops that a schedule has cut keep the
 from contextlib import suppress
 from dataclasses import replace
 
-import islpy as isl
-
 from lathe.frontend import Tensor
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.nodes import Axis, Binary, Const, Reduce, Select, Undef
 from lathe.frontend.operand import Expr, walk
-from lathe.frontend.polyhedra import limited_operations
+from lathe.frontend.polyhedra import TooManyOperationsError, limited_operations
 from lathe.scheduler.algorithm.rewrite import transform
 from lathe.scheduler.algorithm.undefined import terms_of
 from lathe.scheduler.commands.overcompute import extended
@@ -59,7 +57,7 @@ def _widen(stage: EditedStage) -> None:
         try:
             with limited_operations():
                 widened, _ = extended(stage, before, root, whole, "build")
-        except (PaddingError, isl.Error):
+        except (PaddingError, TooManyOperationsError):
             continue
         stage.put(widened)
         if not _finds_what_it_reads(stage):
@@ -95,7 +93,7 @@ def _fill(stage: EditedStage) -> None:
     bodies: tuple[Expr, ...] | None = None
     if not any(_stays_blank(stage.schedule, read.tensor) for read in state.computation.reads):
         branches = Branches(stage, lambda term: id(term) in known, "build", state.computation)
-        with suppress(PaddingError, isl.Error), limited_operations():
+        with suppress(PaddingError, TooManyOperationsError), limited_operations():
             bodies = branches.bodies()
     if bodies is not None:
         stage.put(replace(state, computation=replace(state.computation, bodies=bodies)))

@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-import islpy as isl
-
 from lathe.frontend import Axis, Computation, Tensor, evaluate, walk
 from lathe.frontend.dtypes import INDEX
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.nodes import AxisRef, Binary, Const, Read, axes_of
 from lathe.frontend.operand import Expr
-from lathe.frontend.polyhedra import limited_operations, points_of
+from lathe.frontend.polyhedra import TooManyOperationsError, limited_operations, points_of
 from lathe.scheduler.algorithm.rewrite import copy_of, redirect_reads, transform
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
@@ -55,7 +53,7 @@ def source_of_reshape(stage: StageView) -> Tensor | None:
     try:
         with limited_operations():
             return body.tensor if own.ne_set(source).intersect(points.box()).is_empty() else None
-    except isl.Error:
+    except TooManyOperationsError:
         return None
 
 

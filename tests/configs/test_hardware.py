@@ -81,7 +81,14 @@ def test_machine_with_changes_has_them_and_nothing_else() -> None:
             "memory.bus_bits of machine 'vta' must be one of 8, 16, 32, 64, 128, 256, 512, 1024, not 48. AXI4 has no "
             "other widths."),
         ({"memory.latency": -1},
-            "memory.latency of machine 'vta' must be an integer of at least 0, not -1. Correct the number."),
+            "memory.latency of machine 'vta' must be an integer from 0 to 1000000, not -1. Correct the "
+            "number."),
+        ({"memory.latency": 10**22},
+            "memory.latency of machine 'vta' must be an integer from 0 to 1000000, not 10000000000000000000000. Correct"
+            " the number."),
+        ({"timing.gemm_pipeline": 1_000_001},
+            "timing.gemm_pipeline of machine 'vta' must be an integer from 1 to 1000000, not 1000001. Correct the "
+            "number."),
         ({"memory.burst_beats": 257},
             "memory.burst_beats of machine 'vta' must be an integer from 1 to 256, not 257. Correct the number."),
         ({"memory.shared_bandwidth": 1},

@@ -82,6 +82,13 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
     )
 
 
+def test_a_name_that_no_terminal_shows_is_quoted() -> None:
+    assert message_of("a\0.yaml") == (
+        r"The configuration file 'a\x00.yaml' must exist, and does not. Correct the path, or give the name of a "
+        "shipped machine: batch4, lathe16, tiny, vta, wide."
+    )
+
+
 def test_directory_and_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     assert message_of(tmp_path) == (
         f"The configuration file {tmp_path} must be readable, and is not: Is a directory. "

@@ -101,6 +101,7 @@ MISTAKES = {
         "machine of assemble must be a HardwareConfig, not 'vta'. Make one with load_config."),
     "a number for a text": (lambda: lt.assemble(CONFIG, 3), "text of assemble must be a string, not 3."),
     "no place for a program": (lambda: PROGRAM.save(None), "The output file must be given by its path, not None."),
+    "an empty place for a program": (lambda: PROGRAM.save(""), "The output file must be given by its path, not ''."),
     "bytes for a place": (lambda: PROGRAM.save(b"p.npz"), "The output file must be given by its path, not b'p.npz'."),
     "no place for a trace": (lambda: lt.simulate(PROGRAM, {"A": ZEROS}).write_chrome_trace(None),
         "The output file must be given by its path, not None."),

@@ -49,6 +49,12 @@ def test_numpy_integers_are_python_integers():
     assert node.dtype == "int8"
 
 
+def test_a_constant_may_be_made_of_another():
+    node = const(const(127, "int32"), "int8")
+    assert isinstance(node, Const)
+    assert (node.dtype, node.value) == ("int8", 127)
+
+
 @pytest.mark.parametrize(
     ("text", "expr", "kind", "dtype"),
     [

@@ -1,6 +1,7 @@
 """Domains and access relations hold exactly the points and cells that visiting finds."""
 
 import islpy as isl
+import pytest
 
 from lathe.frontend import (
     access_of,
@@ -15,6 +16,7 @@ from lathe.frontend import (
     shape_of,
     sum,
 )
+from lathe.frontend.polyhedra import TooManyOperationsError, limited_operations, range_of
 
 A = placeholder((6, 8), "int32", "A")
 
@@ -81,3 +83,27 @@ def test_relations_that_isl_cannot_express_are_covered_and_said_to_be_inexact():
     covered = points(access_of(C, square))
     assert covered == {(y, x, row, x) for y in range(3) for x in range(2) for row in range(5)}
     assert {(y, x, y * y, x) for y in range(3) for x in range(2)} <= covered
+
+
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [
+        ("{ [i] -> [i - 3] : 0 <= i < 9 }", (-3, 5)),
+        ("{ [i] -> [floor(i/4)*2] : 0 <= i < 9 }", (0, 4)),
+        ("{ [i] -> [floor((4i+3)/7) - floor(4i/7)] : 0 <= i <= 26; [i] -> [7] : i = 30 }", (0, 7)),
+    ],
+)
+def test_the_ends_of_values_are_found_where_they_divide(values, ends):
+    assert range_of(isl.PwAff(values)) == ends
+
+
+def test_only_what_takes_too_long_is_too_hard():
+    one, other = (
+        isl.Set("{ [i, j] : 0 <= i, j < 9 and (i + 2 j) mod 5 = 1 }"),
+        isl.Set("{ [i, j] : (i + j) mod 7 = 3 }"),
+    )
+    with pytest.raises(TooManyOperationsError, match="maximal number of operations exceeded"), limited_operations(50):
+        one.subtract(other).coalesce()
+    with pytest.raises(isl.Error, match="spaces don't match"), limited_operations():  # a fault of who asks
+        one.union(isl.Set("{ [i] }"))
+    assert not one.subtract(other).is_empty()

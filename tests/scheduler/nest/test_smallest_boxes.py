@@ -152,6 +152,18 @@ def test_tiles_of_a_convolution_over_fused_pixels_make_each_row_once():
     assert check_smallest(s, P) == 7 * 3 * 15
 
 
+@pytest.mark.parametrize("factor", [4, 10, 16, 35])
+@pytest.mark.parametrize("inner_first", [False, True])
+def test_the_box_is_the_smallest_in_three_fused_loops(factor, inner_first):
+    cube = placeholder((3, 5, 7), "int32", "cube")
+    inner = compute((3, 5, 7), lambda i, j, k: cube[i, j, k] * 3, "inner")
+    outer = compute((3, 5, 7), lambda i, j, k: inner[i, j, k] + 1, "outer")
+    s = create_schedule(outer)
+    one = s[outer].fuse("i", s[outer].fuse("j", "k")) if inner_first else s[outer].fuse(s[outer].fuse("i", "j"), "k")
+    s[inner].compute_at(s[outer], s[outer].split(one, factor)[0])
+    assert check_smallest(s, inner) == {4: 327, 10: 222, 16: 245, 35: 105}[factor]
+
+
 def test_what_a_part_of_a_part_reads_follows_the_smaller_box():
     middle = compute((9, 14), lambda i, j: P[i, j] + P[i, j + 1], "middle")
     last = compute((9, 14), lambda i, j: middle[i, j] * 3, "last")
@@ -165,7 +177,7 @@ def test_what_a_part_of_a_part_reads_follows_the_smaller_box():
 
 def random_order(choice: Choice, stage: Stage) -> None:
     """Loops of a stage split, fused and reordered at random, or there and back."""
-    if choice.number(0, 4) == 0:
+    if len(stage.op.axes) == 2 and choice.number(0, 4) == 0:
         width, period = stage.op.axes[1].extent - 1, choice.number(2, 3)
         back = " or ".join(f"i % {period} = {n}" for n in range(1, period))
         stage.set_schedule(f"{{ Q[i, j] -> [i, j] : i % {period} = 0; Q[i, j] -> [i, {width} - j] : {back} }}")
@@ -209,9 +221,32 @@ def check_random_order(seed: int) -> None:
     check_smallest(s, P)
 
 
+def check_random_order_of_three(seed: int) -> None:
+    choice = Choice(seed)
+    shape = choice.number(2, 3), choice.number(2, 5), choice.number(2, 6)
+    by = [choice.number(0, 1) for _ in shape]
+    cube = placeholder(tuple(extent + 1 for extent in shape), "int32", "cube")
+    inner = compute(cube.shape, lambda i, j, k: cube[i, j, k] + 1, "inner")
+    outer = compute(shape, lambda i, j, k: inner[i, j, k] + inner[i + by[0], j + by[1], k + by[2]], "outer")
+    note(f"{shape}, {by}")
+    s = create_schedule(outer)
+    if choice.number(0, 1):
+        s[outer].fuse("i", "j")
+    random_order(choice, s[outer])
+    leaf = choice.pick(s[outer].leaf_axis)
+    note(f"compute_at({leaf.name})")
+    s[inner].compute_at(s[outer], leaf)
+    check_smallest(s, inner)
+
+
 @pytest.mark.seeds(40, slow=160)
 def test_boxes_of_random_orders_are_the_smallest(seeds):
     check_each(seeds, check_random_order)
+
+
+@pytest.mark.seeds(30, slow=120)
+def test_boxes_of_random_orders_of_three_loops_are_the_smallest(seeds):
+    check_each(seeds, check_random_order_of_three)
 
 
 @pytest.mark.nightly
