@@ -30,6 +30,7 @@ from lathe.scheduler.state.storage import StorageBuffer
 from lathe.scheduler.target import rules as _rules  # noqa: F401 - registers the built-in emission rules
 from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand, Place, RuleMismatch
 from lathe.scheduler.target.rules.rule import emit_rule
+from lathe.scheduler.target.statement import Statement
 
 __all__ = [
     "AXIS_SEPARATOR",
@@ -59,6 +60,7 @@ __all__ = [
     "ScheduleError",
     "Stage",
     "StageCount",
+    "Statement",
     "StorageBuffer",
     "StorageWitness",
     "TensorLayout",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lathe.scheduler.target.rules.rule import RULES, SEPARATE_INIT
+from lathe.scheduler.target.rules import RULES
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
@@ -72,9 +72,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
 @pytest.fixture(autouse=True)
 def registry_as_it_was() -> Iterator[None]:
     """Emission rules that a test registers are gone after it, so that no test depends on those before it."""
-    rules, separate = dict(RULES), set(SEPARATE_INIT)
+    rules = dict(RULES)
     yield
     RULES.clear()
     RULES.update(rules)
-    SEPARATE_INIT.clear()
-    SEPARATE_INIT.update(separate)

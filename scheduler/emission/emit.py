@@ -35,9 +35,10 @@ from lathe.scheduler.target.chunk import (
 )
 from lathe.scheduler.target.element import depth_of
 from lathe.scheduler.target.elements import Physical
-from lathe.scheduler.target.rule_choice import automatic_rule, rule_of_part
+from lathe.scheduler.target.rule_choice import rule_for
+from lathe.scheduler.target.rules import RULES
 from lathe.scheduler.target.rules.borders import constants_around
-from lathe.scheduler.target.rules.rule import BY_ADDRESS, RULES, SEPARATE_INIT
+from lathe.scheduler.target.statement import statement_of, statement_of_chunk
 from lathe.scheduler.target.temporaries import keeps_source
 from lathe.scheduler.target.vectors import halves, parted
 
@@ -242,9 +243,8 @@ class Emitter:
         for chunk in [] if before is None else moves(stage, self, window.dimension, before, now):
             self.temporaries = self._unused
             offsets = {variable.name: value for variable, value in environment.items()}
-            self._add(
-                self.emit("alu", replace(chunk, offsets=offsets)), stage, self._label(stage), environment, offsets
-            )
+            instructions = self.emit(chunk.pragma, replace(chunk, offsets=offsets))
+            self._add(instructions, stage, self._label(stage), environment, offsets)
         self._held[stage, self.thread] = now
         self.places[stage.tensor] = place
 
@@ -282,26 +282,27 @@ class Emitter:
             self.pool.placed.clear()
             self._tried.clear()
             instructions = self.emit(work.rule, chunk)
-            if alike is not None and variant is not None and self._tried <= BY_ADDRESS:
+            if alike is not None and variant is not None and all(RULES[rule].by_address for rule in self._tried):
                 alike.note(variant, instructions, self.pool.placed)
             self._add(instructions, stage, label, environment, chunk.offsets, len(self.made))
             self.made.append(made_by(chunk, stage.state.computation.axes))
 
     def _work_of(self, node: ChunkNode) -> "_Work | None":
         """What is to be done for a chunk, whatever the values of the loops outside; None: nothing."""
-        rule = node.placement.state.pragma or automatic_rule(node)
-        role: str = node.role
-        if rule not in SEPARATE_INIT:
+        stage = node.placement.stage
+        rule, role = stage.state.rule, str(node.role)
+        assert rule is not None, f"no rule has been chosen for {stage.name}"
+        if not RULES[rule].separate_init:
             if role == "init" and node.whole_reduction:
                 return None
             if role == "init":
-                rule = "reset"
+                rule = rule_for(statement_of(stage, role))
             elif node.whole_reduction:
                 role = "reduce"
         prepared = PreparedChunk(node, self)
         may_be_alike = self.classes_of_chunks and AlikeChunks.possible(prepared, node)
         alike = AlikeChunks(prepared, node, role) if may_be_alike else None
-        return _Work(node.placement.stage, rule, role, prepared, alike)
+        return _Work(stage, rule, role, prepared, alike)
 
     def _add(
         self,
@@ -357,7 +358,7 @@ class Emitter:
         return list(result)
 
     def _peeled(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
-        """Each box by the rule that was asked for, or else by the built-in one for what the box is left with."""
+        """Each box by the rule that was asked for, or else by the one that takes what the box is left with."""
         instructions: list[Instruction] = []
         for part in peeled(chunk):
             self._used = 0
@@ -368,7 +369,7 @@ class Emitter:
             elif isinstance(result, NoRoom | Uneven):
                 instructions += self.apply(rule_name, part)
             else:
-                rule = rule_of_part(part)
+                rule = rule_for(statement_of_chunk(part))
                 instructions += self.apply(rule, replace(part, pragma=rule))
         return instructions
 

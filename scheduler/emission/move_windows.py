@@ -12,6 +12,8 @@ from lathe.scheduler.errors import EmitError
 from lathe.scheduler.state.memories import NEAR
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand, Place
+from lathe.scheduler.target.rule_choice import rule_for
+from lathe.scheduler.target.statement import Statement
 
 Box = tuple[tuple[int, int], ...]
 """Per dimension, the first cell and the one behind the last."""
@@ -67,7 +69,7 @@ def _move(stage: StageView, emitter: Walk, box: Box, before: Place, now: Place) 
     read = Read(tensor, tuple(AxisRef(axis) for axis in axes))
     return Chunk(
         stage.name,
-        "alu",
+        rule_for(Statement("map", read, stage.state.scope, {tensor: stage.state.scope})),
         "map",
         tuple(ChunkLoop(axis.name, end - first, "data") for axis, (first, end) in zip(axes, box, strict=True)),
         dict(zip(axes, index, strict=True)),

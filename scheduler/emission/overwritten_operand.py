@@ -20,6 +20,8 @@ from lathe.scheduler.legality.folded_cells import written_cell_of_two
 from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.nest.times import values_on
 from lathe.scheduler.state.memories import NEAR
+from lathe.scheduler.target.rule_choice import rule_of
+from lathe.scheduler.target.rules import RULES
 from lathe.scheduler.target.rules.alu_expressions import can_take_over
 
 Ints = NDArray[np.int64]
@@ -67,6 +69,7 @@ def operand_in_place(
             )
     for access in beside:
         chain = can_take_over(stage.state.computation.bodies[0], alu_operations(config), access.tensor)
+        chain = chain and RULES[rule_of(stage)].in_place
         if not chain or stage.state.scope != NEAR or access.guards or len(beside) > 1:
             raise EmitError(
                 f"result of stage {stage.name} must take the cells of {access.tensor.name} in buffer "

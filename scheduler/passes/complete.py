@@ -10,6 +10,7 @@ from lathe.scheduler.legality.check import check_completed
 from lathe.scheduler.legality.communication import check_communication
 from lathe.scheduler.passes import properties as given
 from lathe.scheduler.passes.agree_on_lanes import agree_on_lanes
+from lathe.scheduler.passes.choose_rules import choose_rules
 from lathe.scheduler.passes.compute_at_readers import compute_at_readers
 from lathe.scheduler.passes.fill_domains import fill_domains
 from lathe.scheduler.passes.fill_padding import fill_padding
@@ -68,6 +69,7 @@ PASSES = (
     Pass("agree-on-lanes", agree_on_lanes, (given.OWN_LOOPS, given.STORED_LANES), (given.AGREEING_LANES,)),
     Pass("tile-groups", TileGroups(), (given.AGREEING_LANES,), (given.BUFFERS_FIT,)),
     Pass("load-operands", load_operands, (given.BUFFERS_FIT,), (given.LOADED,)),
+    Pass("choose-rules", choose_rules, (given.LOADED,), (given.RULES_NAMED,)),
 )
 """In their order. ``lower(stage=NAME)`` shows a schedule after each."""
 

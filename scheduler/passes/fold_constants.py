@@ -5,7 +5,7 @@ from dataclasses import replace
 from lathe.scheduler.algorithm.folding import folded
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.schedule import StageView
-from lathe.scheduler.target.decided_chunks import BUILT_IN
+from lathe.scheduler.target.rule_choice import has_own_rule
 from lathe.scheduler.target.target import Target
 
 
@@ -13,7 +13,7 @@ def fold_constants(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - on
     """Fold, in place, the bodies of stages, but of those that a rule of the user's own takes: it may look for them."""
     for stage in schedule.stages:
         computation = stage.state.computation
-        if stage.state.pragma not in BUILT_IN:
+        if has_own_rule(stage.state):
             continue
         bodies = tuple(map(folded, computation.bodies))
         if any(new is not old for new, old in zip(bodies, computation.bodies, strict=True)):
@@ -23,4 +23,4 @@ def fold_constants(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - on
 def is_folded(stage: StageView) -> bool:
     """Whether no operation is left that could go."""
     state = stage.state
-    return state.pragma not in BUILT_IN or all(folded(each) is each for each in state.computation.bodies)
+    return has_own_rule(state) or all(folded(each) is each for each in state.computation.bodies)

@@ -26,8 +26,8 @@ from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import initial_state
-from lathe.scheduler.target.decided_chunks import BUILT_IN
 from lathe.scheduler.target.lanes import LanePlan, plan_lanes
+from lathe.scheduler.target.rule_choice import has_own_rule
 from lathe.scheduler.target.target import Target
 
 Array = NDArray[Any]
@@ -49,7 +49,7 @@ def mask_conditions(schedule: Edit, target: Target) -> None:
         return
     plan = _plan_without_conditions(schedule, target)
     for stage in schedule.stages:
-        if stage.state.pragma not in BUILT_IN:
+        if has_own_rule(stage.state):
             continue
         masker = _Masker(stage, constants, plan, target)
         computation = stage.state.computation
@@ -90,7 +90,7 @@ def _mask_operands(schedule: Edit, stage: EditedStage) -> None:
     """Move the conditions of a summed product to its operands, if each is on the indices of one of them."""
     computation = stage.state.computation
     found = _conditional_product(computation)
-    if found is None or stage.state.pragma not in BUILT_IN or not all(map(_stays_inside, found[2])):
+    if found is None or has_own_rule(stage.state) or not all(map(_stays_inside, found[2])):
         return
     condition, product, factors = found
     of_factor: dict[Read, list[Expr]] = {}

@@ -22,6 +22,7 @@ from lathe.scheduler.target.buffers import buffers_of
 from lathe.scheduler.target.elements import Physical, physical_of
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.reused_cells import find_aliases
+from lathe.scheduler.target.rule_choice import rule_of
 from lathe.scheduler.target.target import Target
 
 
@@ -156,3 +157,6 @@ NO_RESHAPES = _of_stages("no reshapes", "no reshape of an input is computed", _i
 AGREEING_LANES = Property("agreeing lanes", "maker and readers of each tensor agree on its lanes", lanes_disagree)
 BUFFERS_FIT = Property("buffers fit", "buffers fit their memories", _does_not_fit)
 LOADED = Property("loaded", "what acc computes reads scratchpads only", _is_not_loaded)
+RULES_NAMED = _of_stages(
+    "rules named", "every stage names the rule that takes it", lambda stage: stage.state.rule == rule_of(stage)
+)

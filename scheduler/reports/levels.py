@@ -86,7 +86,9 @@ def _order(schedule: ScheduleView) -> str:
 
 
 def stage_tags(state: StageState) -> Iterator[str]:
-    """What commands have said of a stage's buffer."""
+    """What commands have said of a stage's buffer, and the rule that has been chosen for it."""
+    if state.rule is not None and state.pragma is None:
+        yield f" @rule {state.rule}"
     if state.reuse:
         yield f" @reuse {state.reuse}"
     if state.slots is not None:

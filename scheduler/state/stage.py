@@ -91,6 +91,7 @@ class StageState:
     marks: Mapping[LoopAxis, str] = field(default_factory=lambda: MappingProxyType({}))  # "vectorize", ...
     pragma: str | None = None
     pragma_axis: LoopAxis | None = None
+    rule: str | None = None  # the rule that takes the stage, once that is known
     attachment: Attachment | None = None
     scope: str = DRAM
     copies: Tensor | None = None  # the tensor that this stage caches, for its text form
@@ -152,7 +153,7 @@ class StageState:
 
 
 TAGS = frozenset(
-    {"unrolled", "marks", "pragma", "pragma_axis", "scope", "copies", "hints", "lanes", "on_alu", "slots"}
+    {"unrolled", "marks", "pragma", "pragma_axis", "rule", "scope", "copies", "hints", "lanes", "on_alu", "slots"}
     | {"threads", "signals", "ahead"}
 )
 """Fields of a state that say neither what is computed nor in which loops or where among those of other stages."""

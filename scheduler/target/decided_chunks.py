@@ -23,10 +23,9 @@ from lathe.scheduler.nest.nodes import Around, ChunkNode, DecidedChunk, Loop, No
 from lathe.scheduler.nest.partition import Range, Sign, cut, same
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.target.boxes_of_chunk import Grid, boxes, resolved
-from lathe.scheduler.target.rule_choice import automatic_rule
+from lathe.scheduler.target.rule_choice import has_own_rule, rule_for, rule_of
 from lathe.scheduler.target.rules.borders import constants_around
-
-BUILT_IN = (None, "dma", "gemm", "alu", "reset")
+from lathe.scheduler.target.statement import statement_of
 
 
 def decide(nodes: list[Node]) -> list[Node]:
@@ -81,15 +80,15 @@ def with_rules(nodes: list[Node]) -> list[Node]:
 
 
 def _with_rule(node: ChunkNode) -> DecidedChunk:
-    state = node.placement.state
-    rule = "reset" if node.role == "init" else state.pragma or automatic_rule(node)
-    values: tuple[Expr, ...] = defined(state.computation).bodies
+    stage = node.placement.stage
+    rule = rule_for(statement_of(stage, "init")) if node.role == "init" else rule_of(stage)
+    values: tuple[Expr, ...] = defined(stage.state.computation).bodies
     around: Around = ()
     padding = 0
     if isinstance(node, DecidedChunk):
         values, around, padding = node.values, node.around, node.padding
         if all(isinstance(bare(value), Const) for value in values):
-            rule = "alu"
+            rule = rule_for(replace(statement_of(stage), value=values[0]))
     return DecidedChunk(
         node.placement,
         node.role,
@@ -118,7 +117,7 @@ def _choices(nodes: list[Node]) -> Iterator[object]:
 def _conditions(node: ChunkNode) -> list[Select]:
     """The selects of a chunk that loops decide, if all of them are linear and its rule leaves them to be peeled."""
     state = node.placement.state
-    if node.role == "init" or state.pragma not in BUILT_IN:
+    if node.role == "init" or has_own_rule(state):
         return []
     selects = [each for body in defined(state.computation).bodies for each in walk(body) if isinstance(each, Select)]
     found = [each for each in selects if not reads_data(each.condition)]
@@ -166,8 +165,7 @@ def _parts(node: ChunkNode, outside: dict[LoopVariable, int]) -> list[Node]:
         chosen = dict(zip((id(select) for select in selects), values, strict=True))
         bodies = tuple(_resolved(body, chosen) for body in defined(state.computation).bodies)
         parts.append((box, _part(node, box, bodies, values)))
-    rule = state.pragma or automatic_rule(node)
-    if rule == "dma" and state.scope != DRAM and len(parts) > 1:
+    if statement_of(node.placement.stage).is_load and state.scope != DRAM and len(parts) > 1:
         loaded = [(box, part) for box, part in parts if not _is_constant(part)]
         constants = {value for _, part in parts if _is_constant(part) for value in constants_around(part.values[0])}
         if len(loaded) == 1 and len(constants) == 1:

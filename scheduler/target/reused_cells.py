@@ -6,6 +6,8 @@ from lathe.isa.table import alu_operations
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.state.memories import NEAR
 from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.target.rule_choice import rule_of
+from lathe.scheduler.target.rules import RULES
 from lathe.scheduler.target.rules.alu_expressions import can_take_over
 
 
@@ -21,7 +23,7 @@ def find_aliases(schedule: ScheduleView, config: HardwareConfig) -> dict[StageVi
     order = {stage: number for number, stage in enumerate(schedule.stages)}
     for stage in schedule.stages:
         state = stage.state
-        if state.scope != NEAR or state.computation.reduce_axes or (state.pragma not in (None, "alu")) or state.reuse:
+        if state.scope != NEAR or state.computation.reduce_axes or state.reuse or not RULES[rule_of(stage)].in_place:
             continue
         makers = {maker for read in state.computation.reads if (maker := schedule.maker(read.tensor)) is not None}
         for producer in sorted(makers, key=order.__getitem__):

@@ -9,7 +9,7 @@ from lathe.isa import Unit
 from lathe.scheduler.state.memories import DATA, NEAR, SCRATCHPADS, UNIT_OF_SCOPE, WEIGHTS
 from lathe.scheduler.target.element import Element, depth_of, element_of
 from lathe.scheduler.target.products import Product
-from lathe.scheduler.target.rules.rule import ROWS
+from lathe.scheduler.target.rules import RULES
 
 
 @dataclass(frozen=True)
@@ -68,4 +68,4 @@ class Target:
 
     def computes(self, pragma: str | None) -> bool:
         """Whether a rule computes, so that all that it reads is in scratchpads; None: the one that is chosen."""
-        return pragma is None or (pragma in ROWS and bool(ROWS[pragma].reads))
+        return pragma is None or (pragma in RULES and bool(RULES[pragma].reads))

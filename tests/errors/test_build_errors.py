@@ -117,7 +117,7 @@ CASES = [
         "stage of lower must be one of algorithm, order, data, communication, loops, chunks, or a pass "
         "(note-early-loads, keep-parts-near, fill-domains, fill-padding, store-in-loops, compute-at-readers, "
         "fit-lanes, fold-constants, split-outputs, widen-sums, merge-reshapes, split-axes, mask-conditions, "
-        "agree-on-lanes, tile-groups, load-operands), not 'assembly'."),
+        "agree-on-lanes, tile-groups, load-operands, choose-rules), not 'assembly'."),
     Mistake("constant_of_an_unknown_name", lambda: build(C, [A, C], VTA, constants={"B": np.zeros(64, np.int8)}),
         BuildError, "constants of build must be inputs of the program (A), not 'B'."),
     Mistake("constant_of_another_shape", lambda: build(C, [A, C], VTA, constants={"A": np.zeros(60, np.int8)}),

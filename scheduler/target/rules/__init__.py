@@ -3,4 +3,7 @@
 from lathe.scheduler.target.rules import alu, dma, gemm, reset
 from lathe.scheduler.target.rules.rule import RULES, emit_rule
 
-__all__ = ["RULES", "alu", "dma", "emit_rule", "gemm", "reset"]
+BUILT_IN = frozenset(RULES)
+"""The names of the rules that come with Lathe."""
+
+__all__ = ["BUILT_IN", "RULES", "alu", "dma", "emit_rule", "gemm", "reset"]

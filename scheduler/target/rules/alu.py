@@ -14,6 +14,7 @@ from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.indices.plain import kept
 from lathe.isa import Alu, AluOp, Instruction
 from lathe.isa.table import alu_operations
+from lathe.scheduler.state.memories import NEAR, OPERANDS
 from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.rules.alu_expressions import modular, order, temporaries_of_operand
 from lathe.scheduler.target.rules.alu_sharing import COMMUTATIVE, sharing_of
@@ -21,6 +22,7 @@ from lathe.scheduler.target.rules.looping import plan_loops
 from lathe.scheduler.target.rules.quotations import conditions, lanes
 from lathe.scheduler.target.rules.reset import IMMEDIATE, alu_immediate, constant_steps, reset_elements, zero
 from lathe.scheduler.target.rules.rule import emit_rule
+from lathe.scheduler.target.statement import Statement
 from lathe.scheduler.target.vectors import points
 
 OPERATIONS = {"add": AluOp.ADD, "mul": AluOp.MUL, "min": AluOp.MIN, "max": AluOp.MAX}
@@ -34,7 +36,14 @@ class _Cells:
     strides: list[int]
 
 
-@emit_rule("alu", separate_init=True, by_address=True, reads=("acc",), writes="acc")
+def _takes(statement: Statement) -> bool:
+    """Arithmetic where results are computed, and reductions but for those of what only products read."""
+    if statement.role == "update":
+        return not set(statement.reads.values()) & set(OPERANDS)
+    return statement.role == "map" and statement.scope == NEAR and not statement.is_load
+
+
+@emit_rule("alu", takes=_takes, reads=(NEAR,), writes=NEAR, separate_init=True, by_address=True, in_place=True)
 def alu(chunk: Chunk) -> list[Instruction]:
     """Element-wise ``min, max, add, sub, shifts, mul`` of accumulators and constants, and reductions by them.
 
@@ -43,12 +52,8 @@ def alu(chunk: Chunk) -> list[Instruction]:
     """
     if chunk.role == "init":
         return reset_elements(chunk)
-    if chunk.write.scope != "acc":
-        raise RuleMismatch(
-            f"result {chunk.write.tensor.name} must be in acc, not in {chunk.write.scope}", kind="machine"
-        )
     for read in chunk.reads:
-        if read.scope != "acc":
+        if read.scope != NEAR:
             raise RuleMismatch(f"operand {read.tensor.name} must be in acc, not in {read.scope}", kind="machine")
         if read.guards:
             raise RuleMismatch(

@@ -15,6 +15,7 @@ from lathe.frontend.indices.plain import bare, kept
 from lathe.frontend.nodes import Cast, Const, Read, Select, axes_of
 from lathe.frontend.operand import Expr
 from lathe.isa import Instruction, MemoryType
+from lathe.scheduler.state.memories import DATA, DRAM, NEAR, OPERANDS
 from lathe.scheduler.target.chunk import (
     Chunk,
     Operand,
@@ -31,10 +32,16 @@ from lathe.scheduler.target.rules.planes import load_planes, store_planes
 from lathe.scheduler.target.rules.quotations import conditions, lanes
 from lathe.scheduler.target.rules.rule import emit_rule
 from lathe.scheduler.target.rules.transfers import DmaLoop, load_rows, store_rows
+from lathe.scheduler.target.statement import Statement
 from lathe.scheduler.target.vectors import restricted
 
 
-@emit_rule("dma", separate_init=True, by_address=True)
+def _takes(statement: Statement) -> bool:
+    """What no instruction computes: all that is not where results are, and what comes from DRAM."""
+    return statement.role == "map" and (statement.scope != NEAR or statement.is_load)
+
+
+@emit_rule("dma", takes=_takes, separate_init=True, by_address=True)
 def dma(chunk: Chunk) -> list[Instruction]:
     """A copy between DRAM and a scratchpad: ``B[i] = A[f(i)]``, or ``select(inside, A[f(i)], constant)`` on the way in.
 
@@ -44,11 +51,11 @@ def dma(chunk: Chunk) -> list[Instruction]:
     """
     if chunk.role != "map":
         raise RuleMismatch(f"statement must be a copy, not a reduction by {chunk.reduction}", kind="machine")
-    if isinstance(bare(chunk.expression), Const) and chunk.write.scope in ("inp", "wgt"):
+    if isinstance(bare(chunk.expression), Const) and chunk.write.scope in OPERANDS:
         return _constant(chunk)
     source = _source(chunk)
     into, out_of = chunk.write, source
-    if (into.scope == "dram") == (out_of.scope == "dram"):
+    if (into.scope == DRAM) == (out_of.scope == DRAM):
         raise RuleMismatch(
             f"copy must be between dram and a scratchpad, not from {out_of.tensor.name} in {out_of.scope} to "
             f"{into.tensor.name} in {into.scope}",
@@ -57,7 +64,7 @@ def dma(chunk: Chunk) -> list[Instruction]:
     view = vectors(chunk, operands=(source,))
     assert view.write is not None
     _same_lanes(view, view.write, view.reads[0])
-    if into.scope == "dram":
+    if into.scope == DRAM:
         return _store(chunk, view, view.write, view.reads[0])
     mask, depends = padding_mask(chunk, view, source)
     values = constants_around(chunk.expression) if mask is not None else set()
@@ -66,7 +73,7 @@ def dma(chunk: Chunk) -> list[Instruction]:
         return [*planes, *fill_around(chunk)] if values - {0} else planes
     memory = _memory_type(into.scope, out_of)
     padding = padding_of(chunk.config, memory, max(values, default=0)) if len(values) < 2 else None
-    if padding is None and into.scope != "acc":
+    if padding is None and into.scope != NEAR:
         raise refusal(chunk, values)
     loops = [
         DmaLoop(view.extents[n], view.write.strides[n], view.reads[0].strides[n], depends.get(n)) for n in view.loops
@@ -78,7 +85,7 @@ def dma(chunk: Chunk) -> list[Instruction]:
 def _constant(chunk: Chunk) -> list[Instruction]:
     """What is left of a padded copy where nothing is copied: loads of padding around no data."""
     values = constants_around(chunk.expression)
-    memory = MemoryType.INP if chunk.write.scope == "inp" else MemoryType.WGT
+    memory = MemoryType.INP if chunk.write.scope == DATA else MemoryType.WGT
     padding = padding_of(chunk.config, memory, max(values))
     if padding is None:
         raise refusal(chunk, values)
@@ -114,7 +121,7 @@ def _source(chunk: Chunk) -> Operand:
 
 def _may_be_left_out(cast: Cast, chunk: Chunk) -> bool:
     """Whether a copy without the cast brings the same: values that it keeps, or bits that a store does not take."""
-    low_bits = chunk.write.scope == "dram" and DTYPES[cast.dtype].bits >= DTYPES[chunk.write.tensor.dtype].bits
+    low_bits = chunk.write.scope == DRAM and DTYPES[cast.dtype].bits >= DTYPES[chunk.write.tensor.dtype].bits
     return low_bits or kept(cast) is not cast
 
 
@@ -134,7 +141,7 @@ def _same_lanes(view: VectorView, into: VectorOperand, out_of: VectorOperand) ->
 def _memory_type(scope: str, operand: Operand) -> MemoryType:
     place = operand.place
     assert place is not None
-    if scope == "acc":
+    if scope == NEAR:
         wide = place.storage == "int32" or operand.tensor.dtype == "int32"
         if not wide and operand.tensor.dtype != "int8":
             raise RuleMismatch(
@@ -146,7 +153,7 @@ def _memory_type(scope: str, operand: Operand) -> MemoryType:
         raise RuleMismatch(
             f"dtype of {operand.tensor.name} must be int8 to go to {scope}, not {operand.tensor.dtype}", kind="machine"
         )
-    return MemoryType.INP if scope == "inp" else MemoryType.WGT
+    return MemoryType.INP if scope == DATA else MemoryType.WGT
 
 
 def padding_mask(chunk: Chunk, view: VectorView, operand: Operand) -> tuple[NDArray[np.bool_] | None, dict[int, int]]:
@@ -194,7 +201,7 @@ def padding_mask(chunk: Chunk, view: VectorView, operand: Operand) -> tuple[NDAr
 
 
 def _store(chunk: Chunk, view: VectorView, into: VectorOperand, out_of: VectorOperand) -> list[Instruction]:
-    if out_of.operand.scope != "acc":
+    if out_of.operand.scope != NEAR:
         raise RuleMismatch(
             f"source {out_of.operand.tensor.name} of a store must be in acc, not in {out_of.operand.scope}",
             kind="machine",

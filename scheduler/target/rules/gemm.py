@@ -3,11 +3,14 @@
 from lathe.frontend.indices.plain import kept
 from lathe.frontend.nodes import Binary, Read
 from lathe.isa import Gemm, Instruction
+from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, VectorView, vectors
+from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.rules.looping import plan_loops
 from lathe.scheduler.target.rules.quotations import conditions, lanes
 from lathe.scheduler.target.rules.reset import reset_elements
 from lathe.scheduler.target.rules.rule import emit_rule
+from lathe.scheduler.target.statement import Statement
 
 
 def factor_bits(chunk: Chunk) -> tuple[int, int, int]:
@@ -16,7 +19,12 @@ def factor_bits(chunk: Chunk) -> tuple[int, int, int]:
     return config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
 
 
-@emit_rule("gemm", separate_init=True, by_address=True, reads=("inp", "wgt"), writes="acc")
+def _takes(statement: Statement) -> bool:
+    """Reductions of what only products read."""
+    return statement.role == "update" and bool(set(statement.reads.values()) & set(OPERANDS))
+
+
+@emit_rule("gemm", takes=_takes, reads=OPERANDS, writes=NEAR, separate_init=True, by_address=True)
 def gemm(chunk: Chunk) -> list[Instruction]:
     """``acc[dst] += inp[src] · wgt[wgt]ᵀ`` over all loops of the chunk; the init part resets the accumulators.
 
@@ -61,16 +69,12 @@ def _operands(chunk: Chunk) -> tuple[Operand, Operand]:
     if not all(isinstance(side, Read) for side in sides):
         raise RuleMismatch(f"factors of the product must be reads, not {body.lhs} and {body.rhs}", kind="machine")
     operands = [chunk.operand(side) for side in sides if isinstance(side, Read)]
-    if chunk.write.scope != "acc":
-        raise RuleMismatch(
-            f"result {chunk.write.tensor.name} must be in acc, not in {chunk.write.scope}", kind="machine"
-        )
     if chunk.write.tensor.dtype != "int32":
         raise RuleMismatch(
             f"dtype of result {chunk.write.tensor.name} must be int32, not {chunk.write.tensor.dtype}", kind="machine"
         )
     scopes = {operand.scope: operand for operand in operands}
-    for wanted in ("inp", "wgt"):
+    for wanted in OPERANDS:
         if wanted not in scopes:
             names = " and ".join(f"{operand.tensor.name} in {operand.scope}" for operand in operands)
             raise RuleMismatch(f"operands must be one in inp and one in wgt, not {names}", kind="machine")
@@ -85,7 +89,7 @@ def _operands(chunk: Chunk) -> tuple[Operand, Operand]:
                 "the padding into a computation of its own that a DMA can carry out",
                 kind="machine",
             )
-    return scopes["inp"], scopes["wgt"]
+    return scopes[DATA], scopes[WEIGHTS]
 
 
 def _same_lanes(
@@ -111,6 +115,7 @@ def _same_lanes(
 def _check_reduction_lanes(chunk: Chunk, src: VectorOperand, wgt: VectorOperand) -> None:
     """Lanes that a reduction does not cover must be zero in one operand."""
     ends: list[bool] = []
+    lanes_of_data = element_of(chunk.config, DATA).cols
     parts: list[str] = []
     for operand in (src, wgt):
         place = operand.operand.place
@@ -131,7 +136,7 @@ def _check_reduction_lanes(chunk: Chunk, src: VectorOperand, wgt: VectorOperand)
         ends.append(place.zero_padded and first % block == 0 and at_end and not moves)
     if not any(ends):
         raise RuleMismatch(
-            f"reduction must cover whole blocks of {chunk.config.block_in} lanes, or end where the tensors do with "
-            f"zeros behind in one of them, not {' and '.join(parts)}",
+            f"reduction must cover whole blocks of {lanes_of_data} lanes, or end where the tensors do with zeros "
+            f"behind in one of them, not {' and '.join(parts)}",
             kind="machine",
         )

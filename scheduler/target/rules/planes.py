@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from lathe.frontend.dtypes import DTYPES
 from lathe.isa import Alu, AluOp, Instruction, MemoryType
+from lathe.scheduler.state.memories import NEAR
 from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorOperand, VectorView
 from lathe.scheduler.target.rules.looping import plan_loops
 from lathe.scheduler.target.rules.reset import alu_immediate, zero
@@ -62,7 +63,7 @@ def load_planes(
     depends: dict[int, int],
 ) -> list[Instruction]:
     """Load planes into acc and put the values together, in as many pieces as temporaries make necessary."""
-    if into.operand.scope != "acc":
+    if into.operand.scope != NEAR:
         raise RuleMismatch(
             f"dtype of {out_of.operand.tensor.name} must be int8 to go to {into.operand.scope}, not "
             f"{out_of.operand.tensor.dtype}",

@@ -8,6 +8,7 @@ import numpy as np
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.indices.plain import constant_value
 from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType
+from lathe.scheduler.state.memories import NEAR
 from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.rules.looping import plan_loops
 from lathe.scheduler.target.rules.padding import padding_of, padding_only
@@ -16,7 +17,7 @@ from lathe.scheduler.target.rules.rule import emit_rule
 IMMEDIATE = range(-(1 << 15), 1 << 15)
 
 
-@emit_rule("reset", separate_init=True, by_address=True)
+@emit_rule("reset", takes=lambda statement: statement.role == "init", writes=NEAR, separate_init=True, by_address=True)
 def reset(chunk: Chunk) -> list[Instruction]:
     """Set elements of ``acc`` to the constant of the expression, or to the neutral value of the reduction."""
     return reset_elements(chunk)
@@ -24,10 +25,6 @@ def reset(chunk: Chunk) -> list[Instruction]:
 
 def reset_elements(chunk: Chunk) -> list[Instruction]:
     """Instructions that set what the chunk writes to its constant."""
-    if chunk.write.scope != "acc":
-        raise RuleMismatch(
-            f"result {chunk.write.tensor.name} must be in acc, not in {chunk.write.scope}", kind="machine"
-        )
     if chunk.role == "init":
         value = neutral(chunk.reduction or "sum", chunk.write.tensor.dtype)
     else:

@@ -3,69 +3,90 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Protocol
 
+from lathe.frontend.errors import shown
 from lathe.isa import Instruction
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.target.chunk import Chunk, RuleMismatch
+from lathe.scheduler.target.statement import Statement
 
 Emission = Sequence[Instruction] | RuleMismatch
-
-
-class Rule(Protocol):
-    """Turns a chunk into instructions, or says which constraint it does not satisfy."""
-
-    def __call__(self, chunk: Chunk) -> Emission: ...
+Emit = Callable[[Chunk], Emission]
+"""Turns a chunk into instructions, or says which constraint it does not satisfy."""
 
 
 @dataclass(frozen=True)
-class RuleRow:
-    """Where a rule that computes finds its operands, memory by memory, and leaves its result; empty for others."""
+class Rule:
+    """A rule, and what its function does not say; see ``emit_rule``."""
 
+    emit: Emit
+    takes: Callable[[Statement], bool] | None = None
     reads: tuple[str, ...] = ()
     writes: str = ""
+    separate_init: bool = False
+    by_address: bool = False
+    in_place: bool = False
+
+    def __call__(self, chunk: Chunk) -> Emission:
+        """The instructions of a chunk, or the constraint that it does not satisfy."""
+        if self.writes and chunk.write.scope != self.writes:
+            return RuleMismatch(
+                f"result {chunk.write.tensor.name} must be in {self.writes}, not in {chunk.write.scope}", kind="machine"
+            )
+        return self.emit(chunk)
 
 
 RULES: dict[str, Rule] = {}
-ROWS: dict[str, RuleRow] = {}
-"""What of the rules their functions do not say, by name."""
-SEPARATE_INIT: set[str] = set()
-"""The rules that want the two parts of a reduction, "init" and "update", as chunks of their own."""
-BY_ADDRESS: set[str] = set()
-"""The rules that see of the loops outside a chunk only where its operands lie, and what its conditions say."""
 
 
 def emit_rule(
-    name: str, *, separate_init: bool = False, by_address: bool = False, reads: tuple[str, ...] = (), writes: str = ""
-) -> Callable[[Rule], Rule]:
+    name: str,
+    *,
+    takes: Callable[[Statement], bool] | None = None,
+    reads: tuple[str, ...] = (),
+    writes: str = "",
+    separate_init: bool = False,
+    by_address: bool = False,
+    in_place: bool = False,
+) -> Callable[[Emit], Emit]:
     """Register a function as the emission rule ``name``, for ``s[C].emit_insn(axis, name)``.
 
     The function receives a ``Chunk`` (constant extents, no conditions, linear indices) and returns the instructions
     that compute it, or returns or raises ``RuleMismatch(constraint)`` if the chunk does not satisfy a constraint.
-    Tokens are none of its business: they are derived afterwards. A second registration replaces the first. A rule that
-    computes says with ``reads`` in which memories its operands are, in order, and with ``writes`` where its result is.
+    Tokens are none of its business: they are derived afterwards. A second registration replaces the first; unless it
+    says what it takes, it takes the same.
+
+    ``takes`` says of a ``Statement`` whether the rule takes it where no stage names a rule. The rule registered last is
+    asked first. Without it, a rule is taken only where ``emit_insn`` names it.
+
+    A rule that computes says with ``reads`` in which memories its operands are, in order: what it reads is loaded
+    there. ``writes`` says where its result is; it is not asked about others. With ``in_place`` it computes in the
+    cells of an operand that nothing reads again, ``chunk.aliased``, if there is one.
 
     A reduction whose loops are all inside the chunk comes as one chunk of role "reduce", which also sets the start
     value; with ``separate_init`` it comes as two, of roles "init" and "update". If reduction loops are outside, the
     chunks have role "update", and rule "reset" sets the start value before.
 
     With ``by_address`` the rule promises to look at nothing that differs between iterations of the loops outside but
-    where operands lie and what conditions say. It is then asked once for chunks that are alike in that.
+    where operands lie and what conditions say. It is then asked once for chunks that are alike in that. Raises
+    ScheduleError if ``takes`` is no function.
 
         >>> @emit_rule("vexp")
         ... def vexp(chunk):
         ...     return RuleMismatch("no machine has an exponential")
     """
+    if takes is not None and not callable(takes):
+        raise ScheduleError(
+            f"takes of rule {name!r} must be a function of a Statement, not {shown(takes)}. Leave it out for a rule "
+            "that is taken where emit_insn names it.",
+            kind="argument",
+        )
 
-    def register(rule: Rule) -> Rule:
-        RULES[name] = rule
-        ROWS[name] = RuleRow(reads, writes)
-        for names, wanted in ((SEPARATE_INIT, separate_init), (BY_ADDRESS, by_address)):
-            if wanted:
-                names.add(name)
-            else:
-                names.discard(name)
-        return rule
+    def register(emit: Emit) -> Emit:
+        before = RULES.get(name)
+        taken = before.takes if takes is None and before is not None else takes
+        RULES[name] = Rule(emit, taken, reads, writes, separate_init, by_address, in_place)
+        return emit
 
     return register
 

@@ -1,6 +1,6 @@
 """Chunks that differ by addresses only: their instructions are those that a rule makes of each on its own."""
 
-from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from random_hand_schedules import hand_schedules
@@ -15,7 +15,7 @@ from lathe.scheduler.build import build_compiled
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.emission.emit import Emitter
 from lathe.scheduler.emission.made_chunks import MadeChunk
-from lathe.scheduler.target.rules.rule import BY_ADDRESS, RULES, emit_rule
+from lathe.scheduler.target.rules.rule import RULES
 
 
 def compiled(schedule: Schedule, config: lt.HardwareConfig) -> Compiled | str:
@@ -61,7 +61,7 @@ def test_random_schedules(seed, monkeypatch):
 
 
 @pytest.fixture
-def asked() -> Iterator[list[int]]:
+def asked() -> list[int]:
     """How often rule "gemm" is asked, by number of loops."""
     rule, times = RULES["gemm"], []
 
@@ -69,9 +69,8 @@ def asked() -> Iterator[list[int]]:
         times.append(len(chunk.loops))
         return rule(chunk)
 
-    emit_rule("gemm", separate_init=True, by_address=True, reads=("inp", "wgt"), writes="acc")(counting)
-    yield times
-    emit_rule("gemm", separate_init=True, by_address=True, reads=("inp", "wgt"), writes="acc")(rule)
+    RULES["gemm"] = replace(rule, emit=counting)
+    return times
 
 
 def product(size: int) -> lt.Tensor:
@@ -94,8 +93,6 @@ def test_a_rule_is_asked_once_for_each_class_of_chunks(asked):
 
 
 def test_a_rule_that_promises_nothing_is_asked_for_each_chunk(asked):
-    rule = RULES["gemm"]
-    emit_rule("gemm", separate_init=True, reads=("inp", "wgt"), writes="acc")(rule)
-    assert "gemm" not in BY_ADDRESS
+    RULES["gemm"] = replace(RULES["gemm"], by_address=False)
     chunks = compiled(create_schedule(product(128)), lt.load_config("tiny")).chunks
     assert len(asked) == sum(chunk.role in ("init", "update") for chunk in chunks)

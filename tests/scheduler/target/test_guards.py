@@ -7,14 +7,14 @@ from messages import refusal
 import lathe as lt
 from lathe.scheduler.emission.microops import MicroOpPool
 from lathe.scheduler.target.chunk import RuleMismatch
-from lathe.scheduler.target.rules.rule import RULES, SEPARATE_INIT
+from lathe.scheduler.target.rules import RULES
 
 VTA = lt.load_config("vta")
 
 
 @pytest.fixture
 def recorded():
-    """A rule "recorded" that takes unconditional chunks and remembers their boxes, and is gone afterwards."""
+    """A rule "recorded" that takes unconditional chunks and remembers their boxes."""
     boxes = []
 
     @lt.emit_rule("recorded")
@@ -25,9 +25,7 @@ def recorded():
         boxes.append((low, chunk.extents, str(chunk.expression)))
         return RULES["alu"](chunk)
 
-    yield boxes
-    del RULES["recorded"]
-    SEPARATE_INIT.discard("recorded")
+    return boxes
 
 
 def run(output, inputs, schedule=None):
