@@ -38,17 +38,20 @@ class IndexWidths(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Width:
-    """The width of a field in bits: ``text`` for the manual, ``of`` to compute it for a machine, and the extension
-    that it depends on, if any."""
+    """The width of a field in bits: ``text`` for the manual, ``of`` to compute it for a machine.
+
+    ``extension`` is what it depends on, if any; ``always`` what it is on every machine, if it is the same on all.
+    """
 
     text: str
     of: Callable[[IndexWidths], int]
     extension: str | None = None
+    always: int | None = None
 
 
 def bits(count: int) -> Width:
     """A width that is the same on every machine."""
-    return Width(str(count), lambda _: count)
+    return Width(str(count), lambda _: count, always=count)
 
 
 def bits_with(extension: str, count: int, otherwise: int = 0) -> Width:
@@ -105,6 +108,13 @@ class Format:
     fields: tuple[Field, ...]
     total_bits: int = INSTRUCTION_BITS
     word_bits: int = WORD_BITS
+
+    def values(self, name: str) -> range:
+        """What a field holds that is as wide on every machine."""
+        field = next(each for each in self.fields if each.name == name)
+        assert field.width.always is not None, f"{name} of {self.name} is as wide as the machine makes it"
+        held = Placement(field, 0, field.width.always)
+        return range(held.lowest, held.highest + 1)
 
 
 _HEAD = (

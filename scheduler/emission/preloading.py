@@ -12,10 +12,9 @@ from typing import TypeVar
 
 from lathe.isa import Load, MemoryType
 from lathe.scheduler.state.signals import Entry
+from lathe.scheduler.target.rules.padding import MOST
 
 Label = TypeVar("Label")
-
-MOST = (1 << 16) - 1  # the field x_size
 
 
 def preload_microops(instructions: Sequence[Entry], labels: Sequence[Label]) -> tuple[list[Entry], list[Label]]:

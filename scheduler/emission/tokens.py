@@ -17,19 +17,16 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from lathe.isa import Instruction, Load, MemoryType, Unit, unit_of
+from lathe.isa.table import MOST_TOKENS, TOKEN_FIELDS
 from lathe.scheduler.emission.footprints import Footprints
 from lathe.scheduler.emission.last_uses import NONE, LastUses
 from lathe.scheduler.errors import ScheduleError
 
-MOST_TOKENS = (1 << 16) - 1
-"""What the counter of a queue holds."""
-
 UNITS = (Unit.LOAD, Unit.COMPUTE, Unit.STORE)
 
-FIELDS = ("pop_prev", "pop_next", "push_prev", "push_next")
-BIT_OF = {name: 1 << number for number, name in enumerate(FIELDS)}
+BIT_OF = {name: 1 << number for number, name in enumerate(TOKEN_FIELDS)}
 SET_BY: list[dict[str, Any]] = [
-    {name: True for name, bit in BIT_OF.items() if mark & bit} for mark in range(1 << len(FIELDS))
+    {name: True for name, bit in BIT_OF.items() if mark & bit} for mark in range(1 << len(TOKEN_FIELDS))
 ]
 
 Clock = list[int]  # per unit, the last instruction known to be done

@@ -8,7 +8,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_ITERATIONS = (1 << 14) - 1
+from lathe.configs.encoding import GEMM
+
+MAX_ITERATIONS = GEMM.values("iter_in")[-1]
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lathe.configs import HardwareConfig
-from lathe.configs.encoding import PAD_VALUE
+from lathe.configs.encoding import LOAD, PAD_VALUE
 from lathe.isa import Load, MemoryType
 from lathe.isa.table import Opcode, placements
 
-MAX_SIZE = (1 << 16) - 1
+MOST = LOAD.values("x_size")[-1]
+"""Elements of a row, and rows, that one instruction moves."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def padding_of(config: HardwareConfig, memory: MemoryType, value: int) -> Paddin
 def padding_only(memory: MemoryType, sram: int, count: int, padding: Padding = ZEROS) -> Iterator[Load]:
     """Padding without reading: rows of it before no rows of data."""
     while count > 0:
-        size = min(count, MAX_SIZE)
+        size = min(count, MOST)
         value, limit = padding.pad_value, padding.pad_limit
         yield Load(memory, sram, 0, 0, size, size, 1, pad_value=value, pad_limit=limit)
         sram, count = sram + size, count - size

@@ -7,10 +7,12 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.configs.encoding import LOAD
 from lathe.isa import Instruction, Load, MemoryType, Store
-from lathe.scheduler.target.rules.padding import MAX_SIZE, ZEROS, Padding, padding_only
+from lathe.scheduler.target.rules.padding import MOST, ZEROS, Padding, padding_only
 
-MAX_PAD = 15
+MOST_PADDING = LOAD.values("x_pad_0")[-1]
+STRIDES = LOAD.values("x_stride")
 
 
 @dataclass
@@ -48,10 +50,10 @@ def _blocks(loops: list[DmaLoop]) -> tuple[list[DmaLoop], DmaLoop, DmaLoop]:
     """Loops around the instructions, then the rows of one instruction, then the elements of a row."""
     loops = _merged(sorted((loop for loop in loops if loop.extent > 1), key=lambda loop: -abs(loop.sram)))
     row = DmaLoop(1, 1, 1, None)
-    if loops and loops[-1].sram == 1 and loops[-1].dram == 1 and loops[-1].extent <= MAX_SIZE:
+    if loops and loops[-1].sram == 1 and loops[-1].dram == 1 and loops[-1].extent <= MOST:
         row = loops.pop()
     rows = DmaLoop(1, row.extent, row.extent, None)
-    if loops and loops[-1].sram == row.extent and 0 <= loops[-1].dram <= MAX_SIZE and loops[-1].extent <= MAX_SIZE:
+    if loops and loops[-1].sram == row.extent and loops[-1].dram in STRIDES and loops[-1].extent <= MOST:
         rows = loops.pop()
     return loops, rows, row
 
@@ -93,11 +95,11 @@ def _load_window(
     ys, xs = np.flatnonzero(window.any(axis=1)), np.flatnonzero(window.any(axis=0))
     y0, y1, x0, x1 = int(ys[0]), int(ys[-1]) + 1, int(xs[0]), int(xs[-1]) + 1
     left, right = x0, row.extent - x1
-    if not window[y0:y1, x0:x1].all() or max(left, right) > MAX_PAD:
+    if not window[y0:y1, x0:x1].all() or max(left, right) > MOST_PADDING:
         for y in range(rows.extent):
             yield from _load_runs(memory, sram + y * row.extent, dram + y * rows.dram, window[y])
         return
-    top, bottom = min(y0, MAX_PAD), min(rows.extent - y1, MAX_PAD)
+    top, bottom = min(y0, MOST_PADDING), min(rows.extent - y1, MOST_PADDING)
     yield from padding_only(memory, sram, (y0 - top) * row.extent)
     yield Load(
         memory,

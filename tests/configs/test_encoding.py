@@ -1,0 +1,27 @@
+"""Fields that are as wide on every machine, as those say who know no machine."""
+
+import pytest
+
+from lathe.configs import load_config
+from lathe.configs.encoding import FORMATS, GEMM
+from lathe.isa.table import TABLE, placements
+
+
+@pytest.mark.parametrize("machine", ["vta", "tiny", "lathe16"])
+def test_what_fields_hold_on_every_machine_is_what_they_hold_on_each(machine):
+    config = load_config(machine)
+    for opcode, row in TABLE.items():
+        for name, placement in placements(config, opcode).items():
+            if placement.field.width.always is not None:
+                assert row.format.values(name) == range(placement.lowest, placement.highest + 1)
+
+
+def test_widths_that_are_always_the_same_are_those_that_need_no_machine():
+    for form in FORMATS:
+        for field in form.fields:
+            assert (field.width.always is not None) == field.width.text.isdigit()
+
+
+def test_a_field_that_depends_on_the_machine_has_no_values_without_one():
+    with pytest.raises(AssertionError, match="dst_factor_in of gemm is as wide as the machine makes it"):
+        GEMM.values("dst_factor_in")
