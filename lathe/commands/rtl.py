@@ -1,5 +1,6 @@
 """`lathe rtl`: the accelerator's hardware, as Verilog and in numbers."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from lathe.configs import HardwareConfig, load_config
 from lathe.configs.atomic import check_writable, write_text
 
 if TYPE_CHECKING:
+    from lathe.rtl.fit import Fit
     from lathe.rtl.statistics import ModuleStatistics
 
 # Amaranth takes longer to import than the other commands take to run, so each command imports it on its own.
@@ -105,3 +107,45 @@ def print_stats(machine: HardwareConfig, entries: list["ModuleStatistics"]) -> N
 def numbers(entry: "ModuleStatistics") -> tuple[int, int, int, int]:
     """The columns of the table."""
     return entry.cells, entry.flip_flops, entry.memory_bits, entry.multiplier_count
+
+
+@rtl.command()
+@config_option
+@click.option("--device", default="ecp5-45k", show_default=True, help="ecp5-25k, ecp5-45k or ecp5-85k.")
+@click.option("--speed", type=int, default=6, show_default=True, help="The speed grade: 6, 7 or 8.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Where placement begins.")
+@json_option
+def fit(config_name: str, device: str, speed: int, seed: int, as_json: bool) -> None:
+    """Place and route a machine on a Lattice ECP5: resources, clock, and the path that limits it.
+
+    Out of context: ports are not placed, and the clock is that of paths between registers. Takes minutes the first
+    time; results are kept by content. Needs the extra "fit".
+    """
+    from lathe.rtl.fit import fit as fitted
+
+    machine = load_config(config_name)
+    if not as_json:
+        click.echo(f"{machine.name} on {device}: this takes minutes, unless it was done before.", err=True)
+    found = fitted(machine, device, speed, seed)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        print_fit(found)
+
+
+def print_fit(found: "Fit") -> None:
+    """The clock, a table of resources, and one of the longest path."""
+    path = [(part.module or "(top)", f"{part.nanoseconds:.2f}") for part in found.path]
+    used = [
+        (
+            name.replace("_", " "),
+            grouped(each.used),
+            grouped(each.available),
+            f"{100 * each.used / each.available:.0f} %",
+        )
+        for name, each in found.resources.items()
+    ]
+    where = f"{found.device}, speed grade {found.speed}, seed {found.seed}"
+    click.echo(f"{found.machine} on {where}: {found.megahertz:.1f} MHz")
+    console().print(table("Resources", ["resource", "used", "of", "share"], used, left=1))
+    console().print(table("The longest path, in nanoseconds", ["module", "delay"], path, left=1))

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO
 
 from lathe.configs import HardwareConfig
-from lathe.configs.atomic import FileError, write_text
+from lathe.configs.atomic import write_text
+from lathe.rtl.cache import cache_folder, writing_to
 from lathe.rtl.engines.shared import header
 from lathe.rtl.engines.waveform import verilator_options, without_lanes
 from lathe.rtl.geometry import RtlError
@@ -26,6 +27,7 @@ from lathe.rtl.verilog import TOP, verilog
 HERE = Path(__file__).parent
 SOURCES = ("harness.cpp", "dram.h", "protocol.h")
 PREFIX = "Vlathe"
+PURPOSE = "Verilated machines"
 VERILATOR_OPTIONS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
 # Optimisation of what runs once, of Verilator's runtime, and of what runs in every cycle.
 OPTIMISATION = {"slow": "-O0", "runtime": "-O1", "fast": "-O2"}
@@ -57,11 +59,11 @@ def library(config: HardwareConfig, wave: str | None = None) -> Path:
     if wave not in WAVES:
         raise RtlError(f"The waveform of Verilator must be a .fst or .vcd file, not {wave!r}. Change the suffix.")
     root, compiler = verilator_root(), cxx()
-    cache = cache_folder()
+    cache = cache_folder(PURPOSE)
     found = cache / f"{_key(config, compiler, wave)}.so"
     if _is_whole(found):
         return found
-    with _writing_to(cache):
+    with writing_to(cache, PURPOSE):
         cache.mkdir(parents=True, exist_ok=True)
         lock = found.with_suffix(".lock").open("w")
     with lock, _held(lock):
@@ -69,41 +71,14 @@ def library(config: HardwareConfig, wave: str | None = None) -> Path:
             unfinished = f"build-{found.stem}-"
             for left in cache.glob(f"{unfinished}*"):  # by a process that was killed, since this one has the lock
                 shutil.rmtree(left, ignore_errors=True)
-            with _writing_to(cache):
+            with writing_to(cache, PURPOSE):
                 folder = tempfile.TemporaryDirectory(dir=cache, prefix=unfinished)
             with folder as name:
                 built = _build(config, Path(name), root, compiler, wave)
-                with _writing_to(cache):
+                with writing_to(cache, PURPOSE):
                     write_text(_checksum_file(found), _checksum(built))
                     os.replace(built, found)  # whole or not there
     return found
-
-
-def cache_folder() -> Path:
-    """Where libraries are kept: LATHE_CACHE, or lathe/ in the user's cache. Raises :class:`RtlError` without a home."""
-    own = os.environ.get("LATHE_CACHE")
-    if own:
-        return Path(own).absolute()  # the compiler runs in a folder of its own
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "lathe"
-    except RuntimeError:
-        raise RtlError(
-            "The cache of Verilated machines must have a folder, and there is no home. Name one with LATHE_CACHE."
-        ) from None
-
-
-@contextlib.contextmanager
-def _writing_to(cache: Path) -> Iterator[None]:
-    """Say of a cache that cannot be written to what it is for, and which other place there is."""
-    try:
-        yield
-    except (OSError, FileError) as error:
-        cause = error if isinstance(error, OSError) else error.__cause__
-        reason = (cause.strerror if isinstance(cause, OSError) else None) or str(error)
-        raise RtlError(
-            f"The cache of Verilated machines, {str(cache)!r}, must be a folder that can be written to, not one that "
-            f"answers {reason!r}. Name another folder with the environment variable LATHE_CACHE."
-        ) from None
 
 
 def _checksum(path: Path) -> str:

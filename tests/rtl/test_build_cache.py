@@ -258,7 +258,7 @@ def test_without_a_home_the_cache_needs_a_name(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
     with pytest.raises(RtlError) as caught:
-        build.cache_folder()
+        build.cache_folder(build.PURPOSE)
     assert str(caught.value) == (
         "The cache of Verilated machines must have a folder, and there is no home. Name one with LATHE_CACHE."
     )
@@ -267,10 +267,10 @@ def test_without_a_home_the_cache_needs_a_name(monkeypatch):
 def test_the_cache_is_named_by_the_environment(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LATHE_CACHE", "here")
-    assert build.cache_folder() == tmp_path / "here"
+    assert build.cache_folder(build.PURPOSE) == tmp_path / "here"
     monkeypatch.delenv("LATHE_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "there")
-    assert build.cache_folder() == tmp_path / "there" / "lathe"
+    assert build.cache_folder(build.PURPOSE) == tmp_path / "there" / "lathe"
 
 
 def test_a_library_that_does_not_load_is_refused(tmp_path):

