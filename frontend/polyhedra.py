@@ -6,6 +6,7 @@ and of the tensor. (A name with a dot can be printed by isl but not parsed by it
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 import islpy as isl
 
@@ -87,10 +88,11 @@ class Points:
 
         Expressions of a tensor dtype qualify while they cannot wrap around.
         """
-        return form_of(expr, self._functions())
+        return form_of(expr, self._functions)
 
+    @cached_property
     def _functions(self) -> Forms[isl.PwAff]:
-        return Forms[isl.PwAff](
+        return Forms(
             constant=lambda value: isl.PwAff.from_aff(isl.Aff.val_on_domain(self.local, isl.Val(value))),
             axis=self._coordinate,
             add=isl.PwAff.add,

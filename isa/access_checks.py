@@ -6,6 +6,7 @@ ordered against the last of them, so that comparing one number per cell and unit
 """
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from lathe.isa.columns import Ints
 from lathe.isa.conditions import InstructionReader
 from lathe.isa.dram_rows import Pieces, Ranges, pieces_of
 from lathe.isa.findings import FindingKind
-from lathe.isa.instructions import Alu, Gemm, Load, Store
+from lathe.isa.instructions import Alu, Finish, Gemm, Load, Store
 from lathe.isa.legality import IDLE, Operand, operand_of, used_operands
 from lathe.isa.microops import decode_uops
 from lathe.isa.subject import Subject
@@ -83,6 +84,10 @@ class _Walk:
                     self.store(index, store)
                 case Gemm() | Alu() as loop:
                     self.loop(index, loop)
+                case Finish():
+                    pass
+                case other:
+                    assert_never(other)
 
     def load(self, index: int, load: Load) -> None:
         if load.x_size == 0 or load.memory_type == MemoryType.OUT:

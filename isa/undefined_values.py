@@ -8,13 +8,13 @@ where that follows from constants: 0 times anything is 0.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.isa.arithmetic import alu, wrap
-from lathe.isa.instructions import Alu, Gemm, Load, Store
+from lathe.isa.instructions import Alu, Finish, Gemm, Load, Store
 from lathe.isa.microops import decode_uops
 from lathe.isa.program import Program, Segment
 from lathe.isa.table import MEMORIES, AluOp, MemoryType
@@ -68,6 +68,10 @@ def loads_used_undefined(program: Program, order: NDArray[np.int64]) -> set[int]
                 run.gemm(gemm)
             case Alu() as instruction:
                 run.alu(instruction)
+            case Finish():
+                pass
+            case other:
+                assert_never(other)
     return run.used()
 
 

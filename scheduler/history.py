@@ -13,17 +13,17 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from lathe.configs import LatheError
-from lathe.frontend import Tensor, topological
+from lathe.frontend import Tensor, cycles, topological
 from lathe.frontend.binding import Binding, bound_program, program_parameters
 from lathe.frontend.nodes import Parameter
 from lathe.frontend.operand import Expr
 from lathe.frontend.parameters import at_values, described, formula, value_of
 from lathe.scheduler.errors import LegalityError, ScheduleError
-from lathe.scheduler.nest.cycles import circles, run_together
+from lathe.scheduler.nest.cycles import circles
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.state.schedule import ScheduleState
-from lathe.scheduler.state.stage import StageId, initial_state
+from lathe.scheduler.state.stage import Attachment, StageId, initial_state
 
 COMMAND = "is_command"
 """What methods have that are commands."""
@@ -74,8 +74,18 @@ class Recorded(Edit):
         super().__init__(ScheduleState(program, program, stages))
         if circles(self):
             self.amend(circular=True)
-            run_together(self)
+            _run_together(self)
         self.recording = start_recording(self)
+
+
+def _run_together(schedule: Edit) -> None:
+    """Put the stages of each cycle into the loops that carry it."""
+    for cycle in cycles(stage.op for stage in schedule.stages):
+        *guests, host = [schedule[computation] for computation in cycle.computations]
+        for guest in guests if cycle.depth else []:  # reads that never happen need no loops
+            loops = guest.state.leaves[: cycle.depth]
+            attachment = Attachment(host.id, host.state.leaves[cycle.depth - 1], loops)
+            guest.change(attachment=attachment)
 
 
 R = TypeVar("R", bound=Recorded)

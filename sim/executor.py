@@ -1,9 +1,10 @@
 """Carries out instructions on scratchpads and DRAM, in an order that somebody else has found."""
 
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from lathe.configs import HardwareConfig
-from lathe.isa import Alu, Gemm, Instruction, Load, MachineFault, Store
+from lathe.isa import Alu, Finish, Gemm, Instruction, Load, MachineFault, Store
 from lathe.isa.instructions import place
 from lathe.sim.alu import Elementwise
 from lathe.sim.blas import one_blas_thread
@@ -49,6 +50,8 @@ def execute(
                     dma.load(instruction)
                 elif isinstance(instruction, Store):
                     dma.store(instruction)
+                elif not isinstance(instruction, Finish):
+                    assert_never(instruction)
             except IndexFault as fault:
                 cycle = None if starts is None else starts[index] + INDEX_STAGE + fault.step
                 raise MachineFault(str(fault), fault.code, instruction=index, cycle=cycle) from None

@@ -14,9 +14,6 @@ ROOT = Path(__file__).parent.parent
 ROOMS = ["frontend", "scheduler"]
 """The rooms that are held to this."""
 
-LARGEST_KNOT = 4
-"""How many files may need each other, in one place of a room."""
-
 LATE: set[str] = set()
 """What may be imported in functions: modules that load a heavy dependency, which not everybody needs."""
 
@@ -90,6 +87,4 @@ def test_no_file_needs_what_needs_it(room: str) -> None:
         name: {wanted for wanted, _ in imports_of(path, modules) if wanted in modules and wanted != name}
         for name, path in modules.items()
     }
-    found = knots(graph)
-    assert len(found) <= 1, found
-    assert all(len(knot) <= LARGEST_KNOT for knot in found), found
+    assert knots(graph) == []

@@ -71,7 +71,9 @@ def affine_at_once(expr: Expr, forms: Forms[T]) -> T | None:
 
 def bound_index(expr: Expr, axes: Mapping[Axis, Bound]) -> Bound | None:
     """An index expression over axes whose values are bounds of loop variables, or None if it is not quasi-linear."""
-    forms = Forms[Bound](Linear, axes.__getitem__, add, scale, divide, fits=does_not_wrap, at_once=affine_at_once)
+    forms: Forms[Bound] = Forms(
+        Linear, axes.__getitem__, add, scale, divide, fits=does_not_wrap, at_once=affine_at_once
+    )
     return form_of(expr, forms)
 
 
@@ -108,7 +110,7 @@ def interval_of(
             rest = _remainder(form[0], divisor, visible, box)
         return _below(divisor) if rest is None else (rest, rest)
 
-    forms = Forms[Interval](
+    forms: Forms[Interval] = Forms(  # a call by Forms[Interval] costs as much as the rest
         constant=lambda value: (Linear(value), Linear(value)),
         axis=axes.__getitem__,
         add=lambda left, right: (add(left[0], right[0]), add(left[1], right[1])),

@@ -1,17 +1,19 @@
 """The machine on many samples at once: what each instruction does to memories, and who wrote each cell last.
 
-What instructions mean is the simulator's; here every memory has one more dimension, that of the samples, and nothing
-takes time. Cells that nobody has written hold random values, others in each sample.
+GEMM runs by the simulator's plans and ALU by the instruction set's arithmetic; LOAD and STORE are written once more,
+for every memory has one more dimension here, that of the samples. Nothing takes time. Cells that nobody has written
+hold random values, others in each sample.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from lathe.isa import Alu, Gemm, Instruction, Load, MemoryType, Program, Store
+from lathe.isa import Alu, Finish, Gemm, Instruction, Load, MemoryType, Program, Store
 from lathe.isa.arithmetic import alu
 from lathe.isa.table import MEMORIES
 from lathe.sim.alu import Elementwise
@@ -93,6 +95,10 @@ class SampledMachine:
                 written = self._load(instruction)
             case Store():
                 written = self._store(instruction)
+            case Finish():
+                pass
+            case _:
+                assert_never(instruction)
         for each in written:
             self.writers[each.memory][each.places] = number
         return written

@@ -1,14 +1,14 @@
 """The cells that an instruction touches, per memory."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import UOP_FORMAT
-from lathe.isa import Alu, Gemm, Instruction, Load, MemoryType, Store, decode_uops
+from lathe.isa import Alu, Finish, Gemm, Instruction, Load, MemoryType, Store, decode_uops
 from lathe.isa.legality import Operand, used_operands
 from lathe.isa.table import MEMORIES
 from lathe.scheduler.state.memories import DRAM, NEAR
@@ -54,6 +54,8 @@ class Footprints:
             if found is None:
                 found = self._known[key] = self._compute(instruction, words)
             return found
+        if not isinstance(instruction, Finish):
+            assert_never(instruction)
         return Footprint()
 
     def _load(self, load: Load) -> Footprint:

@@ -97,8 +97,8 @@ def _question(command: str, reader: StageView, read: ReadAccess) -> str:
 
 def _before(schedule: ScheduleView, stage: StageView) -> list[StageView]:
     """The readers of a stage at the root that come before it. Readers in its own cycle read earlier values."""
-    readers = set(readers_of(schedule, stage))
-    early = [each for each in schedule.stages[: schedule.stages.index(stage)] if each in readers]
+    readers, stages = set(readers_of(schedule, stage)), schedule.stages
+    early = [each for each in stages[: stages.index(stage)] if each in readers]
     circle = in_circle(schedule, stage) if early else []
     return [each for each in early if each not in circle]
 

@@ -23,13 +23,14 @@ def check_structure(schedule: ScheduleView, command: str) -> None:
 
 
 def _check_place(schedule: ScheduleView, stage: StageView, command: str) -> None:
-    attachment = stage.state.attachment
+    state = stage.state
+    attachment = state.attachment
     if attachment is None:
         return
     host = schedule.at(attachment)
     if attachment.loops:
         check_together(stage, command)
-    elif any(isinstance(relation, Mapped) for relation in stage.state.relations):
+    elif any(isinstance(relation, Mapped) for relation in state.relations):
         raise ScheduleError(
             f"stage of compute_at must be one whose loops are for any part of it, not {stage.name!r}, whose loops "
             f"set_schedule gives for the whole ({command}). Let it share loops with after instead.",
@@ -42,7 +43,7 @@ def _check_place(schedule: ScheduleView, stage: StageView, command: str) -> None
             f"copy it with s.cache_write({stage.name}, ...) and move the copy.",
             kind="legality",
         )
-    elif any(tensor in schedule.outputs for tensor in stage.state.tensors):
+    elif any(tensor in schedule.outputs for tensor in state.tensors):
         raise ScheduleError(
             f"stage of compute_at must be one whose values only other stages read, not {stage.name!r}, an output of "
             f"the program. Copy it with s.cache_write({stage.name}, ...) and move the copy.",
@@ -54,13 +55,15 @@ def _check_place(schedule: ScheduleView, stage: StageView, command: str) -> None
             f"({command}). Leave it at the root, or let s.remove_dead_stores() take it away.",
             kind="argument",
         )
-    if schedule.stages.index(host) < schedule.stages.index(stage) and attachment.loops:
+    stages = schedule.stages
+    behind = stages.index(host) < stages.index(stage)
+    if behind and attachment.loops:
         raise ScheduleError(
             f"loops that stage {stage.name} shares with {host.name} must have {host.name} last, not before "
             f"{stage.name} ({command}). Undo that with s[{stage.name}].compute_root().",
             kind="legality",
         )
-    if schedule.stages.index(host) < schedule.stages.index(stage):
+    if behind:
         readers = [reader.name for reader in readers_of(schedule, stage)]
         raise ScheduleError(
             f"consumer of compute_at of stage {stage.name} must be a stage that comes after it, not {host.name!r}, "

@@ -8,26 +8,14 @@ from functools import partial
 
 import islpy as isl
 
-from lathe.frontend import cycles
 from lathe.frontend.indices.linear import bound_range
 from lathe.scheduler.nest.instances import cells_read, cells_written, equal_loops
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.placement import Placement
-from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.loops import made_by, replaced_by
 from lathe.scheduler.state.neighbours import makers_of, reached
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Attachment
-
-
-def run_together(schedule: Edit) -> None:
-    """Put the stages of each cycle into the loops that carry it."""
-    for cycle in cycles(stage.op for stage in schedule.stages):
-        *guests, host = [schedule[computation] for computation in cycle.computations]
-        for guest in guests if cycle.depth else []:  # reads that never happen need no loops
-            loops = guest.state.leaves[: cycle.depth]
-            attachment = Attachment(host.id, host.state.leaves[cycle.depth - 1], loops)
-            guest.change(attachment=attachment)
 
 
 def circles(schedule: ScheduleView) -> list[list[StageView]]:

@@ -89,7 +89,8 @@ class StageView:
     @property
     def state(self) -> StageState:
         """Its loops, place, tags and memory."""
-        return self._schedule.state_of(self.id)
+        schedule = self._schedule  # asked for thousands of times by a command: without a call where it is in the order
+        return schedule._state.stages.get(self.id) or schedule.state_of(self.id)
 
     @property
     def name(self) -> str:

@@ -29,8 +29,9 @@ def storages_of(stages: Sequence[StageView]) -> dict[StorageBuffer, Allocated]:
     """The buffers that stages name, in order."""
     users: dict[StorageBuffer, list[StageView]] = {}
     for stage in stages:
-        if stage.state.storage is not None:
-            users.setdefault(stage.state.storage.buffer, []).append(stage)
+        storage = stage.state.storage
+        if storage is not None:
+            users.setdefault(storage.buffer, []).append(stage)
     return {buffer: Allocated(buffer, tuple(own), _shape(buffer, own)) for buffer, own in users.items()}
 
 
