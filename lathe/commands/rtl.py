@@ -1,4 +1,4 @@
-"""`lathe rtl`: the accelerator's hardware, as Verilog and in numbers."""
+"""`lathe rtl`: the accelerator's hardware, as Verilog, in numbers, and on an FPGA."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def rtl() -> None:
-    """Export the accelerator's hardware, or count what it is made of.
+    """Export the accelerator's hardware, count what it is made of, or fit it on an FPGA.
 
     docs/rtl.md describes the hardware and how to attach it to a SoC, docs/rtl-registers.md its registers.
     """
@@ -124,9 +124,11 @@ def fit(config_name: str, device: str, speed: int, seed: int, as_json: bool) -> 
     from lathe.rtl.fit import fit as fitted
 
     machine = load_config(config_name)
-    if not as_json:
-        click.echo(f"{machine.name} on {device}: this takes minutes, unless it was done before.", err=True)
-    found = fitted(machine, device, speed, seed)
+
+    def announce() -> None:
+        click.echo(f"Placing {machine.name} on {device}: this takes minutes.", err=True)
+
+    found = fitted(machine, device, speed, seed, on_begin=announce)
     if as_json:
         print_json(asdict(found))
     else:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -43,10 +43,18 @@ class Fit:
     tools: Mapping[str, str]
 
 
-def fit(config: HardwareConfig, device: str = "ecp5-45k", speed: int = 6, seed: int = 1) -> Fit:
+def fit(
+    config: HardwareConfig,
+    device: str = "ecp5-45k",
+    speed: int = 6,
+    seed: int = 1,
+    *,
+    on_begin: Callable[[], object] = lambda: None,
+) -> Fit:
     """Synthesise, place and route a machine for one of ``DEVICES``, or take the result from the cache.
 
-    ``seed`` is where placement begins: clocks of several differ by some percent. Minutes for small machines. Raises
+    ``seed`` is where placement begins: clocks of several differ by some percent. Takes minutes for small machines;
+    ``on_begin`` is called before, unless the result is in the cache. Raises
     :class:`RtlError` for a device that is too small, machines that cannot be built, and without the extra ``fit``.
     """
     if device not in DEVICES:
@@ -64,6 +72,7 @@ def fit(config: HardwareConfig, device: str = "ecp5-45k", speed: int = 6, seed: 
     try:
         found = json.loads(kept.read_text())
     except (OSError, ValueError):
+        on_begin()
         found = _fitted(config, text, cache / f"synthesis-{content}.json", device, speed, seed)
         with writing_to(cache, PURPOSE):
             write_text(kept, json.dumps(found))

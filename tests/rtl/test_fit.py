@@ -128,6 +128,13 @@ def test_a_device_that_is_too_small_is_refused_with_what_is_too_much(monkeypatch
     assert not [*(tmp_path / "cache").glob("fit-*")]
 
 
+@pytest.mark.usefixtures("calls")
+def test_what_is_refused_is_not_begun():
+    result = CliRunner().invoke(main, ["rtl", "fit", "-c", "tiny", "--device", "ice40"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "Error: device of the fit must be one of ecp5-25k, ecp5-45k, ecp5-85k, not 'ice40'.\n"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -157,6 +164,8 @@ def test_the_command_prints_clock_resources_and_path():
     assert result.exit_code == 0
     assert "tiny on ecp5-45k, speed grade 6, seed 3: 33.5 MHz" in result.stdout
     assert "machine.load.decoder" in result.stdout
+    assert result.stderr == "Placing tiny on ecp5-45k: this takes minutes.\n"
+    assert CliRunner().invoke(main, ["rtl", "fit", "-c", "tiny", "--seed", "3"]).stderr == ""
     told = json.loads(CliRunner().invoke(main, ["rtl", "fit", "-c", "tiny", "--seed", "3", "--json"]).stdout)
     assert told["resources"]["block_rams"] == {"used": 18, "available": 108}
     assert told["path"][0] == {"module": "machine.load_queue", "nanoseconds": 0.5}
