@@ -20,6 +20,9 @@ UOP_BITS = 32
 # The extension with which a LOAD says what its padding holds: fields pad_value and pad_limit.
 PAD_VALUE = "pad_value"
 
+# The extension with which a GEMM writes its products instead of adding them: field begin.
+GEMM_BEGIN = "gemm_begin"
+
 
 class IndexWidths(Protocol):
     """The bits that index each scratchpad, log2 of its depth in elements; and the extensions that are on."""
@@ -73,12 +76,16 @@ ACC_OR_INP = Width("max(acc, inp)", lambda machine: max(machine.acc_index_bits, 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One bit field: its ISA name, its width, whether it is two's complement, and what it says."""
+    """One bit field: its ISA name, its width, whether it is two's complement, and what it says.
+
+    One that ``fills_gap`` stands in bits that the others leave free, and moves none of them.
+    """
 
     name: str
     width: Width
     what: str
     signed: bool = False
+    fills_gap: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +109,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Fields in the order in which they are packed, lowest bit first, into words of ``word_bits``."""
+    """Fields in the order in which they are packed, lowest bit first, into words of ``word_bits``.
+
+    Fields that fill gaps come last.
+    """
 
     name: str
     fields: tuple[Field, ...]
@@ -168,6 +178,9 @@ LOAD = Format(
     ),
 )
 
+# On VTA's machine word 0 has one free bit, behind iter_in, and word 1 none; on others the free bits are elsewhere, but
+# one there always is: all but the fields of one bit and uop_end come in pairs, so that the widths make an odd number. A
+# stream that was made without the extension has 0 there, and means the same with it.
 GEMM = Format(
     "gemm",
     (
@@ -177,6 +190,7 @@ GEMM = Format(
         Field("src_factor_in", INP, "added to src in each inner iteration"),
         Field("wgt_factor_out", WGT, "added to wgt in each outer iteration"),
         Field("wgt_factor_in", WGT, "added to wgt in each inner iteration"),
+        Field("begin", bits_with(GEMM_BEGIN, 1), "write products instead of adding them", fills_gap=True),
     ),
 )
 
@@ -208,13 +222,26 @@ FORMATS = (BARE, LOAD, STORE, GEMM, ALU, UOP_FORMAT)
 
 
 def place(fields: Sequence[Field], word_bits: int, machine: IndexWidths) -> tuple[Placement, ...]:
-    """Pack fields as C bit-fields: one that does not fit into what is left of a word starts the next word."""
+    """Pack fields as C bit-fields: one that does not fit into what is left of a word starts the next word.
+
+    A field that fills a gap is put, when the others have their places, into the first gap that is wide enough, or after
+    all of them if there is none.
+    """
     placements: list[Placement] = []
+    gaps: list[tuple[int, int]] = []
     position = 0
     for field in fields:
         width = field.width.of(machine)
         left = word_bits - position % word_bits
+        if field.fills_gap:
+            chosen = next((place for place, (_, room) in enumerate(gaps) if room >= width), None)
+            if chosen is not None:
+                start, room = gaps[chosen]
+                gaps[chosen] = (start + width, room - width)
+                placements.append(Placement(field, start, width))
+                continue
         if width > left:
+            gaps.append((position, left))
             position += left
         placements.append(Placement(field, position, width))
         position += width
@@ -240,7 +267,7 @@ def misfit(machine: IndexWidths) -> Misfit | None:
     for form in FORMATS:
         end_before = 0
         for placement in place(form.fields, form.word_bits, machine):
-            end = placement.lsb + placement.width
+            end = max(placement.lsb + placement.width, end_before)
             if end > form.total_bits:
                 # Counted from the end of the field before: the bits that must be saved, not the word that is begun.
                 over = end_before + placement.width - form.total_bits

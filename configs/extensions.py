@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from lathe.configs.alu_operations import AluOp
-from lathe.configs.encoding import PAD_VALUE
+from lathe.configs.encoding import GEMM_BEGIN, PAD_VALUE
 
 EXTENSIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -20,6 +20,10 @@ EXTENSIONS: Mapping[str, str] = MappingProxyType(
             for extension in dict.fromkeys(each.extension for each in AluOp)
             if extension is not None
         },
+        GEMM_BEGIN: "every micro-op of a GEMM with `begin` writes its product to its accumulator instead of adding it, "
+        "whatever was there. Of several micro-ops with one accumulator the last one counts. With `reset`, `begin` "
+        "changes nothing: zeros are written. It is a GEMM operation and takes the time of one. `begin` is a bit "
+        "that no other field has, so that a stream without it means the same on machines with the extension.",
     }
 )
 """What each extension changes, for the manual, by its name."""

@@ -138,7 +138,7 @@ class _Walk:
             for operand in used_operands(self.subject.config, loop)
         }
         for name, found in cells.items():
-            if name != "dst" or not (isinstance(loop, Gemm) and loop.reset):
+            if name != "dst" or not (isinstance(loop, Gemm) and loop.overwrites):
                 self.read(index, operand_of(loop.opcode, name).scratchpad, name, found)
         self.write(index, "acc", "dst", cells["dst"])
 

@@ -44,10 +44,14 @@ def encode_columns(config: HardwareConfig, columns: Columns) -> NDArray[np.uint8
             wrong = (values < placement.lowest) | (values > placement.highest)
             if wrong.any():
                 first = int(np.flatnonzero(wrong)[0])
+                contract = f"from {placement.lowest} to {placement.highest}"
+                reason = f"Its field has {placement.width} bits on"
+                extension = placement.field.width.extension
+                if extension and not placement.width:
+                    contract, reason = "0", f"The extension {extension!r} is off on"
                 raise EncodingError(
-                    f"{name} of instruction {int(rows[first])} ({opcode.name}) must be from {placement.lowest} to "
-                    f"{placement.highest}, not {int(values[first])}. "
-                    f"Its field has {placement.width} bits on machine {config.name!r}."
+                    f"{name} of instruction {int(rows[first])} ({opcode.name}) must be {contract}, "
+                    f"not {int(values[first])}. {reason} machine {config.name!r}."
                 )
             if placement.width:
                 word, shift = divmod(placement.lsb, WORD_BITS)

@@ -72,7 +72,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """Run micro-ops [``uop_bgn``, ``uop_end``) in two loops: acc[dst] += inp[src] · wgt[wgt]ᵀ, or 0 if ``reset``."""
+    """Run micro-ops [``uop_bgn``, ``uop_end``) in two loops: acc[dst] += inp[src] · wgt[wgt]ᵀ, or 0 if ``reset``.
+
+    With ``begin``, on machines with the extension "gemm_begin", acc[dst] = inp[src] · wgt[wgt]ᵀ; ``reset`` is stronger.
+    """
 
     opcode: ClassVar[Opcode] = Opcode.GEMM
 
@@ -87,10 +90,16 @@ class Gemm:
     wgt_factor_out: int
     wgt_factor_in: int
     reset: bool = False
+    begin: bool = False
     pop_prev: bool = False
     pop_next: bool = False
     push_prev: bool = False
     push_next: bool = False
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether accumulators are written whatever they hold."""
+        return self.reset or self.begin
 
 
 @dataclass(frozen=True, slots=True)

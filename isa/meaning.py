@@ -197,7 +197,7 @@ def _gemm(state: MachineState, gemm: Gemm, where: str) -> None:
             state.acc[index["dst"]] = 0
             continue
         product = state.inp[index["src"]].astype(np.int32) @ state.wgt[index["wgt"]].astype(np.int32).T
-        state.acc[index["dst"]] = add(state.acc[index["dst"]], product)
+        state.acc[index["dst"]] = product if gemm.begin else add(state.acc[index["dst"]], product)
 
 
 def _alu(state: MachineState, instruction: Alu, where: str) -> None:

@@ -227,9 +227,10 @@ TABLE: Mapping[Opcode, Row] = MappingProxyType(
                 Opcode.GEMM,
                 GEMM,
                 "compute",
-                "Multiplies inputs with transposed weights and adds the products to accumulators, or writes zeros.",
+                "Multiplies inputs with transposed weights; adds products to accumulators, or writes them, or zeros.",
                 _LOOP + "            wgt = uop[u].wgt + o * wgt_factor_out + i * wgt_factor_in\n"
-                "            acc[dst] = 0 if reset else wrap32(acc[dst] + inp[src] @ transpose(wgt_memory[wgt]))",
+                "            addend = 0 if begin else acc[dst]\n"
+                "            acc[dst] = 0 if reset else wrap32(addend + inp[src] @ transpose(wgt_memory[wgt]))",
             ),
             Row(
                 Opcode.FINISH,

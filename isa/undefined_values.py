@@ -165,6 +165,10 @@ class _Run:
             value = _product(np.where(data.known, data.value, 0), np.where(weights.known, weights.value, 0))
             open_data, open_weights = ~data.known, ~weights.known
             unknown = _product(open_data, ~weights.is_zero) + _product(~data.is_zero, open_weights) > 0
+            if gemm.begin:  # nothing of what was there matters; of micro-ops with one destination the last one counts
+                last = len(dst) - 1 - np.unique(dst[::-1], return_index=True)[1]
+                acc.source[dst], acc.known[dst], acc.value[dst] = 0, True, 0
+                dst, data, weights, value, unknown = dst[last], data[last], weights[last], value[last], unknown[last]
             np.add.at(acc.value, dst, value.astype(np.int64).astype(np.int32))
             np.logical_and.at(acc.known, dst, ~unknown)
             if data.source.any() or weights.source.any():

@@ -2,13 +2,13 @@
 
 from amaranth import Elaboratable, Module, Mux, Signal
 
-from lathe.configs.encoding import INSTRUCTION_BITS
+from lathe.configs.encoding import GEMM_BEGIN, INSTRUCTION_BITS
 from lathe.isa.table import MEMORIES, MemoryType, Opcode, Unit
 from lathe.rtl.accumulators import Accumulators
 from lathe.rtl.fault import FaultCode, fault_signal
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.instruction import instruction_view
-from lathe.rtl.pipeline import STEP, Pipeline
+from lathe.rtl.pipeline import Pipeline, step_of
 from lathe.rtl.read_master import ReadMaster
 from lathe.rtl.scratchpad import Scratchpad
 from lathe.rtl.sequencer import Sequencer
@@ -108,11 +108,12 @@ class Compute(Elaboratable):
         config, word = self.geometry.config, self.command.word
         sequencer, pipeline = self.sequencer, self.pipeline
         gemm, alu = instruction_view(config, Opcode.GEMM, word), instruction_view(config, Opcode.ALU, word)
-        now = structured(STEP)
+        now = structured(step_of(config))
         with m.If(sequencer.start):
             m.d.sync += [
                 now.gemm.eq(sequencer.gemm),
                 now.reset.eq(gemm.reset),
+                *([now.begin.eq(gemm.begin)] if GEMM_BEGIN in config.extensions else []),
                 now.operation.eq(alu.alu_opcode),
                 now.use_imm.eq(alu.use_imm),
                 now.imm.eq(alu.imm),

@@ -3,6 +3,8 @@
 from amaranth import Cat, Elaboratable, Module, Mux, Signal, signed
 from amaranth.lib import data
 
+from lathe.configs import HardwareConfig
+from lathe.configs.encoding import GEMM_BEGIN
 from lathe.isa.legality import MULTIPLIES, operands_of
 from lathe.isa.table import MemoryType, Opcode, alu_operations
 from lathe.rtl.accumulators import Accumulators
@@ -15,20 +17,23 @@ from lathe.rtl.scratchpad import Scratchpad
 from lathe.rtl.sequencer import OPERANDS, Sequencer
 from lathe.rtl.structure import structured
 
-# What travels with a micro-op. "valid": it does something; "ends": it is its instruction's last step.
-STEP = data.StructLayout(
-    {
-        "valid": 1,
-        "ends": 1,
-        "pushes": 2,
-        "gemm": 1,
-        "reset": 1,
-        "first": 1,  # of the two steps of a tensor operand: reads the operand
-        "operation": 3,
-        "use_imm": 1,
-        "imm": signed(16),
-    }
-)
+
+def step_of(config: HardwareConfig) -> data.StructLayout:
+    """What travels with a micro-op. "valid": it does something; "ends": it is its instruction's last step."""
+    return data.StructLayout(
+        {
+            "valid": 1,
+            "ends": 1,
+            "pushes": 2,
+            "gemm": 1,
+            "reset": 1,
+            **({"begin": 1} if GEMM_BEGIN in config.extensions else {}),
+            "first": 1,  # of the two steps of a tensor operand: reads the operand
+            "operation": 3,
+            "use_imm": 1,
+            "imm": signed(16),
+        }
+    )
 
 
 class Pipeline(Elaboratable):
@@ -47,18 +52,20 @@ class Pipeline(Elaboratable):
     ) -> None:
         self.geometry, self.sequencer, self.pads, self.acc = geometry, sequencer, pads, acc
         self.issue = Signal()
-        self.step = structured(STEP)
+        layout = step_of(geometry.config)
+        self.step = structured(layout)
         self.end = Signal()
         self.pushes = Signal(2)
         self.busy = Signal()  # an instruction's end is on its way
         self.commit = Signal()  # a micro-op is executed in this cycle
-        self.committed = structured(STEP)
+        self.committed = structured(layout)
         self.fault = fault_signal()
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
         depth = self.geometry.pipeline
-        stages = [self.step, *(structured(STEP, name=f"stage{number}") for number in range(1, depth + 1))]
+        layout = step_of(self.geometry.config)
+        stages = [self.step, *(structured(layout, name=f"stage{number}") for number in range(1, depth + 1))]
         for number in range(1, depth + 1):
             m.d.sync += stages[number].eq(stages[number - 1])
         with m.If(~self.issue):
@@ -133,9 +140,9 @@ class Pipeline(Elaboratable):
         operand = Signal(acc.values * VALUE_BITS)
         with m.If(final.valid & final.first):
             m.d.sync += operand.eq(acc.r_data)
-        sums = [
-            (acc.r_data.word_select(value, VALUE_BITS) + total)[:VALUE_BITS] for value, total in enumerate(core.sums)
-        ]
+        begins = GEMM_BEGIN in self.geometry.config.extensions
+        addend = Mux(final.begin, 0, acc.r_data) if begins else acc.r_data
+        sums = [(addend.word_select(value, VALUE_BITS) + total)[:VALUE_BITS] for value, total in enumerate(core.sums)]
         m.d.comb += [
             alu.operation.eq(final.operation),
             alu.use_imm.eq(final.use_imm),

@@ -1,4 +1,4 @@
-"""GEMM in a few NumPy calls for each instruction: gather the operands, multiply matrices, add to accumulators."""
+"""GEMM in a few NumPy calls for each instruction: gather operands, multiply matrices, write or add to accumulators."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from lathe.isa import Gemm, Opcode
 from lathe.isa.legality import operands_of
 from lathe.sim.contraction import EXACT_TERMS, Contraction, Values, contractions
 from lathe.sim.micro_op_plans import Plans, require_in_range
-from lathe.sim.micro_ops import Ints, Nest, run_of
+from lathe.sim.micro_ops import Ints, Nest, last_writes, run_of
 from lathe.sim.scratchpads import Scratchpads
 
 
@@ -34,6 +34,7 @@ class Products:
         )
         self.plans: Plans[list[Contraction]] = Plans(cfg, pads.uop, self.plan)
         self.resets: Plans[slice | Ints] = Plans(cfg, pads.uop, self.plan_reset)
+        self.begins: Plans[list[Contraction]] = Plans(cfg, pads.uop, self.plan_begin)
         self.gathered: NDArray[np.float32] = np.empty(0, np.float32)
 
     def run(self, gemm: Gemm, where: Callable[[], str]) -> None:
@@ -43,13 +44,23 @@ class Products:
             if targets is not None:
                 self.pads.acc[targets] = 0
             return
+        if gemm.begin:
+            for contraction in self.begins.of(gemm, where) or ():
+                self.pads.acc[contraction.dst] = self.products(contraction)
+            return
         for contraction in self.plans.of(gemm, where) or ():
-            self.add(contraction)
+            self.pads.acc[contraction.dst] += self.products(contraction)
 
     def plan(self, nest: Nest, where: Callable[[], str]) -> tuple[list[Contraction], int]:
         """The matrix products of a nest, and how many indices they hold."""
         require_in_range(self.cfg, nest, operands_of(Opcode.GEMM), where)
         found = list(contractions(nest, self.values))
+        return found, sum(each.stored for each in found)
+
+    def plan_begin(self, nest: Nest, where: Callable[[], str]) -> tuple[list[Contraction], int]:
+        """The matrix products of the executions that no later one overwrites: one term for each accumulator."""
+        require_in_range(self.cfg, nest, operands_of(Opcode.GEMM), where)
+        found = list(contractions(last_writes(nest), self.values))
         return found, sum(each.stored for each in found)
 
     def plan_reset(self, nest: Nest, where: Callable[[], str]) -> tuple[slice | Ints, int]:
@@ -60,8 +71,8 @@ class Products:
         chosen = np.unique(np.unique(outer[:, None] + inner)[:, None] + np.unique(nest.dst.table))
         return run_of(chosen), len(chosen)
 
-    def add(self, contraction: Contraction) -> None:
-        """Add a contraction's products to the accumulators."""
+    def products(self, contraction: Contraction) -> NDArray[np.int32]:
+        """The sums of a contraction's products, one row for each of its destinations."""
         batches, rows, columns, terms = contraction.shape
         inputs = self.gather(contraction.src)
         if self.batch == 1:
@@ -82,7 +93,8 @@ class Products:
         added = sums.transpose(0, 1, 3, 2, 4).reshape(batches * rows * columns, -1)
         if contraction.sums is not None:
             added = np.add.reduceat(added[contraction.sums.order], contraction.sums.starts, axis=0, dtype=np.int32)
-        self.pads.acc[contraction.dst] += added
+        result: NDArray[np.int32] = added
+        return result
 
     def gather(self, src: Ints) -> NDArray[np.float32]:
         """The input elements of the given indices, in a buffer that the next call overwrites."""

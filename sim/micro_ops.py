@@ -60,11 +60,11 @@ class Nest(NamedTuple):
         """The nest cut in two along its outermost loop with more than one iteration; the first runs first."""
         if self.iter_out > 1:
             cut = self.iter_out // 2
-            rest = self._moved(cut, 0)
+            rest = self.moved(cut, 0)
             return self._replace(iter_out=cut), rest._replace(iter_out=self.iter_out - cut)
         if self.iter_in > 1:
             cut = self.iter_in // 2
-            rest = self._moved(0, cut)
+            rest = self.moved(0, cut)
             return self._replace(iter_in=cut), rest._replace(iter_in=self.iter_in - cut)
         cut = len(self.dst.table) // 2
         return self.part(slice(cut)), self.part(slice(cut, None))
@@ -74,7 +74,7 @@ class Nest(NamedTuple):
         dst, src, wgt = (index._replace(table=index.table[chosen]) for index in (self.dst, self.src, self.wgt))
         return self._replace(dst=dst, src=src, wgt=wgt)
 
-    def _moved(self, outer: int, inner: int) -> "Nest":
+    def moved(self, outer: int, inner: int) -> "Nest":
         """The nest that starts with iteration (outer, inner)."""
         dst, src, wgt = (
             index._replace(table=index.table + (outer * index.out + inner * index.inner))
@@ -93,6 +93,35 @@ def nest_of(instruction: Gemm | Alu, dst: Ints, src: Ints, wgt: Ints) -> Nest:
         Index(src, instruction.src_factor_out, instruction.src_factor_in),
         Index(wgt, *factors),
     )
+
+
+def last_writes(nest: Nest) -> Nest:
+    """The executions that write what no later one overwrites: of each destination the last one.
+
+    ``nest`` has at least one execution. The result keeps its loops where no two iterations write the same.
+    """
+    outer = nest.iter_out - 1 if nest.dst.out == 0 else 0
+    inner = nest.iter_in - 1 if nest.dst.inner == 0 else 0
+    nest = nest.moved(outer, inner)._replace(iter_out=nest.iter_out - outer, iter_in=nest.iter_in - inner)
+    nest = nest.part(_last_of_each(nest.dst.table))
+    elements = nest.dst.highest(nest.iter_out, nest.iter_in) + 1
+    if nest.executions <= elements and len(np.unique(nest.dst.grid(nest.iter_out, nest.iter_in))) == nest.executions:
+        return nest
+    # The last of an outer iteration are the same micro-ops in each, so that no more is in memory than elements and
+    # iterations of one loop make.
+    for extent in ("iter_in", "iter_out"):
+        loops = {"iter_out": 1, "iter_in": 1, extent: getattr(nest, extent)}
+        tables = [index._replace(table=index.grid(**loops).reshape(-1)) for index in (nest.dst, nest.src, nest.wgt)]
+        nest = nest._replace(**{extent: 1}, dst=tables[0], src=tables[1], wgt=tables[2])
+        nest = nest.part(_last_of_each(nest.dst.table))
+    return nest
+
+
+def _last_of_each(values: Ints) -> Ints:
+    """The places of the last occurrence of each value, in order."""
+    _, from_behind = np.unique(values[::-1], return_index=True)
+    places: Ints = np.sort(len(values) - 1 - from_behind)
+    return places
 
 
 def run_of(indices: Ints) -> slice | Ints:

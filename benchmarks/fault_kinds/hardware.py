@@ -253,6 +253,12 @@ FAULTS = (
     ),
     fault("reset adds like a GEMM", "pipeline", "with m.Elif(final.reset):", "with m.Elif(final.reset & 0):"),
     fault(
+        "begin adds like a GEMM",
+        "pipeline",
+        "Mux(final.begin, 0, acc.r_data)",
+        "Mux(final.begin, acc.r_data, acc.r_data)",
+    ),
+    fault(
         "an index beyond inp or wgt is not seen",
         "pipeline",
         "operand.used is None else multiplies) &",

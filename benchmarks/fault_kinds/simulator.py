@@ -62,8 +62,15 @@ FAULTS = (
     fault(
         "sums saturate",
         "sim.gemm",
-        "self.pads.acc[contraction.dst] += added",
-        "self.pads.acc[contraction.dst] = (self.pads.acc[contraction.dst] + np.int64(added)).clip(-(2**31), 2**31 - 1)",
+        "self.pads.acc[contraction.dst] += self.products(contraction)",
+        "self.pads.acc[contraction.dst] = (self.pads.acc[contraction.dst] + np.int64(self.products(contraction))).clip("
+        "-(2**31), 2**31 - 1)",
+    ),
+    fault(
+        "of products that begin one accumulator the first one counts",
+        "sim.micro_ops",
+        "np.unique(values[::-1], return_index=True)\n    places: Ints = np.sort(len(values) - 1 - from_behind)",
+        "np.unique(values, return_index=True)\n    places: Ints = np.sort(from_behind)",
     ),
     fault(
         "an ALU destination that comes twice counts once",

@@ -110,13 +110,14 @@ class SampledMachine:
                 return []
             self.acc[:, targets] = 0
             return [Written("acc", targets)]
-        found = self.products.plans.of(gemm, where) or []
+        plans = self.products.begins if gemm.begin else self.products.plans
+        found = plans.of(gemm, where) or []
         for contraction in found:
-            self._add(contraction)
+            self._add(contraction, begins=gemm.begin)
         return [Written("acc", each.dst) for each in found]
 
-    def _add(self, contraction: Contraction) -> None:
-        """Add a contraction's products to the accumulators, as many samples at a time as memory allows."""
+    def _add(self, contraction: Contraction, *, begins: bool) -> None:
+        """Add a contraction's products to the accumulators, or write them, with as many samples as memory allows."""
         config = self.config
         batch, block_in, block_out = config.batch, config.block_in, config.block_out
         batches, rows, columns, terms = contraction.shape
@@ -140,7 +141,7 @@ class SampledMachine:
             if contraction.sums is not None:
                 ordered = added[:, contraction.sums.order]
                 added = np.add.reduceat(ordered, contraction.sums.starts, axis=1, dtype=np.int32)
-            self.acc[part, contraction.dst] += added
+            self.acc[part, contraction.dst] = added if begins else self.acc[part, contraction.dst] + added
 
     def _alu(self, instruction: Alu, where: Callable[[], str]) -> list[Written]:
         plans = self.elementwise.with_immediate if instruction.use_imm else self.elementwise.with_tensor

@@ -90,7 +90,9 @@ class Footprints:
             for each in used_operands(self.config, work)
         }
         written = (touched["dst"],)
-        return Footprint(() if isinstance(work, Gemm) and work.reset else tuple(touched.values()), written)
+        overwrites = isinstance(work, Gemm) and work.overwrites
+        read = (cells for index, cells in touched.items() if index != "dst" or not overwrites)
+        return Footprint(tuple(read), written)
 
     def _cells(self, start: NDArray[np.int64], work: Gemm | Alu, operand: Operand) -> Cells:
         cells = np.unique(start)

@@ -3,7 +3,7 @@
 import pytest
 
 from lathe.configs import load_config
-from lathe.configs.encoding import FORMATS, GEMM
+from lathe.configs.encoding import FORMATS, GEMM, Field, bits, place
 from lathe.isa.table import TABLE, placements
 
 
@@ -25,3 +25,15 @@ def test_widths_that_are_always_the_same_are_those_that_need_no_machine():
 def test_a_field_that_depends_on_the_machine_has_no_values_without_one():
     with pytest.raises(AssertionError, match="dst_factor_in of gemm is as wide as the machine makes it"):
         GEMM.values("dst_factor_in")
+
+
+def starts(*widths):
+    """Where fields of such widths stand in words of 64 bits; those that fill gaps are negative."""
+    fields = [Field(f"f{place}", bits(abs(width)), "", fills_gap=width < 0) for place, width in enumerate(widths)]
+    return [each.lsb for each in place(fields, 64, load_config("vta"))]
+
+
+def test_fields_that_fill_gaps_move_no_other_and_stand_behind_all_where_there_is_no_gap():
+    assert starts(60, 10, 20) == [0, 64, 74]
+    assert starts(60, 10, 20, -3, -1, -1) == [0, 64, 74, 60, 63, 94]
+    assert starts(64, 64, -1) == [0, 64, 128]

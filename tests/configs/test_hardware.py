@@ -98,10 +98,11 @@ def test_machine_with_changes_has_them_and_nothing_else() -> None:
             "timing.dma_fifo_beats of machine 'vta' must be at least memory.burst_beats (256), not 128. The FIFO "
             "must have room for a whole burst: make it deeper or the bursts shorter."),
         ({"extensions": ("exp",)},
-            "extensions of machine 'vta' must be empty, or a list of pad_value, alu_sub, not 'exp'. Remove it."),
+            "extensions of machine 'vta' must be empty, or a list of pad_value, alu_sub, gemm_begin, not 'exp'. Remove "
+            "it."),
         ({"extensions": ("pad_values",)},
-            "extensions of machine 'vta' must be empty, or a list of pad_value, alu_sub, not 'pad_values'. Did you "
-            "mean 'pad_value'?"),
+            "extensions of machine 'vta' must be empty, or a list of pad_value, alu_sub, gemm_begin, not 'pad_values'. "
+            "Did you mean 'pad_value'?"),
         ({"extensions": ("pad_value", "pad_value")},
             "extensions of machine 'vta' must be different names, not 'pad_value' twice. Name it once."),
         ({"bach": 1},

@@ -9,6 +9,7 @@ from random_streams import (
     legal_machine,
     other_memory,
     random_machine,
+    stream_of_beginnings,
     stream_of_data,
     stream_of_shifts,
     stream_of_time,
@@ -45,6 +46,13 @@ def test_as_many_transfers_under_way_as_there_may_be(seed):
 def test_shifts_by_every_amount_around_the_width():
     cfg = load_config("tiny")
     assert differences(cfg, stream_of_shifts(random.Random(0), cfg), pysim.run) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sums_that_begin_in_accumulators_of_any_content(seed):
+    rng = random.Random(seed)
+    cfg = load_config("tiny").with_(extensions=("gemm_begin",))
+    assert differences(cfg, stream_of_beginnings(rng, cfg), pysim.run) == []
 
 
 @pytest.mark.slow

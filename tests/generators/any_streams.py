@@ -4,7 +4,7 @@ enough for that to matter."""
 from dataclasses import replace
 
 import numpy as np
-from streams import NEIGHBOURS, Stream
+from streams import NEIGHBOURS, Stream, begun
 
 from lathe.configs import load_config
 from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, PagedMemory, Store, encode_uops, unit_of
@@ -126,7 +126,7 @@ def loops(rng, cfg):
 
 def any_gemm(rng, cfg):
     factors = {name: rng.choice([0, 0, 0, 1]) for name in ("wgt_factor_out", "wgt_factor_in")}
-    return Gemm(**loops(rng, cfg), **factors, reset=rng.random() < 0.3)
+    return begun(rng, cfg, Gemm(**loops(rng, cfg), **factors, reset=rng.random() < 0.3))
 
 
 def any_alu(rng, cfg):

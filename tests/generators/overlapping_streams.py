@@ -10,7 +10,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from streams import NEIGHBOURS, Stream, random_block
+from streams import NEIGHBOURS, Stream, begun, random_block
 
 from lathe.configs.encoding import PAD_VALUE
 from lathe.configs.memory import PAGE_BYTES
@@ -236,7 +236,8 @@ def gemm(line, own, inputs, weights):
         count = (min(inputs.size, weights.size, 8) - 1) | 1
         table = [(own.base, inputs.base + place, weights.base + place) for place in range(count)]
         return Gemm(0, 0, 1057 // count | 1, 1, *[0] * 6), table
-    return Gemm(0, 0, outer, inner, *dst, *src, *wgt, reset=line.rng.random() < 0.1), table
+    made = Gemm(0, 0, outer, inner, *dst, *src, *wgt, reset=line.rng.random() < 0.1)
+    return begun(line.rng, line.cfg, made), table
 
 
 def similar(own, instruction, table):

@@ -8,6 +8,7 @@ from streams import NO_PAGES, Stream, in_sequence, legal_machine, legal_stream, 
 
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import Alu, AluOp, BusError, Finish, Gemm, Load, MachineFault, MemoryType, Store, encode, encode_uops
+from lathe.isa.table import MEMORIES
 from lathe.sim import replay
 
 
@@ -86,6 +87,34 @@ def stream_of_shifts(rng, cfg):
         Finish(),
     ]
     return Stream(in_sequence(instructions), np.arange(64, dtype=np.uint64) * PAGE_BYTES, pages)
+
+
+def stream_of_beginnings(rng, cfg):
+    """GEMMs that add to accumulators of random content, and such that begin them, some of them several times."""
+    data = np.random.default_rng(rng.randrange(1 << 30))
+    uops = encode_uops(cfg, data.integers(0, 6, 8), data.integers(0, 8, 8), data.integers(0, 8, 8))
+    pages = data.integers(0, 256, (64, PAGE_BYTES)).astype(np.uint8)
+    pages[0, : 4 * len(uops)] = np.asarray(uops, "<u4").view(np.uint8)
+    at = {kind: place * PAGE_BYTES // MEMORIES[kind].element_bytes(cfg) for place, kind in enumerate(_BEGUN, 1)}
+    loads = [Load(kind, 0, at[kind], 1, 32, 32) for kind in _BEGUN]
+    gemms = []
+    for begin in (True, False, True):
+        first, loops = rng.randrange(8), [rng.choice([0, 1, 1, 2]) for _ in range(6)]
+        gemms.append(
+            Gemm(first, rng.randint(first + 1, 8), rng.choice([1, 2, 3]), rng.choice([1, 4]), *loops, begin=begin)
+        )
+    stored = 0x20000 // cfg.out_element_bytes
+    instructions = [
+        Load(MemoryType.UOP, 0, 0, 1, 8, 8),
+        *loads,
+        *gemms,
+        Store(memory_type=MemoryType.OUT, sram_base=0, dram_base=stored, y_size=1, x_size=32, x_stride=32),
+        Finish(),
+    ]
+    return Stream(in_sequence(instructions), np.arange(64, dtype=np.uint64) * PAGE_BYTES, pages)
+
+
+_BEGUN = (MemoryType.ACC, MemoryType.INP, MemoryType.WGT)
 
 
 def broken_stream(rng, cfg, stream):

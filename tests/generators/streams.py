@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lathe.configs import load_config
-from lathe.configs.encoding import PAD_VALUE
+from lathe.configs.encoding import GEMM_BEGIN, PAD_VALUE
 from lathe.configs.extensions import EXTENSIONS
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import Alu, Finish, Gemm, Load, MemoryType, PagedMemory, Store, encode, encode_uops, unit_of
@@ -162,8 +162,14 @@ def random_instruction(rng, cfg):
         "src_factor_in": 0,
     }
     if kind == "gemm":
-        return Gemm(**loops, wgt_factor_out=0, wgt_factor_in=0, reset=rng.random() < 0.2)
+        gemm = Gemm(**loops, wgt_factor_out=0, wgt_factor_in=0, reset=rng.random() < 0.2)
+        return begun(rng, cfg, gemm)
     return Alu(rng.choice(alu_operations(cfg)), **loops, use_imm=rng.random() < 0.5, imm=1)
+
+
+def begun(rng, cfg, gemm):
+    """The GEMM, which begins its accumulators now and then on machines where it can."""
+    return replace(gemm, begin=rng.random() < 0.4) if GEMM_BEGIN in cfg.extensions else gemm
 
 
 def random_stream(rng, cfg, length):
@@ -263,7 +269,7 @@ def legal_stream(rng, cfg, length):
         if kind == "gemm":
             loops = legal_loops(rng, tables)
             factors = {name: rng.choice([0, 0, 1, 3]) for name in ("wgt_factor_out", "wgt_factor_in")}
-            instructions.append(Gemm(**loops, **factors, reset=rng.random() < 0.15))
+            instructions.append(begun(rng, cfg, Gemm(**loops, **factors, reset=rng.random() < 0.15)))
         elif kind == "alu":
             instructions.append(
                 Alu(

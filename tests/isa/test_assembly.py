@@ -11,6 +11,7 @@ from lathe.isa import (
     AluOp,
     AssemblyError,
     Finish,
+    Gemm,
     Load,
     MemoryType,
     Opcode,
@@ -60,6 +61,19 @@ def test_text_of_padding_on_a_machine_without_it(field: str) -> None:
         assemble(VTA, f"{LOAD} {field}")
     assert str(caught.value) == (
         f"{field.partition('=')[0]} of LOAD of the text, line 1, must be on a machine with the extension 'pad_value', "
+        "not on 'vta'. Remove it or take another machine."
+    )
+
+
+def test_text_of_a_gemm_that_begins() -> None:
+    gemm = Gemm(0, 1, 1, 1, 0, 0, 0, 0, 0, 0, begin=True, push_prev=True)
+    text = instruction_text(gemm)
+    assert text.endswith("wgt_factor_in=0 begin push_prev")
+    assert assemble(load_config("lathe16"), text).instructions == [gemm]
+    with pytest.raises(AssemblyError) as caught:
+        assemble(VTA, text)
+    assert str(caught.value) == (
+        "begin of GEMM of the text, line 1, must be on a machine with the extension 'gemm_begin', "
         "not on 'vta'. Remove it or take another machine."
     )
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lathe.configs import HardwareConfig, load_config
+from lathe.configs import ConfigError, HardwareConfig, load_config
 from lathe.isa import (
     Alu,
     AluOp,
@@ -229,10 +229,42 @@ def test_padding_is_refused_on_a_machine_without_it_and_its_bits_are_ignored() -
     with pytest.raises(EncodingError) as caught:
         encode(VTA, [load])
     assert str(caught.value) == (
-        "pad_value of instruction 0 (LOAD) must be from 0 to 0, not -128. Its field has 0 bits on machine 'vta'."
+        "pad_value of instruction 0 (LOAD) must be 0, not -128. The extension 'pad_value' is off on machine 'vta'."
     )
     (decoded,) = decode(VTA, encode(load_config("lathe16"), [replace(load, pad_value=24)]))  # bits 58 and 59
     assert decoded == replace(load, pad_value=0)
+
+
+def test_begin_of_a_gemm_is_the_bit_that_vta_leaves_free() -> None:
+    lathe16 = load_config("lathe16")
+    gemm = Gemm(5000, 8192, 16383, 3, 2047, 1, 2, 1025, 1023, 7)
+    assert as_number(replace(gemm, begin=True), lathe16) == as_number(gemm) | 1 << 63
+    assert decode(lathe16, encode(lathe16, [replace(gemm, begin=True)])) == [replace(gemm, begin=True)]
+
+
+def test_begin_is_refused_on_a_machine_without_it_and_its_bit_is_ignored() -> None:
+    gemm = Gemm(0, 1, 1, 1, 0, 0, 0, 0, 0, 0, begin=True)
+    with pytest.raises(EncodingError) as caught:
+        encode(VTA, [Finish(), gemm])
+    assert str(caught.value) == (
+        "begin of instruction 1 (GEMM) must be 0, not 1. The extension 'gemm_begin' is off on machine 'vta'."
+    )
+    assert decode(VTA, encode(load_config("lathe16"), [gemm])) == [replace(gemm, begin=False)]
+
+
+@pytest.mark.parametrize("uop", range(2, 17))
+@pytest.mark.parametrize("acc", range(6, 21, 2))
+def test_begin_moves_no_other_field_on_any_machine(uop: int, acc: int) -> None:
+    try:
+        config = VTA.with_(uop_buffer_bytes=1 << uop, acc_buffer_bytes=1 << acc)
+    except ConfigError:
+        pytest.skip("there is no such machine")
+    plain, extended = (dict(placements(config.with_(extensions=names), Opcode.GEMM)) for names in ((), ("gemm_begin",)))
+    begin = extended.pop("begin")
+    del plain["begin"]
+    assert extended == plain
+    assert begin.width == 1
+    assert all(not place.lsb <= begin.lsb < place.lsb + place.width for place in plain.values())
 
 
 def test_shorter_dram_base_is_refused_beyond_its_end() -> None:

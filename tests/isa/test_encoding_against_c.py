@@ -16,12 +16,16 @@ from lathe.isa.table import placements
 
 HEAD = "opcode:3 pop_prev:1 pop_next:1 push_prev:1 push_next:1"
 LOOPS = "reset:1 uop_bgn:UOP uop_end:UOP+1 iter_out:14 iter_in:14 dst_factor_out:ACC dst_factor_in:ACC"
+FACTORS = "src_factor_out:INP src_factor_in:INP wgt_factor_out:WGT wgt_factor_in:WGT"
 STRUCTS = {
     "Memory": f"{HEAD} memory_type:3 sram_base:16 dram_base:32 y_size:16 x_size:16 x_stride:16 "
     "y_pad_0:4 y_pad_1:4 x_pad_0:4 x_pad_1:4",
     "PaddedLoad": f"{HEAD} memory_type:3 sram_base:16 dram_base:29 pad_value:8 pad_limit:1 "
     "y_size:16 x_size:16 x_stride:16 y_pad_0:4 y_pad_1:4 x_pad_0:4 x_pad_1:4",
-    "Gemm": f"{HEAD} {LOOPS} src_factor_out:INP src_factor_in:INP wgt_factor_out:WGT wgt_factor_in:WGT",
+    "Gemm": f"{HEAD} {LOOPS} {FACTORS}",
+    "BeginningGemm": f"{HEAD} {LOOPS} {FACTORS}".replace(
+        "iter_in:14", "iter_in:14 begin:1"
+    ),  # of machines as wide as vta
     "Alu": f"{HEAD} {LOOPS} src_factor_out:ACC src_factor_in:ACC alu_opcode:3 use_imm:1 imm:16",
     "Finish": HEAD,
 }
@@ -66,9 +70,10 @@ def c_program(config: HardwareConfig, stream: list[Instruction], uops: list[tupl
         values = {
             name: int(getattr(instruction, name))
             for name in FIELDS_OF[instruction.opcode]
-            if placed[name].width or name not in ("pad_value", "pad_limit")
+            if placed[name].width or name not in ("pad_value", "pad_limit", "begin")
         }
-        struct = "PaddedLoad" if "pad_value" in values else STRUCT_OF[instruction.opcode]
+        extended = {"pad_value": "PaddedLoad", "begin": "BeginningGemm"}
+        struct = next((extended[name] for name in extended if name in values), STRUCT_OF[instruction.opcode])
         assigned = "".join(f"it.{name} = {value}; " for name, value in values.items())
         lines.append(
             f"{{ {struct} it; std::memset(&it, 0, sizeof it); it.opcode = {int(instruction.opcode)}; {assigned}"

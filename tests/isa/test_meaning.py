@@ -151,6 +151,22 @@ def test_reset_writes_zeros_and_reads_no_operand() -> None:
     assert (state.acc[5:] == 7).all()
 
 
+def test_begin_writes_products_whatever_was_there() -> None:
+    state = with_uops(MachineState(TINY.with_(extensions=("gemm_begin",)), blank().dram), [3, 3], [0, 1], [0, 1])
+    rng = np.random.default_rng(0)
+    state.inp[:], state.wgt[:] = rng.integers(-128, 128, state.inp.shape), rng.integers(-128, 128, state.wgt.shape)
+    state.acc[:] = 7
+    begun = Gemm(0, 2, 1, 2, 0, 2, 0, 3, 0, 5, begin=True)
+    execute(state, begun)
+    for element, src, wgt in ((3, 1, 1), (5, 4, 6)):  # of two micro-ops with one destination the last one counts
+        expected = state.inp[src, 0].astype(int) @ state.wgt[wgt].astype(int).T
+        assert state.acc[element, 0].tolist() == expected.tolist()
+    others = np.delete(state.acc, [3, 5], axis=0)
+    assert (others == 7).all()
+    execute(state, replace(begun, reset=True))
+    assert (state.acc[[3, 5]] == 0).all()
+
+
 def test_micro_ops_of_one_instruction_see_each_others_results() -> None:
     state = with_uops(blank(), [1, 2], [0, 1], [0, 0])
     state.acc[0] = 3

@@ -141,6 +141,38 @@ def test_a_product_is_undefined_unless_its_other_factors_are_zero(weights, expec
     assert reported(program(images=images, instructions=instructions)) == ([0] if expected else [])
 
 
+@pytest.mark.parametrize(("begin", "expected"), [(True, []), (False, [3])])
+def test_a_gemm_that_begins_overwrites_what_is_undefined(begin, expected):
+    """T lies in the accumulator, and products of W with itself go there."""
+    loads = [
+        Load(MemoryType.INP, 0, W // 4, 1, 1, 1),
+        Load(MemoryType.WGT, 0, W // 16, 1, 1, 1, push_next=True),
+    ]
+    whole = program(Gemm(0, 1, 1, 1, 0, 0, 0, 0, 0, 0, begin=begin, pop_prev=True))
+    config = TINY.with_(extensions=("gemm_begin",))
+    assert reported(program(config=config, instructions=(*loads, *whole.instructions))) == expected
+
+
+def test_of_products_that_begin_one_accumulator_only_the_last_one_may_not_be_undefined():
+    """T and W are inputs, in this order or in the other."""
+    images = {"uops": encode_uops(TINY, dst=[0, 0], src=[0, 1], wgt=[0, 0]).view(np.uint8), "W": EYE.reshape(-1)}
+    for places, expected in (((0, 1), []), ((1, 0), [0])):
+        whole = program(Gemm(0, 2, 1, 1, 0, 0, 0, 0, 0, 0, begin=True, pop_prev=True))
+        loads = [
+            Load(MemoryType.INP, places[0], T // 4, 1, 1, 1),
+            Load(MemoryType.INP, places[1], W // 4, 1, 1, 1),
+            Load(MemoryType.WGT, 0, W // 16, 1, 1, 1, push_next=True),
+            Load(MemoryType.UOP, 0, UOPS // 4, 1, 2, 2),
+        ]
+        changes = {
+            "config": TINY.with_(extensions=("gemm_begin",)),
+            "segments": tuple(replace(each, nbytes=8) if each.name == "uops" else each for each in whole.segments),
+            "images": whole.images | images,
+            "instructions": (*loads, *whole.instructions[2:]),
+        }
+        assert reported(program(**changes)) == expected
+
+
 def test_undefined_bytes_are_followed_through_memory():
     """T is copied to itself, 16 bytes on, and from there to C: the first load brings what is reported."""
     first = Store(sram_base=0, dram_base=(T + 16) // 4, y_size=1, x_size=1, x_stride=1, pop_prev=True, push_prev=True)

@@ -429,5 +429,5 @@ def test_padding_that_the_machine_has_no_field_for_is_found() -> None:
     assert [str(finding) for finding in verify(program(instructions))] == [
         "value too wide: pad_value of instruction 0 in load "
         f"(load inp sram_base=0 dram_base={A // 4:#x} y_size=1 x_size=4 x_stride=4 pad_value=-128) must be "
-        "from 0 to 0, not -128; see 0 bits."
+        "0 on machine 'tiny', where the extension 'pad_value' is off, not -128; see 0 bits."
     ]

@@ -31,7 +31,7 @@ from lathe.isa.ordering import order_of
 from lathe.isa.table import QUEUE_OF
 
 CONFIG = load_config("tiny").with_(
-    inp_buffer_bytes=64, wgt_buffer_bytes=64, acc_buffer_bytes=256, uop_buffer_bytes=32
+    inp_buffer_bytes=64, wgt_buffer_bytes=64, acc_buffer_bytes=256, uop_buffer_bytes=32, extensions=("gemm_begin",)
 )  # 16 inp, 4 wgt, 16 acc, 8 uop
 UOPS = 0x1000
 TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
@@ -87,7 +87,8 @@ def _random_instruction(random: np.random.Generator) -> Instruction:
             base = 0x800 if kind == MemoryType.ACC8 else 0x200
             return Load(kind, number(12), base + number(4), 2, 1 + number(2), 1 + number(3))
         case 3:
-            return Gemm(**loops(), wgt_factor_out=number(2), wgt_factor_in=number(2), reset=bool(number(2)))
+            flags = {"reset": bool(number(2)), "begin": bool(number(2))}
+            return Gemm(**loops(), wgt_factor_out=number(2), wgt_factor_in=number(2), **flags)
         case 4:
             return Alu(AluOp.ADD, **loops(), use_imm=bool(number(2)), imm=1)
         case _:
@@ -121,7 +122,7 @@ def accesses(instruction: Instruction, words: np.ndarray) -> tuple[set[Access], 
                 writes.add(("acc", dst))
                 if isinstance(instruction, Gemm):
                     if not instruction.reset:
-                        reads |= {("acc", dst), ("inp", src), ("wgt", wgt)}
+                        reads |= {("inp", src), ("wgt", wgt)} | (set() if instruction.begin else {("acc", dst)})
                 else:
                     reads |= {("acc", dst)} | (set() if instruction.use_imm else {("acc", src)})
 

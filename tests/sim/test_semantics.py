@@ -56,9 +56,9 @@ def prepared(cfg, dst, src, wgt):
     return loads, np.arange(8, dtype=np.uint64) * 4096, content.reshape(8, 4096)
 
 
-def gemm(count, out=1, inner=1, **factors):
+def gemm(count, out=1, inner=1, begin=False, **factors):
     names = [f"{index}_factor_{loop}" for index in ("dst", "src", "wgt") for loop in ("out", "in")]
-    return Gemm(0, count, out, inner, **{name: factors.get(name, 0) for name in names})
+    return Gemm(0, count, out, inner, **{name: factors.get(name, 0) for name in names}, begin=begin)
 
 
 def alu(operation, count, out=1, inner=1, use_imm=False, imm=0, **factors):
@@ -125,6 +125,31 @@ def test_alu_keeps_the_order_of_micro_ops_that_depend_on_each_other(operation, d
     cfg = load_config("tiny").with_(extensions=tuple(EXTENSIONS))
     loads, addresses, pages = prepared(cfg, dst, src, [0] * len(dst))
     compare(cfg, [*loads, alu(operation, len(dst), 2, 3, **factors)], addresses, pages)
+
+
+@pytest.mark.parametrize(
+    ("dst", "src"),
+    [
+        ([0, 1, 2, 3], [0, 1, 2, 3]),
+        ([0, 0, 0, 0], [0, 1, 2, 3]),  # the last one counts
+        ([0, 1, 0, 1], [3, 2, 1, 0]),
+        ([0, 4, 8, 12], [1, 1, 1, 1]),
+    ],
+)
+@pytest.mark.parametrize(
+    "factors",
+    [
+        {},
+        {"dst_factor_in": 1, "src_factor_in": 1},
+        {"dst_factor_out": 2, "wgt_factor_in": 1},
+        {"dst_factor_out": 1, "dst_factor_in": 1, "src_factor_out": 2, "wgt_factor_out": 1},
+        {"dst_factor_out": 4, "dst_factor_in": 1, "src_factor_in": 1},
+    ],
+)
+def test_begin_keeps_the_last_product_of_each_accumulator(dst, src, factors):
+    cfg = load_config("tiny").with_(extensions=tuple(EXTENSIONS))
+    loads, addresses, pages = prepared(cfg, dst, src, [0, 1, 2, 3])
+    compare(cfg, [*loads, gemm(len(dst), 3, 4, begin=True, **factors)], addresses, pages)
 
 
 @pytest.mark.parametrize("operation", list(AluOp))
