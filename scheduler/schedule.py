@@ -55,7 +55,7 @@ from lathe.scheduler.reports.questions import is_legal, is_parallel, parallel_sk
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.state.schedule import StageView
-from lathe.scheduler.state.stage import StageId
+from lathe.scheduler.state.stage import StageId, StageState
 from lathe.scheduler.state.storage import StorageBuffer
 from lathe.scheduler.target.machine import check_machine
 
@@ -65,10 +65,12 @@ class Stage(EditedStage):
 
     __slots__ = ()
 
+    _schedule: "Schedule"
+
     @property
     def schedule(self) -> "Schedule":
         """The schedule that this is a stage of."""
-        return cast(Schedule, self._schedule)
+        return self._schedule
 
     @property
     def axis(self) -> tuple[LoopAxis, ...]:
@@ -142,13 +144,15 @@ class Schedule(Recorded):
     stages, and ``cache_read`` and ``cache_write``) change that; each checks that every read still finds its value.
     """
 
-    def _view(self, key: StageId) -> StageView:
-        return Stage(self, key)
+    _stages: tuple[Stage, ...]
+
+    def _view(self, key: StageId, state: StageState) -> StageView:
+        return Stage(self, key, state)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The stages in order."""
-        return cast(tuple[Stage, ...], super().stages)
+        return self._stages or cast("tuple[Stage, ...]", super().stages)
 
     def __getitem__(self, tensor: Tensor | Computation | StageView) -> Stage:
         """The stage of a tensor or computation. Raises ScheduleError if the schedule has none."""

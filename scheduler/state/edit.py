@@ -1,7 +1,6 @@
 """A schedule that is being changed: a view that goes on from one state to the next."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, TypeVar, cast
 
@@ -17,10 +16,12 @@ class EditedStage(StageView):
 
     __slots__ = ()
 
+    _schedule: "Edit"
+
     @property
     def schedule(self) -> "Edit":
         """The edit that this is a stage of."""
-        return cast(Edit, self._schedule)
+        return self._schedule
 
     @property
     def host(self) -> "EditedStage | None":
@@ -36,23 +37,45 @@ class EditedStage(StageView):
         self.put(replace(self.state, **changes))
 
 
+class Trying:
+    """What ``Edit.trying`` gives; a class, since a generator costs what a cheap command costs."""
+
+    __slots__ = ("_before", "_edit")
+
+    def __init__(self, edit: "Edit") -> None:
+        self._edit, self._before = edit, edit.state
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._edit.become(self._before)
+
+
 class Edit(ScheduleView):
     """A schedule that is being changed. What it has been before stays as it was: states are values."""
 
     replaying = False
     """Whether commands are carried out again with numbers for parameters: see ``history``."""
 
-    def __init__(self, state: ScheduleState) -> None:
-        super().__init__(state)
-        self._new: dict[StageId, StageState] = {}  # stages that have no place in the order yet
+    _stages: "tuple[EditedStage, ...]"
 
-    def _view(self, key: StageId) -> StageView:
-        return EditedStage(self, key)
+    def _view(self, key: StageId, state: StageState) -> StageView:
+        return EditedStage(self, key, state)
 
-    def state_of(self, key: StageId) -> StageState:
-        """What is known of a stage, or was when it was last there."""
-        found = self._state.stages.get(key)
-        return self._new[key] if found is None else found
+    def by_id(self, key: StageId) -> EditedStage:
+        """The stage that has this identity, always as the same object."""
+        found: EditedStage | None = self._views.get(key)
+        return found or cast(EditedStage, super().by_id(key))
+
+    def _see(self, key: StageId, state: StageState) -> None:
+        """A stage is from now on in this state, whether it has a place in the order or not."""
+        view = self._views.get(key)
+        if view is None:
+            self._views[key] = self._view(key, state)
+        else:
+            object.__setattr__(view, "state", state)
 
     def fork(self) -> Self:
         """Another edit of the same kind that goes on from the present state."""
@@ -62,28 +85,39 @@ class Edit(ScheduleView):
 
     def own(self, stage: StageView) -> EditedStage:
         """A stage of this schedule that has been found by looking at it."""
-        return cast(EditedStage, self.by_id(stage.id))
+        return self.by_id(stage.id)
 
     def become(self, state: ScheduleState) -> None:
-        """Go on from another state."""
-        self._new.update((key, each) for key, each in self._state.stages.items() if key not in state.stages)
+        """Go on from another state. A stage that is not there any more stays as it was last."""
+        before, after = self._state.stages, state.stages
+        if before is not after:
+            for key, old in before.items():
+                if key not in after:
+                    self._see(key, old)
+            for key, new in after.items():
+                if before.get(key) is not new:
+                    self._see(key, new)
+            self._stages = ()
         self._state = state
 
     def amend(self, **changes: Any) -> None:
         """Let some fields of the state be others."""
-        self.become(replace(self._state, **changes))
+        self.become(self._state.but(**changes))
 
     def new(self, state: StageState) -> EditedStage:
         """A stage that has no place in the order yet."""
         key = StageId(state.computation.name)
-        self._new[key] = state
-        return cast(EditedStage, self.by_id(key))
+        self._see(key, state)
+        return cast(EditedStage, self._views[key])
 
     def put(self, changes: Mapping[S, StageState]) -> None:
         """Let stages be others, in the same order."""
+        if not changes:
+            return
         present = self._state.stages
+        for stage, state in changes.items():
+            self._see(stage.id, state)
         changed = {stage.id: state for stage, state in changes.items() if stage.id in present}
-        self._new.update((stage.id, state) for stage, state in changes.items() if stage.id not in present)
         self._state = self._state.with_stages({**present, **changed}, changed)
 
     def arrange(self, stages: Iterable[StageView]) -> None:
@@ -106,20 +140,14 @@ class Edit(ScheduleView):
         """Take a stage out."""
         self.arrange([each for each in self.stages if each is not stage])
 
-    @contextmanager
-    def trying(self) -> Iterator[None]:
+    def trying(self) -> "Trying":
         """What is done inside is as if it had not been where it raises an error."""
-        before = self._state
-        try:
-            yield
-        except BaseException:
-            self.become(before)
-            raise
+        return Trying(self)
 
     @property
     def stages(self) -> tuple[EditedStage, ...]:
         """The stages in order."""
-        return cast(tuple[EditedStage, ...], super().stages)
+        return self._stages or cast("tuple[EditedStage, ...]", super().stages)
 
     def __getitem__(self, tensor: Tensor | Computation | StageView) -> EditedStage:
         """The stage of a tensor or computation. Raises ScheduleError if the schedule has none."""
@@ -127,16 +155,17 @@ class Edit(ScheduleView):
 
     def readers(self, tensor: Tensor) -> Sequence[EditedStage]:
         """The stages that read the tensor, in order."""
-        return cast(Sequence[EditedStage], super().readers(tensor))
+        return cast("Sequence[EditedStage]", super().readers(tensor))
 
     def maker(self, tensor: Tensor) -> EditedStage | None:
         """The stage that computes the tensor; None for an input."""
-        return cast("EditedStage | None", super().maker(tensor))
+        key = self._state.tables.makers.get(tensor)
+        return None if key is None else self.by_id(key)
 
     def attached(self, stage: StageView) -> Sequence[EditedStage]:
         """The stages that are computed in a loop of ``stage``, in order."""
-        return cast(Sequence[EditedStage], super().attached(stage))
+        return cast("Sequence[EditedStage]", super().attached(stage))
 
     def at(self, place: Attachment) -> EditedStage:
         """The stage in whose loop a place is."""
-        return cast(EditedStage, super().at(place))
+        return self.by_id(place.host)

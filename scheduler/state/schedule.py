@@ -6,7 +6,7 @@ goes on to other states, and the handle of the user is an edit with commands.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
@@ -62,35 +62,51 @@ class ScheduleState:
             and all(one is two for one, two in zip(self.stages.values(), other.stages.values(), strict=True))
         )
 
+    def but(self, **changes: object) -> "ScheduleState":
+        """The schedule with other values of some fields.
+
+        ``dataclasses.replace`` would ask for every field and find the tables again, and every command makes states.
+        """
+        new = object.__new__(ScheduleState)
+        new.__dict__.update(self.__dict__, **changes)
+        if "stages" in changes:
+            new.__dict__.pop("tables", None)
+        return new
+
     def with_stages(
         self, stages: Mapping[StageId, StageState], changed: Mapping[StageId, StageState]
     ) -> "ScheduleState":
         """The schedule with other states of the same stages in the same order, of which some have ``changed``."""
-        new = replace(self, stages=stages)
+        new = self.but(stages=stages)
         if "tables" in self.__dict__:
             new.__dict__["tables"] = self.tables.with_changes(stages, changed)
         return new
 
 
 class StageView:
-    """One stage of a schedule as it is now."""
+    """One stage of a schedule as it is now; ``state``: its loops, place, tags and memory.
 
-    __slots__ = ("_schedule", "id")
+    The schedule keeps ``state`` up to date, since a command asks for it hundreds of times. Nobody else may set it.
+    """
 
-    def __init__(self, schedule: "ScheduleView", key: StageId) -> None:
-        self._schedule = schedule
-        self.id = key
+    __slots__ = ("_schedule", "id", "state")
+
+    _schedule: "ScheduleView"
+    id: StageId
+    state: StageState
+
+    def __init__(self, schedule: "ScheduleView", key: StageId, state: StageState) -> None:
+        object.__setattr__(self, "_schedule", schedule)
+        object.__setattr__(self, "id", key)
+        object.__setattr__(self, "state", state)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name} of stage {self.name} cannot be set. Commands change stages.")
 
     @property
     def schedule(self) -> "ScheduleView":
         """The schedule that this is a stage of."""
         return self._schedule
-
-    @property
-    def state(self) -> StageState:
-        """Its loops, place, tags and memory."""
-        schedule = self._schedule  # asked for thousands of times by a command: without a call where it is in the order
-        return schedule._state.stages.get(self.id) or schedule.state_of(self.id)
 
     @property
     def name(self) -> str:
@@ -165,8 +181,8 @@ class ScheduleView:
 
     def __init__(self, state: ScheduleState) -> None:
         self._state = state
-        self._views: dict[StageId, StageView] = {}
-        self._stages: tuple[ScheduleState, tuple[StageView, ...]] | None = None
+        self._views: dict[StageId, Any] = {}  # which kind of stages, its class says
+        self._stages: tuple[StageView, ...] = ()  # where they have been asked for
         self.derived: dict[str, Any] = {}  # what has been found of the present state, and of which: ``place_stages``
 
     @property
@@ -212,23 +228,19 @@ class ScheduleView:
     @property
     def stages(self) -> tuple[StageView, ...]:
         """The stages in order."""
-        if self._stages is None or self._stages[0] is not self._state:
-            self._stages = self._state, tuple(map(self.by_id, self._state.stages))
-        return self._stages[1]
+        if not self._stages:
+            self._stages = tuple(map(self.by_id, self._state.stages))
+        return self._stages
 
     def by_id(self, key: StageId) -> StageView:
         """The stage that has this identity, always as the same object."""
-        found = self._views.get(key)
+        found: StageView | None = self._views.get(key)
         if found is None:
-            found = self._views[key] = self._view(key)
+            found = self._views[key] = self._view(key, self._state.stages[key])
         return found
 
-    def _view(self, key: StageId) -> StageView:
-        return StageView(self, key)
-
-    def state_of(self, key: StageId) -> StageState:
-        """What is known of a stage."""
-        return self._state.stages[key]
+    def _view(self, key: StageId, state: StageState) -> StageView:
+        return StageView(self, key, state)
 
     def at(self, place: Attachment) -> StageView:
         """The stage in whose loop a place is."""
@@ -287,7 +299,7 @@ class ScheduleView:
     def maker(self, tensor: Tensor) -> StageView | None:
         """The stage that computes the tensor; None for an input."""
         key = self._state.tables.makers.get(tensor)
-        return None if key is None else next(iter(self._present((key,))), None)
+        return None if key is None else self.by_id(key)
 
     def scope_of(self, tensor: Tensor) -> str:
         """The memory in which the tensor is."""
@@ -312,13 +324,18 @@ class Part(ScheduleView):
     def __init__(self, whole: ScheduleView, stages: Sequence[StageView]) -> None:
         super().__init__(whole.state)
         self._whole = whole
-        self._some = tuple(stages)
+        self._stages = tuple(stages)
         self._ids = {stage.id for stage in stages}
 
     @property
     def stages(self) -> tuple[StageView, ...]:
         """These stages, in order."""
-        return self._some
+        return self._stages
+
+    def maker(self, tensor: Tensor) -> StageView | None:
+        """The stage that computes the tensor; None for what comes from outside the part."""
+        maker = super().maker(tensor)
+        return maker if maker is not None and maker.id in self._ids else None
 
     def by_id(self, key: StageId) -> StageView:
         """The stage of the whole that has this identity."""
