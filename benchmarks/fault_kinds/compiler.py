@@ -289,9 +289,9 @@ FAULTS = (
     ),
     fault(
         "a factor of GEMM goes to the wrong operand",
-        "target.rules.gemm",
-        "do, di, so, si, wo, wi)]",
-        "do, di, wo, wi, so, si)]",
+        "target.rules.products",
+        "do, di, so, si, wo, wi)",
+        "do, di, wo, wi, so, si)",
     ),
     fault(
         "loops that do not continue each other are merged",

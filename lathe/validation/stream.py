@@ -9,6 +9,7 @@ The idea is translation validation (Pnueli, Siegel and Singerman, 1998), with ra
 operands in place of proofs.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -75,12 +76,16 @@ class _Validation:
         self.order: list[int] = []  # chunks by when they are through
         self.begun: dict[Tensor, list[Written]] = {}  # reductions: where they have been begun and added to
         self.ended: set[Tensor] = set()  # of these, those of which elements are whole since they were begun
+        self.starts: dict[Tensor, deque[int]] = {}  # starts of reductions that take no instruction, by number
 
     def run(self) -> None:
         self._fill_dram()
         origins = self.compiled.origins
         last = {origin.chunk: number for number, origin in enumerate(origins) if origin.chunk >= 0}
         self.order = sorted(last, key=lambda chunk: last[chunk])
+        for number, chunk in enumerate(self.compiled.chunks):
+            if chunk.role == "init" and number not in last:
+                self.starts.setdefault(chunk.tensor, deque()).append(number)
         finals = final_elements(self.compiled.chunks, self.order)
         written: dict[int, list[Written]] = {chunk: [] for chunk in last}
         for number, (instruction, origin) in enumerate(zip(self.compiled.program.instructions, origins, strict=True)):
@@ -107,6 +112,9 @@ class _Validation:
     def _check(self, number: int, instruction: int, finals: Ints | None, written: Sequence[Written]) -> None:
         """Look for what a chunk makes, unless it is only begun, or parts of it are still to come."""
         chunk = self.compiled.chunks[number]
+        starts = self.starts.get(chunk.tensor)
+        while starts and starts[0] < number:
+            self._since_begun(self.compiled.chunks[starts.popleft()], ())
         if chunk.role in ("init", "update"):
             written = self._since_begun(chunk, written)
         if chunk.role == "init":

@@ -3,12 +3,16 @@
 What a rule makes of a chunk follows from its loops and its expression, which all iterations of the loops outside share,
 from where its operands are in the scratchpads, and how they lie to the blocks of elements there and in DRAM. Where all
 that is as it was for an earlier chunk, and its micro-ops still are where they were, only addresses in DRAM differ, all
-of them by the same number. So a rule is asked once for each class of chunks, not once for each iteration.
+of them by the same number. So a rule is asked once for each class of chunks, not once for each iteration. Where
+sums may begin it is asked twice: for chunks that find zeros in the accumulators, and for those that find sums.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lathe.frontend import Tensor
 from lathe.frontend.indices.linear import Linear, LoopVariable
@@ -16,6 +20,7 @@ from lathe.frontend.nodes import Axis, AxisRef, Read, axes_of
 from lathe.frontend.operand import Expr
 from lathe.isa import Instruction, Load, MemoryType, Store
 from lathe.isa.instructions import FIELDS_OF
+from lathe.scheduler.emission.fresh_zeros import Question
 from lathe.scheduler.emission.made_chunks import MadeChunk
 from lathe.scheduler.emission.microops import Placed
 from lathe.scheduler.emission.places import Walk
@@ -126,7 +131,8 @@ class AlikeChunks:
         guards = [guard for access, _ in prepared.accesses for guard, _ in access.guards]
         decisive = dict.fromkeys((*axes_of(*guards), *_axes_beside_reads(prepared.expression)))
         self._decisive = [self._form(node.roots[axis]) for axis in decisive if axis in node.roots]
-        self._known: dict[Key, _Emitted] = {}
+        self._known: dict[tuple[Key, bool], _Emitted] = {}
+        self._asked: dict[Key, NDArray[np.int64]] = {}
         self._indices: dict[tuple[int, tuple[int, ...]], Index] = {}
 
     @staticmethod
@@ -187,13 +193,23 @@ class AlikeChunks:
                 key.append(at)
         return Variant(tuple(key), values, address or 0)
 
-    def note(self, variant: Variant, instructions: list[Instruction], placed: list[Placed]) -> None:
-        """What has been emitted for a chunk."""
-        self._known[variant.key] = _Emitted.of(instructions, placed, variant.address)
+    def note(
+        self, variant: Variant, instructions: list[Instruction], placed: list[Placed], question: Question | None
+    ) -> None:
+        """What has been emitted for a chunk, with what the rule asked about accumulators."""
+        asked = question.asked if question is not None else None
+        fresh: bool | None = False
+        if question is not None and asked is not None:
+            self._asked[variant.key] = asked
+            fresh = question.fresh(asked)
+        if fresh is not None:
+            self._known[variant.key, fresh] = _Emitted.of(instructions, placed, variant.address)
 
     def emitted(self, variant: Variant, walk: Walk) -> list[Instruction] | None:
         """The instructions of a chunk, if they are those of an earlier one, moved."""
-        found = self._known.get(variant.key)
+        asked = self._asked.get(variant.key)
+        fresh = False if asked is None else walk.fresh(asked)
+        found = None if fresh is None else self._known.get((variant.key, fresh))
         if found is None or not walk.pool.holds(found.placed):
             return None
         return found.moved(variant.address)

@@ -15,6 +15,7 @@ from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.emission.dram_map import PAGE, DramMap, packed_bytes
 from lathe.scheduler.emission.emit import Emitter
 from lathe.scheduler.emission.footprints import Footprints
+from lathe.scheduler.emission.fresh_zeros import without
 from lathe.scheduler.emission.order_by_hand import Step, steps_of
 from lathe.scheduler.emission.preloading import preload_microops
 from lathe.scheduler.emission.tokens import TokenPass
@@ -106,7 +107,9 @@ def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str,
 
 def steps_in_order(emitter: Emitter) -> list[Step]:
     """What has been emitted, micro-ops first. Raises ScheduleError where tokens by hand leave no order."""
-    entries, origins = [entry for entry, _ in emitter.entries], [origin for _, origin in emitter.entries]
+    needless = emitter.zeros.needless() if emitter.zeros is not None else set()
+    left = without(emitter.entries, needless)
+    entries, origins = [entry for entry, _ in left], [origin for _, origin in left]
     return steps_of(list(zip(*preload_microops(entries, origins), strict=True)), lambda: footprints_of(emitter))
 
 

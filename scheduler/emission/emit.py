@@ -4,13 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lathe.configs import HardwareConfig
+from lathe.configs.encoding import GEMM_BEGIN
 from lathe.frontend import Tensor
 from lathe.frontend.errors import shown
 from lathe.frontend.indices.linear import Linear, LoopVariable, floor_divide
 from lathe.isa import Instruction
 from lathe.scheduler.emission.alike_chunks import AlikeChunks
 from lathe.scheduler.emission.dram_map import DramMap
+from lathe.scheduler.emission.fresh_zeros import FreshZeros
 from lathe.scheduler.emission.made_chunks import MadeChunk, made_by
 from lathe.scheduler.emission.microops import MicroOpPool
 from lathe.scheduler.emission.move_windows import Held, check_shifted, moves
@@ -72,6 +77,7 @@ class Emitter:
         self.schedule = schedule
         self.config = config
         self.pool = MicroOpPool(config)
+        self.zeros = FreshZeros(config, self.pool) if GEMM_BEGIN in config.extensions else None
         self.dram = dram
         self.places: dict[Tensor, Place] = {}
         self.physical = physical
@@ -129,6 +135,14 @@ class Emitter:
     def temporaries_left(self) -> int:
         """Free elements of acc that this chunk has not asked for yet."""
         return self.temporaries[1] - self._used
+
+    def begin(self, cells: NDArray[np.int64]) -> bool:
+        """Whether sums may begin in these accumulators, which are taken then. Never on machines that cannot begin."""
+        return self.zeros is not None and self.zeros.take(cells)
+
+    def fresh(self, cells: NDArray[np.int64]) -> bool | None:
+        """Whether accumulators hold zeros that nobody has written over; None: some of them."""
+        return self.zeros is not None and self.zeros.fresh(cells)
 
     def check_covers(self, chunk: Chunk, target: VectorOperand) -> None:
         """Raises RuleMismatch if an element that the chunk writes has live lanes that it does not write."""
@@ -272,6 +286,8 @@ class Emitter:
         if alike is not None and variant is not None:
             instructions = alike.emitted(variant, self)
             if instructions is not None:
+                if self.zeros is not None:
+                    self.zeros.follow(instructions)
                 offsets = {loop.name: value for loop, value in environment.items()}
                 self._add(instructions, stage, label, environment, offsets, len(self.made))
                 self.made.append(alike.made(variant, offsets))
@@ -281,9 +297,10 @@ class Emitter:
         for chunk in work.prepared.chunks(self, node, environment, work.rule, work.role):
             self.pool.placed.clear()
             self._tried.clear()
+            question = None if self.zeros is None else self.zeros.question()
             instructions = self.emit(work.rule, chunk)
             if alike is not None and variant is not None and all(RULES[rule].by_address for rule in self._tried):
-                alike.note(variant, instructions, self.pool.placed)
+                alike.note(variant, instructions, self.pool.placed, question)
             self._add(instructions, stage, label, environment, chunk.offsets, len(self.made))
             self.made.append(made_by(chunk, stage.state.computation.axes))
 
@@ -375,7 +392,13 @@ class Emitter:
 
     def _attempt(self, rule_name: str, chunk: Chunk) -> Sequence[Instruction] | RuleMismatch:
         self._tried.add(rule_name)
-        return _attempt(rule_name, chunk, self.pool)
+        if self.zeros is None:
+            return _attempt(rule_name, chunk, self.pool)
+        self.zeros.ready()
+        result = _attempt(rule_name, chunk, self.pool)
+        if not isinstance(result, RuleMismatch):
+            self.zeros.follow(result)
+        return result
 
     def _label(self, stage: StageView) -> int:
         """The number of the label of what a stage makes."""

@@ -39,6 +39,10 @@ class Footprints:
         self._uops = np.zeros(config.uop_depth, np.uint32)
         self._known: dict[object, Footprint] = {}
 
+    def hold(self, first: int, words: NDArray[np.uint32]) -> None:
+        """The uop scratchpad holds these micro-ops from its element ``first`` on."""
+        self._uops[first : first + len(words)] = words
+
     def of(self, instruction: Instruction) -> Footprint:
         """The footprint of the next instruction of the stream."""
         if isinstance(instruction, Load):
@@ -62,7 +66,7 @@ class Footprints:
         rows = load.y_pad_0 + load.y_size + load.y_pad_1
         count = rows * (load.x_pad_0 + load.x_size + load.x_pad_1) if load.x_size else 0
         if load.memory_type == MemoryType.UOP:
-            self._uops[load.sram_base : load.sram_base + count] = self._source[load.dram_base : load.dram_base + count]
+            self.hold(load.sram_base, self._source[load.dram_base : load.dram_base + count])
             return Footprint()
         memory = MEMORIES[load.memory_type]
         cells = slice(load.sram_base, load.sram_base + count)

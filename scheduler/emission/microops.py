@@ -25,6 +25,7 @@ class MicroOpPool:
         self.words: list[NDArray[np.uint32]] = []
         self.count = 0
         self._in_dram: dict[bytes, int] = {}
+        self._at: dict[int, NDArray[np.uint32]] = {}
         self._resident: dict[bytes, tuple[int, int]] = {}
         self._next = 0
         self.placed: list[Placed] = []
@@ -53,6 +54,7 @@ class MicroOpPool:
         address = self._in_dram.get(key)
         if address is None:
             address = self._in_dram[key] = self.count
+            self._at[address] = words
             self.words.append(words)
             self.count += size
         if self._next + size > self.capacity:
@@ -80,10 +82,17 @@ class MicroOpPool:
             self._resident, self._next = before
             del self.placed[done:]
             for words in self.words[known:]:
-                del self._in_dram[words.tobytes()]
+                del self._at[self._in_dram.pop(words.tobytes())]
                 self.count -= len(words)
             del self.words[known:]
             raise
+
+    def words_from(self, address: int, size: int) -> NDArray[np.uint32]:
+        """Micro-ops of the segment, from one on: those that a LOAD brings."""
+        found = self._at.get(address)
+        if found is None or len(found) != size:  # no LOAD of this pool's
+            found = self.image().view("<u4")[address : address + size].astype(np.uint32)
+        return found
 
     def image(self) -> NDArray[np.uint8]:
         """The contents of the segment: all sequences, 4 bytes per micro-op."""

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.indices.linear import Linear
@@ -26,6 +29,10 @@ class Walk(Places, Protocol):
 
     def folded(self, tensor: Tensor, index: list[Linear]) -> list[Linear]:
         """An index of a tensor as its place has it."""
+        ...
+
+    def fresh(self, cells: NDArray[np.int64]) -> bool | None:
+        """Whether accumulators hold zeros that nobody has written over; None: some of them."""
         ...
 
     def shape_of(self, stage: StageView) -> tuple[int, ...]:

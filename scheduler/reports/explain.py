@@ -1,18 +1,20 @@
 """``explain``: how the chunks of a schedule meet the rules of a machine, whether the schedule maps or not."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
+from types import MappingProxyType
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.frontend import Tensor
 from lathe.frontend.indices.linear import LoopVariable
 from lathe.frontend.indices.plain import bare
 from lathe.frontend.nodes import Const
-from lathe.isa import EncodingError, Instruction
+from lathe.isa import EncodingError, Gemm, Instruction
 from lathe.scheduler.emission.assemble import lanes_as_wanted, steps_in_order
 from lathe.scheduler.emission.dram_map import DramMap
 from lathe.scheduler.emission.emit import Emitter
+from lathe.scheduler.emission.fresh_zeros import going
 from lathe.scheduler.errors import CapacityError, EmitError, ScheduleError
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node, Slide
@@ -22,6 +24,7 @@ from lathe.scheduler.passes.complete import completed_as_far_as_it_goes
 from lathe.scheduler.reports.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
 from lathe.scheduler.state.memories import SCRATCHPADS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.signals import Marker
 from lathe.scheduler.state.stage import StageId
 from lathe.scheduler.target.allocation import Buffer, box_of, lifetimes
 from lathe.scheduler.target.boxes_of_chunk import decided_boxes
@@ -46,6 +49,8 @@ def explanation_of(given: ScheduleView, machine: HardwareConfig) -> Explanation:
         refusals += [_refusal(error, schedule.by_id(stage)) for stage, error in refused.items()]
         buffers = _allocated(schedule, machine, refusals)
         emitter = _Explainer(schedule, machine, buffers, schedule.state.views, refused)
+        if refusals:
+            emitter.zeros = None  # buffers overlap, or end beyond their scratchpads
     except LatheError as error:  # nothing can be emitted: chunks are shown as the schedule has them
         refusals.append(_refusal(error))
         return Explanation(machine.name, depths, (), tuple(_unasked(given)), tuple(refusals))
@@ -105,7 +110,8 @@ class _Tally:
     constraint: str
     part: str
     count: int = 0
-    instructions: int = 0
+    numbers: list[int] = field(default_factory=list)  # of the instructions, in the order of emission
+    begun: int = 0
 
 
 @dataclass
@@ -139,6 +145,7 @@ class _Explainer(Emitter):
         self.refused = refused
         self.found: dict[object, _Tally | _Unasked] = {}
         self.unplaced: dict[StageView, str] = {}
+        self.emitted = 0
 
     def acquire(self, node: Acquire, environment: Mapping[LoopVariable, int]) -> None:
         try:
@@ -192,13 +199,22 @@ class _Explainer(Emitter):
             tally = self.found[key] = _Tally(chunk, scope, rule_name, pads, taken, constraint, part)
         assert isinstance(tally, _Tally)
         tally.count += 1
-        tally.instructions += len(instructions)
+        tally.numbers += range(self.emitted, self.emitted + len(instructions))
+        self.emitted += len(instructions)
+        tally.begun += any(isinstance(each, Gemm) and each.begin for each in instructions)
         return instructions
 
     def classes(self) -> tuple[ChunkClass, ...]:
         """What has been found, stage by stage in order."""
         order = {stage.name: number for number, stage in enumerate(self.schedule.stages)}
-        found = [_class_of(tally) for tally in self.found.values()]
+        gone: frozenset[int] = frozenset()
+        needed: Mapping[int, str] = {}
+        if self.zeros is not None and all(
+            isinstance(each, _Tally) and not each.constraint for each in self.found.values()
+        ):
+            stream = [entry for entry, _ in self.entries if not isinstance(entry, Marker)]
+            gone, needed = frozenset(going(stream, self.zeros.needless())), self.zeros.needed
+        found = [_class_of(tally, gone, needed) for tally in self.found.values()]
         return tuple(sorted(found, key=lambda each: order[each.stage]))
 
 
@@ -206,7 +222,10 @@ def _tensors_read(stage: StageView) -> set[Tensor]:
     return {read.tensor for read in stage.state.computation.reads}
 
 
-def _class_of(tally: _Tally | _Unasked) -> ChunkClass:
+def _class_of(
+    tally: _Tally | _Unasked, gone: frozenset[int] = frozenset(), needed: Mapping[int, str] = MappingProxyType({})
+) -> ChunkClass:
+    """The class. Instructions ``gone`` are not needed; of the resets that are, ``needed`` says why."""
     if isinstance(tally, _Unasked):
         state, node = tally.stage.state, tally.node
         loops = tuple((variable.name, extent) for variable, extent in node.loops)
@@ -234,9 +253,11 @@ def _class_of(tally: _Tally | _Unasked) -> ChunkClass:
         tuple(chunk.offsets.items()),
         tally.rule,
         tuple((rule, len(list(same))) for rule, same in groupby(sorted(tally.taken))),
-        tally.instructions,
+        sum(number not in gone for number in tally.numbers),
         tally.constraint,
         tally.part,
+        tally.begun or (tally.count if tally.chunk.role == "init" and not gone.isdisjoint(tally.numbers) else 0),
+        next((needed[number] for number in tally.numbers if number in needed), ""),
     )
 
 

@@ -32,6 +32,9 @@ class ChunkClass:
     chunks. ``asked`` is the rule that they go to; ``taken`` holds the rules that took them with the number of parts of
     one chunk, since a chunk may be cut in parts, and is empty if they were refused. ``constraint`` is then the first
     constraint that failed, in ``part``. ``instructions`` counts those of all chunks of the class.
+
+    On machines with the extension ``gemm_begin``: ``begun`` chunks begin sums with products that are written, not
+    added, or, of the class "init", have no zeros to write. If some have nevertheless, ``zeros`` says why.
     """
 
     stage: str
@@ -46,6 +49,8 @@ class ChunkClass:
     instructions: int
     constraint: str = ""
     part: str = ""
+    begun: int = 0
+    zeros: str = ""
 
     @property
     def maps(self) -> bool:
@@ -61,11 +66,21 @@ class ChunkClass:
         line = f"{self.count} × {self.role}({loops}){pads}: "
         if self.maps:
             parts = ", ".join(rule if count == 1 else f"{count} × {rule}" for rule, count in self.taken) or "nothing"
-            return f"{line}{parts}, {self.instructions} instruction{'' if self.instructions == 1 else 's'}"
+            count = f"{self.instructions} instruction{'' if self.instructions == 1 else 's'}"
+            return f"{line}{parts}, {count}{self._sums}"
         at = ", ".join(f"{name}={value}" for name, value in self.first)
         asked = f" by {self.asked!r}" if self.asked else ""
         where = f" in {self.part}" if self.part else f" at {at}" if at else ""
         return f"{line}REFUSED{asked}{where}: {self.constraint}"
+
+    @property
+    def _sums(self) -> str:
+        """How sums begin."""
+        if self.zeros:
+            return f"; zeros are needed: {self.zeros}"
+        if self.begun and self.role == "init":
+            return "; sums begin without zeros"
+        return f"; {self.begun} begin{'s' if self.begun == 1 else ''} sums" if self.begun else ""
 
 
 @dataclass(frozen=True)

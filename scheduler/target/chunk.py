@@ -126,6 +126,13 @@ class Places(Protocol):
         """Free elements of acc that this chunk has not asked for yet."""
         ...
 
+    def begin(self, cells: NDArray[np.int64]) -> bool:
+        """Whether sums may begin in these accumulators with a product that is written, not added: they hold zeros.
+
+        Afterwards they are taken: for a second product it is False.
+        """
+        ...
+
     def temporary(self, count: int) -> int:
         """The first of ``count`` free elements of acc, for this chunk only. Raises NoRoom if there are none."""
         ...

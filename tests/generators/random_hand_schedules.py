@@ -3,6 +3,7 @@
 from random_programs import Choice
 
 from lathe.configs import HardwareConfig
+from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend import Tensor, placeholder
 from lathe.frontend.operators import conv2d, matmul, requantise
 from lathe.scheduler import LegalityError, Schedule, Stage, create_schedule
@@ -63,7 +64,7 @@ def _convolution(choice: Choice, config: HardwareConfig) -> Tensor:
     size = (choice.number(1, 2), choice.number(3, 10), choice.number(3, 10), choice.number(1, 20))
     kernel = (choice.number(1, 20), choice.number(1, 3), choice.number(1, 3), size[3])
     D, W = placeholder(size, "int8", "D"), placeholder(kernel, "int8", "W")
-    value = choice.pick([0, -128, 127, 9]) if config.extensions else 0
+    value = choice.pick([0, -128, 127, 9]) if PAD_VALUE in config.extensions else 0
     return conv2d(D, W, padding=choice.number(0, 2), stride=choice.number(1, 2), pad_value=value, name="P")
 
 

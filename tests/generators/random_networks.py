@@ -3,6 +3,7 @@
 from random_programs import Choice
 
 from lathe.configs import ConfigError, HardwareConfig, load_config
+from lathe.configs.encoding import GEMM_BEGIN
 from lathe.frontend import Tensor, compute, max, min, placeholder
 from lathe.frontend.operators import (
     add,
@@ -21,8 +22,9 @@ from lathe.scheduler import Schedule, ScheduleError
 
 
 def machines(choice: Choice) -> HardwareConfig:
-    """One of the shipped machines with some parameters changed."""
+    """One of the shipped machines with some parameters changed, and sometimes with sums that begin without zeros."""
     config = load_config(choice.pick(["tiny", "vta", "batch4"]))
+    config = config.with_(extensions=choice.pick([(), (GEMM_BEGIN,)]))
     changes = {
         "batch": [1, 1, 2, 4],
         "block_in": [4, 8, 16],

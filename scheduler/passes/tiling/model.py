@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
-from lathe.configs.encoding import PAD_VALUE
+from lathe.configs.encoding import GEMM_BEGIN, PAD_VALUE
 from lathe.frontend import Tensor, as_affine
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.indices.linear import LoopVariable
@@ -58,6 +58,7 @@ class TilingModel:
         self.problem = problem
         target, config = problem.target, problem.target.config
         self.config, self.near, self.summed = config, target.near, target.data.element.cols
+        self.resets = 0 if GEMM_BEGIN in config.extensions else 1  # of each accumulator of a product
         plan = self.plan = plan_lanes(problem.schedule, config)
         lanes = plan.known
         self.physical: dict[EditedStage, Physical] = {}
@@ -333,7 +334,7 @@ class TilingModel:
         axis = self.inner.get(stage)
         if axis is not None:
             depth = depth // axis.extent * ceil(axis.extent / self.summed)
-        return count * (depth + 1)
+        return count * (depth + self.resets)
 
     def root(self, stage: EditedStage, axis: Axis | None = None) -> LoopAxis:
         axis = self.reduction[stage] if axis is None else axis

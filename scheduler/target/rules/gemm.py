@@ -2,11 +2,12 @@
 
 from lathe.frontend.indices.plain import kept
 from lathe.frontend.nodes import Binary, Read
-from lathe.isa import Gemm, Instruction
+from lathe.isa import Instruction
 from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.rules.looping import plan_loops
+from lathe.scheduler.target.rules.products import products
 from lathe.scheduler.target.rules.quotations import conditions, lanes
 from lathe.scheduler.target.rules.reset import reset_elements
 from lathe.scheduler.target.rules.rule import emit_rule
@@ -27,6 +28,8 @@ def _takes(statement: Statement) -> bool:
 @emit_rule("gemm", takes=_takes, reads=OPERANDS, writes=NEAR, separate_init=True, by_address=True)
 def gemm(chunk: Chunk) -> list[Instruction]:
     """``acc[dst] += inp[src] · wgt[wgt]ᵀ`` over all loops of the chunk; the init part resets the accumulators.
+
+    On machines with the extension ``gemm_begin`` sums begin with their first products where nothing else needs zeros.
 
     Wants a sum of products of one operand in ``inp`` and one in ``wgt``, written to ``acc``, both of them int8.
     """
@@ -55,9 +58,7 @@ def gemm(chunk: Chunk) -> list[Instruction]:
         chunk.emitter.pool.capacity,
         [n in chunk.unrolled for n in loops],
     ):
-        first, end, loads = chunk.emitter.pool.place(*plan.micro_ops)
-        (do, so, wo), (di, si, wi) = plan.factor_out, plan.factor_in
-        instructions += [*loads, Gemm(first, end, plan.iter_out, plan.iter_in, do, di, so, si, wo, wi)]
+        instructions += products(chunk, plan)
     return instructions
 
 

@@ -49,7 +49,8 @@ def check_alike(schedule: Schedule, config: lt.HardwareConfig, monkeypatch: pyte
 @pytest.mark.parametrize("seed", range(40))
 def test_random_operators(seed, monkeypatch):
     choice = Choice(seed)
-    config = machines(choice).with_(extensions=choice.pick([(), ("pad_value",)]))
+    config = machines(choice)
+    config = config.with_(extensions=(*config.extensions, *choice.pick([(), ("pad_value",)])))
     check_alike(create_schedule(OperatorProgram(choice, choice.number(1, 5)).outputs), config, monkeypatch)
 
 

@@ -27,7 +27,8 @@ def check_default_schedule(outputs: list[lt.Tensor], config: lt.HardwareConfig) 
 
 def check_random_operators(seed: int, most: int) -> None:
     choice = Choice(seed)
-    config = machines(choice).with_(extensions=choice.pick([(), ("pad_value",)]))
+    config = machines(choice)
+    config = config.with_(extensions=(*config.extensions, *choice.pick([(), ("pad_value",)])))
     outputs = OperatorProgram(choice, choice.number(1, most)).outputs
     note(f"{config}\n{format_program(outputs)}")
     check_default_schedule(outputs, config)

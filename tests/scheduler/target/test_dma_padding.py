@@ -287,7 +287,8 @@ def test_a_reuse_buffer_keeps_the_zero_point_of_its_own_rows() -> None:
 
 def check_zero_points(seed: int) -> None:
     choice = Choice(seed)
-    config = machines(choice).with_(extensions=("pad_value",))
+    config = machines(choice)
+    config = config.with_(extensions=(*config.extensions, "pad_value"))
     schedule, done = hand_schedules(choice, config)
     note(f"{config}\n{format_program(schedule.outputs)}\n{done}")
     inputs = random_inputs(list(schedule.outputs), seed=1)
