@@ -127,86 +127,6 @@ class Format:
         return range(held.lowest, held.highest + 1)
 
 
-_HEAD = (
-    Field("opcode", bits(3), "which instruction this is"),
-    Field("pop_prev", bits(1), "before starting, take a token from the unit before this one"),
-    Field("pop_next", bits(1), "before starting, take a token from the unit after this one"),
-    Field("push_prev", bits(1), "when done, give a token to the unit before this one"),
-    Field("push_next", bits(1), "when done, give a token to the unit after this one"),
-)
-
-_LOOPS = (
-    Field("reset", bits(1), "GEMM: write zeros and read no operand; ALU: ignored"),
-    Field("uop_bgn", UOP, "first micro-op"),
-    Field("uop_end", UOP_END, "one past the last micro-op"),
-    Field("iter_out", bits(14), "iterations of the outer loop"),
-    Field("iter_in", bits(14), "iterations of the inner loop"),
-    Field("dst_factor_out", ACC, "added to dst in each outer iteration"),
-    Field("dst_factor_in", ACC, "added to dst in each inner iteration"),
-)
-
-BARE = Format("bare", _HEAD)
-
-_WHERE = (
-    Field("memory_type", bits(3), "which memory, and how DRAM holds its elements"),
-    Field("sram_base", bits(16), "first scratchpad element"),
-)
-_DRAM_BASE = "first DRAM element, counted in elements of the memory type from address 0"
-_BLOCK = (
-    Field("y_size", bits(16), "rows read from or written to DRAM"),
-    Field("x_size", bits(16), "elements of a row"),
-    Field("x_stride", bits(16), "DRAM elements from one row's start to the next"),
-    Field("y_pad_0", bits(4), "rows of padding before the first"),
-    Field("y_pad_1", bits(4), "rows of padding after the last"),
-    Field("x_pad_0", bits(4), "elements of padding before each row"),
-    Field("x_pad_1", bits(4), "elements of padding after each row"),
-)
-
-STORE = Format("store", (*_HEAD, *_WHERE, Field("dram_base", bits(32), _DRAM_BASE), *_BLOCK))
-
-# The pad's bits end the first word, where STORE and VTA's LOAD have six free ones and the highest three of dram_base:
-# all other fields stay in their places, so that streams made without the extension mean the same with it.
-LOAD = Format(
-    "load",
-    (
-        *_HEAD,
-        *_WHERE,
-        Field("dram_base", bits_with(PAD_VALUE, 29, otherwise=32), _DRAM_BASE),
-        Field("pad_value", bits_with(PAD_VALUE, 8), "what padding holds; uop: always 0", signed=True),
-        Field("pad_limit", bits_with(PAD_VALUE, 1), "acc, acc8: not pad_value but the end of int32 on its side of 0"),
-        *_BLOCK,
-    ),
-)
-
-# On VTA's machine word 0 has one free bit, behind iter_in, and word 1 none; on others the free bits are elsewhere, but
-# one there always is: all but the fields of one bit and uop_end come in pairs, so that the widths make an odd number. A
-# stream that was made without the extension has 0 there, and means the same with it.
-GEMM = Format(
-    "gemm",
-    (
-        *_HEAD,
-        *_LOOPS,
-        Field("src_factor_out", INP, "added to src in each outer iteration"),
-        Field("src_factor_in", INP, "added to src in each inner iteration"),
-        Field("wgt_factor_out", WGT, "added to wgt in each outer iteration"),
-        Field("wgt_factor_in", WGT, "added to wgt in each inner iteration"),
-        Field("begin", bits_with(GEMM_BEGIN, 1), "write products instead of adding them", fills_gap=True),
-    ),
-)
-
-ALU = Format(
-    "alu",
-    (
-        *_HEAD,
-        *_LOOPS,
-        Field("src_factor_out", ACC, "added to src in each outer iteration"),
-        Field("src_factor_in", ACC, "added to src in each inner iteration"),
-        Field("alu_opcode", bits(3), "the operation"),
-        Field("use_imm", bits(1), "the second operand is imm, not acc[src]"),
-        Field("imm", bits(16), "the immediate operand, sign-extended", signed=True),
-    ),
-)
-
 UOP_FORMAT = Format(
     "micro-op",
     (
@@ -217,8 +137,6 @@ UOP_FORMAT = Format(
     total_bits=UOP_BITS,
     word_bits=UOP_BITS,
 )
-
-FORMATS = (BARE, LOAD, STORE, GEMM, ALU, UOP_FORMAT)
 
 
 def place(fields: Sequence[Field], word_bits: int, machine: IndexWidths) -> tuple[Placement, ...]:
@@ -246,47 +164,3 @@ def place(fields: Sequence[Field], word_bits: int, machine: IndexWidths) -> tupl
         placements.append(Placement(field, position, width))
         position += width
     return tuple(placements)
-
-
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """A field that a machine makes too wide: it ends ``over`` bits beyond the ``limit`` bits that its format has.
-
-    ``memory`` is the scratchpad whose depth sets the field's width, or None when no single one does.
-    """
-
-    format: str
-    field: str
-    memory: str | None
-    limit: int
-    over: int
-
-
-def misfit(machine: IndexWidths) -> Misfit | None:
-    """The first field that does not fit the machine's instructions or micro-ops, or None when all fit."""
-    for form in FORMATS:
-        end_before = 0
-        for placement in place(form.fields, form.word_bits, machine):
-            end = max(placement.lsb + placement.width, end_before)
-            if end > form.total_bits:
-                # Counted from the end of the field before: the bits that must be saved, not the word that is begun.
-                over = end_before + placement.width - form.total_bits
-                field = placement.field
-                return Misfit(form.name, field.name, _memory_behind(field), form.total_bits, over)
-            end_before = end
-    sram_base = next(field for field in LOAD.fields if field.name == "sram_base")
-    limit = sram_base.width.of(machine)
-    depths = {
-        "uop": machine.uop_index_bits,
-        "inp": machine.inp_index_bits,
-        "wgt": machine.wgt_index_bits,
-        "acc": machine.acc_index_bits,
-    }
-    memory, widest = max(depths.items(), key=lambda item: item[1])
-    return Misfit(LOAD.name, sram_base.name, memory, limit, widest - limit) if widest > limit else None
-
-
-def _memory_behind(field: Field) -> str | None:
-    return {UOP.text: "uop", UOP_END.text: "uop", INP.text: "inp", WGT.text: "wgt", ACC.text: "acc"}.get(
-        field.width.text
-    )

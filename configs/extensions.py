@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from lathe.configs.alu_operations import AluOp
 from lathe.configs.encoding import GEMM_BEGIN, PAD_VALUE
+from lathe.configs.instructions import TABLE
 
 EXTENSIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -20,6 +21,7 @@ EXTENSIONS: Mapping[str, str] = MappingProxyType(
             for extension in dict.fromkeys(each.extension for each in AluOp)
             if extension is not None
         },
+        **{row.extension: f"the instruction {row.opcode.name}. {row.what}" for row in TABLE.values() if row.extension},
         GEMM_BEGIN: "every micro-op of a GEMM with `begin` writes its product to its accumulator instead of adding it, "
         "whatever was there. Of several micro-ops with one accumulator the last one counts. With `reset`, `begin` "
         "changes nothing: zeros are written. It is a GEMM operation and takes the time of one. `begin` is a bit "

@@ -5,10 +5,10 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lathe.configs.encoding import misfit
 from lathe.configs.errors import Fault, shown
 from lathe.configs.extensions import EXTENSIONS
 from lathe.configs.memory import MemoryConfig, TimingConfig
+from lathe.configs.misfit import misfit
 
 if TYPE_CHECKING:
     from lathe.configs.hardware import HardwareConfig

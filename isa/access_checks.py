@@ -6,21 +6,19 @@ ordered against the last of them, so that comparing one number per cell and unit
 """
 
 from collections.abc import Sequence
-from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.isa.cells import NO_CELLS, Cells, Reach, ReachTable, cell_numbers
 from lathe.isa.columns import Ints
-from lathe.isa.conditions import InstructionReader
 from lathe.isa.dram_rows import Pieces, Ranges, pieces_of
 from lathe.isa.findings import FindingKind
-from lathe.isa.instructions import Alu, Finish, Gemm, Load, Store
-from lathe.isa.legality import IDLE, Operand, operand_of, used_operands
+from lathe.isa.instructions import MicroOpInstruction, RowsInstruction, moves_rows, runs_micro_ops
 from lathe.isa.microops import decode_uops
+from lathe.isa.operands import Operand, usage_of
 from lathe.isa.subject import Subject
-from lathe.isa.table import MEMORIES, MemoryType, Opcode, Unit
+from lathe.isa.table import MEMORIES, TABLE, MemoryType, Unit
 
 NEVER = -1
 
@@ -77,19 +75,16 @@ class _Walk:
             strict=True,
         ):
             self.unit, self.position, self.clock = Unit(unit), position, clock
-            match instructions[index]:
-                case Load() as load:
-                    self.load(index, load)
-                case Store() as store:
-                    self.store(index, store)
-                case Gemm() | Alu() as loop:
-                    self.loop(index, loop)
-                case Finish():
-                    pass
-                case other:
-                    assert_never(other)
+            instruction = instructions[index]
+            if runs_micro_ops(instruction):
+                self.loop(index, instruction)
+            elif moves_rows(instruction):
+                if TABLE[instruction.opcode].stores:
+                    self.store(index, instruction)
+                else:
+                    self.load(index, instruction)
 
-    def load(self, index: int, load: Load) -> None:
+    def load(self, index: int, load: RowsInstruction) -> None:
         if load.x_size == 0 or load.memory_type == MemoryType.OUT:
             return
         height = load.y_pad_0 + load.y_size + load.y_pad_1
@@ -101,7 +96,7 @@ class _Walk:
             self.write(index, name, "sram_base", _block(load.sram_base, block, self.scratchpads[name]))
         self.read_dram(index)
 
-    def load_uops(self, load: Load, block: int) -> None:
+    def load_uops(self, load: RowsInstruction, block: int) -> None:
         config = self.subject.config
         width = load.x_pad_0 + load.x_size + load.x_pad_1
         count = max(0, min(block, config.uop_depth - load.sram_base))  # what lies beyond is reported, not followed
@@ -119,30 +114,28 @@ class _Walk:
         self.uop_known[cells] = known.reshape(-1)[:count]
         self.uops[:, cells] = decode_uops(config, words.reshape(-1)[:count])
 
-    def store(self, index: int, store: Store) -> None:
+    def store(self, index: int, store: RowsInstruction) -> None:
         if store.x_size == 0 or store.memory_type != MemoryType.OUT:
             return
         cells = _block(store.sram_base, store.y_size * store.x_size, self.scratchpads["acc"])
         self.read(index, "acc", "sram_base", cells)
         self.write_dram(index)
 
-    def loop(self, index: int, loop: Gemm | Alu) -> None:
-        """GEMM and ALU: what the micro-ops in their two loops read and write."""
-        if IDLE.on(InstructionReader(self.subject.config, loop)):
+    def loop(self, index: int, loop: MicroOpInstruction) -> None:
+        """What the micro-ops in the two loops of an instruction read and write."""
+        if not loop.iter_out or not loop.iter_in or loop.uop_bgn >= loop.uop_end:
             return
         starts = self.starts(index, loop)
         if not starts.shape[1]:
             return
-        cells = {
-            operand.index: self.reach(index, loop, operand, starts[_PLACE[operand.index]])
-            for operand in used_operands(self.subject.config, loop)
-        }
-        for name, found in cells.items():
-            if name != "dst" or not (isinstance(loop, Gemm) and loop.overwrites):
-                self.read(index, operand_of(loop.opcode, name).scratchpad, name, found)
-        self.write(index, "acc", "dst", cells["dst"])
+        usage = usage_of(loop)
+        cells = {operand: self.reach(index, loop, operand, starts[_PLACE[operand.index]]) for operand in usage.used}
+        for operand in usage.read:
+            self.read(index, operand.scratchpad, operand.index, cells[operand])
+        written = usage.written
+        self.write(index, written.scratchpad, written.index, cells[written])
 
-    def starts(self, index: int, loop: Gemm | Alu) -> NDArray[np.int64]:
+    def starts(self, index: int, loop: MicroOpInstruction) -> NDArray[np.int64]:
         """The loop's micro-ops as (3, number) indices; those that do not exist or are not known are left out."""
         chosen = slice(loop.uop_bgn, min(loop.uop_end, self.subject.config.uop_depth))
         loaded = self.uop_loaded[chosen]
@@ -158,9 +151,9 @@ class _Walk:
             )
         return self.uops[:, chosen][:, loaded & self.uop_known[chosen]]
 
-    def reach(self, index: int, loop: Gemm | Alu, operand: Operand, starts: NDArray[np.int64]) -> Cells:
+    def reach(self, index: int, loop: MicroOpInstruction, operand: Operand, starts: NDArray[np.int64]) -> Cells:
         field, scratchpad = operand.index, operand.scratchpad
-        factor_out, factor_in = getattr(loop, f"{field}_factor_out"), getattr(loop, f"{field}_factor_in")
+        factor_out, factor_in = operand.factors_of(loop)
         depth = operand.depth(self.subject.config)
         reach: Reach = self.reaches.of(starts, loop.iter_out, factor_out, loop.iter_in, factor_in, depth)
         if reach.highest >= depth:
@@ -264,7 +257,7 @@ def _dram_pieces(subject: Subject) -> tuple[Pieces, NDArray[np.bool_]]:
     Only bytes that the stream stores, or must store first, can be concerned; all other rows are left out.
     """
     rows = subject.rows
-    is_store = subject.columns.opcode[rows.instruction] == Opcode.STORE
+    is_store = subject.columns.stores[rows.instruction]
     first = subject.dram.stored_first
     stored = Ranges.union(rows.start[is_store], rows.end[is_store])
     concerned = Ranges.union(np.concatenate((stored.start, first.start)), np.concatenate((stored.end, first.end)))

@@ -11,11 +11,20 @@ from numpy.typing import NDArray
 
 from lathe.isa.errors import EncodingError
 from lathe.isa.instructions import CLASS_OF, CODES, FIELDS_OF, FLAGS, Instruction
-from lathe.isa.table import MEMORIES, MemoryType, Opcode, Unit
+from lathe.isa.table import MEMORIES, TABLE, MemoryType, Opcode, Unit
 
 Ints = NDArray[np.int64]
 
 ALL_FIELDS = tuple(dict.fromkeys(name for opcode in Opcode for name in FIELDS_OF[opcode]))
+
+# By opcode, as the table has it; the opcodes of no instruction are refused elsewhere.
+_OPCODES = 1 << 3
+_BY_MEMORY = -1  # the unit of instructions whose memory type tells it
+_UNIT, _KIND = np.full(_OPCODES, int(Unit.COMPUTE), np.int64), np.zeros(_OPCODES, np.int64)
+_STORES = np.zeros(_OPCODES, np.bool_)
+for _row in TABLE.values():
+    _UNIT[_row.opcode] = _BY_MEMORY if _row.unit is None else _row.unit
+    _KIND[_row.opcode], _STORES[_row.opcode] = _row.kind, _row.stores
 
 _LOAD_UNIT = np.array([MEMORIES[memory].load_unit for memory in MemoryType] + [Unit.COMPUTE] * 2)
 
@@ -39,11 +48,20 @@ class Columns:
     @cached_property
     def unit(self) -> Ints:
         """The unit of each instruction, (N,) int64."""
-        units = np.full(len(self), int(Unit.COMPUTE), np.int64)
-        units[self.opcode == Opcode.STORE] = Unit.STORE
-        loads = self.opcode == Opcode.LOAD
+        units = _UNIT[self.opcode]
+        loads = units == _BY_MEMORY
         units[loads] = _LOAD_UNIT[self["memory_type"][loads]]
         return units
+
+    @property
+    def kind(self) -> Ints:
+        """How each instruction occupies its unit, a :class:`~lathe.isa.table.Kind`; (N,) int64."""
+        return _KIND[self.opcode]
+
+    @property
+    def stores(self) -> NDArray[np.bool_]:
+        """Which instructions write to DRAM, (N,)."""
+        return _STORES[self.opcode]
 
     @classmethod
     def empty(cls, count: int) -> "Columns":

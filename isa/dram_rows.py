@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.isa.columns import Columns, Ints
-from lathe.isa.table import MEMORIES, MemoryType, Opcode
+from lathe.isa.table import MEMORIES, Kind, MemoryType
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,11 @@ class Rows:
 
 
 def rows_of(config: HardwareConfig, columns: Columns, chosen: NDArray[np.bool_]) -> Rows:
-    """The rows of those LOAD and STORE instructions of a stream for which ``chosen`` (N,) holds."""
+    """The rows of those instructions of a stream that move rows for which ``chosen`` (N,) holds."""
     sizes = np.ones(8, np.int64)  # Also for memory types that are none, which other checks report.
     for memory in MemoryType:
         sizes[memory] = MEMORIES[memory].element_bytes(config)
-    moves = np.flatnonzero(
-        chosen
-        & ((columns.opcode == Opcode.LOAD) | (columns.opcode == Opcode.STORE))
-        & (columns["x_size"] > 0)
-        & (columns["y_size"] > 0)
-    )
+    moves = np.flatnonzero(chosen & (columns.kind == Kind.TRANSFER) & (columns["x_size"] > 0) & (columns["y_size"] > 0))
     size = sizes[columns["memory_type"][moves]]
     x_size, x_stride, y_size = (columns[name][moves] for name in ("x_size", "x_stride", "y_size"))
     joined = x_stride <= x_size

@@ -62,7 +62,7 @@ def _check_shift_amounts(subject: Subject) -> None:
 
 def _check_dram(subject: Subject) -> None:
     rows = subject.rows
-    is_store = subject.columns.opcode[rows.instruction] == Opcode.STORE
+    is_store = subject.columns.stores[rows.instruction]
     for which, allowed, contract in (
         (~is_store, subject.dram.readable, "lead to bytes of a segment"),
         (is_store, subject.dram.writable, "lead to bytes of an output or temporary segment"),

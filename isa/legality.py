@@ -6,37 +6,34 @@ executable meaning, the simulator's faults, the RTL's decoder and range checks, 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.configs.expressions import Expression, FieldValue, Named
+from lathe.configs.instructions.row import Row
 from lathe.isa.columns import Columns
-from lathe.isa.conditions import (
-    ColumnsReader,
-    Expression,
-    FieldValue,
-    InstructionReader,
-    MachineNumber,
-    Named,
-    Reader,
-)
+from lathe.isa.conditions import ColumnsReader, InstructionReader, MachineNumber, Reader, depth_of
 from lathe.isa.errors import MachineFault
 from lathe.isa.fault import FaultCode
-from lathe.isa.instructions import Instruction
+from lathe.isa.instructions import CODES, FIELDS_OF, Instruction
 from lathe.isa.table import (
     MEMORIES,
     MOST_TOKENS,
     QUEUE_OF,
+    TABLE,
     TOKEN_FIELDS,
     AluOp,
+    Kind,
     MemoryType,
     Opcode,
     TokenQueue,
     Unit,
     alu_operations,
+    instructions_of,
 )
 
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
@@ -69,11 +66,6 @@ IDLE = Named(  # a GEMM or ALU that executes no micro-op
     | (FieldValue("uop_bgn") >= FieldValue("uop_end")),
 )
 EXPLAINED = (MOVES, X_PADS, WIDTH, ROWS, ELEMENTS, IDLE)  # in the manual
-
-
-def depth(memory: MemoryType) -> MachineNumber:
-    """The depth of the scratchpad behind a memory type."""
-    return MachineNumber(f"{MEMORIES[memory].scratchpad} depth", MEMORIES[memory].depth)
 
 
 # ---------------------------------------------------------------------- rules
@@ -140,7 +132,7 @@ class Rule:
         return f"{self.field} of {where} must {self.contract(At(reader))}. {remedy}"
 
 
-def _choices(field: str, choices: type[Opcode] | type[MemoryType] | type[AluOp], opcode: Opcode | None) -> Rule:
+def _choices(field: str, choices: type[IntEnum], opcode: Opcode | None) -> Rule:
     """A field that holds one of a few codes; other bits are no instruction."""
     allowed = ", ".join(f"{choice.value} {choice.name}" for choice in choices)
     return Rule(
@@ -173,16 +165,34 @@ def _beyond_the_alu(operation: AluOp) -> Rule:
     )
 
 
-def _no_padding(pad: str) -> Rule:
+def _beyond_the_machine(row: Row) -> Rule:
+    """An instruction of an extension, on a machine without it."""
+    return Rule(
+        FaultCode.OPCODE,
+        Check.DECODE,
+        row.opcode,
+        None,
+        OPCODE.equals(row.opcode.value)
+        & MachineNumber(f"without {row.extension}", lambda config: int(row.opcode not in instructions_of(config))),
+        "opcode",
+        lambda at: (
+            f"be one of {', '.join(each.name for each in instructions_of(at.reader.config))}, not {row.opcode.name}"
+        ),
+        f"Machine {{machine!r}} is without the extension {row.extension!r}.",
+        lambda _: row.opcode.name,
+    )
+
+
+def _no_padding(opcode: Opcode, pad: str) -> Rule:
     return Rule(
         FaultCode.STORE_PADDING,
         Check.DECODE,
-        Opcode.STORE,
+        opcode,
         None,
         MOVES & FieldValue(pad).differs(0),
         pad,
         lambda at: f"be 0, not {at[pad]}",
-        "STORE has no padding.",
+        f"{opcode.name} has no padding.",
         lambda _: "out",
     )
 
@@ -203,7 +213,7 @@ def _no_neighbour(opcode: Opcode, memories: tuple[MemoryType, ...] | None, unit:
 
 
 def _block_range(opcode: Opcode, memory: MemoryType) -> Rule:
-    deep, scratchpad = depth(memory), MEMORIES[memory].scratchpad
+    deep, scratchpad = depth_of(memory), MEMORIES[memory].scratchpad
 
     def contract(at: At) -> str:
         if not at[ELEMENTS]:
@@ -225,7 +235,7 @@ def _block_range(opcode: Opcode, memory: MemoryType) -> Rule:
 
 
 def _uop_range(opcode: Opcode) -> Rule:
-    deep = depth(MemoryType.UOP)
+    deep = depth_of(MemoryType.UOP)
     return Rule(
         FaultCode.UOP_RANGE,
         Check.START,
@@ -240,15 +250,26 @@ def _uop_range(opcode: Opcode) -> Rule:
     )
 
 
-_OF_LOAD_UNIT = tuple(memory.type for memory in MEMORIES.values() if memory.load_unit is Unit.LOAD)
 _LOADED = tuple(memory for memory in MemoryType if memory is not MemoryType.OUT)
+
+
+def _units_of(row: Row) -> Iterator[tuple[Unit, tuple[MemoryType, ...] | None]]:
+    """The units that carry an instruction out, each with the memory types that it does so for; None: whatever it is."""
+    if row.unit is not None:
+        yield row.unit, None
+        return
+    for unit in Unit:
+        if memories := tuple(memory.type for memory in MEMORIES.values() if memory.load_unit is unit):
+            yield unit, memories
+
+
+_TRANSFERS = tuple(row for row in TABLE.values() if row.kind is Kind.TRANSFER)
 
 # Of several rules that an instruction breaks, the machine tells the first.
 RULES: tuple[Rule, ...] = (
     _choices("opcode", Opcode, None),
-    _choices("memory_type", MemoryType, Opcode.LOAD),
-    _choices("memory_type", MemoryType, Opcode.STORE),
-    _choices("alu_opcode", AluOp, Opcode.ALU),
+    *(_choices(field, CODES[field], opcode) for opcode in TABLE for field in FIELDS_OF[opcode] if field in CODES),
+    *(_beyond_the_machine(row) for row in TABLE.values() if row.extension is not None),
     Rule(
         FaultCode.MEMORY_TYPE,
         Check.DECODE,
@@ -272,20 +293,20 @@ RULES: tuple[Rule, ...] = (
         lambda at: MemoryType(at["memory_type"]).name.lower(),
     ),
     *(_beyond_the_alu(operation) for operation in AluOp if operation.extension is not None),
-    *(_no_padding(pad) for pad in PADS),
+    *(_no_padding(row.opcode, pad) for row in _TRANSFERS if row.stores for pad in PADS),
     *(
-        _no_neighbour(opcode, memories, unit, field)
-        for opcode, memories, unit in (
-            (Opcode.LOAD, _OF_LOAD_UNIT, Unit.LOAD),
-            (Opcode.STORE, None, Unit.STORE),
-        )
+        _no_neighbour(row.opcode, memories, unit, field)
+        for row in TABLE.values()
+        for unit, memories in _units_of(row)
         for field in TOKEN_FIELDS
         if (unit, field) not in QUEUE_OF
     ),
-    *(_block_range(Opcode.LOAD, memory) for memory in _LOADED),
-    _block_range(Opcode.STORE, MemoryType.OUT),
-    _uop_range(Opcode.GEMM),
-    _uop_range(Opcode.ALU),
+    *(
+        _block_range(row.opcode, memory)
+        for row in _TRANSFERS
+        for memory in ((MemoryType.OUT,) if row.stores else _LOADED)
+    ),
+    *(_uop_range(row.opcode) for row in TABLE.values() if row.kind is Kind.ISSUE),
 )
 
 
@@ -314,80 +335,6 @@ def require_legal(config: HardwareConfig, instruction: Instruction, where: str, 
     for rule in rules:
         if rule.breaks(config, instruction):
             raise MachineFault(rule.message(where, InstructionReader(config, instruction)), rule.code)
-
-
-# ---------------------------------------------------------------------- indices of micro-ops
-
-
-@dataclass(frozen=True)
-class Operand:
-    """An element that the micro-ops of an instruction read or write: its ``index``, in which memory, and ``used`` when.
-
-    An index that is used must be below the scratchpad's depth, or the machine stops with ``code``.
-    """
-
-    opcode: Opcode
-    index: str
-    memory: MemoryType
-    code: FaultCode
-    used: Expression | None = None
-
-    @property
-    def scratchpad(self) -> str:
-        """The scratchpad's name."""
-        return MEMORIES[self.memory].scratchpad
-
-    @property
-    def name(self) -> str:
-        """The operand for messages."""
-        return f"{self.scratchpad} element {self.index}"
-
-    def depth(self, config: HardwareConfig) -> int:
-        """Elements of the scratchpad."""
-        return MEMORIES[self.memory].depth(config)
-
-    @property
-    def beyond(self) -> Expression:
-        """Whether the index lies past the scratchpad's end."""
-        return FieldValue(self.index) >= depth(self.memory)
-
-    def is_used(self, reader: Reader) -> bool:
-        """Whether an instruction uses the operand."""
-        return self.used is None or bool(self.used.on(reader))
-
-    def message(self, config: HardwareConfig, where: str, index: int) -> str:
-        """What a machine says of an index that lies beyond; ``where`` names the instruction."""
-        return f"{self.name} of {where} must be below {self.depth(config)}, not {index}. The scratchpad ends there."
-
-
-MULTIPLIES = FieldValue("reset").equals(0)  # a GEMM that resets reads no operand
-TENSOR = FieldValue("use_imm").equals(0)  # an ALU instruction whose second operand is an accumulator
-
-# Of several indices that are looked at in one step, the machine tells the first; an ALU micro-op with a tensor operand
-# looks at its source in a step of its own, before its destination.
-OPERANDS: tuple[Operand, ...] = (
-    Operand(Opcode.GEMM, "dst", MemoryType.ACC, FaultCode.ACC_RANGE),
-    Operand(Opcode.GEMM, "src", MemoryType.INP, FaultCode.INP_RANGE, MULTIPLIES),
-    Operand(Opcode.GEMM, "wgt", MemoryType.WGT, FaultCode.WGT_RANGE, MULTIPLIES),
-    Operand(Opcode.ALU, "src", MemoryType.ACC, FaultCode.ACC_RANGE, TENSOR),
-    Operand(Opcode.ALU, "dst", MemoryType.ACC, FaultCode.ACC_RANGE),
-)
-
-
-def operand_of(opcode: Opcode, index: str) -> Operand:
-    """The operand of an instruction that an index of its micro-ops names."""
-    return next(each for each in OPERANDS if (each.opcode, each.index) == (opcode, index))
-
-
-def operands_of(opcode: Opcode, *, always: bool = False) -> tuple[Operand, ...]:
-    """The operands of an instruction, or those only that it uses whatever its fields hold."""
-    return tuple(each for each in OPERANDS if each.opcode == opcode and not (always and each.used))
-
-
-def used_operands(config: HardwareConfig, instruction: Instruction) -> Iterator[Operand]:
-    """The operands that an instruction uses, in the order in which its micro-ops look at them."""
-    reader = InstructionReader(config, instruction)
-    return (each for each in operands_of(instruction.opcode) if each.is_used(reader))
 
 
 # ---------------------------------------------------------------------- launches

@@ -1,21 +1,25 @@
 """The manual of the instruction set, ``docs/isa.md``, written from the table: ``python -m lathe.isa.manual``."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, indent
 
 from lathe.configs import HardwareConfig, load_config, shipped_configs
 from lathe.configs.atomic import write_text
 from lathe.configs.encoding import UOP_FORMAT, Format, Placement
 from lathe.configs.extensions import EXTENSIONS
-from lathe.isa.legality import EXPLAINED, LAUNCH_RULES, OPERANDS, RULES, Rule
+from lathe.isa.legality import EXPLAINED, LAUNCH_RULES, RULES, Rule
+from lathe.isa.operands import OPERANDS
 from lathe.isa.table import (
     MEMORIES,
     QUEUE_OF,
     TABLE,
     TOKEN_FIELDS,
     AluOp,
+    Kind,
     MemoryType,
     Opcode,
+    Row,
     TokenQueue,
     Unit,
     placements,
@@ -25,7 +29,7 @@ from lathe.isa.table import (
 _INTRODUCTION = """\
 # The instruction set
 
-Written by `python -m lathe.isa.manual` from the table in `isa/table.py` and the formats in `configs/encoding.py`;
+Written by `python -m lathe.isa.manual` from the table in `configs/instructions/` and from `isa/`;
 a test compares this page with them. Edit those, not this page.
 
 A machine fetches a stream of 128-bit instructions and hands each to one of three units, load, compute and store, which
@@ -135,7 +139,7 @@ def _table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def _instructions() -> str:
-    rows = [[row.opcode.name, str(row.opcode.value), row.units, row.what] for row in TABLE.values()]
+    rows = [[row.opcode.name, str(row.opcode.value), _units(row), row.what] for row in TABLE.values()]
     free = ", ".join(str(code) for code in range(8) if code not in list(Opcode))
     return (
         "## Instructions\n\n" + _table(["instruction", "opcode", "unit", "what it does"], rows) + f"\nFree: {free}.\n"
@@ -196,10 +200,39 @@ def _span(placement: Placement) -> str:
 
 def _instruction(opcode: Opcode, machines: list[HardwareConfig]) -> str:
     row = TABLE[opcode]
-    meaning = "\n".join(f"    {line}" for line in row.meaning.splitlines())
+    meaning = "\n".join(f"    {line}" for line in _program(row).splitlines())
     placed = [dict(placements(machine, opcode)) for machine in machines]
     fields = _fields(row.format, placed, [machine.name for machine in machines])
-    return f"## {opcode.name}\n\n{row.what} Unit: {row.units}.\n\n{meaning}\n\n{fields}"
+    return f"## {opcode.name}\n\n{row.what} Unit: {_units(row)}.\n\n{meaning}\n\n{fields}"
+
+
+def _units(row: Row) -> str:
+    """Who carries an instruction out."""
+    if row.unit is not None:
+        return row.unit.name.lower()
+    loaded = [memory for memory in MEMORIES.values() if memory.type is not MemoryType.OUT]
+    names = {unit: [each.type.name.lower() for each in loaded if each.load_unit is unit] for unit in Unit}
+    return ", ".join(f"{unit.name.lower()} for {_listed(of)}" for unit, of in names.items() if of)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _program(row: Row) -> str:
+    """What an instruction means: its row's program, of micro-ops within the loops that run them."""
+    if row.kind is not Kind.ISSUE:
+        return row.meaning
+    names = [field.name for field in UOP_FORMAT.fields if any(index.name == field.name for index in row.indices)]
+    body = [f"{name} = uop[u].{name} + o * {name}_factor_out + i * {name}_factor_in" for name in names]
+    return _LOOPS + indent("\n".join((*body, row.meaning)), " " * 12)
+
+
+_LOOPS = """\
+for o in range(iter_out):
+    for i in range(iter_in):
+        for u in range(uop_bgn, uop_end):
+"""
 
 
 def _micro_ops(machines: list[HardwareConfig]) -> str:

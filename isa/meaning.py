@@ -14,11 +14,20 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
-from lathe.isa.arithmetic import add, alu, wrap
+from lathe.isa.arithmetic import wrap
 from lathe.isa.dispatch import Dispatch
 from lathe.isa.errors import MachineFault
 from lathe.isa.fault import FaultCode
-from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Store, place, unit_of
+from lathe.isa.instructions import (
+    Finish,
+    Instruction,
+    Load,
+    MicroOpInstruction,
+    Store,
+    place,
+    runs_micro_ops,
+    unit_of,
+)
 from lathe.isa.legality import (
     DECODING,
     NO_FINISH_MESSAGE,
@@ -27,9 +36,10 @@ from lathe.isa.legality import (
     overflow_message,
     require_legal,
     stream_write_message,
-    used_operands,
 )
+from lathe.isa.micro_op_meanings import MEANINGS
 from lathe.isa.microops import decode_uops
+from lathe.isa.operands import usage_of
 from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.table import MEMORIES, MOST_TOKENS, QUEUE_OF, MemoryType, TokenQueue, Unit
 
@@ -133,15 +143,14 @@ def execute(state: MachineState, instruction: Instruction, where: str = "the ins
     Raises :class:`MachineFault` for an instruction that the machine refuses, and for what it stumbles over.
     """
     require_legal(state.config, instruction, where, _WITHOUT_TOKENS)
+    if runs_micro_ops(instruction):
+        _micro_ops(state, instruction, where)
+        return
     match instruction:
         case Load():
             _load(state, instruction)
         case Store():
             _store(state, instruction, where)
-        case Gemm():
-            _gemm(state, instruction, where)
-        case Alu():
-            _alu(state, instruction, where)
         case Finish():
             state.finished = True
 
@@ -191,32 +200,18 @@ def _store(state: MachineState, store: Store, where: str) -> None:
         state.dram.write(address, wrap(state.acc[first : first + store.x_size], 8).reshape(-1).view(np.uint8))
 
 
-def _gemm(state: MachineState, gemm: Gemm, where: str) -> None:
-    for index in _iterations(state, gemm, where):
-        if gemm.reset:
-            state.acc[index["dst"]] = 0
-            continue
-        product = state.inp[index["src"]].astype(np.int32) @ state.wgt[index["wgt"]].astype(np.int32).T
-        state.acc[index["dst"]] = product if gemm.begin else add(state.acc[index["dst"]], product)
-
-
-def _alu(state: MachineState, instruction: Alu, where: str) -> None:
+def _micro_ops(state: MachineState, instruction: MicroOpInstruction, where: str) -> None:
+    usage, value = usage_of(instruction), MEANINGS[instruction.opcode].value
     for index in _iterations(state, instruction, where):
-        operand = np.asarray(instruction.imm) if instruction.use_imm else state.acc[index["src"]]
-        state.acc[index["dst"]] = alu(instruction.alu_opcode, state.acc[index["dst"]], operand)
+        elements = {each.index: getattr(state, each.scratchpad)[index[each.index]] for each in usage.read}
+        state.acc[index[usage.written.index]] = value(instruction, elements)
 
 
-def _iterations(state: MachineState, instruction: Gemm | Alu, where: str) -> Iterator[dict[str, int]]:
+def _iterations(state: MachineState, instruction: MicroOpInstruction, where: str) -> Iterator[dict[str, int]]:
     """For every run of a micro-op the element of each operand that it uses, by the operand's index: dst, src, wgt."""
     operands = [
-        (
-            operand.index,
-            getattr(instruction, f"{operand.index}_factor_out"),
-            getattr(instruction, f"{operand.index}_factor_in"),
-            operand.depth(state.config),
-            operand,
-        )
-        for operand in used_operands(state.config, instruction)
+        (operand, *operand.factors_of(instruction), operand.depth(state.config))
+        for operand in usage_of(instruction).used
     ]
     for outer in range(instruction.iter_out):
         for inner in range(instruction.iter_in):
@@ -224,7 +219,8 @@ def _iterations(state: MachineState, instruction: Gemm | Alu, where: str) -> Ite
                 dst, src, wgt = decode_uops(state.config, state.uop[number])
                 uop = {"dst": int(dst), "src": int(src), "wgt": int(wgt)}
                 found = {}
-                for name, factor_out, factor_in, depth, operand in operands:
+                for operand, factor_out, factor_in, depth in operands:
+                    name = operand.index
                     found[name] = uop[name] + outer * factor_out + inner * factor_in
                     if found[name] >= depth:
                         raise MachineFault(operand.message(state.config, where, found[name]), operand.code)

@@ -1,8 +1,8 @@
-"""The one table of instructions: opcodes, operands, units, formats and the memories they address.
+"""The table of instructions, the memories that they address, and the queues of tokens between units.
 
-Encoder, decoder, assembler, verifier, simulators, RTL and the manual read this table. The fields of each format and
-their widths stand in :mod:`lathe.configs.encoding`, where a machine checks that they fit, and the operations of the ALU
-in :mod:`lathe.configs.alu_operations`, since a machine says which it has.
+Encoder, decoder, assembler, verifier, simulators, RTL and the manual read these tables. The rows stand in
+:mod:`lathe.configs.instructions`, and the operations of the ALU in :mod:`lathe.configs.alu_operations`, since a machine
+is checked against them.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,18 +13,10 @@ from types import MappingProxyType
 
 from lathe.configs import HardwareConfig
 from lathe.configs.alu_operations import AluOp
-from lathe.configs.encoding import (
-    ALU,
-    BARE,
-    GEMM,
-    LOAD,
-    STORE,
-    UOP_FORMAT,
-    WORD_BITS,
-    Format,
-    Placement,
-    place,
-)
+from lathe.configs.encoding import UOP_FORMAT, WORD_BITS, Placement, place
+from lathe.configs.instructions import TABLE
+from lathe.configs.instructions.codes import MemoryType, Opcode, Unit
+from lathe.configs.instructions.row import Kind, Row
 
 __all__ = [
     "MEMORIES",
@@ -34,6 +26,7 @@ __all__ = [
     "TOKEN_BITS",
     "TOKEN_FIELDS",
     "AluOp",
+    "Kind",
     "Memory",
     "MemoryType",
     "Opcode",
@@ -41,38 +34,10 @@ __all__ = [
     "TokenQueue",
     "Unit",
     "alu_operations",
+    "instructions_of",
     "placements",
     "uop_placements",
 ]
-
-
-class Opcode(IntEnum):
-    """What an instruction does; 5, 6 and 7 are free."""
-
-    LOAD = 0
-    STORE = 1
-    GEMM = 2
-    FINISH = 3
-    ALU = 4
-
-
-class MemoryType(IntEnum):
-    """What a LOAD or STORE moves: the scratchpad, and how DRAM holds its elements; 6 and 7 are free."""
-
-    UOP = 0
-    WGT = 1
-    INP = 2
-    ACC = 3
-    OUT = 4
-    ACC8 = 5
-
-
-class Unit(IntEnum):
-    """The units that execute instructions, in the order that "prev" and "next" of the token fields mean."""
-
-    LOAD = 0
-    COMPUTE = 1
-    STORE = 2
 
 
 class TokenQueue(IntEnum):
@@ -108,17 +73,6 @@ QUEUE_OF: Mapping[tuple[Unit, str], TokenQueue] = MappingProxyType(
         (Unit.STORE, "push_prev"): TokenQueue.STORE_TO_COMPUTE,
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One instruction: its opcode, the format of its fields, who executes it, and what it does, for the manual."""
-
-    opcode: Opcode
-    format: Format
-    units: str
-    what: str
-    meaning: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,66 +143,11 @@ MEMORIES: Mapping[MemoryType, Memory] = MappingProxyType(
     }
 )
 
-_LOOP = (
-    "for o in range(iter_out):\n"
-    "    for i in range(iter_in):\n"
-    "        for u in range(uop_bgn, uop_end):\n"
-    "            dst = uop[u].dst + o * dst_factor_out + i * dst_factor_in\n"
-    "            src = uop[u].src + o * src_factor_out + i * src_factor_in\n"
-)
 
-TABLE: Mapping[Opcode, Row] = MappingProxyType(
-    {
-        row.opcode: row
-        for row in (
-            Row(
-                Opcode.LOAD,
-                LOAD,
-                "load for inp and wgt, compute for uop, acc and acc8",
-                "Copies rows of elements from DRAM into a dense block of a scratchpad, with padding around them.",
-                "at = sram_base\n"
-                "if x_size > 0:\n"
-                "    for y in range(-y_pad_0, y_size + y_pad_1):\n"
-                "        for x in range(-x_pad_0, x_size + x_pad_1):\n"
-                "            inside = 0 <= y < y_size and 0 <= x < x_size\n"
-                "            scratchpad[at] = dram[dram_base + y * x_stride + x] if inside else padding\n"
-                "            at += 1",
-            ),
-            Row(
-                Opcode.STORE,
-                STORE,
-                "store",
-                "Copies a dense block of the out view of the accumulators into rows in DRAM. Memory type out, no pads.",
-                "for y in range(y_size):\n"
-                "    for x in range(x_size):\n"
-                "        dram[dram_base + y * x_stride + x] = low_8_bits(acc[sram_base + y * x_size + x])",
-            ),
-            Row(
-                Opcode.GEMM,
-                GEMM,
-                "compute",
-                "Multiplies inputs with transposed weights; adds products to accumulators, or writes them, or zeros.",
-                _LOOP + "            wgt = uop[u].wgt + o * wgt_factor_out + i * wgt_factor_in\n"
-                "            addend = 0 if begin else acc[dst]\n"
-                "            acc[dst] = 0 if reset else wrap32(addend + inp[src] @ transpose(wgt_memory[wgt]))",
-            ),
-            Row(
-                Opcode.FINISH,
-                BARE,
-                "compute",
-                "Marks the end of the stream in compute; a launch ends when it is executed and every unit is idle.",
-                "finished = True",
-            ),
-            Row(
-                Opcode.ALU,
-                ALU,
-                "compute",
-                "Combines each accumulator with an immediate or with another accumulator, value by value.",
-                _LOOP + "            acc[dst] = operation(acc[dst], imm if use_imm else acc[src])",
-            ),
-        )
-    }
-)
+@lru_cache(maxsize=256)
+def instructions_of(config: HardwareConfig) -> tuple[Opcode, ...]:
+    """The instructions that a machine has."""
+    return tuple(opcode for opcode, row in TABLE.items() if row.extension is None or row.extension in config.extensions)
 
 
 @lru_cache(maxsize=256)

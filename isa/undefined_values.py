@@ -8,22 +8,35 @@ where that follows from constants: 0 times anything is 0.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.isa.arithmetic import alu, wrap
-from lathe.isa.instructions import Alu, Finish, Gemm, Load, Store
+from lathe.configs.encoding import UOP_FORMAT
+from lathe.isa.arithmetic import wrap
+from lathe.isa.instructions import (
+    Alu,
+    Gemm,
+    Load,
+    MicroOpInstruction,
+    RowsInstruction,
+    moves_rows,
+    runs_micro_ops,
+)
+from lathe.isa.micro_op_meanings import MEANINGS
 from lathe.isa.microops import decode_uops
+from lathe.isa.operands import Usage, operands_of, usage_of
 from lathe.isa.program import Program, Segment
-from lathe.isa.table import MEMORIES, AluOp, MemoryType
+from lathe.isa.table import MEMORIES, TABLE, AluOp, MemoryType
 
 Ints = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
 BLANK = -1
 """Whence what nobody has stored comes while it is in DRAM; 0: it is defined; n + 1: LOAD n has brought it."""
+_INDICES = tuple(field.name for field in UOP_FORMAT.fields)
+"""The indices of a micro-op, as they are decoded."""
 MOST_AT_ONCE = 4096
 """Micro-op runs that are followed at a time."""
 
@@ -59,19 +72,15 @@ def loads_used_undefined(program: Program, order: NDArray[np.int64]) -> set[int]
     """
     run = _Run(program)
     for index in order.tolist():
-        match program.instructions[index]:
-            case Load() as load:
-                run.load(index, load)
-            case Store() as store:
-                run.store(store)
-            case Gemm() as gemm:
-                run.gemm(gemm)
-            case Alu() as instruction:
-                run.alu(instruction)
-            case Finish():
-                pass
-            case other:
-                assert_never(other)
+        instruction = program.instructions[index]
+        if isinstance(instruction, Gemm):
+            run.gemm(instruction)
+        elif runs_micro_ops(instruction):
+            run.micro_ops(instruction)
+        elif moves_rows(instruction) and TABLE[instruction.opcode].stores:
+            run.store(instruction)
+        elif isinstance(instruction, Load):
+            run.load(index, instruction)
     return run.used()
 
 
@@ -134,7 +143,7 @@ class _Run:
         value = found.value.astype(np.int8).view("<i4").astype(np.int32)
         return _Cells(source.reshape(-1, 4).max(axis=1), np.all(found.known.reshape(-1, 4), axis=1), value)
 
-    def store(self, store: Store) -> None:
+    def store(self, store: RowsInstruction) -> None:
         size = self.config.out_element_bytes
         for y in range(store.y_size if store.x_size else 0):
             first = store.sram_base + y * store.x_size
@@ -144,13 +153,14 @@ class _Run:
             row = _Cells(cells.source.reshape(-1), cells.known.reshape(-1), values.reshape(-1))
             self.dram.put(slice(address, address + store.x_size * size), row)
 
-    def runs(self, instruction: Gemm | Alu) -> Iterator[tuple[NDArray[np.int64], ...]]:
+    def runs(self, instruction: MicroOpInstruction) -> Iterator[tuple[NDArray[np.int64], ...]]:
         """The elements that the micro-ops of an instruction name in all its loops: dst, src and wgt, some at a time."""
         starts = decode_uops(self.config, self.uops[instruction.uop_bgn : instruction.uop_end])
         outer, inner = np.arange(instruction.iter_out)[:, None, None], np.arange(instruction.iter_in)[:, None]
         found = []
-        for name, start in zip(("dst", "src", "wgt"), starts, strict=True):
-            out, within = getattr(instruction, f"{name}_factor_out", 0), getattr(instruction, f"{name}_factor_in", 0)
+        factors = {each.index: each.factors_of(instruction) for each in operands_of(instruction.opcode)}
+        for name, start in zip(_INDICES, starts, strict=True):
+            out, within = factors.get(name, (0, 0))
             found.append((start + outer * out + inner * within).reshape(-1))
         for first in range(0, len(found[0]), MOST_AT_ONCE):
             yield tuple(each[first : first + MOST_AT_ONCE] for each in found)
@@ -176,28 +186,39 @@ class _Run:
                 by_weights = np.where(~data.is_zero[:, :, None], weights.source[:, None], 0).max(axis=3)
                 np.maximum.at(acc.source, dst, np.maximum(by_data, by_weights))
 
-    def alu(self, instruction: Alu) -> None:
-        for dst, src, _ in self.runs(instruction):
+    def micro_ops(self, instruction: MicroOpInstruction) -> None:
+        usage = usage_of(instruction)
+        near = [each.index for each in usage.read if each.scratchpad == "acc" and each is not usage.written]
+        for elements in self.runs(instruction):
+            found = dict(zip(_INDICES, elements, strict=True))
+            dst = found[usage.written.index]
+            others = [found[name] for name in near]
             alone = len(np.unique(dst)) == len(dst)
-            if alone and (instruction.use_imm or (src == dst).all() or not np.isin(src, dst).any()):
-                self.operate(instruction, dst, src)
+            if alone and all((src == dst).all() or not np.isin(src, dst).any() for src in others):
+                self.operate(instruction, usage, found)
                 continue
             for n in range(len(dst)):
-                self.operate(instruction, dst[n : n + 1], src[n : n + 1])
+                self.operate(instruction, usage, {name: each[n : n + 1] for name, each in found.items()})
 
-    def operate(self, instruction: Alu, dst: NDArray[np.int64], src: NDArray[np.int64]) -> None:
-        acc = self.scratchpads["acc"]
-        left = acc[dst]
-        right = acc[src]
-        if instruction.use_imm:
-            right = _Cells.of(left.source.shape)
-            right.known[:], right.value[:] = True, instruction.imm
-        value = np.asarray(alu(instruction.alu_opcode, left.value, right.value), np.int32)
-        known, source = left.known & right.known, np.maximum(left.source, right.source)
-        if instruction.alu_opcode == AluOp.MUL:
-            zero = left.is_zero | right.is_zero
-            known, source, value = known | zero, np.where(zero, 0, source), np.where(zero, 0, value)
-        acc.put(dst, _Cells(source, known, value))
+    def operate(self, instruction: MicroOpInstruction, usage: Usage, at: dict[str, NDArray[np.int64]]) -> None:
+        """What micro-ops that do not depend on each other write: it is known where all that they read is."""
+        acc, meaning = self.scratchpads["acc"], MEANINGS[instruction.opcode]
+        cells = {each.index: self.scratchpads[each.scratchpad][at[each.index]] for each in usage.read}
+        form = (len(at[usage.written.index]), *acc.source.shape[1:])
+        written = _Cells(np.zeros(form, np.int32), np.ones(form, np.bool_), np.empty(form, np.int32))
+        written.value[:] = meaning.value(instruction, {name: each.value for name, each in cells.items()})
+        for each in cells.values():
+            known, source = each.known, each.source
+            if not meaning.lanewise:
+                known = np.asarray(known.all(axis=(1, 2), keepdims=True))
+                source = np.asarray(source.max(axis=(1, 2), keepdims=True))
+            np.logical_and(written.known, known, out=written.known)
+            np.maximum(written.source, source, out=written.source)
+        if isinstance(instruction, Alu) and instruction.alu_opcode == AluOp.MUL:  # 0 times anything is 0
+            other = cells["src"].is_zero if "src" in cells else np.full(form, instruction.imm == 0)
+            zero = cells["dst"].is_zero | other
+            written.known[zero], written.source[zero], written.value[zero] = True, 0, 0
+        acc.put(at[usage.written.index], written)
 
     def used(self) -> set[int]:
         """The LOADs whose undefined bytes have got into values of outputs."""

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs.errors import shown
-from lathe.isa import Alu, Gemm, Instruction
+from lathe.isa import Gemm, Instruction
+from lathe.isa.instructions import runs_micro_ops
 from lathe.sim import Result, Trace, TraceError
 
 UNITS = ("load", "compute", "store")
@@ -35,7 +36,7 @@ def activity_of(instruction: Instruction, unit: str) -> str:
         return unit
     if isinstance(instruction, Gemm):
         return "gemm"
-    return "alu" if isinstance(instruction, Alu) else "transfer"
+    return "alu" if runs_micro_ops(instruction) else "transfer"
 
 
 ACTIVITIES = ("load", "gemm", "alu", "transfer", "store")

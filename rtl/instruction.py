@@ -11,11 +11,8 @@ from amaranth.lib import data
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BITS, UOP_BITS, Placement
 from lathe.isa.legality import DECODING, WORDS
-from lathe.isa.table import MEMORIES, MemoryType, Opcode, Unit, placements, uop_placements
+from lathe.isa.table import MEMORIES, TABLE, MemoryType, Opcode, Unit, placements, uop_placements
 from lathe.rtl.fault import fault_signal
-
-# Who executes an instruction, where the opcode alone tells it.
-UNIT_OF = {Opcode.STORE: Unit.STORE, Opcode.GEMM: Unit.COMPUTE, Opcode.ALU: Unit.COMPUTE, Opcode.FINISH: Unit.COMPUTE}
 
 
 def _layout(size: int, fields: dict[str, Placement]) -> data.FlexibleLayout:
@@ -95,13 +92,14 @@ class Decoder(Elaboratable):
             reader = readers[Opcode.FINISH if rule.opcode is None else rule.opcode]
             with m.If(rule.condition.on(reader)):
                 m.d.comb += self.fault.eq(rule.code)
-        load = readers[Opcode.LOAD].view
-        with m.Switch(load.opcode):
-            with m.Case(Opcode.LOAD), m.Switch(load.memory_type):
-                for memory in MemoryType:
-                    with m.Case(memory):
-                        m.d.comb += self.unit.eq(MEMORIES[memory].load_unit)
-            for opcode, unit in UNIT_OF.items():
+        with m.Switch(readers[Opcode.FINISH].view.opcode):
+            for opcode, row in TABLE.items():
                 with m.Case(opcode):
-                    m.d.comb += self.unit.eq(unit)
+                    if row.unit is not None:
+                        m.d.comb += self.unit.eq(row.unit)
+                        continue
+                    with m.Switch(readers[opcode].view.memory_type):
+                        for memory in MemoryType:
+                            with m.Case(memory):
+                                m.d.comb += self.unit.eq(MEMORIES[memory].load_unit)
         return m

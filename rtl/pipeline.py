@@ -5,7 +5,8 @@ from amaranth.lib import data
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import GEMM_BEGIN
-from lathe.isa.legality import MULTIPLIES, operands_of
+from lathe.configs.instructions.gemm import MULTIPLIES
+from lathe.isa.operands import operands_of
 from lathe.isa.table import MemoryType, Opcode, alu_operations
 from lathe.rtl.accumulators import Accumulators
 from lathe.rtl.alu import VALUE_BITS, Alu

@@ -1,7 +1,6 @@
 """What time depends on in an instruction: its unit, tokens, steps or transfer. Data play no part in it."""
 
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -9,18 +8,11 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.isa.columns import Columns
-from lathe.isa.table import MEMORIES, QUEUE_OF, TOKEN_FIELDS, MemoryType, Opcode, Unit
+from lathe.isa.conditions import ColumnsReader
+from lathe.isa.table import MEMORIES, QUEUE_OF, TABLE, TOKEN_FIELDS, Kind, MemoryType, Unit
 from lathe.sim.transfer import Transfer
 
 Ints = NDArray[np.int64]
-
-
-class Kind(IntEnum):
-    """How an instruction occupies its unit."""
-
-    ISSUE = 0  # GEMM and ALU: steps, then the pipeline
-    TRANSFER = 1  # LOAD and STORE
-    FINISH = 2
 
 
 class Command(NamedTuple):
@@ -45,12 +37,9 @@ NO_TRANSFER = Transfer(0, 0, 0, 0, 0, 0, 0)
 def commands_of(cfg: HardwareConfig, columns: Columns) -> list[Command]:
     """The commands of a stream whose instructions are all legal."""
     units = columns.unit
-    opcodes = columns.opcode
-    kinds = np.full(len(columns), int(Kind.ISSUE))
-    kinds[(opcodes == Opcode.LOAD) | (opcodes == Opcode.STORE)] = Kind.TRANSFER
-    kinds[opcodes == Opcode.FINISH] = Kind.FINISH
+    kinds = columns.kind
     kind_list = [_KINDS[kind] for kind in kinds.tolist()]
-    steps = np.maximum(micro_ops(columns) * _steps_per_micro_op(columns), 1)
+    steps = np.maximum(micro_ops(columns) * _steps_per_micro_op(cfg, columns), 1)
     transfers = [NO_TRANSFER] * len(columns)
     for index, transfer in _transfers(cfg, columns, np.flatnonzero(kinds == Kind.TRANSFER)):
         transfers[index] = transfer
@@ -79,8 +68,14 @@ def element_bytes(cfg: HardwareConfig) -> Ints:
 _KINDS = tuple(Kind)
 
 
-def _steps_per_micro_op(columns: Columns) -> Ints:
-    return np.where((columns.opcode == Opcode.ALU) & (columns["use_imm"] == 0), 2, 1)
+def _steps_per_micro_op(cfg: HardwareConfig, columns: Columns) -> Ints:
+    """The steps that each micro-op of an instruction takes, by the table."""
+    reader = ColumnsReader(cfg, columns)
+    steps = np.ones(len(columns), np.int64)
+    for opcode, row in TABLE.items():
+        if row.kind is Kind.ISSUE:
+            steps = np.where(columns.opcode == opcode, row.steps.on(reader), steps)
+    return steps
 
 
 def _transfers(cfg: HardwareConfig, columns: Columns, indices: Ints) -> list[tuple[int, Transfer]]:

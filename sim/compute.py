@@ -1,7 +1,7 @@
 """The compute unit: GEMM and ALU in one pipeline, loads of micro-ops and accumulators between them."""
 
 from lathe.isa.stall import StallCause
-from lathe.sim.commands import Kind
+from lathe.isa.table import Kind
 from lathe.sim.port import NEVER
 from lathe.sim.reader import Reader
 from lathe.sim.timeline import COMPUTE, Timeline

@@ -10,10 +10,16 @@ from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.isa import AluOp, Columns, MemoryType, Opcode
 from lathe.isa.stall import StallCause
+from lathe.isa.table import TABLE, Kind
 from lathe.sim.commands import element_bytes, elements, micro_ops
 from lathe.sim.engine import Engine
 from lathe.sim.port import READ, WRITE
 from lathe.sim.trace import UNIT_NAMES
+
+# Instructions that run micro-ops and are counted by their own names.
+_OTHERS = tuple(
+    opcode for opcode, row in TABLE.items() if row.kind is Kind.ISSUE and opcode not in (Opcode.GEMM, Opcode.ALU)
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class Counters:
     """Counts of one launch; docs/timing.md defines those of cycles.
 
     ``gemm_operations``: executed GEMM micro-ops, each a batch × block_in by block_in × block_out product;
-    ``reset_operations``: micro-ops of GEMM with reset. ``alu_operations``: executed ALU micro-ops, ``by operation`` in
+    ``reset_operations``: micro-ops of GEMM with reset. ``alu_operations``: executed micro-ops of ALU, by operation in
     ``alu_operations_of``. ``bytes_read`` by memory type, and of the instruction stream, and ``bytes_written``: what
     instructions ask for, without pads; ``read_beats`` and ``write_beats``: what the bus carries, with the parts of
     beats that nobody asks for. ``units``: load, compute, store, fetch.
@@ -58,10 +64,13 @@ class Counters:
         """The counts of a complete launch of the stream `columns`."""
         opcode = columns.opcode
         executed = micro_ops(columns)
+        operations = columns["alu_opcode"]
         reset = columns["reset"] != 0
-        gemm, alu = opcode == Opcode.GEMM, opcode == Opcode.ALU
+        gemm = opcode == Opcode.GEMM
+        alu = (columns.kind == Kind.ISSUE) & ~gemm
         moved = elements(columns) * element_bytes(cfg)[columns["memory_type"]]
-        loads, stores = opcode == Opcode.LOAD, opcode == Opcode.STORE
+        stores = columns.stores
+        loads = (columns.kind == Kind.TRANSFER) & ~stores
         read = {
             memory.name.lower(): int(moved[loads & (columns["memory_type"] == memory)].sum())
             for memory in MemoryType
@@ -74,8 +83,11 @@ class Counters:
             reset_operations=int(executed[gemm & reset].sum()),
             alu_operations=int(executed[alu].sum()),
             alu_operations_of={
-                operation.name.lower(): int(executed[alu & (columns["alu_opcode"] == operation)].sum())
-                for operation in AluOp
+                **{
+                    operation.name.lower(): int(executed[(opcode == Opcode.ALU) & (operations == operation)].sum())
+                    for operation in AluOp
+                },
+                **{other.name.lower(): int(executed[opcode == other].sum()) for other in _OTHERS},
             },
             bytes_read={"instructions": INSTRUCTION_BYTES * len(columns), **read},
             bytes_written={"out": int(moved[stores].sum())},

@@ -1,5 +1,6 @@
 """What LOAD and STORE do to memories, a block at a time."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ from lathe.configs import HardwareConfig
 from lathe.isa import Load, MemoryType, Store
 from lathe.isa.table import MEMORIES
 from lathe.sim.dram import Dram
-from lathe.sim.scratchpads import Scratchpads
+from lathe.sim.micro_ops import Places
+from lathe.sim.scratchpads import Memories
 
 # How DRAM holds the values of each memory type.
 _DTYPES: dict[MemoryType, np.dtype[Any]] = {
@@ -22,46 +24,72 @@ _DTYPES: dict[MemoryType, np.dtype[Any]] = {
 
 
 class Dma:
-    """Carries out transfers between one DRAM and one set of scratchpads; ranges are checked beforehand."""
+    """Carries out transfers between DRAM and the scratchpads of one machine or of samples; ranges have been checked.
 
-    def __init__(self, cfg: HardwareConfig, pads: Scratchpads, dram: Dram) -> None:
+    Of samples, rows of DRAM are (rows, samples, bytes).
+    """
+
+    def __init__(self, cfg: HardwareConfig, pads: Memories, dram: Dram) -> None:
         self.dram = dram
-        self.acc = pads.acc
         self.out_bytes = cfg.out_element_bytes
         self.targets: dict[MemoryType, tuple[NDArray[Any], int, np.dtype[Any]]] = {
-            memory: (getattr(pads, MEMORIES[memory].scratchpad), MEMORIES[memory].element_bytes(cfg), dtype)
+            memory: (_elements_first(getattr(pads, MEMORIES[memory].scratchpad)), element_bytes(cfg, memory), dtype)
             for memory, dtype in _DTYPES.items()
         }
+        self.acc, _, _ = self.targets[MemoryType.ACC]
 
-    def load(self, load: Load) -> None:
-        """Write the block of a LOAD."""
+    def load(self, load: Load, _where: Callable[[], str]) -> Sequence[Places]:
+        """Write the block of a LOAD; the elements that it is in."""
         y, x, top, left = load.y_size, load.x_size, load.y_pad_0, load.x_pad_0
         if not x:
-            return
+            return ()
         scratchpad, element_bytes, dtype = self.targets[load.memory_type]
         width, height = left + x + load.x_pad_1, top + y + load.y_pad_1
-        values = scratchpad.shape[1]
-        block = scratchpad[load.sram_base : load.sram_base + width * height].reshape(height, width, values)
+        places = slice(load.sram_base, load.sram_base + width * height)
+        block = scratchpad[places].reshape(height, width, *scratchpad.shape[1:])
         padding = load.padding
         if top:
             block[:top] = padding
         if load.y_pad_1:
             block[top + y :] = padding
         if not y:
-            return
+            return (places,)
         if left:
             block[top : top + y, :left] = padding
         if load.x_pad_1:
             block[top : top + y, left + x :] = padding
         rows = self.dram.read_rows(load.dram_base * element_bytes, y, x * element_bytes, load.x_stride * element_bytes)
-        block[top : top + y, left : left + x] = rows.view(dtype).reshape(y, x, values)
+        values: NDArray[Any]
+        if rows.ndim == 2:
+            values = rows.view(dtype).reshape(y, x, -1)
+        elif block.ndim == 3:  # micro-ops are the same in all samples
+            values = rows[:, 0].view(dtype).reshape(y, x, -1)
+        else:
+            values = rows.view(dtype).reshape(y, rows.shape[1], x, -1).swapaxes(1, 2)
+        block[top : top + y, left : left + x] = values
+        return (places,)
 
-    def store(self, store: Store) -> None:
-        """Write the block of a STORE: the accumulators' low bytes."""
+    def store(self, store: Store, _where: Callable[[], str]) -> Sequence[Places]:
+        """Write the block of a STORE, the accumulators' low bytes, to DRAM; it is in no scratchpad."""
         y, x = store.y_size, store.x_size
         if not y or not x:
-            return
+            return ()
         content = self.acc[store.sram_base : store.sram_base + y * x].astype(np.int8).view(np.uint8)
-        self.dram.write_rows(
-            store.dram_base * self.out_bytes, store.x_stride * self.out_bytes, content.reshape(y, x * self.out_bytes)
-        )
+        rows: NDArray[np.uint8]
+        if content.ndim == 2:
+            rows = content.reshape(y, x * self.out_bytes)
+        else:
+            samples = content.shape[1]
+            rows = content.reshape(y, x, samples, -1).swapaxes(1, 2).reshape(y, samples, x * self.out_bytes)
+        self.dram.write_rows(store.dram_base * self.out_bytes, store.x_stride * self.out_bytes, rows)
+        return ()
+
+
+def element_bytes(cfg: HardwareConfig, memory: MemoryType) -> int:
+    """Bytes of an element in DRAM."""
+    return MEMORIES[memory].element_bytes(cfg)
+
+
+def _elements_first(cells: NDArray[Any]) -> NDArray[Any]:
+    """The scratchpad with its elements in the first dimension; a view."""
+    return cells if cells.ndim == 2 else cells.swapaxes(0, 1)

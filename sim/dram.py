@@ -116,7 +116,7 @@ def rows_of(content: Bytes, offset: int, rows: int, row_bytes: int, stride: int)
 
 def write(target: Bytes, content: Bytes, stride: int) -> None:
     """Write rows into a view of them; one after the other where they overlap."""
-    rows, row_bytes = content.shape
+    rows, row_bytes = len(content), content.shape[-1]
     if rows > 1 and stride < row_bytes:
         for row in range(rows):
             target[row] = content[row]

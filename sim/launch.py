@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.isa import Columns, Instruction, MachineFault
+from lathe.isa.table import Kind
 from lathe.sim.bus_errors import FAULTLESS, FaultyMemory
-from lathe.sim.commands import NO_TRANSFER, Kind, commands_of, element_bytes
+from lathe.sim.commands import NO_TRANSFER, commands_of, element_bytes
 from lathe.sim.counters import Counters
 from lathe.sim.dram import Dram
 from lathe.sim.engine import Engine

@@ -1,14 +1,15 @@
-"""Plans for GEMM and ALU instructions: what follows from the micro-ops, made once for each table and loop nest."""
+"""Plans for instructions that run micro-ops: what follows from these, made once for each table and loop nest."""
 
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.isa import Alu, FaultCode, Gemm, decode_uops
-from lathe.isa.legality import Operand
+from lathe.isa import FaultCode, decode_uops
+from lathe.isa.instructions import MicroOpInstruction
+from lathe.isa.operands import Usage, loops_of
 from lathe.sim.micro_ops import Nest, nest_of
 
 # Indices that the plans of one launch may hold, 64 MB; a program with more distinct tables plans some of them again.
@@ -20,15 +21,15 @@ Plan = TypeVar("Plan")
 class Plans(Generic[Plan]):
     """Plans by loop nest and content of the micro-op table.
 
-    ``make`` takes a nest with at least one execution and a function that names the instruction, and returns a plan and
-    the number of indices that it holds.
+    ``make`` takes an instruction, its nest with at least one execution and a function that names the instruction, and
+    returns a plan and the number of indices that it holds. Of the instruction it asks what ``usage_of`` tells.
     """
 
     def __init__(
         self,
         cfg: HardwareConfig,
         uop: NDArray[np.uint32],
-        make: Callable[[Nest, Callable[[], str]], tuple[Plan, int]],
+        make: Callable[[Any, Nest, Callable[[], str]], tuple[Plan, int]],
     ) -> None:
         self.cfg = cfg
         self.uop = uop
@@ -36,30 +37,17 @@ class Plans(Generic[Plan]):
         self.plans: dict[tuple[object, ...], Plan] = {}
         self.stored = 0
 
-    def of(self, instruction: Gemm | Alu, where: Callable[[], str]) -> Plan | None:
+    def of(self, instruction: MicroOpInstruction, where: Callable[[], str]) -> Plan | None:
         """The plan of an instruction, None when it executes no micro-op; `where` names it in a fault."""
         if not instruction.iter_out or not instruction.iter_in or instruction.uop_end <= instruction.uop_bgn:
             return None
         assert instruction.uop_end <= len(self.uop), f"{where()} has a micro-op range that was to be refused"
         words = self.uop[instruction.uop_bgn : instruction.uop_end]
-        key = (
-            words.tobytes(),
-            instruction.iter_out,
-            instruction.iter_in,
-            instruction.dst_factor_out,
-            instruction.dst_factor_in,
-            instruction.src_factor_out,
-            instruction.src_factor_in,
-            *(
-                (instruction.wgt_factor_out, instruction.wgt_factor_in)
-                if isinstance(instruction, Gemm)
-                else (instruction.use_imm,)
-            ),
-        )
+        key = (words.tobytes(), loops_of(instruction))
         found = self.plans.get(key)
         if found is None:
             dst, src, wgt = decode_uops(self.cfg, words.reshape(-1))
-            found, stored = self.make(nest_of(instruction, dst, src, wgt), where)
+            found, stored = self.make(instruction, nest_of(instruction, dst, src, wgt), where)
             self.stored += stored
             if self.stored > MOST_STORED:
                 self.plans.clear()
@@ -77,23 +65,22 @@ class IndexFault(Exception):  # noqa: N818 - the field's word for it
         self.step = step
 
 
-def require_in_range(
-    cfg: HardwareConfig, nest: Nest, operands: Sequence[Operand], where: Callable[[], str], steps: int = 1
-) -> None:
-    """Raise an :class:`IndexFault` for the first index beyond its scratchpad, of micro-ops of `steps` steps each.
+def require_in_range(cfg: HardwareConfig, nest: Nest, usage: Usage, where: Callable[[], str]) -> None:
+    """Raise an :class:`IndexFault` for the first index beyond its scratchpad.
 
     A micro-op looks at an operand in each of its steps, and at all that remain in the last. Of several in one step that
     of the first operand is told, as the hardware does it.
     """
     found: tuple[int, int] | None = None
-    for place, operand in enumerate(operands):
-        index, depth = getattr(nest, operand.index), operand.depth(cfg)
+    steps = usage.steps
+    for place, operand in enumerate(usage.used):
+        index, depth = nest.of(operand.index), operand.depth(cfg)
         if index.highest(nest.iter_out, nest.iter_in) >= depth:
             step = index.first_from(depth, nest.iter_in) * steps + min(place, steps - 1)
             found = min(found or (step, place), (step, place))
     if found is None:
         return
     step, place = found
-    operand = operands[place]
-    highest = getattr(nest, operand.index).highest(nest.iter_out, nest.iter_in)
+    operand = usage.used[place]
+    highest = nest.of(operand.index).highest(nest.iter_out, nest.iter_in)
     raise IndexFault(operand.message(cfg, where(), highest), operand.code, step)

@@ -5,9 +5,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.isa import Alu, Gemm
+from lathe.isa.instructions import MicroOpInstruction
+from lathe.isa.operands import operands_of
 
 Ints = NDArray[np.int64]
+Places = slice | Ints
+"""Elements of a memory: a run of them, or one by one."""
 
 
 class Index(NamedTuple):
@@ -43,13 +46,18 @@ def _iterations(missing: int, factor: int) -> int:
 
 
 class Nest(NamedTuple):
-    """The loops of a GEMM or ALU instruction and its indices; ``wgt`` is all 0 for ALU."""
+    """The loops of an instruction and the indices of its micro-ops; loops move no index that the instruction lacks."""
 
     iter_out: int
     iter_in: int
     dst: Index
     src: Index
     wgt: Index
+
+    def of(self, name: str) -> Index:
+        """The index of a name."""
+        found: Index = getattr(self, name)
+        return found
 
     @property
     def executions(self) -> int:
@@ -83,15 +91,14 @@ class Nest(NamedTuple):
         return self._replace(dst=dst, src=src, wgt=wgt)
 
 
-def nest_of(instruction: Gemm | Alu, dst: Ints, src: Ints, wgt: Ints) -> Nest:
+def nest_of(instruction: MicroOpInstruction, dst: Ints, src: Ints, wgt: Ints) -> Nest:
     """The nest of an instruction whose micro-ops have the given fields."""
-    factors = (instruction.wgt_factor_out, instruction.wgt_factor_in) if isinstance(instruction, Gemm) else (0, 0)
+    factors = {each.index: each.factors_of(instruction) for each in operands_of(instruction.opcode)}
+    tables = (("dst", dst), ("src", src), ("wgt", wgt))
     return Nest(
         instruction.iter_out,
         instruction.iter_in,
-        Index(dst, instruction.dst_factor_out, instruction.dst_factor_in),
-        Index(src, instruction.src_factor_out, instruction.src_factor_in),
-        Index(wgt, *factors),
+        *(Index(table, *factors.get(name, (0, 0))) for name, table in tables),
     )
 
 

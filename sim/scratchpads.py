@@ -1,9 +1,27 @@
 """The scratchpads of a machine, in the form in which the simulator computes with them."""
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
+
+
+class Memories(Protocol):
+    """Scratchpads, of one machine or of several that carry out the same instructions on samples of data.
+
+    ``inp``, ``wgt`` and ``acc`` are (depth, lanes), or (samples, depth, lanes); micro-ops are the same in all samples.
+    """
+
+    @property
+    def uop(self) -> NDArray[np.uint32]: ...
+    @property
+    def inp(self) -> NDArray[np.float32]: ...
+    @property
+    def wgt(self) -> NDArray[np.float32]: ...
+    @property
+    def acc(self) -> NDArray[np.int32]: ...
 
 
 class Scratchpads:

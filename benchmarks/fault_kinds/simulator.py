@@ -62,8 +62,8 @@ FAULTS = (
     fault(
         "sums saturate",
         "sim.gemm",
-        "self.pads.acc[contraction.dst] += self.products(contraction)",
-        "self.pads.acc[contraction.dst] = (self.pads.acc[contraction.dst] + np.int64(self.products(contraction))).clip("
+        "self.acc[target] += self.products(contraction, samples)",
+        "self.acc[target] = (self.acc[target] + np.int64(self.products(contraction, samples))).clip("
         "-(2**31), 2**31 - 1)",
     ),
     fault(
@@ -74,29 +74,34 @@ FAULTS = (
     ),
     fault(
         "an ALU destination that comes twice counts once",
-        "sim.alu",
+        "sim.in_levels",
         "if np.bincount(dst).max() == 1:",
         "if np.bincount(dst).max() <= 2:",
     ),
     fault(
         "an ALU operand is read before the micro-op that writes it",
-        "sim.alu",
-        "max(after_write[target], after_write[source], reads[target])",
-        "max(after_write[target], reads[target])",
+        "sim.in_levels",
+        "found = max(found, after_write[source])",
+        "pass",
     ),
     fault(
         "an ALU operand is read after the micro-op that overwrites it",
-        "sim.alu",
-        "after_write[source], reads[target])",
-        "after_write[source])",
+        "sim.in_levels",
+        "max(after_write[target], reads[target])",
+        "after_write[target]",
     ),
     fault(
         "an immediate is not sign-extended",
-        "sim.alu",
-        "acc[step.dst], instruction.imm)",
-        "acc[step.dst], instruction.imm & 0xFFFF)",
+        "isa.micro_op_meanings",
+        "instruction.imm if",
+        "instruction.imm & 0xFFFF if",
     ),
-    fault("ALU operands are swapped", "sim.alu", "acc[step.dst], acc[step.src])", "acc[step.src], acc[step.dst])"),
+    fault(
+        "ALU operands are swapped",
+        "isa.micro_op_meanings",
+        'alu(instruction.alu_opcode, of["dst"], operand)',
+        'alu(instruction.alu_opcode, np.broadcast_to(operand, of["dst"].shape).astype(np.int32), of["dst"])',
+    ),
     fault("a left shift by 32 is one by 31", "isa.arithmetic", "lowest = max(-width,", "lowest = max(1 - width,"),
     fault(
         "shifts right have no sign",
@@ -107,14 +112,17 @@ FAULTS = (
     fault("rows of padding above are not written", "sim.dma", "block[:top] = padding", "pass"),
     fault("padding to the right is not written", "sim.dma", "block[top : top + y, left + x :] = padding", "pass"),
     fault(
-        "padding below begins a row too late", "sim.dma", "block[top + y :] = padding", "block[top + y + 1 :] = padding"
+        "padding below begins a row too late",
+        "sim.dma",
+        "block[top + y :] = padding",
+        "block[top + y + 1 :] = padding",
     ),
     fault("STORE saturates", "sim.dma", "y * x].astype(np.int8)", "y * x].clip(-128, 127).astype(np.int8)"),
     fault(
         "LOAD acc8 extends with zeros",
         "sim.dma",
-        "MEMORIES[memory].element_bytes(cfg), dtype)",
-        "MEMORIES[memory].element_bytes(cfg), np.dtype('u1') if memory == 5 else dtype)",
+        "element_bytes(cfg, memory), dtype)",
+        "element_bytes(cfg, memory), np.dtype('u1') if memory == 5 else dtype)",
     ),
     fault(
         "the stride of a LOAD is an element too long",
@@ -131,8 +139,8 @@ FAULTS = (
     fault(
         "the base of a LOAD in its scratchpad is one too far",
         "sim.dma",
-        "scratchpad[load.sram_base : load.sram_base + width",
-        "scratchpad[load.sram_base + 1 : 1 + load.sram_base + width",
+        "slice(load.sram_base, load.sram_base + width",
+        "slice(load.sram_base + 1, 1 + load.sram_base + width",
     ),
     fault(
         "of rows that overlap the first stays",
@@ -141,7 +149,12 @@ FAULTS = (
         "for row in reversed(range(rows)):\n            target[row]",
     ),
     fault("a plan is found without its micro-ops", "sim.micro_op_plans", "words.tobytes(),", "len(words),"),
-    fault("a plan is found without its inner factor", "sim.micro_op_plans", "instruction.dst_factor_in,", "0,"),
+    fault(
+        "a plan is found without its factors",
+        "sim.micro_op_plans",
+        "loops_of(instruction))",
+        "loops_of(instruction)[:3])",
+    ),
     fault(
         "the inner loop moves as the outer one",
         "sim.micro_ops",
@@ -157,8 +170,8 @@ FAULTS = (
     fault(
         "an ALU micro-op with an operand takes one step",
         "sim.commands",
-        '(columns["use_imm"] == 0), 2, 1)',
-        '(columns["use_imm"] == 0), 1, 1)',
+        "row.steps.on(reader), steps)",
+        "1, steps)",
     ),
     fault("rows with pads between them are one chain", "sim.commands", "(stride == x) & (gap == 0)", "stride == x"),
     fault(
@@ -170,8 +183,8 @@ FAULTS = (
     fault(
         "an instruction of no micro-ops takes no step",
         "sim.commands",
-        "np.maximum(micro_ops(columns) * _steps_per_micro_op(columns), 1)",
-        "micro_ops(columns) * _steps_per_micro_op(columns)",
+        "np.maximum(micro_ops(columns) * _steps_per_micro_op(cfg, columns), 1)",
+        "micro_ops(columns) * _steps_per_micro_op(cfg, columns)",
     ),
     fault(
         "a token is there a cycle early",

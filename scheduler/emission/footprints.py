@@ -1,16 +1,17 @@
 """The cells that an instruction touches, per memory."""
 
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import UOP_FORMAT
-from lathe.isa import Alu, Finish, Gemm, Instruction, Load, MemoryType, Store, decode_uops
-from lathe.isa.legality import Operand, used_operands
-from lathe.isa.table import MEMORIES
+from lathe.isa import Instruction, MemoryType, decode_uops
+from lathe.isa.instructions import MicroOpInstruction, RowsInstruction, moves_rows, runs_micro_ops
+from lathe.isa.operands import Operand, usage_of
+from lathe.isa.table import MEMORIES, TABLE
 from lathe.scheduler.state.memories import DRAM, NEAR
 
 Cells: TypeAlias = "NDArray[np.int64] | slice"
@@ -45,24 +46,22 @@ class Footprints:
 
     def of(self, instruction: Instruction) -> Footprint:
         """The footprint of the next instruction of the stream."""
-        if isinstance(instruction, Load):
-            return self._load(instruction)
-        if isinstance(instruction, Store):
-            count = instruction.y_size * instruction.x_size
-            written = self._dram(instruction, self.config.out_element_bytes)
-            return Footprint(((NEAR, slice(instruction.sram_base, instruction.sram_base + count)),), written)
-        if isinstance(instruction, Gemm | Alu):
+        if runs_micro_ops(instruction):
             words = self._uops[instruction.uop_bgn : instruction.uop_end]
             key = (instruction, words.tobytes())
             found = self._known.get(key)
             if found is None:
                 found = self._known[key] = self._compute(instruction, words)
             return found
-        if not isinstance(instruction, Finish):
-            assert_never(instruction)
-        return Footprint()
+        if not moves_rows(instruction):
+            return Footprint()
+        if not TABLE[instruction.opcode].stores:
+            return self._load(instruction)
+        count = instruction.y_size * instruction.x_size
+        cells = slice(instruction.sram_base, instruction.sram_base + count)
+        return Footprint(((NEAR, cells),), self._dram(instruction, self.config.out_element_bytes))
 
-    def _load(self, load: Load) -> Footprint:
+    def _load(self, load: RowsInstruction) -> Footprint:
         rows = load.y_pad_0 + load.y_size + load.y_pad_1
         count = rows * (load.x_pad_0 + load.x_size + load.x_pad_1) if load.x_size else 0
         if load.memory_type == MemoryType.UOP:
@@ -72,7 +71,7 @@ class Footprints:
         cells = slice(load.sram_base, load.sram_base + count)
         return Footprint(self._dram(load, memory.element_bytes(self.config)), ((memory.scratchpad, cells),))
 
-    def _dram(self, access: Load | Store, element: int) -> tuple[tuple[str, Cells], ...]:
+    def _dram(self, access: RowsInstruction, element: int) -> tuple[tuple[str, Cells], ...]:
         first, end = self.tracked
         low = access.dram_base * element
         high = (access.dram_base + max(access.y_size - 1, 0) * access.x_stride + access.x_size) * element
@@ -86,21 +85,16 @@ class Footprints:
         rows = base + np.arange(access.y_size, dtype=np.int64) * (access.x_stride * scale)
         return ((DRAM, np.add.outer(rows, np.arange(width, dtype=np.int64)).ravel()),)
 
-    def _compute(self, work: Gemm | Alu, words: NDArray[np.uint32]) -> Footprint:
+    def _compute(self, work: MicroOpInstruction, words: NDArray[np.uint32]) -> Footprint:
         names = (field.name for field in UOP_FORMAT.fields)
         starts = dict(zip(names, decode_uops(self.config, words), strict=True))
-        touched = {
-            each.index: (each.scratchpad, self._cells(starts[each.index], work, each))
-            for each in used_operands(self.config, work)
-        }
-        written = (touched["dst"],)
-        overwrites = isinstance(work, Gemm) and work.overwrites
-        read = (cells for index, cells in touched.items() if index != "dst" or not overwrites)
-        return Footprint(tuple(read), written)
+        usage = usage_of(work)
+        touched = {each: (each.scratchpad, self._cells(starts[each.index], work, each)) for each in usage.used}
+        return Footprint(tuple(touched[each] for each in usage.read), (touched[usage.written],))
 
-    def _cells(self, start: NDArray[np.int64], work: Gemm | Alu, operand: Operand) -> Cells:
+    def _cells(self, start: NDArray[np.int64], work: MicroOpInstruction, operand: Operand) -> Cells:
         cells = np.unique(start)
-        outer, inner = (getattr(work, f"{operand.index}_factor_{loop}") for loop in ("out", "in"))
+        outer, inner = operand.factors_of(work)
         for count, factor in ((work.iter_out, outer), (work.iter_in, inner)):
             if factor and count > 1:
                 cells = np.add.outer(cells, np.arange(count, dtype=np.int64) * factor).ravel()

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.isa import Alu, Gemm, Instruction, Load, MemoryType
+from lathe.isa import Gemm, Instruction, Load, MemoryType
+from lathe.isa.instructions import runs_micro_ops
 from lathe.scheduler.emission.footprints import Cells, Footprints
 from lathe.scheduler.emission.microops import MicroOpPool
 from lathe.scheduler.state.memories import NEAR
@@ -119,7 +120,7 @@ def _reader(instruction: Instruction, *, alone: bool) -> str:
     """What an instruction that reads zeros does with them, for users; ``alone``: it reads no sums beside them."""
     if isinstance(instruction, Gemm):
         return "a GEMM adds to them" if alone else "a GEMM adds to them and to sums at once"
-    return "the ALU reads them" if isinstance(instruction, Alu) else "they are stored"
+    return f"the {instruction.opcode.name} reads them" if runs_micro_ops(instruction) else "they are stored"
 
 
 def without(entries: Sequence[tuple[Entry, Origin]], needless: set[int]) -> list[tuple[Entry, Origin]]:
@@ -150,7 +151,7 @@ def going(instructions: Sequence[Instruction], needless: set[int]) -> set[int]:
             loader[each.sram_base : each.sram_base + each.x_size] = number
             unused.add(number)
             seen.clear()
-        elif isinstance(each, Gemm | Alu) and number not in needless and (each.uop_bgn, each.uop_end) not in seen:
+        elif runs_micro_ops(each) and number not in needless and (each.uop_bgn, each.uop_end) not in seen:
             seen.add((each.uop_bgn, each.uop_end))
             unused.difference_update(loader[each.uop_bgn : each.uop_end].tolist())
     return needless | unused

@@ -3,7 +3,9 @@
 import pytest
 
 from lathe.configs import load_config
-from lathe.configs.encoding import FORMATS, GEMM, Field, bits, place
+from lathe.configs.encoding import Field, bits, place
+from lathe.configs.instructions import FORMATS
+from lathe.configs.instructions.gemm import GEMM
 from lathe.isa.table import TABLE, placements
 
 
@@ -24,7 +26,7 @@ def test_widths_that_are_always_the_same_are_those_that_need_no_machine():
 
 def test_a_field_that_depends_on_the_machine_has_no_values_without_one():
     with pytest.raises(AssertionError, match="dst_factor_in of gemm is as wide as the machine makes it"):
-        GEMM.values("dst_factor_in")
+        GEMM.format.values("dst_factor_in")
 
 
 def starts(*widths):

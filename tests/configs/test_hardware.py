@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from lathe.configs import ConfigError, HardwareConfig, MemoryConfig, TimingConfig, load_config, shipped_configs
-from lathe.configs.encoding import FORMATS, place
+from lathe.configs.encoding import place
 from lathe.configs.extensions import EXTENSIONS
+from lathe.configs.instructions import FORMATS
 
 VTA = load_config("vta")
 

@@ -46,7 +46,7 @@ def decoded(claim, rtl, name):
 @proved(
     instruction,
     ("self.unit.eq(MEMORIES[memory].load_unit)", "self.unit.eq(Unit.LOAD)"),
-    ("Opcode.GEMM: Unit.COMPUTE", "Opcode.GEMM: Unit.LOAD"),
+    ("self.unit.eq(row.unit)", "self.unit.eq(Unit.COMPUTE)"),
     depth=1,
 )
 def test_every_instruction_goes_to_the_unit_that_carries_it_out(claim, rtl, name):

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from lathe.configs import load_config
+from lathe.configs.expressions import FieldValue, Named, Number
 from lathe.isa import AluOp, Columns, FaultCode, Instruction, MachineFault, Opcode, decode, encode
-from lathe.isa.conditions import FieldValue, Named, Number
 from lathe.isa.errors import NoInstructionError
 from lathe.isa.fault import MEANINGS
 from lathe.isa.instructions import CLASS_OF
-from lathe.isa.legality import DECODING, LAUNCH_RULES, OPERANDS, RULES, STARTING, first_broken, require_legal
+from lathe.isa.legality import DECODING, LAUNCH_RULES, RULES, STARTING, first_broken, require_legal
+from lathe.isa.operands import OPERANDS
 from lathe.isa.table import placements
 
 TINY = load_config("tiny")

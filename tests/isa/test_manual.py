@@ -12,7 +12,7 @@ def test_manual_in_docs_is_what_the_table_says() -> None:
 
 
 def test_manual_names_every_field_of_the_encoding() -> None:
-    from lathe.configs.encoding import FORMATS
+    from lathe.configs.instructions import FORMATS
 
     text = manual()
     assert [field.name for form in FORMATS for field in form.fields if f"| {field.name} |" not in text] == []

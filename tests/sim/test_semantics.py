@@ -161,7 +161,7 @@ def test_alu_applies_an_immediate_once_for_each_execution(operation):
 
 def test_large_instructions_are_cut_and_exact(monkeypatch):
     monkeypatch.setattr("lathe.sim.contraction.MOST_VALUES", 40)
-    monkeypatch.setattr("lathe.sim.alu.MOST_EXECUTIONS", 7)
+    monkeypatch.setattr("lathe.sim.in_levels.MOST_EXECUTIONS", 7)
     cfg = load_config("tiny")
     loads, addresses, pages = prepared(cfg, [0, 1, 0, 2, 4], [3, 3, 5, 7, 2], [1, 2, 1, 2, 0])
     instructions = [

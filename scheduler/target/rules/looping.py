@@ -8,9 +8,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.configs.encoding import GEMM
+from lathe.configs.instructions.gemm import GEMM
 
-MAX_ITERATIONS = GEMM.values("iter_in")[-1]
+MAX_ITERATIONS = GEMM.format.values("iter_in")[-1]
 
 
 @dataclass(frozen=True)

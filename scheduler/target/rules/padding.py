@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lathe.configs import HardwareConfig
-from lathe.configs.encoding import LOAD, PAD_VALUE
+from lathe.configs.encoding import PAD_VALUE
+from lathe.configs.instructions.load import LOAD
 from lathe.isa import Load, MemoryType
 from lathe.isa.table import Opcode, placements
 
-MOST = LOAD.values("x_size")[-1]
+MOST = LOAD.format.values("x_size")[-1]
 """Elements of a row, and rows, that one instruction moves."""
 
 

@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 
-from lathe.configs.encoding import ALU
+from lathe.configs.instructions.alu import ALU
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.indices.plain import constant_value
 from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType
@@ -15,7 +15,7 @@ from lathe.scheduler.target.rules.looping import plan_loops
 from lathe.scheduler.target.rules.padding import padding_of, padding_only
 from lathe.scheduler.target.rules.rule import emit_rule
 
-IMMEDIATE = ALU.values("imm")
+IMMEDIATE = ALU.format.values("imm")
 
 
 @emit_rule("reset", takes=lambda statement: statement.role == "init", writes=NEAR, separate_init=True, by_address=True)

@@ -7,12 +7,12 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.configs.encoding import LOAD
+from lathe.configs.instructions.load import LOAD
 from lathe.isa import Instruction, Load, MemoryType, Store
 from lathe.scheduler.target.rules.padding import MOST, ZEROS, Padding, padding_only
 
-MOST_PADDING = LOAD.values("x_pad_0")[-1]
-STRIDES = LOAD.values("x_stride")
+MOST_PADDING = LOAD.format.values("x_pad_0")[-1]
+STRIDES = LOAD.format.values("x_stride")
 
 
 @dataclass

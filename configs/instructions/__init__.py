@@ -1,0 +1,24 @@
+"""The table of instructions: a file for each, with its row and the class of its values.
+
+It stands in this room because a machine whose fields do not fit its instructions is none, and because a machine says
+which instructions it has. :mod:`lathe.isa` says what instructions mean.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from lathe.configs.encoding import UOP_FORMAT
+from lathe.configs.instructions.alu import ALU, Alu
+from lathe.configs.instructions.codes import Opcode
+from lathe.configs.instructions.finish import FINISH, Finish
+from lathe.configs.instructions.gemm import GEMM, Gemm
+from lathe.configs.instructions.load import LOAD, Load
+from lathe.configs.instructions.row import Row
+from lathe.configs.instructions.store import STORE, Store
+
+Instruction = Load | Store | Gemm | Finish | Alu
+
+TABLE: Mapping[Opcode, Row] = MappingProxyType({row.opcode: row for row in (LOAD, STORE, GEMM, FINISH, ALU)})
+
+FORMATS = (*(row.format for row in TABLE.values()), UOP_FORMAT)
+"""The formats of instructions and micro-ops."""

@@ -1,0 +1,36 @@
+"""Fields that several instructions have."""
+
+from lathe.configs.encoding import ACC, UOP, UOP_END, Field, bits
+
+HEAD = (
+    Field("opcode", bits(3), "which instruction this is"),
+    Field("pop_prev", bits(1), "before starting, take a token from the unit before this one"),
+    Field("pop_next", bits(1), "before starting, take a token from the unit after this one"),
+    Field("push_prev", bits(1), "when done, give a token to the unit before this one"),
+    Field("push_next", bits(1), "when done, give a token to the unit after this one"),
+)
+
+LOOPS = (
+    Field("reset", bits(1), "GEMM: write zeros and read no operand; ALU: ignored"),
+    Field("uop_bgn", UOP, "first micro-op"),
+    Field("uop_end", UOP_END, "one past the last micro-op"),
+    Field("iter_out", bits(14), "iterations of the outer loop"),
+    Field("iter_in", bits(14), "iterations of the inner loop"),
+    Field("dst_factor_out", ACC, "added to dst in each outer iteration"),
+    Field("dst_factor_in", ACC, "added to dst in each inner iteration"),
+)
+
+WHERE = (
+    Field("memory_type", bits(3), "which memory, and how DRAM holds its elements"),
+    Field("sram_base", bits(16), "first scratchpad element"),
+)
+DRAM_BASE = "first DRAM element, counted in elements of the memory type from address 0"
+BLOCK = (
+    Field("y_size", bits(16), "rows read from or written to DRAM"),
+    Field("x_size", bits(16), "elements of a row"),
+    Field("x_stride", bits(16), "DRAM elements from one row's start to the next"),
+    Field("y_pad_0", bits(4), "rows of padding before the first"),
+    Field("y_pad_1", bits(4), "rows of padding after the last"),
+    Field("x_pad_0", bits(4), "elements of padding before each row"),
+    Field("x_pad_1", bits(4), "elements of padding after each row"),
+)

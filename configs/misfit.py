@@ -1,0 +1,51 @@
+"""Whether the fields of a machine fit its instructions: one whose fields do not is no machine."""
+
+from dataclasses import dataclass
+
+from lathe.configs.encoding import ACC, INP, UOP, UOP_END, WGT, Field, IndexWidths, place
+from lathe.configs.instructions import FORMATS
+from lathe.configs.instructions.load import LOAD
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A field that a machine makes too wide: it ends ``over`` bits beyond the ``limit`` bits that its format has.
+
+    ``memory`` is the scratchpad whose depth sets the field's width, or None when no single one does.
+    """
+
+    format: str
+    field: str
+    memory: str | None
+    limit: int
+    over: int
+
+
+def misfit(machine: IndexWidths) -> Misfit | None:
+    """The first field that does not fit the machine's instructions or micro-ops, or None when all fit."""
+    for form in FORMATS:
+        end_before = 0
+        for placement in place(form.fields, form.word_bits, machine):
+            end = max(placement.lsb + placement.width, end_before)
+            if end > form.total_bits:
+                # Counted from the end of the field before: the bits that must be saved, not the word that is begun.
+                over = end_before + placement.width - form.total_bits
+                field = placement.field
+                return Misfit(form.name, field.name, _memory_behind(field), form.total_bits, over)
+            end_before = end
+    sram_base = next(field for field in LOAD.format.fields if field.name == "sram_base")
+    limit = sram_base.width.of(machine)
+    depths = {
+        "uop": machine.uop_index_bits,
+        "inp": machine.inp_index_bits,
+        "wgt": machine.wgt_index_bits,
+        "acc": machine.acc_index_bits,
+    }
+    memory, widest = max(depths.items(), key=lambda item: item[1])
+    return Misfit(LOAD.format.name, sram_base.name, memory, limit, widest - limit) if widest > limit else None
+
+
+def _memory_behind(field: Field) -> str | None:
+    return {UOP.text: "uop", UOP_END.text: "uop", INP.text: "inp", WGT.text: "wgt", ACC.text: "acc"}.get(
+        field.width.text
+    )

@@ -1,0 +1,155 @@
+"""What becomes of CLIP where it has been added: from a rule of emission to bits, cycles, findings and faults.
+
+Run by ``test_new_instruction.py`` in a copy of the house; it prints what the test compares.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from amaranth.sim import Simulator
+
+import lathe as lt
+from lathe.building import build
+from lathe.configs.instructions.clip import Clip
+from lathe.isa import (
+    Alu,
+    AluOp,
+    Finish,
+    Gemm,
+    MemoryType,
+    Opcode,
+    PagedMemory,
+    decode,
+    encode,
+    encode_uops,
+    instruction_text,
+)
+from lathe.isa.manual import manual
+from lathe.isa.meaning import MachineState, execute
+from lathe.rtl.fault import FaultCode
+from lathe.rtl.instruction import Decoder
+from lathe.scheduler.emission.fresh_zeros import going
+from lathe.scheduler.target.chunk import vectors
+from lathe.sim import executor
+from lathe.sim.dram import SparseMemory
+from lathe.sim.scratchpads import Scratchpads
+
+PLAIN = lt.load_config("tiny")
+CONFIG = PLAIN.with_(name="clipping", extensions=("clip",))
+LOW, HIGH = -5, 9
+
+
+def clipped(chunk, high):
+    """``B[i] = min(max(A[i], LOW), high)`` on whole vectors of accumulators."""
+    view = vectors(chunk)
+    count = 1
+    for loop in view.loops:
+        count *= view.extents[loop]
+    uop = np.array([view.write.base]), np.array([view.reads[0].base]), np.array([0])
+    first, end, loads = chunk.emitter.pool.place(*uop)
+    return [
+        *loads,
+        Gemm(first, end, 1, count, 0, 1, 0, 0, 0, 0, reset=True),
+        Alu(AluOp.ADD, first, end, 1, count, 0, 1, 0, 1),
+        Clip(first, end, 1, count, 0, 1, LOW, high),
+    ]
+
+
+@lt.emit_rule("clip")
+def clip(chunk):
+    """The instruction as it is meant."""
+    return clipped(chunk, HIGH)
+
+
+@lt.emit_rule("clip_wrongly")
+def clip_wrongly(chunk):
+    """A value is let through that should not be."""
+    return clipped(chunk, HIGH + 1)
+
+
+def compiled(rule):
+    """The program of a schedule that a rule takes, validated."""
+    s = lt.create_schedule(B)
+    result = s.cache_write(B, "acc")
+    s.cache_read(A, "acc", [result])
+    s[result].emit_insn(s[result].axis[0], rule)
+    return build(s, [A, B], CONFIG, check=True)
+
+
+def told(heading, lines):
+    print(f"{heading}:", *lines, sep="\n  ")
+
+
+# The compiler: a rule that emits it, tokens and footprints, and validation of what it makes.
+A = lt.placeholder((12 * CONFIG.block_out,), "int8", name="A")
+B = lt.compute(A.shape, lambda i: lt.min(lt.max(A[i], LOW), HIGH).astype("int8"), name="B")
+program = compiled("clip")
+(place,) = (index for index, each in enumerate(program.instructions) if each.opcode is Opcode.CLIP)
+told("assembly", [instruction_text(program.instructions[place])])
+
+try:
+    compiled("clip_wrongly")
+except lt.LatheError as error:
+    told("validation", [error])
+
+# Micro-ops stay loaded that it runs, also where the reset goes that ran them, too.
+reset = Gemm(0, 2, 1, 1, 0, 0, 0, 0, 0, 0, reset=True)
+assert going([lt.Load(MemoryType.UOP, 0, 0, 1, 2, 2), reset, Clip(1, 2, 1, 1, 0, 0, LOW, HIGH)], {1}) == {1}
+
+# Encoder, decoder, assembler and manual.
+stream = list(program.instructions)
+assert decode(CONFIG, encode(CONFIG, stream)) == stream
+assert lt.assemble(CONFIG, lt.disassemble(CONFIG, stream)).instructions == stream
+told("manual", [line for line in manual().splitlines() if "clip" in line.lower() and not line.startswith("|")])
+
+# The simulator: NumPy's bits, and counters; a micro-op takes one step, as with an immediate in the ALU.
+data = {"A": np.random.default_rng(0).integers(-128, 128, A.shape, np.int8)}
+run = lt.simulate(program, data)
+assert np.array_equal(run.outputs["B"], lt.reference(B, data))
+told("operations", [f"{name}: {count}" for name, count in run.counters.alu_operations_of.items() if count])
+LOOPS = ("uop_bgn", "uop_end", "iter_out", "iter_in", "dst_factor_out", "dst_factor_in")
+TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
+kept = {name: getattr(stream[place], name) for name in (*LOOPS, *TOKENS)}
+stream[place] = Alu(AluOp.MAX, src_factor_out=0, src_factor_in=0, use_imm=True, imm=0, **kept)
+assert lt.simulate(replace(program, instructions=stream), data).cycles == run.cycles
+stream = list(program.instructions)
+
+# The verifier.
+assert lt.verify(program) == []
+beyond = replace(stream[place], iter_in=1, dst_factor_in=0, iter_out=CONFIG.acc_depth + 1, dst_factor_out=1)
+quiet = dict.fromkeys(TOKENS, False)
+micro_ops = [each for each in stream[:place] if isinstance(each, lt.Load) and each.memory_type == MemoryType.UOP]
+alone = [replace(each, **quiet) for each in (*micro_ops, beyond)]
+labels = np.zeros(len(alone) + 1, np.int32)
+told("verifier", map(str, lt.verify(replace(program, instructions=[*alone, Finish()], label_of=labels))))
+try:
+    lt.simulate(replace(program, config=PLAIN), data)
+except lt.MachineFault as fault:
+    told("without the extension", [fault])
+
+# The oracle and the simulator, micro-op by micro-op, on one accumulator several times.
+uops = encode_uops(CONFIG, [3, 1, 3, 2], [0] * 4, [0] * 4)
+once = Clip(0, 4, 2, 3, 5, 1, -100, 1000)
+state = MachineState(CONFIG, PagedMemory())
+pads = Scratchpads(CONFIG)
+state.uop[:4] = pads.uop[:4, 0] = uops
+values = np.random.default_rng(1).integers(-(1 << 31), 1 << 31, state.acc.shape, np.int32)
+state.acc[:] = values
+pads.acc[:] = values.reshape(pads.acc.shape)
+execute(state, once)
+executor.execute(CONFIG, [once], [0], pads, SparseMemory())
+assert np.array_equal(state.acc.reshape(pads.acc.shape), pads.acc)
+assert not np.array_equal(state.acc, values)
+
+# The decoder in hardware.
+for config in (CONFIG, PLAIN):
+    decoder = Decoder(config)
+    word = int.from_bytes(encode(CONFIG, [once]).tobytes(), "little")
+
+    async def bench(ctx, decoder=decoder, word=word, config=config):
+        ctx.set(decoder.word, word)
+        told(f"decoder of {config.name}", [f"{ctx.get(decoder.unit)!r} {FaultCode(ctx.get(decoder.fault)).name}"])
+
+    simulator = Simulator(decoder)
+    simulator.add_testbench(bench)
+    simulator.run()

@@ -1,0 +1,63 @@
+"""An instruction with an opcode of its own is a row and a meaning; all else follows from them, but its gates.
+
+It is added to a copy of the house, as its author would add it, and used there in a process of its own.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GIVEN = Path(__file__).parent / "new_instruction"
+
+ROW = [
+    ("configs/instructions/codes.py", "    ALU = 4\n", "    ALU = 4\n    CLIP = 5\n"),
+    (
+        "configs/instructions/__init__.py",
+        "from lathe.configs.instructions.codes import Opcode\n",
+        "from lathe.configs.instructions.clip import CLIP, Clip\nfrom lathe.configs.instructions.codes import Opcode\n",
+    ),
+    ("configs/instructions/__init__.py", "Finish | Alu\n", "Finish | Alu | Clip\n"),
+    ("configs/instructions/__init__.py", "FINISH, ALU)", "FINISH, ALU, CLIP)"),
+]
+"""Besides the row's own file, ``clip.py``: in which file what becomes what."""
+
+MEANING = [
+    (
+        "isa/micro_op_meanings.py",
+        "Opcode.ALU: MicroOpMeaning(_alu, lanewise=True)",
+        "Opcode.ALU: MicroOpMeaning(_alu, lanewise=True), Opcode.CLIP: MicroOpMeaning("
+        'lambda clip, of: np.clip(of["dst"], clip.low, clip.high), lanewise=True)',
+    ),
+]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """A copy of the house with the instruction."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    for room in ("configs", "isa", "frontend", "scheduler", "sim", "rtl", "lathe"):
+        shutil.copytree(ROOT / room, tmp_path / room, symlinks=True, ignore=ignored)
+    shutil.copy(GIVEN / "clip.py", tmp_path / "configs" / "instructions")
+    for name, before, after in (*ROW, *MEANING):
+        path = tmp_path / name
+        source = path.read_text()
+        assert source.count(before) == 1, f"{name} has {before!r} {source.count(before)} times"
+        path.write_text(source.replace(before, after))
+    return tmp_path
+
+
+def test_an_instruction_is_a_row_and_a_meaning(house: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, GIVEN / "uses.py"],
+        cwd=house,
+        env={**os.environ, "PYTHONPATH": str(house), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == (GIVEN / "expected.txt").read_text()
