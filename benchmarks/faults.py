@@ -8,12 +8,12 @@ least, or say why it does no harm. Rows have the keys of every benchmark's and o
 fault on.
 
 Faults of the simulator meet the RTL as it should be, and faults of the RTL the simulator, on random streams and on
-compiled programs for `tiny`. The nets: memory, tokens, cycles, trace (start, end and cause of each instruction),
-counters, fault (code and cycle of the machine's fault), bus (the RTL broke a rule of AXI4, or never ends), crash (an
-exception), and values (the outputs of compiled programs against NumPy). The verifier looks at programs, which such
-faults leave as they are.
+compiled programs, on `tiny` with sums that begin. The nets: memory, tokens, cycles, trace (start, end and cause of each
+instruction), counters, fault (code and cycle of the machine's fault), bus (the RTL broke a rule of AXI4, or never
+ends), crash (an exception), and values (the outputs of compiled programs against NumPy). The verifier looks at
+programs, which such faults leave as they are.
 
-Faults of the compiler meet 45 programs that it builds. The nets are those of `build(..., check=True)`: legality
+Faults of the compiler meet 49 programs that it builds. The nets are those of `build(..., check=True)`: legality
 (of the completed schedule), refused (an error or assertion of the compiler's own), verifier, validation (of the
 instructions, chunk by chunk), and values (the outputs of three runs).
 """

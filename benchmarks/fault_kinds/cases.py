@@ -1,4 +1,6 @@
-"""What a machine is tried with: launches of random streams and of compiled programs, on `tiny` behind several memories.
+"""What a machine is tried with: launches of random streams and of compiled programs, behind several memories.
+
+The machine is `tiny` with sums that begin, which means the same to programs that were built for `tiny`.
 
 The streams are those of the cosimulation tests.
 """
@@ -24,6 +26,7 @@ from random_streams import (
     bad_memory,
     broken_stream,
     other_memory,
+    stream_of_beginnings,
     stream_of_data,
     stream_of_shifts,
     stream_of_time,
@@ -41,6 +44,8 @@ from lathe.rtl.engines.compiled.machine import Machine
 from lathe.rtl.engines.launch import Launch, Outcome
 from lathe.sim import ReplayResult, replay
 from lathe.sim.simulate import memory_of
+
+MACHINE = CONFIG.with_(extensions=("gemm_begin",))
 
 Simulated = ReplayResult | MachineFault
 
@@ -115,7 +120,7 @@ def calm_cases() -> list[Case]:
 def _cases() -> Iterator[Case]:
     def rng_and_machine(seed: object) -> tuple[random.Random, lt.HardwareConfig]:
         rng = random.Random(str(seed))
-        return rng, other_memory(rng, CONFIG)
+        return rng, other_memory(rng, MACHINE)
 
     built = iter(programs())
     for seed in range(10):
@@ -124,7 +129,7 @@ def _cases() -> Iterator[Case]:
         yield Case(f"data {seed}", cfg, [stream_of_data(rng, cfg, rng.choice([6, 20]))])
         yield Case(f"time {seed}", cfg, [stream_of_time(rng, cfg, rng.choice([10, 30]))], data=False)
         for program in itertools.islice(built, 2):
-            yield Case(program.name, CONFIG, [program_stream(program)], built=program)
+            yield Case(program.name, MACHINE, [program_stream(program)], built=program)
     yield from _broken(rng_and_machine)
     for seed in range(8):
         rng, cfg = rng_and_machine(f"transfers {seed}")
@@ -132,7 +137,10 @@ def _cases() -> Iterator[Case]:
     for seed in range(2):
         rng, cfg = rng_and_machine(f"greatest {seed}")
         yield Case(f"greatest {seed}", cfg, [overlapping_stream(rng, cfg, 2, content="greatest")])
-    yield Case("shifts", CONFIG, [stream_of_shifts(random.Random(0), CONFIG)])
+    yield Case("shifts", MACHINE, [stream_of_shifts(random.Random(0), MACHINE)])
+    for seed in range(2):
+        rng, cfg = rng_and_machine(f"sums begin {seed}")
+        yield Case(f"sums begin {seed}", cfg, [stream_of_beginnings(rng, cfg)])
     for seed in range(3):
         rng, cfg = rng_and_machine(f"tie {seed}")
         stream = tied_stream(rng, cfg)

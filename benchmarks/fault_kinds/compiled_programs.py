@@ -92,6 +92,8 @@ def average() -> lt.Tensor:
 FEW_MICRO_OPS = CONFIG.with_(name="few micro-ops", uop_buffer_bytes=64)
 WIDE_INPUTS = CONFIG.with_(name="wide inputs", block_in=2 * CONFIG.block_out)
 BATCHES = CONFIG.with_(name="batches", batch=2)
+FEW_BEGIN = CONFIG.with_(name="few begin", uop_buffer_bytes=16, extensions=("gemm_begin",))
+BEGINS = CONFIG.with_(name="begins", extensions=("gemm_begin",))
 
 MORE_RECIPES = (
     Recipe("pooling with padding", pooled_with_padding),
@@ -118,5 +120,9 @@ MORE_RECIPES = (
     Recipe("cut to 8 bits", pointwise(lambda a: lt.max(a.astype("int8").astype("int32") * 3, -9), "int32")),
     Recipe("mirrored", mirrored),
     Recipe("sum in 8 bits", narrow_sum),
+    Recipe("convolution that begins sums", convolution(6, 5, 8, 8, padding=1), config=BEGINS),
+    Recipe("convolution that begins sums, with few micro-ops", convolution(6, 5, 8, 8, padding=1), config=FEW_BEGIN),
+    Recipe("product of one row that begins sums", product(1, 64, 4), config=BEGINS),
+    Recipe("average where sums may begin", average, config=BEGINS),
     Recipe("narrow sums", pointwise(lambda a, b: (a + b) >> 1, "int8", "int8")),
 )

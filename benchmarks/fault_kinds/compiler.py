@@ -503,6 +503,30 @@ FAULTS = (
         "pass",
     ),
     fault(
+        "two products begin one sum",
+        "emission.fresh_zeros",
+        " or self._taken[cells].any():",
+        ":",
+    ),
+    fault(
+        "zeros that somebody reads are not written",
+        "emission.fresh_zeros",
+        "self.needed.setdefault(reset,",
+        "{}.setdefault(reset,",
+    ),
+    fault(
+        "all micro-ops of an instruction begin sums",
+        "target.rules.products",
+        "begun=len(np.unique(first.micro_ops[0]))",
+        "begun=len(first.micro_ops[0])",
+    ),
+    fault(
+        "the rest of a loop along a sum is where its first iteration was",
+        "target.rules.products",
+        "each + step for each, step in zip(plan.micro_ops, plan.factor_in, strict=True)",
+        "each + 0 * step for each, step in zip(plan.micro_ops, plan.factor_in, strict=True)",
+    ),
+    fault(
         "the last element of a store is not looked at",
         "emission.footprints",
         "count = instruction.y_size * instruction.x_size\n",

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 
-from fault_kinds.cases import Case, cases
+from fault_kinds.cases import MACHINE, Case, cases
 from fault_kinds.fault import Fault, Kind
 from fault_kinds.nets import NETS, caught_on, collected, values_wrong
-from fault_kinds.programs import CONFIG
 from lathe.rtl.engines import pysim
 from lathe.rtl.engines.build import OUTSIDE
 from lathe.rtl.engines.compiled.machine import Machine
@@ -13,7 +12,7 @@ from lathe.rtl.engines.compiled.machine import Machine
 
 def verdicts() -> dict[str, str]:
     """Build the machine anew, and see who catches it on what."""
-    machine = pysim.build(CONFIG.with_(**OUTSIDE))
+    machine = pysim.build(MACHINE.with_(**OUTSIDE))
     return collected(cases(), lambda case: look(machine, case))
 
 

@@ -17,6 +17,7 @@ from random_streams import (
 )
 
 from lathe.configs import load_config
+from lathe.configs.encoding import GEMM_BEGIN
 from lathe.configs.extensions import EXTENSIONS
 from lathe.rtl.engines import pysim, verilator
 
@@ -83,6 +84,8 @@ def verilated(name, seeds):
         assert found == [], f"seed {seed}"
         found = differences(cfg, stream_of_transfers(rng, cfg), verilator.run)
         assert found == [], f"seed {seed}"
+        if GEMM_BEGIN in cfg.extensions:
+            assert differences(cfg, stream_of_beginnings(rng, cfg), verilator.run) == [], f"seed {seed}"
 
 
 @pytest.mark.slow
