@@ -18,7 +18,7 @@ class FieldReader(Protocol):
         """The value of an instruction's field, or of an index that its micro-ops make."""
         ...
 
-    def named(self, name: str, value: Any) -> Any:
+    def named(self, name: str, value: Callable[[], Any]) -> Any:
         """The value of an expression that has a name; a place for hardware to make one signal of it."""
         ...
 
@@ -149,7 +149,7 @@ class Named(Expression):
 
     def on(self, reader: FieldReader) -> Any:
         """The meaning's value, under its name."""
-        return reader.named(self.name, self.meaning.on(reader))
+        return reader.named(self.name, lambda: self.meaning.on(reader))
 
     def text(self) -> str:
         """The name."""

@@ -7,6 +7,22 @@ from lathe.configs.integers import hold_plain_integers
 PAGE_BYTES = 4096
 """AXI4's 4 KiB, whose multiples no burst crosses; images of sparse memories come in pages of as many bytes."""
 
+# Registers that every machine has, in cycles, for simulator and RTL; docs/timing.md says where each counts.
+DECODE_STAGES = 3
+"""Stages in which a command is decoded between its queue's head and the unit."""
+DECODE = 1 + DECODE_STAGES
+"""Cycles that a command spends behind its queue's memory and in these stages."""
+CUT = 2
+"""Cycles until the first burst of a transfer, or of the stream, is cut and its room in the FIFO set aside."""
+STAGES = 3
+"""Stages of the compute pipeline beyond ``gemm_pipeline``: behind the memories that are read, and before the write."""
+WRITE_BACK = 1
+"""Cycles between the last step of a LOAD in compute and its end, beyond ``write_latency``."""
+PACK = 3
+"""Cycles between the step that packs a beat and its place in store's FIFO."""
+END = 1
+"""Cycles in which control finds that all units rest."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryConfig:
@@ -34,7 +50,7 @@ class TimingConfig:
     """Depths of queues and pipelines, stated once for simulator and RTL.
 
     ``command_queue_depth``: instructions that fetch may be ahead of a unit (VTA's default is 512). ``gemm_pipeline``
-    and ``alu_pipeline``: cycles from the issue of a micro-op to the end of its accumulator write. ``dma_fifo_beats``:
+    and ``alu_pipeline``: cycles from the issue of a micro-op to the end of its accumulator write, ``STAGES`` aside. ``dma_fifo_beats``:
     data FIFO of each read and write master but fetch; ``fetch_fifo_beats``: fetch's. A master asks for a burst only
     when its FIFO has room for all of it, so both hold at least one burst. ``write_latency``: cycles from the write of a
     load's last element to its tokens. ``response_latency``: cycles from the end of a write burst's service to the

@@ -53,9 +53,9 @@ class InstructionReader:
         """The field's value."""
         return self.indices[name] if name in self.indices else int(getattr(self.instruction, name))
 
-    def named(self, name: str, value: int) -> int:  # noqa: ARG002 - names matter in hardware only
+    def named(self, name: str, value: Callable[[], int]) -> int:  # noqa: ARG002 - names matter in hardware only
         """The value."""
-        return value
+        return value()
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,6 @@ class ColumnsReader:
         column = self.columns.opcode if name == "opcode" else self.columns[name]
         return column if self.row is None else int(column[self.row])
 
-    def named(self, name: str, value: Any) -> Any:  # noqa: ARG002 - names matter in hardware only
+    def named(self, name: str, value: Callable[[], Any]) -> Any:  # noqa: ARG002 - names matter in hardware only
         """The value."""
-        return value
+        return value()

@@ -3,14 +3,13 @@
 from amaranth import Cat, Elaboratable, Module, ResetInserter, Signal
 
 from lathe.configs import HardwareConfig
-from lathe.configs.encoding import INSTRUCTION_BITS
 from lathe.isa.table import MemoryType, TokenQueue, Unit
 from lathe.rtl.arbiter import ReadArbiter
+from lathe.rtl.command_queue import CommandQueue
 from lathe.rtl.compute import Compute
 from lathe.rtl.control import Control
 from lathe.rtl.fault import FaultCode, fault_signal, first_fault
 from lathe.rtl.fetch import Fetch
-from lathe.rtl.fifo import Fifo
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.load import Load
 from lathe.rtl.ports import BusPorts, HostPorts, TracePorts
@@ -39,7 +38,7 @@ class Accelerator(Elaboratable):
         units = (self.load, self.compute, self.store)
         self.activities = tuple(unit.activity for unit in (*units, self.fetch))
         self.control = Control(self.activities)
-        self.queues = [Fifo(INSTRUCTION_BITS, config.timing.command_queue_depth) for _ in Unit]
+        self.queues = [CommandQueue(config.timing.command_queue_depth, unit.command) for unit in units]
         self.counters = [TokenCounter() for _ in TokenQueue]
         self.bus = BusPorts(geometry)
         self.host = HostPorts()
@@ -59,15 +58,12 @@ class Accelerator(Elaboratable):
             m.submodules[name] = cleared(getattr(self, name))
         units: tuple[Load, Compute, Store] = (self.load, self.compute, self.store)
         commands: list[CommandPort] = [unit.command for unit in units]
-        for unit, queue, command in zip(Unit, self.queues, commands, strict=True):
+        for unit, queue in zip(Unit, self.queues, strict=True):
             m.submodules[f"{unit.name.lower()}_queue"] = cleared(queue)
             m.d.comb += [
                 queue.w_en.eq(self.fetch.dispatch & (self.fetch.unit == unit)),
-                queue.w_data.eq(self.fetch.word),
+                queue.word.eq(self.fetch.word),
                 self.fetch.full[unit].eq(queue.full),
-                command.valid.eq(queue.r_valid),
-                command.word.eq(queue.r_data),
-                queue.r_en.eq(command.take),
             ]
         for queue_number, counter in zip(TokenQueue, self.counters, strict=True):
             m.submodules[queue_number.name.lower()] = counter
@@ -108,14 +104,19 @@ class Accelerator(Elaboratable):
             self.store.guard.start.eq(control.start),
             self.store.guard.address.eq(control.stream),
             self.store.guard.count.eq(control.count),
+            self.arbiter.stop.eq(control.stop),
             *(unit.stop.eq(control.stop) for unit in units),
         ]
         idle = Cat(*(unit.idle for unit in units)).all()
-        empty = ~Cat(*(queue.r_valid for queue in self.queues)).any()
-        waiting = Cat(*(unit.activity.stall for unit in units)).all()
+        empty = Cat(*(queue.empty for queue in self.queues)).all()
+        waiting = Cat(*(unit.activity.stall & queue.settled for unit, queue in zip(units, self.queues, strict=True)))
+        complete = Signal()
+        m.d.comb += complete.eq(fetch.done & empty & idle)
+        m.d.sync += [
+            control.complete.eq(complete & control.running),
+            control.standstill.eq((fetch.done | fetch.stuck) & ~complete & idle & waiting.all() & control.running),
+        ]
         m.d.comb += [
-            control.complete.eq(fetch.done & empty & idle),
-            control.standstill.eq((fetch.done | fetch.stuck) & ~control.complete & idle & waiting),
             control.finish.eq(self.compute.finished),
             control.quiet.eq(self.arbiter.idle & self.store.channel.idle),
         ]

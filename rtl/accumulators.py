@@ -9,6 +9,7 @@ from lathe.rtl.geometry import Geometry, log2
 from lathe.rtl.lanes import Banking, LaneMap, joined, select
 from lathe.rtl.padding import in_accumulators
 from lathe.rtl.ram import Ram, replicated
+from lathe.rtl.stall import delayed
 
 VALUE_BYTES = 4
 
@@ -18,7 +19,7 @@ class Accumulators(Elaboratable):
 
     `r_index` in cycle t gives the element `r_data` in t + 1, as written also in t: the forwarding that lets
     consecutive micro-ops hit one accumulator. `out_address` (bytes of out), `out_offset` and `out_size` in t give the
-    beat `out_data` in t + 1 with these bytes of out from byte `out_offset` of the beat on.
+    beat `out_data` in t + 2 with these bytes of out from byte `out_offset` of the beat on.
     """
 
     def __init__(self, geometry: Geometry, load: BeatWrite) -> None:
@@ -52,6 +53,8 @@ class Accumulators(Elaboratable):
         parts = values * VALUE_BYTES // part_bytes
         loads = self._loads(m, parts)
         out_places = self._out_places(m)
+        out_read_en = Signal()
+        m.d.sync += out_read_en.eq(self.out_en)
         r_bank = Signal(max(1, banking.bank_bits))
         if banking.bank_bits:
             with m.If(self.r_en):
@@ -74,7 +77,7 @@ class Accumulators(Elaboratable):
                 out.w_en.eq(Cat(*(acc.w_en[i * parts // out_parts] for i in range(out_parts)))),
                 out.w_addr.eq(acc.w_addr),
                 out.w_data.eq(Cat(*(chosen(value, 32)[:8] for value in range(values)))),
-                out.r_en.eq(self.out_en),
+                out.r_en.eq(out_read_en),
                 out.r_addr.eq(out_places[bank]),
             ]
             acc_read.append(acc.r_data)
@@ -142,14 +145,13 @@ class Accumulators(Elaboratable):
         else:
             first, count = Const(0, 1), Const(1, 1)
         places = LaneMap(m, self.banking, self.lanes, index, first, count, "out")
+        # The scratchpad is read in the cycle after that in which it is found out where, and its data come another later.
         if self.banking.bank_bits:
-            with m.If(self.out_en):
-                m.d.sync += self.r_origin.eq(self.banking.bank_of(index - first))
+            m.d.sync += self.r_origin.eq(delayed(m, 1, self.banking.bank_of(index - first))[0])
         pieces = max(1, size // self.geometry.bus_bytes)
         if pieces > 1:
-            with m.If(self.out_en):
-                m.d.sync += self.r_piece.eq(self.out_address >> log2(self.geometry.bus_bytes))
-        return places.row
+            m.d.sync += self.r_piece.eq(delayed(m, 1, self.out_address >> log2(self.geometry.bus_bytes))[0])
+        return delayed(m, 1, *places.row)
 
     def _out_beat(self, m: Module, read: list[Signal]) -> None:
         bus, size, banks = self.geometry.bus_bytes, self.values, self.banking.banks

@@ -1,4 +1,4 @@
-"""The address side of a read master: bursts of a transfer, one request per cycle, and the credits of its FIFO."""
+"""Bursts that are asked for, one per cycle, and the credits of the FIFO that they go through."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from lathe.rtl.transfer import transfer_layout
 
 
 class Credits(Elaboratable):
-    """Beats of a FIFO that are spoken for. A burst's beats are taken at its grant and given back with its last beat.
+    """Beats of a FIFO that are spoken for: a burst's from before it is asked for until its last beat leaves.
 
     `fits` tells whether `wanted` beats have room. `take` takes them; `beat` is a beat that leaves the FIFO, with
     `last` when it is its burst's last, from the next cycle on.
@@ -46,64 +46,71 @@ class Credits(Elaboratable):
         return m
 
 
-class AddressSide(Elaboratable):
-    """Requests the bursts of one transfer after the other.
+class BurstRequests(Elaboratable):
+    """The bursts of chains, one request after the other, each with its room in a FIFO set aside.
 
-    `start` with `transfer` begins one, when `idle`. `request` with `address` and `beats` asks for a burst while the
-    FIFO has room for it; `grant` answers in the same cycle. `beat` and `last` return credits.
+    `cutter.start` begins; `idle` tells that nothing is left. `valid` with `address` and `beats` asks for a burst, and
+    `take` takes it. `beat` and `last` return credits.
     """
 
-    def __init__(self, geometry: Geometry, memories: Sequence[MemoryType], fifo_beats: int) -> None:
-        self.geometry = geometry
-        self.start = Signal()
-        self.transfer = structured(transfer_layout(geometry, memories))
+    def __init__(self, geometry: Geometry, limit: int, fifo_beats: int, rest_bits: int, stride_bits: int = 0) -> None:
+        self.cutter = BurstCutter(geometry, limit, rest_bits, stride_bits)
+        self.credits = Credits(fifo_beats, limit)
+        self.valid = Signal()
+        self.address = Signal.like(self.cutter.address)
+        self.end = Signal.like(self.cutter.end)
+        self.beats = Signal.like(self.cutter.beats)
+        self.last = Signal()
+        self.take = Signal()
         self.idle = Signal()
-        self.request = Signal()
-        self.address = Signal(geometry.address_bits)
-        self.cutter = BurstCutter(geometry, geometry.data_burst, len(self.transfer.chain_bytes))
-        self.credits = Credits(fifo_beats, geometry.data_burst)
-        self.beats = self.cutter.beats
-        self.grant = Signal()
-        self.beat = self.credits.beat
-        self.last = self.credits.last
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
         m.submodules.cutter = cutter = self.cutter
         m.submodules.credits = credits = self.credits
-        transfer = self.transfer
-        chains = Signal(16)
-        rest = Signal.like(cutter.rest)
-        chain_bytes = Signal.like(cutter.rest)
-        stride = Signal(len(transfer.stride_bytes))
-        row = Signal(self.geometry.address_bits)
-        following = Signal(self.geometry.address_bits)
+        moves = Signal()
         m.d.comb += [
-            self.idle.eq(chains == 0),
-            cutter.address.eq(self.address),
-            cutter.rest.eq(rest),
+            self.idle.eq(cutter.idle & ~self.valid),
             credits.wanted.eq(cutter.beats),
-            credits.take.eq(self.grant),
-            self.request.eq(~self.idle & credits.fits),
-            following.eq(row + stride),
+            moves.eq(cutter.valid & credits.fits & (~self.valid | self.take)),
+            credits.take.eq(moves),
+            cutter.take.eq(moves),
         ]
-        with m.If(self.start):
+        with m.If(moves):
             m.d.sync += [
-                chains.eq(transfer.chains),
-                rest.eq(transfer.chain_bytes),
-                chain_bytes.eq(transfer.chain_bytes),
-                stride.eq(transfer.stride_bytes),
-                row.eq(transfer.address),
-                self.address.eq(transfer.address),
+                self.valid.eq(1),
+                self.address.eq(cutter.address),
+                self.end.eq(cutter.end),
+                self.beats.eq(cutter.beats),
+                self.last.eq(cutter.last),
             ]
-        with m.Elif(self.grant):
-            with m.If(cutter.last):
-                m.d.sync += [
-                    chains.eq(chains - 1),
-                    rest.eq(chain_bytes),
-                    row.eq(following),
-                    self.address.eq(following),
-                ]
-            with m.Else():
-                m.d.sync += [self.address.eq(self.address + cutter.size), rest.eq(rest - cutter.size)]
+        with m.Elif(self.take):
+            m.d.sync += self.valid.eq(0)
+        return m
+
+
+class AddressSide(Elaboratable):
+    """Requests the bursts of one transfer after the other.
+
+    `start` with `transfer` begins one, when `idle`. `request` with `address` and `beats` asks for a burst, for which
+    the FIFO has room; `grant` answers in the same cycle. `beat` and `last` return credits.
+    """
+
+    def __init__(self, geometry: Geometry, memories: Sequence[MemoryType], fifo_beats: int) -> None:
+        self.transfer = structured(transfer_layout(geometry, memories))
+        sizes = (len(self.transfer.chain_bytes), len(self.transfer.stride_bytes))
+        self.requests = requests = BurstRequests(geometry, geometry.data_burst, fifo_beats, *sizes)
+        self.start = requests.cutter.start
+        self.idle = requests.idle
+        self.request = requests.valid
+        self.address = requests.address
+        self.beats = requests.beats
+        self.grant = requests.take
+        self.beat = requests.credits.beat
+        self.last = requests.credits.last
+
+    def elaborate(self, _platform: object) -> Module:
+        m = Module()
+        m.submodules.requests = self.requests
+        self.requests.cutter.cuts(m, self.transfer)
         return m

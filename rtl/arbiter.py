@@ -2,21 +2,24 @@
 
 from collections.abc import Sequence
 
-from amaranth import Elaboratable, Module, Signal
+from amaranth import Cat, Elaboratable, Module, Signal
+from amaranth.hdl import Value
 
 from lathe.rtl.geometry import Geometry, log2
 from lathe.rtl.read_master import ReadPort
+from lathe.rtl.tally import Tally
 
 
 class ReadArbiter(Elaboratable):
     """Grants one request per cycle, round-robin, while fewer than `memory.outstanding_reads` bursts are in flight.
 
     Beats find their master by their id, the master's place in `ports`. An address that the bus does not take at once
-    stays as it is until the bus takes it. `error`: a beat came with an error; `idle`: nothing is in flight.
+    stays as it is until the bus takes it; while `stop`, no other one is shown. `error`: a beat came with an error; `idle`: nothing is in flight.
     """
 
     def __init__(self, geometry: Geometry, ports: Sequence[ReadPort]) -> None:
         self.geometry, self.ports = geometry, tuple(ports)
+        self.stop = Signal()
         self.ar_valid = Signal()
         self.ar_ready = Signal()
         self.ar_addr = Signal(geometry.address_bits)
@@ -29,51 +32,61 @@ class ReadArbiter(Elaboratable):
         self.r_last = Signal()
         self.error = Signal()
         self.idle = Signal()
-        self.inflight = Signal(range(geometry.config.memory.outstanding_reads + 1))
+        self.inflight = Tally(geometry.config.memory.outstanding_reads, "inflight")
         self.held = Signal()  # an address is shown that the bus did not take at once
-        self.latest = Signal(2, init=len(self.ports) - 1)  # whose address was shown last
+        self.latest = Signal(
+            len(self.ports), init=1 << (len(self.ports) - 1)
+        )  # whose address was shown last, a bit each
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
         ports = self.ports
         latest, held, inflight = self.latest, self.held, self.inflight
-        chosen = Signal(2)
-        requested = Signal()
-        most = self.geometry.config.memory.outstanding_reads
+        count, bus_shift = len(ports), log2(self.geometry.bus_bytes)
+        wants = Cat(*(port.request for port in ports))
+        shown = Signal(count)  # whose address is shown, one of them at most
         with m.If(held):
-            m.d.comb += [chosen.eq(latest), requested.eq(1)]
-        with m.Else(), m.Switch(latest):
-            for last in range(len(ports)):
-                with m.Case(last):
-                    order = [(last + 1 + step) % len(ports) for step in range(len(ports))]
-                    for number in reversed(order):
-                        with m.If(ports[number].request):
-                            m.d.comb += [chosen.eq(number), requested.eq(1)]
-        m.d.comb += self.ar_valid.eq(requested & (inflight != most))
-        granted = Signal()
-        bus_shift = log2(self.geometry.bus_bytes)
-        m.d.comb += [granted.eq(self.ar_valid & self.ar_ready), self.ar_id.eq(chosen)]
+            m.d.comb += shown.eq(latest)
+        with m.Else():
+            for number in range(count):
+                # Those that come before it, when the one before each of them was the latest.
+                earlier = [(number - distance) % count for distance in range(1, count)]
+                beaten = [
+                    latest[(number - 1 - distance) % count] & Cat(*(wants[each] for each in earlier[:distance])).any()
+                    for distance in range(1, count)
+                ]
+                m.d.comb += shown[number].eq(wants[number] & ~Cat(*beaten).any())
+        opened = Signal()
+        m.d.comb += [
+            opened.eq(~inflight.full & (held | ~self.stop)),
+            self.ar_valid.eq((wants.any() | held) & opened),
+            self.ar_id.eq(_number(shown)),
+        ]
         with m.If(self.ar_valid):
-            m.d.sync += [latest.eq(chosen), held.eq(~self.ar_ready)]
-        with m.Switch(chosen):
-            for number, port in enumerate(ports):
-                with m.Case(number):
-                    # Whole beats: an address within a beat is that of the beat.
-                    m.d.comb += [
-                        self.ar_addr.eq((port.address >> bus_shift) << bus_shift),
-                        self.ar_len.eq(port.beats - 1),
-                        port.grant.eq(granted),
-                    ]
+            m.d.sync += [latest.eq(shown), held.eq(~self.ar_ready)]
+        for number, port in enumerate(ports):
+            m.d.comb += port.grant.eq(shown[number] & opened & self.ar_ready)
+            with m.If(shown[number]):
+                # Whole beats: an address within a beat is that of the beat.
+                m.d.comb += [
+                    self.ar_addr.eq((port.address >> bus_shift) << bus_shift),
+                    self.ar_len.eq(port.beats - 1),
+                ]
         for number, port in enumerate(ports):
             m.d.comb += [
                 port.r_valid.eq(self.r_valid & (self.r_id == number)),
                 port.r_last.eq(self.r_last),
                 port.r_data.eq(self.r_data),
             ]
-        ended = self.r_valid & self.r_last
-        m.d.sync += inflight.eq(inflight + granted - ended)
+        inflight.counts(m, self.ar_valid & self.ar_ready, self.r_valid & self.r_last)
         m.d.comb += [
             self.error.eq(self.r_valid & self.r_resp[1]),
-            self.idle.eq((inflight == 0) & ~held),
+            self.idle.eq((inflight.count == 0) & ~held),
         ]
         return m
+
+
+def _number(bits: Value) -> Value:
+    """The place of the one bit that is set."""
+    places = range(len(bits))
+    return Cat(*(Cat(*(bits[place] for place in places if place >> bit & 1)).any() for bit in range(2)))

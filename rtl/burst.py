@@ -1,43 +1,127 @@
 """Chains of bytes cut into bursts."""
 
-from amaranth import Elaboratable, Module, Mux, Signal
+from typing import Any
+
+from amaranth import Cat, Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Value
 
 from lathe.configs.memory import PAGE_BYTES
 from lathe.rtl.geometry import Geometry, log2
 
 PAGE_BITS = log2(PAGE_BYTES)
+CHAIN_BITS = 16
 
 
 class BurstCutter(Elaboratable):
-    """The first burst of a chain: it ends with the chain, at a page, or after `limit` bus words.
+    """Cuts chains into bursts: each ends with its chain, at a page, or after `limit` bus words.
 
-    Combinational: `address` (its low 12 bits) and `rest`, the bytes left, give the burst's `size` in bytes, its
-    `beats`, and whether it is the chain's `last`.
+    `start` takes `chains` (how many), the first one's `from_address`, `chain_bytes` of each, and `stride_bytes` from
+    one to the next, while `idle`. From the cycle after the next on a burst is shown while `valid`: its `address`, its
+    `beats`, its `end` (one past its last byte), and whether it is the `last` of all; the cycle after `take` shows the next one.
+
+    A burst is all bus words that it touches, so that bytes matter at the ends of a chain only, and everything in
+    between is counted in words. The burst shown is a register, and the next one is cut meanwhile.
     """
 
-    def __init__(self, geometry: Geometry, limit: int, rest_bits: int) -> None:
+    def __init__(self, geometry: Geometry, limit: int, rest_bits: int, stride_bits: int = 0) -> None:
         self.geometry, self.limit = geometry, limit
-        self.address = Signal(PAGE_BITS)
-        self.rest = Signal(rest_bits)
-        self.size = Signal(PAGE_BITS + 1)
-        self.beats = Signal(range(min(limit, (1 << PAGE_BITS) // geometry.bus_bytes) + 1))
+        self.shift = log2(geometry.bus_bytes)
+        self.start = Signal()
+        self.chains = Signal(CHAIN_BITS)
+        self.from_address = Signal(geometry.address_bits)
+        self.chain_bytes = Signal(rest_bits)
+        self.stride_bytes = Signal(stride_bits)
+        self.take = Signal()
+        self.idle = Signal()
+        self.valid = Signal()
+        self.address = Signal(geometry.address_bits)
+        self.beats = Signal(range(min(limit, PAGE_BYTES // geometry.bus_bytes) + 1))
+        self.end = Signal(geometry.address_bits)
         self.last = Signal()
+
+    def cuts(self, m: Module, transfer: Any) -> None:
+        """Cut the chains of a transfer, at the start."""
+        m.d.comb += [
+            self.chains.eq(transfer.chains),
+            self.from_address.eq(transfer.address),
+            self.chain_bytes.eq(transfer.chain_bytes),
+            self.stride_bytes.eq(transfer.stride_bytes),
+        ]
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
-        bus = self.geometry.bus_bytes
-        offset = Signal(range(bus))
-        room = Signal(PAGE_BITS + 1)
-        to_page = (1 << PAGE_BITS) - self.address
-        m.d.comb += offset.eq(self.address)  # its low bits
-        if self.limit * bus >= 1 << PAGE_BITS:
-            m.d.comb += room.eq(to_page)
-        else:
-            to_limit = self.limit * bus - offset
-            m.d.comb += room.eq(Mux(to_page < to_limit, to_page, to_limit))
+        words = PAGE_BYTES >> self.shift  # of a page
+        most = min(self.limit, words)
+        chains = Signal(CHAIN_BITS)  # that are not cut to their end, whether there are any, and whether it is one
+        more, single = Signal(), Signal()
+        chain_bytes, stride = Signal.like(self.chain_bytes), Signal.like(self.stride_bytes)
+        following = Signal.like(self.from_address)  # where the chain after the first of them begins
+        # Of the first of them: whether its beginning is still to be cut, and at which byte of its word that lies; the
+        # next word, the words left in the chain and in the page.
+        begins, offset = Signal(), Signal(self.shift)
+        chain_end = Signal.like(self.from_address)
+        word = Signal(len(self.address) - self.shift)
+        left = Signal(len(chain_bytes) + 1)
+        to_page = Signal(range(words + 1))
+        room = Signal(range(most + 1))  # the lesser of `most` and `to_page`
+
+        beyond = Signal.like(word)
+        ends, refill = Signal(), Signal()
         m.d.comb += [
-            self.last.eq(self.rest <= room),
-            self.size.eq(Mux(self.last, self.rest, room)),
-            self.beats.eq((offset + self.size + (bus - 1)) >> log2(bus)),
+            ends.eq(left <= room),
+            beyond.eq(word + room),
+            refill.eq((~self.valid | self.take) & more),
+            self.idle.eq(~self.valid & ~more),
         ]
+
+        def begin(address: Value, size: Value) -> list[Any]:
+            """A chain of `size` bytes from `address` on comes next."""
+            at, behind = address[: self.shift], address[self.shift :]
+            page = words - behind[: log2(words)]
+            return [
+                begins.eq(1),
+                offset.eq(at),
+                chain_end.eq(address + size),
+                word.eq(behind),
+                left.eq((at + size + (self.geometry.bus_bytes - 1)) >> self.shift),
+                to_page.eq(page),
+                room.eq(Mux(page > most, most, page)),
+            ]
+
+        with m.If(self.take):
+            m.d.sync += self.valid.eq(0)
+        with m.If(self.start):
+            m.d.sync += [
+                chains.eq(self.chains),
+                more.eq(self.chains != 0),
+                single.eq(self.chains == 1),
+                chain_bytes.eq(self.chain_bytes),
+                stride.eq(self.stride_bytes),
+                following.eq(self.from_address + self.stride_bytes),
+                *begin(self.from_address, self.chain_bytes),
+            ]
+        with m.Elif(refill):
+            m.d.sync += [
+                self.valid.eq(1),
+                self.address.eq(Cat(Mux(begins, offset, 0)[: self.shift], word)),
+                self.beats.eq(Mux(ends, left, room)),
+                self.end.eq(Mux(ends, chain_end, beyond << self.shift)),
+                self.last.eq(ends & single),
+            ]
+            with m.If(ends):
+                m.d.sync += [
+                    chains.eq(chains - 1),
+                    more.eq(~single),
+                    single.eq(chains == 2),
+                    following.eq(following + stride),
+                    *begin(following, chain_bytes),
+                ]
+            with m.Else():
+                m.d.sync += [
+                    begins.eq(0),
+                    word.eq(beyond),
+                    left.eq(left - room),
+                    to_page.eq(Mux(to_page > most, to_page - most, words)),
+                    room.eq(Mux((to_page > most) & (to_page <= 2 * most), to_page - most, most)),
+                ]
         return m

@@ -2,12 +2,13 @@
 
 from amaranth import Elaboratable, Module, Mux, Signal
 
-from lathe.configs.encoding import GEMM_BEGIN, INSTRUCTION_BITS
+from lathe.configs.encoding import GEMM_BEGIN
+from lathe.configs.memory import WRITE_BACK
 from lathe.isa.table import MEMORIES, MemoryType, Opcode, Unit
 from lathe.rtl.accumulators import Accumulators
 from lathe.rtl.fault import FaultCode, fault_signal
 from lathe.rtl.geometry import Geometry
-from lathe.rtl.instruction import instruction_view
+from lathe.rtl.instruction import StageReader, instruction_view
 from lathe.rtl.pipeline import Pipeline, step_of
 from lathe.rtl.read_master import ReadMaster
 from lathe.rtl.scratchpad import Scratchpad
@@ -28,13 +29,13 @@ class Compute(Elaboratable):
 
     def __init__(self, geometry: Geometry, inp: Scratchpad, wgt: Scratchpad) -> None:
         self.geometry = geometry
-        self.command = CommandPort(Unit.COMPUTE, INSTRUCTION_BITS)
+        self.command = CommandPort(Unit.COMPUTE)
         self.master = ReadMaster(geometry, COMPUTE_MEMORIES, 1)
         self.port = self.master.port
         self.write = self.master.write
         self.uop = Scratchpad(geometry, MemoryType.UOP, self.write)
         self.acc = Accumulators(geometry, self.write)
-        self.sequencer = Sequencer(geometry)
+        self.sequencer = Sequencer(geometry, self.command)
         pads = {MemoryType.UOP: self.uop, MemoryType.INP: inp, MemoryType.WGT: wgt}
         self.pipeline = Pipeline(geometry, self.sequencer, pads, self.acc)
         self.stop = Signal()
@@ -50,13 +51,19 @@ class Compute(Elaboratable):
         m.submodules.acc = self.acc
         m.submodules.sequencer = sequencer = self.sequencer
         m.submodules.pipeline = pipeline = self.pipeline
-        m.submodules.decoder = decoder = TransferDecoder(self.geometry, Opcode.LOAD, COMPUTE_MEMORIES)
+        m.submodules.decoder = decoder = TransferDecoder(self.geometry, Opcode.LOAD, COMPUTE_MEMORIES, self.command)
         command, activity, data_side = self.command, self.activity, master.data_side
         fields = instruction_view(self.geometry.config, Opcode.FINISH, command.word)
-        is_load, is_finish = fields.opcode == Opcode.LOAD, fields.opcode == Opcode.FINISH
-        loading, finishing, drained, free, ready = (Signal(name=name) for name in _STATES)
-        loaded, load_pushes = delayed(m, self.geometry.config.timing.write_latency, data_side.last, data_side.pushes)
-        cause = command.held_up(m, fields.pop_prev, fields.pop_next, [(Cause.DRAIN, (is_load | is_finish) & ~drained)])
+        is_load, is_finish = self._decode(m)
+        loading, finishing, drained, free, ready = (
+            Signal(name=name, init=name in ("drained", "free")) for name in _STATES
+        )
+        write_back = WRITE_BACK + self.geometry.config.timing.write_latency
+        loaded_next, load_pushes_next = delayed(m, write_back - 1, data_side.last, data_side.pushes)
+        loaded, load_pushes = delayed(m, 1, loaded_next, load_pushes_next)
+        cause, held = command.held_up(
+            m, fields.pop_prev, fields.pop_next, [(Cause.DRAIN, (is_load | is_finish) & ~drained)]
+        )
         issuing = sequencer.active
         bad = fault_signal()
         with m.If(is_load & decoder.overruns):
@@ -68,14 +75,10 @@ class Compute(Elaboratable):
         with m.Else():
             m.d.comb += self.fault.eq(pipeline.fault)
         m.d.comb += [
-            decoder.word.eq(command.word),
-            sequencer.word.eq(command.word),
             master.transfer.eq(decoder.transfer),
             master.stop.eq(self.stop),
             sequencer.go.eq(~self.stop),
-            drained.eq(~issuing & ~loading & ~finishing & ~pipeline.busy),
-            free.eq(Mux(issuing, sequencer.last, ~loading | loaded)),
-            ready.eq(free & (cause == Cause.NONE) & ~self.stop),
+            ready.eq(free & ~held & ~self.stop),
             command.take.eq(ready & (bad == FaultCode.NONE)),
             master.start.eq(command.take & is_load),
             sequencer.start.eq(command.take & ~is_load & ~is_finish),
@@ -84,12 +87,23 @@ class Compute(Elaboratable):
             activity.busy.eq((issuing & ~self.stop) | finishing | data_side.step),
             activity.wait.eq(loading & ~data_side.step),
             activity.retire.eq(sequencer.last | finishing | data_side.last),
-            activity.stall.eq(free & (cause != Cause.NONE)),
+            activity.stall.eq(free & held),
             activity.cause.eq(cause),
             self.finished.eq(finishing),
             self.idle.eq(drained),
         ]
         m.d.sync += finishing.eq(command.take & is_finish)
+        # Whether the next instruction finds the unit free, or drained, comes out of registers, for it waits for that.
+        with m.If(command.take):
+            m.d.sync += free.eq(is_finish | (~is_load & sequencer.single))
+        with m.Elif(issuing & ~sequencer.last):
+            m.d.sync += free.eq(sequencer.last_next)
+        with m.Elif(loading & ~loaded):
+            m.d.sync += free.eq(loaded_next)
+        with m.Else():
+            m.d.sync += free.eq(1)
+        busy = pipeline.ending | (issuing & ~sequencer.last) | (loading & ~loaded)
+        m.d.sync += drained.eq(~command.take & ~busy)
         with m.If(master.start):
             m.d.sync += loading.eq(1)
         with m.Elif(loaded):
@@ -102,6 +116,15 @@ class Compute(Elaboratable):
         m.d.comb += pushes.eq(Mux(loaded, load_pushes, Mux(finishing, finish_pushes, pipeline.pushes)))
         command.push(m, activity.end, pushes)
         return m
+
+    def _decode(self, m: Module) -> tuple[Signal, Signal]:
+        """Whether the port's command is a LOAD, or FINISH, found out a stage before."""
+        reader = StageReader(m, self.geometry.config, Opcode.FINISH, self.command.words[-2])
+        opcode = reader.view.opcode
+        return (
+            reader.registered("is_load", opcode == Opcode.LOAD, self.command.advance[-1]),
+            reader.registered("is_finish", opcode == Opcode.FINISH, self.command.advance[-1]),
+        )
 
     def _issue(self, m: Module) -> None:
         """What travels with the steps of the instruction under way."""
@@ -122,9 +145,9 @@ class Compute(Elaboratable):
         m.d.comb += [
             pipeline.issue.eq(sequencer.active & sequencer.go),
             pipeline.step.eq(now),
-            pipeline.step.valid.eq(sequencer.valid),
+            pipeline.step.valid.eq(sequencer.valid & ~sequencer.waits),
             pipeline.step.ends.eq(sequencer.last),
-            pipeline.step.first.eq(sequencer.tensor & ~sequencer.second),
+            pipeline.step.first.eq(sequencer.first),
         ]
 
 

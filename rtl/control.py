@@ -7,7 +7,7 @@ from lathe.isa.table import TOKEN_BITS, TokenQueue
 from lathe.rtl.fault import FaultCode, fault_signal
 from lathe.rtl.fetch import COUNT_BITS
 from lathe.rtl.registers import ADDRESS_BITS, BY_NAME, COUNTER_BITS, IDENTITY, REGISTERS, counters
-from lathe.rtl.stall import CAUSES_OF, Activity, Cause
+from lathe.rtl.stall import CAUSES_OF, Activity, Cause, delayed
 
 
 class Control(Elaboratable):
@@ -69,11 +69,14 @@ class Control(Elaboratable):
         with m.Elif(self.standstill):
             m.d.comb += fault.eq(FaultCode.DEADLOCK)
         m.d.comb += [
-            self.stop.eq(failing),
             ended.eq(self.running & self.complete & finished),
-            self.clear.eq(ended | (failing & self.quiet)),
             self.done.eq(ended | done_before),
         ]
+        m.d.sync += self.clear.eq(ended | (failing & self.quiet))
+        with m.If(self.running & (fault != FaultCode.NONE)):
+            m.d.sync += self.stop.eq(1)
+        with m.Elif(self.clear):
+            m.d.sync += self.stop.eq(0)
         with m.If(self.start):
             m.d.sync += [
                 self.running.eq(1),
@@ -103,8 +106,12 @@ class Control(Elaboratable):
                 events.append(event | activity.wait if cause is Cause.MEMORY else event)
             for event in events:
                 counter = Signal(COUNTER_BITS, name=f"counter{len(values)}")
-                with m.If(self.counting & (event | self.start)):
-                    m.d.sync += counter.eq(Mux(self.start, 0, counter) + event)
+                # An event is counted in the cycle after it, for what units do is known late in a cycle.
+                (happened,) = delayed(m, 1, event & self.counting)
+                with m.If(self.start):
+                    m.d.sync += counter.eq(0)
+                with m.Elif(happened):
+                    m.d.sync += counter.eq(counter + 1)
                 values.append(counter)
         return {name: value for (name, _), value in zip(counters(), values, strict=True)}
 

@@ -7,9 +7,10 @@ from amaranth import Elaboratable, Module, Mux, Signal
 
 from lathe.isa.table import MemoryType
 from lathe.rtl.fifo import Fifo
-from lathe.rtl.geometry import Geometry
+from lathe.rtl.geometry import Geometry, log2
 from lathe.rtl.padding import padding_signal
 from lathe.rtl.structure import structured
+from lathe.rtl.tally import Tally
 from lathe.rtl.transfer import by_memory, transfer_layout
 
 
@@ -30,6 +31,12 @@ class BeatWrite:
         self.offset = Signal(range(geometry.bus_bytes))
         self.size = Signal(range(geometry.bus_bytes + 1))
         self.data = Signal(geometry.bus_bits)
+
+    @property
+    def signals(self) -> list[Signal]:
+        """All of it."""
+        found = [self.en, self.pad, self.memory, self.address, self.offset, self.size, self.data]
+        return found if self.padding is None else [*found, self.padding]
 
 
 class DataSide(Elaboratable):
@@ -54,7 +61,8 @@ class DataSide(Elaboratable):
         self.wait = Signal()
         self.last = Signal()
         self.pushes = Signal(2)
-        self.count = Signal(range(pending + 1))
+        self.tally = Tally(pending, "under_way")
+        self.count, self.full = self.tally.count, self.tally.full
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
@@ -70,10 +78,9 @@ class DataSide(Elaboratable):
         address = Signal.like(write.address)
 
         room = Signal(range(bus + 1))
-        chain_ends = Signal()
+        chain_ends = Signal()  # with the next beat, that is: the rest of the chain is no more than its room
         m.d.comb += [
             room.eq(bus - offset),
-            chain_ends.eq(rest <= room),
             write.address.eq(address),
             write.memory.eq(now.memory),
             write.offset.eq(offset),
@@ -102,12 +109,14 @@ class DataSide(Elaboratable):
             with m.Elif(self.beat_valid):
                 m.d.comb += [self.step.eq(1), write.en.eq(1), self.take.eq(1)]
                 m.d.sync += [address.eq(address + write.size), offset.eq(0), rest.eq(rest - write.size)]
+                m.d.sync += chain_ends.eq(rest + offset <= 2 * bus)
                 with m.If(chain_ends):
                     m.d.sync += [
                         chains.eq(chains - 1),
                         rest.eq(now.chain_bytes),
                         offset.eq(next_offset),
                         first_offset.eq(next_offset),
+                        chain_ends.eq(now.chain_bytes + next_offset <= bus),
                     ]
                     with m.If(chains == 1):
                         m.d.comb += self.last.eq(now.tail == 0)
@@ -118,7 +127,7 @@ class DataSide(Elaboratable):
                 m.d.comb += self.wait.eq(1)
 
         following, follows = self._queue(m, here)
-        m.d.sync += self.count.eq(self.count + self.start - self.last)
+        self.tally.counts(m, self.start, self.last)
         with m.If(self.last | ~here):
             m.d.sync += here.eq(follows)
             with m.If(follows):
@@ -129,6 +138,7 @@ class DataSide(Elaboratable):
                     rest.eq(following.chain_bytes),
                     offset.eq(following.address),  # the low bits
                     first_offset.eq(following.address),
+                    chain_ends.eq(following.chain_bytes + following.address[: log2(bus)] <= bus),
                     address.eq(following.sram),
                 ]
         return m

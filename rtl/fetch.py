@@ -4,8 +4,7 @@ from amaranth import Cat, Elaboratable, Module, Mux, Signal
 
 from lathe.configs.encoding import INSTRUCTION_BITS, INSTRUCTION_BYTES
 from lathe.isa.table import Unit
-from lathe.rtl.address_side import Credits
-from lathe.rtl.burst import BurstCutter
+from lathe.rtl.address_side import BurstRequests
 from lathe.rtl.fault import FaultCode, fault_signal
 from lathe.rtl.fifo import Fifo
 from lathe.rtl.geometry import Geometry, log2
@@ -34,7 +33,7 @@ class Fetch(Elaboratable):
         self.dispatch = Signal()
         self.unit = Signal(Unit)
         self.word = Signal(INSTRUCTION_BITS)
-        self.done = Signal()
+        self.done = Signal(init=1)
         self.stuck = Signal()
         self.activity = Activity()
         self.fault = fault_signal()
@@ -44,9 +43,12 @@ class Fetch(Elaboratable):
         port, activity = self.port, self.activity
         beats = self.geometry.config.timing.fetch_fifo_beats
         m.submodules.fifo = fifo = Fifo(self.geometry.bus_bits + 1, beats)
-        m.submodules.credits = credits = Credits(beats, self.geometry.fetch_burst)
+        m.submodules.requests = requests = BurstRequests(
+            self.geometry, self.geometry.fetch_burst, beats, COUNT_BITS + log2(INSTRUCTION_BYTES)
+        )
+        credits = requests.credits
         m.submodules.decoder = decoder = Decoder(self.geometry.config)
-        self._requests(m, credits)
+        self._requests(m, requests)
         left = Signal(COUNT_BITS)
         take = Signal()
         last = Signal()
@@ -57,8 +59,6 @@ class Fetch(Elaboratable):
             fifo.r_en.eq(take),
             credits.beat.eq(take),
             credits.last.eq(fifo.r_data[-1]),
-            self.done.eq(left == 0),
-            last.eq(left == 1),
             self.unit.eq(decoder.unit),
             decoder.word.eq(self.word),
         ]
@@ -74,9 +74,9 @@ class Fetch(Elaboratable):
         with m.Elif(complete):
             m.d.comb += [self.dispatch.eq(~full), self.stuck.eq(full)]
         with m.If(self.start):
-            m.d.sync += left.eq(self.count)
+            m.d.sync += [left.eq(self.count), last.eq(self.count == 1), self.done.eq(self.count == 0)]
         with m.Elif(self.dispatch):
-            m.d.sync += left.eq(left - 1)
+            m.d.sync += [left.eq(left - 1), last.eq(left == 2), self.done.eq(last)]
         queue_causes = Mux(
             self.unit == Unit.LOAD,
             Cause.LOAD_QUEUE,
@@ -92,23 +92,19 @@ class Fetch(Elaboratable):
         ]
         return m
 
-    def _requests(self, m: Module, credits: Credits) -> None:
+    def _requests(self, m: Module, requests: BurstRequests) -> None:
         """The address side: the stream is one chain."""
-        port = self.port
-        rest = Signal(COUNT_BITS + log2(INSTRUCTION_BYTES))
-        m.submodules.cutter = cutter = BurstCutter(self.geometry, self.geometry.fetch_burst, len(rest))
+        port, cutter = self.port, requests.cutter
         m.d.comb += [
-            cutter.address.eq(port.address),
-            cutter.rest.eq(rest),
-            credits.wanted.eq(cutter.beats),
-            credits.take.eq(port.grant),
-            port.beats.eq(cutter.beats),
-            port.request.eq((rest != 0) & credits.fits & ~self.stop),
+            cutter.start.eq(self.start),
+            cutter.chains.eq(self.count != 0),
+            cutter.from_address.eq(self.address),
+            cutter.chain_bytes.eq(self.count << log2(INSTRUCTION_BYTES)),
+            requests.take.eq(port.grant),
+            port.address.eq(requests.address),
+            port.beats.eq(requests.beats),
+            port.request.eq(requests.valid),
         ]
-        with m.If(self.start):
-            m.d.sync += [port.address.eq(self.address), rest.eq(self.count << log2(INSTRUCTION_BYTES))]
-        with m.Elif(port.grant):
-            m.d.sync += [port.address.eq(port.address + cutter.size), rest.eq(rest - cutter.size)]
 
     def _split(self, m: Module, fifo: Fifo, there: Signal, complete: Signal, take: Signal, last: Signal) -> None:
         """A beat holds one instruction or several."""

@@ -9,12 +9,16 @@ from lathe.rtl.ram import Ram
 class Fifo(Elaboratable):
     """A queue of `depth` words of `width` bits, any depth.
 
-    The head is on `r_data` while `r_valid`; `r_en` takes it. `w_en` writes; the writer sees to it that there is room:
+    The head is on `r_data` while `r_valid`; `r_en` takes it, if it is there. `w_en` writes; the writer sees to it that there is room:
     `full` tells of the cycle's beginning. A place that is freed in cycle t can be used from t + 1 on.
+
+    The head is a register, for what comes out of a memory comes late in its cycle: a word that finds the queue empty
+    goes straight there, any other one waits in the memory. With `detour`, all wait there for a cycle, so that writing
+    has nothing to do with whether the head is taken: what is written in t is at the head from t + 2 on.
     """
 
-    def __init__(self, width: int, depth: int) -> None:
-        self.width, self.depth = width, depth
+    def __init__(self, width: int, depth: int, *, detour: bool = False) -> None:
+        self.width, self.depth, self.detour = width, depth, detour
         self.w_en = Signal()
         self.w_data = Signal(width)
         self.r_en = Signal()
@@ -22,33 +26,44 @@ class Fifo(Elaboratable):
         self.r_valid = Signal()
         self.full = Signal()
         self.level = Signal(range(depth + 1))
-        if depth > 1:
+        if depth > 1 or detour:
             self.ram = Ram(width, depth, forward=True)
-            self.head = Signal(range(depth))
+            self.head = Signal(range(depth))  # of the words in the memory
             self.tail = Signal(range(depth))
+            self.behind = Signal()  # words wait in the memory
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
-        m.d.comb += [self.r_valid.eq(self.level != 0), self.full.eq(self.level == self.depth)]
-        m.d.sync += self.level.eq(self.level + self.w_en - self.r_en)
-        if self.depth == 1:
-            with m.If(self.w_en):
-                m.d.sync += self.r_data.eq(self.w_data)
+        m.d.comb += self.full.eq(self.level == self.depth)
+        m.d.sync += self.level.eq(self.level + self.w_en - (self.r_en & self.r_valid))
+        free = Signal()  # the head is free in the next cycle
+        m.d.comb += free.eq(~self.r_valid | self.r_en)
+        if self.depth == 1 and not self.detour:
+            with m.If(free):
+                m.d.sync += [self.r_valid.eq(self.w_en), self.r_data.eq(self.w_data)]
             return m
         m.submodules.ram = ram = self.ram
-        head, tail = self.head, self.tail
+        head, tail, behind = self.head, self.tail, self.behind
         following = Signal(range(self.depth))
+        leaves, enters = Signal(), Signal()
         m.d.comb += [
-            following.eq(Mux(self.r_en, self._next(head), head)),
+            leaves.eq(free & behind),
+            enters.eq(self.w_en if self.detour else self.w_en & (behind | ~free)),
+            following.eq(Mux(leaves, self._next(head), head)),
             ram.r_addr.eq(following),
-            ram.w_en.eq(self.w_en),
+            ram.w_en.eq(enters),
             ram.w_addr.eq(tail),
             ram.w_data.eq(self.w_data),
-            self.r_data.eq(ram.r_data),
         ]
-        m.d.sync += head.eq(following)
-        with m.If(self.w_en):
+        # The memory never holds as many words as it has places, so that it holds one when its pointers differ by one.
+        m.d.sync += [head.eq(following), behind.eq(enters | (behind & ~(leaves & (self._next(head) == tail))))]
+        with m.If(enters):
             m.d.sync += tail.eq(self._next(tail))
+        with m.If(free):
+            m.d.sync += [
+                self.r_valid.eq(behind if self.detour else behind | self.w_en),
+                self.r_data.eq(ram.r_data if self.detour else Mux(behind, ram.r_data, self.w_data)),
+            ]
         return m
 
     def _next(self, pointer: Signal) -> Value:

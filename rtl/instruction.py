@@ -1,7 +1,8 @@
 """Instruction words: their fields, and the decoder that sends them to a unit; both made from the isa's table."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from amaranth import Elaboratable, Module, Signal
@@ -46,9 +47,9 @@ class SignalReader:
         """The field's signal."""
         return self.signals[name]
 
-    def named(self, name: str, value: Value) -> Value:  # noqa: ARG002 - what is read here needs no signal of its own
+    def named(self, name: str, value: Callable[[], Value]) -> Value:  # noqa: ARG002 - needs no signal of its own
         """The value."""
-        return value
+        return value()
 
 
 class WordReader:
@@ -67,12 +68,35 @@ class WordReader:
         """The field's bits."""
         return self.view[name]
 
-    def named(self, name: str, value: Value) -> Signal:
+    def named(self, name: str, value: Callable[[], Value]) -> Signal:
         """The signal of that name."""
         if name not in self._named:
-            self._named[name] = Signal(value.shape(), name=name)
-            self._m.d.comb += self._named[name].eq(value)
+            made = value()
+            self._named[name] = Signal(made.shape(), name=name)
+            self._m.d.comb += self._named[name].eq(made)
         return self._named[name]
+
+
+class StageReader(WordReader):
+    """Reads the word that is in one stage of a command port, with what stages before have `known` of it by name."""
+
+    def __init__(
+        self,
+        m: Module,
+        config: HardwareConfig,
+        opcode: Opcode,
+        word: Signal,
+        known: Mapping[str, Signal] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(m, config, opcode, word)
+        self._named |= known
+
+    def registered(self, name: str, value: Value, advance: Value) -> Signal:
+        """A value that moves on to the next stage, as a signal there."""
+        register = Signal(value.shape(), name=f"{name}_later")
+        with self._m.If(advance):
+            self._m.d.sync += register.eq(value)
+        return register
 
 
 class Decoder(Elaboratable):

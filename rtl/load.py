@@ -2,7 +2,6 @@
 
 from amaranth import Elaboratable, Module, Signal
 
-from lathe.configs.encoding import INSTRUCTION_BITS
 from lathe.isa.table import MEMORIES, MemoryType, Opcode, Unit
 from lathe.rtl.fault import FaultCode, fault_signal
 from lathe.rtl.geometry import Geometry
@@ -22,7 +21,7 @@ class Load(Elaboratable):
     def __init__(self, geometry: Geometry) -> None:
         self.geometry = geometry
         self.pending = geometry.config.timing.dma_pending
-        self.command = CommandPort(Unit.LOAD, INSTRUCTION_BITS)
+        self.command = CommandPort(Unit.LOAD)
         self.master = ReadMaster(geometry, LOAD_MEMORIES, self.pending)
         self.port = self.master.port
         self.write = self.master.write
@@ -34,17 +33,16 @@ class Load(Elaboratable):
     def elaborate(self, _platform: object) -> Module:
         m = Module()
         m.submodules.master = master = self.master
-        m.submodules.decoder = decoder = TransferDecoder(self.geometry, Opcode.LOAD, LOAD_MEMORIES)
+        m.submodules.decoder = decoder = TransferDecoder(self.geometry, Opcode.LOAD, LOAD_MEMORIES, self.command)
         command, activity, data_side = self.command, self.activity, master.data_side
         fields = instruction_view(self.geometry.config, Opcode.LOAD, command.word)
-        cause = command.held_up(m, fields.pop_prev, fields.pop_next, [(Cause.MEMORY, data_side.count == self.pending)])
+        cause, held = command.held_up(m, fields.pop_prev, fields.pop_next, [(Cause.MEMORY, data_side.full)])
         ready = Signal()
         left = Signal.like(data_side.count)
         m.d.comb += [
-            decoder.word.eq(command.word),
             master.transfer.eq(decoder.transfer),
             master.stop.eq(self.stop),
-            ready.eq((cause == Cause.NONE) & master.idle & ~self.stop),
+            ready.eq(~held & master.idle & ~self.stop),
             command.take.eq(ready & ~decoder.overruns),
             master.start.eq(command.take),
             left.eq(data_side.count - data_side.last),
@@ -52,7 +50,7 @@ class Load(Elaboratable):
             activity.busy.eq(data_side.step),
             activity.wait.eq(data_side.wait),
             activity.retire.eq(data_side.last),
-            activity.stall.eq((left == 0) & (cause != Cause.NONE)),
+            activity.stall.eq((left == 0) & held),
             activity.cause.eq(cause),
         ]
         with m.If(ready & decoder.overruns):

@@ -1,11 +1,15 @@
 """The compute pipeline: from a micro-op's issue to its accumulator write, one position for GEMM and ALU."""
 
-from amaranth import Cat, Elaboratable, Module, Mux, Signal, signed
+from typing import Any
+
+from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal, signed
+from amaranth.hdl import Value
 from amaranth.lib import data
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import GEMM_BEGIN
 from lathe.configs.instructions.gemm import MULTIPLIES
+from lathe.configs.memory import STAGES
 from lathe.isa.operands import operands_of
 from lathe.isa.table import MemoryType, Opcode, alu_operations
 from lathe.rtl.accumulators import Accumulators
@@ -16,8 +20,10 @@ from lathe.rtl.instruction import SignalReader, uop_view
 from lathe.rtl.matrix_core import MatrixCore
 from lathe.rtl.scratchpad import Scratchpad
 from lathe.rtl.sequencer import OPERANDS, Sequencer
+from lathe.rtl.stall import delayed
 from lathe.rtl.structure import structured
 
+CHECK = 3  # the stage in which indices are checked
 
 def step_of(config: HardwareConfig) -> data.StructLayout:
     """What travels with a micro-op. "valid": it does something; "ends": it is its instruction's last step."""
@@ -38,13 +44,15 @@ def step_of(config: HardwareConfig) -> data.StructLayout:
 
 
 class Pipeline(Elaboratable):
-    """Stages of a step issued in cycle c, P being the pipeline's depth:
+    """Stages of a step issued in cycle c, p being `geometry.pipeline`:
 
-    - c: the micro-op is read.
-    - c + 1: its indices are added up and checked, inp and wgt are read.
-    - c + 2: products. c + 3 to c + P − 1: the adder tree. In c + P − 1 the accumulator is read.
-    - c + P: the accumulator is combined and written; a read in this cycle sees what is written.
+    - c: the micro-op is read; c + 1: it goes into a register.
+    - c + 2: its indices are added up, inp and wgt are read; c + 3: these go into registers, and indices are checked.
+    - c + 4: products. c + 5 to c + p + 1: the adder tree. In c + p the accumulator is read, in c + p + 1 it goes into a
+      register.
+    - c + p + 2: the accumulator is combined. c + p + 3: the result is written.
 
+    An accumulator comes as the micro-ops before it leave it: from the register or the cycle in which it is on its way.
     `issue` with `step` and the sequencer's micro-op and offsets begins a step. `end` with `pushes` ends an instruction.
     """
 
@@ -57,76 +65,62 @@ class Pipeline(Elaboratable):
         self.step = structured(layout)
         self.end = Signal()
         self.pushes = Signal(2)
-        self.busy = Signal()  # an instruction's end is on its way
+        self.ending = Signal()  # an instruction's end is on its way in the next cycle
         self.commit = Signal()  # a micro-op is executed in this cycle
         self.committed = structured(layout)
         self.fault = fault_signal()
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
-        depth = self.geometry.pipeline
+        depth = self.geometry.pipeline + STAGES
         layout = step_of(self.geometry.config)
         stages = [self.step, *(structured(layout, name=f"stage{number}") for number in range(1, depth + 1))]
         for number in range(1, depth + 1):
             m.d.sync += stages[number].eq(stages[number - 1])
         with m.If(~self.issue):
             m.d.sync += [stages[1].valid.eq(0), stages[1].ends.eq(0)]
-        index = self._operands(m, stages[1])
+        places = [*([Const(0)] * CHECK), self._operands(m, stages)]
         with m.If(self.fault != FaultCode.NONE):
-            m.d.sync += stages[2].valid.eq(0)
-        m.submodules.core = core = MatrixCore(self.geometry)
-        products = [stages[2 + stage].valid & stages[2 + stage].gemm for stage in range(core.latency)]
-        m.d.comb += [
-            core.inp.eq(self.pads[MemoryType.INP].r_data),
-            core.wgt.eq(self.pads[MemoryType.WGT].r_data),
-            core.valid.eq(Cat(*products)),
-        ]
-        # The accumulator's index, from stage 2 on; the read is in stage P − 1, the write in stage P.
-        places = [index]
-        for _ in range(2, depth + 1):
-            place = Signal.like(index)
-            m.d.sync += place.eq(places[-1])
-            places.append(place)
+            m.d.sync += stages[CHECK + 1].valid.eq(0)
+        for _ in range(CHECK, depth):
+            places += delayed(m, 1, places[-1])
+        self._combine(m, stages, places, self._core(m, stages))
         final = stages[depth]
-        acc = self.acc
+        m.d.comb += self.ending.eq((self.issue & self.step.ends) | Cat(*(stage.ends for stage in stages[1:-1])).any())
         m.d.comb += [
-            acc.r_index.eq(places[depth - 2]),
-            acc.r_en.eq(stages[depth - 1].valid),
-            acc.w_index.eq(places[depth - 1]),
-            acc.w_en.eq(final.valid & ~final.first),
             self.end.eq(final.ends),
             self.pushes.eq(final.pushes),
-            self.busy.eq(Cat(*(stage.ends for stage in stages[1:])).any()),
-            self.commit.eq(acc.w_en),
+            self.commit.eq(self.acc.w_en),
             self.committed.eq(final),
         ]
-        self._combine(m, final, core)
         return m
 
-    def _operands(self, m: Module, step: data.View) -> Signal:
-        """Stage 1: the indices. Returns that of the accumulator to read."""
-        sequencer, config = self.sequencer, self.geometry.config
-        pads = self.pads
+    def _operands(self, m: Module, stages: list[data.View]) -> Signal:
+        """Stages 0 to 3: the indices. Returns that of the accumulator to read, in the stage that checks it."""
+        sequencer, config, pads = self.sequencer, self.geometry.config, self.pads
         m.d.comb += [pads[MemoryType.UOP].r_index.eq(sequencer.uop), pads[MemoryType.UOP].r_en.eq(self.issue)]
-        uop = uop_view(config, pads[MemoryType.UOP].r_data)
-        indices = {}
+        (word,) = delayed(m, 1, pads[MemoryType.UOP].r_data)
+        uop = uop_view(config, word)
+        sums, indices = {}, {}
         for name in OPERANDS:
-            offset = Signal.like(sequencer.offsets[name], name=f"{name}_offset_1")
-            m.d.sync += offset.eq(sequencer.offsets[name])
-            indices[name] = Signal(len(offset) + 1, name=f"{name}_index")
-            m.d.comb += indices[name].eq(uop[name] + offset)
+            (offset,) = delayed(m, 2, sequencer.offsets[name])
+            sums[name] = Signal(len(offset) + 1, name=f"{name}_sum")
+            m.d.comb += sums[name].eq(uop[name] + offset)
+            indices[name] = Signal.like(sums[name], name=f"{name}_index")
+            m.d.sync += indices[name].eq(sums[name])
         target = Signal(len(indices["src"]))
-        multiplies = Signal()
-        reader = SignalReader(config, indices | {"dst": target, "reset": step.reset})
+        m.d.sync += target.eq(Mux(stages[2].first, sums["src"], sums["dst"]))
+        reads = self._multiplies(stages[2], sums)
         m.d.comb += [
-            target.eq(Mux(step.first, indices["src"], indices["dst"])),
-            multiplies.eq(step.valid & step.gemm & MULTIPLIES.on(reader)),
-            pads[MemoryType.INP].r_index.eq(indices["src"]),
-            pads[MemoryType.WGT].r_index.eq(indices["wgt"]),
-            pads[MemoryType.INP].r_en.eq(multiplies),
-            pads[MemoryType.WGT].r_en.eq(multiplies),
+            pads[MemoryType.INP].r_index.eq(sums["src"]),
+            pads[MemoryType.WGT].r_index.eq(sums["wgt"]),
+            pads[MemoryType.INP].r_en.eq(reads),
+            pads[MemoryType.WGT].r_en.eq(reads),
         ]
         # An ALU micro-op looks at one accumulator in each step, a GEMM at its only one: `target` in either case.
+        step = stages[CHECK]
+        multiplies = self._multiplies(step, indices)
+        reader = SignalReader(config, indices | {"dst": target, "reset": step.reset})
         for operand in reversed(operands_of(Opcode.GEMM)):
             with m.If((step.valid if operand.used is None else multiplies) & operand.beyond.on(reader)):
                 m.d.comb += self.fault.eq(operand.code)
@@ -134,26 +128,57 @@ class Pipeline(Elaboratable):
         m.d.comb += index.eq(target)
         return index
 
-    def _combine(self, m: Module, final: data.View, core: MatrixCore) -> None:
-        """Stage P: what is written."""
+    def _multiplies(self, step: data.View, indices: dict[str, Signal]) -> Value:
+        """Whether a step reads inp and wgt."""
+        reader = SignalReader(self.geometry.config, indices | {"reset": step.reset})
+        return step.valid & step.gemm & MULTIPLIES.on(reader)
+
+    def _core(self, m: Module, stages: list[data.View]) -> MatrixCore:
+        """Stages 3 to p + 1: sums of products."""
+        m.submodules.core = core = MatrixCore(self.geometry)
+        with m.If(stages[CHECK].valid & stages[CHECK].gemm):
+            m.d.sync += [
+                core.inp.eq(self.pads[MemoryType.INP].r_data),
+                core.wgt.eq(self.pads[MemoryType.WGT].r_data),
+            ]
+        products = [stages[CHECK + 1 + stage].valid & stages[CHECK + 1 + stage].gemm for stage in range(core.latency)]
+        m.d.comb += core.valid.eq(Cat(*products))
+        return core
+
+    def _combine(self, m: Module, stages: list[data.View], places: list[Any], core: MatrixCore) -> None:
+        """Stages p to p + 3: the accumulator is read, held, combined and written."""
         acc = self.acc
+        reading, holding, combining, writing = stages[-4:]
+        here, ahead, before, written_at = places[-4:]
+        # Of the step that reads: whether the one or the two before it write what it reads.
+        writes = [step.valid & ~step.first & (index == here) for step, index in ((holding, ahead), (combining, before))]
+        from_combining, from_writing = delayed(m, 1, *writes)
+        value = Signal(acc.values * VALUE_BITS)
+        result = Signal.like(value)
+        kept = Signal.like(value)
         m.submodules.core_alu = alu = Alu(acc.values, alu_operations(self.geometry.config))
-        operand = Signal(acc.values * VALUE_BITS)
-        with m.If(final.valid & final.first):
-            m.d.sync += operand.eq(acc.r_data)
         begins = GEMM_BEGIN in self.geometry.config.extensions
-        addend = Mux(final.begin, 0, acc.r_data) if begins else acc.r_data
-        sums = [(addend.word_select(value, VALUE_BITS) + total)[:VALUE_BITS] for value, total in enumerate(core.sums)]
+        addend = Mux(combining.begin, 0, value) if begins else value
+        sums = [(addend.word_select(each, VALUE_BITS) + total)[:VALUE_BITS] for each, total in enumerate(core.sums)]
+        slow = Cat(*(writing.operation == each for each in AluOp if each.waits)).any() & ~writing.gemm
         m.d.comb += [
-            alu.operation.eq(final.operation),
-            alu.use_imm.eq(final.use_imm),
-            alu.imm.eq(final.imm),
-            alu.a.eq(acc.r_data),
-            alu.operand.eq(operand),
+            acc.r_index.eq(here),
+            acc.r_en.eq(reading.valid),
+            alu.take.eq(holding.valid & ~holding.first & ~holding.gemm),
+            alu.use_imm.eq(holding.use_imm),
+            alu.imm.eq(holding.imm),
+            alu.operand.eq(value),  # what the step before has read
+            alu.operation.eq(combining.operation),
+            alu.a.eq(value),
+            acc.w_index.eq(written_at),
+            acc.w_en.eq(writing.valid & ~writing.first),
+            acc.w_data.eq(Mux(slow, alu.product, kept)),
         ]
-        with m.If(~final.gemm):
-            m.d.comb += acc.w_data.eq(alu.result)
-        with m.Elif(final.reset):
-            m.d.comb += acc.w_data.eq(0)
-        with m.Else():
-            m.d.comb += acc.w_data.eq(Cat(*sums))
+        with m.If(~combining.gemm):
+            m.d.comb += result.eq(alu.result)
+        with m.Elif(~combining.reset):
+            m.d.comb += result.eq(Cat(*sums))
+        with m.If(holding.valid):
+            m.d.sync += value.eq(Mux(from_combining, result, Mux(from_writing, acc.w_data, acc.r_data)))
+        with m.If(combining.valid):
+            m.d.sync += kept.eq(result)

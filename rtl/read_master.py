@@ -6,7 +6,7 @@ from amaranth import Elaboratable, Module, Signal
 
 from lathe.isa.table import MemoryType
 from lathe.rtl.address_side import AddressSide
-from lathe.rtl.data_side import DataSide
+from lathe.rtl.data_side import BeatWrite, DataSide
 from lathe.rtl.fifo import Fifo
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.structure import structured
@@ -26,7 +26,10 @@ class ReadPort:
 
 
 class ReadMaster(Elaboratable):
-    """Carries out transfers from DRAM to scratchpads. `start` with `transfer` begins one; see the two sides."""
+    """Carries out transfers from DRAM to scratchpads. `start` with `transfer` begins one; see the two sides.
+
+    `write` is a step's write in the cycle after the step, out of registers, since finding its banks takes time.
+    """
 
     def __init__(self, geometry: Geometry, memories: Sequence[MemoryType], pending: int) -> None:
         beats = geometry.config.timing.dma_fifo_beats
@@ -38,7 +41,7 @@ class ReadMaster(Elaboratable):
         self.stop = self.data_side.stop
         self.transfer = structured(self.data_side.transfer.shape())
         self.idle = self.address_side.idle
-        self.write = self.data_side.write
+        self.write = BeatWrite(geometry, memories)
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
@@ -46,12 +49,14 @@ class ReadMaster(Elaboratable):
         m.submodules.data_side = data_side = self.data_side
         m.submodules.fifo = fifo = self.fifo
         port = self.port
+        for register, signal in zip(self.write.signals, data_side.write.signals, strict=True):
+            m.d.sync += register.eq(signal)
         m.d.comb += [
             address_side.start.eq(self.start),
             address_side.transfer.eq(self.transfer),
             data_side.start.eq(self.start),
             data_side.transfer.eq(self.transfer),
-            port.request.eq(address_side.request & ~self.stop),
+            port.request.eq(address_side.request),
             port.address.eq(address_side.address),
             port.beats.eq(address_side.beats),
             address_side.grant.eq(port.grant),

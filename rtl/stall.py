@@ -1,8 +1,10 @@
 """What a unit tells of each cycle, and its end of the command and token queues."""
 
-from amaranth import Module, Signal
+from amaranth import Cat, Module, Signal
 from amaranth.hdl import Value
 
+from lathe.configs.encoding import INSTRUCTION_BITS
+from lathe.configs.memory import DECODE_STAGES
 from lathe.isa.stall import TRACK_NAMES as UNIT_NAMES
 from lathe.isa.stall import StallCause as Cause
 from lathe.isa.table import QUEUE_OF, TokenQueue, Unit
@@ -42,20 +44,26 @@ class Activity:
 class CommandPort:
     """A unit's end of its command queue and of the token queues.
 
-    `word` is the head while `valid`; `take` takes it. `tokens` tells of each token queue whether it has one.
+    `word` is the command that the unit can start while `valid`; `take` takes it. `words` are those that are being
+    decoded, the queue's head first and `word` last, and stage n moves `words[n]` on to the next when `advance[n]`.
+    `tokens` tells of each token queue whether it has one.
     """
 
-    def __init__(self, unit: Unit, word_bits: int) -> None:
+    def __init__(self, unit: Unit) -> None:
         self.unit = unit
         self.valid = Signal()
-        self.word = Signal(word_bits)
+        self.words = [Signal(INSTRUCTION_BITS, name=f"word{stage}") for stage in range(DECODE_STAGES + 1)]
+        self.word = self.words[-1]
+        self.advance = Signal(DECODE_STAGES)
         self.take = Signal()
         self.tokens = Signal(len(TokenQueue))
         self.pops = Signal(len(TokenQueue))
         self.pushes = Signal(len(TokenQueue))
 
-    def held_up(self, m: Module, pop_prev: Signal, pop_next: Signal, others: list[tuple[Cause, Value]]) -> Signal:
-        """The first cause that holds up the command at the head, NONE when it can start.
+    def held_up(
+        self, m: Module, pop_prev: Signal, pop_next: Signal, others: list[tuple[Cause, Value]]
+    ) -> tuple[Signal, Value]:
+        """The first cause that holds up the command at the head, NONE when it can start; and whether there is one.
 
         `others` are further causes and their conditions, least important last. Drives `pops` when it is taken.
         """
@@ -69,7 +77,7 @@ class CommandPort:
                 m.d.comb += cause.eq(which)
         for queue, flag in known:
             m.d.comb += self.pops[queue].eq(self.take & flag)
-        return cause
+        return cause, Cat(*(condition for _, condition in conditions + others)).any()
 
     def push(self, m: Module, end: Signal, pushes: Signal) -> None:
         """Push tokens at an instruction's end: `pushes` has bit 0 for push_prev and bit 1 for push_next."""
@@ -79,11 +87,11 @@ class CommandPort:
                 m.d.comb += self.pushes[queue].eq(end & pushes[bit])
 
 
-def delayed(m: Module, cycles: int, *signals: Signal) -> list[Signal]:
-    """The signals `cycles` cycles later."""
-    found = list(signals)
+def delayed(m: Module, cycles: int, *values: Value) -> list[Value]:
+    """The values `cycles` cycles later."""
+    found = list(values)
     for _ in range(cycles):
-        stage = [Signal.like(signal) for signal in found]
-        m.d.sync += [later.eq(signal) for later, signal in zip(stage, found, strict=True)]
-        found = stage
+        stage = [Signal(value.shape(), name="later") for value in found]
+        m.d.sync += [later.eq(value) for later, value in zip(stage, found, strict=True)]
+        found = list(stage)
     return found

@@ -1,16 +1,19 @@
 """The store unit: STORE of the out view, packed into bursts."""
 
+from typing import Any
+
 from amaranth import Const, Elaboratable, Module, Mux, Signal
 
-from lathe.configs.encoding import INSTRUCTION_BITS
+from lathe.configs.memory import PACK
 from lathe.isa.table import MemoryType, Opcode, Unit
-from lathe.rtl.burst import BurstCutter
+from lathe.rtl.address_side import BurstRequests
 from lathe.rtl.fault import FaultCode, fault_signal
 from lathe.rtl.fifo import Fifo
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.instruction import instruction_view
-from lathe.rtl.stall import Activity, Cause, CommandPort
+from lathe.rtl.stall import Activity, Cause, CommandPort, delayed
 from lathe.rtl.stream_guard import StreamGuard
+from lathe.rtl.tally import Tally
 from lathe.rtl.transfer import TransferDecoder
 from lathe.rtl.write_channel import WriteChannel
 
@@ -19,16 +22,16 @@ SERIAL_BITS = 20
 
 
 class Store(Elaboratable):
-    """Packs one beat per cycle; the scratchpad read takes a cycle, so that a beat packed in p is in the FIFO in p + 2.
+    """Packs one beat per cycle, which is in the FIFO in the cycle `PACK` after.
 
-    `out_en`, `out_address`, `out_offset`, `out_size` ask for a beat of the out view, which `out_data` gives in the next
-    cycle.
+    `out_en`, `out_address`, `out_offset`, `out_size` ask for a beat of the out view, which `out_data` gives in the
+    second cycle after.
     """
 
     def __init__(self, geometry: Geometry) -> None:
         self.geometry = geometry
         self.pending = geometry.config.timing.dma_pending
-        self.command = CommandPort(Unit.STORE, INSTRUCTION_BITS)
+        self.command = CommandPort(Unit.STORE)
         self.channel = WriteChannel(geometry)
         self.guard = StreamGuard(geometry)
         self.stop = Signal()
@@ -46,20 +49,20 @@ class Store(Elaboratable):
         geometry, activity, command = self.geometry, self.activity, self.command
         m.submodules.channel = self.channel
         m.submodules.guard = self.guard
-        m.submodules.decoder = decoder = TransferDecoder(geometry, Opcode.STORE, STORE_MEMORIES)
+        m.submodules.decoder = decoder = TransferDecoder(geometry, Opcode.STORE, STORE_MEMORIES, command)
         fields = instruction_view(geometry.config, Opcode.STORE, command.word)
-        under_way = Signal(range(self.pending + 1))
-        cause = command.held_up(m, fields.pop_prev, fields.pop_next, [(Cause.MEMORY, under_way == self.pending)])
+        under_way = Tally(self.pending, "under_way")
+        under_way.counts(m, command.take, activity.end)
+        cause, held = command.held_up(m, fields.pop_prev, fields.pop_next, [(Cause.MEMORY, under_way.full)])
         packing = Signal()
         free = Signal()
         ready = Signal()
         m.d.comb += [
-            decoder.word.eq(command.word),
             free.eq(~packing | activity.retire),
-            ready.eq(free & (cause == Cause.NONE) & ~self.stop),
+            ready.eq(free & ~held & ~self.stop),
             command.take.eq(ready & ~decoder.overruns),
             activity.start.eq(command.take),
-            activity.stall.eq(free & (cause != Cause.NONE)),
+            activity.stall.eq(free & held),
             activity.cause.eq(cause),
         ]
         with m.If(self.guard.hit):  # of an instruction that has started before
@@ -70,93 +73,117 @@ class Store(Elaboratable):
             m.d.sync += packing.eq(1)
         with m.Elif(activity.retire):
             m.d.sync += packing.eq(0)
-        self._pack(m, decoder, packing)
-        self._ends(m, decoder, under_way, packing)
+        begins = self._pack(m, decoder, packing)
+        self._ends(m, decoder, under_way, packing, begins)
         return m
 
-    def _pack(self, m: Module, decoder: TransferDecoder, packing: Signal) -> None:
-        """The steps: the beats of each burst of each chain."""
+    def _pack(self, m: Module, decoder: TransferDecoder, packing: Signal) -> Signal:
+        """The steps: the beats of each burst of each chain. Returns whether a burst begins."""
         geometry, activity, channel, bus = self.geometry, self.activity, self.channel, self.geometry.bus_bytes
         transfer = decoder.transfer
-        chains = Signal(16)
-        rest = Signal.like(transfer.chain_bytes)
-        m.submodules.cutter = cutter = BurstCutter(geometry, geometry.data_burst, len(rest))
-        chain_bytes = Signal.like(rest)
-        stride = Signal.like(transfer.stride_bytes)
-        row = Signal(geometry.address_bits)
-        address = Signal(geometry.address_bits)
-        following = Signal(geometry.address_bits)
-        sram = Signal.like(self.out_address)
+        sizes = (len(transfer.chain_bytes), len(transfer.stride_bytes))
+        m.submodules.requests = requests = BurstRequests(
+            geometry, geometry.data_burst, geometry.config.timing.dma_fifo_beats, *sizes
+        )
+        requests.cutter.cuts(m, transfer)
+        nothing = Signal()
         begun = Signal()  # the burst's first beat is packed
-        left = Signal.like(cutter.size)  # bytes of the burst, when it is begun
-        remaining = Signal.like(cutter.size)
-        room = Signal(range(bus + 1))
+        last = Signal()  # it is the store's last burst
+        left = Signal.like(requests.beats)  # beats of the burst, when it is begun
+        remaining = Signal.like(requests.beats)
         last_beat = Signal()
         step = Signal()
-        nothing = Signal()
+        begins = Signal()
         m.d.comb += [
-            nothing.eq(chains == 0),
-            cutter.address.eq(address),
-            cutter.rest.eq(rest),
-            channel.wanted.eq(cutter.beats),
-            remaining.eq(Mux(begun, left, cutter.size)),
-            self.out_offset.eq(Mux(begun, 0, address)),
-            room.eq(bus - self.out_offset),
-            last_beat.eq(remaining <= room),
-            self.out_size.eq(Mux(last_beat, remaining, room)),
-            self.out_address.eq(sram),
-            step.eq(packing & ~nothing & (begun | channel.fits) & ~self.stop),
+            requests.cutter.start.eq(self.command.take),
+            requests.take.eq(begins),
+            requests.credits.beat.eq(channel.sent),
+            requests.credits.last.eq(channel.bus_w_last),
+            remaining.eq(Mux(begun, left, requests.beats)),
+            last_beat.eq(remaining == 1),
+            step.eq(packing & (begun | (requests.valid & ~channel.crowded)) & ~self.stop),
             self.out_en.eq(step),
-            channel.take.eq(step & ~begun),
+            begins.eq(step & ~begun),
             activity.busy.eq(step | (packing & nothing & ~self.stop)),
             activity.wait.eq(packing & ~nothing & ~step),
+            activity.retire.eq(Mux(nothing, activity.busy, step & last_beat & Mux(begun, last, requests.last))),
+        ]
+        with m.If(self.command.take):
+            m.d.sync += nothing.eq(transfer.chains == 0)
+        with m.If(step):
+            m.d.sync += [begun.eq(~last_beat), left.eq(remaining - 1)]
+        with m.If(begins):
+            m.d.sync += last.eq(requests.last)
+        self._bytes(m, transfer, step)
+        self._send(m, requests, begins, step, last_beat)
+        return begins
+
+    def _bytes(self, m: Module, transfer: Any, step: Signal) -> None:
+        """Which bytes of out go into which bytes of the beat: those of a chain from the first to the last."""
+        bus = self.geometry.bus_bytes
+        chain_bytes = Signal.like(transfer.chain_bytes)
+        rest = Signal.like(chain_bytes)  # of the chain
+        stride, row = Signal(range(bus)), Signal(range(bus))  # the low bits; `row` is where the chain begins in a beat
+        following = Signal(range(bus))
+        room = Signal(range(bus + 1))
+        ends = Signal()
+        m.d.comb += [
+            room.eq(bus - self.out_offset),
+            ends.eq(rest <= room),
+            self.out_size.eq(Mux(ends, rest, room)),
             following.eq(row + stride),
         ]
-        burst_ends = Signal()
-        m.d.comb += burst_ends.eq(step & last_beat)
-        with m.If(nothing):
-            m.d.comb += activity.retire.eq(activity.busy)
-        with m.Else():
-            m.d.comb += activity.retire.eq(burst_ends & cutter.last & (chains == 1))
         with m.If(self.command.take):
             m.d.sync += [
-                chains.eq(transfer.chains),
-                rest.eq(transfer.chain_bytes),
                 chain_bytes.eq(transfer.chain_bytes),
+                rest.eq(transfer.chain_bytes),
                 stride.eq(transfer.stride_bytes),
                 row.eq(transfer.address),
-                address.eq(transfer.address),
-                sram.eq(transfer.sram),
-                begun.eq(0),
+                self.out_offset.eq(transfer.address),
+                self.out_address.eq(transfer.sram),
             ]
         with m.Elif(step):
-            m.d.sync += [begun.eq(~last_beat), left.eq(remaining - self.out_size), sram.eq(sram + self.out_size)]
-            with m.If(last_beat & cutter.last):
-                m.d.sync += [chains.eq(chains - 1), rest.eq(chain_bytes), row.eq(following), address.eq(following)]
-            with m.Elif(last_beat):
-                m.d.sync += [address.eq(address + cutter.size), rest.eq(rest - cutter.size)]
-        # A burst that hits the stream is never complete, and so it is not sent.
-        complete = Signal()
-        m.d.comb += [
-            self.guard.burst.eq(step & ~begun),
-            self.guard.burst_address.eq(address),
-            self.guard.burst_size.eq(cutter.size),
-            channel.complete.eq(complete & ~self.guard.hit),
-        ]
-        # One cycle later the beat is there.
-        spare = Signal(range(bus + 1))
-        m.d.comb += spare.eq(bus - self.out_size)
-        m.d.sync += [
-            channel.w_en.eq(step),
-            channel.w_strb.eq((Const((1 << bus) - 1, bus) >> spare) << self.out_offset),
-            channel.w_last.eq(last_beat),
-            complete.eq(burst_ends),
-            channel.address.eq(address),
-            channel.beats.eq(cutter.beats),
-        ]
-        m.d.comb += channel.w_data.eq(self.out_data)
+            m.d.sync += [self.out_address.eq(self.out_address + self.out_size), self.out_offset.eq(0)]
+            with m.If(ends):
+                m.d.sync += [rest.eq(chain_bytes), row.eq(following), self.out_offset.eq(following)]
+            with m.Else():
+                m.d.sync += rest.eq(rest - self.out_size)
 
-    def _ends(self, m: Module, decoder: TransferDecoder, under_way: Signal, packing: Signal) -> None:
+    def _send(self, m: Module, requests: BurstRequests, begins: Signal, step: Signal, last_beat: Signal) -> None:
+        """What goes to the channel, when the beat is there."""
+        channel, bus = self.channel, self.geometry.bus_bytes
+        spare = Signal(range(bus + 1))
+        strobes = Signal(bus)
+        m.d.comb += [
+            self.guard.burst.eq(begins),
+            self.guard.burst_address.eq(requests.address),
+            self.guard.burst_end.eq(requests.end),
+            spare.eq(bus - self.out_size),
+            strobes.eq((Const((1 << bus) - 1, bus) >> spare) << self.out_offset),
+        ]
+        # Of the burst whose beats are packed; the next one's come a cycle after its last beat at the earliest.
+        address, beats = Signal.like(channel.address), Signal.like(channel.beats)
+        with m.If(begins):
+            m.d.sync += [address.eq(requests.address), beats.eq(requests.beats)]
+        packed = Signal()
+        m.d.comb += packed.eq(step & last_beat)
+        first = delayed(m, 1, step, strobes, last_beat, packed)
+        second = delayed(m, PACK - 2, *first)
+        at, count, hit = delayed(m, PACK - 2, address, beats, self.guard.hit)
+        w_en, w_strb, w_last, complete = second
+        m.d.comb += [
+            channel.w_en.eq(w_en),
+            channel.w_strb.eq(w_strb),
+            channel.w_last.eq(w_last),
+            channel.w_data.eq(self.out_data),
+            # A burst that hits the stream is never complete, and so it is not sent.
+            channel.complete.eq(complete & ~hit),
+            channel.coming.eq(first[-1] & ~self.guard.hit),
+            channel.address.eq(at),
+            channel.beats.eq(count),
+        ]
+
+    def _ends(self, m: Module, decoder: TransferDecoder, under_way: Tally, packing: Signal, begins: Signal) -> None:
         """Ends in order: stores that wait, and of those that moved something, the number of their last burst."""
         activity, channel, command = self.activity, self.channel, self.command
         transfer = decoder.transfer
@@ -168,7 +195,7 @@ class Store(Elaboratable):
         packs = Signal()
         moved = Signal()
         now = Signal()
-        m.d.sync += [packed.eq(packed + channel.take), answered.eq(answered + channel.responded)]
+        m.d.sync += [packed.eq(packed + begins), answered.eq(answered + channel.responded)]
         with m.If(command.take):
             m.d.sync += packs.eq(transfer.chains != 0)
         empty = stores.r_data[2]
@@ -176,7 +203,7 @@ class Store(Elaboratable):
             stores.w_en.eq(command.take),
             stores.w_data.eq(transfer.pushes | ((transfer.chains == 0) << 2)),
             targets.w_en.eq(activity.retire & packs),
-            targets.w_data.eq(packed + channel.take),
+            targets.w_data.eq(packed + begins),
             now.eq(channel.responded & targets.r_valid & ((answered + 1)[:SERIAL_BITS] == targets.r_data)),
             targets.r_en.eq(now),
             moved.eq(now | (ended != 0)),
@@ -185,7 +212,6 @@ class Store(Elaboratable):
         ]
         m.d.sync += [
             ended.eq(ended + now - (activity.end & ~empty)),
-            under_way.eq(under_way + command.take - activity.end),
         ]
         command.push(m, activity.end, stores.r_data[:2])
-        m.d.comb += self.idle.eq((under_way == 0) & ~packing)
+        m.d.comb += self.idle.eq((under_way.count == 0) & ~packing)

@@ -3,7 +3,6 @@
 from amaranth import Elaboratable, Module, Signal
 
 from lathe.configs.encoding import INSTRUCTION_BYTES
-from lathe.rtl.burst import PAGE_BITS
 from lathe.rtl.fetch import COUNT_BITS
 from lathe.rtl.geometry import Geometry, log2
 
@@ -11,7 +10,7 @@ from lathe.rtl.geometry import Geometry, log2
 class StreamGuard(Elaboratable):
     """`start` takes where the stream lies: `address` (bytes, a multiple of 16) and `count`, in instructions.
 
-    A `burst` of `burst_size` bytes from `burst_address` on that touches it raises `hit`, from the next cycle on.
+    A `burst` from byte `burst_address` to before `burst_end` that touches it raises `hit`, from the next cycle on.
     """
 
     def __init__(self, geometry: Geometry) -> None:
@@ -21,7 +20,7 @@ class StreamGuard(Elaboratable):
         self.count = Signal(COUNT_BITS)
         self.burst = Signal()
         self.burst_address = Signal(geometry.address_bits)
-        self.burst_size = Signal(PAGE_BITS + 1)
+        self.burst_end = Signal(geometry.address_bits)
         self.hit = Signal()
 
     def elaborate(self, _platform: object) -> Module:
@@ -32,7 +31,7 @@ class StreamGuard(Elaboratable):
         with m.If(self.start):
             m.d.sync += [begin.eq(self.address >> shift), end.eq((self.address >> shift) + self.count)]
         before_end = (self.burst_address >> shift) < end
-        behind_begin = self.burst_address + self.burst_size > begin << shift
+        behind_begin = self.burst_end > begin << shift
         with m.If(self.burst & before_end & behind_begin):
             m.d.sync += self.hit.eq(1)
         return m

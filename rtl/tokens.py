@@ -22,12 +22,11 @@ class TokenCounter(Elaboratable):
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
-        m.d.comb += [
-            self.available.eq(self.count != 0),
-            self.overflow.eq(self.push & ~self.pop & self.count.all()),
-        ]
+        m.d.comb += self.overflow.eq(self.push & ~self.pop & self.count.all())
         with m.If(self.load):
-            m.d.sync += self.count.eq(self.value)
+            m.d.sync += [self.count.eq(self.value), self.available.eq(self.value != 0)]
         with m.Else():
             m.d.sync += self.count.eq(self.count + self.push - self.pop)
+            # A register of its own, for `pop` follows from it within the cycle.
+            m.d.sync += self.available.eq(self.push | (self.available & ~(self.pop & (self.count == 1))))
         return m

@@ -6,12 +6,12 @@ from amaranth import Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Value
 from amaranth.lib import data
 
-from lathe.configs.encoding import INSTRUCTION_BITS
-from lathe.isa.legality import ELEMENTS, MOVES, READS_DRAM, STARTING, WIDTH, X_PADS
+from lathe.isa.legality import ELEMENTS, MOVES, READS_DRAM, ROWS, STARTING, WIDTH, X_PADS
 from lathe.isa.table import MemoryType, Opcode
 from lathe.rtl.geometry import Geometry
-from lathe.rtl.instruction import WordReader
+from lathe.rtl.instruction import StageReader
 from lathe.rtl.padding import BITS, has_padding, padding_of
+from lathe.rtl.stall import CommandPort
 from lathe.rtl.structure import structured
 
 
@@ -54,34 +54,58 @@ def by_memory(
 
 
 class TransferDecoder(Elaboratable):
-    """From an instruction word to a transfer, and whether it `overruns` its scratchpad. Combinational."""
+    """From the words of a command port to the `transfer` of its last one, and whether that `overruns` its scratchpad.
 
-    def __init__(self, geometry: Geometry, opcode: Opcode, memories: Sequence[MemoryType]) -> None:
-        self.geometry, self.opcode, self.memories = geometry, opcode, memories
-        self.word = Signal(INSTRUCTION_BITS)
+    In three stages, along with the command: first sums of fields, then products, and then what is made of them.
+    """
+
+    def __init__(self, geometry: Geometry, opcode: Opcode, memories: Sequence[MemoryType], port: CommandPort) -> None:
+        self.geometry, self.opcode, self.memories, self.port = geometry, opcode, memories, port
         self.transfer = structured(transfer_layout(geometry, memories))
         self.overruns = Signal()
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
-        config = self.geometry.config
-        reader = WordReader(m, config, self.opcode, self.word)
-        fields = reader.view
-        moves, reads, gap, width, elements = (
-            expression.on(reader) for expression in (MOVES, READS_DRAM, X_PADS, WIDTH, ELEMENTS)
+        words, advance = self.port.words, self.port.advance
+        first = StageReader(m, self.geometry.config, self.opcode, words[0])
+        sums = (MOVES, READS_DRAM, X_PADS, WIDTH, ROWS)
+        fields = first.view
+        one_chain = (fields.y_size == 1) | (
+            (fields.x_stride == fields.x_size) & ((fields.x_pad_0 == 0) & (fields.x_pad_1 == 0))
         )
-        merged = Signal()
-        chain = Signal(32)
-        m.d.comb += [
-            merged.eq((fields.y_size == 1) | ((fields.x_stride == fields.x_size) & (gap == 0))),
-            chain.eq(fields.x_size * Mux(merged, fields.y_size, 1)),
-        ]
+        merged = first.registered("merged", one_chain, advance[0])
+        known = {named.name: first.registered(named.name, named.on(first), advance[0]) for named in sums}
+
+        second = StageReader(m, self.geometry.config, self.opcode, words[1], known)
+        fields = second.view
+        width = known[WIDTH.name]
+        elements = second.registered(ELEMENTS.name, ELEMENTS.on(second), advance[1])
+        chain = second.registered("chain", fields.x_size * Mux(merged, fields.y_size, 1), advance[1])
+        above = second.registered("above", fields.y_pad_0 * width, advance[1])
+        below = second.registered("below", fields.y_pad_1 * width, advance[1])
+        chains = second.registered("chains", Mux(known["in_dram"], Mux(merged, 1, fields.y_size), 0), advance[1])
+        known = {
+            ELEMENTS.name: elements,
+            **{name: second.registered(name, known[name], advance[1]) for name in ("moves", "in_dram", "x_pads")},
+        }
+
+        third = StageReader(m, self.geometry.config, self.opcode, words[2], known)
+        self._last(m, third, chain, chains, above, below)
+        return m
+
+    def _last(
+        self, m: Module, reader: StageReader, chain: Signal, chains: Signal, above: Signal, below: Signal
+    ) -> None:
+        """What the sums and products of a command give, with its word."""
+        fields = reader.view
+        moves, reads, gap, elements = (expression.on(reader) for expression in (MOVES, READS_DRAM, X_PADS, ELEMENTS))
+        made = structured(self.transfer.shape(), name="made")
+        overruns = Signal(name="overruns_next")
         memory = Signal(3)
         m.d.comb += memory.eq(fields.memory_type)
         rules = [rule for rule in STARTING if rule.opcode is self.opcode]
         ranges = {kind: rule.broken.on(reader) for rule in rules for kind in rule.memories or ()}
-        by_memory(m, memory, self.memories, self.overruns, [ranges[kind] for kind in self.memories])
-        transfer = self.transfer
+        by_memory(m, memory, self.memories, overruns, [ranges[kind] for kind in self.memories])
         for name, value in (
             ("address", fields.dram_base),
             ("chain_bytes", chain),
@@ -89,17 +113,17 @@ class TransferDecoder(Elaboratable):
             ("sram", fields.sram_base),
         ):
             shifted = [value << self.geometry.shift(kind) for kind in self.memories]
-            by_memory(m, memory, self.memories, transfer[name], shifted)
-        below = fields.y_pad_1 * width
+            by_memory(m, memory, self.memories, made[name], shifted)
         m.d.comb += [
-            transfer.memory.eq(memory),
-            transfer.chains.eq(Mux(reads, Mux(merged, 1, fields.y_size), 0)),
-            transfer.lead.eq(Mux(moves, fields.y_pad_0 * width + Mux(reads, fields.x_pad_0, below), 0)),
-            transfer.gap.eq(gap),
-            transfer.tail.eq(Mux(reads, fields.x_pad_1 + below, 0)),
-            transfer.nothing.eq(~moves | (elements == 0)),
-            transfer.pushes.eq(fields.push_prev | (fields.push_next << 1)),
+            made.memory.eq(memory),
+            made.chains.eq(chains),
+            made.lead.eq(Mux(moves, above + Mux(reads, fields.x_pad_0, below), 0)),
+            made.gap.eq(gap),
+            made.tail.eq(Mux(reads, fields.x_pad_1 + below, 0)),
+            made.nothing.eq(~moves | (elements == 0)),
+            made.pushes.eq(fields.push_prev | (fields.push_next << 1)),
         ]
         if self.opcode is Opcode.LOAD and has_padding(self.geometry):
-            m.d.comb += transfer.padding.eq(padding_of(fields))
-        return m
+            m.d.comb += made.padding.eq(padding_of(fields))
+        with m.If(self.port.advance[2]):
+            m.d.sync += [self.transfer.eq(made), self.overruns.eq(overruns)]

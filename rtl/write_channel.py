@@ -2,34 +2,36 @@
 
 from amaranth import Cat, Elaboratable, Module, Signal
 
-from lathe.rtl.address_side import Credits
+from lathe.configs.memory import PACK
 from lathe.rtl.fifo import Fifo
 from lathe.rtl.geometry import Geometry, log2
 
 # Bursts whose address waits for the bus. With a bus that is always ready only one ever waits.
-ADDRESSES = 4
+ADDRESSES = 5
+# Of these are kept free for bursts that are packed, and whose addresses are on their way.
+ON_THE_WAY = PACK - 1
 
 
 class WriteChannel(Elaboratable):
     """Sends bursts that lie complete in the FIFO.
 
-    A burst begins with `take` (`credits.wanted` beats, when `fits`). Its beats come with `w_en` (`w_data`, `w_strb`,
+    A burst may begin unless the channel is `crowded`, and its room has been set aside. Its beats come with `w_en` (`w_data`, `w_strb`,
     `w_last`), and `complete` comes with the last of them, with the burst's `address` and `beats`. `responded` is the
-    response to one burst, in order. `error`: it was an error. `idle`: nothing is under way.
+    response to one burst, in order. `sent`: a beat leaves
+    the FIFO, with `bus_w_last` its burst's last. `coming`: a burst is complete in the next cycle. `error`: it was an error. `idle`: nothing is under way.
     """
 
     def __init__(self, geometry: Geometry) -> None:
         self.geometry = geometry
         bus = geometry.bus_bytes
-        self.credits = Credits(geometry.config.timing.dma_fifo_beats, geometry.data_burst)
-        self.fits = Signal()
-        self.take = self.credits.take
-        self.wanted = self.credits.wanted
+        self.crowded = Signal()
+        self.sent = Signal()
         self.w_en = Signal()
         self.w_data = Signal(geometry.bus_bits)
         self.w_strb = Signal(bus)
         self.w_last = Signal()
         self.complete = Signal()
+        self.coming = Signal()
         self.address = Signal(geometry.address_bits)
         self.beats = Signal(range(257))
         self.responded = Signal()
@@ -52,18 +54,17 @@ class WriteChannel(Elaboratable):
         m = Module()
         bits, bus = self.geometry.bus_bits, self.geometry.bus_bytes
         beats = self.geometry.config.timing.dma_fifo_beats
-        m.submodules.credits = credits = self.credits
         m.submodules.data = data = Fifo(bits + bus + 1, beats)
         m.submodules.addresses = addresses = Fifo(self.geometry.address_bits + 8, ADDRESSES)
         shift = log2(bus)
         accepted = Signal()
-        sent = Signal()
+        sent = self.sent
         open_bursts = Signal(range(beats + 1))  # accepted, and their data not all sent
         # Room for all that the FIFO and the way of the responses hold; beyond half of it, addresses wait.
         most = beats + self.geometry.config.timing.response_latency
         unanswered = Signal(range(2 * most + ADDRESSES))
         m.d.comb += [
-            self.fits.eq(credits.fits & (addresses.level < ADDRESSES - 1)),
+            self.crowded.eq(addresses.level >= ADDRESSES - ON_THE_WAY),
             data.w_en.eq(self.w_en),
             data.w_data.eq(Cat(self.w_data, self.w_strb, self.w_last)),
             addresses.w_en.eq(self.complete),
@@ -77,11 +78,9 @@ class WriteChannel(Elaboratable):
             Cat(self.bus_w_data, self.bus_w_strb, self.bus_w_last).eq(data.r_data),
             sent.eq(self.bus_w_valid & self.bus_w_ready),
             data.r_en.eq(sent),
-            credits.beat.eq(sent),
-            credits.last.eq(self.bus_w_last),
             self.responded.eq(self.b_valid),
             self.error.eq(self.b_valid & self.b_resp[1]),
-            self.idle.eq(~addresses.r_valid & (unanswered == 0) & ~self.complete),
+            self.idle.eq(~addresses.r_valid & (unanswered == 0) & ~self.complete & ~self.coming),
         ]
         m.d.sync += [
             open_bursts.eq(open_bursts + accepted - (sent & self.bus_w_last)),

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.configs.memory import END, STAGES, WRITE_BACK
 from lathe.sim.bus_errors import Answer, FaultyMemory, Watch, WatchedReads, WatchedWrites
 from lathe.sim.commands import Commands
 from lathe.sim.compute import ComputeUnit
@@ -47,14 +48,14 @@ class Engine:
         memory, timing = cfg.memory, cfg.timing
         shift = cfg.bus_bytes.bit_length() - 1
         burst, fifo = memory.burst_beats, timing.dma_fifo_beats
-        pipeline = max(timing.gemm_pipeline, timing.alu_pipeline)
+        pipeline = max(timing.gemm_pipeline, timing.alu_pipeline) + STAGES
         self.timeline = timeline = Timeline(commands, tokens)
         self.port = Port(memory)
         self.fetch = FetchUnit(
             timeline, insn_addr, shift, burst, timing.fetch_fifo_beats, timing.command_queue_depth, illegal
         )
         self.load = LoadUnit(timeline, Reader(shift, burst, fifo), timing.dma_pending, timing.write_latency)
-        self.compute = ComputeUnit(timeline, Reader(shift, burst, fifo), pipeline, timing.write_latency)
+        self.compute = ComputeUnit(timeline, Reader(shift, burst, fifo), pipeline, timing.write_latency + WRITE_BACK)
         stream = (insn_addr, self.fetch.stream_end)
         self.store = StoreUnit(timeline, shift, burst, fifo, timing.dma_pending, timing.response_latency, stream)
         self.read_ports: tuple[ReadPort, ReadPort, ReadPort] = (self.port, self.port, self.port)
@@ -91,7 +92,7 @@ class Engine:
     @property
     def cycles(self) -> int:
         """Cycles of the launch, once it is complete: the one in which the machine shows that it is done."""
-        return max(self.timeline.end) + 1
+        return max(self.timeline.end) + 1 + END
 
     def run(self) -> None:
         """Run until nothing can happen any more."""

@@ -17,7 +17,7 @@ from lathe.sim.micro_ops import Places
 from lathe.sim.scratchpads import Memories, Scratchpads
 
 # Cycles from an instruction's start to the check of its first micro-op's indices (docs/rtl.md, "Compute pipeline").
-INDEX_STAGE = 2
+INDEX_STAGE = 4
 
 CarriedOut = Callable[[Any, Callable[[], str]], Sequence[Places]]
 """Carries out an instruction, which a function names; the elements of the scratchpad that it writes."""

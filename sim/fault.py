@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lathe.configs.memory import DECODE, END
 from lathe.isa import FaultCode, Instruction, MachineFault, TokenQueue, Unit, instruction_text, unit_of
 from lathe.isa.instructions import place
 from lathe.isa.legality import NO_FINISH_MESSAGE, overflow_message, stream_write_message
@@ -119,7 +120,14 @@ def _at_rest(engine: Engine, stream: Sequence[Instruction]) -> Noticed:
     """Of a launch in which nothing can happen any more, in the first cycle in which every unit is seen to rest."""
     timeline = engine.timeline
     last = max((*timeline.end, *timeline.dispatch), default=-1)
-    cycle = max(1, last + 1, engine.fetch.stuck)
+    # Of each unit the first instruction that waits, which the unit sees when it is decoded.
+    first = [
+        queue[len(starts)]
+        for queue, starts in zip(timeline.queues, timeline.starts, strict=True)
+        if len(starts) < len(queue)
+    ]
+    seen = [timeline.dispatch[index] + 1 + DECODE for index in first]
+    cycle = max(1, last + 1, engine.fetch.stuck, *seen) + END
     if min(timeline.end, default=0) >= 0:
         return Noticed(cycle, Rank.REST, FaultCode.NO_FINISH, None, NO_FINISH_MESSAGE)
     blamed = next((index for index, end in enumerate(timeline.end) if end < 0), None)

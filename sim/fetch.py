@@ -3,6 +3,7 @@
 from collections import deque
 
 from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.configs.memory import CUT
 from lathe.isa.stall import QUEUE_CAUSES, StallCause
 from lathe.sim.port import NEVER, ReadPort
 from lathe.sim.timeline import FETCH, Timeline
@@ -44,7 +45,7 @@ class FetchUnit:
         self.taken: deque[tuple[int, int]] = deque()
         self.arrived: deque[tuple[int, int, int, int]] = deque()  # see `receive`
         self.waited = 0  # cycles without a beat, for the instruction that is being put together
-        self.earliest = 1  # for the next request, FIFO room aside
+        self.earliest = 1 + CUT  # for the next request, FIFO room aside
         self.request = NEVER
         self.size = self.beats = 0  # of the burst that is requested next
         self.cut()
@@ -70,7 +71,7 @@ class FetchUnit:
                 return
             left, beats = self.taken.popleft()
             self.used -= beats
-            self.earliest = max(self.earliest, left + 1)
+            self.earliest = max(self.earliest, left + 2)
         self.request = self.earliest
 
     def receive(self, port: ReadPort) -> None:

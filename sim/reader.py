@@ -2,6 +2,7 @@
 
 from collections import deque
 
+from lathe.configs.memory import CUT
 from lathe.sim.port import NEVER, ReadPort
 from lathe.sim.transfer import Transfer, burst_end
 
@@ -29,13 +30,13 @@ class Reader:
         self.address = self.stop = self.beats = 0  # of the burst that is requested next
 
     def begin(self, transfer: Transfer, start: int, first_step: int) -> None:
-        """Start a transfer that reads something: requests from ``start + 1`` on, steps from `first_step` on."""
+        """Start a transfer that reads something: requests as soon as the first burst is cut, steps from `first_step` on."""
         self.transfer = transfer
         self.chains_left = transfer.chains
         self.last_step = first_step - 1 + transfer.lead
         self.steps = transfer.lead + transfer.tail + transfer.gap * (transfer.chains - 1)
         self.chain_end = transfer.address + transfer.chain_bytes
-        self.cut(transfer.address, start + 1)
+        self.cut(transfer.address, start + 1 + CUT)
 
     def cut(self, address: int, request: int) -> None:
         """Cut the next burst, requested from `request` on or from when the FIFO has room for all of it."""
@@ -47,8 +48,8 @@ class Reader:
         while used > self.capacity:
             taken, beats = self.credits.popleft()
             used -= beats
-            if taken >= request:
-                request = taken + 1
+            if taken + 2 > request:
+                request = taken + 2
         self.used = used
         self.request = request
 

@@ -3,6 +3,7 @@
 from collections import deque
 from typing import NamedTuple
 
+from lathe.configs.memory import CUT, PACK
 from lathe.isa.stall import StallCause
 from lathe.sim.port import NEVER, WRITE, WritePort
 from lathe.sim.timeline import STORE, Timeline
@@ -93,7 +94,7 @@ class StoreUnit:
             self.chains_left = transfer.chains
             self.address = transfer.address
             self.chain_end = transfer.address + transfer.chain_bytes
-            self.first_step = start + 1
+            self.first_step = start + 1 + CUT
             self.steps = 0
         else:
             self.boundary = start + 1
@@ -113,7 +114,7 @@ class StoreUnit:
                 return False
             sent, returned = self.sent.popleft()
             self.used -= returned
-            first = self.first_step = max(first, sent + 1)
+            first = self.first_step = max(first, sent + 2)
         self.used += beats
         self.steps += beats
         last = first + beats - 1
@@ -130,7 +131,7 @@ class StoreUnit:
                 transfer = self.timeline.commands[self.packing].transfer
                 self.address = stop - transfer.chain_bytes + transfer.stride_bytes
                 self.chain_end = self.address + transfer.chain_bytes
-        self.packed.append((last + 2, beats, through, begin))
+        self.packed.append((last + PACK, beats, through, begin))
         if through:
             self.draining.append((self.packing, NEVER))
             self.timeline.spend(self.packing, self.steps, last - self.timeline.start[self.packing] - self.steps)

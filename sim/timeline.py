@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from lathe.configs.memory import DECODE
 from lathe.isa.stall import TOKEN_CAUSES, StallCause
 from lathe.sim.commands import Commands
 from lathe.sim.stall import attribute
@@ -41,7 +42,7 @@ class Timeline:
 
         Each condition comes with the first cycle in which it is met.
         """
-        met = [(StallCause.EMPTY, self.dispatch[instruction] + 1)]
+        met = [(StallCause.EMPTY, self.dispatch[instruction] + 1 + DECODE)]
         for queue in self.commands[instruction].pops:
             known, next_token = self.tokens[queue], len(self.pops[queue])
             if next_token == len(known):

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from lathe.configs.alu_operations import AluOp
 from lathe.configs.encoding import ACC, Field, Format, bits
-from lathe.configs.expressions import FieldValue
+from lathe.configs.expressions import Expression, FieldValue, Number
 from lathe.configs.instructions.codes import MemoryType, Opcode, Unit
 from lathe.configs.instructions.fields import HEAD, LOOPS
 from lathe.configs.instructions.row import Kind, MicroOpIndex, Row
@@ -54,6 +54,16 @@ _FORMAT = Format(
 TENSOR = FieldValue("use_imm").equals(0)
 """The second operand is an accumulator, which is read in a step of its own."""
 
+
+def _waits() -> Expression:
+    """Steps in which the result of the operation is waited for."""
+    found: Expression = Number(0)
+    for each in AluOp:
+        if each.waits:
+            found = found + FieldValue("alu_opcode").equals(each.value) * each.waits
+    return found
+
+
 ALU = Row(
     Alu,
     _FORMAT,
@@ -65,5 +75,5 @@ ALU = Row(
         MicroOpIndex("src", MemoryType.ACC, read=TENSOR),
         MicroOpIndex("dst", MemoryType.ACC, written=True),
     ),
-    steps=TENSOR + 1,
+    steps=TENSOR + 1 + _waits(),
 )

@@ -2,12 +2,12 @@
 
 The memory is the one of the RTL's bench, and does the same with the same seed, so that every cycle can be compared. The
 rest is as in the model, with what the document leaves open, since its memory never stalls: a request stays until the
-bus takes it; addresses of writes wait in a queue of four, of which one place is kept free, and data behind them.
+bus takes it; addresses of writes wait in a queue of five, of which two places are kept free, and data behind them.
 """
 
 from collections import Counter, deque
 
-from percycle import Burst, PerCycle
+from percycle import END, PACK, Burst, PerCycle
 
 from lathe.isa import unit_of
 from lathe.isa.paged_memory import PagedMemory
@@ -15,7 +15,8 @@ from lathe.isa.stall import StallCause
 from lathe.rtl.engines.dram import Bytes, Dram
 
 MASTERS = ("fetch", "load", "compute")
-WRITE_ADDRESSES = 4
+WRITE_ADDRESSES = 5
+KEPT_FREE = 2
 
 
 class PerCycleOnBus(PerCycle):
@@ -37,6 +38,7 @@ class PerCycleOnBus(PerCycle):
 
     def cycle(self, t):
         later = []
+        self.changed = True  # the memory may rest for as long as it likes
         read_ready, write_ready, beat, data_ready, response = self.dram.offer(t)
         if beat is not None:
             self.dram.taken()
@@ -57,6 +59,7 @@ class PerCycleOnBus(PerCycle):
             later.append(lambda: self.take_write(burst))
         for unit in (self.fetch_cycle, self.load_cycle, self.compute_cycle, self.store_cycle):
             unit(t, later)
+        self.advance_requests(t, granted, later)
         self.end_stores(t)
         for index, end in self.ends.items():
             if end == t:
@@ -66,17 +69,16 @@ class PerCycleOnBus(PerCycle):
         for queue, number in self.pushed.items():
             self.tokens[queue] += number
         self.pushed.clear()
-        self.changed = True  # the memory may rest for as long as it likes
 
     def request(self, ready):
         """The burst that is granted in this cycle."""
         if self.inflight >= self.cfg.memory.outstanding_reads:
             return None
         if self.held is not None:
-            master, beats = self.held, self.requested(1, self.held)
+            master, beats = self.held, self.requests[self.held].asked
         else:
             first = MASTERS.index(self.last_master) + 1
-            wanted = [(each, self.requested(self.now, each)) for each in MASTERS[first:] + MASTERS[:first]]
+            wanted = [(each, self.requests[each].asked) for each in MASTERS[first:] + MASTERS[:first]]
             master, beats = next((each for each in wanted if each[1] is not None), (None, None))
         if master is None:
             return None
@@ -114,15 +116,16 @@ class PerCycleOnBus(PerCycle):
     def store_cycle(self, t, later):
         # A burst begins only with room for its address.
         queued = sum(cycle <= t for cycle, _ in self.to_send)
-        if self.pack_job is not None and self.pack and self.pack_done == 0 and queued >= WRITE_ADDRESSES - 1:
+        begins = self.pack_job is not None and self.pack_left and self.pack_done == 0
+        if begins and queued >= WRITE_ADDRESSES - KEPT_FREE:
             self.count["store"]["memory"] += 1
             self.trace["store"][self.pack_job.index].waited += 1
             return
         super().store_cycle(t, later)
 
-    def pack_beat(self, t, beats):
-        super().pack_beat(t, beats)
-        self.data.append((t + 2, self.pack_done == 0))
+    def pack_beat(self, t):
+        super().pack_beat(t)
+        self.data.append((t + PACK, self.pack_done == 0))
 
     def run(self, most=2_000_000):
         for t in range(most):
@@ -130,7 +133,7 @@ class PerCycleOnBus(PerCycle):
             self.cycle(t)
             done = len(self.ends) == len(self.instructions) and max(self.ends.values(), default=-1) <= t
             if done and self.finished and self.next == len(self.instructions):
-                return t + 1
+                return t + 1 + END
         raise AssertionError("the per-cycle model ran out of cycles")
 
 

@@ -32,6 +32,7 @@ OPERATORS = {
     "cat": lambda a, b: Cat(a, b, a[:2], ~b),
     "part": lambda a, b: Cat(a.bit_select(b.as_unsigned()[:4], 2), Cat(a, b).word_select(a.as_unsigned()[:2], 3)),
     "matches": lambda a, b: Cat(b, a).matches("-" * (len(a) + len(b) - 1) + "1", 0),
+    "placed": lambda a, b: Cat(a + (b.as_unsigned() << 3), (a << 2) * b, (b << 4) - a, -(a << 1), (a << 5) >= b),
     "constants": lambda a, b: Cat((a + 0) & 6, (b | 5) ^ 3, a == 2, b < 3, (a & 12) == 4, a >> 1, b * 4),
 }
 

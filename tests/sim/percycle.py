@@ -21,6 +21,15 @@ QUEUES = {
     ("store", "pop_prev"): "compute->store",
     ("store", "push_prev"): "store->compute",
 }
+# The registers of docs/timing.md, in cycles.
+DECODE = 4
+STAGES = 3
+WRITE_BACK = 1
+PACK = 3
+END = 1
+# The steps of ALU micro-ops beyond one, and one more that reads an accumulator operand.
+WAITS = {"MUL": 1}
+
 TOKENS = ("load->compute", "compute->load", "compute->store", "store->compute")
 
 
@@ -51,12 +60,42 @@ class StoreJob:
 
 
 @dataclass
+class Requests:
+    """Bursts (beats each) on their way to being asked for, and the room that is set aside for them."""
+
+    places: int
+    left: deque = field(default_factory=deque)  # still to be cut
+    cut: int | None = None
+    asked: int | None = None
+    used: int = 0
+
+    @property
+    def idle(self):
+        return not self.left and self.cut is None and self.asked is None
+
+    def cycle(self, taken, later):
+        """One cycle, in which the burst that is asked for was taken or not."""
+        moves = self.cut is not None and self.used + self.cut <= self.places and (self.asked is None or taken)
+        cuts = bool(self.left) and (self.cut is None or moves)
+
+        def commit():
+            if moves:
+                self.used += self.cut
+            if moves or taken:
+                self.asked = self.cut if moves else None
+            if cuts or moves:
+                self.cut = self.left.popleft() if cuts else None
+
+        later.append(commit)
+        return moves or cuts
+
+
+@dataclass
 class Dma:
     """Address side, FIFO and data side of a read master."""
 
     name: str
-    bursts: deque = field(default_factory=deque)  # the current instruction's, still to be granted
-    used: int = 0
+    requests: Requests
     fifo: int = 0
     jobs: deque = field(default_factory=deque)  # (instruction index, its steps that are left)
 
@@ -68,7 +107,7 @@ class PerCycle:
         self.insn_addr = insn_addr
         self.bus = cfg.memory.bus_bits // 8
         self.limit = min(cfg.memory.burst_beats, cfg.timing.dma_fifo_beats)
-        self.pipeline = max(cfg.timing.gemm_pipeline, cfg.timing.alu_pipeline)
+        self.pipeline = max(cfg.timing.gemm_pipeline, cfg.timing.alu_pipeline) + STAGES
         self.tokens = dict(zip(TOKENS, tokens, strict=True))
         self.pushed = Counter()  # tokens pushed in this cycle
         self.trace = {unit: {} for unit in ("load", "compute", "store", "fetch")}
@@ -84,7 +123,12 @@ class PerCycle:
         self.serving = {id(queue): None for queue in servers}  # (burst, beats left, cycles into the beat)
         self.distinct_servers = servers[:1] if cfg.memory.shared_bandwidth else servers
         # units
-        self.dma = {"load": Dma("load"), "compute": Dma("compute")}
+        self.requests = {
+            "fetch": Requests(cfg.timing.fetch_fifo_beats),
+            **{unit: Requests(cfg.timing.dma_fifo_beats) for unit in ("load", "compute", "store")},
+        }
+        self.dma = {unit: Dma(unit, self.requests[unit]) for unit in ("load", "compute")}
+        self.pack_began = False  # store takes the burst that it asked for in this cycle
         self.outstanding = {
             "load": deque(),
             "compute": deque(),
@@ -95,10 +139,10 @@ class PerCycle:
         )  # end of the latest compute instruction, once it is certain; None while a load is under way
         self.compute_current = None
         self.compute_free = True
-        self.pack = deque()  # bursts of the store under way, still to be packed whole
-        self.pack_done = 0  # beats of the burst being packed
+        self.pack_left = 0  # bursts of the store under way, still to be packed whole
+        self.pack_beats = 0  # of the burst being packed
+        self.pack_done = 0
         self.pack_job = None
-        self.store_used = 0
         self.to_send = deque()  # (cycle of acceptance, burst)
         self.store_jobs = deque()  # stores started and not done
         self.last_store_end = -1
@@ -107,8 +151,7 @@ class PerCycle:
         self.each = max(1, 16 // self.bus)
         self.fetch_limit = min(cfg.memory.burst_beats, max(1, cfg.timing.fetch_fifo_beats // 2))
         stream = (insn_addr, insn_addr + 16 * len(instructions))
-        self.fetch_bursts = deque(cut([stream], self.bus, self.fetch_limit))
-        self.fetch_used = 0
+        self.requests["fetch"].left.extend(cut([stream], self.bus, self.fetch_limit))
         self.fetch_fifo = deque()  # True for a burst's last beat
         self.fetch_granted = deque()  # beats of bursts, in order
         self.partial = 0
@@ -127,7 +170,9 @@ class PerCycle:
             self.cycle(t)
             done = len(self.ends) == len(self.instructions) and max(self.ends.values(), default=-1) <= t
             if done and self.finished and self.next == len(self.instructions):
-                return t + 1
+                for count in self.count.values():
+                    count["empty"] += END
+                return t + 1 + END
             quiet = 0 if self.changed else quiet + 1
             if quiet > patience:
                 return None
@@ -135,7 +180,7 @@ class PerCycle:
 
     def cycle(self, t):
         later = []  # what becomes visible in the next cycle
-        granted = self.arbitrate(t)
+        granted = self.arbitrate()
         accepted_write = None
         if self.to_send and self.to_send[0][0] == t:
             accepted_write = self.to_send.popleft()[1]
@@ -154,6 +199,7 @@ class PerCycle:
             self.changed = True
         for server in self.distinct_servers:
             self.serve(t, server, later)
+        self.advance_requests(t, granted, later)
         self.end_stores(t)
         for index, end in self.ends.items():
             if end == t:
@@ -174,40 +220,33 @@ class PerCycle:
 
     # ------------------------------------------------------------------ memory
 
-    def arbitrate(self, t):
+    def advance_requests(self, t, granted, later):
+        master = None if granted is None else granted.master
+        for unit, requests in self.requests.items():
+            if unit == "fetch" and t == 0:
+                continue  # it learns of the stream in this cycle
+            taken = unit == master or (unit == "store" and self.pack_began)
+            self.changed |= requests.cycle(taken, later)
+        self.pack_began = False
+
+    def arbitrate(self):
         if self.inflight >= self.cfg.memory.outstanding_reads:
             return None
         order = ["fetch", "load", "compute"]
         first = order.index(self.last_master) + 1
         for master in order[first:] + order[:first]:
-            beats = self.requested(t, master)
+            beats = self.requests[master].asked
             if beats is not None:
                 self.last_master = master
                 self.changed = True
                 return Burst(master, beats)
         return None
 
-    def requested(self, t, master):
-        if master == "fetch":
-            if t == 0 or not self.fetch_bursts:
-                return None
-            beats, used, room = self.fetch_bursts[0], self.fetch_used, self.cfg.timing.fetch_fifo_beats
-        else:
-            dma = self.dma[master]
-            if not dma.bursts:
-                return None
-            beats, used, room = dma.bursts[0], dma.used, self.cfg.timing.dma_fifo_beats
-        return beats if used + beats <= room else None
-
     def take_grant(self, burst, later):
         def commit():
             self.inflight += 1
             if burst.master == "fetch":
-                self.fetch_used += self.fetch_bursts.popleft()
                 self.fetch_granted.append(burst.beats)
-            else:
-                dma = self.dma[burst.master]
-                dma.used += dma.bursts.popleft()
 
         later.append(commit)
 
@@ -246,7 +285,7 @@ class PerCycle:
 
     def give_back_store(self, burst, later):
         def commit():
-            self.store_used -= burst.beats
+            self.requests["store"].used -= burst.beats
 
         later.append(commit)
 
@@ -274,7 +313,7 @@ class PerCycle:
         self.next += 1
         self.partial = 0
         self.count["fetch"]["busy"] += self.bus >= 16
-        later.append(lambda: self.queue[unit].append(index))
+        later.append(lambda: self.queue[unit].append((index, t + 1 + DECODE)))
         self.trace["fetch"][index] = self.begin("fetch", t)
         self.trace["fetch"][index].end = t
         self.changed = True
@@ -294,7 +333,7 @@ class PerCycle:
             beats = self.fetch_granted.popleft()
 
             def commit():
-                self.fetch_used -= beats
+                self.requests["fetch"].used -= beats
 
             later.append(commit)
 
@@ -312,18 +351,19 @@ class PerCycle:
         self.waiting[unit] = [0, "none"]
         return Entry(start=t, cause=cause, stalled=stalled)
 
-    def held_up(self, unit):
+    def held_up(self, unit, t):
         """The cause that holds up the next command of a unit, tokens and queue considered; None when there is none."""
-        if not self.queue[unit]:
+        if not self.queue[unit] or self.queue[unit][0][1] > t:
+            self.changed |= bool(self.queue[unit])
             return "empty"
-        instruction = self.instructions[self.queue[unit][0]]
+        instruction = self.instructions[self.queue[unit][0][0]]
         for name in ("pop_prev", "pop_next"):
             if getattr(instruction, name) and not self.tokens[QUEUES[unit, name]]:
                 return QUEUES[unit, name]
         return None
 
     def take_command(self, unit, t):
-        index = self.queue[unit][0]
+        index, _ = self.queue[unit][0]
         instruction = self.instructions[index]
         for name in ("pop_prev", "pop_next"):
             if getattr(instruction, name):
@@ -354,7 +394,7 @@ class PerCycle:
         beats = self.outstanding[dma.name].popleft()
 
         def commit():
-            dma.used -= beats
+            dma.requests.used -= beats
 
         later.append(commit)
 
@@ -367,7 +407,7 @@ class PerCycle:
 
         def commit():
             dma.jobs.append((index, steps))
-            dma.bursts.extend(bursts)
+            dma.requests.left.extend(bursts)
 
         later.append(commit)
 
@@ -375,7 +415,7 @@ class PerCycle:
 
     def load_cycle(self, t, later):
         dma = self.dma["load"]
-        idle_address, under_way = not dma.bursts, len(dma.jobs)
+        idle_address, under_way = dma.requests.idle, len(dma.jobs)
         outcome = self.data_step("load", later)
         left = under_way
         if outcome in ("step", "last"):
@@ -388,7 +428,7 @@ class PerCycle:
             self.finish("load", index, t + self.cfg.timing.write_latency)
             later.append(dma.jobs.popleft)
             left -= 1
-        cause = self.held_up("load")
+        cause = self.held_up("load", t)
         if cause is None and under_way >= self.cfg.timing.dma_pending:
             cause = "memory"
         if cause is None and idle_address:
@@ -426,15 +466,15 @@ class PerCycle:
                 self.trace["compute"][self.compute_current].waited += 1
             if outcome == "last":
                 later.append(dma.jobs.popleft)
-                self.compute_end = t + self.cfg.timing.write_latency
+                self.compute_end = t + WRITE_BACK + self.cfg.timing.write_latency
                 self.finish("compute", self.compute_current, self.compute_end)
             if self.compute_end is not None and t >= self.compute_end:
                 self.compute_current = None
         if self.compute_current is not None:
             return
-        cause = self.held_up("compute")
+        cause = self.held_up("compute", t)
         if cause is None:
-            instruction = self.instructions[self.queue["compute"][0]]
+            instruction = self.instructions[self.queue["compute"][0][0]]
             if isinstance(instruction, Load | Finish) and t <= self.compute_end:
                 cause = "drain"
         if cause is not None:
@@ -455,8 +495,8 @@ class PerCycle:
         if isinstance(instruction, Finish):
             return 1
         executions = instruction.iter_out * instruction.iter_in * max(0, instruction.uop_end - instruction.uop_bgn)
-        if isinstance(instruction, Alu) and not instruction.use_imm:
-            executions *= 2
+        if isinstance(instruction, Alu):
+            executions *= 1 + (not instruction.use_imm) + WAITS.get(instruction.alu_opcode.name, 0)
         assert isinstance(instruction, Gemm | Alu)
         return max(1, executions)
 
@@ -465,19 +505,18 @@ class PerCycle:
     def store_cycle(self, t, later):
         under_way = len(self.store_jobs)
         if self.pack_job is not None:
-            beats = self.pack[0] if self.pack else None
-            if beats is None:  # the one step of a store of no elements
+            if not self.pack_left:  # the one step of a store of no elements
                 self.count["store"]["busy"] += 1
                 self.pack_job = None
                 self.changed = True
-            elif self.pack_done == 0 and self.store_used + beats > self.cfg.timing.dma_fifo_beats:
+            elif not self.pack_done and self.requests["store"].asked is None:
                 self.count["store"]["memory"] += 1
                 self.trace["store"][self.pack_job.index].waited += 1
             else:
-                self.pack_beat(t, beats)
+                self.pack_beat(t)
         if self.pack_job is not None:
             return
-        cause = self.held_up("store")
+        cause = self.held_up("store", t)
         if cause is None and under_way >= self.cfg.timing.dma_pending:
             cause = "memory"
         if cause is not None:
@@ -487,22 +526,24 @@ class PerCycle:
         later.append(self.queue["store"].popleft)
         bursts = cut(chains_of(self.cfg, self.instructions[index])[0], self.bus, self.limit)
         self.pack_job = StoreJob(index, None if bursts else t + 1)
-        self.pack = deque(bursts)
+        later.append(lambda: self.requests["store"].left.extend(bursts))
+        self.pack_left = len(bursts)
         self.pack_done = 0
         self.store_jobs.append(self.pack_job)
 
-    def pack_beat(self, t, beats):
+    def pack_beat(self, t):
         self.count["store"]["busy"] += 1
         self.changed = True
         if self.pack_done == 0:
-            self.store_used += beats  # nobody else looks at this in the same cycle
+            self.pack_beats = self.requests["store"].asked
+            self.pack_began = True
         self.pack_done += 1
-        if self.pack_done == beats:
-            self.pack.popleft()
+        if self.pack_done == self.pack_beats:
+            self.pack_left -= 1
             self.pack_done = 0
-            burst = Burst("store", beats, store=self.pack_job, last_of_store=not self.pack)
-            self.to_send.append((t + 2, burst))
-            if not self.pack:
+            burst = Burst("store", self.pack_beats, store=self.pack_job, last_of_store=not self.pack_left)
+            self.to_send.append((t + PACK, burst))
+            if not self.pack_left:
                 self.pack_job = None
 
     def end_stores(self, t):

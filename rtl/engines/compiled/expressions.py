@@ -88,7 +88,7 @@ class Writer:
             at += copies
         if number:
             terms.append(_number(number))
-        return f"({' | '.join(terms)})" if len(terms) > 1 else terms[0]
+        return f"({' | '.join(terms)})"  # also a single one: a shift binds weaker than a sum that it may be part of
 
     def truth(self, bit: Bits) -> str:
         """One bit as a condition."""

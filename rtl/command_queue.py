@@ -1,0 +1,59 @@
+"""A unit's command queue, and the cycles in which its commands are decoded."""
+
+from amaranth import Cat, Elaboratable, Module, Mux, Signal
+
+from lathe.configs.encoding import INSTRUCTION_BITS
+from lathe.configs.memory import DECODE_STAGES
+from lathe.rtl.fifo import Fifo
+from lathe.rtl.stall import CommandPort
+from lathe.rtl.tally import Tally
+
+
+class CommandQueue(Elaboratable):
+    """Commands that are dispatched with `w_en` and `word` come to the port in order, `depth` at most at a time.
+
+    The queue's head is decoded in `DECODE_STAGES` stages, a cycle each, which follow each other without bubbles: the port's
+    `words` are those in the queue's head and behind each stage, and `advance` tells that a stage takes the word before
+    it, so that what the unit makes of it moves along. Commands in the stages count as waiting: `full` tells that
+    `depth` wait, `empty` that none does, and `settled` that the unit sees the first of those that wait, if any does.
+    """
+
+    def __init__(self, depth: int, port: CommandPort) -> None:
+        self.depth, self.port = depth, port
+        self.fifo = Fifo(INSTRUCTION_BITS, depth, detour=True)
+        self.w_en = Signal()
+        self.word = Signal(INSTRUCTION_BITS)
+        self.full = Signal()
+        self.empty = Signal()
+        self.settled = Signal()
+        self.waiting = Signal(range(depth + 1))
+
+    def elaborate(self, _platform: object) -> Module:
+        m = Module()
+        port = self.port
+        m.submodules.fifo = fifo = self.fifo
+        waiting = Tally(self.depth, "waiting")
+        # What the first stage cannot take steps aside, so that the queue need not know in time whether it can.
+        aside, kept = Signal(), Signal(INSTRUCTION_BITS)
+        valid = [aside | fifo.r_valid, *(Signal(name=f"valid{stage}") for stage in range(1, DECODE_STAGES + 1))]
+        m.d.comb += [
+            fifo.w_en.eq(self.w_en),
+            fifo.w_data.eq(self.word),
+            fifo.r_en.eq(~aside),
+            port.words[0].eq(Mux(aside, kept, fifo.r_data)),
+            port.valid.eq(valid[-1]),
+            self.full.eq(waiting.full),
+            self.waiting.eq(waiting.count),
+            self.empty.eq(self.waiting == 0),
+            self.settled.eq(self.empty | port.valid),
+        ]
+        m.d.sync += aside.eq(valid[0] & ~port.advance[0])
+        with m.If(~aside):
+            m.d.sync += kept.eq(fifo.r_data)
+        for stage in range(DECODE_STAGES):
+            # A stage moves when one from there on is empty or becomes so; `take` comes late and has a short way.
+            m.d.comb += port.advance[stage].eq(port.take | ~Cat(*valid[stage + 1 :]).all())
+            with m.If(port.advance[stage]):
+                m.d.sync += [valid[stage + 1].eq(valid[stage]), port.words[stage + 1].eq(port.words[stage])]
+        waiting.counts(m, self.w_en, port.take)
+        return m
