@@ -10,9 +10,11 @@ from enum import IntEnum
 
 
 class AluOp(IntEnum):
-    """What an ALU instruction computes: a row each of code, result for the manual, extension, if not VTA's own, and waits.
+    """What an ALU instruction computes: a row each of code, result for the manual, extension, if not VTA's own, and
+    waits.
 
-    ``waits`` are steps for which the next micro-op waits for the result, which it may read. A machine without an operation's extension refuses it.
+    ``waits`` are steps for which the next micro-op waits for the result, which it may read. A machine without an
+    operation's extension refuses it.
     """
 
     result: str

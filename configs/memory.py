@@ -50,12 +50,12 @@ class TimingConfig:
     """Depths of queues and pipelines, stated once for simulator and RTL.
 
     ``command_queue_depth``: instructions that fetch may be ahead of a unit (VTA's default is 512). ``gemm_pipeline``
-    and ``alu_pipeline``: cycles from the issue of a micro-op to the end of its accumulator write, ``STAGES`` aside. ``dma_fifo_beats``:
-    data FIFO of each read and write master but fetch; ``fetch_fifo_beats``: fetch's. A master asks for a burst only
-    when its FIFO has room for all of it, so both hold at least one burst. ``write_latency``: cycles from the write of a
-    load's last element to its tokens. ``response_latency``: cycles from the end of a write burst's service to the
-    store unit's receipt of the response. ``dma_pending``: loads (and stores) that one unit may have started and not
-    finished. docs/timing.md says what each does to time.
+    and ``alu_pipeline``: cycles from the issue of a micro-op to the end of its accumulator write, ``STAGES`` aside.
+    ``dma_fifo_beats``: data FIFO of each read and write master but fetch; ``fetch_fifo_beats``: fetch's. A master asks
+    for a burst only when its FIFO has room for all of it, so both hold at least one burst. ``write_latency``: cycles
+    from the write of a load's last element to its tokens. ``response_latency``: cycles from the end of a write burst's
+    service to the store unit's receipt of the response. ``dma_pending``: loads (and stores) that one unit may have
+    started and not finished. docs/timing.md says what each does to time.
     """
 
     command_queue_depth: int = 512

@@ -109,12 +109,16 @@ class Accelerator(Elaboratable):
         ]
         idle = Cat(*(unit.idle for unit in units)).all()
         empty = Cat(*(queue.empty for queue in self.queues)).all()
-        waiting = Cat(*(unit.activity.stall & queue.settled for unit, queue in zip(units, self.queues, strict=True)))
+        waiting = [
+            activity.stall & queue.settled for activity, queue in zip(self.activities, self.queues, strict=False)
+        ]
         complete = Signal()
         m.d.comb += complete.eq(fetch.done & empty & idle)
         m.d.sync += [
             control.complete.eq(complete & control.running),
-            control.standstill.eq((fetch.done | fetch.stuck) & ~complete & idle & waiting.all() & control.running),
+            control.standstill.eq(
+                (fetch.done | fetch.stuck) & ~complete & idle & Cat(*waiting).all() & control.running
+            ),
         ]
         m.d.comb += [
             control.finish.eq(self.compute.finished),

@@ -145,7 +145,8 @@ class Accumulators(Elaboratable):
         else:
             first, count = Const(0, 1), Const(1, 1)
         places = LaneMap(m, self.banking, self.lanes, index, first, count, "out")
-        # The scratchpad is read in the cycle after that in which it is found out where, and its data come another later.
+        # The scratchpad is read in the cycle after that in which it is found out where, and its data come another
+        # later.
         if self.banking.bank_bits:
             m.d.sync += self.r_origin.eq(delayed(m, 1, self.banking.bank_of(index - first))[0])
         pieces = max(1, size // self.geometry.bus_bytes)

@@ -14,8 +14,8 @@ class Alu(Elaboratable):
     """`result` = `operation`(`a`, `b`) value by value, as in lathe.isa.arithmetic, but for MUL.
 
     `take` in cycle t takes the second operand: `operand`, or with `use_imm` `imm`. In t + 1, `a` and `operation` give
-    `result` at once, between the read and the write of an accumulator; `product`, the low bits of `a` · `b`, is there in
-    t + 2, since a multiplication takes a cycle of its own.
+    `result` at once, between the read and the write of an accumulator; `product`, the low bits of `a` · `b`, is there
+    in t + 2, since a multiplication takes a cycle of its own.
     """
 
     def __init__(self, values: int, operations: tuple[AluOp, ...]) -> None:

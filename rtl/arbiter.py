@@ -14,7 +14,8 @@ class ReadArbiter(Elaboratable):
     """Grants one request per cycle, round-robin, while fewer than `memory.outstanding_reads` bursts are in flight.
 
     Beats find their master by their id, the master's place in `ports`. An address that the bus does not take at once
-    stays as it is until the bus takes it; while `stop`, no other one is shown. `error`: a beat came with an error; `idle`: nothing is in flight.
+    stays as it is until the bus takes it; while `stop`, no other one is shown. `error`: a beat came with an error;
+    `idle`: nothing is in flight.
     """
 
     def __init__(self, geometry: Geometry, ports: Sequence[ReadPort]) -> None:

@@ -17,7 +17,8 @@ class BurstCutter(Elaboratable):
 
     `start` takes `chains` (how many), the first one's `from_address`, `chain_bytes` of each, and `stride_bytes` from
     one to the next, while `idle`. From the cycle after the next on a burst is shown while `valid`: its `address`, its
-    `beats`, its `end` (one past its last byte), and whether it is the `last` of all; the cycle after `take` shows the next one.
+    `beats`, its `end` (one past its last byte), and whether it is the `last` of all; the cycle after `take` shows the
+    next one.
 
     A burst is all bus words that it touches, so that bytes matter at the ends of a chain only, and everything in
     between is counted in words. The burst shown is a register, and the next one is cut meanwhile.

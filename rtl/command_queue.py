@@ -12,9 +12,9 @@ from lathe.rtl.tally import Tally
 class CommandQueue(Elaboratable):
     """Commands that are dispatched with `w_en` and `word` come to the port in order, `depth` at most at a time.
 
-    The queue's head is decoded in `DECODE_STAGES` stages, a cycle each, which follow each other without bubbles: the port's
-    `words` are those in the queue's head and behind each stage, and `advance` tells that a stage takes the word before
-    it, so that what the unit makes of it moves along. Commands in the stages count as waiting: `full` tells that
+    The queue's head is decoded in `DECODE_STAGES` stages, a cycle each, which follow each other without bubbles: the
+    port's `words` are those in the queue's head and behind each stage, and `advance` tells that a stage takes the word
+    before it, so that what the unit makes of it moves along. Commands in the stages count as waiting: `full` tells that
     `depth` wait, `empty` that none does, and `settled` that the unit sees the first of those that wait, if any does.
     """
 

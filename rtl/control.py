@@ -1,6 +1,6 @@
 """Control: a launch's life, its cycle and its counters, and the AXI4-Lite subordinate that shows it to the host."""
 
-from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal
+from amaranth import Cat, Const, Elaboratable, Module, Signal
 from amaranth.hdl import Value
 
 from lathe.isa.table import TOKEN_BITS, TokenQueue

@@ -9,8 +9,8 @@ from lathe.rtl.ram import Ram
 class Fifo(Elaboratable):
     """A queue of `depth` words of `width` bits, any depth.
 
-    The head is on `r_data` while `r_valid`; `r_en` takes it, if it is there. `w_en` writes; the writer sees to it that there is room:
-    `full` tells of the cycle's beginning. A place that is freed in cycle t can be used from t + 1 on.
+    The head is on `r_data` while `r_valid`; `r_en` takes it, if it is there. `w_en` writes; the writer sees to it that
+    there is room: `full` tells of the cycle's beginning. A place that is freed in cycle t can be used from t + 1 on.
 
     The head is a register, for what comes out of a memory comes late in its cycle: a word that finds the queue empty
     goes straight there, any other one waits in the memory. With `detour`, all wait there for a cycle, so that writing

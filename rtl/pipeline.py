@@ -25,6 +25,7 @@ from lathe.rtl.structure import structured
 
 CHECK = 3  # the stage in which indices are checked
 
+
 def step_of(config: HardwareConfig) -> data.StructLayout:
     """What travels with a micro-op. "valid": it does something; "ends": it is its instruction's last step."""
     return data.StructLayout(

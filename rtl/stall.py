@@ -79,7 +79,7 @@ class CommandPort:
             m.d.comb += self.pops[queue].eq(self.take & flag)
         return cause, Cat(*(condition for _, condition in conditions + others)).any()
 
-    def push(self, m: Module, end: Signal, pushes: Signal) -> None:
+    def push(self, m: Module, end: Value, pushes: Value) -> None:
         """Push tokens at an instruction's end: `pushes` has bit 0 for push_prev and bit 1 for push_next."""
         for bit, name in enumerate(("push_prev", "push_next")):
             queue = QUEUE_OF.get((self.unit, name))

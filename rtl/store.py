@@ -79,7 +79,7 @@ class Store(Elaboratable):
 
     def _pack(self, m: Module, decoder: TransferDecoder, packing: Signal) -> Signal:
         """The steps: the beats of each burst of each chain. Returns whether a burst begins."""
-        geometry, activity, channel, bus = self.geometry, self.activity, self.channel, self.geometry.bus_bytes
+        geometry, activity, channel = self.geometry, self.activity, self.channel
         transfer = decoder.transfer
         sizes = (len(transfer.chain_bytes), len(transfer.stride_bytes))
         m.submodules.requests = requests = BurstRequests(

@@ -15,10 +15,10 @@ ON_THE_WAY = PACK - 1
 class WriteChannel(Elaboratable):
     """Sends bursts that lie complete in the FIFO.
 
-    A burst may begin unless the channel is `crowded`, and its room has been set aside. Its beats come with `w_en` (`w_data`, `w_strb`,
-    `w_last`), and `complete` comes with the last of them, with the burst's `address` and `beats`. `responded` is the
-    response to one burst, in order. `sent`: a beat leaves
-    the FIFO, with `bus_w_last` its burst's last. `coming`: a burst is complete in the next cycle. `error`: it was an error. `idle`: nothing is under way.
+    A burst may begin unless the channel is `crowded`, and its room has been set aside. Its beats come with `w_en`
+    (`w_data`, `w_strb`, `w_last`), and `complete` comes with the last of them, with the burst's `address` and `beats`.
+    `responded` is the response to one burst, in order. `sent`: a beat leaves the FIFO, with `bus_w_last` its burst's
+    last. `coming`: a burst is complete in the next cycle. `error`: it was an error. `idle`: nothing is under way.
     """
 
     def __init__(self, geometry: Geometry) -> None:

@@ -30,7 +30,7 @@ class Reader:
         self.address = self.stop = self.beats = 0  # of the burst that is requested next
 
     def begin(self, transfer: Transfer, start: int, first_step: int) -> None:
-        """Start a transfer that reads something: requests as soon as the first burst is cut, steps from `first_step` on."""
+        """Start a transfer that reads something: requests when its first burst is cut, steps from `first_step` on."""
         self.transfer = transfer
         self.chains_left = transfer.chains
         self.last_step = first_step - 1 + transfer.lead
