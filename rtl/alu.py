@@ -11,11 +11,11 @@ HALF = VALUE_BITS // 2
 
 
 class Alu(Elaboratable):
-    """`result` = `operation`(`a`, `b`) value by value, as in lathe.isa.arithmetic, but for MUL.
+    """`result` = `operation`(`a`, `b`) value by value, as in lathe.isa.arithmetic.
 
-    `take` in cycle t takes the second operand: `operand`, or with `use_imm` `imm`. In t + 1, `a` and `operation` give
-    `result` at once, between the read and the write of an accumulator; `product`, the low bits of `a` · `b`, is there
-    in t + 2, since a multiplication takes a cycle of its own.
+    `take` in cycle t takes the second operand: `operand`, or with `use_imm` `imm`. From t + 1 on, `a` and `operation`
+    give `result` at once, between the read and the write of an accumulator. A multiplication takes a cycle more: with
+    `multiply` in t, `result` in t + 1 is that of the `a` of t.
     """
 
     def __init__(self, values: int, operations: tuple[AluOp, ...]) -> None:
@@ -25,14 +25,13 @@ class Alu(Elaboratable):
         self.imm = Signal(signed(16))
         self.operand = Signal(values * VALUE_BITS)
         self.operation = Signal(3)
+        self.multiply = Signal()
         self.a = Signal(values * VALUE_BITS)
         self.result = Signal(values * VALUE_BITS)
-        self.product = Signal(values * VALUE_BITS)
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
         results: list[Value] = []
-        products: list[Value] = []
         for lane in range(self.values):
             a = Signal(signed(VALUE_BITS), name=f"a{lane}")
             b = Signal(signed(VALUE_BITS), name=f"b{lane}")
@@ -44,63 +43,44 @@ class Alu(Elaboratable):
             ]
             with m.If(self.take):
                 m.d.sync += b.eq(taken)
-            made = self._results(m, lane, a, b, taken)
+            made = {
+                AluOp.MIN: Mux(a < b, a, b),
+                AluOp.MAX: Mux(a < b, b, a),
+                AluOp.ADD: a + b,
+                AluOp.SHR: self._shifted(m, lane, a, b, taken),
+                AluOp.MUL: self._product(m, lane, a, b),
+                AluOp.SUB: a - b,
+            }
             with m.Switch(self.operation):
                 for operation in self.operations:
-                    if operation in made:
-                        with m.Case(operation):
-                            m.d.comb += result.eq(made[operation])
+                    with m.Case(operation):
+                        m.d.comb += result.eq(made[operation])
             results.append(result)
-            products.append(_product(m, lane, a, b))
-        m.d.comb += [self.result.eq(joined(results)), self.product.eq(joined(products))]
+        m.d.comb += self.result.eq(joined(results))
         return m
 
-    def _results(self, m: Module, lane: int, a: Signal, b: Signal, taken: Signal) -> dict[AluOp, Value]:
-        """What each operation makes of a and b within the cycle; its low bits are taken."""
-        less = Signal(name=f"less{lane}")
-        m.d.comb += less.eq(a < b)
-        return {
-            AluOp.MIN: Mux(less, a, b),
-            AluOp.MAX: Mux(less, b, a),
-            AluOp.ADD: a + b,
-            AluOp.SHR: self._shifted(m, lane, a, taken),
-            AluOp.SUB: a - b,
-        }
-
-    def _shifted(self, m: Module, lane: int, a: Signal, taken: Signal) -> Value:
+    def _shifted(self, m: Module, lane: int, a: Signal, b: Signal, taken: Signal) -> Value:
         """a shifted right by b, left by −b; by the width and beyond gives the sign to the right, 0 to the left.
 
-        How far and where to is found out when b is taken.
+        A shift to the left by −b is one to the right by 32 + b of what has a above 32 zeros, and 32 + b has the low
+        bits of b, as b has when the shift is to the right: one shifter does both.
         """
-        left = Signal(name=f"left{lane}")
         far = Signal(name=f"far{lane}")
-        places = Signal(range(VALUE_BITS), name=f"places{lane}")
-        high, low = taken[5:], taken[:5]
+        beyond = taken[5:]
         with m.If(self.take):
+            m.d.sync += far.eq(Mux(taken[-1], ~beyond.all() | (taken[:5] == 0), beyond.any()))
+        left, sign = b[-1], a[-1].replicate(VALUE_BITS)
+        whole = Cat(Mux(left, 0, a), Mux(left, a, sign))
+        return Mux(far, Mux(left, 0, sign), (whole >> b[:5])[:VALUE_BITS])
+
+    def _product(self, m: Module, lane: int, a: Signal, b: Signal) -> Value:
+        """The low bits of a · b in the next cycle: products of halves, and then their sum."""
+        low = Signal(VALUE_BITS, name=f"low{lane}")
+        crosses = [Signal(HALF, name=f"cross{lane}_{which}") for which in range(2)]
+        with m.If(self.multiply):
             m.d.sync += [
-                left.eq(taken < 0),
-                far.eq(Mux(taken < 0, ~high.all() | (low == 0), high.any())),
-                places.eq(Mux(taken < 0, -low, low)),
+                low.eq(a[:HALF] * b[:HALF]),
+                crosses[0].eq(a[:HALF] * b[HALF:]),
+                crosses[1].eq(a[HALF:] * b[:HALF]),
             ]
-        # One shifter to the right does both: a shift to the left is one of the bits in reverse order.
-        turned = Signal(VALUE_BITS, name=f"turned{lane}")
-        shifted = Signal(VALUE_BITS, name=f"shifted{lane}")
-        fill = Signal(name=f"fill{lane}")
-        m.d.comb += [
-            turned.eq(Mux(left, a[::-1], a)),
-            fill.eq(a[-1] & ~left),
-            shifted.eq(Mux(far, fill.replicate(VALUE_BITS), Cat(turned, fill).as_signed() >> places)),
-        ]
-        return Mux(left, shifted[::-1], shifted)
-
-
-def _product(m: Module, lane: int, a: Signal, b: Signal) -> Value:
-    """The low bits of a · b in the next cycle: products of halves, and then their sum."""
-    low = Signal(VALUE_BITS, name=f"low{lane}")
-    crosses = [Signal(HALF, name=f"cross{lane}_{which}") for which in range(2)]
-    m.d.sync += [
-        low.eq(a[:HALF] * b[:HALF]),
-        crosses[0].eq(a[:HALF] * b[HALF:]),
-        crosses[1].eq(a[HALF:] * b[:HALF]),
-    ]
-    return (low + ((crosses[0] + crosses[1])[:HALF] << HALF))[:VALUE_BITS]
+        return low + ((crosses[0] + crosses[1])[:HALF] << HALF)

@@ -145,9 +145,10 @@ class Compute(Elaboratable):
         m.d.comb += [
             pipeline.issue.eq(sequencer.active & sequencer.go),
             pipeline.step.eq(now),
-            pipeline.step.valid.eq(sequencer.valid & ~sequencer.waits),
+            pipeline.step.valid.eq(sequencer.valid),
             pipeline.step.ends.eq(sequencer.last),
             pipeline.step.first.eq(sequencer.first),
+            pipeline.step.writes.eq(sequencer.writes),
         ]
 
 

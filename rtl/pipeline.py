@@ -36,7 +36,8 @@ def step_of(config: HardwareConfig) -> data.StructLayout:
             "gemm": 1,
             "reset": 1,
             **({"begin": 1} if GEMM_BEGIN in config.extensions else {}),
-            "first": 1,  # of the two steps of a tensor operand: reads the operand
+            "first": 1,  # reads the operand of an ALU that has it in an accumulator
+            "writes": 1,  # the last one of a micro-op
             "operation": 3,
             "use_imm": 1,
             "imm": signed(16),
@@ -152,16 +153,14 @@ class Pipeline(Elaboratable):
         reading, holding, combining, writing = stages[-4:]
         here, ahead, before, written_at = places[-4:]
         # Of the step that reads: whether the one or the two before it write what it reads.
-        writes = [step.valid & ~step.first & (index == here) for step, index in ((holding, ahead), (combining, before))]
+        writes = [step.valid & step.writes & (index == here) for step, index in ((holding, ahead), (combining, before))]
         from_combining, from_writing = delayed(m, 1, *writes)
         value = Signal(acc.values * VALUE_BITS)
         result = Signal.like(value)
-        kept = Signal.like(value)
         m.submodules.core_alu = alu = Alu(acc.values, alu_operations(self.geometry.config))
         begins = GEMM_BEGIN in self.geometry.config.extensions
         addend = Mux(combining.begin, 0, value) if begins else value
         sums = [(addend.word_select(each, VALUE_BITS) + total)[:VALUE_BITS] for each, total in enumerate(core.sums)]
-        slow = Cat(*(writing.operation == each for each in AluOp if each.waits)).any() & ~writing.gemm
         m.d.comb += [
             acc.r_index.eq(here),
             acc.r_en.eq(reading.valid),
@@ -170,10 +169,10 @@ class Pipeline(Elaboratable):
             alu.imm.eq(holding.imm),
             alu.operand.eq(value),  # what the step before has read
             alu.operation.eq(combining.operation),
+            alu.multiply.eq(combining.valid & ~combining.writes & ~combining.first),
             alu.a.eq(value),
             acc.w_index.eq(written_at),
-            acc.w_en.eq(writing.valid & ~writing.first),
-            acc.w_data.eq(Mux(slow, alu.product, kept)),
+            acc.w_en.eq(writing.valid & writing.writes),
         ]
         with m.If(~combining.gemm):
             m.d.comb += result.eq(alu.result)
@@ -181,5 +180,5 @@ class Pipeline(Elaboratable):
             m.d.comb += result.eq(Cat(*sums))
         with m.If(holding.valid):
             m.d.sync += value.eq(Mux(from_combining, result, Mux(from_writing, acc.w_data, acc.r_data)))
-        with m.If(combining.valid):
-            m.d.sync += kept.eq(result)
+        with m.If(combining.valid & combining.writes):
+            m.d.sync += acc.w_data.eq(result)

@@ -21,9 +21,9 @@ class Sequencer(Elaboratable):
     `start` takes the port's word; `active` from the next cycle on, with a step in each `go`, up to `last`. An
     instruction of no iterations is one step that is not `valid`. `uop` is the step's micro-op and `offsets` what the
     loops add to its dst, src and wgt; an offset of the scratchpad's depth stands for that and all beyond it. The steps
-    of a micro-op: `first`, which reads the operand of an ALU that has it in an accumulator; the one that computes; and
-    of operations that wait for their result, `waits`. `last_next`: the step after this one is the last, unless one
-    starts. Of the port's word, `single`: it is one step; `uop_overrun`: it goes beyond the micro-ops.
+    of a micro-op: `first`, which reads the operand of an ALU that has it in an accumulator; one for each cycle that its
+    operation takes longer than others; and the one that `writes`. `last_next`: the step after this one is the last,
+    unless one starts. Of the port's word, `single`: it is one step; `uop_overrun`: it goes beyond the micro-ops.
     """
 
     def __init__(self, geometry: Geometry, port: CommandPort) -> None:
@@ -36,7 +36,7 @@ class Sequencer(Elaboratable):
         self.last_next = Signal()
         self.single = Signal()
         self.first = Signal()
-        self.waits = Signal()
+        self.writes = Signal()
         self.gemm = Signal()
         self.uop_overrun = Signal()
         config = geometry.config
@@ -58,7 +58,7 @@ class Sequencer(Elaboratable):
         quick = self.gemm | (alu.use_imm & ~slow_word)  # a micro-op is one step
         tensor, slow = Signal(), Signal()  # an operand in an accumulator, and an operation that waits
         begin = Signal.like(self.uop)
-        micro_op_last = Signal()  # the micro-op has no step after this one
+        micro_op_last = self.writes
         loops = [_Countdown(name, len(count)) for name, (count, _) in counts.items()]
         uops, inner, _ = loops
         step = Signal()
@@ -77,7 +77,6 @@ class Sequencer(Elaboratable):
                 tensor.eq(~self.gemm & ~alu.use_imm),
                 self.first.eq(~self.gemm & ~alu.use_imm),
                 slow.eq(slow_word),
-                self.waits.eq(0),
                 micro_op_last.eq(quick),
                 self.last.eq(self.single),
                 self.uop.eq(gemm.uop_bgn),
@@ -95,7 +94,6 @@ class Sequencer(Elaboratable):
             again = Mux(micro_op_last, ~tensor & ~slow, ~self.first | ~slow)
             m.d.sync += [
                 self.first.eq(micro_op_last & tensor),
-                self.waits.eq(~micro_op_last & ~self.first),
                 micro_op_last.eq(again),
                 self.last.eq(self.last_next),
             ]
