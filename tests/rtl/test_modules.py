@@ -5,43 +5,129 @@ from collections import deque
 
 import numpy as np
 import pytest
+from amaranth import Elaboratable, Module, Signal
 
 from lathe.configs import load_config
+from lathe.configs.memory import DECODE, DECODE_STAGES
 from lathe.isa import AluOp
 from lathe.isa.arithmetic import alu as reference
+from lathe.isa.table import Unit
+from lathe.rtl.address_side import BurstRequests
 from lathe.rtl.alu import Alu
 from lathe.rtl.burst import BurstCutter
+from lathe.rtl.command_queue import CommandQueue
 from lathe.rtl.fifo import Fifo
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.matrix_core import MatrixCore
+from lathe.rtl.stall import CommandPort
+from lathe.rtl.tally import Tally
 from lathe.rtl.tokens import TokenCounter
 
+PAGE = 4096
 
+
+@pytest.mark.parametrize("detour", [False, True])
 @pytest.mark.parametrize("depth", [1, 2, 3, 8, 13])
-def test_a_fifo_is_a_queue_whose_words_are_there_one_cycle_later(bench, depth):
-    rng = random.Random(depth)
-    fifo = Fifo(8, depth)
+def test_a_fifo_is_a_queue_whose_words_are_there_one_cycle_later_or_two_with_a_detour(bench, depth, detour):
+    rng = random.Random(f"{depth} {detour}")
+    fifo = Fifo(8, depth, detour=detour)
 
     async def steps(ctx):
-        expected = deque()
-        for _ in range(300):
-            assert ctx.get(fifo.r_valid) == bool(expected)
+        expected = deque()  # words, and when they can be at the head
+        for cycle in range(300):
+            there = bool(expected) and expected[0][1] <= cycle
+            assert ctx.get(fifo.r_valid) == there
+            assert ctx.get(fifo.level) == len(expected)
             assert ctx.get(fifo.full) == (len(expected) == depth)
-            if expected:
-                assert ctx.get(fifo.r_data) == expected[0]
+            if there:
+                assert ctx.get(fifo.r_data) == expected[0][0]
             write = len(expected) < depth and rng.random() < 0.6
-            read = bool(expected) and rng.random() < 0.5
+            read = rng.random() < 0.5  # also of an empty queue, which gives nothing
             word = rng.randrange(256)
             ctx.set(fifo.w_en, write)
             ctx.set(fifo.w_data, word)
             ctx.set(fifo.r_en, read)
-            if read:
+            if read and there:
                 expected.popleft()
             if write:
-                expected.append(word)
+                expected.append((word, cycle + 1 + detour))
             await ctx.tick()
 
     bench(fifo, steps)
+
+
+class Tallied(Elaboratable):
+    """A tally on its own."""
+
+    def __init__(self, most):
+        self.enter, self.leave = Signal(), Signal()
+        self.tally = Tally(most, "inside")
+
+    def elaborate(self, _platform):
+        m = Module()
+        self.tally.counts(m, self.enter, self.leave)
+        return m
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 8])
+def test_a_tally_counts_what_is_under_way_and_tells_when_it_is_full(bench, most):
+    rng = random.Random(most)
+    unit = Tallied(most)
+
+    async def steps(ctx):
+        inside = 0
+        for _ in range(200):
+            assert ctx.get(unit.tally.count) == inside
+            assert ctx.get(unit.tally.full) == (inside == most)
+            leave = inside > 0 and rng.random() < 0.5
+            enter = inside - leave < most and rng.random() < 0.6
+            ctx.set(unit.enter, enter)
+            ctx.set(unit.leave, leave)
+            inside += enter - leave
+            await ctx.tick()
+
+    bench(unit, steps)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 8])
+def test_commands_come_out_of_their_queue_in_order_after_their_decode(bench, depth):
+    rng = random.Random(depth)
+    port = CommandPort(Unit.LOAD)
+    queue = CommandQueue(depth, port)
+    assert len(port.advance) == DECODE_STAGES
+
+    async def steps(ctx):
+        waiting = deque()  # words, and when they can be seen
+        behind = None  # the words behind the stages, as what a unit decodes moves along with them
+        taken = 0
+        for cycle in range(600):
+            busy = rng.random() < 0.5 if cycle % 100 > 40 else cycle % 100 > 20  # a long rest, and a long rush, too
+            there = bool(waiting) and waiting[0][1] <= cycle
+            assert ctx.get(port.valid) == there
+            assert ctx.get(queue.waiting) == len(waiting)
+            assert (ctx.get(queue.empty), ctx.get(queue.full)) == (not waiting, len(waiting) == depth)
+            assert ctx.get(queue.settled) == (there or not waiting)
+            if there:
+                assert ctx.get(port.word) == waiting[0][0]
+            words = [ctx.get(word) for word in port.words]
+            assert behind is None or words[1:] == behind
+            write = len(waiting) < depth and rng.random() < 0.6
+            word = rng.getrandbits(128)
+            ctx.set(queue.w_en, write)
+            ctx.set(queue.word, word)
+            take = there and not busy
+            ctx.set(port.take, take)
+            advance = ctx.get(port.advance)
+            behind = [words[stage] if advance >> stage & 1 else words[stage + 1] for stage in range(DECODE_STAGES)]
+            if take:
+                waiting.popleft()
+                taken += 1
+            if write:
+                waiting.append((word, cycle + 1 + DECODE))
+            await ctx.tick()
+        assert taken > 50
+
+    bench(queue, steps)
 
 
 def test_tokens_are_counted_and_one_too_many_is_told(bench):
@@ -65,6 +151,29 @@ def test_tokens_are_counted_and_one_too_many_is_told(bench):
     bench(counter, steps)
 
 
+def test_a_token_is_available_while_there_is_one(bench):
+    counter, rng = TokenCounter(), random.Random(1)
+
+    async def steps(ctx):
+        inside = 0
+        for _ in range(300):
+            assert ctx.get(counter.count) == inside
+            assert ctx.get(counter.available) == (inside > 0)
+            load, push, pop = rng.random() < 0.05, rng.random() < 0.4, inside > 0 and rng.random() < 0.5
+            value = rng.choice([0, 0, 1, 2])
+            for signal, given in (
+                (counter.load, load),
+                (counter.value, value),
+                (counter.push, push),
+                (counter.pop, pop),
+            ):
+                ctx.set(signal, given)
+            inside = value if load else inside + push - pop
+            await ctx.tick()
+
+    bench(counter, steps)
+
+
 @pytest.mark.parametrize("operation", list(AluOp))
 @pytest.mark.parametrize("use_imm", [False, True])
 def test_the_alu_computes_what_isa_defines(bench, operation, use_imm):
@@ -77,15 +186,30 @@ def test_the_alu_computes_what_isa_defines(bench, operation, use_imm):
             a = np.where(rng.random(4) < 0.5, rng.choice(edges, 4), rng.integers(-(2**31), 2**31, 4)).astype(np.int32)
             b = np.where(rng.random(4) < 0.7, rng.choice(edges, 4), rng.integers(-(2**31), 2**31, 4)).astype(np.int32)
             imm = int(rng.choice([0, 1, -1, 31, -31, 32767, -32768, 40, -40]))
-            ctx.set(unit.operation, operation)
+            ctx.set(unit.take, 1)
             ctx.set(unit.use_imm, use_imm)
             ctx.set(unit.imm, imm)
-            ctx.set(unit.a, int.from_bytes(a.tobytes(), "little"))
             ctx.set(unit.operand, int.from_bytes(b.tobytes(), "little"))
-            result = np.frombuffer(ctx.get(unit.result).to_bytes(16, "little"), np.int32)
+            await ctx.tick()
+            # The second operand stays until the next one is taken, whatever is shown.
+            ctx.set(unit.take, 0)
+            ctx.set(unit.use_imm, int(rng.integers(2)))
+            ctx.set(unit.imm, int(rng.integers(-100, 100)))
+            ctx.set(unit.operand, int.from_bytes(rng.bytes(16), "little"))
+            for _ in range(rng.integers(3)):
+                ctx.set(unit.a, int.from_bytes(rng.bytes(16), "little"))
+                await ctx.tick()
+            ctx.set(unit.operation, operation)
+            ctx.set(unit.a, int.from_bytes(a.tobytes(), "little"))
+            found = ctx.get(unit.result)
+            if operation.waits:
+                await ctx.tick()
+                ctx.set(unit.a, int.from_bytes(rng.bytes(16), "little"))
+                found = ctx.get(unit.product)
+            result = np.frombuffer(found.to_bytes(16, "little"), np.int32)
             assert np.array_equal(result, reference(operation, a, np.asarray(imm) if use_imm else b))
 
-    bench(unit, steps, clocked=False)
+    bench(unit, steps)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 4, 4), (2, 8, 4), (4, 2, 8)])
@@ -118,23 +242,119 @@ def test_the_matrix_core_multiplies_at_full_rate(bench, shape, pipeline):
     bench(core, steps)
 
 
+def bursts_of(transfer, bus, limit):
+    """The bursts of the chains of a transfer: (address, beats, end)."""
+    chains, begin, size, stride = transfer
+    for row in range(chains):
+        address = begin + row * stride
+        chain_end = address + size
+        while address < chain_end:
+            end = min(chain_end, (address // PAGE + 1) * PAGE, (address // bus + limit) * bus)
+            yield address, -(-end // bus) - address // bus, end
+            address = end
+
+
+def random_transfer(rng, bus, top):
+    """Chains below `top`: how many, where the first begins, bytes of each, bytes from one to the next."""
+    return (
+        rng.choice([0, 1, 1, 2, 3, 5]),
+        rng.choice([rng.randrange(3 * PAGE), PAGE - 1, PAGE - bus, 0, top - 16 * PAGE]),
+        rng.choice([1, bus, 2 * bus, rng.randrange(1, 100), rng.randrange(1, 10000)]),
+        rng.choice([0, 1, bus, rng.randrange(5000)]),
+    )
+
+
+def start(ctx, cutter, transfer):
+    """Shows a transfer to a cutter."""
+    signals = (cutter.chains, cutter.from_address, cutter.chain_bytes, cutter.stride_bytes)
+    for signal, value in zip(signals, transfer, strict=True):
+        ctx.set(signal, value)
+    ctx.set(cutter.start, 1)
+
+
 @pytest.mark.parametrize("bus_bits", [8, 64, 256])
 @pytest.mark.parametrize("limit", [1, 3, 16, 256])
 def test_bursts_are_cut_at_chain_ends_pages_and_their_limit(bench, bus_bits, limit):
     bus = bus_bits // 8
     cfg = load_config("tiny").with_(**{"memory.bus_bits": bus_bits})
-    cutter = BurstCutter(Geometry(cfg), limit, 20)
+    cutter = BurstCutter(Geometry(cfg), limit, 20, 16)
     rng = random.Random(limit)
 
     async def steps(ctx):
-        for _ in range(200):
-            address = rng.choice([rng.randrange(4096), 4095, 4096 - bus, 0])
-            rest = rng.choice([1, bus, rng.randrange(1, 10000)])
-            end = min(address + rest, 4096, (address // bus + limit) * bus)
-            ctx.set(cutter.address, address)
-            ctx.set(cutter.rest, rest)
-            assert ctx.get(cutter.size) == end - address
-            assert ctx.get(cutter.beats) == -(-end // bus) - address // bus
-            assert ctx.get(cutter.last) == (end == address + rest)
+        for _ in range(12):
+            transfer = random_transfer(rng, bus, 1 << len(cutter.from_address))
+            expected = list(bursts_of(transfer, bus, limit))
+            assert ctx.get(cutter.idle)
+            start(ctx, cutter, transfer)
+            await ctx.tick()
+            ctx.set(cutter.start, 0)
+            # The transfer is not shown any longer.
+            for signal in (cutter.from_address, cutter.chain_bytes, cutter.stride_bytes):
+                ctx.set(signal, rng.getrandbits(len(signal)))
+            assert not ctx.get(cutter.valid)
+            await ctx.tick()
+            for number, burst in enumerate(expected):
+                assert ctx.get(cutter.valid)
+                assert not ctx.get(cutter.idle)
+                for _ in range(rng.choice([0, 0, 1, 3])):
+                    await ctx.tick()
+                assert tuple(ctx.get(each) for each in (cutter.address, cutter.beats, cutter.end)) == burst
+                assert ctx.get(cutter.last) == (number == len(expected) - 1)
+                ctx.set(cutter.take, 1)
+                await ctx.tick()
+                ctx.set(cutter.take, 0)
+            assert not ctx.get(cutter.valid)
+            assert ctx.get(cutter.idle)
 
-    bench(cutter, steps, clocked=False)
+    bench(cutter, steps)
+
+
+@pytest.mark.parametrize(("bus_bits", "limit", "beats"), [(8, 16, 32), (64, 3, 3), (64, 16, 16), (256, 1, 1)])
+def test_bursts_are_asked_for_when_the_fifo_has_room_for_them(bench, bus_bits, limit, beats):
+    bus = bus_bits // 8
+    cfg = load_config("tiny").with_(**{"memory.bus_bits": bus_bits})
+    unit = BurstRequests(Geometry(cfg), limit, beats, 20, 16)
+    rng = random.Random(f"{bus_bits} {limit}")
+
+    async def steps(ctx):
+        asked, inside = 0, deque()  # bursts that were taken: their beats, and how many have yet to leave
+        for _ in range(12):
+            chains, address, size, stride = random_transfer(rng, bus, 1 << len(unit.address))
+            transfer = (chains, address, min(size, 60 * bus), stride)
+            expected = deque(bursts_of(transfer, bus, limit))
+            start(ctx, unit.cutter, transfer)
+            await ctx.tick()
+            ctx.set(unit.cutter.start, 0)
+            patience = 0
+            while expected or inside:
+                assert not (ctx.get(unit.idle) and expected)
+                if ctx.get(unit.valid):
+                    assert tuple(ctx.get(each) for each in (unit.address, unit.beats, unit.end)) == expected[0]
+                    assert ctx.get(unit.last) == (len(expected) == 1)
+                    assert sum(burst for burst, _ in inside) + expected[0][1] <= beats, (
+                        "a burst is asked for that has no room"
+                    )
+                    patience = 0
+                patience += 1
+                assert patience < 200
+                take = bool(ctx.get(unit.valid)) and rng.random() < 0.5
+                ctx.set(unit.take, take)
+                leaves = bool(inside) and rng.random() < 0.7
+                ctx.set(unit.credits.beat, leaves)
+                ctx.set(unit.credits.last, leaves and inside[0][1] == 1)
+                if leaves:
+                    burst, left = inside.popleft()
+                    if left > 1:
+                        inside.appendleft((burst, left - 1))
+                if take:
+                    burst = expected.popleft()[1]
+                    inside.append((burst, burst))
+                    asked += 1
+                await ctx.tick()
+            ctx.set(unit.take, 0)
+            ctx.set(unit.credits.beat, 0)
+            assert ctx.get(unit.idle)
+            assert not ctx.get(unit.valid)
+        assert asked > 20
+
+    bench(unit, steps)
