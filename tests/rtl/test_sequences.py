@@ -8,10 +8,11 @@ import pytest
 from lathe.configs import load_config
 from lathe.isa import Alu, AluOp, FaultCode, Gemm, decode, encode, unit_of
 from lathe.isa.errors import NoInstructionError
-from lathe.isa.table import QUEUE_OF, TOKEN_FIELDS, MemoryType, Opcode, alu_operations
+from lathe.isa.table import QUEUE_OF, TOKEN_FIELDS, MemoryType, Opcode, Unit, alu_operations
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.instruction import Decoder
 from lathe.rtl.sequencer import OPERANDS, Sequencer
+from lathe.rtl.stall import CommandPort
 
 
 def refusal(cfg, word):
@@ -79,12 +80,21 @@ def random_instruction(rng):
     loops = random_loops(rng)
     if rng.random() < 0.5:
         return Gemm(**loops, wgt_factor_out=rng.choice([0, 3, 60]), wgt_factor_in=rng.choice([0, 1, 60]))
-    return Alu(alu_opcode=AluOp.ADD, **loops, use_imm=rng.random() < 0.5, imm=7)
+    return Alu(alu_opcode=rng.choice([AluOp.ADD, AluOp.MUL]), **loops, use_imm=rng.random() < 0.5, imm=7)
+
+
+def phases_of(instruction):
+    """What the steps of each micro-op do: read the operand, compute, wait for the result."""
+    if not isinstance(instruction, Alu):
+        return ["computes"]
+    waits = instruction.alu_opcode.steps(use_imm=True) - 1
+    return ["reads"] * (not instruction.use_imm) + ["computes"] + ["waits"] * waits
 
 
 def expected_steps(instruction, depth):
-    """The steps of an instruction: (micro-op, offsets of its operands), None for the one step of no iterations."""
-    phases = 2 if isinstance(instruction, Alu) and not instruction.use_imm else 1
+    """The steps of an instruction: (micro-op, offsets of its operands, what it does), None for the one step of no
+    iterations.
+    """
     found = [
         (
             uop,
@@ -96,60 +106,76 @@ def expected_steps(instruction, depth):
                 )
                 for name in OPERANDS
             ),
+            phase,
         )
         for outer in range(instruction.iter_out)
         for inner in range(instruction.iter_in)
         for uop in range(instruction.uop_bgn, instruction.uop_end)
-        for _ in range(phases)
+        for phase in phases_of(instruction)
     ]
     return found or [None]
+
+
+async def decoded(ctx, cfg, port, instruction):
+    """Let a command come from the last stage of its decode to the port."""
+    word = int.from_bytes(encode(cfg, [instruction]).tobytes(), "little")
+    ctx.set(port.words[-2], word)
+    ctx.set(port.advance, 1 << len(port.advance) - 1)
+    await ctx.tick()
+    ctx.set(port.advance, 0)
+    ctx.set(port.words[-2], 0)
+    ctx.set(port.word, word)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_sequencer_walks_the_loops_and_stops_when_it_may_not_go(bench, seed):
     cfg, rng = load_config("tiny"), random.Random(seed)
-    sequencer = Sequencer(Geometry(cfg))
+    port = CommandPort(Unit.COMPUTE)
+    sequencer = Sequencer(Geometry(cfg), port)
 
     async def steps(ctx):
         for _ in range(60):
             instruction = random_instruction(rng)
-            ctx.set(sequencer.word, int.from_bytes(encode(cfg, [instruction]).tobytes(), "little"))
+            expected = expected_steps(instruction, sequencer.depth)
+            await decoded(ctx, cfg, port, instruction)
+            assert ctx.get(sequencer.single) == (len(expected) == 1)
             ctx.set(sequencer.start, 1)
             ctx.set(sequencer.go, 1)
             await ctx.tick()
             ctx.set(sequencer.start, 0)
-            found, phase = [], []
-            expected = expected_steps(instruction, sequencer.depth)
+            ctx.set(port.word, 0)
+            found = []
             while ctx.get(sequencer.active):
                 go = rng.random() < 0.7
                 ctx.set(sequencer.go, go)
                 if go:
                     if ctx.get(sequencer.valid):
                         offsets = tuple(ctx.get(sequencer.offsets[name]) for name in OPERANDS)
-                        found.append((ctx.get(sequencer.uop), offsets))
-                        phase.append(ctx.get(sequencer.second))
+                        first, waits = ctx.get(sequencer.first), ctx.get(sequencer.waits)
+                        assert not (first and waits)
+                        phase = "reads" if first else "waits" if waits else "computes"
+                        found.append((ctx.get(sequencer.uop), offsets, phase))
                     else:
                         found.append(None)
                     assert ctx.get(sequencer.last) == (len(found) == len(expected))
+                    assert ctx.get(sequencer.last_next) == (len(found) == len(expected) - 1)
                 await ctx.tick()
             if isinstance(instruction, Alu):  # whatever stands where GEMM has its weights
-                found = [step and (step[0], step[1][:2]) for step in found]
-                expected = [step and (step[0], step[1][:2]) for step in expected]
+                found = [step and (step[0], step[1][:2], step[2]) for step in found]
+                expected = [step and (step[0], step[1][:2], step[2]) for step in expected]
             assert found == expected
-            if isinstance(instruction, Alu) and not instruction.use_imm:
-                assert phase == [0, 1] * (len(phase) // 2)
 
     bench(sequencer, steps)
 
 
 def test_a_range_of_micro_ops_past_the_end_is_seen_unless_nothing_runs(bench):
     cfg = load_config("tiny")
-    sequencer = Sequencer(Geometry(cfg))
+    port = CommandPort(Unit.COMPUTE)
+    sequencer = Sequencer(Geometry(cfg), port)
 
     async def steps(ctx):
         for begin, end, outer, overruns in ((0, 256, 1, 0), (0, 257, 1, 1), (0, 257, 0, 0), (255, 255, 1, 0)):
-            gemm = Gemm(begin, end, outer, 1, 0, 0, 0, 0, 0, 0)
-            ctx.set(sequencer.word, int.from_bytes(encode(cfg, [gemm]).tobytes(), "little"))
+            await decoded(ctx, cfg, port, Gemm(begin, end, outer, 1, 0, 0, 0, 0, 0, 0))
             assert ctx.get(sequencer.uop_overrun) == overruns
 
-    bench(sequencer, steps, clocked=False)
+    bench(sequencer, steps)
