@@ -5,21 +5,22 @@ from collections import deque
 
 import numpy as np
 import pytest
-from amaranth import Elaboratable, Module, Signal
+from amaranth import Elaboratable, Module
 
 from lathe.configs import load_config
-from lathe.configs.encoding import INSTRUCTION_BITS
 from lathe.isa import Load, MemoryType, Store, encode
 from lathe.isa.arithmetic import wrap
 from lathe.isa.meaning import MachineState, execute
 from lathe.isa.paged_memory import PagedMemory
-from lathe.isa.table import MEMORIES, Opcode, TokenQueue
+from lathe.isa.table import MEMORIES, Opcode, TokenQueue, Unit
 from lathe.rtl.arbiter import ReadArbiter
+from lathe.rtl.command_queue import CommandQueue
 from lathe.rtl.compute import COMPUTE_MEMORIES
 from lathe.rtl.data_side import DataSide
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.load import LOAD_MEMORIES
 from lathe.rtl.read_master import ReadPort
+from lathe.rtl.stall import CommandPort
 from lathe.rtl.store import Store as StoreUnit
 from lathe.rtl.transfer import TransferDecoder
 
@@ -72,18 +73,38 @@ def word(cfg, instruction):
     return int.from_bytes(encode(cfg, [instruction]).tobytes(), "little")
 
 
+class Queued(Elaboratable):
+    """A unit behind its command queue, into which a test puts instruction words."""
+
+    def __init__(self, unit, port):
+        self.unit, self.port = unit, port
+        self.queue = CommandQueue(3, port)
+
+    def elaborate(self, _platform):
+        m = Module()
+        m.submodules.unit, m.submodules.queue = self.unit, self.queue
+        return m
+
+    def feed(self, ctx, words, rng):
+        """Puts the first of the words in, now and then, if there is room."""
+        put = bool(words) and not ctx.get(self.queue.full) and rng.random() < 0.8
+        ctx.set(self.queue.w_en, put)
+        if put:
+            ctx.set(self.queue.word, words.popleft())
+
+
 class Decoded(Elaboratable):
-    """A data side that takes instruction words."""
+    """A data side that takes the commands of a port."""
 
     def __init__(self, geometry, memories, pending):
-        self.word = Signal(INSTRUCTION_BITS)
-        self.decoder = TransferDecoder(geometry, Opcode.LOAD, memories)
+        self.port = CommandPort(Unit.LOAD)
+        self.decoder = TransferDecoder(geometry, Opcode.LOAD, memories, self.port)
         self.side = DataSide(geometry, memories, pending)
 
     def elaborate(self, _platform):
         m = Module()
         m.submodules.decoder, m.submodules.side = self.decoder, self.side
-        m.d.comb += [self.decoder.word.eq(self.word), self.side.transfer.eq(self.decoder.transfer)]
+        m.d.comb += [self.side.transfer.eq(self.decoder.transfer), self.side.start.eq(self.port.take)]
         return m
 
 
@@ -97,8 +118,9 @@ def test_the_data_side_writes_the_block_that_the_load_means(bench, name, pending
     cfg, kind = machine(bus_bits), MEMORIES[MemoryType[name.upper()]]
     geometry, rng = Geometry(cfg), random.Random(f"{name} {pending} {bus_bits}")
     bus, size, depth = geometry.bus_bytes, kind.element_bytes(cfg), kind.depth(cfg)
-    module = Decoded(geometry, PADS[kind.scratchpad], pending)
-    side, write = module.side, module.side.write
+    decoded = Decoded(geometry, PADS[kind.scratchpad], pending)
+    module = Queued(decoded, decoded.port)
+    side, write = decoded.side, decoded.side.write
     state = MachineState(cfg, memory_of(pending))
     pad = getattr(state, kind.scratchpad)
     pad[:] = np.random.default_rng(1).integers(0, 100, pad.shape).astype(pad.dtype)
@@ -110,16 +132,16 @@ def test_the_data_side_writes_the_block_that_the_load_means(bench, name, pending
     ]
 
     async def steps(ctx):
-        waiting, here, beats, due = deque(loads), deque(), deque(), 0
+        words, waiting, here, beats, due = deque(word(cfg, load) for load in loads), deque(loads), deque(), deque(), 0
         while waiting or here:
-            start = bool(waiting) and len(here) < pending and rng.random() < 0.4
-            ctx.set(side.start, start)
-            ctx.set(module.word, word(cfg, waiting[0]) if waiting else 0)
+            module.feed(ctx, words, rng)
+            start = bool(ctx.get(decoded.port.valid)) and len(here) < pending and rng.random() < 0.4
+            ctx.set(decoded.port.take, start)
             there = bool(beats) and rng.random() < 0.6
             ctx.set(side.beat_valid, there)
             if there:
                 ctx.set(side.beat, beats[0])
-            assert ctx.get(side.count) == len(here)
+            assert (ctx.get(side.count), ctx.get(side.full)) == (len(here), len(here) == pending)
             assert not (ctx.get(side.step) and not here), "a step of no transfer"
             assert ctx.get(side.step) + ctx.get(side.wait) == bool(here), "a transfer steps or waits, always"
             due += ctx.get(side.step)
@@ -169,6 +191,7 @@ def test_the_store_unit_writes_the_block_that_the_store_means(bench, bus_bits, b
     cfg = machine(bus_bits, **changes)
     geometry, rng = Geometry(cfg), random.Random(f"{bus_bits} {burst} {pending}")
     unit, bus = StoreUnit(geometry), geometry.bus_bytes
+    module = Queued(unit, unit.command)
     channel, command = unit.channel, unit.command
     state = MachineState(cfg, memory_of(burst))
     state.acc[:] = np.random.default_rng(2).integers(-(2**31), 2**31, state.acc.shape)
@@ -182,15 +205,16 @@ def test_the_store_unit_writes_the_block_that_the_store_means(bench, bus_bits, b
         execute(state, store)
 
     async def steps(ctx):
-        waiting, running, bursts, answers = deque(stores), deque(), deque(), 0
-        out_data, address_shown, data_shown = None, None, None
+        words, waiting, running = deque(word(cfg, store) for store in stores), deque(stores), deque()
+        bursts, answers = deque(), 0
+        out_data, address_shown, data_shown = deque([None, None]), None, None
         while waiting or running:
-            ctx.set(command.valid, bool(waiting))
-            ctx.set(command.word, word(cfg, waiting[0]) if waiting else 0)
+            module.feed(ctx, words, rng)
             token = rng.random() < 0.5
             ctx.set(command.tokens, token << TokenQueue.COMPUTE_TO_STORE)
-            if out_data is not None:
-                ctx.set(unit.out_data, out_data)
+            # What was asked for in the cycle before the last; otherwise anything.
+            shown = out_data.popleft()
+            ctx.set(unit.out_data, rng.getrandbits(bus_bits) if shown is None else shown)
             ready, w_ready, answer = rng.random() < 0.4, rng.random() < 0.5, answers > 0 and rng.random() < 0.4
             ctx.set(channel.aw_ready, ready)
             ctx.set(channel.bus_w_ready, w_ready)
@@ -232,16 +256,16 @@ def test_the_store_unit_writes_the_block_that_the_store_means(bench, bus_bits, b
                 assert ctx.get(command.pops) == started.pop_prev << TokenQueue.COMPUTE_TO_STORE
                 running.append(started)
                 assert len(running) <= pending
-            out_data = None
+            out_data.append(None)
             if ctx.get(unit.out_en):
                 begin, offset, size = (ctx.get(each) for each in (unit.out_address, unit.out_offset, unit.out_size))
-                out_data = int.from_bytes(out[begin : begin + size].tobytes(), "little") << 8 * offset
+                out_data[-1] = int.from_bytes(out[begin : begin + size].tobytes(), "little") << 8 * offset
             await ctx.tick()
         await ctx.tick()
         assert ctx.get(unit.idle)
         assert not bursts
 
-    bench(unit, steps)
+    bench(module, steps)
     assert all(
         np.array_equal(memory.read(page, PAGE), state.dram.read(page, PAGE)) for page in range(0, 8 * PAGE, PAGE)
     )
