@@ -53,7 +53,7 @@ class BurstRequests(Elaboratable):
     `take` takes it. `beat` and `last` return credits.
     """
 
-    def __init__(self, geometry: Geometry, limit: int, fifo_beats: int, rest_bits: int, stride_bits: int = 0) -> None:
+    def __init__(self, geometry: Geometry, limit: int, fifo_beats: int, rest_bits: int, stride_bits: int = 1) -> None:
         self.cutter = BurstCutter(geometry, limit, rest_bits, stride_bits)
         self.credits = Credits(fifo_beats, limit)
         self.valid = Signal()

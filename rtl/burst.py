@@ -24,7 +24,7 @@ class BurstCutter(Elaboratable):
     between is counted in words. The burst shown is a register, and the next one is cut meanwhile.
     """
 
-    def __init__(self, geometry: Geometry, limit: int, rest_bits: int, stride_bits: int = 0) -> None:
+    def __init__(self, geometry: Geometry, limit: int, rest_bits: int, stride_bits: int = 1) -> None:
         self.geometry, self.limit = geometry, limit
         self.shift = log2(geometry.bus_bytes)
         self.start = Signal()

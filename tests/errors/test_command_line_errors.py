@@ -206,8 +206,8 @@ def test_a_fault_with_its_code_and_cycle():
     stream = {"insns": encode(cfg, [waiting, lt.Finish()]), "insn_addr": 0x1000, "tokens": np.zeros(4, np.int64)}
     np.savez("s.npz", **stream, page_addrs=np.zeros(1, np.uint64), pages=np.zeros((1, 4096), np.uint8))
     assert refused("replay", "s.npz", "-c", "tiny") == (
-        "The launch must end, and is deadlocked after cycle 16: load waits with instruction 0 (load inp sram_base=0 "
+        "The launch must end, and is deadlocked after cycle 22: load waits with instruction 0 (load inp sram_base=0 "
         "dram_base=0x0 y_size=1 x_size=1 x_stride=1 pop_next) for a token of compute->load; compute has no "
         "instruction; store has no instruction. Every pop needs a push before it. "
-        "(Fault 14, DEADLOCK, in cycle 17, instruction 0.)"
+        "(Fault 14, DEADLOCK, in cycle 24, instruction 0.)"
     )

@@ -28,8 +28,8 @@ REPORT = {
             "from": "posedge clk",
             "to": "posedge clk",
             "path": [
-                {"delay": 0.5, "from": {"cell": "machine.load_queue.head_FF_Q"}},
-                {"delay": 1.25, "from": {"cell": "machine.load_queue.ram.memory.0.30$DPRAM_COMB0"}},
+                {"delay": 0.5, "from": {"cell": "machine.load_queue.fifo.head_FF_Q"}},
+                {"delay": 1.25, "from": {"cell": "machine.load_queue.fifo.ram.memory.0.30$DPRAM_COMB0"}},
                 {"delay": 2.0, "from": {"cell": "machine.load$320.decoder.$25_MULT18X18D"}},
                 {"delay": 3.0, "from": {"cell": "machine.load.decoder.elements_MULT18X18D"}},
                 {"delay": 0.25, "from": {"cell": "trace_load_start_LUT4_Z"}},
@@ -64,8 +64,8 @@ def calls(monkeypatch, tmp_path):
 def test_the_path_is_told_by_the_innermost_modules_that_it_runs_through():
     found = fit(load_config("tiny"))
     assert found.path == (
-        PathPart("machine.load_queue", 0.5),
-        PathPart("machine.load_queue.ram", 1.25),
+        PathPart("machine.load_queue.fifo", 0.5),
+        PathPart("machine.load_queue.fifo.ram", 1.25),
         PathPart("machine.load.decoder", 5.0),
         PathPart("", 0.25),
     )
@@ -81,7 +81,7 @@ def test_the_path_is_told_by_the_innermost_modules_that_it_runs_through():
 def test_instances_are_those_of_the_design():
     top = Top(load_config("tiny"))
     found = flow._instances(rtlil_of(top, top.ports, TOP)[0])
-    assert {"machine", "machine.compute.pipeline", "machine.load_queue.ram", "machine.control"} <= found
+    assert {"machine", "machine.compute.pipeline", "machine.load_queue.fifo.ram", "machine.control"} <= found
     assert all("$" not in path for path in found)
 
 
@@ -168,7 +168,7 @@ def test_the_command_prints_clock_resources_and_path():
     assert CliRunner().invoke(main, ["rtl", "fit", "-c", "tiny", "--seed", "3"]).stderr == ""
     told = json.loads(CliRunner().invoke(main, ["rtl", "fit", "-c", "tiny", "--seed", "3", "--json"]).stdout)
     assert told["resources"]["block_rams"] == {"used": 18, "available": 108}
-    assert told["path"][0] == {"module": "machine.load_queue", "nanoseconds": 0.5}
+    assert told["path"][0] == {"module": "machine.load_queue.fifo", "nanoseconds": 0.5}
 
 
 def test_all_resources_that_a_result_has_are_in_the_log():

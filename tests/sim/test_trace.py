@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lathe.configs.atomic import FileError
+from lathe.configs.memory import END
 from lathe.isa import instruction_text, unit_of
 from lathe.sim import StallCause, TraceError, simulate_program
 
@@ -32,8 +33,8 @@ def test_every_instruction_has_an_entry_in_fetch_and_in_its_unit(result):
         assert (np.diff(part.end) > 0).all()
 
 
-def test_the_last_end_is_the_cycle_before_the_last(result):
-    assert result.trace.end.max() + 1 == result.cycles
+def test_the_launch_is_over_when_control_has_found_that_all_rests_after_the_last_end(result):
+    assert result.trace.end.max() + 1 + END == result.cycles
 
 
 def test_stalled_cycles_of_the_trace_are_those_of_the_counters(result):
