@@ -112,7 +112,7 @@ def test_of_several_faults_the_one_that_is_noticed_first_is_told(engine):
     slow = [load(y_size=10, x_size=20, x_stride=30)]
     illegal, beyond, stuck = load(pop_prev=True), load(sram_base=256), replace(NOTHING, pop_prev=True)
     several = {
-        FaultCode.SRAM_RANGE: [beyond, *slow, illegal],
+        FaultCode.SRAM_RANGE: [beyond, *slow, NOTHING, illegal],  # fetch goes on while the first one is decoded
         FaultCode.NO_NEIGHBOUR: [*slow, *slow, beyond, illegal],
         FaultCode.DEADLOCK: [stuck, stuck, stuck, illegal],
         FaultCode.ACC_RANGE: [Gemm(0, 1, 2, 2, 200, 56, 0, 0, 0, 0, reset=True), *[stuck] * 3],
