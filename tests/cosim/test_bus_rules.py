@@ -18,7 +18,7 @@ TINY = lt.load_config("tiny")
 # with it, in the module that makes the machine of it.
 MACHINES = {
     "AR_STABLE": ("arbiter", "held.eq(~self.ar_ready)", "held.eq(0)", accelerator, "ReadArbiter"),
-    "AR_ID": ("arbiter", "self.ar_id.eq(chosen)", "self.ar_id.eq(3)", accelerator, "ReadArbiter"),
+    "AR_ID": ("arbiter", "self.ar_id.eq(_number(shown))", "self.ar_id.eq(3)", accelerator, "ReadArbiter"),
     "AR_KIND": (
         "arbiter",
         "(port.address >> bus_shift) <<",
@@ -26,11 +26,11 @@ MACHINES = {
         accelerator,
         "ReadArbiter",
     ),
-    "AR_OUTSTANDING": ("arbiter", "(inflight != most)", "1", accelerator, "ReadArbiter"),
+    "AR_OUTSTANDING": ("arbiter", "opened.eq(~inflight.full & ", "opened.eq(", accelerator, "ReadArbiter"),
     "AR_VALID": (
         "arbiter",
-        "self.ar_valid.eq(requested",
-        "self.ar_valid.eq(~self.r_valid & requested",
+        "opened.eq(~inflight.full & ",
+        "opened.eq(~self.r_valid & ~inflight.full & ",
         accelerator,
         "ReadArbiter",
     ),
