@@ -201,12 +201,16 @@ def test_the_alu_computes_what_isa_defines(bench, operation, use_imm):
                 await ctx.tick()
             ctx.set(unit.operation, operation)
             ctx.set(unit.a, int.from_bytes(a.tobytes(), "little"))
-            found = ctx.get(unit.result)
-            if operation.waits:
+            if operation.waits:  # for a product, which stays until the next multiplication
+                ctx.set(unit.multiply, 1)
                 await ctx.tick()
-                ctx.set(unit.a, int.from_bytes(rng.bytes(16), "little"))
-                found = ctx.get(unit.product)
-            result = np.frombuffer(found.to_bytes(16, "little"), np.int32)
+                ctx.set(unit.multiply, 0)
+                for _ in range(rng.integers(1, 3)):
+                    ctx.set(unit.a, int.from_bytes(rng.bytes(16), "little"))
+                    ctx.set(unit.operand, int.from_bytes(rng.bytes(16), "little"))
+                    ctx.set(unit.take, 1)
+                    await ctx.tick()
+            result = np.frombuffer(ctx.get(unit.result).to_bytes(16, "little"), np.int32)
             assert np.array_equal(result, reference(operation, a, np.asarray(imm) if use_imm else b))
 
     bench(unit, steps)

@@ -84,11 +84,10 @@ def random_instruction(rng):
 
 
 def phases_of(instruction):
-    """What the steps of each micro-op do: read the operand, compute, wait for the result."""
+    """What the steps of each micro-op do: read the operand, compute what takes longer than others, write."""
     if not isinstance(instruction, Alu):
-        return ["computes"]
-    waits = instruction.alu_opcode.steps(use_imm=True) - 1
-    return ["reads"] * (not instruction.use_imm) + ["computes"] + ["waits"] * waits
+        return ["writes"]
+    return ["reads"] * (not instruction.use_imm) + ["computes"] * instruction.alu_opcode.waits + ["writes"]
 
 
 def expected_steps(instruction, depth):
@@ -151,9 +150,9 @@ def test_the_sequencer_walks_the_loops_and_stops_when_it_may_not_go(bench, seed)
                 if go:
                     if ctx.get(sequencer.valid):
                         offsets = tuple(ctx.get(sequencer.offsets[name]) for name in OPERANDS)
-                        first, waits = ctx.get(sequencer.first), ctx.get(sequencer.waits)
-                        assert not (first and waits)
-                        phase = "reads" if first else "waits" if waits else "computes"
+                        first, writes = ctx.get(sequencer.first), ctx.get(sequencer.writes)
+                        assert not (first and writes)
+                        phase = "reads" if first else "writes" if writes else "computes"
                         found.append((ctx.get(sequencer.uop), offsets, phase))
                     else:
                         found.append(None)
