@@ -173,6 +173,12 @@ FAULTS = (
         "row.steps.on(reader), steps)",
         "1, steps)",
     ),
+    fault(
+        "MUL takes as long as the other operations",
+        "configs.instructions.alu",
+        "if each.waits:",
+        "if False:",
+    ),
     fault("rows with pads between them are one chain", "sim.commands", "(stride == x) & (gap == 0)", "stride == x"),
     fault(
         "pads to the left take no steps",
@@ -207,8 +213,8 @@ FAULTS = (
     fault(
         "a command is there a cycle early",
         "sim.timeline",
-        "self.dispatch[instruction] + 1)",
-        "self.dispatch[instruction])",
+        "self.dispatch[instruction] + 1 + DECODE)",
+        "self.dispatch[instruction] + DECODE)",
     ),
     fault("GEMM is done a cycle late", "sim.compute", "last_step + self.pipeline,", "last_step + self.pipeline + 1,"),
     fault("the pipeline is drained a cycle early", "sim.compute", "self.drained = end + 1", "self.drained = end"),
@@ -276,12 +282,37 @@ FAULTS = (
         "full = ((address >> bus_shift) + limit) << bus_shift",
         "full = address + (limit << bus_shift)",
     ),
-    fault("the room of a read burst is free a cycle early", "sim.reader", "request = taken + 1", "request = taken"),
+    fault("the room of a read burst is free a cycle early", "sim.reader", "request = taken + 2", "request = taken + 1"),
+    fault("a transfer's first burst is cut a cycle early", "sim.reader", "start + 1 + CUT", "start + CUT"),
+    fault(
+        "the stream's first burst is cut a cycle early", "sim.fetch", "self.earliest = 1 + CUT", "self.earliest = CUT"
+    ),
+    fault(
+        "the room of fetch's burst is free a cycle early",
+        "sim.fetch",
+        "max(self.earliest, left + 2)",
+        "max(self.earliest, left + 1)",
+    ),
     fault(
         "steps of padding between rows are forgotten", "sim.reader", "last_step += self.transfer.gap", "last_step += 0"
     ),
-    fault("a write burst's address is accepted a cycle early", "sim.store", "last + 2,", "last + 1,"),
-    fault("the room of a write burst is free a cycle early", "sim.store", "max(first, sent + 1)", "max(first, sent)"),
+    fault("a write burst's address is accepted a cycle early", "sim.store", "last + PACK,", "last + PACK - 1,"),
+    fault(
+        "the room of a write burst is free a cycle early", "sim.store", "max(first, sent + 2)", "max(first, sent + 1)"
+    ),
+    fault("a store's first burst is cut a cycle early", "sim.store", "start + 1 + CUT", "start + CUT"),
+    fault(
+        "compute's loads are done a cycle early",
+        "sim.engine",
+        "timing.write_latency + WRITE_BACK",
+        "timing.write_latency",
+    ),
+    fault(
+        "the launch ends with its last instruction",
+        "sim.engine",
+        "max(self.timeline.end) + 1 + END",
+        "max(self.timeline.end) + 1",
+    ),
     fault("a store is done with its last beat", "sim.store", "sent + self.response_latency)", "sent)"),
     fault(
         "two stores end in one cycle", "sim.store", "max(response, self.ends[-1] + 1)", "max(response, self.ends[-1])"
@@ -302,8 +333,14 @@ FAULTS = (
     fault(
         "an index fault is told a cycle early",
         "sim.executor",
-        "starts[index] + INDEX_STAGE + fault.step",
-        "starts[index] + INDEX_STAGE + fault.step - 1",
+        "starts[index] + INDEX_STAGE + _step(instruction, fault)",
+        "starts[index] + INDEX_STAGE + _step(instruction, fault) - 1",
+    ),
+    fault(
+        "an index fault of an ALU's operand is told of its first step",
+        "sim.executor",
+        "use_imm=instruction.use_imm) + fault.place",
+        "use_imm=instruction.use_imm)",
     ),
     fault("GEMM operations count resets", "sim.counters", "executed[gemm & ~reset]", "executed[gemm]"),
     fault(
@@ -315,8 +352,14 @@ FAULTS = (
     fault(
         "a deadlock is told a cycle late",
         "sim.fault",
-        "cycle = max(1, last + 1, engine.fetch.stuck)",
-        "cycle = max(1, last + 2, engine.fetch.stuck)",
+        "cycle = max(1, last + 1, engine.fetch.stuck, *seen)",
+        "cycle = max(1, last + 1, engine.fetch.stuck, *seen) + 1",
+    ),
+    fault(
+        "a deadlock is told before the commands are decoded",
+        "sim.fault",
+        "engine.fetch.stuck, *seen)",
+        "engine.fetch.stuck)",
     ),
     fault(
         "fetch is heard before the units",
