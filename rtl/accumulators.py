@@ -32,7 +32,7 @@ class Accumulators(Elaboratable):
         width = self.values * VALUE_BYTES * 8
         self.w_en = Signal()
         self.w_index = Signal(bits)
-        self.w_data = Signal(width)
+        self.w_data = Signal(width, reset_less=True)
         self.r_en = Signal()
         self.r_index = Signal(bits)
         self.r_data = Signal(width)
@@ -148,11 +148,13 @@ class Accumulators(Elaboratable):
         # The scratchpad is read in the cycle after that in which it is found out where, and its data come another
         # later.
         if self.banking.bank_bits:
-            m.d.sync += self.r_origin.eq(delayed(m, 1, self.banking.bank_of(index - first))[0])
+            m.d.sync += self.r_origin.eq(delayed(m, 1, self.banking.bank_of(index - first), reset=False)[0])
         pieces = max(1, size // self.geometry.bus_bytes)
         if pieces > 1:
-            m.d.sync += self.r_piece.eq(delayed(m, 1, self.out_address >> log2(self.geometry.bus_bytes))[0])
-        return delayed(m, 1, *places.row)
+            m.d.sync += self.r_piece.eq(
+                delayed(m, 1, self.out_address >> log2(self.geometry.bus_bytes), reset=False)[0]
+            )
+        return delayed(m, 1, *places.row, reset=False)
 
     def _out_beat(self, m: Module, read: list[Signal]) -> None:
         bus, size, banks = self.geometry.bus_bytes, self.values, self.banking.banks

@@ -34,7 +34,7 @@ class Alu(Elaboratable):
         results: list[Value] = []
         for lane in range(self.values):
             a = Signal(signed(VALUE_BITS), name=f"a{lane}")
-            b = Signal(signed(VALUE_BITS), name=f"b{lane}")
+            b = Signal(signed(VALUE_BITS), name=f"b{lane}", reset_less=True)
             taken = Signal(signed(VALUE_BITS), name=f"taken{lane}")
             result = Signal(signed(VALUE_BITS), name=f"result{lane}")
             m.d.comb += [
@@ -65,7 +65,7 @@ class Alu(Elaboratable):
         A shift to the left by −b is one to the right by 32 + b of what has a above 32 zeros, and 32 + b has the low
         bits of b, as b has when the shift is to the right: one shifter does both.
         """
-        far = Signal(name=f"far{lane}")
+        far = Signal(name=f"far{lane}", reset_less=True)
         beyond = taken[5:]
         with m.If(self.take):
             m.d.sync += far.eq(Mux(taken[-1], ~beyond.all() | (taken[:5] == 0), beyond.any()))
@@ -75,8 +75,8 @@ class Alu(Elaboratable):
 
     def _product(self, m: Module, lane: int, a: Signal, b: Signal) -> Value:
         """The low bits of a · b in the next cycle: products of halves, and then their sum."""
-        low = Signal(VALUE_BITS, name=f"low{lane}")
-        crosses = [Signal(HALF, name=f"cross{lane}_{which}") for which in range(2)]
+        low = Signal(VALUE_BITS, name=f"low{lane}", reset_less=True)
+        crosses = [Signal(HALF, name=f"cross{lane}_{which}", reset_less=True) for which in range(2)]
         with m.If(self.multiply):
             m.d.sync += [
                 low.eq(a[:HALF] * b[:HALF]),

@@ -35,10 +35,10 @@ class BurstCutter(Elaboratable):
         self.take = Signal()
         self.idle = Signal()
         self.valid = Signal()
-        self.address = Signal(geometry.address_bits)
-        self.beats = Signal(range(min(limit, PAGE_BYTES // geometry.bus_bytes) + 1))
-        self.end = Signal(geometry.address_bits)
-        self.last = Signal()
+        self.address = Signal(geometry.address_bits, reset_less=True)
+        self.beats = Signal(range(min(limit, PAGE_BYTES // geometry.bus_bytes) + 1), reset_less=True)
+        self.end = Signal(geometry.address_bits, reset_less=True)
+        self.last = Signal(reset_less=True)
 
     def cuts(self, m: Module, transfer: Any) -> None:
         """Cut the chains of a transfer, at the start."""
@@ -53,18 +53,21 @@ class BurstCutter(Elaboratable):
         m = Module()
         words = PAGE_BYTES >> self.shift  # of a page
         most = min(self.limit, words)
-        chains = Signal(CHAIN_BITS)  # that are not cut to their end, whether there are any, and whether it is one
-        more, single = Signal(), Signal()
-        chain_bytes, stride = Signal.like(self.chain_bytes), Signal.like(self.stride_bytes)
-        following = Signal.like(self.from_address)  # where the chain after the first of them begins
+        chains = Signal(
+            CHAIN_BITS, reset_less=True
+        )  # that are not cut to their end, whether there are any, and whether it is one
+        more, single = Signal(), Signal(reset_less=True)
+        chain_bytes = Signal.like(self.chain_bytes, reset_less=True)
+        stride = Signal.like(self.stride_bytes, reset_less=True)
+        following = Signal.like(self.from_address, reset_less=True)  # where the chain after the first of them begins
         # Of the first of them: whether its beginning is still to be cut, and at which byte of its word that lies; the
         # next word, the words left in the chain and in the page.
-        begins, offset = Signal(), Signal(self.shift)
-        chain_end = Signal.like(self.from_address)
-        word = Signal(len(self.address) - self.shift)
-        left = Signal(len(chain_bytes) + 1)
-        to_page = Signal(range(words + 1))
-        room = Signal(range(most + 1))  # the lesser of `most` and `to_page`
+        begins, offset = Signal(reset_less=True), Signal(self.shift, reset_less=True)
+        chain_end = Signal.like(self.from_address, reset_less=True)
+        word = Signal(len(self.address) - self.shift, reset_less=True)
+        left = Signal(len(chain_bytes) + 1, reset_less=True)
+        to_page = Signal(range(words + 1), reset_less=True)
+        room = Signal(range(most + 1), reset_less=True)  # the lesser of `most` and `to_page`
 
         beyond = Signal.like(word)
         ends, refill = Signal(), Signal()

@@ -69,13 +69,13 @@ class DataSide(Elaboratable):
         geometry, write, bus = self.geometry, self.write, self.geometry.bus_bytes
         # The transfer under way, and what is left of it.
         here = Signal()
-        now = structured(self.transfer.shape())
+        now = structured(self.transfer.shape(), reset=False)
         pads = Signal.like(now.lead)
         chains = Signal(16)
-        rest = Signal.like(now.chain_bytes)
+        rest = Signal.like(now.chain_bytes, reset_less=True)
         offset = Signal(range(bus))
         first_offset = Signal(range(bus))
-        address = Signal.like(write.address)
+        address = Signal.like(write.address, reset_less=True)
 
         room = Signal(range(bus + 1))
         chain_ends = Signal()  # with the next beat, that is: the rest of the chain is no more than its room

@@ -22,7 +22,7 @@ class Fifo(Elaboratable):
         self.w_en = Signal()
         self.w_data = Signal(width)
         self.r_en = Signal()
-        self.r_data = Signal(width)
+        self.r_data = Signal(width, reset_less=True)
         self.r_valid = Signal()
         self.full = Signal()
         self.level = Signal(range(depth + 1))

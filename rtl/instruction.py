@@ -93,7 +93,7 @@ class StageReader(WordReader):
 
     def registered(self, name: str, value: Value, advance: Value) -> Signal:
         """A value that moves on to the next stage, as a signal there."""
-        register = Signal(value.shape(), name=f"{name}_later")
+        register = Signal(value.shape(), name=f"{name}_later", reset_less=True)
         with self._m.If(advance):
             self._m.d.sync += register.eq(value)
         return register

@@ -23,8 +23,8 @@ class MatrixCore(Elaboratable):
         self.tree_stages = geometry.pipeline - 3
         self.latency = 1 + self.tree_stages
         self.valid = Signal(self.latency)  # bit s: an operation is in stage s
-        self.inp = Signal(config.inp_element_bytes * 8)
-        self.wgt = Signal(config.wgt_element_bytes * 8)
+        self.inp = Signal(config.inp_element_bytes * 8, reset_less=True)
+        self.wgt = Signal(config.wgt_element_bytes * 8, reset_less=True)
         bits = PRODUCT_BITS + log2(config.block_in)
         self.sums = [Signal(signed(bits), name=f"sum{i}") for i in range(self.batch * self.block_out)]
 
@@ -49,13 +49,13 @@ class MatrixCore(Elaboratable):
     def _product(self, m: Module, row: int, column: int, term: int) -> Signal:
         inp = self.inp.word_select(row * self.block_in + term, 8).as_signed()
         wgt = self.wgt.word_select(column * self.block_in + term, 8).as_signed()
-        product = Signal(signed(PRODUCT_BITS), name=f"product_{row}_{column}_{term}")
+        product = Signal(signed(PRODUCT_BITS), name=f"product_{row}_{column}_{term}", reset_less=True)
         with m.If(self.valid[0]):
             m.d.sync += product.eq(inp * wgt)
         return product
 
     def _registered(self, m: Module, terms: list[Value], stage: int, name: str) -> list[Value]:
-        registers = [Signal(term.shape(), name=f"{name}_{place}") for place, term in enumerate(terms)]
+        registers = [Signal(term.shape(), name=f"{name}_{place}", reset_less=True) for place, term in enumerate(terms)]
         with m.If(self.valid[stage + 1]):
             m.d.sync += [register.eq(term) for register, term in zip(registers, terms, strict=True)]
         return list(registers)

@@ -85,7 +85,7 @@ class Pipeline(Elaboratable):
         with m.If(self.fault != FaultCode.NONE):
             m.d.sync += stages[CHECK + 1].valid.eq(0)
         for _ in range(CHECK, depth):
-            places += delayed(m, 1, places[-1])
+            places += delayed(m, 1, places[-1], reset=False)
         self._combine(m, stages, places, self._core(m, stages))
         final = stages[depth]
         m.d.comb += self.ending.eq((self.issue & self.step.ends) | Cat(*(stage.ends for stage in stages[1:-1])).any())
@@ -101,16 +101,16 @@ class Pipeline(Elaboratable):
         """Stages 0 to 3: the indices. Returns that of the accumulator to read, in the stage that checks it."""
         sequencer, config, pads = self.sequencer, self.geometry.config, self.pads
         m.d.comb += [pads[MemoryType.UOP].r_index.eq(sequencer.uop), pads[MemoryType.UOP].r_en.eq(self.issue)]
-        (word,) = delayed(m, 1, pads[MemoryType.UOP].r_data)
+        (word,) = delayed(m, 1, pads[MemoryType.UOP].r_data, reset=False)
         uop = uop_view(config, word)
         sums, indices = {}, {}
         for name in OPERANDS:
-            (offset,) = delayed(m, 2, sequencer.offsets[name])
+            (offset,) = delayed(m, 2, sequencer.offsets[name], reset=False)
             sums[name] = Signal(len(offset) + 1, name=f"{name}_sum")
             m.d.comb += sums[name].eq(uop[name] + offset)
-            indices[name] = Signal.like(sums[name], name=f"{name}_index")
+            indices[name] = Signal.like(sums[name], name=f"{name}_index", reset_less=True)
             m.d.sync += indices[name].eq(sums[name])
-        target = Signal(len(indices["src"]))
+        target = Signal(len(indices["src"]), reset_less=True)
         m.d.sync += target.eq(Mux(stages[2].first, sums["src"], sums["dst"]))
         reads = self._multiplies(stages[2], sums)
         m.d.comb += [
@@ -155,7 +155,7 @@ class Pipeline(Elaboratable):
         # Of the step that reads: whether the one or the two before it write what it reads.
         writes = [step.valid & step.writes & (index == here) for step, index in ((holding, ahead), (combining, before))]
         from_combining, from_writing = delayed(m, 1, *writes)
-        value = Signal(acc.values * VALUE_BITS)
+        value = Signal(acc.values * VALUE_BITS, reset_less=True)
         result = Signal.like(value)
         m.submodules.core_alu = alu = Alu(acc.values, alu_operations(self.geometry.config))
         begins = GEMM_BEGIN in self.geometry.config.extensions

@@ -52,7 +52,9 @@ class CommandPort:
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
         self.valid = Signal()
-        self.words = [Signal(INSTRUCTION_BITS, name=f"word{stage}") for stage in range(DECODE_STAGES + 1)]
+        self.words = [
+            Signal(INSTRUCTION_BITS, name=f"word{stage}", reset_less=True) for stage in range(DECODE_STAGES + 1)
+        ]
         self.word = self.words[-1]
         self.advance = Signal(DECODE_STAGES)
         self.take = Signal()
@@ -87,11 +89,11 @@ class CommandPort:
                 m.d.comb += self.pushes[queue].eq(end & pushes[bit])
 
 
-def delayed(m: Module, cycles: int, *values: Value) -> list[Value]:
-    """The values `cycles` cycles later."""
+def delayed(m: Module, cycles: int, *values: Value, reset: bool = True) -> list[Value]:
+    """The values `cycles` cycles later. Without `reset`, they are data that mean nothing without a flag beside them."""
     found = list(values)
     for _ in range(cycles):
-        stage = [Signal(value.shape(), name="later") for value in found]
+        stage = [Signal(value.shape(), name="later", reset_less=not reset) for value in found]
         m.d.sync += [later.eq(value) for later, value in zip(stage, found, strict=True)]
         found = list(stage)
     return found

@@ -121,8 +121,8 @@ class Store(Elaboratable):
     def _bytes(self, m: Module, transfer: Any, step: Signal) -> None:
         """Which bytes of out go into which bytes of the beat: those of a chain from the first to the last."""
         bus = self.geometry.bus_bytes
-        chain_bytes = Signal.like(transfer.chain_bytes)
-        rest = Signal.like(chain_bytes)  # of the chain
+        chain_bytes = Signal.like(transfer.chain_bytes, reset_less=True)
+        rest = Signal.like(chain_bytes, reset_less=True)  # of the chain
         stride, row = Signal(range(bus)), Signal(range(bus))  # the low bits; `row` is where the chain begins in a beat
         following = Signal(range(bus))
         room = Signal(range(bus + 1))
@@ -162,14 +162,15 @@ class Store(Elaboratable):
             strobes.eq((Const((1 << bus) - 1, bus) >> spare) << self.out_offset),
         ]
         # Of the burst whose beats are packed; the next one's come a cycle after its last beat at the earliest.
-        address, beats = Signal.like(channel.address), Signal.like(channel.beats)
+        address, beats = Signal.like(channel.address, reset_less=True), Signal.like(channel.beats, reset_less=True)
         with m.If(begins):
             m.d.sync += [address.eq(requests.address), beats.eq(requests.beats)]
         packed = Signal()
         m.d.comb += packed.eq(step & last_beat)
         first = delayed(m, 1, step, strobes, last_beat, packed)
         second = delayed(m, PACK - 2, *first)
-        at, count, hit = delayed(m, PACK - 2, address, beats, self.guard.hit)
+        at, count = delayed(m, PACK - 2, address, beats, reset=False)
+        (hit,) = delayed(m, PACK - 2, self.guard.hit)
         w_en, w_strb, w_last, complete = second
         m.d.comb += [
             channel.w_en.eq(w_en),

@@ -6,6 +6,7 @@ from amaranth import Signal
 from amaranth.lib import data
 
 
-def structured(layout: data.Layout, name: str | None = None) -> Any:
+def structured(layout: data.Layout, name: str | None = None, *, reset: bool = True) -> Any:
     """A signal of a layout, whose fields are attributes; typed loosely, for fields come into being at run time."""
-    return Signal(layout, name=name) if name is not None else Signal(layout)
+    named = {} if name is None else {"name": name}
+    return Signal(layout, **named, reset_less=not reset)

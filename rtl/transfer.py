@@ -61,7 +61,7 @@ class TransferDecoder(Elaboratable):
 
     def __init__(self, geometry: Geometry, opcode: Opcode, memories: Sequence[MemoryType], port: CommandPort) -> None:
         self.geometry, self.opcode, self.memories, self.port = geometry, opcode, memories, port
-        self.transfer = structured(transfer_layout(geometry, memories))
+        self.transfer = structured(transfer_layout(geometry, memories), reset=False)
         self.overruns = Signal()
 
     def elaborate(self, _platform: object) -> Module:
