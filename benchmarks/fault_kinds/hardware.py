@@ -157,7 +157,7 @@ FAULTS = (
     fault(
         "STORE reads the bank of the beat behind",
         "accumulators",
-        "delayed(m, 1, self.banking.bank_of(index - first))[0]",
+        "delayed(m, 1, self.banking.bank_of(index - first), reset=False)[0]",
         "self.banking.bank_of(index - first)",
     ),
     fault("the ALU shifts right without the sign", "alu", "a[-1].replicate", "(a[-1] & 0).replicate"),

@@ -333,14 +333,14 @@ FAULTS = (
     fault(
         "an index fault is told a cycle early",
         "sim.executor",
-        "starts[index] + INDEX_STAGE + _step(instruction, fault)",
-        "starts[index] + INDEX_STAGE + _step(instruction, fault) - 1",
+        "starts[index] + INDEX_STAGE + fault.step",
+        "starts[index] + INDEX_STAGE + fault.step - 1",
     ),
     fault(
         "an index fault of an ALU's operand is told of its first step",
-        "sim.executor",
-        "use_imm=instruction.use_imm) + fault.place",
-        "use_imm=instruction.use_imm)",
+        "sim.micro_op_plans",
+        "* steps + min(place, steps - 1)",
+        "* steps",
     ),
     fault("GEMM operations count resets", "sim.counters", "executed[gemm & ~reset]", "executed[gemm]"),
     fault(
