@@ -461,8 +461,8 @@ FAULTS = (
     fault(
         "a burst goes to the address of the one behind it",
         "store",
-        "delayed(m, PACK - 2, address, beats, self.guard.hit)",
-        "delayed(m, PACK - 2, requests.address, requests.beats, self.guard.hit)",
+        "delayed(m, PACK - 2, address, beats, reset=False)",
+        "delayed(m, PACK - 2, requests.address, requests.beats, reset=False)",
     ),
     fault(
         "a beat is taken from the scratchpad a cycle early",
