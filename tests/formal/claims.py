@@ -38,6 +38,12 @@ class Claim(Elaboratable):
                 self.ports[id(signal)] = signal
         return unit
 
+    def inside(self, unit: Any) -> dict[str, Signal]:
+        """What a unit drives within its own module, by name: registers and wires that are no attributes of it."""
+        module = unit.elaborate(None)
+        unit.elaborate = lambda _platform: module
+        return {signal.name: signal for signal in module._driving}
+
     def leave_open(self, unit: Any) -> None:
         """Take out what is in a unit of the machine: its outputs, and its parts' outputs, are inputs from now on."""
         unit.elaborate = lambda _platform: Module()

@@ -18,16 +18,16 @@ class Started(Elaboratable):
     """A command port whose unit takes the command at the head whenever nothing holds it up."""
 
     def __init__(self, rtl, unit):
-        self.command = rtl.CommandPort(unit, 8)
+        self.command = rtl.CommandPort(unit)
         self.pop_prev, self.pop_next, self.busy = Signal(), Signal(), Signal()
         self.end, self.end_pushes = Signal(), Signal(2)
-        self.cause = Signal(stall.CAUSE_BITS)
+        self.cause, self.held = Signal(stall.CAUSE_BITS), Signal()
 
     def elaborate(self, _platform):
         m = Module()
-        cause = self.command.held_up(m, self.pop_prev, self.pop_next, [(Cause.MEMORY, self.busy)])
+        cause, held = self.command.held_up(m, self.pop_prev, self.pop_next, [(Cause.MEMORY, self.busy)])
         self.command.push(m, self.end, self.end_pushes)
-        m.d.comb += [self.cause.eq(cause), self.command.take.eq(cause == Cause.NONE)]
+        m.d.comb += [self.cause.eq(cause), self.held.eq(held), self.command.take.eq(~held)]
         return m
 
 
@@ -44,6 +44,7 @@ def wanted(found, unit):
     ("flag & ~self.tokens[queue]", "~self.tokens[queue]"),
     ("(Cause.EMPTY, ~self.valid)", "(Cause.EMPTY, self.valid & ~self.valid)"),
     ("reversed(conditions + others)", "conditions + others"),
+    ("condition for _, condition in conditions + others", "condition for _, condition in conditions"),
     depth=1,
 )
 def test_a_command_starts_exactly_when_it_is_there_and_has_its_tokens_and_room(claim, rtl, unit):
@@ -51,6 +52,7 @@ def test_a_command_starts_exactly_when_it_is_there_and_has_its_tokens_and_room(c
     command = found.command
     missing = [flag & ~command.tokens[queue] for queue, flag in wanted(found, unit).items()]
     lacks = missing[0] | missing[1] | missing[2] | missing[3]
+    claim.always("there is a cause exactly while it is held up", found.held == (found.cause != Cause.NONE))
     claim.always("it starts", command.take == (command.valid & ~lacks & ~found.busy))
     claim.always("what is not there is the first cause", (found.cause == Cause.EMPTY) == ~command.valid)
     memory = command.valid & ~lacks & found.busy

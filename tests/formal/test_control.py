@@ -14,9 +14,12 @@ from lathe.rtl.stall import CAUSES_OF, Activity
 def controlled(claim, rtl):
     """A control unit with four units' activities."""
     unit = claim.about(rtl.Control(tuple(Activity() for _ in CAUSES_OF)))
-    claim.always("a launch runs, or is stopped, or is not there", ~(unit.running & unit.stop))
-    claim.always("busy tells of a launch that is there", unit.busy == (unit.running | unit.stop))
+    failing = claim.inside(unit)["failing"]
+    claim.always("a launch runs, or is stopped, or is not there", ~(unit.running & (unit.stop | unit.clear)))
+    claim.always("it is stopped after a fault, until the machine is cleared", failing == (unit.stop & ~unit.clear))
+    claim.always("busy tells of a launch that is there", unit.busy == (unit.running | failing))
     claim.always("none starts before the one before is gone", ~(unit.start & unit.busy))
+    claim.always("and nothing is left of it", ~(unit.start & (unit.stop | unit.clear)))
     return unit
 
 
@@ -63,7 +66,8 @@ def test_a_launch_that_is_complete_without_a_finish_is_a_fault_and_with_one_is_d
     without, with_one = claim.begun & claim.before(ends & ~seen), claim.begun & claim.before(ends & seen)
     claim.always("no FINISH is reported", ~without | (unit.fault_code == FaultCode.NO_FINISH))
     claim.always("with one there is no fault", ~with_one | ((unit.fault_code == FaultCode.NONE) & ~unit.running))
-    claim.always("but an end", ~(ends & seen) | (unit.done & unit.clear))
+    claim.always("but an end", ~(ends & seen) | unit.done)
+    claim.always("and a clear machine behind it", ~with_one | unit.clear)
 
 
 @proved(
@@ -99,18 +103,22 @@ def test_a_fault_is_told_until_the_next_launch_starts_and_no_longer(claim, rtl):
 @proved(
     control,
     ("with m.Elif(failing & self.quiet)", "with m.Elif(failing)"),
-    ("(failing & self.quiet)),", "failing),"),
+    ("self.clear.eq(ended | (failing & self.quiet))", "self.clear.eq(ended | failing)"),
     ("self.clear.eq(ended | ", "self.clear.eq(done_before | "),
+    ("with m.Elif(self.clear):", "with m.Elif(self.quiet):"),
     induction=1,
 )
 def test_after_a_fault_everything_is_held_until_the_bus_is_quiet_and_then_cleared(claim, rtl):
     unit = controlled(claim, rtl)
-    stopped, quiet = claim.before(unit.stop), claim.before(unit.quiet)
-    claim.always("held until it is quiet", ~(claim.begun & stopped & ~quiet) | unit.stop)
-    claim.always("no longer than that", ~(claim.begun & stopped & quiet) | ~unit.busy)
-    claim.always("cleared when it is quiet, not before", ~unit.stop | (unit.clear == unit.quiet))
+    stopped, quiet = claim.begun & claim.before(unit.stop & ~unit.clear), claim.before(unit.quiet)
+    claim.always("held until it is quiet", ~(stopped & ~quiet) | (unit.stop & unit.busy))
+    claim.always("no longer than that", ~(stopped & quiet) | ~unit.busy)
+    claim.always("cleared when it was quiet, not before", ~stopped | (unit.clear == quiet))
+    claim.always("and held meanwhile", ~stopped | unit.stop)
+    cleared = claim.begun & claim.before(unit.stop & unit.clear)
+    claim.always("which takes a cycle", ~cleared | ~(unit.stop | unit.clear))
     left = claim.begun & claim.before(unit.busy) & ~unit.busy
-    claim.always("a launch that goes leaves a clear machine", ~left | claim.before(unit.clear))
+    claim.always("a launch that goes leaves a clear machine", ~left | unit.clear)
 
 
 @proved(

@@ -95,7 +95,7 @@ def test_a_reset_may_come_in_any_cycle():
 
 
 def test_a_mutant_is_the_module_with_one_expression_replaced():
-    changed = mutant(tokens, "self.count != 0", "self.count == 0")
+    changed = mutant(tokens, "self.value != 0", "self.value == 0")
     assert changed.TokenCounter is not tokens.TokenCounter
     assert changed.TOKEN_BITS == tokens.TOKEN_BITS
     with pytest.raises(AssertionError, match=re.escape("lathe.rtl.tokens has 'self.' ")):

@@ -17,6 +17,8 @@ def inside(claim, counter):
         claim.m.d.sync += found.eq(found + counter.push - counter.pop)
     claim.assume(~counter.pop | counter.available)
     claim.assume(~counter.overflow | counter.load)
+    claim.always("the count is the number of tokens", counter.count == found)
+    claim.always("available tells that there is a token", counter.available == (found != 0))
     return found
 
 
@@ -29,16 +31,20 @@ def inside(claim, counter):
 def test_the_count_is_what_was_loaded_and_pushed_less_what_was_popped(claim, rtl):
     counter = claim.about(rtl.TokenCounter())
     tokens_inside = inside(claim, counter)
-    claim.always("the count is the number of tokens", counter.count == tokens_inside)
     claim.always("there are never more tokens than the count can hold", tokens_inside <= MOST)
 
 
-@proved(tokens, ("self.count != 0", "self.count > 1"), ("self.count != 0", "self.count[:15] != 0"), induction=1)
+@proved(
+    tokens,
+    ("self.count == 1", "self.count <= 2"),
+    ("self.count == 1", "self.count[:15] == 1"),
+    ("self.value != 0", "self.value[:15] != 0"),
+    ("self.push | (self.available", "(self.push & ~self.pop) | (self.available"),
+    induction=1,
+    depth=6,
+)
 def test_a_token_is_available_exactly_while_there_is_one(claim, rtl):
-    counter = claim.about(rtl.TokenCounter())
-    tokens_inside = inside(claim, counter)
-    claim.always("the count is the number of tokens", counter.count == tokens_inside)
-    claim.always("available tells that there is a token", counter.available == (tokens_inside != 0))
+    inside(claim, claim.about(rtl.TokenCounter()))
 
 
 @proved(tokens, ("self.push & ~self.pop & ", "self.push & "), ("self.count.all()", "self.count[1:].all()"), induction=1)
@@ -46,5 +52,5 @@ def test_overflow_is_told_exactly_when_a_token_has_no_room(claim, rtl):
     counter = claim.about(rtl.TokenCounter())
     following = Signal(18)
     claim.m.d.comb += following.eq(counter.count + counter.push - counter.pop)
-    claim.assume(~counter.pop | counter.available)
+    claim.assume(~counter.pop | (counter.count != 0))
     claim.always("overflow is told of a token without room", counter.overflow == (following > MOST))
