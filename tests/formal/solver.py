@@ -46,7 +46,8 @@ class States:
         self.parser = Parser(TermManager(), options)
         self._declare(text)
         self.solver: Bitwuzla = self.parser.bitwuzla()
-        self.widths = {name: int(width) for name, width in WIRE.findall(text)}
+        # A wire without bits has no value.
+        self.widths = {name: int(width) for name, width in WIRE.findall(text) if int(width)}
         self.count = 0
 
     def append(self) -> None:

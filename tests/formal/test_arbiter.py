@@ -22,7 +22,7 @@ def arbitrated(claim, rtl, outstanding):
     unit = claim.about(rtl.ReadArbiter(Geometry(cfg), [ReadPort(Geometry(cfg)) for _ in range(MASTERS)]))
     for number, port in enumerate(unit.ports):
         shown = Cat(port.address, port.beats)
-        bound = port.request | (unit.held & (unit.latest == number))
+        bound = port.request | (unit.held & unit.latest[number])
         stays = claim.begun & claim.before(bound & ~port.grant)
         claim.assume(~stays | (shown == claim.before(shown)))
         claim.assume((port.beats > 0) & (port.beats <= 256))
@@ -30,9 +30,11 @@ def arbitrated(claim, rtl, outstanding):
     grants = Cat(*(port.grant for port in unit.ports)).any()
     claim.m.d.sync += inflight.eq(inflight + grants - (unit.r_valid & unit.r_last))
     claim.assume(~unit.r_valid | (inflight != 0))
-    claim.always("the arbiter knows how many bursts are in flight", unit.inflight == inflight)
+    claim.always("the arbiter knows how many bursts are in flight", unit.inflight.count == inflight)
+    claim.always("and when they are as many as the memory takes", unit.inflight.full == (inflight == outstanding))
     claim.always("and never more than the memory takes", inflight <= outstanding)
-    claim.always("what was shown last is a master's", unit.latest < MASTERS)
+    one = Cat(*(unit.latest == 1 << number for number in range(MASTERS))).any()
+    claim.always("what was shown last is one master's", one)
     claim.always("an address is shown only while there is room for its burst", ~unit.held | (inflight < outstanding))
     return unit, inflight
 
@@ -41,7 +43,8 @@ def arbitrated(claim, rtl, outstanding):
 @proved(
     arbiter,
     ("held.eq(~self.ar_ready)", "held.eq(0)"),
-    ("with m.If(held)", "with m.If(held & ports[0].request)"),
+    ("with m.If(held):", "with m.If(held & ports[0].request):"),
+    ("(held | ~self.stop)", "~self.stop"),
     induction=1,
 )
 def test_an_address_stays_until_the_bus_has_taken_it(claim, rtl, outstanding):
@@ -54,7 +57,7 @@ def test_an_address_stays_until_the_bus_has_taken_it(claim, rtl, outstanding):
 
 @proved(
     arbiter,
-    ("port.grant.eq(granted)", "port.grant.eq(self.ar_ready)"),
+    ("port.grant.eq(shown[number] & opened", "port.grant.eq(opened"),
     ("held.eq(~self.ar_ready)", "held.eq(1)"),
     induction=1,
 )
@@ -64,7 +67,7 @@ def test_a_grant_is_one_masters_who_asked_and_comes_when_the_bus_takes_the_addre
     claim.always("at most one grant", (grants & (grants - 1)[:MASTERS]) == 0)
     claim.always("a grant when the bus takes an address", grants.any() == (unit.ar_valid & unit.ar_ready))
     for number, port in enumerate(unit.ports):
-        asked = claim.register(1, f"asked{number}", port.request | (unit.held & (unit.latest == number)))
+        asked = claim.register(1, f"asked{number}", port.request | (unit.held & unit.latest[number]))
         claim.always("to the master of the id", ~port.grant | (unit.ar_id == number))
         claim.always("which asks, or asked when its address was shown", ~port.grant | port.request | asked)
 
@@ -93,8 +96,8 @@ def test_what_is_shown_is_the_masters_burst_from_its_first_word_on(claim, rtl, b
 @outstanding
 @proved(
     arbiter,
-    ("(inflight != most)", "(inflight <= most)"),
-    ("inflight + granted - ended", "inflight + granted - self.r_valid"),
+    ("opened.eq(~inflight.full & ", "opened.eq("),
+    ("self.r_valid & self.r_last)", "self.r_valid)"),
     induction=1,
 )
 def test_no_more_reads_are_in_flight_than_the_memory_takes(claim, rtl, outstanding):
@@ -105,7 +108,10 @@ def test_no_more_reads_are_in_flight_than_the_memory_takes(claim, rtl, outstandi
 
 @outstanding
 @proved(
-    arbiter, ("reversed(order)", "reversed(range(len(ports)))"), ("(last + 1 + step)", "(last + step)"), induction=1
+    arbiter,
+    ("(number - 1 - distance) % count", "(number - distance) % count"),
+    ("for distance in range(1, count)]\n                beaten", "for distance in (2, 1)]\n                beaten"),
+    induction=1,
 )
 def test_a_master_that_waits_sees_each_other_master_granted_once_at_most(claim, rtl, outstanding):
     unit, _ = arbitrated(claim, rtl, outstanding)
@@ -118,7 +124,7 @@ def test_a_master_that_waits_sees_each_other_master_granted_once_at_most(claim, 
         before = Signal(2)
         with claim.m.Switch(unit.latest):
             for latest in range(MASTERS):
-                with claim.m.Case(latest):
+                with claim.m.Case(1 << latest):
                     distance = (number - latest - 1) % MASTERS
                     claim.m.d.comb += before.eq(Mux(unit.held, 0 if latest == number else distance + 1, distance))
         claim.always("what has passed and may still pass is each other master", passed + before <= MASTERS - 1)
@@ -127,14 +133,17 @@ def test_a_master_that_waits_sees_each_other_master_granted_once_at_most(claim, 
 @outstanding
 @proved(
     arbiter,
-    ("(inflight != most)", "(inflight == 0) & ~held"),
-    ("requested.eq(1)]\n        with", "requested.eq(0)]\n        with"),
+    ("opened.eq(~inflight.full & ", "opened.eq((inflight.count == 0) & ~held & "),
+    ("(wants.any() | held)", "(wants[0] | held)"),
+    ("(held | ~self.stop)", "1"),
     induction=1,
 )
-def test_the_bus_is_asked_whenever_a_master_asks_and_there_is_room(claim, rtl, outstanding):
+def test_the_bus_is_asked_whenever_a_master_asks_and_there_is_room_unless_all_is_stopped(claim, rtl, outstanding):
     unit, inflight = arbitrated(claim, rtl, outstanding)
     asked = Cat(*(port.request for port in unit.ports)).any()
-    claim.always("an address is shown", ~(asked & (inflight < outstanding)) | unit.ar_valid)
+    claim.always("an address is shown", ~(asked & (inflight < outstanding) & ~unit.stop) | unit.ar_valid)
+    waits = claim.register(1, "waits", unit.ar_valid & ~unit.ar_ready)
+    claim.always("while all is stopped none but one that waits", ~(unit.stop & unit.ar_valid) | waits)
 
 
 @proved(

@@ -4,7 +4,7 @@ Nothing is assumed of where bursts end, so that the proofs hold of every order o
 """
 
 import pytest
-from amaranth import Signal
+from amaranth import Mux, Signal
 from claims import proved
 
 from lathe.rtl import address_side
@@ -67,6 +67,14 @@ def test_a_fifo_behind_credits_is_never_written_when_full(claim, rtl, beats, mos
     credits, left = spoken_for(claim, rtl, beats, most)
     fifo = Fifo(1, beats)
     claim.m.submodules.fifo = fifo
+    stored = Signal(8)  # words behind the head; `test_fifos.py` proves that this is how they lie
+    if beats > 1:
+        wrapped = Mux(fifo.tail > fifo.head, fifo.tail - fifo.head, fifo.tail + beats - fifo.head)
+        claim.m.d.comb += stored.eq(Mux(fifo.behind, wrapped, 0))
+        claim.always("head and tail are places", (fifo.head < beats) & (fifo.tail < beats))
+        claim.always("words wait from the head on", fifo.behind | (fifo.tail == fifo.head))
+    claim.always("all words are at the head or in the memory", fifo.level == fifo.r_valid + stored)
+    claim.always("the memory has words only behind a head", fifo.r_valid | (stored == 0))
     arrives, leaves = claim.input(1, "arrives"), claim.input(1, "leaves")
     coming = Signal(8)
     claim.assume(~arrives | (coming != 0))
