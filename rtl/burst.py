@@ -53,16 +53,17 @@ class BurstCutter(Elaboratable):
         m = Module()
         words = PAGE_BYTES >> self.shift  # of a page
         most = min(self.limit, words)
-        chains = Signal(
-            CHAIN_BITS, reset_less=True
-        )  # that are not cut to their end, whether there are any, and whether it is one
-        more, single = Signal(), Signal(reset_less=True)
+        # Chains that are not cut to their end; whether there are any, and whether it is one.
+        chains = Signal(CHAIN_BITS, reset_less=True)
+        more = Signal()
+        single = Signal(reset_less=True)
         chain_bytes = Signal.like(self.chain_bytes, reset_less=True)
         stride = Signal.like(self.stride_bytes, reset_less=True)
         following = Signal.like(self.from_address, reset_less=True)  # where the chain after the first of them begins
         # Of the first of them: whether its beginning is still to be cut, and at which byte of its word that lies; the
         # next word, the words left in the chain and in the page.
-        begins, offset = Signal(reset_less=True), Signal(self.shift, reset_less=True)
+        begins = Signal(reset_less=True)
+        offset = Signal(self.shift, reset_less=True)
         chain_end = Signal.like(self.from_address, reset_less=True)
         word = Signal(len(self.address) - self.shift, reset_less=True)
         left = Signal(len(chain_bytes) + 1, reset_less=True)

@@ -44,6 +44,12 @@ class Claim(Elaboratable):
         unit.elaborate = lambda _platform: module
         return {signal.name: signal for signal in module._driving}
 
+    def part(self, unit: Any, name: str) -> Any:
+        """A unit within a unit's own module, by the name that it has there."""
+        module = unit.elaborate(None)
+        unit.elaborate = lambda _platform: module
+        return module._named_submodules[name][0]
+
     def leave_open(self, unit: Any) -> None:
         """Take out what is in a unit of the machine: its outputs, and its parts' outputs, are inputs from now on."""
         unit.elaborate = lambda _platform: Module()

@@ -1,87 +1,128 @@
-"""The burst cutter, for every address and every length of a chain: combinational, so one cycle says it all.
+"""The burst cutter, for every number of chains, every address and every length of a chain, for ever.
 
-A chain has up to 2 ** 20 - 1 bytes here; what is proved does not depend on that width beyond the page's 13 bits.
+A chain has up to 2 ** 20 - 1 bytes here, and there are up to 2 ** 16 - 1 from one to the next; what is proved does not
+depend on these widths beyond the page's 13 bits.
 """
 
 import pytest
-from amaranth import Mux, Signal
+from amaranth import Signal
 from claims import proved
+from cutting import PAGE, Cut
 
 from lathe.configs import load_config
 from lathe.rtl import burst
 from lathe.rtl.geometry import Geometry
 
-PAGE = 4096
 # Of bits and beats: bursts that the limit cuts, or the page, and one that only the page does.
 SHORT = [(8, 2), (8, 256), (64, 3), (64, 16), (64, 256), (256, 16)]
 PAGES = (256, 256)
 BUSES = [*SHORT, PAGES]
+WITHIN = [each for each in SHORT if each[0] > 8]  # whose words have more than a byte
 
 
 def cut(claim, rtl, bus_bits, limit):
-    """A cutter whose chain is not at its end yet; and the bytes of a beat, and the byte behind the burst."""
+    """A cutter, and what is left of its chains."""
     geometry = Geometry(load_config("tiny").with_(**{"memory.bus_bits": bus_bits}))
-    cutter = claim.about(rtl.BurstCutter(geometry, limit, 20))
-    claim.assume(cutter.rest != 0)
-    end = Signal(22)
-    claim.m.d.comb += end.eq(cutter.address + cutter.size)
-    return cutter, bus_bits // 8, end
+    found = Cut(claim, claim.about(rtl.BurstCutter(geometry, limit, 20, 16)), limit)
+    found.kept()
+    return found
 
 
 @pytest.mark.parametrize(("bus_bits", "limit"), BUSES)
-@proved(burst, ("(1 << PAGE_BITS) - self.address", "(2 << PAGE_BITS) - self.address"), depth=1)
+@proved(
+    burst,
+    ("self.address.eq(Cat(Mux(begins, offset, 0)[: self.shift], word))", "self.address.eq(Cat(offset, word)[1:] << 1)"),
+    ("self.end.eq(Mux(ends, chain_end, beyond << self.shift))", "self.end.eq(chain_end)"),
+    ("self.last.eq(ends & single)", "self.last.eq(ends)"),
+    ("with m.If(self.take):", "with m.If(self.take & ~more):"),
+    ("*begin(following, chain_bytes)", "*begin(following, self.chain_bytes)"),
+    ("following.eq(following + stride)", "following.eq(following)"),
+    induction=1,
+    depth=8,
+)
+def test_bursts_follow_each_other_without_gap_or_overlap_to_the_end_of_each_chain(claim, rtl, bus_bits, limit):
+    cut(claim, rtl, bus_bits, limit).shown()
+
+
+@pytest.mark.parametrize(("bus_bits", "limit"), BUSES)
+@proved(
+    burst,
+    ("room.eq(Mux(page > most, most, page))", "room.eq(most)"),
+    ("page = words - behind", "page = words + 1 - behind"),
+    induction=1,
+    depth=8,
+)
 def test_no_burst_crosses_a_page(claim, rtl, bus_bits, limit):
-    _, _, end = cut(claim, rtl, bus_bits, limit)
-    claim.always("a burst ends within its page", end <= PAGE)
+    found = cut(claim, rtl, bus_bits, limit)
+    found.shown()
+    cutter, size = found.cutter, Signal(14)
+    claim.m.d.comb += size.eq(cutter.end - cutter.address)
+    claim.always("a burst ends within its page", ~cutter.valid | (cutter.address[:12] + size <= PAGE))
+    claim.always("and has a byte at least", ~cutter.valid | (size != 0))
 
 
 @pytest.mark.parametrize(("bus_bits", "limit"), BUSES)
-@proved(burst, ("+ (bus - 1)) >>", "+ bus) >>"), depth=1)
+@proved(
+    burst,
+    ("self.geometry.bus_bytes - 1)) >>", "self.geometry.bus_bytes)) >>"),
+    ("Mux(ends, left, room)", "room"),
+    induction=1,
+    depth=8,
+)
 def test_the_beats_are_the_bus_words_that_the_bytes_lie_in_and_at_most_the_limit(claim, rtl, bus_bits, limit):
-    cutter, bus, end = cut(claim, rtl, bus_bits, limit)
-    claim.always(
-        "beats from the first byte's word to the last one's",
-        cutter.beats == (end - 1) // bus - cutter.address // bus + 1,
-    )
+    found = cut(claim, rtl, bus_bits, limit)
+    found.shown()
+    cutter = found.cutter
     claim.always("at most the limit, and what AXI allows", (cutter.beats <= limit) & (cutter.beats <= 256))
-    claim.always("at least one", cutter.beats != 0)
+    claim.always("at least one", ~cutter.valid | (cutter.beats != 0))
 
 
-@pytest.mark.parametrize(("bus_bits", "limit"), [each for each in SHORT if each[0] > 8])
-@proved(burst, ("self.limit * bus - offset", "self.limit * bus"), depth=1)
+@pytest.mark.parametrize(("bus_bits", "limit"), WITHIN)
+@proved(
+    burst,
+    ("at, behind = address[: self.shift], address[self.shift :]", "at, behind = address[:0], address[self.shift :]"),
+    ("left.eq((at + size +", "left.eq((size +"),
+    induction=1,
+    depth=8,
+)
 def test_an_address_within_a_word_shortens_the_burst_and_not_the_limit(claim, rtl, bus_bits, limit):
-    cutter, bus, end = cut(claim, rtl, bus_bits, limit)
-    claim.always("a burst ends with its limit of words", end <= (cutter.address // bus + limit) * bus)
-
-
-@pytest.mark.parametrize(("bus_bits", "limit"), BUSES)
-@proved(burst, ("self.rest <= room", "self.rest < room"), ("Mux(self.last, self.rest, room)", "room"), depth=1)
-def test_a_burst_gets_ahead_and_the_last_one_takes_the_rest(claim, rtl, bus_bits, limit):
-    cutter, _, _ = cut(claim, rtl, bus_bits, limit)
-    claim.always(
-        "a burst has a byte at least, and no more than are left", (cutter.size > 0) & (cutter.size <= cutter.rest)
-    )
-    claim.always("the last burst is the one after which nothing is left", cutter.last == (cutter.size == cutter.rest))
-
-
-def longest(claim, rtl, bus_bits, limit):
-    cutter, bus, end = cut(claim, rtl, bus_bits, limit)
-    furthest = (cutter.address // bus + limit) * bus
-    furthest = Mux(furthest < PAGE, furthest, PAGE)
-    claim.always("a burst that is not the last goes to page or limit", cutter.last | (end == furthest))
+    found = cut(claim, rtl, bus_bits, limit)
+    found.shown()
+    cutter, bytes_ = found.cutter, Signal(24)
+    claim.m.d.comb += bytes_.eq(cutter.end - (found.begin << cutter.shift))
+    claim.always("a burst ends with its limit of words", ~cutter.valid | (bytes_ <= limit * found.bus))
 
 
 @pytest.mark.parametrize(("bus_bits", "limit"), SHORT)
 @proved(
     burst,
-    ("self.limit * bus - offset", "self.limit * bus - offset - 1"),
-    ("(1 << PAGE_BITS) - self", "(1 << PAGE_BITS - 1) - self"),
-    depth=1,
+    ("(to_page > most) & (to_page <= 2 * most)", "to_page > most"),
+    ("Mux(to_page > most, to_page - most, words)", "to_page - most"),
+    induction=1,
+    depth=12,
 )
 def test_bursts_are_as_long_as_page_and_limit_allow(claim, rtl, bus_bits, limit):
-    longest(claim, rtl, bus_bits, limit)
+    cut(claim, rtl, bus_bits, limit).shown()
 
 
-@proved(burst, ("room.eq(to_page)", "room.eq(to_page[:11])"), depth=1)
+@proved(burst, ("page = words - behind", "page = words // 2 - behind"), induction=1, depth=8)
 def test_bursts_that_no_limit_cuts_go_to_the_page(claim, rtl):
-    longest(claim, rtl, *PAGES)
+    cut(claim, rtl, *PAGES).shown()
+
+
+@proved(
+    burst,
+    ("((~self.valid | self.take) & more)", "(~self.valid & more)"),
+    ("more.eq(self.chains != 0)", "more.eq(self.chains != 1)"),
+    ("self.idle.eq(~self.valid & ~more)", "self.idle.eq(~self.valid)"),
+    induction=1,
+    depth=8,
+)
+def test_a_burst_is_shown_in_the_second_cycle_and_the_next_one_behind_each(claim, rtl):
+    found = cut(claim, rtl, 64, 16)
+    cutter = found.cutter
+    claim.always("idle tells that nothing is left", cutter.idle == (found.chains == 0))
+    due = claim.begun & claim.before(~cutter.valid & (found.chains != 0))
+    claim.always("in the second cycle after the start", ~due | cutter.valid)
+    due = claim.begun & claim.before(cutter.take & (found.ahead["chains"] != 0))
+    claim.always("in the cycle after that in which the one before was taken", ~due | cutter.valid)

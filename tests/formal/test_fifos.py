@@ -136,7 +136,6 @@ def proved_in_order(claim, rtl, depth, *, detour=False):
 @proved(
     fifo,
     ("leaves.eq(free & behind)", "leaves.eq(behind)"),
-    ("Mux(behind, ram.r_data, self.w_data)", "Mux(self.w_en, self.w_data, ram.r_data)"),
     ("forward=True", "forward=False"),
     ("with m.If(enters):\n            m.d.sync += tail", "with m.If(leaves):\n            m.d.sync += tail"),
     induction=1,
@@ -150,6 +149,7 @@ def test_words_leave_in_the_order_in_which_they_came(claim, rtl, depth):
     fifo,
     ("pointer == self.depth - 1", "pointer == self.depth"),
     ("self.w_en & (behind | ~free))", "self.w_en & ~free)"),
+    ("Mux(behind, ram.r_data, self.w_data)", "Mux(self.w_en, self.w_data, ram.r_data)"),
     ("forward=True", "forward=False"),
     induction=1,
 )
