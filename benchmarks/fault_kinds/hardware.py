@@ -165,10 +165,10 @@ FAULTS = (
     fault("a left shift by 33 is one by 1", "alu", "~beyond.all()", "~beyond[1:].all()"),
     fault("a product lacks one of its halves", "alu", "(crosses[0] + crosses[1])[:HALF]", "crosses[0]"),
     fault(
-        "the ALU takes its operand again in the step that writes",
+        "a product is taken of the step that writes",
         "pipeline",
         "alu.multiply.eq(combining.valid & ~combining.writes",
-        "alu.multiply.eq(combining.valid",
+        "alu.multiply.eq(combining.valid & combining.writes",
     ),
     fault("MUL does not wait for its product", "sequencer", "in AluOp if each.waits)", "in AluOp if each.waits > 1)"),
     fault(

@@ -1,11 +1,15 @@
-"""The decoder, for each of the 2 ** 128 words: combinational, so one cycle says it all.
+"""The decoders, for each of the 2 ** 128 words.
+
+Fetch's is combinational, so that one cycle says it all; a transfer's has three stages, and five cycles say it, in which
+the stages move on as they like.
 
 What is expected is written here once more from the instruction set's manual, on bits of the word, and shares nothing
 with the rules that the decoder is made of but where the table puts the fields.
 """
 
 import pytest
-from amaranth import Mux, Signal
+from amaranth import Cat, Const, Mux, Signal
+from amaranth.hdl import Value
 from claims import proved
 
 from lathe.configs import load_config
@@ -16,6 +20,7 @@ from lathe.rtl.compute import COMPUTE_MEMORIES
 from lathe.rtl.fault import FaultCode
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.load import LOAD_MEMORIES
+from lathe.rtl.stall import CommandPort
 from lathe.rtl.store import STORE_MEMORIES
 
 LOAD, STORE, GEMM, FINISH, ALU = range(5)
@@ -116,16 +121,25 @@ class Block:
         config = load_config(name)
         opcode, memories = TRANSFERS[unit]
         self.geometry = Geometry(config)
-        self.decoder = claim.about(rtl.TransferDecoder(self.geometry, opcode, memories))
-        self.fields = fields = Fields(config, opcode, self.decoder.word)
+        port = CommandPort(Unit.LOAD)
+        self.decoder = claim.about(rtl.TransferDecoder(self.geometry, opcode, memories, port))
+        # Words move on as in a command queue; whatever is in the stages at first is none.
+        came: Value = Const(1)
+        for stage in range(len(port.advance)):
+            following = Signal(name=f"came{stage + 1}")
+            with claim.m.If(port.advance[stage]):
+                claim.m.d.sync += [port.words[stage + 1].eq(port.words[stage]), following.eq(came)]
+            came = following
+        self.decoded = came
+        self.fields = fields = Fields(config, opcode, port.word)
         self.memories = memories
         self.transfer = self.decoder.transfer
-        claim.assume(fields.opcode == opcode)
+        claim.assume(~came | (fields.opcode == opcode))
         known = Signal()
         for memory in memories:
             with claim.m.If(fields.memory_type == memory):
                 claim.m.d.comb += known.eq(1)
-        claim.assume(known)  # what the decoder sends here
+        claim.assume(~came | known)  # what fetch's decoder sends here
         self.width = fields.x_pad_0 + fields.x_size + fields.x_pad_1
         self.rows = fields.y_pad_0 + fields.y_size + fields.y_pad_1
         self.elements = Signal(40)
@@ -138,13 +152,23 @@ sizes = pytest.mark.parametrize("name", ["tiny", pytest.param("vta", marks=pytes
 
 @units
 @sizes
-@proved(transfer, ("[ranges[kind] for", "[ranges[kind] & (fields.y_size != 1) for"), depth=1)
+@proved(
+    transfer,
+    ("[ranges[kind] for", "[ranges[kind] & (fields.y_size != 1) for"),
+    (
+        "second.registered(ELEMENTS.name, ELEMENTS.on(second), advance[1])",
+        "second.registered(ELEMENTS.name, ELEMENTS.on(second), advance[2])",
+    ),
+    ("with m.If(self.port.advance[2]):", "with m.If(self.port.advance[1]):"),
+    depth=5,
+)
 def test_a_block_overruns_exactly_when_it_ends_beyond_its_scratchpad(claim, rtl, name, unit):
     block = Block(claim, rtl, name, unit)
     fields = block.fields
     for memory in block.memories:
         beyond = (fields.x_size != 0) & (fields.sram_base + block.elements > block.geometry.depth(memory))
-        claim.always(f"a block of {memory.name}", (fields.memory_type != memory) | (block.decoder.overruns == beyond))
+        other = ~block.decoded | (fields.memory_type != memory)
+        claim.always(f"a block of {memory.name}", other | (block.decoder.overruns == beyond))
 
 
 @units
@@ -154,12 +178,18 @@ def test_a_block_overruns_exactly_when_it_ends_beyond_its_scratchpad(claim, rtl,
     ("value << self.geometry.shift(kind) for", "(value << self.geometry.shift(kind))[:9] for"),
     ("Mux(reads, fields.x_pad_0, below)", "fields.x_pad_0"),
     ("fields.x_pad_1 + below", "(fields.x_pad_1 + below)[:5]"),
-    depth=1,
+    ("((fields.x_pad_0 == 0) & (fields.x_pad_1 == 0))", "1"),
+    (
+        'second.registered("above", fields.y_pad_0 * width, advance[1])',
+        'second.registered("above", fields.y_pad_0 * width, advance[0])',
+    ),
+    ("Mux(merged, 1, fields.y_size), 0)", "fields.y_size, 0)"),
+    depth=5,
 )
 def test_no_bit_of_a_transfer_within_its_scratchpad_is_cut_off(claim, rtl, name, unit):
     block = Block(claim, rtl, name, unit)
     fields, transfer_ = block.fields, block.transfer
-    fits = (fields.x_size != 0) & ~block.decoder.overruns
+    fits = block.decoded & (fields.x_size != 0) & ~block.decoder.overruns
     one_chain = (fields.y_size == 1) | ((fields.x_stride == fields.x_size) & (fields.x_pad_0 + fields.x_pad_1 == 0))
     chain, below = Signal(40), Signal(40)
     claim.m.d.comb += [
@@ -171,6 +201,14 @@ def test_no_bit_of_a_transfer_within_its_scratchpad_is_cut_off(claim, rtl, name,
     claim.always("padding before the first chain", ~reads | (transfer_.lead == above + fields.x_pad_0))
     claim.always("padding after the last one", ~reads | (transfer_.tail == fields.x_pad_1 + below))
     claim.always("padding without a chain", ~(fits & ~reads) | (transfer_.lead == above + below))
+    moves = (fields.x_size != 0) & (fields.y_size != 0)
+    chains = Mux(moves, Mux(one_chain, 1, fields.y_size), 0)
+    claim.always("rows that follow each other are one chain", ~block.decoded | (transfer_.chains == chains))
+    claim.always("padding between chains", ~reads | (transfer_.gap == fields.x_pad_0 + fields.x_pad_1))
+    nothing = (fields.x_size == 0) | (block.elements == 0)
+    claim.always("whether an element is moved", ~block.decoded | (transfer_.nothing == nothing))
+    pushes = Cat(fields.push_prev, fields.push_next)
+    claim.always("tokens to push", ~block.decoded | (transfer_.pushes == pushes))
     for memory in block.memories:
         this, shift = reads & (fields.memory_type == memory), block.geometry.shift(memory)
         claim.always(f"bytes of a chain of {memory.name}", ~this | (transfer_.chain_bytes == chain << shift))

@@ -31,31 +31,35 @@ def machine(claim, rtl):
 
 
 def standing(found, units):
-    """No unit has anything under way or can start its command, and fetch has none that it could send."""
+    """No unit has anything under way, or a command to start or being decoded, and fetch has none that it could send."""
     waits = Cat(*(unit.idle & unit.activity.stall for unit in units.values())).all()
-    return waits & (found.fetch.done | found.fetch.stuck)
+    seen = Cat(*(queue.empty | unit.command.valid for queue, unit in zip(found.queues, units.values(), strict=True)))
+    return waits & seen.all() & (found.fetch.done | found.fetch.stuck)
 
 
 def complete(found, units):
     """All is dispatched, every queue is empty, and no unit has anything under way."""
-    idle = Cat(*(unit.idle & ~unit.command.valid for unit in units.values())).all()
+    idle = Cat(*(unit.idle & queue.empty for queue, unit in zip(found.queues, units.values(), strict=True))).all()
     return idle & found.fetch.done
 
 
 @proved(
     accelerator,
-    ("(fetch.done | fetch.stuck) & ~control.complete", "fetch.done & ~control.complete"),
+    ("(fetch.done | fetch.stuck) & ~complete", "fetch.done & ~complete"),
     (
         "idle = Cat(*(unit.idle for unit in units)).all()",
         "idle = self.load.idle & self.store.idle & self.compute.command.valid",
     ),
     induction=1,
 )
-def test_a_machine_that_stands_still_reports_a_deadlock_in_the_next_cycle(claim, rtl):
+def test_a_machine_that_stands_still_reports_a_deadlock_in_the_cycle_after_the_next(claim, rtl):
     found, units = machine(claim, rtl)
     control = found.control
-    stands = standing(found, units) & ~complete(found, units) & control.running & (control.fault == FaultCode.NONE)
-    before = claim.begun & claim.before(stands)
+    stood = claim.begun & claim.before(standing(found, units) & ~complete(found, units) & control.running)
+    noticed = stood & control.running & (control.fault == FaultCode.NONE)
+    claim.always("it is seen in the next", ~stood | control.standstill)
+    claim.always("and not taken for an end", ~stood | ~control.complete)
+    before = claim.begun & claim.before(noticed)
     claim.always("the code is told", ~before | (control.fault_code == FaultCode.DEADLOCK))
     claim.always(
         "and every unit is stopped", ~before | Cat(*(each.stop for each in (found.fetch, *units.values()))).all()
@@ -65,12 +69,13 @@ def test_a_machine_that_stands_still_reports_a_deadlock_in_the_next_cycle(claim,
 @proved(
     accelerator,
     (
-        "waiting = Cat(*(unit.activity.stall for unit in units)).all()",
-        "waiting = Cat(*(unit.activity.stall for unit in units)).any()",
+        "Cat(*waiting).all()",
+        "Cat(*waiting).any()",
     ),
-    ("(fetch.done | fetch.stuck) & ~control.complete", "~control.complete"),
-    ("& idle & waiting", "& waiting"),
-    depth=6,
+    ("(fetch.done | fetch.stuck) & ~complete", "~complete"),
+    ("~complete & idle &", "~complete &"),
+    ("activity.stall & queue.settled", "activity.stall"),
+    depth=7,
 )
 def test_no_deadlock_is_reported_while_a_unit_can_go_on(claim, rtl):
     found, units = machine(claim, rtl)
@@ -79,8 +84,8 @@ def test_no_deadlock_is_reported_while_a_unit_can_go_on(claim, rtl):
     claim.assume(control.fault != FaultCode.DEADLOCK)
     told = control.fault_code == FaultCode.DEADLOCK
     new = claim.begun & told & (claim.before(control.fault_code) != FaultCode.DEADLOCK)
-    claim.always("the machine stood still", ~new | claim.before(standing(found, units)))
-    claim.always("and was not at its end", ~new | ~claim.before(complete(found, units)))
+    claim.always("the machine stood still", ~new | claim.before(claim.before(standing(found, units))))
+    claim.always("and was not at its end", ~new | ~claim.before(claim.before(complete(found, units))))
 
 
 @proved(
@@ -115,8 +120,9 @@ def test_a_token_is_pushed_by_one_neighbour_and_popped_by_the_other_and_none_is_
 @proved(
     accelerator,
     ("(self.fetch.unit == unit)", "(self.fetch.unit <= unit)"),
-    ("queue.r_en.eq(command.take)", "queue.r_en.eq(command.take & ~self.load.command.take)"),
-    depth=4,
+    ("queue.word.eq(self.fetch.word)", "queue.word.eq(self.fetch.word[1:])"),
+    ("self.fetch.full[unit].eq(queue.full)", "self.fetch.full[unit].eq(self.queues[0].full)"),
+    depth=8,
 )
 def test_an_instruction_goes_into_its_units_queue_and_into_no_other(claim, rtl):
     found, units = machine(claim, rtl)
@@ -124,7 +130,13 @@ def test_an_instruction_goes_into_its_units_queue_and_into_no_other(claim, rtl):
         came, went = found.fetch.dispatch & (found.fetch.unit == number), unit.command.take
         inside = Signal(3, name=f"inside{int(number)}")
         claim.m.d.sync += inside.eq(Mux(found.control.clear, 0, inside + came - went))
-        claim.always("a command while there is one", unit.command.valid == (inside != 0))
+        latest = Signal.like(found.fetch.word, name=f"latest{int(number)}")
+        with claim.m.If(came):
+            claim.m.d.sync += latest.eq(found.fetch.word)
+        claim.always("a command only while there is one", ~unit.command.valid | (inside != 0))
+        only = unit.command.valid & (inside == 1)
+        claim.always("which is the one that came", ~only | (unit.command.word == latest))
+        claim.always("the queue knows of it", found.queues[number].empty == (inside == 0))
         claim.always("full when there is room for no more", found.fetch.full[number] == (inside == 2))
 
 

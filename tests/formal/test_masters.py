@@ -2,6 +2,7 @@
 
 from amaranth import Cat
 from claims import proved
+from cutting import Cut
 
 from lathe.configs import load_config
 from lathe.rtl import address_side, fetch
@@ -13,29 +14,33 @@ TINY = Geometry(load_config("tiny"))
 
 @proved(
     address_side,
-    ("with m.Elif(self.grant):", "with m.Elif(self.request):"),
-    ("self.request.eq(~self.idle & credits.fits)", "self.request.eq(~self.idle & ~credits.beat)"),
+    ("with m.Elif(self.take):", "with m.Else():"),
+    ("(~self.valid | self.take)", "1"),
     induction=1,
 )
 def test_a_loads_address_and_request_stay_until_the_grant(claim, rtl):
     unit = claim.about(rtl.AddressSide(TINY, LOAD_MEMORIES, TINY.config.timing.dma_fifo_beats))
-    credits = unit.credits
+    credits = unit.requests.credits
     left = (credits.used - credits.gone)[:8]
     claim.assume(~unit.start | unit.idle)
     claim.assume(~unit.grant | unit.request)
     claim.assume(~unit.beat | (left != 0))
+    whole = Cut(claim, unit.requests.cutter, TINY.data_burst)
+    whole.kept()
+    whole.shown()
     waits = claim.begun & claim.before(unit.request & ~unit.grant)
     shown = Cat(unit.address, unit.beats)
     claim.always("credits of beats that have left are in use", credits.gone <= credits.used)
     claim.always("no more credits than places", credits.used <= TINY.config.timing.dma_fifo_beats)
     claim.always("it still asks", ~waits | unit.request)
     claim.always("for the same", ~waits | (shown == claim.before(shown)))
+    claim.always("a burst has a beat", ~unit.request | (unit.beats != 0))
 
 
 @proved(
     fetch,
-    ("with m.Elif(port.grant):", "with m.Elif(port.request):"),
-    ("(rest != 0) & credits.fits & ~self.stop", "1"),
+    ("requests.take.eq(port.grant)", "requests.take.eq(port.request)"),
+    ("port.request.eq(requests.valid)", "port.request.eq(1)"),
     induction=1,
     depth=10,
 )
@@ -43,8 +48,14 @@ def test_fetchs_address_stays_until_the_grant_and_every_burst_has_a_beat(claim, 
     unit = claim.about(rtl.Fetch(TINY))
     port = unit.port
     claim.assume(~port.grant | port.request)
+    requests = claim.part(unit, "requests")
+    claim.assume(~unit.start | (requests.idle & (unit.count != 0)))
+    whole = Cut(claim, requests.cutter, TINY.fetch_burst)
+    whole.kept()
+    whole.shown()
     shown = Cat(port.address, port.beats)
-    waits = claim.begun & claim.before(port.request & ~port.grant & ~unit.start)
+    waits = claim.begun & claim.before(port.request & ~port.grant)
+    claim.always("it still asks", ~waits | port.request)
     claim.always("the same is asked for", ~waits | (shown == claim.before(shown)))
     claim.always("a burst has a beat", ~port.request | (port.beats != 0))
 
