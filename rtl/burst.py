@@ -54,9 +54,9 @@ class BurstCutter(Elaboratable):
         words = PAGE_BYTES >> self.shift  # of a page
         most = min(self.limit, words)
         # Chains that are not cut to their end; whether there are any, and whether it is one.
-        chains = Signal(CHAIN_BITS, reset_less=True)
+        chains = Signal(CHAIN_BITS)
         more = Signal()
-        single = Signal(reset_less=True)
+        single = Signal()
         chain_bytes = Signal.like(self.chain_bytes, reset_less=True)
         stride = Signal.like(self.stride_bytes, reset_less=True)
         following = Signal.like(self.from_address, reset_less=True)  # where the chain after the first of them begins

@@ -34,7 +34,8 @@ class CommandQueue(Elaboratable):
         m.submodules.fifo = fifo = self.fifo
         waiting = Tally(self.depth, "waiting")
         # What the first stage cannot take steps aside, so that the queue need not know in time whether it can.
-        aside, kept = Signal(), Signal(INSTRUCTION_BITS, reset_less=True)
+        aside = Signal()
+        kept = Signal(INSTRUCTION_BITS, reset_less=True)
         valid = [aside | fifo.r_valid, *(Signal(name=f"valid{stage}") for stage in range(1, DECODE_STAGES + 1))]
         m.d.comb += [
             fifo.w_en.eq(self.w_en),

@@ -33,12 +33,12 @@ from random_streams import (
     stream_of_transfers,
     tied_stream,
 )
-from streams import Stream
+from streams import NO_PAGES, Stream
 
 import lathe as lt
 from fault_kinds.programs import CONFIG, Built, programs
 from lathe.configs.memory import PAGE_BYTES
-from lathe.isa import Alu, Finish, Gemm, MachineFault
+from lathe.isa import Alu, Finish, Gemm, MachineFault, Store
 from lathe.rtl.engines import pysim
 from lathe.rtl.engines.compiled.machine import Machine
 from lathe.rtl.engines.launch import Launch, Outcome
@@ -166,6 +166,10 @@ def _cases() -> Iterator[Case]:
     for seed in range(10):
         rng, cfg = rng_and_machine(f"stalls {seed}")
         yield Case(f"stalls {seed}", cfg, [overlapping_stream(rng, cfg, rng.choice([2, 5]))], stalls=seed)
+    for seed in range(4):
+        # A burst for each element, whose addresses the bus takes when it likes.
+        rows = Store(sram_base=0, dram_base=0, y_size=60, x_size=1, x_stride=16)
+        yield Case(f"stalls of rows {seed}", CONFIG, [Stream([rows, Finish()], *NO_PAGES)], stalls=seed)
 
 
 def _broken(rng_and_machine: Callable[[object], tuple[random.Random, lt.HardwareConfig]]) -> Iterator[Case]:

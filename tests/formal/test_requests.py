@@ -1,0 +1,99 @@
+"""Requests of bursts: each burst once, in order, and with its room in the FIFO set aside before it is asked for."""
+
+from types import SimpleNamespace
+
+import pytest
+from amaranth import Cat, Mux, Signal
+from claims import proved
+from cutting import Cut
+
+from lathe.rtl import address_side
+
+# Bytes of a bus word, beats of the longest burst and of the FIFO: the shipped machines', and odd ones.
+SIZES = [(8, 16, 32), (1, 1, 3), (8, 3, 5)]
+sizes = pytest.mark.parametrize(("bus", "limit", "beats"), SIZES)
+
+
+class Asked:
+    """Requests that begin only when nothing is left, and whose beats leave the FIFO only after the burst was taken."""
+
+    def __init__(self, claim, rtl, bus, limit, beats):
+        self.claim = claim
+        geometry = SimpleNamespace(bus_bytes=bus, address_bits=15)
+        self.unit = unit = claim.about(rtl.BurstRequests(geometry, limit, beats, 14, 14))
+        self.cutter, self.credits = unit.cutter, unit.credits
+        for part in (self.cutter, self.credits):
+            for signal in (getattr(part, name, None) for name in ("start", "beat", "last", *INPUTS)):
+                if signal is not None:
+                    claim.ports[id(signal)] = signal
+        claim.assume(~self.cutter.start | unit.idle)
+        claim.assume(~unit.take | unit.valid)
+        self.moves = self.cutter.take
+        # Of bursts that were taken, beats that have not left.
+        self.left = Signal(9)
+        taken = Mux(unit.take, unit.beats, 0)
+        claim.m.d.sync += self.left.eq(self.left + taken - self.credits.beat)
+        claim.assume(~self.credits.beat | (self.left != 0))
+        self.waits = Signal()  # a burst for which room was set aside and that is not taken
+        with claim.m.If(self.moves):
+            claim.m.d.sync += self.waits.eq(1)
+        with claim.m.Elif(unit.take):
+            claim.m.d.sync += self.waits.eq(0)
+
+    def credited(self):
+        """Whose room is set aside."""
+        claim, unit, credits = self.claim, self.unit, self.credits
+        claim.always("a burst is asked for while it waits", unit.valid == self.waits)
+        room = self.left + Mux(self.waits, unit.beats, 0)
+        claim.always("room is that of beats asked for and to come", credits.used == (room + credits.gone)[:10])
+        claim.always("never more than the FIFO has", credits.used <= credits.beats)
+
+
+INPUTS = ("chains", "from_address", "chain_bytes", "stride_bytes")
+
+
+@sizes
+@proved(
+    address_side,
+    ("cutter.valid & credits.fits & (", "cutter.valid & ("),
+    ("credits.take.eq(moves)", "credits.take.eq(self.take)"),
+    ("(~self.valid | self.take)", "1"),
+    ("with m.Elif(self.take):", "with m.Elif(self.take & self.last):"),
+    induction=1,
+    depth=12,
+)
+def test_no_burst_is_asked_for_without_room_in_the_fifo(claim, rtl, bus, limit, beats):
+    found = Asked(claim, rtl, bus, limit, beats)
+    cut = Cut(claim, found.cutter, limit)
+    cut.kept()
+    cut.shown()
+    found.credited()
+
+
+@sizes
+@proved(
+    address_side,
+    ("cutter.take.eq(moves)", "cutter.take.eq(moves & ~cutter.last)"),
+    ("self.end.eq(cutter.end)", "self.end.eq(cutter.address)"),
+    ("self.idle.eq(cutter.idle & ~self.valid)", "self.idle.eq(cutter.idle)"),
+    ("(~self.valid | self.take)", "~self.valid"),
+    induction=1,
+    depth=12,
+)
+def test_each_burst_of_the_chains_is_asked_for_once_and_in_order(claim, rtl, bus, limit, beats):
+    found = Asked(claim, rtl, bus, limit, beats)
+    unit = found.unit
+    cut = Cut(claim, found.cutter, limit)
+    cut.kept()
+    cut.shown()
+    found.credited()
+    # What comes next of the chains, when room is set aside for it.
+    end = (cut.address + cut.size)[: len(unit.end)]
+    expected = Cat(cut.address, end, (cut.chains == 1) & cut.ends)
+    asked = Signal(len(expected))
+    with claim.m.If(found.moves):
+        claim.m.d.sync += asked.eq(expected)
+    claim.always("it is the next one", ~unit.valid | (Cat(unit.address, unit.end, unit.last) == asked))
+    claim.always("nothing is left when all were taken", unit.idle == ((cut.chains == 0) & ~found.waits))
+    ready = found.cutter.valid & found.credits.fits & (~found.waits | unit.take)
+    claim.always("room is set aside as soon as it is there", found.moves == ready)
