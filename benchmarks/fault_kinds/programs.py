@@ -1,6 +1,6 @@
 """Twenty small programs with what compilers emit: every kind of instruction, buffers, pads, layouts, tails.
 
-Each is built for the machine `tiny` by the default schedule, or by one by hand.
+Each is built for the machine `tiny`, with GEMMs that begin sums besides, by the default schedule, or by one by hand.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from lathe.input_values import random_inputs
 from lathe.scheduler.build import build_compiled
 from lathe.scheduler.emission.compiled import Compiled
 
-CONFIG = lt.load_config("tiny")
+CONFIG = lt.load_config("tiny").with_(extensions=("gemm_begin",))
 
 
 @dataclass(frozen=True)
