@@ -183,6 +183,9 @@ def _broken(rng_and_machine: Callable[[object], tuple[random.Random, lt.Hardware
         rng, cfg = rng_and_machine(f"overflow {seed}")
         stream = stream_of_time(rng, cfg, 20)
         yield Case(f"overflow {seed}", cfg, [replace(stream, tokens=[65535 - seed // 2] * 4)], data=False)
+    # The command that waits for ever is the last but one, so that it is still decoded when fetch has done its work.
+    stuck = [Gemm(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, pop_prev=True), Finish()]
+    yield Case("stuck", CONFIG, [Stream(stuck, *NO_PAGES)], data=False)
     for seed in range(12):
         rng, cfg = rng_and_machine(f"index {seed}")
         stream = stream_of_data(rng, cfg, 8)

@@ -99,7 +99,7 @@ def test_an_address_within_a_word_shortens_the_burst_and_not_the_limit(claim, rt
 @pytest.mark.parametrize(("bus_bits", "limit"), SHORT)
 @proved(
     burst,
-    ("(to_page > most) & (to_page <= 2 * most)", "to_page > most"),
+    ("(to_page > most) & (to_page <= 2 * most)", "to_page > 2 * most"),
     ("Mux(to_page > most, to_page - most, words)", "to_page - most"),
     induction=1,
     depth=12,
