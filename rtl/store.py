@@ -191,12 +191,12 @@ class Store(Elaboratable):
         m.submodules.stores = stores = Fifo(3, self.pending)
         m.submodules.targets = targets = Fifo(SERIAL_BITS, self.pending)
         packed = Signal(SERIAL_BITS)
-        answered = Signal(SERIAL_BITS)
+        answers = Signal(SERIAL_BITS, init=1)  # responses, the one that comes next among them
         ended = Signal(range(self.pending + 1))  # stores whose last response is there, not yet done
         packs = Signal()
         moved = Signal()
         now = Signal()
-        m.d.sync += [packed.eq(packed + begins), answered.eq(answered + channel.responded)]
+        m.d.sync += [packed.eq(packed + begins), answers.eq(answers + channel.responded)]
         with m.If(command.take):
             m.d.sync += packs.eq(transfer.chains != 0)
         empty = stores.r_data[2]
@@ -205,7 +205,7 @@ class Store(Elaboratable):
             stores.w_data.eq(transfer.pushes | ((transfer.chains == 0) << 2)),
             targets.w_en.eq(activity.retire & packs),
             targets.w_data.eq(packed + begins),
-            now.eq(channel.responded & targets.r_valid & ((answered + 1)[:SERIAL_BITS] == targets.r_data)),
+            now.eq(channel.responded & targets.r_valid & (answers == targets.r_data)),
             targets.r_en.eq(now),
             moved.eq(now | (ended != 0)),
             activity.end.eq(stores.r_valid & (empty | moved)),
