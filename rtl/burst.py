@@ -8,7 +8,6 @@ from amaranth.hdl import Value
 from lathe.configs.memory import PAGE_BYTES
 from lathe.rtl.geometry import Geometry, log2
 
-PAGE_BITS = log2(PAGE_BYTES)
 CHAIN_BITS = 16
 
 
