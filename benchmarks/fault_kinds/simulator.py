@@ -175,9 +175,9 @@ FAULTS = (
     ),
     fault(
         "MUL takes as long as the other operations",
-        "configs.instructions.alu",
-        "if each.waits:",
-        "if False:",
+        "sim.commands",
+        "row.steps.on(reader), steps)",
+        'np.minimum(row.steps.on(reader), 2 - columns["use_imm"]), steps)',
     ),
     fault("rows with pads between them are one chain", "sim.commands", "(stride == x) & (gap == 0)", "stride == x"),
     fault(
