@@ -106,7 +106,8 @@ def stalled(engine, launch_of, seed):
     (calm,) = engine.run(TINY, launch_of())
     (rough,) = engine.run(TINY, launch_of(stalls=seed, most_cycles=50 * calm.cycles))
     assert rough.fault == calm.fault == 0
-    assert rough.cycles != calm.cycles
+    # The launch as a whole may take as many cycles by chance, each of its instructions not.
+    assert (rough.trace.start != calm.trace.start).any()
     assert (rough.tokens, rough.operations) == (calm.tokens, calm.operations)
     assert (rough.bytes_read, rough.bytes_written) == (calm.bytes_read, calm.bytes_written)
     assert (rough.beats, rough.bursts) == (calm.beats, calm.bursts)
