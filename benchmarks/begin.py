@@ -32,6 +32,10 @@ CONVOLUTIONS = [  # pixels, channels in and out, kernel, stride
 ]
 
 
+def name_of(pixels: int, channels: int, filters: int, kernel: int, stride: int) -> str:
+    return f"{pixels}×{pixels}, {channels} to {filters}, {kernel}×{kernel}{' by 2' if stride == 2 else ''}"
+
+
 def convolution(
     pixels: int, channels: int, filters: int, kernel: int, stride: int
 ) -> tuple[lt.Tensor, list[lt.Tensor]]:
@@ -59,8 +63,7 @@ def main() -> None:
     cycles = np.zeros(2, np.int64)
     work = 0
     for shape in CONVOLUTIONS:
-        pixels, channels, filters, kernel, stride = shape
-        name = f"{pixels}×{pixels}, {channels} to {filters}, {kernel}×{kernel}{' by 2' if stride == 2 else ''}"
+        name = name_of(*shape)
         results = [measured(*convolution(*shape), each) for each in (without, machine)]
         cycles += [each.cycles for each in results]
         work += results[0].counters.gemm_operations

@@ -15,26 +15,15 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from begin import convolution, measured
+from begin import CONVOLUTIONS, convolution, measured, name_of
 from figures import Figure, at_least, one_core, report
 
 import lathe as lt
 from lathe.configs.extensions import EXTENSIONS
 from lathe.rtl.fit import fit
 
-CONVOLUTIONS = [  # pixels, channels in and out, kernel, stride
-    (56, 64, 64, 3, 1),
-    (56, 64, 64, 1, 1),
-    (56, 64, 128, 3, 2),
-    (56, 64, 128, 1, 2),
-    (28, 128, 128, 3, 1),
-    (28, 128, 256, 3, 2),
-    (28, 128, 256, 1, 2),
-    (14, 256, 256, 3, 1),
-    (14, 256, 512, 3, 2),
-    (14, 256, 512, 1, 2),
-    (7, 512, 512, 3, 1),
-]
+# Those with 64 channels or more, and the projection of 56×56 that keeps its size.
+SHAPES = [(56, 64, 64, 1, 1), *(shape for shape in CONVOLUTIONS if shape[1] >= 64)]
 SEEDS = (1, 2, 3)
 # What the clock of `tiny` must be, in MHz.
 CLOCK = 70
@@ -50,9 +39,8 @@ def cycles() -> list[Figure]:
     machines = variants("vta")
     machines["all"] = machines["plain"].with_(extensions=tuple(EXTENSIONS))
     figures = []
-    for shape in CONVOLUTIONS:
-        pixels, channels, filters, kernel, stride = shape
-        name = f"{pixels}×{pixels}, {channels} to {filters}, {kernel}×{kernel}{' by 2' if stride == 2 else ''}"
+    for shape in SHAPES:
+        name = name_of(*shape)
         plain = 0
         for which, machine in machines.items():
             result = measured(*convolution(*shape), machine.with_(**{"memory.latency": 0}))

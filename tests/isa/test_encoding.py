@@ -1,6 +1,9 @@
 """Instructions and micro-ops to bits and back, against positions that are worked out here by hand."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -252,13 +255,22 @@ def test_begin_is_refused_on_a_machine_without_it_and_its_bit_is_ignored() -> No
     assert decode(VTA, encode(load_config("lathe16"), [gemm])) == [replace(gemm, begin=False)]
 
 
-@pytest.mark.parametrize("uop", range(2, 17))
-@pytest.mark.parametrize("acc", range(6, 21, 2))
-def test_begin_moves_no_other_field_on_any_machine(uop: int, acc: int) -> None:
-    try:
-        config = VTA.with_(uop_buffer_bytes=1 << uop, acc_buffer_bytes=1 << acc)
-    except ConfigError:
-        pytest.skip("there is no such machine")
+def machines_by_depth() -> Iterator[HardwareConfig]:
+    """Machines with micro-op and accumulator memories of all sizes that fit an instruction."""
+    for uop, acc in product(range(2, 17), range(6, 21, 2)):
+        with suppress(ConfigError):
+            yield VTA.with_(uop_buffer_bytes=1 << uop, acc_buffer_bytes=1 << acc)
+
+
+MACHINES_BY_DEPTH = list(machines_by_depth())
+
+
+def test_most_depths_make_a_machine() -> None:
+    assert len(MACHINES_BY_DEPTH) > 80
+
+
+@pytest.mark.parametrize("config", MACHINES_BY_DEPTH, ids=lambda each: f"{each.uop_depth}-{each.acc_depth}")
+def test_begin_moves_no_other_field_on_any_machine(config: HardwareConfig) -> None:
     plain, extended = (dict(placements(config.with_(extensions=names), Opcode.GEMM)) for names in ((), ("gemm_begin",)))
     begin = extended.pop("begin")
     del plain["begin"]
