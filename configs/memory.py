@@ -7,8 +7,8 @@ from lathe.configs.integers import hold_plain_integers
 PAGE_BYTES = 4096
 """AXI4's 4 KiB, whose multiples no burst crosses; images of sparse memories come in pages of as many bytes."""
 
-# Registers that every machine has, in cycles, for simulator and RTL; docs/timing.md says where each counts. The registers
-# themselves stand in the RTL's modules: another number here is another machine there.
+# Registers that every machine has, in cycles, for simulator and RTL; docs/timing.md says where each counts. The
+# registers themselves stand in the RTL's modules: another number here is another machine there.
 DECODE_STAGES = 3
 """Stages in which a command is decoded between its queue's head and the unit."""
 DECODE = 1 + DECODE_STAGES
