@@ -23,6 +23,15 @@ PAD_VALUE = "pad_value"
 # The extension with which a GEMM writes its products instead of adding them: field begin.
 GEMM_BEGIN = "gemm_begin"
 
+# The extension with the instruction RESCALE and the scratchpad par; that of its second operand, field add; and that of
+# its tables, the scratchpad lut.
+RESCALE = "rescale"
+RESCALE_ADD = "rescale_add"
+LOOKUP = "lookup"
+
+TABLE_ELEMENTS = 256
+"""Elements of lut that are a table: one for each value of 8 bits."""
+
 
 class IndexWidths(Protocol):
     """The bits that index each scratchpad, log2 of its depth in elements; and the extensions that are on."""
@@ -37,13 +46,20 @@ class IndexWidths(Protocol):
     def wgt_index_bits(self) -> int: ...
     @property
     def acc_index_bits(self) -> int: ...
+    @property
+    def par_index_bits(self) -> int: ...
+    @property
+    def lut_index_bits(self) -> int: ...
+    @property
+    def table_bits(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Width:
     """The width of a field in bits: ``text`` for the manual, ``of`` to compute it for a machine.
 
-    ``extension`` is what it depends on, if any; ``always`` what it is on every machine, if it is the same on all.
+    ``extension`` is what it depends on, if any; ``always`` what it is on every machine, if it is the same on all. A
+    field with both has its bits on every machine, and one without the extension refuses all but 0.
     """
 
     text: str
@@ -66,11 +82,18 @@ def bits_with(extension: str, count: int, otherwise: int = 0) -> Width:
     )
 
 
+def bits_for(extension: str, count: int) -> Width:
+    """A width that is the same on every machine, of a field that must be 0 where the extension is off."""
+    return Width(str(count), lambda _: count, extension, always=count)
+
+
 UOP = Width("uop", lambda machine: machine.uop_index_bits)
 UOP_END = Width("uop + 1", lambda machine: machine.uop_index_bits + 1)
 INP = Width("inp", lambda machine: machine.inp_index_bits)
 WGT = Width("wgt", lambda machine: machine.wgt_index_bits)
 ACC = Width("acc", lambda machine: machine.acc_index_bits)
+PAR = Width("par", lambda machine: machine.par_index_bits, RESCALE)
+LUT_TABLE = Width("log2 of tables", lambda machine: machine.table_bits, LOOKUP)
 ACC_OR_INP = Width("max(acc, inp)", lambda machine: max(machine.acc_index_bits, machine.inp_index_bits))
 
 
@@ -131,8 +154,8 @@ UOP_FORMAT = Format(
     "micro-op",
     (
         Field("dst", ACC, "accumulator element that is written"),
-        Field("src", ACC_OR_INP, "GEMM: input element; ALU: accumulator element that is read"),
-        Field("wgt", WGT, "GEMM: weight element"),
+        Field("src", ACC_OR_INP, "GEMM: input element; ALU, RESCALE: accumulator element that is read"),
+        Field("wgt", WGT, "GEMM: weight element; RESCALE: parameter element"),
     ),
     total_bits=UOP_BITS,
     word_bits=UOP_BITS,

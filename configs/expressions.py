@@ -7,7 +7,7 @@ instructions are made of them, and the rules of :mod:`lathe.isa.legality`.
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
@@ -94,6 +94,22 @@ class Number(Expression):
     def text(self) -> str:
         """Its digits."""
         return str(self.value)
+
+
+@dataclass(frozen=True)
+class MachineNumber(Expression):
+    """A number that follows from the machine, which the reader knows as its ``config``."""
+
+    name: str
+    of: Callable[[Any], int] = field(compare=False)
+
+    def on(self, reader: Any) -> int:
+        """The number on the reader's machine."""
+        return self.of(reader.config)
+
+    def text(self) -> str:
+        """Its name."""
+        return self.name
 
 
 @dataclass(frozen=True)

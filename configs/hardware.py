@@ -4,6 +4,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from lathe.configs.encoding import TABLE_ELEMENTS
 from lathe.configs.errors import ConfigError, shown
 from lathe.configs.integers import hold_plain_integers
 from lathe.configs.memory import MemoryConfig, TimingConfig
@@ -16,8 +17,9 @@ class HardwareConfig:
 
     ``batch``, ``block_in`` and ``block_out`` (powers of two) shape the matrix core: one GEMM micro-op multiplies a
     batch × block_in input with a block_out × block_in weight, transposed. The ``*_bits`` are element widths, 8, 8, 32
-    and 8 for now. The ``*_buffer_bytes`` (powers of two) are the scratchpads' sizes. ``extensions`` names what the
-    machine has beyond VTA: rows of :mod:`lathe.configs.extensions`. Everything else is derived.
+    and 8 for now. The ``*_buffer_bytes`` (powers of two) are the scratchpads' sizes; par and lut, which belong to
+    extensions, have 0 where these are off. ``extensions`` names what the machine has beyond VTA: rows of
+    :mod:`lathe.configs.extensions`. Everything else is derived.
 
     Raises :class:`ConfigError` when a parameter is not allowed, and when the fields that index the scratchpads do not
     fit 128-bit instructions or 32-bit micro-ops.
@@ -31,6 +33,8 @@ class HardwareConfig:
     inp_buffer_bytes: int
     wgt_buffer_bytes: int
     acc_buffer_bytes: int
+    par_buffer_bytes: int = 0
+    lut_buffer_bytes: int = 0
     inp_bits: int = 8
     wgt_bits: int = 8
     acc_bits: int = 32
@@ -80,9 +84,21 @@ class HardwareConfig:
         return self.batch * self.block_out
 
     @property
+    def par_element_bytes(self) -> int:
+        """Bytes of a parameter element: block_out pairs of 32 bits, the bias and the factor of a lane."""
+        return self.block_out * 8
+
+    @property
+    def lut_element_bytes(self) -> int:
+        """Bytes of an element of a table: block_out values of 8 bits, what the lanes have for one value."""
+        return self.block_out
+
+    @property
     def address_bits(self) -> int:
         """Bits of a byte address of DRAM: 32 of dram_base, one for what strides add, and the largest element's."""
         largest = max(self.uop_element_bytes, self.inp_element_bytes, self.wgt_element_bytes, self.acc_element_bytes)
+        if self.par_depth:
+            largest = max(largest, self.par_element_bytes)
         return 33 + largest.bit_length() - 1
 
     # Depths of the scratchpads in elements.
@@ -112,6 +128,16 @@ class HardwareConfig:
         """Elements of the out view: as many as acc has, since out is acc's low bits."""
         return self.acc_depth
 
+    @property
+    def par_depth(self) -> int:
+        """Elements that the par scratchpad holds."""
+        return self.par_buffer_bytes // self.par_element_bytes
+
+    @property
+    def lut_depth(self) -> int:
+        """Elements that the lut scratchpad holds."""
+        return self.lut_buffer_bytes // self.lut_element_bytes
+
     # Bits that index a scratchpad; a scratchpad of one element needs none.
 
     @property
@@ -133,6 +159,21 @@ class HardwareConfig:
     def acc_index_bits(self) -> int:
         """log2 of acc_depth."""
         return self.acc_depth.bit_length() - 1
+
+    @property
+    def par_index_bits(self) -> int:
+        """log2 of par_depth; 0 without par."""
+        return max(self.par_depth.bit_length() - 1, 0)
+
+    @property
+    def lut_index_bits(self) -> int:
+        """log2 of lut_depth; 0 without lut."""
+        return max(self.lut_depth.bit_length() - 1, 0)
+
+    @property
+    def table_bits(self) -> int:
+        """log2 of the tables that lut holds; 0 without lut."""
+        return max((self.lut_depth // TABLE_ELEMENTS).bit_length() - 1, 0)
 
     @property
     def bus_bytes(self) -> int:

@@ -17,6 +17,10 @@ CUT = 2
 """Cycles until the first burst of a transfer, or of the stream, is cut and its room in the FIFO set aside."""
 STAGES = 3
 """Stages of the compute pipeline beyond ``gemm_pipeline``: behind the memories that are read, and before the write."""
+RESCALE_STAGES = 6
+"""Stages by which the result of a RESCALE is written later than an ALU's."""
+LOOKUP_STAGES = 2
+"""Stages that come to those on machines with tables."""
 WRITE_BACK = 1
 """Cycles between the last step of a LOAD in compute and its end, beyond ``write_latency``."""
 PACK = 3

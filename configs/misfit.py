@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from lathe.configs.encoding import ACC, INP, UOP, UOP_END, WGT, Field, IndexWidths, place
-from lathe.configs.instructions import FORMATS
+from lathe.configs.encoding import ACC, INP, PAR, UOP, UOP_END, WGT, Field, IndexWidths, place
+from lathe.configs.instructions import formats_of
 from lathe.configs.instructions.load import LOAD
 
 
@@ -23,7 +23,7 @@ class Misfit:
 
 def misfit(machine: IndexWidths) -> Misfit | None:
     """The first field that does not fit the machine's instructions or micro-ops, or None when all fit."""
-    for form in FORMATS:
+    for form in formats_of(machine.extensions):
         end_before = 0
         for placement in place(form.fields, form.word_bits, machine):
             end = max(placement.lsb + placement.width, end_before)
@@ -40,12 +40,13 @@ def misfit(machine: IndexWidths) -> Misfit | None:
         "inp": machine.inp_index_bits,
         "wgt": machine.wgt_index_bits,
         "acc": machine.acc_index_bits,
+        "par": machine.par_index_bits,
+        "lut": machine.lut_index_bits,
     }
     memory, widest = max(depths.items(), key=lambda item: item[1])
     return Misfit(LOAD.format.name, sram_base.name, memory, limit, widest - limit) if widest > limit else None
 
 
 def _memory_behind(field: Field) -> str | None:
-    return {UOP.text: "uop", UOP_END.text: "uop", INP.text: "inp", WGT.text: "wgt", ACC.text: "acc"}.get(
-        field.width.text
-    )
+    memories = {UOP: "uop", UOP_END: "uop", INP: "inp", WGT: "wgt", ACC: "acc", PAR: "par"}
+    return {width.text: memory for width, memory in memories.items()}.get(field.width.text)

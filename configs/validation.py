@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD, TABLE_ELEMENTS
 from lathe.configs.errors import Fault, shown
 from lathe.configs.extensions import EXTENSIONS
 from lathe.configs.memory import MemoryConfig, TimingConfig
@@ -20,7 +21,9 @@ SECTIONS: dict[str, type[MemoryConfig] | type[TimingConfig]] = {"memory": Memory
 
 _SHAPE = ("batch", "block_in", "block_out")
 _BUFFERS = ("uop_buffer_bytes", "inp_buffer_bytes", "wgt_buffer_bytes", "acc_buffer_bytes")
-TOP_LEVEL_KEYS = ("name", *_SHAPE, *_BUFFERS, *ELEMENT_BITS, *SECTIONS, "extensions")
+# Those of memories that a machine has exactly with an extension.
+_EXTENSION_OF = {"par_buffer_bytes": RESCALE, "lut_buffer_bytes": LOOKUP}
+TOP_LEVEL_KEYS = ("name", *_SHAPE, *_BUFFERS, *_EXTENSION_OF, *ELEMENT_BITS, *SECTIONS, "extensions")
 REQUIRED_KEYS = (*_SHAPE, *_BUFFERS)
 
 # Far beyond what hardware has, and so small that the cycles of any run stay exact in 64 bits.
@@ -111,6 +114,11 @@ def _faults_of_core(machine: "HardwareConfig") -> Iterator[Fault]:
             if key in _BUFFERS:
                 remedy = "Write a number of bytes such as 32768."
             yield Fault(key, key, f"a power of two, not {shown(value)}", remedy)
+    for key in _EXTENSION_OF:
+        value = getattr(machine, key)
+        if not ((_is_int(value) and value == 0) or _is_power_of_two(value)):
+            remedy = "Write a number of bytes such as 32768."
+            yield Fault(key, key, f"a power of two, or 0 for none, not {shown(value)}", remedy)
     for key, allowed in ELEMENT_BITS.items():
         value = getattr(machine, key)
         if not _is_int(value) or value != allowed:
@@ -167,6 +175,18 @@ def _faults_of_extensions(machine: "HardwareConfig") -> Iterator[Fault]:
             yield Fault("extensions", "extensions", f"empty, or a list of {allowed}, not {shown(extension)}", guess)
         elif machine.extensions.count(extension) > 1:
             yield Fault("extensions", "extensions", f"different names, not {extension!r} twice", "Name it once.")
+    for extension in (RESCALE_ADD, LOOKUP):
+        if extension in machine.extensions and RESCALE not in machine.extensions:
+            contract = f"without {extension!r}, or with {RESCALE!r} too, not {extension!r} alone"
+            yield Fault("extensions", "extensions", contract, f"It extends {RESCALE!r}: add that.")
+    for key, extension in _EXTENSION_OF.items():
+        size = getattr(machine, key)
+        if extension in machine.extensions and not size:
+            remedy = "Write a number of bytes such as 32768, or leave the extension out."
+            yield Fault(key, key, f"more than 0 with the extension {extension!r}, not 0", remedy)
+        if extension not in machine.extensions and size:
+            remedy = "Leave the key out, or add the extension."
+            yield Fault(key, key, f"0 without the extension {extension!r}, not {size}", remedy)
 
 
 def _faults_of_depths(machine: "HardwareConfig") -> Iterator[Fault]:
@@ -180,15 +200,30 @@ def _faults_of_depths(machine: "HardwareConfig") -> Iterator[Fault]:
                 f"at least one element ({element} bytes), not {size}",
                 "Enlarge the buffer or shrink batch, block_in or block_out.",
             )
+    extensions = machine.extensions
+    pair = 2 if RESCALE_ADD in extensions else 1
+    for key, what, least in (
+        ("par_buffer_bytes", "two elements" if pair == 2 else "one element", pair * machine.par_element_bytes),
+        ("lut_buffer_bytes", "one table", TABLE_ELEMENTS * machine.lut_element_bytes),
+    ):
+        size = getattr(machine, key)
+        if _EXTENSION_OF[key] in extensions and size < least:
+            contract = f"at least {what} ({least} bytes), not {size}"
+            yield Fault(key, key, contract, "Enlarge the buffer or shrink block_out.")
+    if machine.par_depth > machine.wgt_depth:
+        most = machine.wgt_depth * machine.par_element_bytes
+        contract = f"at most {most} for wgt's {machine.wgt_depth} elements, not {machine.par_buffer_bytes}"
+        remedy = "Micro-ops name parameters in their field wgt: enlarge wgt_buffer_bytes or shrink the buffer."
+        yield Fault("par_buffer_bytes", "par_buffer_bytes", contract, remedy)
 
 
 def _faults_of_encoding(machine: "HardwareConfig") -> Iterator[Fault]:
     found = misfit(machine)
     if found is None:
         return
-    widths = ", ".join(
-        f"{memory} {getattr(machine, f'{memory}_index_bits')}" for memory in ("uop", "inp", "wgt", "acc")
-    )
+    memories = ["uop", "inp", "wgt", "acc"]
+    memories += [memory for memory in ("par", "lut") if getattr(machine, f"{memory}_depth")]
+    widths = ", ".join(f"{memory} {getattr(machine, f'{memory}_index_bits')}" for memory in memories)
     culprit = found.memory if found.memory is not None else "acc"
     plural = "bit" if found.over == 1 else "bits"
     yield Fault(

@@ -1,7 +1,7 @@
 """Tensor programs: expressions, operators and their NumPy meaning."""
 
 import lathe.frontend.language  # noqa: F401 - operators mean nothing without it
-from lathe.frontend.arithmetic import const, max, min, prod, select, sum
+from lathe.frontend.arithmetic import const, max, min, prod, rounding_shift, select, sum
 from lathe.frontend.computation_arrays import evaluate_computation
 from lathe.frontend.compute import compute, placeholder, reduce_axis
 from lathe.frontend.cycles import Cycle, cycles
@@ -32,6 +32,7 @@ from lathe.frontend.parameters import parameter
 from lathe.frontend.polyhedra import access_of, domain_of, is_exact, shape_of
 from lathe.frontend.programs import format_program, placeholders, topological
 from lathe.frontend.reference import checked_input, checked_inputs, reference
+from lathe.frontend.rescale_parameters import rescale_parameters, rescaled_add_parameters
 from lathe.frontend.states import State, define, recurrence, state
 from lathe.frontend.substitution import substitute
 from lathe.frontend.text import format_computation, format_expr
@@ -88,6 +89,9 @@ __all__ = [
     "recurrence",
     "reduce_axis",
     "reference",
+    "rescale_parameters",
+    "rescaled_add_parameters",
+    "rounding_shift",
     "select",
     "shape_of",
     "state",

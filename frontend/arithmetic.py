@@ -20,7 +20,7 @@ from lathe.frontend.text import format_operand
 SYMBOLS: Mapping[str, str] = {
     "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "shr": ">>", "shl": "<<", "and": "&", "or": "|",
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "min": "min", "max": "max", "not": "~",
-    "select": "select",
+    "select": "select", "rounding_shift": "rounding_shift",
 }  # fmt: skip
 
 _LOGICAL = ("and", "or")
@@ -196,6 +196,15 @@ def _checked_index(value: int, op: str, left: Expr, right: Expr) -> Expr:
     if not fits(value, INDEX):
         raise TensorError(f"value of {written(op, left, right)} must fit 64 bits, not be {value}.")
     return Const(value, INDEX)
+
+
+def rounding_shift(value: Value, amount: Value) -> Expr:
+    """``value`` divided by 2**amount and rounded to the nearest integer, halves to even, exactly.
+
+    A negative amount shifts left, as that of ``>>`` does. Both operands have one dtype, which is the result's; a Python
+    integer takes the other's. Raises TensorError otherwise.
+    """
+    return binary("rounding_shift", value, amount)
 
 
 def comparison(op: CompareOp, lhs: object, rhs: object) -> Expr:

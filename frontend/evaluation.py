@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.nodes import Axis, AxisRef, Binary, Cast, Compare, Const, Not, Read, Reduce, Select, Undef
 from lathe.frontend.operand import Expr
-from lathe.isa.arithmetic import shift_left, shift_right
+from lathe.isa.arithmetic import shift_left, shift_right, shift_right_to_even
 
 Array: TypeAlias = npt.NDArray[Any]
 Environment: TypeAlias = Mapping[Any, Array | int]
@@ -22,6 +22,10 @@ Environment: TypeAlias = Mapping[Any, Array | int]
 _COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "eq": np.equal, "ne": np.not_equal,
+}  # fmt: skip
+
+_SHIFTS: Mapping[str, Callable[[Array, Array], Array]] = {
+    "shr": shift_right, "shl": shift_left, "rounding_shift": shift_right_to_even,
 }  # fmt: skip
 
 _OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
@@ -70,7 +74,7 @@ class Evaluator:
                 return np.asarray(POISON, np.int64).astype(DTYPES[dtype].numpy)
             case Read():
                 return self.read(expr)
-            case Binary(op=("shr" | "shl") as op, lhs=lhs, rhs=rhs):
+            case Binary(op=("shr" | "shl" | "rounding_shift") as op, lhs=lhs, rhs=rhs):
                 return _shifted(op, self.value(lhs), self.value(rhs))
             case Binary(op=op, lhs=lhs, rhs=rhs):
                 # Operands of rank 0 make NumPy return scalars, which must stay arrays of the same dtype.
@@ -121,7 +125,7 @@ class Evaluator:
 
 def _shifted(op: str, value: Array, amount: Array) -> Array:
     """A shift; unsigned numbers are shifted as what they are in a wider signed type, and cut back."""
-    shift = shift_right if op == "shr" else shift_left
+    shift = _SHIFTS[op]
     if value.dtype.kind == "u":
         return shift(value.astype(np.int64), amount.astype(np.int64)).astype(value.dtype)
     return shift(value, amount)

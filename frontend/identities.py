@@ -7,7 +7,7 @@ from lathe.frontend.operand import Expr
 
 _NEUTRAL: Mapping[str, int] = {"add": 0, "mul": 1, "and": 1, "or": 0}
 """What changes nothing on either side."""
-_NEUTRAL_RIGHT: Mapping[str, int] = {**_NEUTRAL, "sub": 0, "shr": 0, "shl": 0, "floordiv": 1}
+_NEUTRAL_RIGHT: Mapping[str, int] = {**_NEUTRAL, "sub": 0, "shr": 0, "shl": 0, "rounding_shift": 0, "floordiv": 1}
 _ABSORBING: Mapping[str, int] = {"mul": 0, "and": 0, "or": 1}
 """What makes the result the same, whatever stands on the other side."""
 

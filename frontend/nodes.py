@@ -113,8 +113,9 @@ class Read(Expr):
 class Binary(Expr):
     """An operation on two operands of one dtype, which is also the dtype of the result.
 
-    ``shr`` rounds down, ``shl`` is its inverse, and negative amounts shift the other way; ``floordiv`` and ``mod``
-    round down as Python's, and dividing by zero gives 0; ``and`` and ``or`` are logical, on ``bool``.
+    ``shr`` rounds down, ``rounding_shift`` to the nearest, halves to even, ``shl`` is the inverse of both, and negative
+    amounts shift the other way; ``floordiv`` and ``mod`` round down as Python's, and dividing by zero gives 0; ``and``
+    and ``or`` are logical, on ``bool``.
     """
 
     op: BinaryOp

@@ -9,7 +9,9 @@ from typing import Any, Literal, NoReturn, TypeAlias, Union
 
 from lathe.frontend.errors import TensorError
 
-BinaryOp: TypeAlias = Literal["add", "sub", "mul", "min", "max", "shr", "shl", "floordiv", "mod", "and", "or"]
+BinaryOp: TypeAlias = Literal[
+    "add", "sub", "mul", "min", "max", "shr", "shl", "rounding_shift", "floordiv", "mod", "and", "or"
+]
 CompareOp: TypeAlias = Literal["lt", "le", "gt", "ge", "eq", "ne"]
 ReduceKind: TypeAlias = Literal["sum", "prod", "max", "min"]
 Value: TypeAlias = Union["Operand", int]

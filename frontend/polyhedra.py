@@ -75,13 +75,12 @@ class Points:
 
     def box(self) -> isl.Set:
         """The points within the ranges of the axes."""
-        points = isl.BasicSet.universe(self.space)
+        points = self.universe
+        # Val: bindings that convert a number themselves hide it when isl gives up
         for position, axis in enumerate(self.axes):
-            lower = isl.Constraint.inequality_alloc(self.local).set_coefficient_val(isl.dim_type.set, position, 1)
-            upper = isl.Constraint.inequality_alloc(self.local).set_coefficient_val(isl.dim_type.set, position, -1)
-            points = points.add_constraint(lower.set_constant_val(-axis.start))
-            points = points.add_constraint(upper.set_constant_val(axis.stop - 1))
-        return isl.Set.from_basic_set(points)
+            points = points.lower_bound_val(isl.dim_type.set, position, isl.Val(axis.start))
+            points = points.upper_bound_val(isl.dim_type.set, position, isl.Val(axis.stop - 1))
+        return points
 
     def value(self, expr: Expr) -> isl.PwAff | None:
         """``expr`` as a piecewise quasi-affine function of the axes, exactly, or None when it is none.

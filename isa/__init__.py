@@ -8,9 +8,9 @@ from lathe.isa.errors import AssemblyError, EncodingError, LayoutError, MachineF
 from lathe.isa.fault import BusError, FaultCode
 from lathe.isa.findings import Finding, FindingKind, VerificationError
 from lathe.isa.host_copies import HostCopy, host_copies
-from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Store, unit_of
+from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Rescale, Store, unit_of
 from lathe.isa.layout import Layout, PhysicalAxis
-from lathe.isa.layout_steps import Filling, Reordering, Reversing, Widening
+from lathe.isa.layout_steps import Diagonal, Filling, Reordering, Reversing, Widening
 from lathe.isa.microops import decode_uops, encode_uops
 from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.program import Program, Segment
@@ -25,6 +25,7 @@ __all__ = [
     "AssemblyError",
     "BusError",
     "Columns",
+    "Diagonal",
     "EncodingError",
     "FaultCode",
     "Filling",
@@ -45,6 +46,7 @@ __all__ = [
     "Program",
     "ProgramError",
     "Reordering",
+    "Rescale",
     "Reversing",
     "Segment",
     "StallCause",

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from lathe.isa.cells import NO_CELLS, Cells, Reach, ReachTable, cell_numbers
 from lathe.isa.columns import Ints
 from lathe.isa.dram_rows import Pieces, Ranges, pieces_of
+from lathe.isa.fault import FaultCode
 from lathe.isa.findings import FindingKind
 from lathe.isa.instructions import MicroOpInstruction, RowsInstruction, moves_rows, runs_micro_ops
 from lathe.isa.microops import decode_uops
-from lathe.isa.operands import Operand, usage_of
+from lathe.isa.operands import Operand, cells_of, trailing_steps, usage_of
+from lathe.isa.reuse import first_reuse
 from lathe.isa.subject import Subject
 from lathe.isa.table import MEMORIES, TABLE, MemoryType, Unit
 
@@ -25,9 +27,10 @@ NEVER = -1
 # Where a decoded micro-op has its indices.
 _PLACE = {"dst": 0, "src": 1, "wgt": 2}
 
-# The one unit that writes each scratchpad, and the units that read it.
-_WRITER = {"inp": Unit.LOAD, "wgt": Unit.LOAD, "acc": Unit.COMPUTE}
-_READERS = {"inp": (Unit.COMPUTE,), "wgt": (Unit.COMPUTE,), "acc": (Unit.COMPUTE, Unit.STORE)}
+# The scratchpads that instructions read from, the one unit that writes each, and the units that read it.
+_MEMORIES = {memory.scratchpad: memory for memory in MEMORIES.values() if memory.type is not MemoryType.UOP}
+_WRITER = {name: memory.load_unit for name, memory in _MEMORIES.items()}
+_READERS = {name: (Unit.COMPUTE, Unit.STORE) if name == "acc" else (Unit.COMPUTE,) for name in _MEMORIES}
 
 
 class Accesses:
@@ -48,11 +51,7 @@ class _Walk:
         self.subject = subject
         config = subject.config
         self.queue = [np.flatnonzero(subject.columns.unit == unit) for unit in Unit]
-        self.scratchpads = {
-            "inp": Accesses(config.inp_depth),
-            "wgt": Accesses(config.wgt_depth),
-            "acc": Accesses(config.acc_depth),
-        }
+        self.scratchpads = {name: Accesses(memory.depth(config)) for name, memory in _MEMORIES.items()}
         self.uop_loaded = np.zeros(config.uop_depth, np.bool_)
         self.uop_known = np.zeros(config.uop_depth, np.bool_)
         # Decoded micro-ops, (3, uop_depth): dst, src, wgt.
@@ -132,8 +131,28 @@ class _Walk:
         cells = {operand: self.reach(index, loop, operand, starts[_PLACE[operand.index]]) for operand in usage.used}
         for operand in usage.read:
             self.read(index, operand.scratchpad, operand.index, cells[operand])
+        for operand in usage.odd:
+            self.read(index, operand.scratchpad, operand.index, np.unique(cell_numbers(cells[operand]) | 1))
+        for block in usage.blocks:
+            self.read(index, MEMORIES[block.memory].scratchpad, block.name, cells_of(block, loop))
+        if starts.shape[1] == loop.uop_end - loop.uop_bgn:  # else it is told what is missing
+            self.reuse(index, loop, starts)
         written = usage.written
         self.write(index, written.scratchpad, written.index, cells[written])
+
+    def reuse(self, index: int, loop: MicroOpInstruction, starts: NDArray[np.int64]) -> None:
+        """Accumulators that are read before they are there."""
+        found = first_reuse(self.subject.config, loop, {name: starts[place] for name, place in _PLACE.items()})
+        if found is not None:
+            stages = trailing_steps(self.subject.config, loop.opcode)
+            self.subject.report(
+                FindingKind.REUSE,
+                index,
+                found.operand.index,
+                f"{found.operand.scratchpad}[{found.index}]",
+                f"lead to elements that none of the {stages} steps before writes",
+                code=FaultCode.ACC_REUSE,
+            )
 
     def starts(self, index: int, loop: MicroOpInstruction) -> NDArray[np.int64]:
         """The loop's micro-ops as (3, number) indices; those that do not exist or are not known are left out."""

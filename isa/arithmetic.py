@@ -80,6 +80,38 @@ def shift_left(a: ArrayLike, amount: ArrayLike) -> Integers:
     return shift_right(left, np.negative(places))
 
 
+def shift_right_to_even(a: ArrayLike, amount: ArrayLike) -> Integers:
+    """a, signed, divided by 2**amount, rounded to the nearest integer, halves to even; a negative amount shifts left.
+
+    The result is exact whatever the amount; from the width of ``a`` on it is 0.
+    """
+    left, places = _shift_operands(a, amount)
+    last = left.dtype.itemsize * 8 - 1
+    shift = np.clip(places, 1, last).astype(left.dtype)
+    down = np.right_shift(left, shift)
+    one = left.dtype.type(1)
+    rest = np.bitwise_and(left, np.invert(np.left_shift(~left.dtype.type(0), shift)))
+    half = np.left_shift(one, shift - one)
+    up = (rest > half) | ((rest == half) & ((down & one) == one))
+    rounded = np.where(places > last, left.dtype.type(0), down + up.astype(left.dtype))
+    return np.where(places > 0, rounded, shift_right(left, np.minimum(places, 0))).astype(left.dtype)
+
+
+MANTISSA_BITS, SHIFT_BITS = 26, 6
+"""Bits of the two parts of a factor, which has the value mantissa / 2 ** shift: 32 bits, the shift in the lowest."""
+
+
+def factor_parts(factors: ArrayLike) -> tuple[Integers, Integers]:
+    """Mantissas, from -2**25 to 2**25 - 1, and shifts, from 0 to 63, of int32 factors; both int64."""
+    words = np.asarray(factors, np.int64)
+    return np.asarray(words >> SHIFT_BITS), np.asarray(words & ((1 << SHIFT_BITS) - 1))
+
+
+def scaled(sums: ArrayLike, biases: ArrayLike, mantissas: ArrayLike) -> Integers:
+    """(sums + biases, wrapping around at 32 bits) · mantissas: int64, at most 2**56 in magnitude."""
+    return np.asarray(add(np.asarray(sums, np.int32), biases).astype(np.int64) * np.asarray(mantissas, np.int64))
+
+
 _OPERATIONS = {
     AluOp.MIN: minimum,
     AluOp.MAX: maximum,

@@ -12,10 +12,12 @@ from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BITS, INSTRUCTION_BYTES, UOP_BITS, Placement
 from lathe.configs.errors import shown
 from lathe.configs.hardware import check_machine
+from lathe.isa.conditions import InstructionReader
 from lathe.isa.disassembly import CHOICE_OF, REQUIRED
 from lathe.isa.encoding import decode, encode
 from lathe.isa.errors import AssemblyError
 from lathe.isa.instructions import CLASS_OF, CODES, FLAGS, Instruction
+from lathe.isa.legality import BEYOND
 from lathe.isa.table import Opcode, placements, uop_placements
 
 _DIRECTIVES = (".code", ".uops", ".insn", ".word")
@@ -125,9 +127,11 @@ class _Assembler:
         places = {
             name: place for name, place in placements(self.config, opcode).items() if name not in ("opcode", choice)
         }
-        for name in [name for name, place in places.items() if not place.width and name not in REQUIRED[opcode]]:
+        off = {name: place.field.width.extension for name, place in places.items() if not place.width}
+        for name, extension in off.items():
+            if name in REQUIRED[opcode] or extension in self.config.extensions:
+                continue
             if any(word.partition("=")[0] == name for word in operands):
-                extension = places[name].field.width.extension
                 contract = f"on a machine with the extension {extension!r}, not on {self.config.name!r}"
                 raise self.error(f"{name} of {opcode.name}", contract, "Remove it or take another machine.")
             del places[name]
@@ -135,7 +139,12 @@ class _Assembler:
         for name in REQUIRED[opcode]:
             if name not in values:
                 raise self.error(f"{opcode.name}", f"given {name}, not left without it", f"Add {name}=0 or its value.")
-        return CLASS_OF[opcode](**values)
+        made: Instruction = CLASS_OF[opcode](**values)
+        for rule in BEYOND:
+            if rule.breaks(self.config, made):
+                where = f"{opcode.name} of {self.source}, line {self.line},"
+                raise AssemblyError(rule.message(where, InstructionReader(self.config, made)), line=self.line)
+        return made
 
     def uop(self, words: list[str]) -> int:
         places = uop_placements(self.config)

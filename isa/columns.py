@@ -26,7 +26,7 @@ for _row in TABLE.values():
     _UNIT[_row.opcode] = _BY_MEMORY if _row.unit is None else _row.unit
     _KIND[_row.opcode], _STORES[_row.opcode] = _row.kind, _row.stores
 
-_LOAD_UNIT = np.array([MEMORIES[memory].load_unit for memory in MemoryType] + [Unit.COMPUTE] * 2)
+_LOAD_UNIT = np.array([MEMORIES[memory].load_unit for memory in MemoryType])
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lathe.configs import HardwareConfig
-from lathe.configs.expressions import Expression, FieldReader
+from lathe.configs.expressions import FieldReader, MachineNumber
 from lathe.isa.columns import Columns
 from lathe.isa.instructions import Instruction
 from lathe.isa.table import MEMORIES, MemoryType
@@ -18,22 +18,6 @@ class Reader(FieldReader, Protocol):
     def config(self) -> HardwareConfig:
         """The machine."""
         ...
-
-
-@dataclass(frozen=True)
-class MachineNumber(Expression):
-    """A number that follows from the configuration."""
-
-    name: str
-    of: Callable[[HardwareConfig], int] = field(compare=False)
-
-    def on(self, reader: Any) -> int:
-        """The number on the reader's machine."""
-        return self.of(reader.config)
-
-    def text(self) -> str:
-        """Its name."""
-        return self.name
 
 
 def depth_of(memory: MemoryType) -> MachineNumber:

@@ -18,7 +18,7 @@ from lathe.isa.columns import Columns
 from lathe.isa.encoding import encode_columns, extract_columns
 from lathe.isa.errors import EncodingError
 from lathe.isa.instructions import CLASS_OF, CODES, FIELDS_OF, FLAGS, Instruction, unit_of
-from lathe.isa.legality import WORDS
+from lathe.isa.legality import BEYOND, WORDS
 from lathe.isa.microops import decode_uops, encode_uops
 from lathe.isa.program import UOPS, Program
 from lathe.isa.table import Opcode
@@ -66,7 +66,8 @@ def disassemble(
 ) -> str:
     """The text of a stream, given as instructions or as (N, 16) uint8, and of tables of micro-op words by name.
 
-    Bytes that are no instruction, or that have bits set where no field is, stand as ``.insn`` with their 128 bits.
+    Bytes that are no instruction, that have bits set where no field is, or that need an extension which the machine is
+    without, stand as ``.insn`` with their 128 bits.
     ``notes`` are comments for the instructions, one for each. Raises ConfigError for what is no machine, and
     EncodingError for what are no instructions.
     """
@@ -81,10 +82,8 @@ def disassemble(
     if isinstance(instructions, np.ndarray):
         lines = _lines_of_bytes(config, instructions)
     else:
-        encode_columns(config, Columns.of(instructions))  # refuses fields that have no value
-        lines = [
-            (instruction_text(each), f"{index} {unit_of(each).name.lower()}") for index, each in enumerate(instructions)
-        ]
+        # Refuses fields that have no value.
+        lines = _lines_of_bytes(config, encode_columns(config, Columns.of(instructions)))
     text = [f"; lathe assembly for machine {config.name!r}"]
     for name, words in (uops or {}).items():
         text += ["", f".uops {name}", *_uop_lines(config, np.asarray(words, np.uint32))]
@@ -119,13 +118,16 @@ def _lines_of_bytes(config: HardwareConfig, encoded: NDArray[np.uint8]) -> list[
     legal = np.flatnonzero(~np.any([rule.broken_in(config, columns) for rule in WORDS], axis=0))
     chosen = Columns(columns.opcode[legal], {name: column[legal] for name, column in columns.fields.items()})
     plain = (encode_columns(config, chosen) == encoded[legal]).all(axis=1)
+    beyond = np.any([rule.broken_in(config, chosen) for rule in BEYOND], axis=0)
     lines = [(_raw_text(row), f"{index} no instruction") for index, row in enumerate(encoded)]
-    for index, instruction, complete in zip(legal.tolist(), chosen.instructions(), plain.tolist(), strict=True):
+    found = zip(legal.tolist(), chosen.instructions(), plain.tolist(), beyond.tolist(), strict=True)
+    for index, instruction, complete, refused in found:
         comment = f"{index} {unit_of(instruction).name.lower()}"
-        if complete:
+        if complete and not refused:
             lines[index] = (instruction_text(instruction), comment)
         else:
-            lines[index] = (lines[index][0], f"{comment}, with unused bits set: {instruction_text(instruction)}")
+            why = "of an extension that the machine is without" if refused else "with unused bits set"
+            lines[index] = (lines[index][0], f"{comment}, {why}: {instruction_text(instruction)}")
     return lines
 
 

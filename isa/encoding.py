@@ -47,7 +47,7 @@ def encode_columns(config: HardwareConfig, columns: Columns) -> NDArray[np.uint8
                 contract = f"from {placement.lowest} to {placement.highest}"
                 reason = f"Its field has {placement.width} bits on"
                 extension = placement.field.width.extension
-                if extension and not placement.width:
+                if extension and extension not in config.extensions:
                     contract, reason = "0", f"The extension {extension!r} is off on"
                 raise EncodingError(
                     f"{name} of instruction {int(rows[first])} ({opcode.name}) must be {contract}, "

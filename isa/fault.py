@@ -25,11 +25,13 @@ class FaultCode(IntEnum):
     DEADLOCK = 14
     NO_FINISH = 15
     STREAM_WRITE = 16
+    PAR_RANGE = 17
+    ACC_REUSE = 18
 
 
 MEANINGS = {
     FaultCode.NONE: "no fault",
-    FaultCode.OPCODE: "an instruction's opcode is none of the table's",
+    FaultCode.OPCODE: "an instruction's opcode is none of the machine's, or asks for what the machine is without",
     FaultCode.MEMORY_TYPE: "a LOAD or STORE of a memory type that no unit moves",
     FaultCode.ALU_OPCODE: "an ALU instruction's operation is none that the machine has",
     FaultCode.NO_NEIGHBOUR: "a pop or push names no neighbour of the unit",
@@ -45,6 +47,8 @@ MEANINGS = {
     FaultCode.DEADLOCK: "every unit waits for a token or a command that never comes",
     FaultCode.NO_FINISH: "the stream has ended without a FINISH",
     FaultCode.STREAM_WRITE: "a STORE to the stream that is running",
+    FaultCode.PAR_RANGE: "a parameter index past the end",
+    FaultCode.ACC_REUSE: "a step reads an accumulator whose new value is not there yet",
 }
 
 

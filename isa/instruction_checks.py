@@ -27,7 +27,7 @@ def check_fields(subject: Subject) -> None:
             for place in _where((values < field.lowest) | (values > field.highest)):
                 contract = f"be from {field.lowest} to {field.highest}, not {values[place]}"
                 extension = field.field.width.extension
-                if extension and not field.width:
+                if extension and extension not in subject.config.extensions:
                     machine = f"machine {subject.config.name!r}, where the extension {extension!r} is off"
                     contract = f"be 0 on {machine}, not {values[place]}"
                 subject.report(FindingKind.FIELD, int(rows[place]), name, f"{field.width} bits", contract)

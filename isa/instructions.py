@@ -9,6 +9,7 @@ from lathe.configs.instructions.alu import Alu
 from lathe.configs.instructions.finish import Finish
 from lathe.configs.instructions.gemm import Gemm
 from lathe.configs.instructions.load import Load
+from lathe.configs.instructions.rescale import Rescale
 from lathe.configs.instructions.row import MicroOpInstruction, RowsInstruction
 from lathe.configs.instructions.store import Store
 from lathe.isa.table import MEMORIES, TABLE, Kind, Opcode, Unit
@@ -24,6 +25,7 @@ __all__ = [
     "Instruction",
     "Load",
     "MicroOpInstruction",
+    "Rescale",
     "RowsInstruction",
     "Store",
     "moves_rows",

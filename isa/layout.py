@@ -15,7 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
 from lathe.isa.errors import LayoutError
-from lathe.isa.layout_steps import Filling, LayoutStep, Reordering, Reversing, Widening, step_from_list, step_to_list
+from lathe.isa.layout_steps import (
+    Diagonal,
+    Filling,
+    LayoutStep,
+    Reordering,
+    Reversing,
+    Widening,
+    step_from_list,
+    step_to_list,
+)
 
 PADDING = -1
 BROADCAST = -2
@@ -130,6 +139,8 @@ class Layout:
                 return (size,)
             case (Reversing(view=view),):
                 return view
+            case (Diagonal(shape=shape),):
+                return shape
         return self.shape
 
     def _digits(self, logical: int) -> list[PhysicalAxis]:

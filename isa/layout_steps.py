@@ -1,7 +1,8 @@
 """The steps that take an array to the layout of a schedule: its elements in another order, and cells added to it.
 
 A map such as ``[(i + 2) // 8, (i + 2) % 8]`` widens the axis, cuts it into digits and puts these in order. What the
-added cells hold is a constant, a copy of other cells, or nothing that anybody relies on.
+added cells hold is a constant, a copy of other cells, or nothing that anybody relies on. Kernels of a depthwise
+convolution become diagonals of matrices, so that a matrix product multiplies each channel by its own.
 """
 
 from dataclasses import dataclass
@@ -119,7 +120,50 @@ class Reversing:
         return (prod(self.view), prod(self.view)) if inside else (-1, -1)
 
 
-LayoutStep: TypeAlias = Reordering | Widening | Filling | Reversing
+@dataclass(frozen=True, slots=True)
+class Diagonal:
+    """The elements seen as ``view``; dimension ``dim`` spread over the diagonals of matrices of ``rows`` × ``cols``.
+
+    With ``n = min(rows, cols)``, value ``c`` of the dimension goes to block ``c // n``, row ``c % rows`` and column
+    ``c % cols``; all other cells are 0. The blocks stand in the place of the dimension, rows and columns at the end.
+    """
+
+    view: tuple[int, ...]
+    dim: int
+    rows: int
+    cols: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result."""
+        blocks = -(-self.view[self.dim] // min(self.rows, self.cols))
+        return (*self.view[: self.dim], blocks, *self.view[self.dim + 1 :], self.rows, self.cols)
+
+    def apply(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array with zeros beside the diagonals; a new one."""
+        spread = np.zeros(self.shape, array.dtype)
+        np.moveaxis(spread, self.dim, -3)[self._cells] = np.moveaxis(array.reshape(self.view), self.dim, -1)
+        return spread
+
+    def undo(self, array: NDArray[Any]) -> NDArray[Any]:
+        """What is on the diagonals."""
+        blocks = np.moveaxis(array.reshape(self.shape), self.dim, -3)
+        return np.moveaxis(blocks[self._cells], -1, self.dim)
+
+    @property
+    def _cells(self) -> tuple[Any, ...]:
+        """Block, row and column of each value of the dimension, as an index of the last three dimensions."""
+        value = np.arange(self.view[self.dim])
+        return ..., value // min(self.rows, self.cols), value % self.rows, value % self.cols
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many elements go in and come out; −1 where the dimension is none of the view's, or a side is empty."""
+        possible = 0 <= self.dim < len(self.view) and self.rows > 0 and self.cols > 0
+        return (prod(self.view), prod(self.shape)) if possible else (-1, -1)
+
+
+LayoutStep: TypeAlias = Reordering | Widening | Filling | Reversing | Diagonal
 
 
 def step_to_list(step: LayoutStep) -> list[Any]:
@@ -133,6 +177,8 @@ def step_to_list(step: LayoutStep) -> list[Any]:
             return ["fill", size, list(cells), list(sources), list(values)]
         case Reversing(view, axes):
             return ["reverse", list(view), list(axes)]
+        case Diagonal(view, dim, rows, cols):
+            return ["diagonal", list(view), dim, rows, cols]
 
 
 def step_from_list(values: list[Any]) -> LayoutStep:
@@ -144,5 +190,7 @@ def step_from_list(values: list[Any]) -> LayoutStep:
             return Filling(size, tuple(cells), tuple(sources), tuple(numbers))
         case ["reverse", view, axes]:
             return Reversing(tuple(view), tuple(axes))
+        case ["diagonal", view, dim, rows, cols]:
+            return Diagonal(tuple(view), dim, rows, cols)
     view, order, shape = values
     return Reordering(tuple(view), tuple(order), tuple(shape))

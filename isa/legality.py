@@ -12,28 +12,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.configs.encoding import INSTRUCTION_BYTES
-from lathe.configs.expressions import Expression, FieldValue, Named
+from lathe.configs.encoding import Field
+from lathe.configs.expressions import Expression, FieldValue, MachineNumber, Named
 from lathe.configs.instructions.row import Row
 from lathe.isa.columns import Columns
-from lathe.isa.conditions import ColumnsReader, InstructionReader, MachineNumber, Reader, depth_of
+from lathe.isa.conditions import ColumnsReader, InstructionReader, Reader, depth_of
 from lathe.isa.errors import MachineFault
 from lathe.isa.fault import FaultCode
 from lathe.isa.instructions import CODES, FIELDS_OF, Instruction
 from lathe.isa.table import (
     MEMORIES,
-    MOST_TOKENS,
     QUEUE_OF,
     TABLE,
     TOKEN_FIELDS,
     AluOp,
     Kind,
+    Memory,
     MemoryType,
     Opcode,
-    TokenQueue,
     Unit,
     alu_operations,
     instructions_of,
+    memories_of,
 )
 
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
@@ -59,7 +59,7 @@ WIDTH = Named("width", X_PADS + FieldValue("x_size"))
 ROWS = Named("rows", FieldValue("y_pad_0") + FieldValue("y_pad_1") + FieldValue("y_size"))
 ELEMENTS = Named("elements", ROWS * WIDTH)  # of a LOAD's or STORE's block in the scratchpad
 BLOCK_END = FieldValue("sram_base") + ELEMENTS
-IDLE = Named(  # a GEMM or ALU that executes no micro-op
+IDLE = Named(  # an instruction that executes no micro-op
     "idle",
     FieldValue("iter_out").equals(0)
     | FieldValue("iter_in").equals(0)
@@ -90,6 +90,7 @@ class Rule:
 
     ``code`` is the machine's fault, ``check`` who notices it. ``field``, ``contract`` and ``remedy`` are for messages:
     "<field> of <instruction> must <contract>. <remedy>". ``cell`` names what is concerned first, and ``cells`` counts.
+    ``extension``: what the machine is without, if that is what is wrong.
     """
 
     code: FaultCode
@@ -102,6 +103,7 @@ class Rule:
     remedy: str
     cell: Said
     cells: Callable[[At], int] = lambda _: 1
+    extension: str | None = None
 
     @property
     def condition(self) -> Expression:
@@ -162,6 +164,7 @@ def _beyond_the_alu(operation: AluOp) -> Rule:
         lambda at: f"be one of {', '.join(each.name.lower() for each in alu_operations(at.reader.config))}, not {name}",
         f"Machine {{machine!r}} is without the extension {extension!r}.",
         lambda _: name,
+        extension=extension,
     )
 
 
@@ -180,6 +183,43 @@ def _beyond_the_machine(row: Row) -> Rule:
         ),
         f"Machine {{machine!r}} is without the extension {row.extension!r}.",
         lambda _: row.opcode.name,
+        extension=row.extension,
+    )
+
+
+def _beyond_the_field(row: Row, field: Field) -> Rule:
+    """A field of an extension, on a machine without it."""
+    extension = field.width.extension
+    return Rule(
+        FaultCode.OPCODE,
+        Check.DECODE,
+        row.opcode,
+        None,
+        FieldValue(field.name).differs(0)
+        & MachineNumber(f"without {extension}", lambda config: int(extension not in config.extensions)),
+        field.name,
+        lambda at: f"be 0, not {at[field.name]}",
+        f"Machine {{machine!r}} is without the extension {extension!r}.",
+        lambda at: str(at[field.name]),
+        extension=extension,
+    )
+
+
+def _beyond_the_memories(opcode: Opcode, memory: Memory) -> Rule:
+    """A memory type of an extension, on a machine without it."""
+    name = memory.type.name.lower()
+    return Rule(
+        FaultCode.MEMORY_TYPE,
+        Check.DECODE,
+        opcode,
+        None,
+        MEMORY_TYPE.equals(memory.type.value)
+        & MachineNumber(f"without {memory.extension}", lambda config: int(memory not in memories_of(config))),
+        "memory_type",
+        lambda at: f"be one of {', '.join(_named(memories_of(at.reader.config)))}, not {name}",
+        f"Machine {{machine!r}} is without the extension {memory.extension!r}.",
+        lambda _: name,
+        extension=memory.extension,
     )
 
 
@@ -253,6 +293,19 @@ def _uop_range(opcode: Opcode) -> Rule:
 _LOADED = tuple(memory for memory in MemoryType if memory is not MemoryType.OUT)
 
 
+def _loaded_by(config: HardwareConfig) -> list[str]:
+    """The memory types that a machine's LOADs have, as text."""
+    return _named([memory for memory in memories_of(config) if memory.type in _LOADED])
+
+
+def _named(memories: Sequence[Memory]) -> list[str]:
+    return [memory.type.name.lower() for memory in memories]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
 def _units_of(row: Row) -> Iterator[tuple[Unit, tuple[MemoryType, ...] | None]]:
     """The units that carry an instruction out, each with the memory types that it does so for; None: whatever it is."""
     if row.unit is not None:
@@ -268,8 +321,20 @@ _TRANSFERS = tuple(row for row in TABLE.values() if row.kind is Kind.TRANSFER)
 # Of several rules that an instruction breaks, the machine tells the first.
 RULES: tuple[Rule, ...] = (
     _choices("opcode", Opcode, None),
-    *(_choices(field, CODES[field], opcode) for opcode in TABLE for field in FIELDS_OF[opcode] if field in CODES),
+    *(
+        _choices(field, CODES[field], opcode)
+        for opcode, row in TABLE.items()
+        for field in FIELDS_OF[opcode]
+        if field in CODES and max(row.format.values(field)) > max(CODES[field])
+    ),
     *(_beyond_the_machine(row) for row in TABLE.values() if row.extension is not None),
+    *(
+        _beyond_the_field(row, field)
+        for row in TABLE.values()
+        for field in row.format.fields
+        if field.width.extension is not None and field.width.always is not None
+    ),
+    *(_beyond_the_memories(row.opcode, each) for row in _TRANSFERS for each in MEMORIES.values() if each.extension),
     Rule(
         FaultCode.MEMORY_TYPE,
         Check.DECODE,
@@ -277,7 +342,7 @@ RULES: tuple[Rule, ...] = (
         (MemoryType.OUT,),
         MOVES,
         "memory_type",
-        lambda _: "be uop, wgt, inp, acc or acc8, not out",
+        lambda at: f"be {_listed(_loaded_by(at.reader.config))}, not out",
         "No unit loads out.",
         lambda _: "out",
     ),
@@ -318,6 +383,8 @@ def rules_of(*checks: Check) -> tuple[Rule, ...]:
 WORDS = rules_of(Check.WORD)
 DECODING = rules_of(Check.DECODE)
 STARTING = rules_of(Check.START)
+BEYOND = tuple(rule for rule in RULES if rule.extension is not None)
+"""What a machine refuses because it is without an extension."""
 
 
 def first_broken(config: HardwareConfig, columns: Columns, rules: Sequence[Rule]) -> tuple[int, Rule] | None:
@@ -335,51 +402,3 @@ def require_legal(config: HardwareConfig, instruction: Instruction, where: str, 
     for rule in rules:
         if rule.breaks(config, instruction):
             raise MachineFault(rule.message(where, InstructionReader(config, instruction)), rule.code)
-
-
-# ---------------------------------------------------------------------- launches
-
-
-@dataclass(frozen=True)
-class LaunchRule:
-    """What must hold of a launch as a whole, and the machine's fault where it does not."""
-
-    code: FaultCode
-    what: str
-
-
-LAUNCH_RULES: tuple[LaunchRule, ...] = (
-    LaunchRule(FaultCode.TOKEN_OVERFLOW, f"a queue holds at most {MOST_TOKENS:,} tokens"),
-    LaunchRule(FaultCode.DEADLOCK, "every pop finds a token, and every instruction room in its queue"),
-    LaunchRule(FaultCode.STREAM_WRITE, "no STORE changes a byte of the stream itself"),
-    LaunchRule(FaultCode.NO_FINISH, "the stream has a FINISH"),
-)
-
-NO_FINISH_MESSAGE = "The stream must have a FINISH, and has none: the launch never ends. Add a FINISH."
-
-
-def unreachable_message(config: HardwareConfig, insn_addr: int, count: int) -> str | None:
-    """What is wrong with a stream of ``count`` instructions from a byte address on, if fetch cannot reach all of it."""
-    end = 1 << config.address_bits
-    if insn_addr + count * INSTRUCTION_BYTES <= end:
-        return None
-    return (
-        f"The instructions of the stream must end below byte {end:#x}, where the addresses of machine {config.name!r} "
-        f"end, not be {count} from byte {insn_addr:#x} on. Correct insn_addr."
-    )
-
-
-def stream_write_message(where: str, address: int) -> str:
-    """What a machine says of a STORE to the stream itself: ``where`` names it, ``address`` is its first byte there."""
-    return (
-        f"The DRAM range of {where} must keep out of the stream that is running, not touch byte {address:#x} of it. "
-        "Fetch reads ahead; move the stream or what is stored."
-    )
-
-
-def overflow_message(queue: TokenQueue, where: str) -> str:
-    """What a machine says of a token too many; ``where`` names the instruction that pushes it."""
-    return (
-        f"The tokens of {queue.arrow} must be at most {MOST_TOKENS}, not more, as with that of {where}. "
-        "Let the receiving unit pop them earlier."
-    )

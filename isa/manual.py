@@ -8,8 +8,10 @@ from lathe.configs import HardwareConfig, load_config, shipped_configs
 from lathe.configs.atomic import write_text
 from lathe.configs.encoding import UOP_FORMAT, Format, Placement
 from lathe.configs.extensions import EXTENSIONS
-from lathe.isa.legality import EXPLAINED, LAUNCH_RULES, RULES, Rule
-from lathe.isa.operands import OPERANDS
+from lathe.isa.fault import FaultCode
+from lathe.isa.launch_rules import LAUNCH_RULES
+from lathe.isa.legality import EXPLAINED, RULES, Rule
+from lathe.isa.operands import LATE, OPERANDS
 from lathe.isa.table import (
     MEMORIES,
     QUEUE_OF,
@@ -42,7 +44,7 @@ _PACKING = """\
 
 Fields are packed in the order of the tables below, lowest bit first, into 64-bit words (micro-ops: one 32-bit word). A
 field that does not fit into what is left of a word starts the next word, as C bit-fields do. Widths named `uop`, `inp`,
-`wgt` and `acc` are the bits that index the scratchpad, log2 of its depth; a scratchpad of one element has none. A
+`wgt`, `acc` and `par` are the bits that index the scratchpad, log2 of its depth; one of one element has none. A
 machine whose fields do not fit is refused when its configuration is read. Bits that no field has are ignored.
 """
 
@@ -75,7 +77,8 @@ pads and tokens before it hands an instruction on; a unit looks at the block of 
 micro-ops, when it would start the instruction.
 
 {rules}
-Compute looks at the indices of each micro-op when it executes it, first those of one line, then those of the next:
+Compute looks at the indices of each micro-op when it executes it, first those of one line, then those of the next; of
+the steps of a micro-op each looks at one index, the last at all that remain:
 
 {operands}
 Of a launch as a whole:
@@ -160,7 +163,7 @@ def _memories(machines: list[HardwareConfig]) -> str:
     ]
     free = ", ".join(str(code) for code in range(8) if code not in list(MemoryType))
     header = ["memory type", "code", "scratchpad", "element", *names]
-    return "## Memory types\n\n" + _table(header, rows) + f"\nFree: {free}.\n"
+    return "## Memory types\n\n" + _table(header, rows) + (f"\nFree: {free}.\n" if free else "")
 
 
 def _tokens() -> str:
@@ -200,10 +203,11 @@ def _span(placement: Placement) -> str:
 
 def _instruction(opcode: Opcode, machines: list[HardwareConfig]) -> str:
     row = TABLE[opcode]
+    needs = f" Extension: `{row.extension}`." if row.extension else ""
     meaning = "\n".join(f"    {line}" for line in _program(row).splitlines())
     placed = [dict(placements(machine, opcode)) for machine in machines]
     fields = _fields(row.format, placed, [machine.name for machine in machines])
-    return f"## {opcode.name}\n\n{row.what} Unit: {_units(row)}.\n\n{meaning}\n\n{fields}"
+    return f"## {opcode.name}\n\n{row.what} Unit: {_units(row)}.{needs}\n\n{meaning}\n\n{fields}"
 
 
 def _units(row: Row) -> str:
@@ -224,7 +228,8 @@ def _program(row: Row) -> str:
     if row.kind is not Kind.ISSUE:
         return row.meaning
     names = [field.name for field in UOP_FORMAT.fields if any(index.name == field.name for index in row.indices)]
-    body = [f"{name} = uop[u].{name} + o * {name}_factor_out + i * {name}_factor_in" for name in names]
+    moved_by = {index.name: index.moved_by or index.name for index in row.indices}
+    body = [f"{n} = uop[u].{n} + o * {moved_by[n]}_factor_out + i * {moved_by[n]}_factor_in" for n in names]
     return _LOOPS + indent("\n".join((*body, row.meaning)), " " * 12)
 
 
@@ -264,6 +269,14 @@ def _refusals() -> str:
             f"`{each.beyond.text()}`" + (f", where `{each.used.text()}`" if each.used is not None else ""),
         ]
         for each in OPERANDS
+    ]
+    operands += [
+        [
+            FaultCode.ACC_REUSE.name,
+            opcode.name,
+            f"an accumulator is read that one of the `{stages}` steps before writes",
+        ]
+        for opcode, stages in LATE.items()
     ]
     launches = [[rule.code.name, rule.what] for rule in LAUNCH_RULES]
     return _REFUSALS.format(

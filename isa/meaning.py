@@ -5,7 +5,7 @@ and is tested equal to this one.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,18 +28,11 @@ from lathe.isa.instructions import (
     runs_micro_ops,
     unit_of,
 )
-from lathe.isa.legality import (
-    DECODING,
-    NO_FINISH_MESSAGE,
-    STARTING,
-    Rule,
-    overflow_message,
-    require_legal,
-    stream_write_message,
-)
+from lathe.isa.launch_rules import NO_FINISH_MESSAGE, overflow_message, stream_write_message
+from lathe.isa.legality import DECODING, STARTING, Rule, require_legal
 from lathe.isa.micro_op_meanings import MEANINGS
 from lathe.isa.microops import decode_uops
-from lathe.isa.operands import usage_of
+from lathe.isa.operands import Operand, cells_of, in_steps, trailing_steps, usage_of
 from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.table import MEMORIES, MOST_TOKENS, QUEUE_OF, MemoryType, TokenQueue, Unit
 
@@ -49,7 +42,8 @@ class MachineState:
     """Everything that a machine remembers between instructions. Scratchpads are zero until something is written.
 
     ``uop`` (uop_depth,) uint32; ``inp`` (inp_depth, batch, block_in) int8; ``wgt`` (wgt_depth, block_out, block_in)
-    int8; ``acc`` (acc_depth, batch, block_out) int32; ``tokens``: counts of the four queues in TokenQueue's order;
+    int8; ``acc`` (acc_depth, batch, block_out) int32; ``par`` (par_depth, block_out, 2) int32, bias and factor of each
+    lane; ``lut`` (lut_depth, block_out) int8; ``tokens``: counts of the four queues in TokenQueue's order;
     ``stream``: the bytes [first, end) of DRAM that the stream lies in, to which nothing may be stored.
     """
 
@@ -62,6 +56,8 @@ class MachineState:
     inp: NDArray[np.int8] = field(init=False)
     wgt: NDArray[np.int8] = field(init=False)
     acc: NDArray[np.int32] = field(init=False)
+    par: NDArray[np.int32] = field(init=False)
+    lut: NDArray[np.int8] = field(init=False)
 
     def __post_init__(self) -> None:
         cfg = self.config
@@ -69,6 +65,8 @@ class MachineState:
         self.inp = np.zeros((cfg.inp_depth, cfg.batch, cfg.block_in), np.int8)
         self.wgt = np.zeros((cfg.wgt_depth, cfg.block_out, cfg.block_in), np.int8)
         self.acc = np.zeros((cfg.acc_depth, cfg.batch, cfg.block_out), np.int32)
+        self.par = np.zeros((cfg.par_depth, cfg.block_out, 2), np.int32)
+        self.lut = np.zeros((cfg.lut_depth, cfg.block_out), np.int8)
 
     @property
     def out(self) -> NDArray[np.int8]:
@@ -183,7 +181,7 @@ def _load(state: MachineState, load: Load) -> None:
 
 def _elements(content: NDArray[np.uint8], memory_type: MemoryType) -> NDArray[Any]:
     """The values that bytes of DRAM hold, little-endian."""
-    dtype = {MemoryType.UOP: "<u4", MemoryType.ACC: "<i4"}.get(memory_type, "i1")
+    dtype = {MemoryType.UOP: "<u4", MemoryType.ACC: "<i4", MemoryType.PAR: "<i4"}.get(memory_type, "i1")
     return content.view(dtype)
 
 
@@ -204,27 +202,58 @@ def _micro_ops(state: MachineState, instruction: MicroOpInstruction, where: str)
     usage, value = usage_of(instruction), MEANINGS[instruction.opcode].value
     for index in _iterations(state, instruction, where):
         elements = {each.index: getattr(state, each.scratchpad)[index[each.index]] for each in usage.read}
+        elements |= {each.odd: getattr(state, each.scratchpad)[index[each.index] | 1] for each in usage.odd}
+        elements |= {
+            each.name: getattr(state, MEMORIES[each.memory].scratchpad)[cells_of(each, instruction)]
+            for each in usage.blocks
+        }
         state.acc[index[usage.written.index]] = value(instruction, elements)
 
 
 def _iterations(state: MachineState, instruction: MicroOpInstruction, where: str) -> Iterator[dict[str, int]]:
     """For every run of a micro-op the element of each operand that it uses, by the operand's index: dst, src, wgt."""
-    operands = [
-        (operand, *operand.factors_of(instruction), operand.depth(state.config))
-        for operand in usage_of(instruction).used
-    ]
+    usage = usage_of(instruction)
+    operands = [(operand, *operand.factors_of(instruction)) for operand in usage.used]
+    reuse = _Reuse(state.config, instruction)
     for outer in range(instruction.iter_out):
         for inner in range(instruction.iter_in):
             for number in range(instruction.uop_bgn, instruction.uop_end):
                 dst, src, wgt = decode_uops(state.config, state.uop[number])
                 uop = {"dst": int(dst), "src": int(src), "wgt": int(wgt)}
                 found = {}
-                for operand, factor_out, factor_in, depth in operands:
+                for operand, factor_out, factor_in in operands:
                     name = operand.index
                     found[name] = uop[name] + outer * factor_out + inner * factor_in
-                    if found[name] >= depth:
-                        raise MachineFault(operand.message(state.config, where, found[name]), operand.code)
+                for looked_at in in_steps(usage):
+                    for operand in looked_at:
+                        at = found[operand.index]
+                        if at >= operand.depth(state.config):
+                            raise MachineFault(operand.message(state.config, where, at), operand.code)
+                    reuse.step(looked_at, found, where)
+                reuse.write(found[usage.written.index])
                 yield found
+
+
+class _Reuse:
+    """Follows the steps of an instruction whose results are late, for reads of what is not there yet."""
+
+    def __init__(self, config: HardwareConfig, instruction: MicroOpInstruction) -> None:
+        self.stages = trailing_steps(config, instruction.opcode)
+        self.read = usage_of(instruction).read
+        self.late: deque[int | None] = deque(maxlen=self.stages)  # what the steps before write, if they do
+
+    def step(self, looked_at: Sequence[Operand], found: Mapping[str, int], where: str) -> None:
+        """The next step, with the operands that it looks at."""
+        for operand in looked_at:
+            at = found[operand.index]
+            if operand.memory is MemoryType.ACC and operand in self.read and at in self.late:
+                raise MachineFault(operand.reuse_message(self.stages, where, at), FaultCode.ACC_REUSE)
+        self.late.append(None)
+
+    def write(self, at: int) -> None:
+        """What the last step writes."""
+        if self.late:
+            self.late[-1] = at
 
 
 def _missing_tokens(state: MachineState, instruction: Instruction) -> list[TokenQueue]:

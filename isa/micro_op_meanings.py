@@ -13,21 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.isa.arithmetic import add, alu
-from lathe.isa.instructions import Alu, Gemm
+from lathe.isa.arithmetic import add, alu, factor_parts, scaled, shift_right_to_even
+from lathe.isa.instructions import Alu, Gemm, Rescale
 from lathe.isa.table import Opcode
 
 Elements = Mapping[str, NDArray[Any]]
 """By the name of the index, the elements that are read: (..., batch, block_out) int32 of acc, (..., batch, block_in) of
-inp, (..., block_out, block_in) of wgt, integers of 8 bits or more."""
+inp, (..., block_out, block_in) of wgt, integers of 8 bits or more; (..., block_out, 2) int32 of par. The element with
+the lowest bit set in its index is under the name that its operand has for it. By the name of its field, a block of lut:
+(..., 256, block_out) int8, all dimensions in front 1 but that of the samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class MicroOpMeaning:
     """``value`` gives what is written, int32 (..., batch, block_out) or what broadcasts to it.
 
-    ``lanewise``: every lane of it depends on the same lane of accumulators only, so that their lanes may lie in any
-    number of dimensions.
+    ``lanewise``: every lane of it depends on the same lanes only of what is read. Of instructions that read nothing but
+    accumulators, these may lie in any number of dimensions then.
     """
 
     value: Callable[[Any, Elements], NDArray[Any]]
@@ -46,6 +48,31 @@ def _alu(instruction: Alu, of: Elements) -> NDArray[Any]:
     return alu(instruction.alu_opcode, of["dst"], operand)
 
 
+def _rescale(instruction: Rescale, of: Elements) -> NDArray[Any]:
+    biases, factors = _parameters(of["wgt"])
+    mantissas, shifts = factor_parts(factors)
+    sums = scaled(of["dst"], biases, mantissas)
+    if instruction.add:
+        biases, factors = _parameters(of["wgt|1"])
+        sums = sums + scaled(of["src"], biases, factor_parts(factors)[0])
+    low, high = instruction.range
+    values = np.minimum(np.maximum(shift_right_to_even(sums, shifts) + instruction.zero_point, low), high)
+    if instruction.lookup:
+        values = np.take_along_axis(of["table"], values & 255, axis=-2)
+        if instruction.lookup_unsigned:
+            values = values.astype(np.int32) & 255
+    return np.asarray(values.astype(np.int32))
+
+
+def _parameters(of: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Biases and factors of the lanes, alike for all rows of the batch: (..., 1, block_out)."""
+    return of[..., None, :, 0], of[..., None, :, 1]
+
+
 MEANINGS: Mapping[Opcode, MicroOpMeaning] = MappingProxyType(
-    {Opcode.GEMM: MicroOpMeaning(_gemm), Opcode.ALU: MicroOpMeaning(_alu, lanewise=True)}
+    {
+        Opcode.GEMM: MicroOpMeaning(_gemm),
+        Opcode.ALU: MicroOpMeaning(_alu, lanewise=True),
+        Opcode.RESCALE: MicroOpMeaning(_rescale, lanewise=True),
+    }
 )

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from lathe.configs import HardwareConfig
 from lathe.configs.alu_operations import AluOp
-from lathe.configs.encoding import UOP_FORMAT, WORD_BITS, Placement, place
+from lathe.configs.encoding import LOOKUP, RESCALE, UOP_FORMAT, WORD_BITS, Placement, place
 from lathe.configs.instructions import TABLE
 from lathe.configs.instructions.codes import MemoryType, Opcode, Unit
 from lathe.configs.instructions.row import Kind, Row
@@ -35,6 +35,7 @@ __all__ = [
     "Unit",
     "alu_operations",
     "instructions_of",
+    "memories_of",
     "placements",
     "uop_placements",
 ]
@@ -77,7 +78,10 @@ QUEUE_OF: Mapping[tuple[Unit, str], TokenQueue] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One memory type: the scratchpad behind it, the unit that a LOAD of it runs in, its sizes, and a description."""
+    """One memory type: the scratchpad behind it, the unit that a LOAD of it runs in, its sizes, and a description.
+
+    ``extension``: what a machine must have for it.
+    """
 
     type: MemoryType
     scratchpad: str
@@ -85,6 +89,7 @@ class Memory:
     element_bytes: Callable[[HardwareConfig], int]
     depth: Callable[[HardwareConfig], int]
     what: str
+    extension: str | None = None
 
 
 MEMORIES: Mapping[MemoryType, Memory] = MappingProxyType(
@@ -139,6 +144,24 @@ MEMORIES: Mapping[MemoryType, Memory] = MappingProxyType(
                 lambda cfg: cfg.acc_depth,
                 "accumulators held in DRAM as 8 bits, sign-extended when loaded",
             ),
+            Memory(
+                MemoryType.PAR,
+                "par",
+                Unit.COMPUTE,
+                lambda cfg: cfg.par_element_bytes,
+                lambda cfg: cfg.par_depth,
+                "parameters of RESCALE, block_out pairs of 32 bits: the bias; shift (bits 0–5) and signed mantissa",
+                RESCALE,
+            ),
+            Memory(
+                MemoryType.LUT,
+                "lut",
+                Unit.COMPUTE,
+                lambda cfg: cfg.lut_element_bytes,
+                lambda cfg: cfg.lut_depth,
+                "tables, block_out values of 8 bits: of 256 elements, element v has what the lanes have for v",
+                LOOKUP,
+            ),
         )
     }
 )
@@ -148,6 +171,14 @@ MEMORIES: Mapping[MemoryType, Memory] = MappingProxyType(
 def instructions_of(config: HardwareConfig) -> tuple[Opcode, ...]:
     """The instructions that a machine has."""
     return tuple(opcode for opcode, row in TABLE.items() if row.extension is None or row.extension in config.extensions)
+
+
+@lru_cache(maxsize=256)
+def memories_of(config: HardwareConfig) -> tuple[Memory, ...]:
+    """The memory types that a machine has."""
+    return tuple(
+        memory for memory in MEMORIES.values() if memory.extension is None or memory.extension in config.extensions
+    )
 
 
 @lru_cache(maxsize=256)

@@ -26,7 +26,7 @@ from lathe.isa.instructions import (
 )
 from lathe.isa.micro_op_meanings import MEANINGS
 from lathe.isa.microops import decode_uops
-from lathe.isa.operands import Usage, operands_of, usage_of
+from lathe.isa.operands import Usage, cells_of, operands_of, usage_of
 from lathe.isa.program import Program, Segment
 from lathe.isa.table import MEMORIES, TABLE, AluOp, MemoryType
 
@@ -100,6 +100,8 @@ class _Run:
             "inp": _Cells.of((config.inp_depth, config.batch, config.block_in)),
             "wgt": _Cells.of((config.wgt_depth, config.block_out, config.block_in)),
             "acc": _Cells.of((config.acc_depth, config.batch, config.block_out)),
+            "par": _Cells.of((config.par_depth, config.block_out, 2)),
+            "lut": _Cells.of((config.lut_depth, config.block_out)),
         }
         self.uops = np.zeros(config.uop_depth, np.uint32)
 
@@ -127,7 +129,7 @@ class _Run:
         block = _Cells.of((height, width, *scratchpad.source.shape[1:]))
         block.known[:], block.value[:] = True, load.padding
         for y, row in enumerate(rows):
-            found = self.lanes(self.dram[row], index, wide=load.memory_type == MemoryType.ACC)
+            found = self.lanes(self.dram[row], index, wide=load.memory_type in (MemoryType.ACC, MemoryType.PAR))
             at = (load.y_pad_0 + y, slice(load.x_pad_0, load.x_pad_0 + load.x_size))
             form = (load.x_size, *scratchpad.source.shape[1:])
             block.put(at, _Cells(found.source.reshape(form), found.known.reshape(form), found.value.reshape(form)))
@@ -203,12 +205,18 @@ class _Run:
     def operate(self, instruction: MicroOpInstruction, usage: Usage, at: dict[str, NDArray[np.int64]]) -> None:
         """What micro-ops that do not depend on each other write: it is known where all that they read is."""
         acc, meaning = self.scratchpads["acc"], MEANINGS[instruction.opcode]
-        cells = {each.index: self.scratchpads[each.scratchpad][at[each.index]] for each in usage.read}
+        places: list[tuple[str, str, Any]] = [(each.index, each.scratchpad, at[each.index]) for each in usage.read]
+        places += [(each.odd, each.scratchpad, at[each.index] | 1) for each in usage.odd]
+        # Of a block all elements in the place of one micro-op.
+        places += [
+            (each.name, MEMORIES[each.memory].scratchpad, (None, cells_of(each, instruction))) for each in usage.blocks
+        ]
+        cells = {name: self.scratchpads[memory][where] for name, memory, where in places}
         form = (len(at[usage.written.index]), *acc.source.shape[1:])
         written = _Cells(np.zeros(form, np.int32), np.ones(form, np.bool_), np.empty(form, np.int32))
         written.value[:] = meaning.value(instruction, {name: each.value for name, each in cells.items()})
-        for each in cells.values():
-            known, source = each.known, each.source
+        for name, memory, _ in places:
+            known, source = _in_lanes(memory, cells[name])
             if not meaning.lanewise:
                 known = np.asarray(known.all(axis=(1, 2), keepdims=True))
                 source = np.asarray(source.max(axis=(1, 2), keepdims=True))
@@ -228,6 +236,17 @@ class _Run:
                 source = self.dram.source[segment.address : segment.end]
                 found |= set(source[(source > 0) & _live(segment)].tolist())
         return {each - 1 for each in found}
+
+
+def _in_lanes(memory: str, cells: _Cells) -> tuple[Bools, Ints]:
+    """Of elements that micro-ops read in a memory, what is known and where it came from in the lanes of accumulators,
+    or in what broadcasts to them.
+    """
+    if memory == "par":  # (number, block_out, 2)
+        return np.asarray(cells.known.all(axis=2))[:, None], np.asarray(cells.source.max(axis=2))[:, None]
+    if memory == "lut":  # (1, elements, block_out)
+        return np.asarray(cells.known.all(axis=1, keepdims=True)), np.asarray(cells.source.max(axis=1, keepdims=True))
+    return cells.known, cells.source
 
 
 def _product(data: NDArray[np.generic], weights: NDArray[np.generic]) -> NDArray[np.float64]:

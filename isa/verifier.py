@@ -15,7 +15,7 @@ from lathe.isa.fault import FaultCode
 from lathe.isa.findings import Finding, FindingKind, VerificationError
 from lathe.isa.instruction_checks import check_fields, check_instructions
 from lathe.isa.instructions import Instruction
-from lathe.isa.legality import unreachable_message
+from lathe.isa.launch_rules import unreachable_message
 from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.program import Program
 from lathe.isa.subject import Subject

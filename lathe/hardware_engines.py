@@ -18,11 +18,12 @@ from lathe.input_values import blank_inputs
 from lathe.isa import BusError, FaultCode, Instruction, MachineFault, Program, unit_of
 from lathe.isa.fault import MEANINGS
 from lathe.isa.paged_memory import PagedMemory
-from lathe.isa.table import AluOp, MemoryType
+from lathe.isa.table import MemoryType
 from lathe.rtl.engines.launch import Launch, Outcome
 from lathe.rtl.engines.launch import Trace as RtlTrace
 from lathe.rtl.geometry import Geometry
 from lathe.sim import Counters, ReplayResult, Result, Trace, UnitCounters
+from lathe.sim.counters import ALU_OPERATIONS
 from lathe.sim.dram import FlatMemory
 from lathe.sim.replay import decoded
 from lathe.sim.simulate import memory_of, token_counts, unpacked
@@ -176,7 +177,7 @@ def counters_of(outcome: Outcome, stream: Sequence[Instruction]) -> Counters:
     for unit, cycles in outcome.units.items():
         stalls = {cause: number for cause, number in cycles.items() if cause != "busy" and number}
         units[unit] = UnitCounters(executed[unit], cycles["busy"], stalls)
-    alu = {operation.name.lower(): outcome.operations.get(operation.name.lower(), 0) for operation in AluOp}
+    alu = {name: outcome.operations.get(name, 0) for name in ALU_OPERATIONS}
     kinds = [memory.name.lower() for memory in MemoryType if memory is not MemoryType.OUT]
     return Counters(
         cycles=outcome.cycles,

@@ -1,43 +1,44 @@
-"""The compute unit: GEMM and ALU through the pipeline, LOAD of micro-ops and accumulators, FINISH."""
+"""The compute unit: micro-ops through the pipeline, LOAD of what only compute reads, FINISH."""
 
 from amaranth import Elaboratable, Module, Mux, Signal
 
-from lathe.configs.encoding import GEMM_BEGIN
 from lathe.configs.memory import WRITE_BACK
-from lathe.isa.table import MEMORIES, MemoryType, Opcode, Unit
+from lathe.isa.table import MemoryType, Opcode, Unit
 from lathe.rtl.accumulators import Accumulators
 from lathe.rtl.fault import FaultCode, fault_signal
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.instruction import StageReader, instruction_view
-from lathe.rtl.pipeline import Pipeline, step_of
+from lathe.rtl.pipeline import Pipeline
 from lathe.rtl.read_master import ReadMaster
-from lathe.rtl.scratchpad import Scratchpad
+from lathe.rtl.scratchpad import LookupTables, Scratchpad
 from lathe.rtl.sequencer import Sequencer
 from lathe.rtl.stall import Activity, Cause, CommandPort, delayed
+from lathe.rtl.step import step_of, travelling
 from lathe.rtl.structure import structured
 from lathe.rtl.transfer import TransferDecoder
 
-COMPUTE_MEMORIES = tuple(
-    memory.type
-    for memory in MEMORIES.values()
-    if memory.load_unit is Unit.COMPUTE and memory.type is not MemoryType.OUT
-)
-
 
 class Compute(Elaboratable):
-    """In order. GEMM and ALU follow each other without a bubble; LOAD and FINISH wait until the pipeline is drained."""
+    """In order. What runs micro-ops follows each other without a bubble; FINISH waits until all is drained.
+
+    LOAD starts while the instruction before it issues its steps: its address side requests, and its data side writes
+    when the pipeline is drained.
+    """
 
     def __init__(self, geometry: Geometry, inp: Scratchpad, wgt: Scratchpad) -> None:
         self.geometry = geometry
         self.command = CommandPort(Unit.COMPUTE)
-        self.master = ReadMaster(geometry, COMPUTE_MEMORIES, 1)
+        self.memories = geometry.loaded_by(Unit.COMPUTE)
+        self.master = ReadMaster(geometry, self.memories, 1)
         self.port = self.master.port
         self.write = self.master.write
-        self.uop = Scratchpad(geometry, MemoryType.UOP, self.write)
+        own = [memory for memory in self.memories if memory not in _READ_OTHERWISE]
+        self.pads = {memory: Scratchpad(geometry, memory, self.write) for memory in own}
         self.acc = Accumulators(geometry, self.write)
         self.sequencer = Sequencer(geometry, self.command)
-        pads = {MemoryType.UOP: self.uop, MemoryType.INP: inp, MemoryType.WGT: wgt}
-        self.pipeline = Pipeline(geometry, self.sequencer, pads, self.acc)
+        pads = {**self.pads, MemoryType.INP: inp, MemoryType.WGT: wgt}
+        self.tables = LookupTables(geometry, self.write) if MemoryType.LUT in self.memories else None
+        self.pipeline = Pipeline(geometry, self.sequencer, pads, self.tables, self.acc)
         self.stop = Signal()
         self.idle = Signal()
         self.finished = Signal()  # a FINISH is done in this cycle
@@ -47,23 +48,24 @@ class Compute(Elaboratable):
     def elaborate(self, _platform: object) -> Module:
         m = Module()
         m.submodules.master = master = self.master
-        m.submodules.uop = self.uop
+        for memory, pad in self.pads.items():
+            m.submodules[memory.name.lower()] = pad
+        if self.tables is not None:
+            m.submodules.lut = self.tables
         m.submodules.acc = self.acc
         m.submodules.sequencer = sequencer = self.sequencer
         m.submodules.pipeline = pipeline = self.pipeline
-        m.submodules.decoder = decoder = TransferDecoder(self.geometry, Opcode.LOAD, COMPUTE_MEMORIES, self.command)
+        m.submodules.decoder = decoder = TransferDecoder(self.geometry, Opcode.LOAD, self.memories, self.command)
         command, activity, data_side = self.command, self.activity, master.data_side
         fields = instruction_view(self.geometry.config, Opcode.FINISH, command.word)
         is_load, is_finish = self._decode(m)
-        loading, finishing, drained, free, ready = (
-            Signal(name=name, init=name in ("drained", "free")) for name in _STATES
+        loading, finishing, drained, settled, free, ready = (
+            Signal(name=name, init=name in ("drained", "settled", "free")) for name in _STATES
         )
         write_back = WRITE_BACK + self.geometry.config.timing.write_latency
         loaded_next, load_pushes_next = delayed(m, write_back - 1, data_side.last, data_side.pushes)
         loaded, load_pushes = delayed(m, 1, loaded_next, load_pushes_next)
-        cause, held = command.held_up(
-            m, fields.pop_prev, fields.pop_next, [(Cause.DRAIN, (is_load | is_finish) & ~drained)]
-        )
+        cause, held = command.held_up(m, fields.pop_prev, fields.pop_next, [(Cause.DRAIN, is_finish & ~drained)])
         issuing = sequencer.active
         bad = fault_signal()
         with m.If(is_load & decoder.overruns):
@@ -77,15 +79,16 @@ class Compute(Elaboratable):
         m.d.comb += [
             master.transfer.eq(decoder.transfer),
             master.stop.eq(self.stop),
+            master.hold.eq(~settled),
             sequencer.go.eq(~self.stop),
-            ready.eq(free & ~held & ~self.stop),
+            ready.eq((free | (is_load & ~loading)) & ~held & ~self.stop),
             command.take.eq(ready & (bad == FaultCode.NONE)),
             master.start.eq(command.take & is_load),
             sequencer.start.eq(command.take & ~is_load & ~is_finish),
             activity.start.eq(command.take),
             activity.end.eq(pipeline.end | loaded | finishing),
             activity.busy.eq((issuing & ~self.stop) | finishing | data_side.step),
-            activity.wait.eq(loading & ~data_side.step),
+            activity.wait.eq(loading & ~data_side.step & ~issuing),
             activity.retire.eq(sequencer.last | finishing | data_side.last),
             activity.stall.eq(free & held),
             activity.cause.eq(cause),
@@ -96,14 +99,18 @@ class Compute(Elaboratable):
         # Whether the next instruction finds the unit free, or drained, comes out of registers, for it waits for that.
         with m.If(command.take):
             m.d.sync += free.eq(is_finish | (~is_load & sequencer.single))
-        with m.Elif(issuing & ~sequencer.last):
-            m.d.sync += free.eq(sequencer.last_next)
         with m.Elif(loading & ~loaded):
             m.d.sync += free.eq(loaded_next)
+        with m.Elif(issuing & ~sequencer.last):
+            m.d.sync += free.eq(sequencer.last_next)
         with m.Else():
             m.d.sync += free.eq(1)
-        busy = pipeline.ending | (issuing & ~sequencer.last) | (loading & ~loaded)
-        m.d.sync += drained.eq(~command.take & ~busy)
+        # `settled`: nothing is in the pipeline; `drained`: nor is a LOAD under way.
+        issued = pipeline.ending | (issuing & ~sequencer.last) | (command.take & ~is_load)
+        m.d.sync += [
+            settled.eq(~issued),
+            drained.eq(~issued & ~master.start & ~(loading & ~loaded)),
+        ]
         with m.If(master.start):
             m.d.sync += loading.eq(1)
         with m.Elif(loaded):
@@ -130,18 +137,15 @@ class Compute(Elaboratable):
         """What travels with the steps of the instruction under way."""
         config, word = self.geometry.config, self.command.word
         sequencer, pipeline = self.sequencer, self.pipeline
-        gemm, alu = instruction_view(config, Opcode.GEMM, word), instruction_view(config, Opcode.ALU, word)
         now = structured(step_of(config))
         with m.If(sequencer.start):
-            m.d.sync += [
-                now.gemm.eq(sequencer.gemm),
-                now.reset.eq(gemm.reset),
-                *([now.begin.eq(gemm.begin)] if GEMM_BEGIN in config.extensions else []),
-                now.operation.eq(alu.alu_opcode),
-                now.use_imm.eq(alu.use_imm),
-                now.imm.eq(alu.imm),
-                now.pushes.eq(gemm.push_prev | (gemm.push_next << 1)),
-            ]
+            head = instruction_view(config, Opcode.FINISH, word)
+            m.d.sync += now.pushes.eq(head.push_prev | (head.push_next << 1))
+            for opcode, runs in sequencer.runs.items():
+                name, fields = opcode.name.lower(), instruction_view(config, opcode, word)
+                m.d.sync += now[name].eq(runs)
+                with m.If(runs):
+                    m.d.sync += [now.of[name][field].eq(fields[field]) for field in travelling(config, opcode)]
         m.d.comb += [
             pipeline.issue.eq(sequencer.active & sequencer.go),
             pipeline.step.eq(now),
@@ -152,4 +156,6 @@ class Compute(Elaboratable):
         ]
 
 
-_STATES = ("loading", "finishing", "drained", "free", "ready")
+# The scratchpads of these are modules of their own.
+_READ_OTHERWISE = (MemoryType.ACC, MemoryType.ACC8, MemoryType.LUT)
+_STATES = ("loading", "finishing", "drained", "settled", "free", "ready")

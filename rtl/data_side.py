@@ -43,9 +43,9 @@ class DataSide(Elaboratable):
     """Takes the steps of transfers in order, from the cycle after their start on.
 
     `start` with `transfer` gives a transfer; at most `pending` are here at a time. `beat_valid` with `beat` is the head
-    of the data FIFO and `take` takes it. `write` is the step's write. `last` is a transfer's last step, with its
-    `pushes`; `step` any step; `wait` a cycle in which a beat is missing. `idle` and `single` tell that no transfer,
-    or exactly one, is here.
+    of the data FIFO and `take` takes it. In `hold` no step is taken. `write` is the step's write. `last` is a
+    transfer's last step, with its `pushes`; `step` any step; `wait` a cycle in which a beat is missing. `idle` and
+    `single` tell that no transfer, or exactly one, is here.
     """
 
     def __init__(self, geometry: Geometry, memories: Sequence[MemoryType], pending: int) -> None:
@@ -53,6 +53,7 @@ class DataSide(Elaboratable):
         self.start = Signal()
         self.transfer = structured(transfer_layout(geometry, memories))
         self.stop = Signal()
+        self.hold = Signal()
         self.beat_valid = Signal()
         self.beat = Signal(geometry.bus_bits)
         self.take = Signal()
@@ -69,7 +70,7 @@ class DataSide(Elaboratable):
         geometry, write, bus = self.geometry, self.write, self.geometry.bus_bytes
         # The transfer under way, and what is left of it.
         here = Signal()
-        now = structured(self.transfer.shape(), reset=False)
+        now = structured(self.transfer.shape(), "now", reset=False)
         pads = Signal.like(now.lead)
         chains = Signal(16)
         rest = Signal.like(now.chain_bytes, reset_less=True)
@@ -95,7 +96,7 @@ class DataSide(Elaboratable):
         by_memory(m, now.memory, self.memories, element, sizes)
         next_offset = Signal(range(bus))
         m.d.comb += next_offset.eq(first_offset + now.stride_bytes)
-        with m.If(here & ~self.stop):
+        with m.If(here & ~self.stop & ~self.hold):
             with m.If(now.nothing):
                 m.d.comb += [self.step.eq(1), self.last.eq(1)]
             with m.Elif(pads != 0):
@@ -147,7 +148,7 @@ class DataSide(Elaboratable):
         """The transfer that comes next, and whether there is one: of those that wait, or the one that starts now."""
         if self.pending == 1:
             return self.transfer, self.start
-        following = structured(self.transfer.shape())
+        following = structured(self.transfer.shape(), "following")
         follows = Signal()
         m.submodules.waiting = waiting = Fifo(len(self.transfer.as_value()), self.pending - 1)
         advance = self.last | ~here

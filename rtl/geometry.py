@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lathe.configs import HardwareConfig, LatheError
-from lathe.isa.table import MEMORIES, MemoryType
+from lathe.isa.table import MEMORIES, MemoryType, Unit, memories_of
 
 # Stages of the compute pipeline that no machine can do without: micro-op read, operand read, multiplication.
 LEAST_PIPELINE = 3
@@ -74,7 +74,7 @@ class Geometry:
     @cached_property
     def element_count_bits(self) -> int:
         """Bits that hold the elements of the deepest scratchpad."""
-        return max(memory.depth(self.config) for memory in MEMORIES.values()).bit_length()
+        return max(memory.depth(self.config) for memory in memories_of(self.config)).bit_length()
 
     def shift(self, memory: MemoryType) -> int:
         """log2 of an element's bytes in DRAM."""
@@ -83,6 +83,11 @@ class Geometry:
     def depth(self, memory: MemoryType) -> int:
         """Elements of the scratchpad behind a memory type."""
         return MEMORIES[memory].depth(self.config)
+
+    def loaded_by(self, unit: Unit) -> tuple[MemoryType, ...]:
+        """The memory types whose LOADs run in a unit."""
+        found = (memory for memory in memories_of(self.config) if memory.load_unit is unit)
+        return tuple(memory.type for memory in found if memory.type is not MemoryType.OUT)
 
     def byte_bits(self, memories: Iterable[MemoryType]) -> int:
         """Bits that hold the bytes, as DRAM has them, of the largest of some scratchpads."""

@@ -1,7 +1,6 @@
 """Instruction words: their fields, and the decoder that sends them to a unit; both made from the isa's table."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +11,17 @@ from amaranth.lib import data
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BITS, UOP_BITS, Placement
 from lathe.isa.legality import DECODING, WORDS
-from lathe.isa.table import MEMORIES, TABLE, MemoryType, Opcode, Unit, placements, uop_placements
+from lathe.isa.table import (
+    MEMORIES,
+    TABLE,
+    Kind,
+    MemoryType,
+    Opcode,
+    Unit,
+    instructions_of,
+    placements,
+    uop_placements,
+)
 from lathe.rtl.fault import fault_signal
 
 
@@ -31,25 +40,14 @@ def instruction_view(config: HardwareConfig, opcode: Opcode, word: Any) -> Any:
     return data.View(_layout(INSTRUCTION_BITS, dict(placements(config, opcode))), word)
 
 
+def issued(config: HardwareConfig) -> tuple[Opcode, ...]:
+    """The instructions of a machine that run micro-ops."""
+    return tuple(opcode for opcode in instructions_of(config) if TABLE[opcode].kind is Kind.ISSUE)
+
+
 def uop_view(config: HardwareConfig, word: Any) -> Any:
     """The fields of a micro-op word."""
     return data.View(_layout(UOP_BITS, dict(uop_placements(config))), word)
-
-
-@dataclass(frozen=True)
-class SignalReader:
-    """Reads fields of an instruction that is under way, which are signals by now."""
-
-    config: HardwareConfig
-    signals: Mapping[str, Any]
-
-    def field(self, name: str) -> Any:
-        """The field's signal."""
-        return self.signals[name]
-
-    def named(self, name: str, value: Callable[[], Value]) -> Value:  # noqa: ARG002 - needs no signal of its own
-        """The value."""
-        return value()
 
 
 class WordReader:

@@ -2,17 +2,13 @@
 
 from amaranth import Elaboratable, Module, Signal
 
-from lathe.isa.table import MEMORIES, MemoryType, Opcode, Unit
+from lathe.isa.table import Opcode, Unit
 from lathe.rtl.fault import FaultCode, fault_signal
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.instruction import instruction_view
 from lathe.rtl.read_master import ReadMaster
 from lathe.rtl.stall import Activity, Cause, CommandPort, delayed
 from lathe.rtl.transfer import TransferDecoder
-
-LOAD_MEMORIES = tuple(
-    memory.type for memory in MEMORIES.values() if memory.load_unit is Unit.LOAD and memory.type is not MemoryType.OUT
-)
 
 
 class Load(Elaboratable):
@@ -22,7 +18,8 @@ class Load(Elaboratable):
         self.geometry = geometry
         self.pending = geometry.config.timing.dma_pending
         self.command = CommandPort(Unit.LOAD)
-        self.master = ReadMaster(geometry, LOAD_MEMORIES, self.pending)
+        self.memories = geometry.loaded_by(Unit.LOAD)
+        self.master = ReadMaster(geometry, self.memories, self.pending)
         self.port = self.master.port
         self.write = self.master.write
         self.stop = Signal()
@@ -33,7 +30,7 @@ class Load(Elaboratable):
     def elaborate(self, _platform: object) -> Module:
         m = Module()
         m.submodules.master = master = self.master
-        m.submodules.decoder = decoder = TransferDecoder(self.geometry, Opcode.LOAD, LOAD_MEMORIES, self.command)
+        m.submodules.decoder = decoder = TransferDecoder(self.geometry, Opcode.LOAD, self.memories, self.command)
         command, activity, data_side = self.command, self.activity, master.data_side
         fields = instruction_view(self.geometry.config, Opcode.LOAD, command.word)
         cause, held = command.held_up(m, fields.pop_prev, fields.pop_next, [(Cause.MEMORY, data_side.full)])

@@ -29,8 +29,8 @@ def padding_of(load: Any) -> Value:
 
 
 def in_scratchpad(padding: Signal | None, memory: MemoryType, size: int) -> Value:
-    """An element of padding of ``size`` bytes in uop, inp or wgt."""
-    if padding is None or memory is MemoryType.UOP:
+    """An element of padding of ``size`` bytes in a scratchpad that only a load writes."""
+    if padding is None or memory in (MemoryType.UOP, MemoryType.PAR):
         return Const(0, size * 8)
     return replicated(padding[:8], size)
 

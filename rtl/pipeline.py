@@ -1,48 +1,27 @@
-"""The compute pipeline: from a micro-op's issue to its accumulator write, one position for GEMM and ALU."""
+"""The compute pipeline: from a micro-op's issue to its accumulator write, one position for all instructions."""
 
 from typing import Any
 
-from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal, signed
+from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Value
 from amaranth.lib import data
 
-from lathe.configs import HardwareConfig
-from lathe.configs.encoding import GEMM_BEGIN
-from lathe.configs.instructions.gemm import MULTIPLIES
 from lathe.configs.memory import STAGES
-from lathe.isa.operands import operands_of
+from lathe.isa.operands import Operand, operands_of, trailing_steps
 from lathe.isa.table import MemoryType, Opcode, alu_operations
 from lathe.rtl.accumulators import Accumulators
 from lathe.rtl.alu import VALUE_BITS, Alu
 from lathe.rtl.fault import FaultCode, fault_signal
 from lathe.rtl.geometry import Geometry, log2
-from lathe.rtl.instruction import SignalReader, uop_view
+from lathe.rtl.instruction import uop_view
+from lathe.rtl.late_writes import CHECK, WRITING, LateWrites
 from lathe.rtl.matrix_core import MatrixCore
-from lathe.rtl.scratchpad import Scratchpad
+from lathe.rtl.rescale import Rescale
+from lathe.rtl.scratchpad import LookupTables, Scratchpad
 from lathe.rtl.sequencer import OPERANDS, Sequencer
 from lathe.rtl.stall import delayed
+from lathe.rtl.step import StepReader, step_of
 from lathe.rtl.structure import structured
-
-CHECK = 3  # the stage in which indices are checked
-
-
-def step_of(config: HardwareConfig) -> data.StructLayout:
-    """What travels with a micro-op. "valid": it does something; "ends": it is its instruction's last step."""
-    return data.StructLayout(
-        {
-            "valid": 1,
-            "ends": 1,
-            "pushes": 2,
-            "gemm": 1,
-            "reset": 1,
-            **({"begin": 1} if GEMM_BEGIN in config.extensions else {}),
-            "first": 1,  # reads the operand of an ALU that has it in an accumulator
-            "writes": 1,  # the last one of a micro-op
-            "operation": 3,
-            "use_imm": 1,
-            "imm": signed(16),
-        }
-    )
 
 
 class Pipeline(Elaboratable):
@@ -54,14 +33,30 @@ class Pipeline(Elaboratable):
       register.
     - c + p + 2: the accumulator is combined. c + p + 3: the result is written.
 
+    A result that takes longer, as its instruction's row says, is combined and written so many cycles later, in the
+    place of a step so many places behind, which writes nothing itself: it is of the same instruction, or trails it.
+
     An accumulator comes as the micro-ops before it leave it: from the register or the cycle in which it is on its way.
     `issue` with `step` and the sequencer's micro-op and offsets begins a step. `end` with `pushes` ends an instruction.
+    `commit` with `committed`: a micro-op of the instruction of that step is executed in this cycle.
     """
 
     def __init__(
-        self, geometry: Geometry, sequencer: Sequencer, pads: dict[MemoryType, Scratchpad], acc: Accumulators
+        self,
+        geometry: Geometry,
+        sequencer: Sequencer,
+        pads: dict[MemoryType, Scratchpad],
+        tables: LookupTables | None,
+        acc: Accumulators,
     ) -> None:
-        self.geometry, self.sequencer, self.pads, self.acc = geometry, sequencer, pads, acc
+        self.geometry, self.sequencer, self.pads, self.tables, self.acc = geometry, sequencer, pads, tables, acc
+        self.opcodes = sequencer.opcodes
+        self.indices = {
+            name: Signal(len(offset) + 1, name=f"{name}_index", reset_less=True)
+            for name, offset in sequencer.offsets.items()
+        }
+        self.target = Signal(len(self.indices["src"]), reset_less=True)  # the accumulator to look at
+        self.following = Signal.like(self.target)  # that of the step behind
         self.issue = Signal()
         layout = step_of(geometry.config)
         self.step = structured(layout)
@@ -82,11 +77,11 @@ class Pipeline(Elaboratable):
         with m.If(~self.issue):
             m.d.sync += [stages[1].valid.eq(0), stages[1].ends.eq(0)]
         places = [*([Const(0)] * CHECK), self._operands(m, stages)]
-        with m.If(self.fault != FaultCode.NONE):
-            m.d.sync += stages[CHECK + 1].valid.eq(0)
         for _ in range(CHECK, depth):
             places += delayed(m, 1, places[-1], reset=False)
-        self._combine(m, stages, places, self._core(m, stages))
+        late = self._late(m, stages, places)
+        self._checked(m, stages, places, late)
+        self._combine(m, stages, places, late, self._core(m, stages))
         final = stages[depth]
         m.d.comb += self.ending.eq((self.issue & self.step.ends) | Cat(*(stage.ends for stage in stages[1:-1])).any())
         m.d.comb += [
@@ -103,37 +98,53 @@ class Pipeline(Elaboratable):
         m.d.comb += [pads[MemoryType.UOP].r_index.eq(sequencer.uop), pads[MemoryType.UOP].r_en.eq(self.issue)]
         (word,) = delayed(m, 1, pads[MemoryType.UOP].r_data, reset=False)
         uop = uop_view(config, word)
-        sums, indices = {}, {}
+        sums = {}
         for name in OPERANDS:
             (offset,) = delayed(m, 2, sequencer.offsets[name], reset=False)
             sums[name] = Signal(len(offset) + 1, name=f"{name}_sum")
             m.d.comb += sums[name].eq(uop[name] + offset)
-            indices[name] = Signal.like(sums[name], name=f"{name}_index", reset_less=True)
-            m.d.sync += indices[name].eq(sums[name])
-        target = Signal(len(indices["src"]), reset_less=True)
-        m.d.sync += target.eq(Mux(stages[2].first, sums["src"], sums["dst"]))
-        reads = self._multiplies(stages[2], sums)
-        m.d.comb += [
-            pads[MemoryType.INP].r_index.eq(sums["src"]),
-            pads[MemoryType.WGT].r_index.eq(sums["wgt"]),
-            pads[MemoryType.INP].r_en.eq(reads),
-            pads[MemoryType.WGT].r_en.eq(reads),
-        ]
-        # An ALU micro-op looks at one accumulator in each step, a GEMM at its only one: `target` in either case.
-        step = stages[CHECK]
-        multiplies = self._multiplies(step, indices)
-        reader = SignalReader(config, indices | {"dst": target, "reset": step.reset})
-        for operand in reversed(operands_of(Opcode.GEMM)):
-            with m.If((step.valid if operand.used is None else multiplies) & operand.beyond.on(reader)):
-                m.d.comb += self.fault.eq(operand.code)
+            m.d.sync += self.indices[name].eq(sums[name])
+        m.d.comb += self.following.eq(Mux(stages[2].first, sums["src"], sums["dst"]))
+        m.d.sync += self.target.eq(self.following)
+        for opcode, operand in self._beside_accumulators():
+            if not trailing_steps(config, opcode):
+                pad = pads[operand.memory]
+                reads = self._looks_at(stages[2], opcode, operand, sums)
+                m.d.comb += [pad.r_index.eq(sums[operand.index]), pad.r_en.eq(reads)]
         index = Signal(max(1, log2(config.acc_depth)))
-        m.d.comb += index.eq(target)
+        m.d.comb += index.eq(self.target)
         return index
 
-    def _multiplies(self, step: data.View, indices: dict[str, Signal]) -> Value:
-        """Whether a step reads inp and wgt."""
-        reader = SignalReader(self.geometry.config, indices | {"reset": step.reset})
-        return step.valid & step.gemm & MULTIPLIES.on(reader)
+    def _beside_accumulators(self) -> list[tuple[Opcode, Operand]]:
+        """The operands in other scratchpads, in the order in which their faults are told."""
+        operands = [(opcode, each) for opcode in self.opcodes for each in operands_of(opcode)]
+        return [(opcode, each) for opcode, each in operands if each.memory is not MemoryType.ACC]
+
+    def _looks_at(self, step: data.View, opcode: Opcode, operand: Operand, indices: dict[str, Signal]) -> Value:
+        """Whether a step looks at an operand that is no accumulator: the last of a micro-op does."""
+        name = opcode.name.lower()
+        found = step.valid & step[name] & ~step.first
+        if operand.used is None:
+            return found
+        return found & operand.used.on(StepReader(self.geometry.config, step.of[name], indices))
+
+    def _checked(self, m: Module, stages: list[data.View], places: list[Any], late: LateWrites | None) -> None:
+        """Stage 3: faults of the indices, of which the first is told."""
+        step, config = stages[CHECK], self.geometry.config
+        # A micro-op looks at one accumulator in each step: `target`, whatever it is called.
+        (dst,) = (each for each in operands_of(self.opcodes[0]) if each.row.written)
+        indices = {**self.indices, dst.index: self.target}
+        faults = [(dst.code, step.valid & dst.beyond.on(StepReader(config, None, indices)))]
+        for opcode, operand in self._beside_accumulators():
+            beyond = operand.beyond.on(StepReader(config, None, indices))
+            faults.append((operand.code, self._looks_at(step, opcode, operand, indices) & beyond))
+        if late is not None:
+            faults.append((FaultCode.ACC_REUSE, late.meets(m, stages, places, self.following)))
+        for code, condition in reversed(faults):
+            with m.If(condition):
+                m.d.comb += self.fault.eq(code)
+        with m.If(self.fault != FaultCode.NONE):
+            m.d.sync += stages[CHECK + 1].valid.eq(0)
 
     def _core(self, m: Module, stages: list[data.View]) -> MatrixCore:
         """Stages 3 to p + 1: sums of products."""
@@ -147,38 +158,86 @@ class Pipeline(Elaboratable):
         m.d.comb += core.valid.eq(Cat(*products))
         return core
 
-    def _combine(self, m: Module, stages: list[data.View], places: list[Any], core: MatrixCore) -> None:
+    def _late(self, m: Module, stages: list[data.View], places: list[Any]) -> LateWrites | None:
+        """The results that take longer, on machines with an instruction that has such."""
+        config = self.geometry.config
+        found = [(opcode, trailing_steps(config, opcode)) for opcode in self.opcodes]
+        slow = [(opcode, steps) for opcode, steps in found if steps]
+        assert len(slow) <= 1, f"{slow} have steps behind them, and there is one place for late results"
+        for opcode, steps in slow:
+            # A step that is read in the cycle of its check writes nothing after a fault either.
+            keeps = self.fault == FaultCode.NONE if len(stages) - WRITING == CHECK else Const(1)
+            return LateWrites(m, opcode, steps, stages, places, keeps)
+        return None
+
+    def _combine(
+        self, m: Module, stages: list[data.View], places: list[Any], late: LateWrites | None, core: MatrixCore
+    ) -> None:
         """Stages p to p + 3: the accumulator is read, held, combined and written."""
         acc = self.acc
         reading, holding, combining, writing = stages[-4:]
-        here, ahead, before, written_at = places[-4:]
-        # Of the step that reads: whether the one or the two before it write what it reads.
-        writes = [step.valid & step.writes & (index == here) for step, index in ((holding, ahead), (combining, before))]
-        from_combining, from_writing = delayed(m, 1, *writes)
+        here = places[-4]
+        # What is on its way to be written: whether, and to which accumulator; of the steps that hold, combine, write.
+        if late is None:
+            coming = [(step.valid & step.writes, index) for step, index in zip(stages[-3:], places[-3:], strict=True)]
+        else:
+            coming = late.coming
+        # Of the step that reads: whether the one or the two before it write what it reads, late or not.
+        writes = [writes & (index == here) for writes, index in coming[:2]]
+        from_combining, from_writing = delayed(m, 1, writes[0] if late is None else writes[0] & ~late.holds, writes[1])
         value = Signal(acc.values * VALUE_BITS, reset_less=True)
         result = Signal.like(value)
         m.submodules.core_alu = alu = Alu(acc.values, alu_operations(self.geometry.config))
-        begins = GEMM_BEGIN in self.geometry.config.extensions
-        addend = Mux(combining.begin, 0, value) if begins else value
+        begins = "begin" in combining.of.gemm.shape().members
+        addend = Mux(combining.of.gemm.begin, 0, value) if begins else value
         sums = [(addend.word_select(each, VALUE_BITS) + total)[:VALUE_BITS] for each, total in enumerate(core.sums)]
         m.d.comb += [
             acc.r_index.eq(here),
             acc.r_en.eq(reading.valid),
             alu.take.eq(holding.valid & ~holding.first & ~holding.gemm),
-            alu.use_imm.eq(holding.use_imm),
-            alu.imm.eq(holding.imm),
+            alu.use_imm.eq(holding.of.alu.use_imm),
+            alu.imm.eq(holding.of.alu.imm),
             alu.operand.eq(value),  # what the step before has read
-            alu.operation.eq(combining.operation),
+            alu.operation.eq(combining.of.alu.alu_opcode),
             alu.multiply.eq(combining.valid & ~combining.writes & ~combining.first),
             alu.a.eq(value),
-            acc.w_index.eq(written_at),
-            acc.w_en.eq(writing.valid & writing.writes),
+            acc.w_index.eq(coming[-1][1]),
+            acc.w_en.eq(coming[-1][0]),
         ]
         with m.If(~combining.gemm):
             m.d.comb += result.eq(alu.result)
-        with m.Elif(~combining.reset):
+        with m.Elif(~combining.of.gemm.reset):
             m.d.comb += result.eq(Cat(*sums))
+        registered: Value = acc.w_data
+        made: Value = result
+        if late is not None:
+            # Beside the ALU's result and what the memory gives, which come late in the cycle.
+            rescaled = self._rescaled(m, stages, value)
+            from_late, from_writing = delayed(m, 1, writes[0] & late.holds, writes[1] | (writes[0] & late.holds))
+            registered = Mux(from_late, rescaled, registered)
+            made = Mux(late.lands, rescaled, result)
         with m.If(holding.valid):
-            m.d.sync += value.eq(Mux(from_combining, result, Mux(from_writing, acc.w_data, acc.r_data)))
-        with m.If(combining.valid & combining.writes):
-            m.d.sync += acc.w_data.eq(result)
+            m.d.sync += value.eq(Mux(from_combining, result, Mux(from_writing, registered, acc.r_data)))
+        with m.If(coming[1][0]):
+            m.d.sync += acc.w_data.eq(made)
+
+    def _rescaled(self, m: Module, stages: list[data.View], value: Signal) -> Value:
+        """What the unit of RESCALE makes of the values that were combined some cycles ago, and of their parameters."""
+        reading, holding, combining, _ = stages[-4:]
+        pad = self.pads[MemoryType.PAR]
+        m.submodules.rescale = unit = Rescale(self.geometry, self.tables)
+        # The index waits for its use, and not the parameters, which are many more bits.
+        (index,) = delayed(m, len(stages) - 4 - CHECK, self.indices["wgt"], reset=False)
+        parameters = Signal.like(pad.r_data, reset_less=True)
+        with m.If(holding.valid & holding.rescale):
+            m.d.sync += parameters.eq(pad.r_data)
+        m.d.comb += [
+            pad.r_index.eq(index | reading.first),
+            pad.r_en.eq(reading.valid & reading.rescale),
+            unit.take.eq(combining.valid & combining.rescale),
+            unit.first.eq(combining.first),
+            unit.fields.eq(combining.of.rescale),
+            unit.value.eq(value),
+            unit.parameters.eq(parameters),
+        ]
+        return unit.result

@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING
 
 from amaranth import Module, Mux, Signal
 
+from lathe.isa.table import Opcode
 from lathe.rtl.arbiter import ReadArbiter
 from lathe.rtl.control import Control
 from lathe.rtl.geometry import Geometry, log2
+from lathe.rtl.operations import FIRST, OPERATIONS
 from lathe.rtl.registers import ADDRESS_BITS
 from lathe.rtl.stall import UNIT_NAMES
 from lathe.rtl.write_channel import WriteChannel
@@ -135,9 +137,9 @@ class TracePorts:
     """What happens in a cycle, for whoever records it.
 
     `trace_start`: cycle 0 of a launch; `trace_done`: its end; `trace_fault`: the code. Of each unit the signals of its
-    activity. `trace_unit`: where fetch sends an instruction. `trace_operation`: an executed micro-op: bit 0 that there
-    is one, bit 1 GEMM, bit 2 reset, and the ALU operation. `trace_*_bytes`: bytes that a step moves, `trace_*_memory`
-    of which memory type.
+    activity. `trace_unit`: where fetch sends an instruction. `trace_operation`: the place in `OPERATIONS` of
+    an executed micro-op, 0 for none. `trace_*_bytes`: bytes that a step moves, `trace_*_memory` of which
+    memory type.
     """
 
     def __init__(self, geometry: Geometry) -> None:
@@ -152,7 +154,7 @@ class TracePorts:
             for field in self.fields
         }
         self.unit = Signal(2, name="trace_unit")
-        self.operation = Signal(6, name="trace_operation")
+        self.operation = Signal(range(len(OPERATIONS)), name="trace_operation")
         self.load_bytes = Signal(sizes, name="trace_load_bytes")
         self.load_memory = Signal(3, name="trace_load_memory")
         self.compute_bytes = Signal(sizes, name="trace_compute_bytes")
@@ -178,8 +180,10 @@ class TracePorts:
             m.d.comb += [self.units[unit, field].eq(getattr(activity, field)) for field in self.fields]
         pipeline = machine.compute.pipeline
         step = pipeline.committed
-        kind = step.gemm << 1 | (step.gemm & step.reset) << 2 | step.operation << 3
-        m.d.comb += self.operation.eq(Mux(pipeline.commit, 1 | kind, 0))
+        which = {Opcode.GEMM: step.of.gemm.reset, Opcode.ALU: step.of.alu.alu_opcode}
+        for opcode in pipeline.opcodes:
+            with m.If(pipeline.commit & step[opcode.name.lower()]):
+                m.d.comb += self.operation.eq(FIRST[opcode] + which.get(opcode, 0))
         for write, size, memory in (
             (machine.load.write, self.load_bytes, self.load_memory),
             (machine.compute.write, self.compute_bytes, self.compute_memory),

@@ -38,7 +38,7 @@ class ReadMaster(Elaboratable):
         self.fifo = Fifo(geometry.bus_bits + 1, beats)
         self.port = ReadPort(geometry)
         self.start = Signal()
-        self.stop = self.data_side.stop
+        self.stop, self.hold = self.data_side.stop, self.data_side.hold
         self.transfer = structured(self.data_side.transfer.shape())
         self.idle = self.address_side.idle
         self.write = BeatWrite(geometry, memories)

@@ -123,7 +123,8 @@ class Store(Elaboratable):
         bus = self.geometry.bus_bytes
         chain_bytes = Signal.like(transfer.chain_bytes, reset_less=True)
         rest = Signal.like(chain_bytes, reset_less=True)  # of the chain
-        stride, row = Signal(range(bus)), Signal(range(bus))  # the low bits; `row` is where the chain begins in a beat
+        stride = Signal(range(bus))  # the low bits
+        row = Signal(range(bus))  # where the chain begins in a beat
         following = Signal(range(bus))
         room = Signal(range(bus + 1))
         ends = Signal()
@@ -158,18 +159,21 @@ class Store(Elaboratable):
             self.guard.burst.eq(begins),
             self.guard.burst_address.eq(requests.address),
             self.guard.burst_end.eq(requests.end),
-            spare.eq(bus - self.out_size),
-            strobes.eq((Const((1 << bus) - 1, bus) >> spare) << self.out_offset),
         ]
         # Of the burst whose beats are packed; the next one's come a cycle after its last beat at the earliest.
-        address, beats = Signal.like(channel.address, reset_less=True), Signal.like(channel.beats, reset_less=True)
+        packed_address = Signal.like(channel.address, reset_less=True)
+        packed_beats = Signal.like(channel.beats, reset_less=True)
         with m.If(begins):
-            m.d.sync += [address.eq(requests.address), beats.eq(requests.beats)]
+            m.d.sync += [packed_address.eq(requests.address), packed_beats.eq(requests.beats)]
         packed = Signal()
         m.d.comb += packed.eq(step & last_beat)
-        first = delayed(m, 1, step, strobes, last_beat, packed)
+        stepped, last, whole = delayed(m, 1, step, last_beat, packed)
+        # Which bytes the beat has is found out in the cycle after that in which it is found out how many.
+        size, offset = delayed(m, 1, self.out_size, self.out_offset, reset=False)
+        m.d.comb += [spare.eq(bus - size), strobes.eq((Const((1 << bus) - 1, bus) >> spare) << offset)]
+        first = [stepped, strobes, last, whole]
         second = delayed(m, PACK - 2, *first)
-        at, count = delayed(m, PACK - 2, address, beats, reset=False)
+        at, count = delayed(m, PACK - 2, packed_address, packed_beats, reset=False)
         (hit,) = delayed(m, PACK - 2, self.guard.hit)
         w_en, w_strb, w_last, complete = second
         m.d.comb += [

@@ -10,12 +10,14 @@ from lathe.scheduler.emission.assemble import compile_schedule
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.passes.complete import Watch, complete
 from lathe.scheduler.state.schedule import ScheduleView
+from lathe.scheduler.target.wanted_extensions import check_extensions
 
 
 def compiled(
     schedule: ScheduleView, config: HardwareConfig, constants: Mapping[str, NDArray[Any]], watch: Watch | None = None
 ) -> Compiled:
     """A schedule, completed and compiled; ``watch`` is shown it at first and after each pass."""
+    check_extensions(schedule, config)
     completed = complete(schedule, config, watch=watch)
     added = {tensor.name: array for tensor, array in completed.state.constants.items()}
     return compile_schedule(completed, config, {**constants, **added}, completed.state.views)

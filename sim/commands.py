@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.isa.columns import Columns
 from lathe.isa.conditions import ColumnsReader
+from lathe.isa.operands import trailing_steps
 from lathe.isa.table import MEMORIES, QUEUE_OF, TABLE, TOKEN_FIELDS, Kind, MemoryType, Unit
 from lathe.sim.transfer import Transfer
 
@@ -39,7 +40,8 @@ def commands_of(cfg: HardwareConfig, columns: Columns) -> list[Command]:
     units = columns.unit
     kinds = columns.kind
     kind_list = [_KINDS[kind] for kind in kinds.tolist()]
-    steps = np.maximum(micro_ops(columns) * _steps_per_micro_op(cfg, columns), 1)
+    executed = micro_ops(columns)
+    steps = np.maximum(executed * _steps_per_micro_op(cfg, columns) + np.where(executed, _trailing(cfg, columns), 0), 1)
     transfers = [NO_TRANSFER] * len(columns)
     for index, transfer in _transfers(cfg, columns, np.flatnonzero(kinds == Kind.TRANSFER)):
         transfers[index] = transfer
@@ -76,6 +78,14 @@ def _steps_per_micro_op(cfg: HardwareConfig, columns: Columns) -> Ints:
         if row.kind is Kind.ISSUE:
             steps = np.where(columns.opcode == opcode, row.steps.on(reader), steps)
     return steps
+
+
+def _trailing(cfg: HardwareConfig, columns: Columns) -> Ints:
+    """The steps that an instruction has at its end, until its results are there."""
+    steps = np.zeros(8, np.int64)
+    for opcode in TABLE:
+        steps[opcode] = trailing_steps(cfg, opcode)
+    return steps[columns.opcode]
 
 
 def _transfers(cfg: HardwareConfig, columns: Columns, indices: Ints) -> list[tuple[int, Transfer]]:

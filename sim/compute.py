@@ -1,4 +1,4 @@
-"""The compute unit: GEMM and ALU in one pipeline, loads of micro-ops and accumulators between them."""
+"""The compute unit: GEMM and ALU in one pipeline, loads of micro-ops and accumulators that fetch ahead of it."""
 
 from lathe.isa.stall import StallCause
 from lathe.isa.table import Kind
@@ -18,6 +18,7 @@ class ComputeUnit:
         self.next = 0  # place in the command queue
         self.current = -1  # the load whose bursts are being requested
         self.boundary = 0  # the cycle from which the unit is free
+        self.load_free = 0  # the cycle from which a load may start
         self.drained = 0
         self.finished = False
 
@@ -31,14 +32,15 @@ class ComputeUnit:
             conditions = timeline.conditions(instruction)
             if conditions is None:
                 break
-            if command.kind != Kind.ISSUE:
+            if command.kind == Kind.FINISH:
                 conditions.append((StallCause.DRAIN, self.drained))
-            start = self.boundary
+            start = self.load_free if command.kind == Kind.TRANSFER else self.boundary
             for _, met in conditions:
                 start = max(start, met)
             timeline.begin(instruction, self.boundary, start, conditions)
             self.next += 1
             progress = True
+            self.load_free = start + 1
             if command.kind == Kind.ISSUE:
                 last_step = start + command.steps
                 self.done(instruction, last_step, last_step + self.pipeline, command.steps)
@@ -47,25 +49,30 @@ class ComputeUnit:
                 self.done(instruction, start + 1, start + 1, 1)
             else:
                 transfer = command.transfer
+                first_step = max(start + 1, self.drained)
                 if transfer.chains:
                     self.current = instruction
-                    self.reader.begin(transfer, start, start + 1)
+                    self.reader.begin(transfer, start, first_step)
                 else:
                     steps = max(1, transfer.lead)
-                    end = start + steps + self.write_latency
-                    self.done(instruction, end, end, steps)
+                    self.loaded(instruction, first_step - 1 + steps, steps)
         return progress
 
     def transferred(self) -> None:
         """The reader is through with the current instruction."""
         assert self.reader.request == NEVER, "the compute unit's reader still has bursts"
         instruction, self.current = self.current, -1
-        end = self.reader.last_step + self.write_latency
-        self.done(instruction, end, end, self.reader.steps)
+        self.loaded(instruction, self.reader.last_step, self.reader.steps)
+
+    def loaded(self, instruction: int, last_step: int, steps: int) -> None:
+        """Write down the end of a load, after which the unit is free."""
+        end = last_step + self.write_latency
+        self.load_free = end
+        self.done(instruction, end, end, steps)
 
     def done(self, instruction: int, free: int, end: int, steps: int) -> None:
         """Write down the end of an instruction that leaves the unit free from `free` on."""
-        waited = free - self.timeline.start[instruction] - steps
+        waited = free - max(self.boundary, self.timeline.start[instruction]) - steps
         self.boundary = free
         self.drained = end + 1
         self.timeline.spend(instruction, steps, waited)

@@ -16,10 +16,13 @@ from lathe.sim.engine import Engine
 from lathe.sim.port import READ, WRITE
 from lathe.sim.trace import UNIT_NAMES
 
-# Instructions that run micro-ops and are counted by their own names.
+# Instructions that run micro-ops and are counted among the operations of the ALU by their own names.
 _OTHERS = tuple(
     opcode for opcode, row in TABLE.items() if row.kind is Kind.ISSUE and opcode not in (Opcode.GEMM, Opcode.ALU)
 )
+
+ALU_OPERATIONS = tuple(each.name.lower() for each in (*AluOp, *_OTHERS))
+"""What is counted among the operations of the ALU."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,11 @@ class Counters:
     """Counts of one launch; docs/timing.md defines those of cycles.
 
     ``gemm_operations``: executed GEMM micro-ops, each a batch × block_in by block_in × block_out product;
-    ``reset_operations``: micro-ops of GEMM with reset. ``alu_operations``: executed micro-ops of ALU, by operation in
-    ``alu_operations_of``. ``bytes_read`` by memory type, and of the instruction stream, and ``bytes_written``: what
-    instructions ask for, without pads; ``read_beats`` and ``write_beats``: what the bus carries, with the parts of
-    beats that nobody asks for. ``units``: load, compute, store, fetch.
+    ``reset_operations``: micro-ops of GEMM with reset. ``alu_operations``: executed micro-ops of all others; in
+    ``alu_operations_of`` those of ALU by operation, and those of others by instruction. ``bytes_read`` by memory type,
+    and of the instruction stream, and ``bytes_written``: what instructions ask for, without pads; ``read_beats`` and
+    ``write_beats``: what the bus carries, with the parts of beats that nobody asks for. ``units``: load, compute,
+    store, fetch.
     """
 
     cycles: int

@@ -20,6 +20,8 @@ _DTYPES: dict[MemoryType, np.dtype[Any]] = {
     MemoryType.INP: np.dtype("i1"),
     MemoryType.ACC: np.dtype("<i4"),
     MemoryType.ACC8: np.dtype("i1"),
+    MemoryType.PAR: np.dtype("<i4"),
+    MemoryType.LUT: np.dtype("i1"),
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from lathe.configs.memory import DECODE, END
 from lathe.isa import FaultCode, Instruction, MachineFault, TokenQueue, Unit, instruction_text, unit_of
 from lathe.isa.instructions import place
-from lathe.isa.legality import NO_FINISH_MESSAGE, overflow_message, stream_write_message
+from lathe.isa.launch_rules import NO_FINISH_MESSAGE, overflow_message, stream_write_message
 from lathe.isa.table import MOST_TOKENS, QUEUE_OF
 from lathe.sim.bus_errors import Answer
 from lathe.sim.engine import Engine

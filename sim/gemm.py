@@ -7,9 +7,8 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.isa import Gemm
-from lathe.isa.operands import usage_of
 from lathe.sim.contraction import EXACT_TERMS, Contraction, Values, contractions
-from lathe.sim.micro_op_plans import Plans, require_in_range
+from lathe.sim.micro_op_plans import Plans, require_steps
 from lathe.sim.micro_ops import Ints, Nest, Places, last_writes, run_of
 from lathe.sim.scratchpads import Memories
 
@@ -65,19 +64,19 @@ class Products:
 
     def plan(self, gemm: Gemm, nest: Nest, where: Callable[[], str]) -> tuple[list[Contraction], int]:
         """The matrix products of a nest, and how many indices they hold."""
-        require_in_range(self.cfg, nest, usage_of(gemm), where)
+        require_steps(self.cfg, gemm, nest, where)
         found = list(contractions(nest, self.values))
         return found, sum(each.stored for each in found)
 
     def plan_begin(self, gemm: Gemm, nest: Nest, where: Callable[[], str]) -> tuple[list[Contraction], int]:
         """The matrix products of the executions that no later one overwrites: one term for each accumulator."""
-        require_in_range(self.cfg, nest, usage_of(gemm), where)
+        require_steps(self.cfg, gemm, nest, where)
         found = list(contractions(last_writes(nest), self.values))
         return found, sum(each.stored for each in found)
 
     def plan_reset(self, gemm: Gemm, nest: Nest, where: Callable[[], str]) -> tuple[Places, int]:
         """The accumulators that a nest resets."""
-        require_in_range(self.cfg, nest, usage_of(gemm), where)
+        require_steps(self.cfg, gemm, nest, where)
         outer = np.unique(np.arange(nest.iter_out) * nest.dst.out)
         inner = np.unique(np.arange(nest.iter_in) * nest.dst.inner)
         chosen = np.unique(np.unique(outer[:, None] + inner)[:, None] + np.unique(nest.dst.table))

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
+from lathe.configs.instructions.row import Block
 from lathe.isa.instructions import MicroOpInstruction
 from lathe.isa.micro_op_meanings import MEANINGS, Elements
-from lathe.isa.operands import operands_of, usage_of
-from lathe.isa.table import Opcode
-from lathe.sim.micro_op_plans import Plans, require_in_range
+from lathe.isa.operands import cells_of, operands_of, usage_of
+from lathe.isa.table import MEMORIES, Opcode
+from lathe.sim.micro_op_plans import Plans, require_steps
 from lathe.sim.micro_ops import Ints, Nest, Places, run_of
 from lathe.sim.scratchpads import Memories
 
@@ -32,10 +33,11 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Steps, one after the other, and the accumulators that each writes."""
+    """Steps, one after the other, the accumulators that each writes, and the blocks of memories that all read."""
 
     steps: list[Step]
     written: list[Places]
+    blocks: tuple[Block, ...]
 
 
 class InLevels:
@@ -43,11 +45,19 @@ class InLevels:
 
     def __init__(self, cfg: HardwareConfig, memories: Memories) -> None:
         self.cfg, self.acc = cfg, memories.acc
-        self.cells: dict[str, NDArray[Any]] = {"inp": memories.inp, "wgt": memories.wgt, "acc": memories.acc}
-        shapes = {"inp": (cfg.batch, cfg.block_in), "wgt": (cfg.block_out, cfg.block_in)}
-        self.shapes = {"acc": (cfg.batch, cfg.block_out), **shapes}
+        self.shapes = {
+            "acc": (cfg.batch, cfg.block_out),
+            "inp": (cfg.batch, cfg.block_in),
+            "wgt": (cfg.block_out, cfg.block_in),
+            "par": (cfg.block_out, 2),
+        }
+        self.cells: dict[str, NDArray[Any]] = {name: getattr(memories, name) for name in self.shapes}
+        # Of the elements of a block, all in the place of one micro-op.
+        self.blocks: dict[str, NDArray[Any]] = {"lut": memories.lut[..., None, :, :]}
         self.values = {
-            opcode: meaning.value if meaning.lanewise else self.in_lanes(opcode, meaning.value)
+            opcode: meaning.value
+            if meaning.lanewise and all(each.scratchpad == "acc" for each in operands_of(opcode))
+            else self.in_lanes(opcode, meaning.value)
             for opcode, meaning in MEANINGS.items()
         }
         self.plans: Plans[Plan] = Plans(cfg, memories.uop, self.plan)
@@ -65,17 +75,23 @@ class InLevels:
             elements = {}
             for name, cells, places in sources:  # faster than a comprehension, which is a call
                 elements[name] = cells[places]
+            for block in found.blocks:
+                cells = self.blocks[MEMORIES[block.memory].scratchpad]
+                elements[block.name] = cells[..., cells_of(block, instruction), :]
             acc[target] = value(instruction, elements)
         return found.written
 
     def in_lanes(self, opcode: Opcode, value: Callable[[Any, Elements], NDArray[Any]]) -> Callable[..., NDArray[Any]]:
         """A meaning, of elements whose lanes are one dimension."""
-        shapes = {each.index: self.shapes[each.scratchpad] for each in operands_of(opcode)}
+        operands = operands_of(opcode)
+        shapes = {name: self.shapes[each.scratchpad] for each in operands for name in (each.index, each.odd)}
         shape = self.shapes["acc"]
 
         def of_lanes(instruction: MicroOpInstruction, cells: Elements) -> NDArray[Any]:
             elements = {
                 name: each.reshape(*each.shape[:-1], *shapes[name]).astype(np.int32, copy=False)
+                if name in shapes
+                else each
                 for name, each in cells.items()
             }
             written = value(instruction, elements)
@@ -91,8 +107,8 @@ class InLevels:
     def plan(self, instruction: MicroOpInstruction, nest: Nest, where: Callable[[], str]) -> tuple[Plan, int]:
         """The steps of a nest, and how many indices they hold."""
         usage = usage_of(instruction)
-        require_in_range(self.cfg, nest, usage, where)
-        plan = Plan([], [])
+        require_steps(self.cfg, instruction, nest, where)
+        plan = Plan([], [], usage.blocks)
         for part in parts(nest):
             grids = {each: part.of(each.index).grid(part.iter_out, part.iter_in).reshape(-1) for each in usage.used}
             dst = grids[usage.written]
@@ -100,10 +116,13 @@ class InLevels:
             near = [grids[each] for each in others if each.scratchpad == usage.written.scratchpad]
             for chosen in levels(dst, near, usage.written.depth(self.cfg)):
                 places = {each: run_of(grids[each][chosen]) for each in usage.used}
-                sources = ((each.index, self.cells[each.scratchpad], self.at(places[each])) for each in usage.read)
+                sources = [(each.index, self.cells[each.scratchpad], self.at(places[each])) for each in usage.read]
+                for each in usage.odd:
+                    odd = run_of(grids[each][chosen] | 1)
+                    sources.append((each.odd, self.cells[each.scratchpad], self.at(odd)))
                 plan.written.append(places[usage.written])
                 plan.steps.append(Step(self.at(places[usage.written]), tuple(sources)))
-        return plan, len(usage.used) * nest.executions
+        return plan, (len(usage.used) + len(usage.odd)) * nest.executions
 
 
 def levels(dst: Ints, sources: Sequence[Ints], depth: int) -> list[slice | Ints]:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.isa import FaultCode, decode_uops
 from lathe.isa.instructions import MicroOpInstruction
-from lathe.isa.operands import Usage, loops_of
+from lathe.isa.operands import loops_of, trailing_steps, usage_of
+from lathe.isa.reuse import first_reuse
 from lathe.sim.micro_ops import Nest, nest_of
 
 # Indices that the plans of one launch may hold, 64 MB; a program with more distinct tables plans some of them again.
@@ -57,7 +58,7 @@ class Plans(Generic[Plan]):
 
 
 class IndexFault(Exception):  # noqa: N818 - the field's word for it
-    """An index beyond its scratchpad, met in ``step`` of the instruction, counted from 0."""
+    """An index that a machine stops at, met in ``step`` of the instruction, counted from 0."""
 
     def __init__(self, message: str, code: FaultCode, step: int) -> None:
         super().__init__(message)
@@ -65,19 +66,25 @@ class IndexFault(Exception):  # noqa: N818 - the field's word for it
         self.step = step
 
 
-def require_in_range(cfg: HardwareConfig, nest: Nest, usage: Usage, where: Callable[[], str]) -> None:
-    """Raise an :class:`IndexFault` for the first index beyond its scratchpad.
+def require_steps(cfg: HardwareConfig, instruction: MicroOpInstruction, nest: Nest, where: Callable[[], str]) -> None:
+    """Raise an :class:`IndexFault` for the first index that is beyond its scratchpad, or read before it is there.
 
     A micro-op looks at an operand in each of its steps, and at all that remain in the last. Of several in one step that
-    of the first operand is told, as the hardware does it.
+    of the first operand is told, as the hardware does it, and one that is beyond before all that are not.
     """
     found: tuple[int, int] | None = None
+    usage = usage_of(instruction)
     steps = usage.steps
     for place, operand in enumerate(usage.used):
         index, depth = nest.of(operand.index), operand.depth(cfg)
         if index.highest(nest.iter_out, nest.iter_in) >= depth:
             step = index.first_from(depth, nest.iter_in) * steps + min(place, steps - 1)
             found = min(found or (step, place), (step, place))
+    starts = {operand.index: nest.of(operand.index).table for operand in usage.used}
+    reuse = first_reuse(cfg, instruction, starts)
+    if reuse is not None and (found is None or reuse.step < found[0]):
+        message = reuse.operand.reuse_message(trailing_steps(cfg, instruction.opcode), where(), reuse.index)
+        raise IndexFault(message, FaultCode.ACC_REUSE, reuse.step)
     if found is None:
         return
     step, place = found

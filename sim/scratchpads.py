@@ -11,7 +11,7 @@ from lathe.configs import HardwareConfig
 class Memories(Protocol):
     """Scratchpads, of one machine or of several that carry out the same instructions on samples of data.
 
-    ``inp``, ``wgt`` and ``acc`` are (depth, lanes), or (samples, depth, lanes); micro-ops are the same in all samples.
+    All but ``uop`` are (depth, lanes), or (samples, depth, lanes); micro-ops are the same in all samples.
     """
 
     @property
@@ -22,13 +22,18 @@ class Memories(Protocol):
     def wgt(self) -> NDArray[np.float32]: ...
     @property
     def acc(self) -> NDArray[np.int32]: ...
+    @property
+    def par(self) -> NDArray[np.int32]: ...
+    @property
+    def lut(self) -> NDArray[np.int8]: ...
 
 
 class Scratchpads:
     """One row per element. ``inp`` and ``wgt`` hold their 8-bit values as float32, ready for BLAS.
 
     ``uop`` (uop_depth,) uint32; ``inp`` (inp_depth, batch · block_in); ``wgt`` (wgt_depth, block_out · block_in);
-    ``acc`` (acc_depth, batch · block_out) int32. There is no ``out``: it is the low byte of ``acc`` at any time. All
+    ``acc`` (acc_depth, batch · block_out) int32; ``par`` (par_depth, block_out · 2) int32, bias and factor of each
+    lane; ``lut`` (lut_depth, block_out) int8. There is no ``out``: it is the low byte of ``acc`` at any time. All
     are zero at first.
     """
 
@@ -37,3 +42,5 @@ class Scratchpads:
         self.inp: NDArray[np.float32] = np.zeros((cfg.inp_depth, cfg.batch * cfg.block_in), np.float32)
         self.wgt: NDArray[np.float32] = np.zeros((cfg.wgt_depth, cfg.block_out * cfg.block_in), np.float32)
         self.acc: NDArray[np.int32] = np.zeros((cfg.acc_depth, cfg.batch * cfg.block_out), np.int32)
+        self.par: NDArray[np.int32] = np.zeros((cfg.par_depth, cfg.block_out * 2), np.int32)
+        self.lut: NDArray[np.int8] = np.zeros((cfg.lut_depth, cfg.block_out), np.int8)

@@ -15,7 +15,7 @@ from lathe.configs.arrays import array_of
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.errors import shown
 from lathe.configs.memory import PAGE_BYTES
-from lathe.isa.legality import unreachable_message
+from lathe.isa.launch_rules import unreachable_message
 from lathe.isa.table import MOST_TOKENS, TOKEN_BITS
 
 KEYS = ("insns", "insn_addr", "page_addrs", "pages", "tokens")

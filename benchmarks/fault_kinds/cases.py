@@ -1,6 +1,7 @@
 """What a machine is tried with: launches of random streams and of compiled programs, behind several memories.
 
-The machine is `tiny` with sums that begin, which means the same to programs that were built for `tiny`.
+The machine is `tiny` with sums that begin and with RESCALE, which means the same to programs that were built for
+`tiny`.
 
 The streams are those of the cosimulation tests.
 """
@@ -21,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "generators"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "sim"))
 
 from comparison import drain
+from extended_machines import with_extensions
 from overlapping_streams import overlapping_stream
 from random_streams import (
     bad_memory,
@@ -33,19 +35,22 @@ from random_streams import (
     stream_of_transfers,
     tied_stream,
 )
+from rescale_streams import at_once, followed
+from rescaling import rescale_flags
 from streams import NO_PAGES, Stream
 
 import lathe as lt
 from fault_kinds.programs import CONFIG, Built, programs
 from lathe.configs.memory import PAGE_BYTES
-from lathe.isa import Alu, Finish, Gemm, MachineFault, Store
+from lathe.isa import Alu, Finish, Gemm, MachineFault, Opcode, Rescale, Store, encode_uops
+from lathe.isa.operands import operands_of, trailing_steps
 from lathe.rtl.engines import pysim
 from lathe.rtl.engines.compiled.machine import Machine
 from lathe.rtl.engines.launch import Launch, Outcome
 from lathe.sim import ReplayResult, replay
 from lathe.sim.simulate import memory_of
 
-MACHINE = CONFIG.with_(extensions=("gemm_begin",))
+MACHINE = with_extensions(CONFIG, ("gemm_begin", "rescale", "rescale_add", "lookup"))
 
 Simulated = ReplayResult | MachineFault
 
@@ -141,6 +146,13 @@ def _cases() -> Iterator[Case]:
     for seed in range(2):
         rng, cfg = rng_and_machine(f"sums begin {seed}")
         yield Case(f"sums begin {seed}", cfg, [stream_of_beginnings(rng, cfg)])
+    for seed in range(10):
+        rng, cfg = rng_and_machine(f"rescaled {seed}")
+        yield Case(f"rescaled {seed}", cfg, [followed(rng, cfg)])
+        yield Case(f"rescaled once {seed}", cfg, [at_once(rng, cfg)])
+    for seed in range(20):
+        rng, cfg = rng_and_machine(f"reuse {seed}")
+        yield Case(f"reuse {seed}", cfg, [_stream_of_reuse(rng, cfg)], data=False)
     for seed in range(3):
         rng, cfg = rng_and_machine(f"tie {seed}")
         stream = tied_stream(rng, cfg)
@@ -190,15 +202,44 @@ def _broken(rng_and_machine: Callable[[object], tuple[random.Random, lt.Hardware
         rng, cfg = rng_and_machine(f"index {seed}")
         stream = stream_of_data(rng, cfg, 8)
         loops = [
-            place for place, each in enumerate(stream.instructions) if isinstance(each, Gemm | Alu) and each.uop_end
+            place
+            for place, each in enumerate(stream.instructions)
+            if isinstance(each, Gemm | Alu | Rescale) and each.uop_end
         ]
         if loops:
             place = rng.choice(loops)
             each = stream.instructions[place]
-            operand = rng.choice(["dst", "src", "wgt"] if isinstance(each, Gemm) else ["dst", "src"])
-            far = {"iter_out": 3, "iter_in": 9, f"{operand}_factor_in": rng.choice([20, 60, 100])}
+            operand = rng.choice(operands_of(each.opcode))
+            far = {"iter_out": 3, "iter_in": 9, operand.factor_fields[1]: rng.choice([20, 60, 100])}
             stream.instructions[place] = replace(each, **far)
             yield Case(f"index {seed}", cfg, [stream], data=False)
+
+
+def _stream_of_reuse(rng: random.Random, cfg: lt.HardwareConfig) -> Stream:
+    """A RESCALE that comes back to an accumulator when its new value is just there, or just not."""
+    stages = trailing_steps(cfg, Opcode.RESCALE)
+    flags = rescale_flags(rng, cfg)
+    distance = (stages // 2 if flags["add"] else stages) + rng.choice([0, 1])
+    # Within the table, from one table to the next, or to the outer iteration before.
+    kind = rng.choice(["table", "inner", "outer", "operand"])
+    dst, loops, factors = list(range(distance)), (2, 1), (0, 0)
+    if kind == "table":
+        dst, loops = [*dst, 0, 20, 21], (1, 1)
+    elif kind == "inner":
+        loops, factors = (1, 3), (0, distance - 1)
+    elif kind == "outer":
+        dst, loops, factors = [0], (2, distance), (rng.choice([0, 1, distance - 1]), 1)
+    src = [dst[0] if kind == "operand" and number else 100 for number in range(len(dst))]
+    words = encode_uops(cfg, dst, src, [2 * number for number in range(len(dst))])
+    page = np.random.default_rng(rng.randrange(1 << 30)).integers(0, 256, (2, PAGE_BYTES)).astype(np.uint8)
+    page[0, : 4 * len(words)] = np.asarray(words, "<u4").view(np.uint8)
+    instructions = [
+        lt.Load(lt.MemoryType.UOP, 0, 0, 1, len(words), len(words)),
+        lt.Load(lt.MemoryType.PAR, 0, PAGE_BYTES // cfg.par_element_bytes, 1, 64, 64),
+        Rescale(0, len(words), *loops, *factors, 0, 0, **flags),
+        Finish(),
+    ]
+    return Stream(instructions, np.arange(2, dtype=np.uint64) * PAGE_BYTES, page)
 
 
 def program_stream(built: Built) -> Stream:

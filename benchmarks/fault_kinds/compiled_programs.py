@@ -51,6 +51,11 @@ def flattened() -> lt.Tensor:
     return lt.requantise(lt.dense(lt.flatten(lt.relu(data)), weight, name="out"), 5, name="q")
 
 
+def depthwise() -> lt.Tensor:
+    data = lt.placeholder((1, 5, 4, 11), "int8", name="data")
+    return lt.requantise(lt.depthwise_conv2d(data, lt.placeholder((2, 3, 11), "int8", name="weight")), 5, name="q")
+
+
 def least() -> lt.Tensor:
     A = lt.placeholder((5, 8, 3), "int32", name="A")
     k = lt.reduce_axis(3, "k")
@@ -90,6 +95,7 @@ def average() -> lt.Tensor:
 
 
 FEW_MICRO_OPS = CONFIG.with_(name="few micro-ops", uop_buffer_bytes=64)
+WIDE_OUTPUTS = CONFIG.with_(name="wide outputs", block_out=8)
 WIDE_INPUTS = CONFIG.with_(name="wide inputs", block_in=2 * CONFIG.block_out)
 BATCHES = CONFIG.with_(name="batches", batch=2)
 FEW_BEGIN = CONFIG.with_(name="few begin", uop_buffer_bytes=16, extensions=("gemm_begin",))
@@ -124,5 +130,8 @@ MORE_RECIPES = (
     Recipe("convolution that begins sums, with few micro-ops", convolution(6, 5, 8, 8, padding=1), config=FEW_BEGIN),
     Recipe("product of one row that begins sums", product(1, 64, 4), config=BEGINS),
     Recipe("average where sums may begin", average, config=BEGINS),
+    Recipe("depthwise", depthwise),
+    Recipe("depthwise with wide inputs", depthwise, config=WIDE_INPUTS),
+    Recipe("depthwise with wide outputs", depthwise, config=WIDE_OUTPUTS),
     Recipe("narrow sums", pointwise(lambda a, b: (a + b) >> 1, "int8", "int8")),
 )

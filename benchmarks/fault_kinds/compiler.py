@@ -526,6 +526,31 @@ FAULTS = (
         "each + step for each, step in zip(plan.micro_ops, plan.factor_in, strict=True)",
         "each + 0 * step for each, step in zip(plan.micro_ops, plan.factor_in, strict=True)",
     ),
+    # Diagonal weights.
+    Fault(
+        "values stand beside the diagonal",
+        "lathe.isa.layout_steps",
+        "value % self.rows, value % self.cols",
+        "(value + 1) % self.rows, value % self.cols",
+    ),
+    fault(
+        "parts of an element are taken for elements",
+        "target.rules.diagonals",
+        "base=parted.base // parts",
+        "base=parted.base",
+    ),
+    fault(
+        "each part of an element moves to the next element",
+        "target.rules.diagonals",
+        "[stride // parts for",
+        "[-(-stride // parts) for",
+    ),
+    fault(
+        "an element of weights holds as many channels as one of the result",
+        "target.element",
+        "return min(self.rows, self.cols)",
+        "return self.rows",
+    ),
     fault(
         "the last element of a store is not looked at",
         "emission.footprints",

@@ -101,8 +101,8 @@ FAULTS = (
     fault(
         "how often loops run is that of the command behind",
         "sequencer",
-        "advance = self.port.advance[-1]",
-        "advance = self.port.advance[-2]",
+        "count == 1, advance),",
+        "count == 1, self.port.advance[-2]),",
     ),
     fault(
         "a word that comes as the head leaves is lost",
@@ -170,7 +170,7 @@ FAULTS = (
         "alu.multiply.eq(combining.valid & ~combining.writes",
         "alu.multiply.eq(combining.valid & combining.writes",
     ),
-    fault("MUL does not wait for its product", "sequencer", "in AluOp if each.waits)", "in AluOp if each.waits > 1)"),
+    fault("MUL does not wait for its product", "sequencer", "slow.eq(steps != 1 +", "slow.eq(steps == 9 +"),
     fault(
         "min and max are swapped where operands are equal in sign",
         "alu",
@@ -257,8 +257,15 @@ FAULTS = (
         "following.eq(self.from_address)",
     ),
     fault("the third row is the second one", "burst", "following.eq(following + stride)", "following.eq(following)"),
-    fault("LOAD acc does not wait for the pipeline", "compute", "busy = pipeline.ending | (issuing", "busy = (issuing"),
-    fault("FINISH does not wait for the pipeline", "compute", "(is_load | is_finish) & ~drained", "is_load & ~drained"),
+    fault(
+        "LOAD acc does not wait for the pipeline", "compute", "issued = pipeline.ending | (issuing", "issued = (issuing"
+    ),
+    fault("LOAD acc does not wait at all", "compute", "master.hold.eq(~settled)", "master.hold.eq(0)"),
+    fault("LOAD acc does not fetch ahead", "compute", "(free | (is_load & ~loading)) & ~held", "free & ~held"),
+    fault("LOAD acc starts beside another", "compute", "(is_load & ~loading)", "is_load"),
+    fault(
+        "FINISH does not wait for the pipeline", "compute", "(Cause.DRAIN, is_finish & ~drained)", "(Cause.DRAIN, 0)"
+    ),
     fault(
         "a load of compute is done with its last step",
         "compute",
@@ -339,8 +346,8 @@ FAULTS = (
     fault(
         "a GEMM's inputs are read by the index of its weights",
         "pipeline",
-        'pads[MemoryType.INP].r_index.eq(sums["src"])',
-        'pads[MemoryType.INP].r_index.eq(sums["wgt"])',
+        "pad.r_index.eq(sums[operand.index])",
+        'pad.r_index.eq(sums["wgt"])',
     ),
     fault(
         "the loops do not move the micro-op's indices",
@@ -363,50 +370,50 @@ FAULTS = (
     fault(
         "of two micro-ops that write an accumulator the older one is read",
         "pipeline",
-        "Mux(from_combining, result, Mux(from_writing, acc.w_data, acc.r_data))",
-        "Mux(from_writing, acc.w_data, Mux(from_combining, result, acc.r_data))",
+        "Mux(from_combining, result, Mux(from_writing, registered, acc.r_data))",
+        "Mux(from_writing, registered, Mux(from_combining, result, acc.r_data))",
     ),
     fault(
         "an accumulator on its way into the memory is read as it was",
         "pipeline",
-        "Mux(from_writing, acc.w_data, acc.r_data)",
+        "Mux(from_writing, registered, acc.r_data)",
         "acc.r_data",
     ),
     fault(
         "a micro-op reads what those before it write, wherever that goes",
         "pipeline",
-        "step.writes & (index == here)",
-        "step.writes",
+        "[writes & (index == here) for writes",
+        "[writes for writes",
     ),
     fault(
         "an operand that is read counts as one that is written",
         "pipeline",
-        "step.valid & step.writes &",
-        "step.valid &",
+        "(step.valid & step.writes, index)",
+        "(step.valid, index)",
     ),
-    fault("reset adds like a GEMM", "pipeline", "with m.Elif(~combining.reset):", "with m.Elif(1):"),
+    fault("reset adds like a GEMM", "pipeline", "with m.Elif(~combining.of.gemm.reset):", "with m.Elif(1):"),
     fault(
         "begin adds like a GEMM",
         "pipeline",
-        "Mux(combining.begin, 0, value)",
-        "Mux(combining.begin, value, value)",
+        "Mux(combining.of.gemm.begin, 0, value)",
+        "Mux(combining.of.gemm.begin, value, value)",
     ),
     fault(
         "an index beyond inp or wgt is not seen",
         "pipeline",
-        "operand.used is None else multiplies) &",
-        "operand.used is None else 0) &",
+        "self._looks_at(step, opcode, operand, indices) & beyond",
+        "0 & beyond",
     ),
     fault(
         "padding of inp and wgt keeps what the bus shows",
         "scratchpad",
-        "ram.w_data.eq(Mux(write.pad, padding, source))",
-        "ram.w_data.eq(source)",
+        "content.eq(Mux(write.pad, padding, source))",
+        "content.eq(source)",
     ),
     fault(
         "inp and wgt are both written by each LOAD",
         "scratchpad",
-        "write.en & (write.memory == self.memory)",
+        "write.en & (write.memory == memory)",
         "write.en",
     ),
     fault(
@@ -425,8 +432,8 @@ FAULTS = (
     fault(
         "a loop has a pass less when it has three",
         "sequencer",
-        "self.left == 2)",
-        "(self.left == 2) | (self.left == 3))",
+        "self.single, self.left == 2)",
+        "self.single, (self.left == 2) | (self.left == 3))",
     ),
     fault(
         "an ALU operand takes one step from the second micro-op on",
@@ -434,10 +441,56 @@ FAULTS = (
         "Mux(micro_op_last, ~tensor & ~slow,",
         "Mux(micro_op_last, ~slow,",
     ),
+    fault("halves are rounded up", "rounding", "shifted[0] & (under | shifted[1])", "shifted[0]"),
+    fault("what is far below a half is not seen", "rounding", "bits[:start].any()", "bits[:start].all()"),
+    fault("a quotient without room is not bounded", "rounding", "beyond.eq(above |", "beyond.eq(above &"),
+    fault("a shift of 8 is none", "rounding", "self.shift[_FINE:]", "(self.shift[_FINE:] & 6)"),
+    fault("a bias is not added", "scaling", "value.eq(self.value + self.bias)", "value.eq(self.value)"),
+    fault("the second operand is left out", "scaling", "before.eq(total)", "before.eq(0)"),
+    fault("the second operand is added in the step before", "rescale", "fields.add & ~first", "fields.add & first"),
+    fault(
+        "a sum lacks a carry between halves",
+        "scaling",
+        "inner.eq(products.crosses[0] + products.crosses[1])",
+        "inner.eq(products.crosses[0])",
+    ),
+    fault(
+        "a zero point above the greatest result bounds it",
+        "rescale",
+        "Mux(least > high, high, least)",
+        "least",
+    ),
+    fault("relu is always on", "rescale", "Mux(fields.relu, fields.zero_point,", "Mux(1, fields.zero_point,"),
+    fault("what is looked up is always signed", "rescale", "& ~fields.lookup_unsigned", ""),
+    fault("all tables are the first", "rescale", 'if "table" in', 'if "tables" in'),
+    fault("every sum is looked up", "rescale", "Mux(fields.lookup, Cat", "Mux(1, Cat"),
+    fault(
+        "lanes look up in the table of the lane beside them",
+        "scratchpad",
+        "lane = value % lanes",
+        "lane = (value + 1) % lanes",
+    ),
+    fault("the second operand has the parameters of the first", "pipeline", "index | reading.first", "index"),
+    fault(
+        "parameters are those of the micro-op before",
+        "pipeline",
+        "len(stages) - 4 - CHECK, self.indices",
+        "len(stages) - 3 - CHECK, self.indices",
+    ),
+    fault("an accumulator is read before its write", "late_writes", "[: self.steps]", "[: self.steps - 1]"),
+    fault("a late result comes a step early", "late_writes", "range(steps):", "range(steps - 1):"),
+    fault("a late result is not seen by what comes next", "pipeline", "writes[0] & late.holds)", "writes[0] & 0)"),
+    fault("a step writes at once what comes late", "late_writes", "(writes & ~reading[self.name])", "writes"),
+    fault(
+        "an instruction has one trailing step less",
+        "sequencer",
+        "last_next.eq(self.left == 2)",
+        "last_next.eq(self.left == 3)",
+    ),
     fault(
         "a STORE writes whole beats",
         "store",
-        "(Const((1 << bus) - 1, bus) >> spare) << self.out_offset",
+        "(Const((1 << bus) - 1, bus) >> spare) << offset",
         "Const((1 << bus) - 1, bus)",
     ),
     fault(
@@ -461,7 +514,7 @@ FAULTS = (
     fault(
         "a burst goes to the address of the one behind it",
         "store",
-        "delayed(m, PACK - 2, address, beats, reset=False)",
+        "delayed(m, PACK - 2, packed_address, packed_beats, reset=False)",
         "delayed(m, PACK - 2, requests.address, requests.beats, reset=False)",
     ),
     fault(

@@ -179,6 +179,86 @@ FAULTS = (
         "row.steps.on(reader), steps)",
         'np.minimum(row.steps.on(reader), 2 - columns["use_imm"]), steps)',
     ),
+    fault(
+        "RESCALE has no steps at its end",
+        "sim.commands",
+        "np.where(executed, _trailing(cfg, columns), 0)",
+        "np.where(executed, 0, 0)",
+    ),
+    fault(
+        "RESCALE of no micro-ops has steps at its end, too",
+        "sim.commands",
+        "np.where(executed, _trailing(cfg, columns), 0)",
+        "_trailing(cfg, columns)",
+    ),
+    fault(
+        "halves are rounded up",
+        "isa.arithmetic",
+        "((rest == half) & ((down & one) == one))",
+        "(rest == half)",
+    ),
+    fault(
+        "a sum with its bias does not wrap around",
+        "isa.arithmetic",
+        "add(np.asarray(sums, np.int32), biases).astype(np.int64)",
+        "(np.asarray(sums, np.int64) + biases)",
+    ),
+    fault("mantissas have no sign", "isa.arithmetic", "words >> SHIFT_BITS", "(words & 0xFFFFFFFF) >> SHIFT_BITS"),
+    fault(
+        "an added operand has the mantissa of the first",
+        "isa.micro_op_meanings",
+        'biases, factors = _parameters(of["wgt|1"])',
+        'biases, _ = _parameters(of["wgt|1"])',
+    ),
+    fault(
+        "an added operand has the parameters of the first",
+        "sim.in_levels",
+        "run_of(grids[each][chosen] | 1)",
+        "run_of(grids[each][chosen])",
+    ),
+    fault(
+        "the zero point is added before rounding",
+        "isa.micro_op_meanings",
+        "shift_right_to_even(sums, shifts) + instruction.zero_point",
+        "shift_right_to_even(sums + instruction.zero_point, shifts)",
+    ),
+    fault(
+        "RELU cuts at 0, whatever the zero point",
+        "configs.instructions.rescale",
+        "return self.zero_point if self.relu",
+        "return 0 if self.relu",
+    ),
+    fault(
+        "of a range that is empty the lower end is taken",
+        "isa.micro_op_meanings",
+        "np.minimum(np.maximum(shift_right_to_even(sums, shifts) + instruction.zero_point, low), high)",
+        "np.maximum(np.minimum(shift_right_to_even(sums, shifts) + instruction.zero_point, high), low)",
+    ),
+    fault("tables have 128 rows", "isa.micro_op_meanings", "values & 255, axis", "values & 127, axis"),
+    fault(
+        "what is looked up always has a sign", "isa.micro_op_meanings", "if instruction.lookup_unsigned:", "if False:"
+    ),
+    fault(
+        "all look-ups are in the first table",
+        "isa.operands",
+        "int(getattr(instruction, block.name)) * block.elements",
+        "0 * block.elements",
+    ),
+    fault(
+        "an accumulator is there a step early", "isa.reuse", "(usage.steps - 1) > late:", "(usage.steps - 1) >= late:"
+    ),
+    fault(
+        "an added operand may be one that is not there yet",
+        "isa.reuse",
+        "or operand not in usage.read:",
+        "or operand is not usage.written:",
+    ),
+    fault(
+        "accumulators of the outer iteration before are not looked for",
+        "isa.reuse",
+        "(numbers >= distance) &",
+        "(numbers % (count * inner) >= distance) &",
+    ),
     fault("rows with pads between them are one chain", "sim.commands", "(stride == x) & (gap == 0)", "stride == x"),
     fault(
         "pads to the left take no steps",
@@ -189,8 +269,8 @@ FAULTS = (
     fault(
         "an instruction of no micro-ops takes no step",
         "sim.commands",
-        "np.maximum(micro_ops(columns) * _steps_per_micro_op(cfg, columns), 1)",
-        "micro_ops(columns) * _steps_per_micro_op(cfg, columns)",
+        "np.where(executed, _trailing(cfg, columns), 0), 1)",
+        "np.where(executed, _trailing(cfg, columns), 0), 0)",
     ),
     fault(
         "a token is there a cycle early",
@@ -221,8 +301,21 @@ FAULTS = (
     fault(
         "LOAD acc does not wait for the pipeline",
         "sim.compute",
-        "if command.kind != Kind.ISSUE:",
-        "if command.kind == Kind.FINISH:",
+        "first_step = max(start + 1, self.drained)",
+        "first_step = start + 1",
+    ),
+    fault(
+        "LOAD acc does not fetch ahead",
+        "sim.compute",
+        "self.load_free if command.kind == Kind.TRANSFER else self.boundary",
+        "self.boundary",
+    ),
+    fault("LOAD acc starts beside another", "sim.compute", "self.load_free = end", "pass"),
+    fault(
+        "FINISH does not wait for the pipeline",
+        "sim.compute",
+        "conditions.append((StallCause.DRAIN, self.drained))",
+        "pass",
     ),
     fault(
         "one load more than may be is under way",

@@ -7,7 +7,7 @@ from lathe.configs.alu_operations import AluOp
 from lathe.configs.encoding import ACC, Field, Format, bits
 from lathe.configs.expressions import Expression, FieldValue, Number
 from lathe.configs.instructions.codes import MemoryType, Opcode, Unit
-from lathe.configs.instructions.fields import HEAD, LOOPS
+from lathe.configs.instructions.fields import HEAD, LOOPS, RESET
 from lathe.configs.instructions.row import Kind, MicroOpIndex, Row
 
 
@@ -42,6 +42,7 @@ _FORMAT = Format(
     "alu",
     (
         *HEAD,
+        RESET,
         *LOOPS,
         Field("src_factor_out", ACC, "added to src in each outer iteration"),
         Field("src_factor_in", ACC, "added to src in each inner iteration"),
@@ -60,7 +61,8 @@ def _waits() -> Expression:
     found: Expression = Number(0)
     for each in AluOp:
         if each.waits:
-            found = found + FieldValue("alu_opcode").equals(each.value) * each.waits
+            runs = FieldValue("alu_opcode").equals(each.value)
+            found = found + (runs if each.waits == 1 else runs * each.waits)  # in hardware that multiplies
     return found
 
 

@@ -4,17 +4,18 @@ from enum import IntEnum
 
 
 class Opcode(IntEnum):
-    """What an instruction does; 5, 6 and 7 are free."""
+    """What an instruction does; 6 and 7 are free."""
 
     LOAD = 0
     STORE = 1
     GEMM = 2
     FINISH = 3
     ALU = 4
+    RESCALE = 5
 
 
 class MemoryType(IntEnum):
-    """What a LOAD or STORE moves: the scratchpad, and how DRAM holds its elements; 6 and 7 are free."""
+    """What a LOAD or STORE moves: the scratchpad, and how DRAM holds its elements."""
 
     UOP = 0
     WGT = 1
@@ -22,6 +23,8 @@ class MemoryType(IntEnum):
     ACC = 3
     OUT = 4
     ACC8 = 5
+    PAR = 6
+    LUT = 7
 
 
 class Unit(IntEnum):

@@ -10,8 +10,8 @@ HEAD = (
     Field("push_next", bits(1), "when done, give a token to the unit after this one"),
 )
 
+RESET = Field("reset", bits(1), "GEMM: write zeros and read no operand; ALU: ignored")
 LOOPS = (
-    Field("reset", bits(1), "GEMM: write zeros and read no operand; ALU: ignored"),
     Field("uop_bgn", UOP, "first micro-op"),
     Field("uop_end", UOP_END, "one past the last micro-op"),
     Field("iter_out", bits(14), "iterations of the outer loop"),

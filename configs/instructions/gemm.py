@@ -6,7 +6,7 @@ from typing import ClassVar
 from lathe.configs.encoding import GEMM_BEGIN, INP, WGT, Field, Format, bits_with
 from lathe.configs.expressions import FieldValue
 from lathe.configs.instructions.codes import MemoryType, Opcode, Unit
-from lathe.configs.instructions.fields import HEAD, LOOPS
+from lathe.configs.instructions.fields import HEAD, LOOPS, RESET
 from lathe.configs.instructions.row import Kind, MicroOpIndex, Row
 
 
@@ -44,6 +44,7 @@ _FORMAT = Format(
     "gemm",
     (
         *HEAD,
+        RESET,
         *LOOPS,
         Field("src_factor_out", INP, "added to src in each outer iteration"),
         Field("src_factor_in", INP, "added to src in each inner iteration"),

@@ -38,8 +38,8 @@ class Load:
 
     @property
     def padding(self) -> int:
-        """The value that padding holds: 0 for micro-ops, whatever the fields say."""
-        if self.memory_type == MemoryType.UOP:
+        """The value that padding holds: 0 for micro-ops and parameters, whatever the fields say."""
+        if self.memory_type in (MemoryType.UOP, MemoryType.PAR):
             return 0
         if self.pad_limit and self.memory_type in (MemoryType.ACC, MemoryType.ACC8):
             return -(1 << 31) if self.pad_value < 0 else (1 << 31) - 1
@@ -54,7 +54,7 @@ _FORMAT = Format(
         *HEAD,
         *WHERE,
         Field("dram_base", bits_with(PAD_VALUE, 29, otherwise=32), DRAM_BASE),
-        Field("pad_value", bits_with(PAD_VALUE, 8), "what padding holds; uop: always 0", signed=True),
+        Field("pad_value", bits_with(PAD_VALUE, 8), "what padding holds; uop, par: always 0", signed=True),
         Field("pad_limit", bits_with(PAD_VALUE, 1), "acc, acc8: not pad_value but the end of int32 on its side of 0"),
         *BLOCK,
     ),

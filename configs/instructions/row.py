@@ -21,17 +21,35 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MicroOpIndex:
-    """An element that micro-ops name with one of their indices, moved on by the loops' factors of the same name.
+    """An element that micro-ops name with one of their indices, moved on by factors of the loops.
 
     ``name``: "dst", "src" or "wgt"; ``memory``: where the element is; ``read``: whether an instruction reads it;
     ``written``: whether instructions write it, whatever their fields hold. One that is neither read nor written is not
-    looked at, and may hold anything.
+    looked at, and may hold anything. ``moved_by``: the index whose factors move it, by default its own.
+
+    ``odd``: whether an instruction also reads the element of the index with its lowest bit set. The scratchpad of such
+    an index has an even depth, so that it lies within if the index does.
     """
 
     name: str
     memory: MemoryType
     read: Expression = ALWAYS
     written: bool = False
+    moved_by: str = ""
+    odd: Expression = NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """``elements`` elements of a memory, of which every micro-op of an instruction may read any.
+
+    Field ``name`` counts in blocks; it has just the bits for those that there are. ``read``: whether it is read.
+    """
+
+    name: str
+    memory: MemoryType
+    elements: int
+    read: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +62,11 @@ class Row:
 
     An instruction that runs micro-ops has ``indices``, in the order in which a micro-op looks at them, of which one is
     written: an accumulator. A micro-op takes so many ``steps``, and looks at one index in each, and in the last at all
-    that remain. One that moves rows ``stores`` them in DRAM, or else loads them. ``extension``: what a machine must
-    have for it.
+    that remain. It may read ``blocks``, too. Its results are written ``trailing`` steps later than those of others: at
+    its end come so many that do nothing, and none of its steps may read an accumulator that one of so many steps before
+    writes.
+
+    One that moves rows ``stores`` them in DRAM, or else loads them. ``extension``: what a machine must have for it.
     """
 
     type: type[Any]
@@ -55,13 +76,18 @@ class Row:
     what: str
     meaning: str
     indices: tuple[MicroOpIndex, ...] = ()
+    blocks: tuple[Block, ...] = ()
     steps: Expression = ALWAYS
+    trailing: Expression = NEVER
     stores: bool = False
     extension: str | None = None
 
     def __post_init__(self) -> None:
         written = [index.memory for index in self.indices if index.written]
         assert written == [MemoryType.ACC] * (self.kind is Kind.ISSUE), f"{self.opcode.name} writes {written}"
+        # Then iterations of the loops differ alike in what is written and read, and a few show whether steps meet.
+        alike = {index.moved_by or index.name for index in self.indices if index.memory is MemoryType.ACC}
+        assert self.trailing == NEVER or len(alike) == 1, f"accumulators of {self.opcode.name} move by {alike}"
 
     @property
     def opcode(self) -> Opcode:

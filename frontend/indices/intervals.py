@@ -74,6 +74,12 @@ def _kept(found: Interval, whole: Interval) -> Interval:
     return found if whole[0] <= found[0] and found[1] <= whole[1] else whole
 
 
+def _rounded(value: int, shift: int) -> int:
+    """``value`` divided by 2**shift, to the nearest integer, halves to even."""
+    down, rest = divmod(value, 1 << shift)
+    return down + (2 * rest > 1 << shift or (2 * rest == 1 << shift and down % 2 == 1))
+
+
 def _reduced(kind: str, body: Interval, axes: tuple[Axis, ...], whole: Interval) -> Interval:
     if kind == "prod":
         return whole
@@ -100,6 +106,9 @@ def _binary(op: str, left: Interval, right: Interval, whole: Interval) -> Interv
         case "shr" | "shl" if -64 < c <= d < 64:
             sign = 1 if op == "shl" else -1
             corners = [x << s if s >= 0 else x >> -s for x, s in product(left, (sign * c, sign * d))]
+            return min(corners), max(corners)
+        case "rounding_shift" if -64 < c <= d < 64:  # towards 0, the further the shift
+            corners = [_rounded(x, s) if s >= 0 else x << -s for x, s in product(left, right)]
             return min(corners), max(corners)
         case "floordiv" if c > 0 or d < 0:
             corners = [x // y for x, y in product(left, right)]

@@ -49,23 +49,41 @@ class Linear:
         self.terms: dict[Atom, int] = {atom: c for atom, c in terms.items() if c} if terms else {}
         self._hash: int | None = None
 
+    @classmethod
+    def _made(cls, constant: int, terms: dict[Atom, int]) -> "Linear":
+        """One of terms that are known to have no zero among them; they may be those of another, for none changes."""
+        made = cls.__new__(cls)
+        made.constant, made.terms, made._hash = constant, terms, None
+        return made
+
     @staticmethod
     def of(atom: Atom, coefficient: int = 1) -> "Linear":
         return Linear(0, {atom: coefficient})
 
     def __add__(self, other: "Linear | int") -> "Linear":
         if isinstance(other, int):
-            return Linear(self.constant + other, self.terms)
+            return self._made(self.constant + other, self.terms)
+        constant = self.constant + other.constant
+        if not other.terms:
+            return self._made(constant, self.terms)
+        if not self.terms:
+            return self._made(constant, other.terms)
         terms = dict(self.terms)
         for atom, coefficient in other.terms.items():
-            terms[atom] = terms.get(atom, 0) + coefficient
-        return Linear(self.constant + other.constant, terms)
+            total = terms.get(atom, 0) + coefficient
+            if total:
+                terms[atom] = total
+            else:
+                del terms[atom]
+        return self._made(constant, terms)
 
     def __sub__(self, other: "Linear | int") -> "Linear":
         return self + (other * -1 if isinstance(other, Linear) else -other)
 
     def __mul__(self, factor: int) -> "Linear":
-        return Linear(self.constant * factor, {atom: c * factor for atom, c in self.terms.items()})
+        if factor == 1 or not factor:
+            return self._made(self.constant, self.terms) if factor else self._made(0, {})
+        return self._made(self.constant * factor, {atom: c * factor for atom, c in self.terms.items()})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Linear) and self.constant == other.constant and self.terms == other.terms

@@ -112,3 +112,14 @@ def sides(value: Padding, where: str) -> Sides:
         f"{where} must be an integer of at least 0, a pair (vertical, horizontal) or ((top, bottom), (left, right)), "
         f"not {shown(value)}."
     )
+
+
+def windows(extent: int, taps: int, step: int, spread: int, where: str) -> int:
+    """How many positions a window of ``taps`` taps has; raises TensorError when there is none."""
+    reach = spread * (taps - 1) + 1
+    if reach > extent:
+        raise TensorError(
+            f"{where} must be at least {reach} with its padding, the reach of the kernel, not {extent}. "
+            "Add padding or take a smaller kernel."
+        )
+    return (extent - reach) // step + 1

@@ -19,6 +19,7 @@ from lathe.frontend.operators.arguments import (
     in_layout,
     pair,
     sides,
+    windows,
 )
 from lathe.frontend.operators.padding import pad2d
 
@@ -69,12 +70,14 @@ def conv2d(
     borders = ((around.top, around.bottom), (around.left, around.right))
     padded = pad2d(data, borders, value=pad_value, layout=layout, name=f"{name}.pad") if around.any else data
     inner = image(padded, layout, where)
-    height = _windows(inner.height, extent["H"], step[0], spread[0], f"height of {where}")
-    width = _windows(inner.width, extent["W"], step[1], spread[1], f"width of {where}")
+    height = windows(inner.height, extent["H"], step[0], spread[0], f"height of {where}")
+    width = windows(inner.width, extent["W"], step[1], spread[1], f"width of {where}")
     ry, rx, rc = reduce_axis(extent["H"], "ry"), reduce_axis(extent["W"], "rx"), reduce_axis(extent["I"], "rc")
 
     def element(n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
-        channel = (o // outputs_per_group) * extent["I"] + rc if groups > 1 else rc + 0
+        channel = rc + 0 if groups == 1 else o // outputs_per_group
+        if groups > 1 and extent["I"] > 1:
+            channel = channel * extent["I"] + rc
         row, column = y * step[0] + ry * spread[0], x * step[1] + rx * spread[1]
         pixel = padded[in_layout(source.layout, n, row, column, channel)]
         tap = {"O": o, "H": ry + 0, "W": rx + 0, "I": rc + 0}
@@ -116,14 +119,3 @@ def _checked_groups(source: Image, extent: dict[str, int], given: object, where:
             f"group{'s' if groups > 1 else ''}, not {extent['I']}."
         )
     return groups
-
-
-def _windows(extent: int, taps: int, step: int, spread: int, where: str) -> int:
-    """How many positions a window of ``taps`` taps has; raises TensorError when there is none."""
-    reach = spread * (taps - 1) + 1
-    if reach > extent:
-        raise TensorError(
-            f"{where} must be at least {reach} with its padding, the reach of the kernel, not {extent}. "
-            "Add padding or take a smaller kernel."
-        )
-    return (extent - reach) // step + 1

@@ -1,4 +1,4 @@
-"""From accumulators back to int8."""
+"""From accumulators back to 8 bits."""
 
 from lathe.configs.integers import integer
 from lathe.frontend.compute import compute
@@ -7,18 +7,50 @@ from lathe.frontend.nodes import Tensor
 from lathe.frontend.operand import Expr
 from lathe.frontend.operators.arguments import checked_dtypes
 from lathe.frontend.operators.elementwise import checked_bounds, clipped
+from lathe.frontend.operators.rescaling import rescaled
 
 
 def requantise(
-    data: Tensor, shift: int, *, rounding: bool = True, low: int = -128, high: int = 127, name: str = "requantise"
+    data: Tensor,
+    shift: int | None = None,
+    *,
+    rounding: bool = True,
+    low: int = -128,
+    high: int = 127,
+    parameters: Tensor | None = None,
+    zero_point: int = 0,
+    dtype: str = "int8",
+    relu: bool = False,
+    name: str = "requantise",
 ) -> Tensor:
-    """``data`` (int32, any shape) divided by 2**shift, clipped to ``low`` … ``high``, as int8 of the same shape.
+    """``data`` (int32, any shape) as 8 bits of the same shape: shifted, or with a bias and a factor per channel.
 
-    out = int8(min(max((data + 2**(shift − 1)) >> shift, low), high)); without ``rounding``, or with a shift of 0, the
-    addend is left out and the shift alone rounds down. With rounding, ties go up. The addition wraps around at 32 bits.
-    ``low=0`` makes a ReLU part of it. Raises TensorError for a shift outside 0 to 31 or bounds that int8 does not hold.
+    With ``shift``: out = int8(min(max((data + 2**(shift − 1)) >> shift, low), high)); without ``rounding``, or with a
+    shift of 0, the addend is left out and the shift alone rounds down. With rounding, ties go up. The addition wraps
+    around at 32 bits. ``low=0`` makes a ReLU part of it.
+
+    With ``parameters``, int32 (channels, 2) with [bias, factor word] for each index of the last axis (as
+    ``rescale_parameters`` makes them): out = clamp(rounding_shift(int64(data + bias) * mantissa, shift) + zero_point),
+    with mantissa = word >> 6 and shift = word % 64, halves going to the even number. The sum with the bias wraps around
+    at 32 bits; ``data`` may be int8, too. ``dtype`` is int8 or uint8, and ``relu`` clips at the zero point.
+
+    Raises TensorError for a shift outside 0 to 31, bounds or a zero point that the dtype does not hold, parameters of
+    another shape or dtype, or arguments of the other form.
     """
     where = f"requantise {name!r}"
+    if (shift is None) == (parameters is None):
+        raise TensorError(
+            f"{where} must be given either a shift or parameters=, not {'neither' if shift is None else 'both'}."
+        )
+    other = {"rounding": rounding is not True, "low": low != -128, "high": high != 127}
+    if parameters is None:
+        other = {"zero_point": zero_point != 0, "dtype": dtype != "int8", "relu": relu is not False}
+    stray = next((argument for argument, given in other.items() if given), None)
+    if stray is not None:
+        wanted, remedy = ("parameters", "Say low=0 for a ReLU") if parameters is None else ("a shift", "Say relu=True")
+        raise TensorError(f"{stray} of {where} must be given with {wanted} only. {remedy}, or leave it out.")
+    if parameters is not None:
+        return rescaled(data, parameters, zero_point, dtype, relu, name)
     checked_dtypes(data, ("int32",), f"data of {where}")
     amount = integer(shift)
     if amount is None or not 0 <= amount <= 31:

@@ -16,15 +16,17 @@ MEMORY_NAMES = {
     "inp": "inputs (inp)",
     "acc": "accumulators (acc)",
     "acc8": "accumulators from int8 (acc8)",
+    "par": "parameters (par)",
+    "lut": "tables (lut)",
     "out": "outputs (out)",
 }
 
 
 LEGEND = (
     "load, gemm, alu, transfer, store: cycles in which a unit was busy with the layer's instructions; transfer are the "
-    "LOADs of compute (micro-ops, accumulators). compute waits: cycles in which compute waited before or in one of "
-    "them, for the instruction, a token or the memory. share of compute: gemm + alu + transfer + compute waits, of all "
-    "cycles of the launch. See docs/timing.md."
+    "LOADs of compute (micro-ops, accumulators, parameters, tables). compute waits: cycles in which compute waited "
+    "before or in one of them, for the instruction, a token or the memory. share of compute: gemm + alu + transfer + "
+    "compute waits, of all cycles of the launch. See docs/timing.md."
 )
 """What the columns of the table of layers mean."""
 

@@ -31,6 +31,8 @@ NUMBERS = (
     "read_inp",
     "read_acc",
     "read_acc8",
+    "read_par",
+    "read_lut",
 )
 
 

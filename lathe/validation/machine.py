@@ -52,7 +52,8 @@ class SampledDram:
 
 
 class SampledMachine:
-    """``inp`` and ``wgt`` are float32, ``acc`` int32, each (samples, depth, lanes); ``dram`` uint8 (samples, bytes).
+    """``inp`` and ``wgt`` are float32, ``acc`` and ``par`` int32, ``lut`` int8, each (samples, depth, lanes); ``dram``
+    uint8 (samples, bytes).
 
     ``writers`` gives for each element of each memory (bytes of DRAM) the number of the instruction that
     wrote it last, -1 for none.
@@ -70,19 +71,26 @@ class SampledMachine:
         )
         shape = (samples, config.acc_depth, config.batch * config.block_out)
         self.acc = random.integers(-(1 << 31), 1 << 31, shape, np.int32)
+        shape = (samples, config.par_depth, config.block_out * 2)
+        self.par = random.integers(-(1 << 31), 1 << 31, shape, np.int32)
+        self.lut = random.integers(-128, 128, (samples, config.lut_depth, config.block_out), np.int8)
         size = -(-program.memory_end // config.bus_bytes) * config.bus_bytes
         self.dram = random.integers(0, 256, (samples, size), np.uint8)
         self.writers = {
-            "inp": np.full(self.inp.shape[1], -1, np.int64),
-            "wgt": np.full(self.wgt.shape[1], -1, np.int64),
-            "acc": np.full(self.acc.shape[1], -1, np.int64),
+            **{
+                name: np.full(cells.shape[1], -1, np.int64)
+                for name, cells in (
+                    *(("inp", self.inp), ("wgt", self.wgt), ("acc", self.acc)),
+                    *(("par", self.par), ("lut", self.lut)),
+                )
+            },
             "dram": np.full(size, -1, np.int64),
         }
         self.carried_out = by_opcode(config, self, SampledDram(self.dram))
 
-    def cells(self, memory: str) -> NDArray[np.float32] | NDArray[np.int32]:
+    def cells(self, memory: str) -> NDArray[np.float32] | NDArray[np.int32] | NDArray[np.int8]:
         """A scratchpad."""
-        found: NDArray[np.float32] | NDArray[np.int32] = getattr(self, memory)
+        found: NDArray[np.float32] | NDArray[np.int32] | NDArray[np.int8] = getattr(self, memory)
         return found
 
     def put(self, address: int, content: NDArray[np.uint8]) -> None:

@@ -53,5 +53,22 @@ def _reads(state: StageState, chunk: MadeChunk, access: ReadAccess) -> Iterator[
         for guard, holds in access.guards:
             if not reads_data(guard):
                 happens &= np.broadcast_to(evaluate(guard, env) == holds, happens.shape)
-        index = [np.broadcast_to(evaluate(each, env), happens.shape)[happens] for each in access.indices]
-        yield np.ravel_multi_index(index, access.tensor.shape, mode="clip")
+        yield np.ravel_multi_index(_places(access, env, happens), access.tensor.shape, mode="clip")
+
+
+def _places(access: ReadAccess, env: Environment, happens: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
+    """The indices that a read has where it happens; where data decide on one, all that it may be."""
+    known = {
+        dimension: np.broadcast_to(evaluate(each, env), happens.shape)[happens].astype(np.int64)
+        for dimension, each in enumerate(access.indices)
+        if not reads_data(each)
+    }
+    open_dimensions = [dimension for dimension in range(len(access.indices)) if dimension not in known]
+    if not open_dimensions:
+        return tuple(known.values())
+    rows = np.unique(np.stack(list(known.values())), axis=1) if known else np.zeros((0, int(happens.any())), np.int64)
+    every = np.indices([access.tensor.shape[dimension] for dimension in open_dimensions])
+    every = every.reshape(len(open_dimensions), -1)
+    found = np.concatenate((np.repeat(rows, every.shape[1], axis=1), np.tile(every, rows.shape[1])))
+    place = {dimension: number for number, dimension in enumerate((*known, *open_dimensions))}
+    return tuple(found[place[dimension]] for dimension in range(len(access.indices)))

@@ -20,6 +20,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.dtypes import DTYPES
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.emission.made_chunks import MadeChunk
+from lathe.scheduler.state.memories import NEAR, SCRATCHPADS, TABLES
 from lathe.sim.blas import one_blas_thread
 from lathe.validation.chunk_elements import elements_of, final_elements
 from lathe.validation.expected import Expectation, Made
@@ -31,7 +32,8 @@ from lathe.validation.sampling import Ints, Sampler
 from lathe.validation.stored_bytes import output_bytes, stored_bytes
 
 SAMPLES = 16
-SCRATCHPADS = ("inp", "wgt", "acc")
+# Whose cells may hold values of one type in several forms: of 32 bits, or of bytes that have a sign or not.
+FORMED = (NEAR, TABLES)
 
 
 def validate_stream(compiled: Compiled, *, samples: int = SAMPLES, seed: int = 0) -> None:
@@ -147,7 +149,7 @@ class _Validation:
         content = self._content(scope, [each.places for each in making.written if each.memory == scope])
         wanted, first = np.unique(made.known[making.elements], return_index=True)
         elements = making.elements[first]
-        forms = forms_of(content.columns, chunk.tensor.dtype) if scope == "acc" else [content.columns]
+        forms = forms_of(content.columns, chunk.tensor.dtype) if scope in FORMED else [content.columns]
         found = np.zeros(len(wanted), np.bool_)
         matches: list[tuple[NDArray[np.bool_], Ints]] = []
         for form in forms:

@@ -40,10 +40,7 @@ class Recorder {
             if (top.trace_fetch_start) dispatch(top.trace_unit, t);
         }
         counts_.dispatched += top.trace_fetch_start;
-        if (top.trace_operation) {
-            const unsigned kind = top.trace_operation;
-            counts_.operations[kind & 2 ? kind >> 2 & 1 : 2 + (kind >> 3)]++;
-        }
+        counts_.operations[top.trace_operation]++;
         counts_.bytes_read[top.trace_load_memory] += top.trace_load_bytes;
         counts_.bytes_read[top.trace_compute_memory] += top.trace_compute_bytes;
         counts_.bytes_written += top.trace_store_bytes;

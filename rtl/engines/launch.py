@@ -75,8 +75,9 @@ class Outcome:
     ``cycles``: of the launch, from the machine's own counter; after a fault, the cycle in which it was noticed.
     ``fault``: why it stopped, NONE when the launch has ended. ``memory`` afterwards. ``tokens``: counts afterwards.
     ``units``: for load, compute, store and fetch, the machine's counters: ``busy``, and cycles by name of the cause.
-    ``operations``: executed micro-ops: "gemm", "reset", and ALU operations by name. ``bytes_read`` by memory type, and
-    of the instruction stream ("instructions"); ``bytes_written``; ``bursts`` and ``beats`` of "read" and "write".
+    ``operations``: executed micro-ops: "gemm", "reset", "rescale", and ALU operations by name. ``bytes_read`` by
+    memory type, and of the instruction stream ("instructions"); ``bytes_written``; ``bursts`` and ``beats`` of "read"
+    and "write".
     ``interleaved``: read beats that came before another burst had all of its own; 0 without ``stalls``.
     """
 

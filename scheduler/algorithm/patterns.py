@@ -1,10 +1,11 @@
 """What a computation is: a copy, a sum of products."""
 
 from functools import lru_cache
+from typing import TypeGuard
 
 from lathe.frontend import Computation
 from lathe.frontend.indices.plain import kept, plain_axis
-from lathe.frontend.nodes import Axis, Binary, Const, Read, Reduce, Select
+from lathe.frontend.nodes import Axis, Binary, Const, Read, Reduce, Select, reads_data
 from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.undefined import stripped
 
@@ -35,11 +36,16 @@ def factors(computation: Computation) -> tuple[Read, Read] | None:
     return (first, second) if first.dtype == second.dtype == "int8" else None
 
 
+def is_plain_read(expr: Expr) -> TypeGuard[Read]:
+    """Whether an expression is an element of a tensor at a place that does not depend on data."""
+    return isinstance(expr, Read) and not any(map(reads_data, expr.indices))
+
+
 def is_loadable(body: Expr) -> bool:
     """Whether an expression is what a DMA can load: elements of other tensors, or zeros."""
     if isinstance(body, Select):
         return is_loadable(body.then) and is_loadable(body.otherwise)
-    return isinstance(body, Read) or (isinstance(body, Const) and body.value == 0)
+    return is_plain_read(body) or (isinstance(body, Const) and body.value == 0)
 
 
 def is_elementwise(computation: Computation) -> bool:

@@ -81,7 +81,9 @@ def reads_redirected(computation: Computation, instead: Mapping[Read, Tensor]) -
     """The computation with reads, each by itself, redirected to other tensors of the same shape and dtype."""
 
     def leaf(node: Expr) -> Expr | None:
-        return Read(instead[node], node.indices) if isinstance(node, Read) and node in instead else None
+        if not isinstance(node, Read) or node not in instead:
+            return None
+        return Read(instead[node], tuple(transform(index, leaf) for index in node.indices))
 
     return computation.mapped(lambda expr: transform(expr, leaf))
 

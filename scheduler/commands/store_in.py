@@ -93,7 +93,7 @@ def buffer(
 ) -> StorageBuffer:
     """A buffer to store values in with ``s[C].store_in(buffer, map)``, of so many cells of a dtype in a memory.
 
-    What is left out follows from what is stored there. ``scope`` is ``"acc"``, ``"inp"``, ``"wgt"`` or ``"dram"``.
+    What is left out follows from what is stored there. ``scope`` is a scratchpad or ``"dram"``.
     Raises ScheduleError for a shape that is none, an unknown dtype or scope. Tiramisu's buffer.
     """
     taken = {each.name for each in storages_of(schedule.stages)}

@@ -14,6 +14,7 @@ from lathe.isa.program import UOPS
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.emission.dram_map import PAGE, DramMap, packed_bytes
 from lathe.scheduler.emission.emit import Emitter
+from lathe.scheduler.emission.first_loads import first_things_first
 from lathe.scheduler.emission.footprints import Footprints
 from lathe.scheduler.emission.fresh_zeros import without
 from lathe.scheduler.emission.order_by_hand import Step, steps_of
@@ -110,7 +111,8 @@ def steps_in_order(emitter: Emitter) -> list[Step]:
     needless = emitter.zeros.needless() if emitter.zeros is not None else set()
     left = without(emitter.entries, needless)
     entries, origins = [entry for entry, _ in left], [origin for _, origin in left]
-    return steps_of(list(zip(*preload_microops(entries, origins), strict=True)), lambda: footprints_of(emitter))
+    stream = list(zip(*preload_microops(entries, origins), strict=True))
+    return steps_of(first_things_first(stream, footprints_of(emitter)), lambda: footprints_of(emitter))
 
 
 def footprints_of(emitter: Emitter) -> Footprints:

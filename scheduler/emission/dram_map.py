@@ -20,17 +20,18 @@ from lathe.scheduler.emission.stored_outputs import host_steps
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.nest.cycles import circles
 from lathe.scheduler.state.layout import TensorLayout
-from lathe.scheduler.state.memories import DRAM, NEAR, WEIGHTS
+from lathe.scheduler.state.memories import DRAM, NEAR, PARAMETERS, TABLES, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.state.storage import StorageBuffer
 from lathe.scheduler.state.stored import storages_of
 from lathe.scheduler.target.chunk import Place
 from lathe.scheduler.target.elements import Physical
-from lathe.scheduler.target.lanes import LanePlan, lanes_through
+from lathe.scheduler.target.lanes import LanePlan, lanes_read
 from lathe.scheduler.target.lanes_of_cells import shape_and_lanes
 from lathe.scheduler.target.planes import PLANES, stores_make_elements, stores_make_weights
 from lathe.scheduler.target.products import lanes_of_operand
+from lathe.scheduler.target.rescaling import own_operands
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.target.zero_lanes import tensors_with_zeros_behind
 
@@ -118,7 +119,7 @@ class DramMap:
         role = "constant" if named.name in self.constants else "input"
         addresses: dict[object, int] = {}
         for stage, form, scope in self._forms(tensor):
-            storage = "int32" if scope == NEAR and tensor.dtype != "int8" else ""
+            storage = "int32" if scope in (NEAR, PARAMETERS) and tensor.dtype != "int8" else ""
             key = (_bytes_of(form), storage)
             if key not in addresses:
                 addresses[key] = self._segment(tensor, role, form, storage)
@@ -149,13 +150,23 @@ class DramMap:
         if product is not None and (access.node is product.data or access.node is product.weight):
             scope = self.target.memory_of(product, access.node).name
             return lanes_of_operand(product, scope, self.config), scope
-        scope = stage.state.scope
-        return lanes_through(computation, access, self.lanes[stage.tensor]), NEAR if scope == DRAM else scope
+        lanes = lanes_read(computation, access, self.lanes[stage.tensor], self.config)
+        scope = own_operands(computation, self.config).get(access.node, stage.state.scope)
+        return lanes, NEAR if scope == DRAM else scope
 
     def _add_stored(self, tensor: Tensor, stage: StageView) -> None:
         """A tensor that the program stores, in one form for all: what makes an element of any reader's adjoins."""
         own = self.target.near.element
         scopes = {reader: reader.state.scope for reader in self.schedule.readers(tensor)}
+        for reader, scope in scopes.items():
+            if scope in (PARAMETERS, TABLES):
+                what = "parameters" if scope == PARAMETERS else "table"
+                raise BuildError(
+                    f"{what} {reader.name} must be an input of the program, "
+                    f"not {tensor.name!r}, which {stage.name} computes: stores make no elements of {scope}. Compute it "
+                    "before, or build the program in two parts.",
+                    kind="machine",
+                )
         widest = max(self.target.element_in(scope).cols for scope in (DRAM, *scopes.values()))
         storage = "planes" if tensor.dtype in PLANES else ""
         role = "output" if tensor in self.schedule.outputs else "temporary"

@@ -155,6 +155,11 @@ class Emitter:
         """Whether what a chunk stores is read again."""
         return keeps_source(self.schedule, self.named[chunk.stage])
 
+    def made_by(self, tensor: Tensor) -> str | None:
+        """The rule that makes a tensor, if a stage does."""
+        maker = self.maker.get(tensor)
+        return None if maker is None else maker.state.rule
+
     def only_stored(self, tensor: Tensor) -> bool:
         """Whether nothing but stores to DRAM reads the tensor, which see the low bits only."""
         readers = self.schedule.readers(tensor)

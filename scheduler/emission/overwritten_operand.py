@@ -14,15 +14,14 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.frontend.nodes import ReadAccess
-from lathe.isa.table import alu_operations
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.legality.folded_cells import written_cell_of_two
 from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.nest.times import values_on
 from lathe.scheduler.state.memories import NEAR
+from lathe.scheduler.target.reused_cells import may_take_over
 from lathe.scheduler.target.rule_choice import rule_of
 from lathe.scheduler.target.rules import RULES
-from lathe.scheduler.target.rules.alu_expressions import can_take_over
 
 Ints = NDArray[np.int64]
 
@@ -68,7 +67,7 @@ def operand_in_place(
                 kind="machine",
             )
     for access in beside:
-        chain = can_take_over(stage.state.computation.bodies[0], alu_operations(config), access.tensor)
+        chain = may_take_over(stage.state.computation, config, access.tensor)
         chain = chain and RULES[rule_of(stage)].in_place
         if not chain or stage.state.scope != NEAR or access.guards or len(beside) > 1:
             raise EmitError(

@@ -1,8 +1,8 @@
 """Micro-ops that have a place of their own are loaded before anything else, in as few instructions as possible.
 
-A LOAD of micro-ops waits until the compute unit is drained, then for the memory, behind all that the load unit has
-asked for. Where its cells hold nothing before, it may as well be the first instruction of the stream: nothing is there
-to be drained, and the bus is free.
+A LOAD of micro-ops is written when the compute unit is drained, and waits for the memory behind all that the load unit
+has asked for. Where its cells hold nothing before, it may as well be the first instruction of the stream: nothing is
+there to be drained, and the bus is free.
 """
 
 from collections.abc import Iterator, Sequence

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from lathe.frontend import Tensor
 from lathe.frontend.indices.in_loops import linear_index
 from lathe.frontend.indices.linear import Linear, LoopVariable
-from lathe.frontend.nodes import Axis, ReadAccess, Reduce
+from lathe.frontend.nodes import Axis, Read, ReadAccess, Reduce
+from lathe.scheduler.algorithm.rescaling import table_index
 from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.emission.overwritten_operand import operand_in_place
 from lathe.scheduler.emission.places import Walk
@@ -13,6 +14,8 @@ from lathe.scheduler.errors import EmitError
 from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand
 from lathe.scheduler.target.index_in_loops import Bend, index_in_loops
+from lathe.scheduler.target.rescaling import unmet
+from lathe.scheduler.target.rules import RULES
 
 
 class PreparedChunk:
@@ -32,17 +35,27 @@ class PreparedChunk:
         self.reduction = body.kind if isinstance(body, Reduce) else None
         self.expression = body.body if isinstance(body, Reduce) else body
         self.accesses: list[tuple[ReadAccess, list[Linear]]] = []
+        missing = unmet(self.expression, emitter.config)
+        if missing is not None and node.role == "map" and isinstance(self.expression, Read):
+            raise EmitError(
+                f"machine {emitter.config.name!r} must have {missing} of stage {computation.name}, and has not.",
+                kind="machine",
+            )
+        self.refusal: EmitError | None = None  # for rules that look nothing up
         if node.role != "init":
             for access in computation.reads:
                 indices: list[Linear] = []
                 for index in access.indices:
                     linear = linear_index(index, node.roots)
                     if linear is None:
-                        raise EmitError(
+                        refusal = EmitError(
                             f"index of {access.tensor.name} in stage {computation.name} must be linear in the loops, "
                             f"not {index}: no instruction has such addresses.",
                             kind="machine",
                         )
+                        if indices or table_index(access.node) is None:
+                            raise refusal
+                        self.refusal, linear = refusal, Linear(0)
                     indices.append(linear)
                 self.accesses.append((access, emitter.folded(access.tensor, indices)))
         target = [node.roots[axis] for axis in computation.axes]
@@ -55,6 +68,8 @@ class PreparedChunk:
         self, emitter: Walk, node: ChunkNode, environment: Mapping[LoopVariable, int], rule: str, role: str
     ) -> Iterator[Chunk]:
         """The chunk at some values of the outer loops, in parts where an index is not linear in all of it."""
+        if self.refusal is not None and not RULES[rule].looks_up:
+            raise self.refusal
         stage = node.placement.stage
         owner = emitter.aliases.get(stage)
         aliased = owner.tensor if owner is not None else None

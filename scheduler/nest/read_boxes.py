@@ -15,7 +15,7 @@ from lathe.frontend.indices.linear import (
     floor_divide,
     scale,
 )
-from lathe.frontend.nodes import Axis, ReadAccess
+from lathe.frontend.nodes import Axis, ReadAccess, reads_data
 
 
 def eliminate(bound: Bound, visible: set[LoopVariable], box: Box, side: str) -> Bound:
@@ -40,11 +40,12 @@ def eliminate(bound: Bound, visible: set[LoopVariable], box: Box, side: str) -> 
 def read_box(access: ReadAccess, axes: Mapping[Axis, Interval], visible: set[LoopVariable], box: Box) -> list[Interval]:
     """Per dimension of the tensor, bounds of what one read touches, in terms of the visible variables.
 
-    Where a read is guarded, or its index has no linear bounds, the tensor's own extent is the bound.
+    Where a read is guarded, or its index has no linear bounds or depends on data, the tensor's own extent is the bound:
+    what is looked up by data is there as a whole.
     """
     result: list[Interval] = []
     for index, size in zip(access.indices, access.tensor.shape, strict=True):
-        interval = interval_of(index, axes, visible, box)
+        interval = None if reads_data(index) else interval_of(index, axes, visible, box)
         if interval is None:
             result.append((Linear(0), Linear(size - 1)))
             continue

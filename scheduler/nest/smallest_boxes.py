@@ -26,7 +26,7 @@ from lathe.frontend.indices.linear import (
     extremum,
 )
 from lathe.frontend.indices.quasi_affine import linear_of
-from lathe.frontend.nodes import ReadAccess
+from lathe.frontend.nodes import ReadAccess, reads_data
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, TooManyOperationsError, limited_operations, range_of
 from lathe.scheduler.nest.executed import carried_out
 from lathe.scheduler.nest.instances import InstanceSpace, cells_read
@@ -52,11 +52,12 @@ def smallest_box(
     """Where the box begins that readers in the loops around a stage read of it, how long it is, and as isl has it.
 
     ``here`` is the stage with these loops, ``found`` the box that intervals give. That is the answer, without isl's,
-    where intervals are exact, where a reader runs in loops of a stage in pieces, or where isl takes too long to say
-    more.
+    where intervals are exact, where a reader runs in loops of a stage in pieces or looks up by data, whatever isl knows
+    of these, or where isl takes too long to say more.
     """
     visible = set(here.prefix)
     exact = not any(_in_pieces(reader, placed) for reader, _ in readers)  # else they run where isl sees no instance
+    exact = exact and not any(reads_data(index) for _, reads in readers for read in reads for index in read.indices)
     if exact and not all(_is_rectangular(reader, reads, visible, placed) for reader, reads in readers):
         with suppress(TooManyOperationsError, _TooManyPiecesError), limited_operations(MOST_OPERATIONS):
             return _Smallest(here, readers, placed).box(found)

@@ -24,7 +24,7 @@ from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Lanes, StageState
 from lathe.scheduler.target.lanes import LanePlan, obstacles_of, plan_lanes
 from lathe.scheduler.target.planes import stores_make_elements, stores_make_weights
-from lathe.scheduler.target.products import Product, lanes_of_operand
+from lathe.scheduler.target.products import Product, has_placed_operand, lanes_of_operand
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.target.zero_lanes import comes_from_host, is_loaded_with_zeros, tensors_with_zeros_behind
 
@@ -81,7 +81,7 @@ class _Agreement:
                 changed, left = self.judged()
                 cost = sum(self._work(stage, changed) for stage in self.schedule.stages) * (1 + len(left))
                 self.schedule.become(before)
-                if len(left) < len(found) and (best is None or cost < best[0]):
+                if self._leaves_products(plan, changed) and len(left) < len(found) and (best is None or cost < best[0]):
                     best = cost, change
             if best is not None:
                 best[1]()
@@ -89,6 +89,11 @@ class _Agreement:
             for stage in (one.maker, one.reader):
                 if self.is_free(stage):
                     stage.put(self._without_lanes(stage, plan))
+
+    def _leaves_products(self, plan: LanePlan, changed: LanePlan) -> bool:
+        """Whether what was a product still is one, of stages with an operand where only products read."""
+        placed = (stage.tensor for stage in self.schedule.stages if has_placed_operand(stage))
+        return all(changed.products[each] is not None or plan.products[each] is None for each in placed)
 
     def is_free(self, stage: EditedStage) -> bool:
         """Whether a stage may get other lanes: nobody has placed it or its lanes, nor has it been left without any."""
@@ -112,7 +117,7 @@ class _Agreement:
                     assert maker is not None, f"{read.tensor.name} is no computed operand of {stage.name}"
                     found.append(_Disagreement(maker, stage, read.tensor, (read,)))
                 continue
-            for tensor in obstacles_of(stage.state, plan.known, self.target.near.element):
+            for tensor in obstacles_of(stage.state, plan.known, self.target.near.element, self.target.config):
                 reads = tuple(read.node for read in stage.state.computation.reads if read.tensor is tensor)
                 found.append(_Disagreement(self.schedule.maker(tensor) or stage, stage, tensor, reads))
         return plan, found
@@ -143,7 +148,7 @@ class _Agreement:
                 fits = have.cols == wanted.cols and (memory.element.rows == 1 or have.rows == wanted.rows)
                 fits = fits and (not by_us or stores_make_elements(config, have, memory.name))
             if is_loaded_with_zeros(self.schedule, tensor):
-                fits = fits and not obstacles_of(maker.state, {tensor: wanted}, memory.element)
+                fits = fits and not obstacles_of(maker.state, {tensor: wanted}, memory.element, config)
             found += [read] * (not fits)
         if not found and all(stored) and not self._covers(product, zeros):
             found.append(product.weight)
@@ -167,7 +172,8 @@ class _Agreement:
             if not self.is_free(stage):
                 continue
             state = stage.state
-            for on_alu in (False, True) if factors(state.computation) is not None else (state.on_alu,):
+            either = factors(state.computation) is not None and not has_placed_operand(stage)
+            for on_alu in (False, True) if either else (state.on_alu,):
                 for lanes in possible_lanes(range(len(state.computation.axes))):
                     if (lanes, on_alu) != (state.lanes, state.on_alu):
                         yield partial(stage.put, replace(state, lanes=lanes, on_alu=on_alu))
@@ -195,6 +201,7 @@ class _Agreement:
     def _without_lanes(self, stage: EditedStage, plan: LanePlan) -> StageState:
         product = plan.products[stage.state.tensor]
         on_alu = product is None or self.schedule.maker(product.weight.tensor) is not None
+        on_alu = on_alu and not has_placed_operand(stage)
         return replace(stage.state, lanes=Lanes(None, None), on_alu=on_alu)
 
     def _work(self, stage: EditedStage, plan: LanePlan) -> float:
@@ -202,9 +209,7 @@ class _Agreement:
         computation, lanes = stage.state.computation, plan.known[stage.state.tensor]
         product, element = plan.products[stage.state.tensor], self.target.near.element
         elements = prod(-(-axis.extent // element.block(lanes, dim)) for dim, axis in enumerate(computation.axes))
+        if product is not None:
+            return elements * (product.steps(computation, self.target.config) + 1)
         steps = prod(axis.extent for axis in computation.reduce_axes)
-        if product is None:
-            return elements * (2 + 4 * steps if computation.reduce_axes else 2)
-        if product.inner is not None:
-            steps = steps // product.inner.extent * -(-product.inner.extent // self.target.data.element.cols)
-        return elements * (steps + 1)
+        return elements * (2 + 4 * steps if computation.reduce_axes else 2)

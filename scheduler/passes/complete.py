@@ -10,12 +10,15 @@ from lathe.scheduler.legality.check import check_completed
 from lathe.scheduler.legality.communication import check_communication
 from lathe.scheduler.passes import properties as given
 from lathe.scheduler.passes.agree_on_lanes import agree_on_lanes
+from lathe.scheduler.passes.bring_by_products import bring_by_products
 from lathe.scheduler.passes.choose_rules import choose_rules
+from lathe.scheduler.passes.choose_units import choose_units
 from lathe.scheduler.passes.compute_at_readers import compute_at_readers
 from lathe.scheduler.passes.fill_domains import fill_domains
 from lathe.scheduler.passes.fill_padding import fill_padding
 from lathe.scheduler.passes.fit_lanes import fit_lanes
 from lathe.scheduler.passes.fold_constants import fold_constants
+from lathe.scheduler.passes.join_lookups import join_lookups
 from lathe.scheduler.passes.keep_parts_near import keep_parts_near
 from lathe.scheduler.passes.load_operands import load_operands
 from lathe.scheduler.passes.mask_conditions import mask_conditions
@@ -62,10 +65,13 @@ PASSES = (
     Pass("fit-lanes", fit_lanes, (), (given.STORED_LANES,)),
     Pass("fold-constants", fold_constants, (given.WHOLE_DOMAINS,), (given.FOLDED,)),
     Pass("split-outputs", split_outputs, (given.WHOLE_DOMAINS,), (given.ONE_OUTPUT,)),
+    Pass("join-lookups", join_lookups, (given.ONE_OUTPUT,), (given.RESCALED_LOOKUPS,)),
     Pass("widen-sums", widen_sums, (given.ONE_OUTPUT,), (given.WIDE_SUMS,)),
     Pass("merge-reshapes", merge_reshapes, (given.ONE_OUTPUT,), (given.NO_RESHAPES,)),
     Pass("split-axes", split_axes, (given.ONE_OUTPUT,)),
     Pass("mask-conditions", mask_conditions, (given.ONE_OUTPUT,)),
+    Pass("bring-by-products", bring_by_products, (given.ONE_OUTPUT,)),
+    Pass("choose-units", choose_units, (given.ONE_OUTPUT,)),
     Pass("agree-on-lanes", agree_on_lanes, (given.OWN_LOOPS, given.STORED_LANES), (given.AGREEING_LANES,)),
     Pass("tile-groups", TileGroups(), (given.AGREEING_LANES,), (given.BUFFERS_FIT,)),
     Pass("load-operands", load_operands, (given.BUFFERS_FIT,), (given.LOADED,)),
@@ -101,12 +107,12 @@ def complete(
 
 
 def completed_as_far_as_it_goes(
-    schedule: ScheduleView, config: HardwareConfig
+    schedule: ScheduleView, config: HardwareConfig, watch: Watch | None = None
 ) -> tuple[ScheduleView, dict[StageId, LatheError]]:
     """The same, with stages of groups that cannot be completed left open, and why."""
     refused: dict[StageId, LatheError] = {}
     passes = [replace(each, run=TileGroups(refused)) if each.name == "tile-groups" else each for each in PASSES]
-    return complete(schedule, config, passes), refused
+    return complete(schedule, config, passes, watch), refused
 
 
 def up_to(schedule: ScheduleView, config: HardwareConfig, name: str) -> ScheduleView:

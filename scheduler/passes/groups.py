@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend.indices.plain import plain_axis
-from lathe.frontend.nodes import Cast, Const, Read, Select
-from lathe.scheduler.algorithm.patterns import factors
+from lathe.frontend.nodes import Cast, Const, Select
+from lathe.scheduler.algorithm.patterns import factors, is_plain_read
 from lathe.scheduler.algorithm.undefined import stripped
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
@@ -54,7 +54,7 @@ def is_padding(stage: StageView, with_zeros: bool = True) -> bool:
         if not isinstance(plain, Const) or (with_zeros and plain.value != 0):
             return False
         body = body.then
-    return found and isinstance(body, Read)
+    return found and is_plain_read(body)
 
 
 def groups_of(schedule: Edit, target: Target) -> list[Group]:
@@ -144,4 +144,4 @@ def is_copy(stage: StageView) -> bool:
     body = stripped(stage.state.computation.bodies[0])
     while isinstance(body, Cast):
         body = body.operand
-    return isinstance(body, Read) or is_padding(stage, with_zeros=False)
+    return is_plain_read(body) or is_padding(stage, with_zeros=False)

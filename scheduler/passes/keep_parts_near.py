@@ -75,7 +75,9 @@ def _scope_near(stage: EditedStage, target: Target) -> str:
             reads = () if product is None else (product.data, product.weight)
             wanted.update(target.memory_of(product, read).name for read in reads if read.tensor is tensor)
         else:
-            wanted.add(target.near.name)
+            computation = reader.state.computation
+            elsewhere = (read.node for read in computation.reads if read.tensor is tensor)
+            wanted.update(target.memory_of(None, read, computation).name for read in elsewhere)
     if wanted <= {target.near.name}:
         return target.near.name
     return wanted.pop() if len(wanted) == 1 and is_loadable(stage.state.computation.bodies[0]) else DRAM

@@ -62,7 +62,7 @@ def operands_of(
         tensor = read.tensor
         if tensor in made or schedule.scope_of(tensor) != DRAM:
             continue
-        scope = target.memory_of(product, read.node).name
+        scope = target.memory_of(product, read.node, stage.state.computation).name
         alone = any(tensor in each.state.tensors for each in circle)  # around two reads are cells not made yet
         key = tensor, scope, tuple(str(index) if alone else frozenset(axes_of(index)) for index in read.indices)
         if key in cached_as:  # what moves along other axes is another part of the tensor

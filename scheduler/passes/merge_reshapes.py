@@ -15,6 +15,7 @@ from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.nodes import AxisRef, Binary, Const, Read, axes_of
 from lathe.frontend.operand import Expr
 from lathe.frontend.polyhedra import TooManyOperationsError, limited_operations, points_of
+from lathe.scheduler.algorithm.patterns import is_plain_read
 from lathe.scheduler.algorithm.rewrite import copy_of, redirect_reads, transform
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
@@ -35,7 +36,7 @@ def source_of_reshape(stage: StageView) -> Tensor | None:
     """The tensor whose elements, in row-major order, are those of the stage's under another shape; or None."""
     state = stage.state
     body = state.computation.bodies[0]
-    if len(state.tensors) > 1 or not isinstance(body, Read) or state.computation.reduce_axes:
+    if len(state.tensors) > 1 or not is_plain_read(body) or state.computation.reduce_axes:
         return None
     shape = state.tensor.shape
     if body.tensor.shape == shape or prod(body.tensor.shape) != prod(shape):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lathe.configs import LatheError
+from lathe.configs.encoding import LOOKUP
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.nodes import Reduce, Select, Undef
 from lathe.frontend.operand import walk
@@ -12,6 +13,7 @@ from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.passes.agree_on_lanes import lanes_disagree
 from lathe.scheduler.passes.fold_constants import is_folded
 from lathe.scheduler.passes.groups import is_copy
+from lathe.scheduler.passes.join_lookups import is_rescaled
 from lathe.scheduler.passes.merge_reshapes import is_untouched, source_of_reshape
 from lathe.scheduler.passes.store_in_loops import can_be_kept, stores_only
 from lathe.scheduler.state.edit import Edit
@@ -126,6 +128,13 @@ def _is_not_loaded(schedule: Edit, target: Target) -> str | None:
     return None
 
 
+def _is_looked_up_unscaled(schedule: Edit, target: Target) -> str | None:
+    if LOOKUP not in target.config.extensions:
+        return None
+    wrong = next((stage.name for stage in schedule.stages if not is_rescaled(stage)), None)
+    return None if wrong is None else f"{wrong} looks up what is not rescaled"
+
+
 LEGAL = Property("legal", "every read finds its value", _misses_a_value)
 NEAR = _of_stages("near", "what is computed inside a loop of another is in a scratchpad, or can be stored", _stays_near)
 WHOLE_DOMAINS = _of_stages(
@@ -151,6 +160,9 @@ ONE_OUTPUT = _of_stages(
     "one output",
     "untouched stages make one tensor",
     lambda stage: not is_untouched(stage) or len(stage.state.tensors) == 1,
+)
+RESCALED_LOOKUPS = Property(
+    "rescaled look-ups", "on machines with tables, only rescaled values are looked up", _is_looked_up_unscaled
 )
 WIDE_SUMS = _of_stages("wide sums", "sums of untouched stages are in 32 bits", _is_wide)
 NO_RESHAPES = _of_stages("no reshapes", "no reshape of an input is computed", _is_no_free_reshape)

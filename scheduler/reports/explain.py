@@ -11,6 +11,7 @@ from lathe.frontend.indices.linear import LoopVariable
 from lathe.frontend.indices.plain import bare
 from lathe.frontend.nodes import Const
 from lathe.isa import EncodingError, Gemm, Instruction
+from lathe.isa.needed_extensions import extensions_of
 from lathe.scheduler.emission.assemble import lanes_as_wanted, steps_in_order
 from lathe.scheduler.emission.dram_map import DramMap
 from lathe.scheduler.emission.emit import Emitter
@@ -20,9 +21,10 @@ from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node, Slide
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.passes.choose_units import units_and_why
 from lathe.scheduler.passes.complete import completed_as_far_as_it_goes
 from lathe.scheduler.reports.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
-from lathe.scheduler.state.memories import SCRATCHPADS
+from lathe.scheduler.state.memories import NEAR, SCRATCHPADS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.signals import Marker
 from lathe.scheduler.state.stage import StageId
@@ -34,6 +36,7 @@ from lathe.scheduler.target.element import depth_of
 from lathe.scheduler.target.elements import physical_of
 from lathe.scheduler.target.lanes import conflict_of_lanes, plan_lanes
 from lathe.scheduler.target.reused_cells import find_aliases
+from lathe.scheduler.target.target import Target
 from lathe.scheduler.target.temporaries import temporaries_wanted
 
 NOT_ASKED = "no rule can be asked, for the reason above"
@@ -44,8 +47,14 @@ def explanation_of(given: ScheduleView, machine: HardwareConfig) -> Explanation:
     """Which rule takes each class of chunks of a schedule on a machine, or which constraint fails first."""
     depths = tuple((scope, depth_of(machine, scope)) for scope in SCRATCHPADS)
     refusals: list[Refusal] = []
+    units: dict[str, str] = {}
+
+    def watch(name: str, schedule: ScheduleView) -> None:
+        if name == "agree-on-lanes":
+            units.update(units_and_why(schedule, Target(machine)))
+
     try:
-        schedule, refused = completed_as_far_as_it_goes(given, machine)
+        schedule, refused = completed_as_far_as_it_goes(given, machine, watch)
         refusals += [_refusal(error, schedule.by_id(stage)) for stage, error in refused.items()]
         buffers = _allocated(schedule, machine, refusals)
         emitter = _Explainer(schedule, machine, buffers, schedule.state.views, refused)
@@ -60,7 +69,9 @@ def explanation_of(given: ScheduleView, machine: HardwareConfig) -> Explanation:
     if any(not each.maps for each in classes):
         reasons = conflict_of_lanes(schedule, machine), lanes_as_wanted(schedule)
         refusals += [Refusal("EmitError", reason) for reason in reasons if reason]
-    return Explanation(machine.name, depths, tuple(map(_use, buffers)), classes, tuple(refusals))
+    computing = {each.stage for each in classes}
+    told = ((f"{name}.{NEAR}" if f"{name}.{NEAR}" in computing else name, why) for name, why in units.items())
+    return Explanation(machine.name, depths, tuple(map(_use, buffers)), classes, tuple(refusals), tuple(told))
 
 
 def _refused_signals(emitter: Emitter) -> list[Refusal]:
@@ -112,6 +123,7 @@ class _Tally:
     count: int = 0
     numbers: list[int] = field(default_factory=list)  # of the instructions, in the order of emission
     begun: int = 0
+    extensions: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -202,6 +214,8 @@ class _Explainer(Emitter):
         tally.numbers += range(self.emitted, self.emitted + len(instructions))
         self.emitted += len(instructions)
         tally.begun += any(isinstance(each, Gemm) and each.begin for each in instructions)
+        for each in instructions:
+            tally.extensions.update(extensions_of(self.config, each))
         return instructions
 
     def classes(self) -> tuple[ChunkClass, ...]:
@@ -258,6 +272,7 @@ def _class_of(
         tally.part,
         tally.begun or (tally.count if tally.chunk.role == "init" and not gone.isdisjoint(tally.numbers) else 0),
         next((needed[number] for number in tally.numbers if number in needed), ""),
+        tuple(sorted(tally.extensions)),
     )
 
 

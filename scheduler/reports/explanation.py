@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lathe.configs.encoding import GEMM_BEGIN
 from lathe.configs.errors import RefusalKind
 
 
@@ -35,6 +36,7 @@ class ChunkClass:
 
     On machines with the extension ``gemm_begin``: ``begun`` chunks begin sums with products that are written, not
     added, or, of the class "init", have no zeros to write. If some have nevertheless, ``zeros`` says why.
+    ``extensions``: those that the instructions make use of, without which the machine would have to do it otherwise.
     """
 
     stage: str
@@ -51,6 +53,7 @@ class ChunkClass:
     part: str = ""
     begun: int = 0
     zeros: str = ""
+    extensions: tuple[str, ...] = ()
 
     @property
     def maps(self) -> bool:
@@ -67,7 +70,7 @@ class ChunkClass:
         if self.maps:
             parts = ", ".join(rule if count == 1 else f"{count} × {rule}" for rule, count in self.taken) or "nothing"
             count = f"{self.instructions} instruction{'' if self.instructions == 1 else 's'}"
-            return f"{line}{parts}, {count}{self._sums}"
+            return f"{line}{parts}, {count}{self._sums}{self._by}"
         at = ", ".join(f"{name}={value}" for name, value in self.first)
         asked = f" by {self.asked!r}" if self.asked else ""
         where = f" in {self.part}" if self.part else f" at {at}" if at else ""
@@ -81,6 +84,12 @@ class ChunkClass:
         if self.begun and self.role == "init":
             return "; sums begin without zeros"
         return f"; {self.begun} begin{'s' if self.begun == 1 else ''} sums" if self.begun else ""
+
+    @property
+    def _by(self) -> str:
+        """The extensions at work, but for that of which `_sums` speaks."""
+        others = [each for each in self.extensions if each != GEMM_BEGIN]
+        return f"; by {' and '.join(others)}" if others else ""
 
 
 @dataclass(frozen=True)
@@ -127,7 +136,8 @@ class Refusal:
 class Explanation:
     """How a schedule meets a machine: ``str`` of it, and what a prompt shows, is the text, ``to_dict`` plain values.
 
-    ``depths``: the elements of each scratchpad.
+    ``depths``: the elements of each scratchpad. ``units``: by name, which unit computes stages that either could, and
+    why.
     """
 
     machine: str
@@ -135,6 +145,7 @@ class Explanation:
     buffers: tuple[BufferUse, ...]
     classes: tuple[ChunkClass, ...]
     refusals: tuple[Refusal, ...]
+    units: tuple[tuple[str, str], ...] = ()
 
     @property
     def maps(self) -> bool:
@@ -179,4 +190,5 @@ class Explanation:
         for stage in dict.fromkeys(each.stage for each in self.classes):
             own_classes = self.of(stage)
             yield f"{stage} in {own_classes[0].scope}:"
+            yield from (f"  {reason}" for name, reason in self.units if name == stage)
             yield from (f"  {each}" for each in own_classes)

@@ -8,7 +8,9 @@ NEAR = "acc"
 """Where results are computed, and stored from; what commands take where nobody says a memory."""
 DATA, WEIGHTS = OPERANDS = ("inp", "wgt")
 """What matrix products read, and nothing else."""
-SCRATCHPADS = (*OPERANDS, NEAR)
+PARAMETERS, TABLES = "par", "lut"
+"""What rescaling reads besides accumulators: parameters of channels, and tables of 256 values."""
+SCRATCHPADS = (*OPERANDS, NEAR, PARAMETERS, TABLES)
 SCOPES = (DRAM, *SCRATCHPADS)
 SCOPE_SYNONYMS = {"global": DRAM, "out": NEAR, "": DRAM}
 

@@ -32,10 +32,23 @@ class StageId:
 
 @dataclass(frozen=True)
 class Lanes:
-    """Which dimension of a tensor fills the rows of an element and which its columns; None: the same in all."""
+    """Which dimension of a tensor fills the rows of an element and which its columns; None: the same in all.
+
+    The same dimension for both fills the diagonals of elements of weights, with zeros beside them.
+    """
 
     rows: int | None
     cols: int | None
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether a dimension runs along diagonals."""
+        return self.rows is not None and self.rows == self.cols
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The dimensions that run along lanes, each once."""
+        return tuple(dict.fromkeys(dim for dim in (self.rows, self.cols) if dim is not None))
 
 
 @dataclass(frozen=True)

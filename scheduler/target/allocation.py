@@ -10,16 +10,21 @@ from dataclasses import dataclass
 
 from lathe.configs import HardwareConfig
 from lathe.frontend.indices.linear import Linear, bound_range
+from lathe.isa import Unit
+from lathe.scheduler.algorithm.rescaling import TABLE_SIZE
 from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.nest.nodes import Acquire, Block, Guard, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.nest.windows import Ring
-from lathe.scheduler.state.memories import DRAM, NEAR, SCRATCHPADS
+from lathe.scheduler.state.memories import DRAM, NEAR, PARAMETERS, SCRATCHPADS, TABLES, UNIT_OF_SCOPE
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stored import Allocated, storages_of
 from lathe.scheduler.target.element import depth_of
 from lathe.scheduler.target.elements import Physical
+
+GRAINS = {PARAMETERS: 2, TABLES: TABLE_SIZE}
+"""What buffers are whole numbers of: rows of two operands lie side by side, and instructions number tables."""
 
 
 @dataclass
@@ -27,7 +32,7 @@ class Buffer:
     """One scratchpad buffer: ``size`` elements in each of ``slots`` slots from ``base`` on, for each of its threads.
 
     In a reuse buffer, each slot but the first has room for what is new in an iteration. ``temporary``: what the stage
-    needs while it computes, not what it makes.
+    needs while it computes, not what it makes. ``around`` is when the outermost loop begins and ends that it is in.
     """
 
     stage: StageView
@@ -43,10 +48,15 @@ class Buffer:
     wanted: int | None = None  # slots that the schedule asks for
     threads: int = 1
     ring: Ring | None = None
+    around: tuple[int, int] | None = None
 
     @property
     def total(self) -> int:
         return self.of_thread * self.threads
+
+    def life(self, *, apart: bool) -> tuple[int, int]:
+        """From when to when it has its cells; with ``apart``, as long as the loop around it goes."""
+        return self.around if apart and self.around is not None else (self.first, self.last)
 
     @property
     def of_thread(self) -> int:
@@ -109,7 +119,10 @@ def lifetimes(
         for node in inside:
             clock += 1
             if isinstance(node, Loop):
+                begin, outside = clock, set(buffers)
                 visit(node.body, depth + 1, threads * node.threads)
+                for stage in buffers.keys() - outside if depth == 0 else ():
+                    buffers[stage].around = begin, clock
             elif isinstance(node, Guard):
                 visit(node.body, depth, threads)
             elif isinstance(node, Slide | SignalNode):
@@ -118,7 +131,8 @@ def lifetimes(
                 if node.stored is not None and node.stored.scope == DRAM:
                     continue
                 stage = node.placement.stage
-                size = largest_size(node.placement, physical[stage])
+                grain = GRAINS.get(stage.state.scope, 1)
+                size = -(-largest_size(node.placement, physical[stage]) // grain) * grain
                 if owner(stage) is stage:
                     if node.stored is not None:
                         check_alike(node.stored, physical)
@@ -162,12 +176,15 @@ def check_alike(stored: Allocated, physical: Mapping[StageView, Physical]) -> No
 
 
 def _lanes(physical: Physical) -> str:
-    dims = [str(dim) for dim in (physical.lanes.rows, physical.lanes.cols) if dim is not None]
+    dims = [str(dim) for dim in physical.lanes.dims]
     return f"{' and '.join(dims)}" if dims else "none"
 
 
 def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
     """Give every buffer its base, and the slots asked for, or else two to those in loops as far as there is room.
+
+    What is loaded in the same loops has cells of its own where there is room, also one buffer after the other: the next
+    one is loaded while the one before is still read.
 
     Raises CapacityError when the buffers that live at the same time do not fit.
     """
@@ -183,12 +200,17 @@ def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
             if not _fit(own, room):
                 buffer.slots = 1
                 assert _fit(own, room), f"{scope} buffers fitted before"
+        if UNIT_OF_SCOPE[scope] is Unit.LOAD and not _fit(own, room, apart=True):
+            assert _fit(own, room), f"{scope} buffers fitted before"
 
 
-def _fit(buffers: list[Buffer], room: int) -> bool:
-    """First fit, the largest first, else the longest-lived or the earliest first; sets ``base``. False if none fits."""
+def _fit(buffers: list[Buffer], room: int, *, apart: bool = False) -> bool:
+    """First fit, the largest first, else the longest-lived or the earliest first; sets ``base``. False if none fits.
+
+    ``apart``: buffers take no cells in turn that are in the same outermost loop.
+    """
     return any(
-        _first_fit(sorted(buffers, key=order), room)
+        _first_fit(sorted(buffers, key=order), room, apart=apart)
         for order in (
             lambda b: (-b.total, b.first),
             lambda b: (b.first - b.last, -b.total),
@@ -197,14 +219,14 @@ def _fit(buffers: list[Buffer], room: int) -> bool:
     )
 
 
-def _first_fit(buffers: list[Buffer], room: int) -> bool:
+def _first_fit(buffers: list[Buffer], room: int, *, apart: bool) -> bool:
     """Each buffer as low as those before it in the list allow."""
     placed: list[Buffer] = []
     for buffer in buffers:
+        first, last = buffer.life(apart=apart)
+        lives = ((other, *other.life(apart=apart)) for other in placed)
         taken = sorted(
-            (other.base, other.base + other.total)
-            for other in placed
-            if other.first <= buffer.last and buffer.first <= other.last
+            (other.base, other.base + other.total) for other, begin, end in lives if begin <= last and first <= end
         )
         base = 0
         for start, end in taken:

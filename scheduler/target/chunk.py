@@ -149,6 +149,10 @@ class Places(Protocol):
         """Whether what a chunk stores is read again."""
         ...
 
+    def made_by(self, tensor: Tensor) -> str | None:
+        """The rule that makes a tensor, if a stage does."""
+        ...
+
     def only_stored(self, tensor: Tensor) -> bool:
         """Whether nothing but stores to DRAM reads the tensor, which see the low bits only."""
         ...
@@ -294,9 +298,7 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
     for number, each in enumerate(chosen):
         assert each.place is not None
         physical = each.place.physical
-        for dim in (physical.lanes.rows, physical.lanes.cols):
-            if dim is None:
-                continue
+        for dim in physical.lanes.dims:
             block = physical.block(dim)
             coefficients, constant = indices[number][dim], constants[number][dim]
             if physical.step(dim) > block:
@@ -425,7 +427,7 @@ def _vector_operand(
                     )
                 whole = coefficient % step == 0
                 steps[loop] += coefficient // step * stride if whole else coefficient // block
-        if dim in (physical.lanes.rows, physical.lanes.cols):
+        if dim in physical.lanes.dims:
             ranges[dim] = LaneRange(first % block, tuple(lane_loops.get(dim, [])), count)
     spread = LaneRange(0, (), 1, broadcast=True)
     lanes: Lanes = physical.lanes
@@ -441,9 +443,7 @@ def check_covers(operand: VectorOperand, chunk: Chunk, live_low: Sequence[int], 
     """
     place = operand.operand.place
     assert place is not None
-    for dim in (place.physical.lanes.rows, place.physical.lanes.cols):
-        if dim is None:
-            continue
+    for dim in place.physical.lanes.dims:
         block = place.physical.block(dim)
         index = operand.operand.index[dim]
         first, last = index.first(chunk.extents), index.last(chunk.extents)

@@ -16,6 +16,7 @@ class Element:
     cols: int
     spread_rows: bool = True  # whether the host repeats a value along rows that no dimension fills, or puts zeros there
     spread_cols: bool = True
+    innermost: int | None = None  # a dimension of which neighbours adjoin, whatever other dimensions there are
 
     @property
     def lanes(self) -> int:
@@ -27,6 +28,8 @@ class Element:
 
     def block(self, lanes: Lanes, dim: int) -> int:
         """How many values of a dimension one element holds."""
+        if lanes.is_diagonal and dim == lanes.cols:
+            return min(self.rows, self.cols)
         if dim == lanes.rows:
             return self.rows
         return self.cols if dim == lanes.cols else 1
@@ -47,12 +50,16 @@ def element_of(config: HardwareConfig, scope: str) -> Element:
     """The shape of an element of a memory; what is in DRAM is stored from where it is computed.
 
     Columns of inp and wgt are summed over, so those without values are zeros; all others repeat the value, so that a
-    tensor with no dimension along lanes is the same in all of them, however it was made.
+    tensor with no dimension along lanes is the same in all of them, however it was made. Rows of par are the lanes of
+    accumulators, and its columns the two words of each; rows of a
+    table adjoin, whatever else it depends on.
     """
     return {
         "inp": Element(config.batch, config.block_in, spread_cols=False),
         "wgt": Element(config.block_out, config.block_in, spread_cols=False),
         "acc": Element(config.batch, config.block_out),
+        "par": Element(config.block_out, 2),
+        "lut": Element(1, config.block_out, innermost=0),
     }[NEAR if scope == DRAM else scope]
 
 

@@ -13,7 +13,7 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.isa import Layout, PhysicalAxis
 from lathe.isa.layout import BROADCAST, PADDING
-from lathe.isa.layout_steps import LayoutStep
+from lathe.isa.layout_steps import Diagonal, LayoutStep
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import Element, element_of
@@ -36,8 +36,9 @@ class Physical:
 
     @property
     def order(self) -> tuple[int, ...]:
-        first = [dim for dim in (self.lanes.rows, self.lanes.cols) if dim is not None]
-        return (*first, *(dim for dim in range(len(self.view)) if dim not in first))
+        first = self.lanes.dims
+        last = [dim for dim in (self.element.innermost,) if dim is not None and dim not in first]
+        return (*first, *(dim for dim in range(len(self.view)) if dim not in (*first, *last)), *last)
 
     def block(self, dim: int) -> int:
         """How many values of a dimension one element holds."""
@@ -69,6 +70,8 @@ class Physical:
 
     def layout(self, tensor: Tensor, storage: str, reorderings: tuple[LayoutStep, ...] = ()) -> Layout:
         """The same for the host, which packs inputs and unpacks outputs, after reorderings of the user's."""
+        if self.lanes.is_diagonal:
+            return self._layout_of_diagonals(tensor, storage, reorderings)
         axes = [PhysicalAxis(dim, self.step(dim), -(-self.view[dim] // self.step(dim))) for dim in self.order]
         if self.group > 1:
             cols = self.lanes.cols
@@ -85,6 +88,15 @@ class Physical:
         ):
             axes.append(PhysicalAxis((BROADCAST if spread else PADDING) if dim is None else dim, 1, size))
         return Layout(tensor.shape, tensor.dtype, tuple(axes), view=self.view, storage=storage, reorderings=reorderings)
+
+    def _layout_of_diagonals(self, tensor: Tensor, storage: str, reorderings: tuple[LayoutStep, ...]) -> Layout:
+        """The same where a dimension runs along the diagonals of elements, which the host fills."""
+        assert self.lanes.cols is not None, f"no dimension runs along the lanes of {self}"
+        assert self.group == self.stack == 1, f"no elements of other memories are made of {self}"
+        spread = Diagonal(self.view, self.lanes.cols, self.element.rows, self.element.cols)
+        order = (*self.order, len(self.view), len(self.view) + 1)
+        axes = tuple(PhysicalAxis(dim, 1, spread.shape[dim]) for dim in order)
+        return Layout(tensor.shape, tensor.dtype, axes, storage=storage, reorderings=(*reorderings, spread))
 
     @property
     def count(self) -> int:

@@ -19,9 +19,11 @@ from lathe.scheduler.algorithm.patterns import dimension_of
 from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes, StageState
+from lathe.scheduler.target.diagonal_products import diagonal_product
 from lathe.scheduler.target.element import Element, element_of
 from lathe.scheduler.target.lane_cuts import steps_between_chunks
 from lathe.scheduler.target.products import Product, filled, lanes_of_operand, matrix_product
+from lathe.scheduler.target.rescaling import is_in_the_way, lanes_of_own_operand, own_operands
 
 
 def assign_lanes(schedule: ScheduleView, config: HardwareConfig) -> dict[Tensor, Lanes]:
@@ -86,7 +88,8 @@ class _Planner:
         if not state.on_alu:
             walked = [state.computation.axes[dim] for dim in state.walked]
             product = matrix_product(state.computation, config, self.schedule, known, state.lanes, walked)
-        if product is not None:
+            product = self._or_with_diagonals(state, product, walked)
+        if product is not None and not product.diagonal:
             product = self._without_obstacles(state, product)
         for tensor in state.tensors:
             self.plan.products[tensor] = product
@@ -103,6 +106,28 @@ class _Planner:
             if maker is not None and (read.tensor not in known or maker.scope == WEIGHTS):
                 known.update(dict.fromkeys(maker.tensors, lanes_of_operand(product, scope, config)))
                 self._backwards(maker, known)
+
+    def _or_with_diagonals(self, state: "StageState", product: Product | None, walked: list[Axis]) -> Product | None:
+        """The product with diagonal weights, where there is one that leaves no more multipliers idle."""
+        if state.pragma not in (None, "gemm"):
+            return product
+        if product is not None and _is_long(product.inner) and _is_long(product.column):
+            return product  # a matrix product in earnest, whose result is to stay in the lanes of its columns
+        other = diagonal_product(state.computation, self.config, self.schedule, self.plan.known, state.lanes, walked)
+        if other is None or (product is not None and product.fill(self.config) > other.fill(self.config)):
+            return product
+        axes: list[Axis | None] = list(state.computation.axes)
+        lanes = Lanes(None if other.row is None else axes.index(other.row), axes.index(other.column))
+        return product if self._cut_around(state, lanes) else other
+
+    def _cut_around(self, state: "StageState", lanes: Lanes) -> bool:
+        """Whether loops of a stage, or of one that it is computed in, cut such elements."""
+        stage = self.schedule.maker(state.tensor)
+        while stage is not None:
+            if stage.tensor.ndim == state.tensor.ndim and self._cut(stage.state, lanes):
+                return True
+            stage = stage.host
+        return False
 
     def _without_obstacles(self, state: "StageState", product: Product) -> Product:
         """The product with those summed lanes that the computations before it lead through, if it has a choice."""
@@ -139,7 +164,7 @@ class _Planner:
             return
         rank = len(state.computation.axes)
         for access in sorted(state.computation.reads, key=lambda access: len(access.indices) != rank):
-            if access.tensor in known:
+            if access.tensor in known and access.node not in own_operands(state.computation, self.config):
                 lanes = _lanes_back(state.computation, access, known[access.tensor])
                 if lanes is not None:
                     known.update(dict.fromkeys(state.tensors, lanes))
@@ -151,7 +176,7 @@ class _Planner:
         for access in state.computation.reads:
             if access.tensor in self.maker and access.tensor not in known:
                 maker = self.maker[access.tensor]
-                lanes = lanes_through(state.computation, access, known[state.tensor])
+                lanes = lanes_read(state.computation, access, known[state.tensor], self.config)
                 known.update(dict.fromkeys(maker.tensors, lanes))  # one stage makes its outputs in the same lanes
                 self._backwards(maker, known)
 
@@ -185,15 +210,20 @@ class _Planner:
         """How many reads of an element-wise stage do not lead its lanes through."""
         if state.tensor not in known or self.plan.products.get(state.tensor, self) is not None:
             return 0
-        return len(obstacles_of(state, known, self.element))
+        return len(obstacles_of(state, known, self.element, self.config))
 
 
-def obstacles_of(state: "StageState", known: Mapping[Tensor, Lanes], element: Element) -> list[Tensor]:
+def obstacles_of(
+    state: "StageState", known: Mapping[Tensor, Lanes], element: Element, config: HardwareConfig
+) -> list[Tensor]:
     """What an element-wise stage reads without leading its lanes through, a tensor for each obstacle."""
     lanes, computation = known[state.tensor], state.computation
     found: list[Tensor] = []
     blocks = ((lanes.cols, element.cols, "cols"), (lanes.rows, element.rows, "rows"))
     for access in computation.reads:
+        if access.node in own_operands(computation, config):
+            found += [access.tensor] * is_in_the_way(computation, access, lanes, element)
+            continue
         for dim, block, side in blocks:
             if block == 1:
                 continue
@@ -212,6 +242,10 @@ def obstacles_of(state: "StageState", known: Mapping[Tensor, Lanes], element: El
             continue
         found += [state.tensor] * sum(computation.axes[dim] in axes for axes in _axes_of_conditions(computation))
     return found
+
+
+def _is_long(axis: Axis | None) -> bool:
+    return axis is not None and axis.extent > 1
 
 
 @lru_cache(maxsize=16384)  # lanes are planned again and again over the same reads
@@ -247,6 +281,8 @@ def conflict_of_lanes(schedule: ScheduleView, config: HardwareConfig) -> str:
         for access in reader.state.computation.reads:
             if access.tensor not in made_here or plan.products[reader.tensor] is not None:
                 continue
+            if access.node in own_operands(reader.state.computation, config):
+                continue
             wanted = lanes_through(reader.state.computation, access, plan.known[reader.tensor])
             for side, block in (("rows", element.rows), ("cols", element.cols)):
                 made, needed = getattr(plan.known[access.tensor], side), getattr(wanted, side)
@@ -263,6 +299,14 @@ def _named(dim: int | None) -> str:
     return "no dimension" if dim is None else f"dimension {dim}"
 
 
+def lanes_read(computation: Computation, access: ReadAccess, lanes: Lanes, config: HardwareConfig) -> Lanes:
+    """Lanes of what a computation reads that is no matrix product, from those of what it writes."""
+    scope = own_operands(computation, config).get(access.node)
+    if scope is not None:
+        return lanes_of_own_operand(computation, access, scope, lanes)
+    return lanes_through(computation, access, lanes)
+
+
 def lanes_through(computation: Computation, access: ReadAccess, lanes: Lanes) -> Lanes:
     """Lanes of a tensor that a computation reads element-wise, from those of what it writes."""
 
@@ -270,6 +314,8 @@ def lanes_through(computation: Computation, access: ReadAccess, lanes: Lanes) ->
         return None if dim is None else dimension_of(access.node, computation.axes[dim])
 
     shifted = _shifted_dimensions(computation, access)
+    if lanes.is_diagonal:
+        return Lanes(*(follow(lanes.cols),) * 2)
     rows, cols = follow(lanes.rows), follow(lanes.cols)
     if cols is None and lanes.cols is not None:
         cols = shifted.get(lanes.cols)

@@ -3,13 +3,14 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import ceil, prod
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor
 from lathe.frontend.nodes import Axis, Read, axes_of
-from lathe.scheduler.algorithm.patterns import dimension_of, factors
-from lathe.scheduler.state.memories import DATA, DRAM, OPERANDS, WEIGHTS
-from lathe.scheduler.state.schedule import ScheduleView
+from lathe.scheduler.algorithm.patterns import dimension_of, factors, is_plain_read
+from lathe.scheduler.state.memories import DATA, DRAM, NEAR, OPERANDS, WEIGHTS
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of
 
@@ -19,13 +20,41 @@ AGAINST = 1e-3
 
 @dataclass(frozen=True)
 class Product:
-    """A matrix product in a computation: operands, and the axes that become lanes (None: of one value only)."""
+    """A matrix product in a computation: operands, and the axes that become lanes (None: of one value only).
+
+    ``inner`` is the axis that is summed over; in a ``diagonal`` one it is the ``column``, which runs along the
+    diagonals of elements of weights, and nothing is summed over it.
+    """
 
     data: Read
     weight: Read
     row: Axis | None
     column: Axis | None
     inner: Axis | None
+    diagonal: bool = False
+
+    def steps(self, computation: Computation, config: HardwareConfig) -> int:
+        """Steps of the matrix core for each element of the result."""
+        data, weights = (element_of(config, scope) for scope in OPERANDS)
+        count = prod(axis.extent for axis in computation.reduce_axes)
+        if self.diagonal:
+            return count * ceil(weights.rows / data.cols)
+        if self.inner is None:
+            return count
+        return count // self.inner.extent * ceil(self.inner.extent / data.cols)
+
+    def fill(self, config: HardwareConfig) -> float:
+        """The part of the matrix core's multipliers that do something for the result."""
+        data, weights = (element_of(config, scope) for scope in OPERANDS)
+        rows = filled(self.row, data.rows)
+        if self.diagonal:
+            return rows * filled(self.column, min(weights.rows, weights.cols)) / max(weights.rows, weights.cols)
+        return rows * filled(self.column, weights.rows) * filled(self.inner, weights.cols)
+
+    def is_thin(self, config: HardwareConfig) -> bool:
+        """Whether nothing is summed along lanes, nor are there columns to speak of: the ALU is quicker then."""
+        narrow = self.column is None or self.column.extent * 4 <= element_of(config, WEIGHTS).rows
+        return self.inner is None and narrow
 
 
 def matrix_product(
@@ -41,9 +70,9 @@ def matrix_product(
     The operand that has a lane axis of the output which the other lacks is the weight; a computed tensor is the data
     where it can be, because a store seldom lays elements out as weights. ``known`` gives the lanes of computed tensors,
     which the choice keeps to where it can; ``made`` those of the result, where they are decided; ``walked`` are axes
-    along which it is made one value at a time. A product that neither
-    shares lanes between the operands (as in a depthwise convolution) nor has columns to speak of is none: the ALU does
-    it in fewer cycles, and keeps the channels' lanes.
+    along which it is made one value at a time. A product that neither shares lanes between the operands (as in a
+    depthwise convolution) nor has columns to speak of is none: it may be one with diagonal weights
+    (``diagonal_product``), or else the ALU does it in fewer cycles, and keeps the channels' lanes.
     """
     pair = factors(computation)
     if pair is None:
@@ -53,26 +82,28 @@ def matrix_product(
     data_element, weight_element = (element_of(config, scope) for scope in OPERANDS)
     for order, (data, weight) in enumerate((pair, pair[::-1])):
         places = (schedule.scope_of(data.tensor), schedule.scope_of(weight.tensor)) if schedule else (DRAM, DRAM)
+        if NEAR in places:
+            return None  # the ALU reads it there
         placed = placed or DATA in places or WEIGHTS in places
         if places[0] == WEIGHTS or places[1] == DATA:
             continue
         axes = [axis for axis in computation.axes if axis not in walked]
-        columns = _decided(computation, _lanes(axes, weight, data), made, "cols")
+        columns = decided(computation, only_in(axes, weight, data), made, "cols")
         inners = [a for a in _mentioned(computation.reduce_axes, data) if dimension_of(weight, a) is not None]
-        rows = _decided(computation, _lanes(axes, data, weight), made, "rows")
+        rows = decided(computation, only_in(axes, data, weight), made, "rows")
         if columns is None or (rows is None and data_element.rows > 1):
             continue
         before = (known or {}).get(data.tensor), (known or {}).get(weight.tensor)
-        column, a = _best(columns, weight_element.rows, weight, before[1].rows if before[1] else None)
+        column, a = best_axis(columns, weight_element.rows, weight, before[1].rows if before[1] else None)
         along = before[0].rows if before[0] and data_element.rows > 1 else None
-        row, b = _best(rows or [], data_element.rows, data, along)
+        row, b = best_axis(rows or [], data_element.rows, data, along)
         score = a * b
         if before[0] is not None:
-            inner, c = _best(inners, data_element.cols, data, before[0].cols, strict=True)
+            inner, c = best_axis(inners, data_element.cols, data, before[0].cols, strict=True)
         elif before[1] is not None:
-            inner, c = _best(inners, weight_element.cols, weight, before[1].cols, strict=True)
+            inner, c = best_axis(inners, weight_element.cols, weight, before[1].cols, strict=True)
         else:
-            inner, c = _best(inners, data_element.cols, data, None)
+            inner, c = best_axis(inners, data_element.cols, data, None)
         score *= c
         if _origin(weight.tensor, schedule).computation is not None:
             score *= 1e-2 if _origin(data.tensor, schedule).computation is None else 0.5
@@ -80,13 +111,12 @@ def matrix_product(
     if not found:
         return None
     best = max(found, key=lambda each: each[0])[1]
-    narrow = best.column is None or best.column.extent * 4 <= weight_element.rows
-    if made is None and not placed and best.inner is None and narrow and computation.axes[-1].extent > 1:
+    if made is None and not placed and best.is_thin(config) and computation.axes[-1].extent > 1:
         return None
     return best
 
 
-def _decided(computation: Computation, axes: list[Axis], made: Lanes | None, side: str) -> list[Axis] | None:
+def decided(computation: Computation, axes: list[Axis], made: Lanes | None, side: str) -> list[Axis] | None:
     """Those of the axes that may run along a side of the result's elements; None where the decided one cannot."""
     if made is None:
         return axes
@@ -101,16 +131,17 @@ def _origin(tensor: Tensor, schedule: ScheduleView | None) -> Tensor:
     while True:
         stage = schedule.maker(tensor) if schedule else None
         computation = stage.state.computation if stage is not None else tensor.computation
-        if computation is None or not isinstance(computation.bodies[0], Read):
+        body = None if computation is None else computation.bodies[0]
+        if body is None or not is_plain_read(body):
             return tensor
-        tensor = computation.bodies[0].tensor
+        tensor = body.tensor
 
 
 def _mentioned(axes: Iterable[Axis], read: Read) -> list[Axis]:
     return [axis for axis in axes if dimension_of(read, axis) is not None]
 
 
-def _lanes(axes: Iterable[Axis], operand: Read, other: Read) -> list[Axis]:
+def only_in(axes: Iterable[Axis], operand: Read, other: Read) -> list[Axis]:
     """Axes that index one operand plainly and the other not at all."""
     elsewhere = _indexing(other)
     return [axis for axis in _mentioned(axes, operand) if axis not in elsewhere]
@@ -128,7 +159,7 @@ def filled(axis: Axis | None, block: int) -> float:
     return axis.extent / (-(-axis.extent // block) * block)
 
 
-def _best(
+def best_axis(
     axes: list[Axis], block: int, read: Read, wanted: int | None, strict: bool = False
 ) -> tuple[Axis | None, float]:
     """The axis that leaves the fewest lanes empty, among equals the innermost, and what the choice counts.
@@ -152,3 +183,8 @@ def lanes_of_operand(product: Product, scope: str, config: HardwareConfig) -> La
         row = dimension_of(product.data, product.row) if element_of(config, DATA).rows > 1 else None
         return Lanes(row, dimension_of(product.data, inner))
     return Lanes(dimension_of(product.weight, product.column), dimension_of(product.weight, inner))
+
+
+def has_placed_operand(stage: StageView) -> bool:
+    """Whether somebody has placed what a stage reads where only matrix products read."""
+    return any(stage.schedule.scope_of(read.tensor) in OPERANDS for read in stage.state.computation.reads)

@@ -1,11 +1,13 @@
 """Stages computed in the cells of an operand: ALU instructions overwrite what they read."""
 
 from lathe.configs import HardwareConfig
+from lathe.frontend import Computation, Tensor
 from lathe.frontend.indices.plain import plain_axis
 from lathe.isa.table import alu_operations
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.state.memories import NEAR
 from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.target.rescaling import rescaling_of
 from lathe.scheduler.target.rule_choice import rule_of
 from lathe.scheduler.target.rules import RULES
 from lathe.scheduler.target.rules.alu_expressions import can_take_over
@@ -17,7 +19,7 @@ def find_aliases(schedule: ScheduleView, config: HardwareConfig) -> dict[StageVi
     It must be the operand's only reader, read it at the very same index, be computed in the same loops over the same
     box, and start its chain of operations with it.
     """
-    placed, operations = place_stages(schedule), alu_operations(config)
+    placed = place_stages(schedule)
     aliases: dict[StageView, StageView] = {}
     slots = {stage: stage.state.slots for stage in schedule.stages}
     order = {stage: number for number, stage in enumerate(schedule.stages)}
@@ -38,12 +40,19 @@ def find_aliases(schedule: ScheduleView, config: HardwareConfig) -> dict[StageVi
             here, there = placed[stage], placed[producer]
             if here.low != there.low or here.extent != there.extent:
                 continue
-            body = state.computation.bodies[0]
-            if _identical_index(stage, producer) and can_take_over(body, operations, producer.tensor):
+            if _identical_index(stage, producer) and may_take_over(state.computation, config, producer.tensor):
                 aliases[stage] = producer
                 slots[stage] = slots[stage] or slots[producer]
                 break
     return aliases
+
+
+def may_take_over(computation: Computation, config: HardwareConfig, tensor: Tensor) -> bool:
+    """Whether the result of an element-wise computation may be made in the cells of one of its operands."""
+    rescaling = rescaling_of(computation)
+    if rescaling is None:
+        return can_take_over(computation.bodies[0], alu_operations(config), tensor)
+    return [term.data.tensor is tensor for term in rescaling.terms] in ([True], [True, False])
 
 
 def _same_place(stage: StageView, producer: StageView) -> bool:

@@ -7,6 +7,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.indices.plain import bare
 from lathe.frontend.nodes import Read, Select
 from lathe.frontend.operand import Expr
+from lathe.scheduler.algorithm.patterns import is_plain_read
 from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import StageView
@@ -32,7 +33,7 @@ class Statement:
         source = bare(self.value)
         while isinstance(source, Select):
             source = bare(source.then if isinstance(bare(source.then), Read | Select) else source.otherwise)
-        return isinstance(source, Read) and self.reads[source.tensor] == DRAM
+        return is_plain_read(source) and self.reads[source.tensor] == DRAM
 
 
 def statement_of(stage: StageView, role: str | None = None) -> Statement:

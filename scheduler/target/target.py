@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lathe.configs import HardwareConfig
-from lathe.frontend.nodes import Read
+from lathe.frontend.nodes import Computation, Read
 from lathe.isa import Unit
 from lathe.scheduler.state.memories import DATA, NEAR, SCRATCHPADS, UNIT_OF_SCOPE, WEIGHTS
 from lathe.scheduler.target.element import Element, depth_of, element_of
 from lathe.scheduler.target.products import Product
+from lathe.scheduler.target.rescaling import own_operands
 from lathe.scheduler.target.rules import RULES
 
 
@@ -56,10 +57,14 @@ class Target:
         """The memory from which products read weights."""
         return self.memories[WEIGHTS]
 
-    def memory_of(self, product: Product | None, read: Read) -> Memory:
-        """The memory in which what a computation reads must be: a matrix product, or None for any other."""
+    def memory_of(self, product: Product | None, read: Read, computation: Computation | None = None) -> Memory:
+        """The memory in which what a computation reads must be: a matrix product, or None for any other.
+
+        Of any other, the parameters and tables of a ``computation`` that is a rescaling are in memories of their own.
+        """
         if product is None:
-            return self.near
+            own = {} if computation is None else own_operands(computation, self.config)
+            return self.memories[own.get(read, NEAR)]
         return self.data if read is product.data else self.weights
 
     def element_in(self, scope: str) -> Element:

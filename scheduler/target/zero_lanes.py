@@ -11,7 +11,7 @@ from lathe.frontend import Tensor, evaluate, walk
 from lathe.frontend.nodes import AxisRef, Const, Read, Reduce, Select
 from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.rewrite import transform
-from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.memories import DRAM, PARAMETERS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import StageState
 from lathe.scheduler.target.lanes import LanePlan, lanes_through
@@ -69,6 +69,8 @@ def _keeps_zeros(body: Expr) -> bool:
 
 def _reads_zeros(state: StageState, plan: LanePlan, maker: Mapping[Tensor, StageState], zeros: set[Tensor]) -> bool:
     """Whether everything read has zeros there as well, not values that are the same in all lanes."""
+    if state.scope == PARAMETERS and plan.known[state.tensor].rows is None:
+        return False
     for access in state.computation.reads:
         if access.tensor in maker:
             if access.tensor not in zeros:

@@ -25,22 +25,42 @@ def test_vta_has_the_depths_and_element_sizes_of_the_machine_page() -> None:
     assert VTA.timing.command_queue_depth == 512
 
 
-def test_shipped_machines_are_the_five() -> None:
-    assert shipped_configs() == ("batch4", "lathe16", "tiny", "vta", "wide")
+def test_parameters_and_tables_have_the_depths_and_element_sizes_of_their_memories() -> None:
+    cfg = VTA.with_(
+        batch=2,
+        extensions=("rescale", "rescale_add", "lookup"),
+        par_buffer_bytes=32768,
+        lut_buffer_bytes=16384,
+    )
+    assert (cfg.par_element_bytes, cfg.par_depth, cfg.par_index_bits) == (128, 256, 8)
+    assert (cfg.lut_element_bytes, cfg.lut_depth, cfg.lut_index_bits, cfg.table_bits) == (16, 1024, 10, 2)
+    assert cfg.with_(lut_buffer_bytes=4096).table_bits == 0
+    assert (VTA.par_depth, VTA.par_index_bits, VTA.lut_depth, VTA.lut_index_bits, VTA.table_bits) == (0, 0, 0, 0, 0)
+    narrow = load_config("tiny").with_(block_in=1, extensions=("rescale",), par_buffer_bytes=1024)
+    assert narrow.address_bits == 33 + 5  # of elements of 32 bytes
+    assert narrow.with_(extensions=(), par_buffer_bytes=0).address_bits == 33 + 4
+
+
+def test_shipped_machines_are_the_six() -> None:
+    assert shipped_configs() == ("batch4", "board", "lathe16", "tiny", "vta", "wide")
     shapes = {name: load_config(name) for name in shipped_configs()}
     assert {name: (cfg.batch, cfg.block_in, cfg.block_out, cfg.memory.bus_bits) for name, cfg in shapes.items()} == {
         "batch4": (4, 8, 8, 64),
+        "board": (1, 16, 8, 64),
         "lathe16": (1, 16, 16, 64),
         "tiny": (1, 4, 4, 64),
         "vta": (1, 16, 16, 64),
         "wide": (1, 32, 32, 256),
     }
     assert all(cfg.name == name for name, cfg in shapes.items())
-    assert {name: cfg.extensions for name, cfg in shapes.items() if cfg.extensions} == {"lathe16": tuple(EXTENSIONS)}
+    assert {name: cfg.extensions for name, cfg in shapes.items() if cfg.extensions} == dict.fromkeys(
+        ("board", "lathe16"), tuple(EXTENSIONS)
+    )
 
 
 def test_lathe16_is_vta_with_its_extensions_on() -> None:
-    assert load_config("lathe16").with_(name="vta", extensions=()) == VTA
+    plain = {"extensions": (), "par_buffer_bytes": 0, "lut_buffer_bytes": 0}
+    assert load_config("lathe16").with_(name="vta", **plain) == VTA
 
 
 def test_equal_machines_are_equal_and_hash_alike() -> None:
@@ -99,17 +119,57 @@ def test_machine_with_changes_has_them_and_nothing_else() -> None:
             "timing.dma_fifo_beats of machine 'vta' must be at least memory.burst_beats (256), not 128. The FIFO "
             "must have room for a whole burst: make it deeper or the bursts shorter."),
         ({"extensions": ("exp",)},
-            "extensions of machine 'vta' must be empty, or a list of pad_value, alu_sub, gemm_begin, not 'exp'. Remove "
-            "it."),
+            "extensions of machine 'vta' must be empty, or a list of pad_value, alu_sub, gemm_begin, "
+            "rescale, rescale_add, lookup, not 'exp'. Remove it."),
         ({"extensions": ("pad_values",)},
-            "extensions of machine 'vta' must be empty, or a list of pad_value, alu_sub, gemm_begin, not 'pad_values'. "
-            "Did you mean 'pad_value'?"),
+            "extensions of machine 'vta' must be empty, or a list of pad_value, alu_sub, gemm_begin, "
+            "rescale, rescale_add, lookup, not 'pad_values'. Did you mean 'pad_value'?"),
         ({"extensions": ("pad_value", "pad_value")},
             "extensions of machine 'vta' must be different names, not 'pad_value' twice. Name it once."),
+        ({"par_buffer_bytes": 3},
+            "par_buffer_bytes of machine 'vta' must be a power of two, or 0 for none, not 3. Write a number of bytes "
+            "such as 32768."),
+        ({"lut_buffer_bytes": False},
+            "lut_buffer_bytes of machine 'vta' must be a power of two, or 0 for none, not False. Write a number of "
+            "bytes such as 32768."),
+        ({"par_buffer_bytes": 1024},
+            "par_buffer_bytes of machine 'vta' must be 0 without the extension 'rescale', not 1024. Leave the key out, "
+            "or add the extension."),
+        ({"extensions": ("rescale",)},
+            "par_buffer_bytes of machine 'vta' must be more than 0 with the extension 'rescale', not 0. Write a number "
+            "of bytes such as 32768, or leave the extension out."),
+        ({"extensions": ("rescale_add", "pad_value")},
+            "extensions of machine 'vta' must be without 'rescale_add', or with 'rescale' too, not 'rescale_add' "
+            "alone. It extends 'rescale': add that."),
+        ({"extensions": ("lookup",), "lut_buffer_bytes": 4096},
+            "extensions of machine 'vta' must be without 'lookup', or with 'rescale' too, not 'lookup' alone. It "
+            "extends 'rescale': add that."),
+        ({"extensions": ("rescale", "lookup"), "par_buffer_bytes": 1024},
+            "lut_buffer_bytes of machine 'vta' must be more than 0 with the extension 'lookup', not 0. Write a number "
+            "of bytes such as 32768, or leave the extension out."),
+        ({"extensions": ("rescale",), "par_buffer_bytes": 1024, "lut_buffer_bytes": 4096},
+            "lut_buffer_bytes of machine 'vta' must be 0 without the extension 'lookup', not 4096. Leave the key out, "
+            "or add the extension."),
+        ({"extensions": ("rescale",), "par_buffer_bytes": 64},
+            "par_buffer_bytes of machine 'vta' must be at least one element (128 bytes), not 64. Enlarge the buffer or "
+            "shrink block_out."),
+        ({"extensions": ("rescale", "rescale_add"), "par_buffer_bytes": 128},
+            "par_buffer_bytes of machine 'vta' must be at least two elements (256 bytes), not 128. Enlarge the buffer "
+            "or shrink block_out."),
+        ({"extensions": ("rescale", "lookup"), "par_buffer_bytes": 128, "lut_buffer_bytes": 2048},
+            "lut_buffer_bytes of machine 'vta' must be at least one table (4096 bytes), not 2048. Enlarge the buffer "
+            "or shrink block_out."),
+        ({"extensions": ("rescale",), "par_buffer_bytes": 1 << 18},
+            "par_buffer_bytes of machine 'vta' must be at most 131072 for wgt's 1024 elements, not 262144. Micro-ops "
+            "name parameters in their field wgt: enlarge wgt_buffer_bytes or shrink the buffer."),
+        ({"extensions": ("rescale", "lookup"), "par_buffer_bytes": 1 << 17, "lut_buffer_bytes": 1 << 21},
+            "field sram_base of the load encoding of machine 'vta' must be within the 16 bits it has, not 1 bit "
+            "over. The memories' index widths are uop 13, inp 11, wgt 10, acc 11, par 10, lut 17 bits; make a buffer "
+            "smaller or batch or a block larger."),
         ({"bach": 1},
             "A key of machine 'vta' must be one of name, batch, block_in, block_out, uop_buffer_bytes, "
-            "inp_buffer_bytes, wgt_buffer_bytes, acc_buffer_bytes, inp_bits, wgt_bits, acc_bits, out_bits, memory, "
-            "timing, extensions, not 'bach'. Did you mean 'batch'?"),
+            "inp_buffer_bytes, wgt_buffer_bytes, acc_buffer_bytes, par_buffer_bytes, lut_buffer_bytes, inp_bits, "
+            "wgt_bits, acc_bits, out_bits, memory, timing, extensions, not 'bach'. Did you mean 'batch'?"),
         ({"memory.latncy": 1},
             "A key of memory of machine 'vta' must be one of bus_bits, latency, burst_beats, outstanding_reads, "
             "cycles_per_beat, shared_bandwidth, not 'latncy'. Did you mean 'latency'?"),

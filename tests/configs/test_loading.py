@@ -68,7 +68,7 @@ def test_machine_written_as_yaml_is_read_back(tmp_path: Path, name: str) -> None
 
 def test_unknown_name_lists_the_shipped_ones_and_the_nearest() -> None:
     assert message_of("vtaa") == (
-        "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
+        "The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
         "not 'vtaa'. "
         "Did you mean 'vta'?"
     )
@@ -78,14 +78,14 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "none.yaml"
     assert message_of(path) == (
         f"The configuration file {path} must exist, and does not. "
-        "Correct the path, or give the name of a shipped machine: batch4, lathe16, tiny, vta, wide."
+        "Correct the path, or give the name of a shipped machine: batch4, board, lathe16, tiny, vta, wide."
     )
 
 
 def test_a_name_that_no_terminal_shows_is_quoted() -> None:
     assert message_of("a\0.yaml") == (
         r"The configuration file 'a\x00.yaml' must exist, and does not. Correct the path, or give the name of a "
-        "shipped machine: batch4, lathe16, tiny, vta, wide."
+        "shipped machine: batch4, board, lathe16, tiny, vta, wide."
     )
 
 
@@ -103,6 +103,7 @@ def test_directory_and_bytes_that_are_no_text_are_refused(tmp_path: Path) -> Non
 
 KEYS = (
     "name, batch, block_in, block_out, uop_buffer_bytes, inp_buffer_bytes, wgt_buffer_bytes, acc_buffer_bytes, "
+    "par_buffer_bytes, lut_buffer_bytes, "
     "inp_bits, wgt_bits, acc_bits, out_bits, memory, timing, extensions"
 )
 

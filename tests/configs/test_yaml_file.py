@@ -58,7 +58,7 @@ def test_a_name_that_no_file_can_have(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(name)
     assert str(caught.value).startswith(
-        "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path"
+        "The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path"
     )
 
 

@@ -8,7 +8,7 @@ from overlapping_streams import overlap, overlapping_stream, token_violations
 from percycle_on_bus import stalled_time_differences
 from random_streams import buildable, legal_machine, other_memory, random_machine
 
-from lathe.configs import load_config
+from lathe.configs import load_config, shipped_configs
 from lathe.isa import verify_stream
 from lathe.isa.paged_memory import PagedMemory
 from lathe.rtl.engines import pysim, verilator
@@ -156,12 +156,12 @@ def test_overlap_on_the_verilated_tiny_machine():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["vta", "wide", "batch4", "lathe16"])
+@pytest.mark.parametrize("name", [name for name in shipped_configs() if name != "tiny"])
 def test_overlap_on_the_other_verilated_machines(name):
     verilated(name, range(20))
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", ["tiny", "vta", "wide", "batch4", "lathe16"])
+@pytest.mark.parametrize("name", shipped_configs())
 def test_much_overlap_on_verilated_machines(name):
     verilated(name, range(1000, 2000 if name == "tiny" else 1200))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from comparison import drain, fault_of, told_fault
+from extended_machines import EVERY, with_extensions
 from random_streams import (
     bad_memory,
     broken_stream,
@@ -17,7 +18,7 @@ from random_streams import (
     tied_stream,
 )
 
-from lathe.configs import load_config
+from lathe.configs import load_config, shipped_configs
 from lathe.isa import FaultCode
 from lathe.rtl.engines import pysim, verilator
 
@@ -39,19 +40,19 @@ def fault_in(cfg, rng, run, lengths):
     return expected[0]
 
 
-def faults(name, seeds):
+def faults(machine, seeds):
     """How often each fault came up on a Verilated machine behind several memories."""
     found = Counter()
     for seed in seeds:
         rng = random.Random(seed)
-        found[fault_in(other_memory(rng, load_config(name)), rng, verilator.run, [3, 10, 30])] += 1
+        found[fault_in(other_memory(rng, machine), rng, verilator.run, [3, 10, 30])] += 1
     return found
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_broken_stream_on_a_random_machine(seed):
     rng = random.Random(seed)
-    fault_in(buildable(random_machine(rng)), rng, pysim.run, [2, 6])
+    fault_in(with_extensions(buildable(random_machine(rng)), rng.choice([(), EVERY])), rng, pysim.run, [2, 6])
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -68,17 +69,17 @@ def test_faults_of_fetch_and_a_unit_in_one_cycle(seed):
 @pytest.mark.parametrize("seed", [2, 3, *range(100, 110)])
 def test_more_broken_streams_on_random_machines(seed):
     rng = random.Random(seed)
-    fault_in(buildable(random_machine(rng)), rng, pysim.run, [3, 10])
+    fault_in(with_extensions(buildable(random_machine(rng)), rng.choice([(), EVERY])), rng, pysim.run, [3, 10])
 
 
 @pytest.mark.slow
 def test_broken_streams_on_the_verilated_tiny_machine():
-    found = faults("tiny", range(1200))
+    found = faults(load_config("tiny"), range(600)) + faults(with_extensions(load_config("tiny"), EVERY), range(1200))
     assert set(found) == set(FaultCode), "each fault comes up, and none is forgotten"
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", ["tiny", "vta", "wide", "batch4", "lathe16"])
+@pytest.mark.parametrize("name", shipped_configs())
 def test_many_broken_streams_on_verilated_machines(name):
-    found = faults(name, range(1000, 3000))
+    found = faults(load_config(name), range(1000, 3000))
     assert found[FaultCode.NONE] < 1200

@@ -4,6 +4,7 @@ import random
 
 import pytest
 from comparison import differences
+from extended_machines import EVERY, with_extensions
 from random_streams import (
     buildable,
     legal_machine,
@@ -16,24 +17,23 @@ from random_streams import (
     stream_of_transfers,
 )
 
-from lathe.configs import load_config
+from lathe.configs import load_config, shipped_configs
 from lathe.configs.encoding import GEMM_BEGIN
-from lathe.configs.extensions import EXTENSIONS
 from lathe.rtl.engines import pysim, verilator
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_streams_of_any_timing_on_random_machines(seed):
     rng = random.Random(seed)
-    cfg = buildable(random_machine(rng))
+    cfg = with_extensions(buildable(random_machine(rng)), rng.choice([(), EVERY]))
     assert differences(cfg, stream_of_time(rng, cfg, rng.choice([3, 10])), pysim.run, data=False) == []
 
 
-@pytest.mark.parametrize("extensions", [(), tuple(EXTENSIONS)])
+@pytest.mark.parametrize("extensions", [(), ("rescale",), EVERY])
 @pytest.mark.parametrize("seed", range(3))
 def test_streams_on_random_data(seed, extensions):
     rng = random.Random(seed)
-    cfg = load_config("tiny").with_(extensions=extensions)
+    cfg = with_extensions(load_config("tiny"), extensions)
     assert differences(cfg, stream_of_data(rng, cfg, 6), pysim.run) == []
 
 
@@ -60,7 +60,7 @@ def test_sums_that_begin_in_accumulators_of_any_content(seed):
 @pytest.mark.parametrize("seed", [*range(4, 8), *range(100, 140)])
 def test_more_streams_of_any_timing_on_random_machines(seed):
     rng = random.Random(seed)
-    cfg = buildable(random_machine(rng))
+    cfg = with_extensions(buildable(random_machine(rng)), rng.choice([(), EVERY]))
     assert differences(cfg, stream_of_time(rng, cfg, rng.choice([10, 30])), pysim.run, data=False) == []
 
 
@@ -73,11 +73,11 @@ def test_more_streams_on_random_data_and_machines(seed):
     assert differences(cfg, stream_of_data(rng, cfg, rng.choice([5, 12])), pysim.run) == []
 
 
-def verilated(name, seeds):
+def verilated(machine, seeds):
     """Random streams on one Verilated machine behind several memories."""
     for seed in seeds:
         rng = random.Random(seed)
-        cfg = other_memory(rng, load_config(name))
+        cfg = other_memory(rng, machine)
         found = differences(cfg, stream_of_data(rng, cfg, rng.choice([5, 15, 40])), verilator.run)
         assert found == [], f"seed {seed}"
         found = differences(cfg, stream_of_time(rng, cfg, rng.choice([3, 10, 30])), verilator.run, data=False)
@@ -90,25 +90,35 @@ def verilated(name, seeds):
 
 @pytest.mark.slow
 def test_300_streams_on_the_verilated_tiny_machine():
-    verilated("tiny", range(150))
+    verilated(load_config("tiny"), range(150))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["vta", "wide", "batch4", "lathe16"])
+def test_200_streams_on_the_verilated_tiny_machine_with_every_extension():
+    verilated(with_extensions(load_config("tiny"), EVERY), range(3000, 3100))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in shipped_configs() if name != "tiny"])
 def test_streams_on_the_other_verilated_machines(name):
-    verilated(name, range(20))
+    verilated(load_config(name), range(20))
 
 
 @pytest.mark.nightly
 def test_2000_streams_on_the_verilated_tiny_machine():
-    verilated("tiny", range(1000, 2000))
+    verilated(load_config("tiny"), range(1000, 2000))
+
+
+@pytest.mark.nightly
+def test_2000_streams_on_the_verilated_tiny_machine_with_every_extension():
+    verilated(with_extensions(load_config("tiny"), EVERY), range(4000, 5000))
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(10))
 def test_verilated_random_machines(seed):
     rng = random.Random(seed)
-    cfg = buildable(random_machine(rng))
+    cfg = with_extensions(buildable(random_machine(rng)), rng.choice([(), EVERY]))
     for _ in range(20):
         cfg = other_memory(rng, cfg)
         found = differences(cfg, stream_of_time(rng, cfg, rng.choice([10, 30, 60])), verilator.run, data=False)

@@ -113,21 +113,6 @@ def test_groups_of_conv2d(groups, channels, outputs, machine):
     check_program(output, machine, products=None if narrow else products)
 
 
-@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
-@pytest.mark.parametrize("kernel_layout", ["OHWI", "HWIO"])
-def test_a_depthwise_convolution_keeps_channels_in_lanes(layout, kernel_layout, machine):
-    output, _ = convolved(
-        groups=8, channels=8, outputs=8, height=5, width=6, padding=1, layout=layout, kernel_layout=kernel_layout
-    )
-    result = check_program(output, machine, products=[])
-    channels = -(-8 // machine.block_out)
-    assert result.counters.alu_operations_of["mul"] == 5 * 6 * 9 * channels
-
-
-def test_a_depthwise_convolution_with_two_outputs_per_channel(machine):
-    check_program(convolved(groups=5, channels=5, outputs=10, padding=1, height=5, width=6)[0], machine)
-
-
 # Element by element.
 
 

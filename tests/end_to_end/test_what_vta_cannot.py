@@ -14,7 +14,7 @@ def inputs_of(program: Scheduled) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("by", ["hand", "default"])
-@pytest.mark.parametrize("config", ["vta", "tiny", "wide", "batch4", "lathe16"])
+@pytest.mark.parametrize("config", lt.shipped_configs())
 @pytest.mark.parametrize("make", PROGRAMS)
 def test_on_machines(make, config, by):
     cfg = lt.load_config(config)

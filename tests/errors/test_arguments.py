@@ -63,8 +63,8 @@ MISTAKES = {
     "a list of inputs": (lambda: lt.simulate(lt.build(B, [A, B], CONFIG), [1]),
         "The inputs of the program must be arrays by their names, not [1]."),
     "a number for a machine": (lambda: lt.load_config(3),
-        "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, not "
-        "3."),
+        "The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
+        "not 3."),
     "a number for a stream": (lambda: lt.replay(CONFIG, 3),
         "The stream must be the path of an .npz file, or a mapping with the keys insns, insn_addr, page_addrs, "
         "pages, tokens, not 3."),
@@ -117,8 +117,8 @@ MISTAKES = {
         "The output asked for must be one of the program's, B, not 'y'. Correct the name."),
     "a name of a machine that no file has": (
         lambda: lt.load_config("a" * 5000),
-        "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, not "
-        f"'{'a' * 56}....",
+        "The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
+        f"not '{'a' * 56}....",
     ),
     "an empty mapping for a stream": (lambda: lt.replay(CONFIG, {}),
         "The keys of the stream must include insns, and there are none. Add the array."),

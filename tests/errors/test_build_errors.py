@@ -116,8 +116,9 @@ CASES = [
     Mistake("lower_to_an_unknown_level", lambda: lower(C, [A, C], VTA, "assembly"), BuildError,
         "stage of lower must be one of algorithm, order, data, communication, loops, chunks, or a pass "
         "(note-early-loads, keep-parts-near, fill-domains, fill-padding, store-in-loops, compute-at-readers, "
-        "fit-lanes, fold-constants, split-outputs, widen-sums, merge-reshapes, split-axes, mask-conditions, "
-        "agree-on-lanes, tile-groups, load-operands, choose-rules), not 'assembly'."),
+        "fit-lanes, fold-constants, split-outputs, join-lookups, widen-sums, merge-reshapes, split-axes, "
+        "mask-conditions, bring-by-products, choose-units, agree-on-lanes, tile-groups, load-operands, "
+        "choose-rules), not 'assembly'."),
     Mistake("constant_of_an_unknown_name", lambda: build(C, [A, C], VTA, constants={"B": np.zeros(64, np.int8)}),
         BuildError, "constants of build must be inputs of the program (A), not 'B'."),
     Mistake("constant_of_another_shape", lambda: build(C, [A, C], VTA, constants={"A": np.zeros(60, np.int8)}),
@@ -154,7 +155,7 @@ CASES = [
     Mistake("index_that_data_gives",
         default(compute(64, lambda i: A[max(min(A[i].astype("index"), 63), 0)], "gathered")),
         EmitError,
-        "index of A.acc in stage gathered.acc must be linear in the loops, not max(min(index(A[i]), 63), 0): no "
+        "index of A.acc in stage gathered.acc must be linear in the loops, not max(min(index(A.acc[i]), 63), 0): no "
         "instruction has such addresses."),
     Mistake("operation_that_no_unit_has", default(compute(64, lambda i: A[i].astype("int32") // 7, "divided")),
         EmitError,

@@ -39,7 +39,7 @@ def refused(*words):
 
 def test_an_unknown_configuration():
     assert refused("run", "-c", "vta2") == (
-        "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
+        "The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
         "not 'vta2'. "
         "Did you mean 'vta'?"
     )
@@ -48,7 +48,7 @@ def test_an_unknown_configuration():
 def test_a_configuration_file_that_is_missing():
     assert refused("run", "-c", "mine.yaml") == (
         "The configuration file mine.yaml must exist, and does not. "
-        "Correct the path, or give the name of a shipped machine: batch4, lathe16, tiny, vta, wide."
+        "Correct the path, or give the name of a shipped machine: batch4, board, lathe16, tiny, vta, wide."
     )
 
 
@@ -163,7 +163,7 @@ def test_a_tile_that_exceeds_a_scratchpad(tmp_path):
 def test_an_assembly_text_with_a_mistake(tmp_path):
     (tmp_path / "text.asm").write_text("finish\nload imp sram_base=0\n")
     assert refused("asm", "text.asm", "-o", "s.npz") == (
-        "memory_type of LOAD of text.asm, line 2, must be one of uop, wgt, inp, acc, out, acc8, not 'imp'. "
+        "memory_type of LOAD of text.asm, line 2, must be one of uop, wgt, inp, acc, out, acc8, par, lut, not 'imp'. "
         "Did you mean 'inp'?"
     )
 

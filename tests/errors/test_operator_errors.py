@@ -15,6 +15,7 @@ from lathe.frontend.operators import (
     bias_add,
     clip,
     conv2d,
+    depthwise_conv2d,
     flatten,
     matmul,
     max_pool2d,
@@ -86,6 +87,17 @@ CASES = [
     Mistake("conv_big", lambda: conv2d(D, placeholder((8, 9, 9, 4), "int8", "W")), TensorError,
         "height of conv2d 'conv2d' must be at least 9 with its padding, the reach of the kernel, not 8. Add padding "
         "or take a smaller kernel."),
+    Mistake("deep_channels", lambda: depthwise_conv2d(D, placeholder((3, 3, 5), "int8", "W")), TensorError,
+        "weight of depthwise_conv2d 'depthwise' must have shape (KH, KW, 4) or (KH, KW, 4, M), as the data have 4 "
+        "channels, not (3, 3, 5)."),
+    Mistake("deep_rank", lambda: depthwise_conv2d(D, A, name="d"), TensorError,
+        "weight of depthwise_conv2d 'd' must have shape (KH, KW, 4) or (KH, KW, 4, M), as the data have 4 channels, "
+        "not (8, 8)."),
+    Mistake("deep_dtype", lambda: depthwise_conv2d(D, I), TensorError,
+        "dtype of weight of depthwise_conv2d 'depthwise' must be int8, not int32."),
+    Mistake("deep_big", lambda: depthwise_conv2d(D, placeholder((9, 1, 4), "int8", "W")), TensorError,
+        "height of depthwise_conv2d 'depthwise' must be at least 9 with its padding, the reach of the kernel, not 8. "
+        "Add padding or take a smaller kernel."),
     Mistake("pool_big", lambda: max_pool2d(D, 9), TensorError,
         "height of max_pool2d 'max_pool2d' must be at least 9 with its padding, the window's, not 8."),
     Mistake("pool_pad", lambda: max_pool2d(D, 2, padding=2), TensorError,

@@ -42,7 +42,8 @@ class Claim(Elaboratable):
         """What a unit drives within its own module, by name: registers and wires that are no attributes of it."""
         module = unit.elaborate(None)
         unit.elaborate = lambda _platform: module
-        return {signal.name: signal for signal in module._driving}
+        attributes = {id(signal) for holder in vars(unit).values() for signal in signals(holder)}
+        return {signal.name: signal for signal in module._driving if id(signal) not in attributes}
 
     def part(self, unit: Any, name: str) -> Any:
         """A unit within a unit's own module, by the name that it has there."""
@@ -54,9 +55,12 @@ class Claim(Elaboratable):
         """Take out what is in a unit of the machine: its outputs, and its parts' outputs, are inputs from now on."""
         unit.elaborate = lambda _platform: Module()
         for holder in vars(unit).values():
-            for part in holder if isinstance(holder, list | tuple) else (holder,):
+            for part in holder.values() if isinstance(holder, dict) else ():  # named by their users, too
                 if isinstance(part, Elaboratable):
                     part._MustUse__used = True  # type: ignore[attr-defined]  # Amaranth warns of parts without use
+            for part in holder if isinstance(holder, list | tuple) else (holder,):
+                if isinstance(part, Elaboratable):
+                    part._MustUse__used = True  # type: ignore[attr-defined]
                     self.leave_open(part)
             for signal in signals(holder):
                 self.ports[id(signal)] = signal

@@ -21,7 +21,7 @@ class Cut:
         self.bus = 1 << cutter.shift
         self.words = PAGE // self.bus
         self.most = min(limit, self.words)
-        claim.assume(~cutter.start | (cutter.idle & (cutter.chain_bytes != 0)))
+        claim.assume(~cutter.start | (cutter.idle & ((cutter.chains == 0) | (cutter.chain_bytes != 0))))
         claim.assume(~cutter.take | cutter.valid)
         self.chains, self.address, self.rest, self.row, self.bytes, self.stride = (
             Signal.like(like, name=f"cut_{name}") for name, like in self._likes().items()

@@ -11,21 +11,27 @@ import pytest
 from amaranth import Cat, Const, Mux, Signal
 from amaranth.hdl import Value
 from claims import proved
+from extended_machines import with_extensions
+from transfers import is_legal
 
-from lathe.configs import load_config
+from lathe.configs import load_config, shipped_configs
 from lathe.configs.encoding import INSTRUCTION_BITS
+from lathe.configs.extensions import EXTENSIONS
 from lathe.isa.table import Opcode, Unit, alu_operations, placements
 from lathe.rtl import instruction, transfer
-from lathe.rtl.compute import COMPUTE_MEMORIES
 from lathe.rtl.fault import FaultCode
 from lathe.rtl.geometry import Geometry
-from lathe.rtl.load import LOAD_MEMORIES
 from lathe.rtl.stall import CommandPort
 from lathe.rtl.store import STORE_MEMORIES
 
-LOAD, STORE, GEMM, FINISH, ALU = range(5)
-_UOP, WGT, INP, _ACC, OUT, ACC8 = range(6)
-machines = pytest.mark.parametrize("name", ["vta", "tiny", "wide", "batch4", "lathe16"])
+LOAD, STORE, GEMM, FINISH, ALU, RESCALE = range(6)
+_UOP, WGT, INP, _ACC, OUT, ACC8, PAR, LUT = range(8)
+machines = pytest.mark.parametrize("name", [*shipped_configs(), "rescale"])
+
+
+def machine(name):
+    """A shipped machine, or the small one with an extension alone."""
+    return with_extensions(load_config("tiny"), (name,)) if name in EXTENSIONS else load_config(name)
 
 
 class Fields:
@@ -40,7 +46,7 @@ class Fields:
 
 
 def decoded(claim, rtl, name):
-    config = load_config(name)
+    config = machine(name)
     decoder = claim.about(rtl.Decoder(config))
     fields = {opcode: Fields(config, opcode, decoder.word) for opcode in Opcode}
     assert len(decoder.word) == INSTRUCTION_BITS
@@ -62,7 +68,7 @@ def test_every_instruction_goes_to_the_unit_that_carries_it_out(claim, rtl, name
     with claim.m.Switch(opcode):
         with claim.m.Case(LOAD):
             claim.m.d.comb += expected.eq(Mux(to_compute, Unit.COMPUTE, Unit.LOAD))
-        with claim.m.Case(GEMM, ALU, FINISH):
+        with claim.m.Case(GEMM, ALU, RESCALE, FINISH):
             claim.m.d.comb += expected.eq(Unit.COMPUTE)
         with claim.m.Case(STORE):
             claim.m.d.comb += expected.eq(Unit.STORE)
@@ -86,13 +92,17 @@ def test_every_word_is_an_instruction_or_has_the_fault_that_the_manual_names(cla
     to_load = (load.memory_type == INP) | (load.memory_type == WGT)
     expected, has_operation = Signal(8, init=FaultCode.NONE), Signal()
     m = claim.m
-    with m.Switch(alu.alu_opcode), m.Case(*alu_operations(load_config(name))):
+    extensions = machine(name).extensions
+    with m.Switch(alu.alu_opcode), m.Case(*alu_operations(machine(name))):
         m.d.comb += has_operation.eq(1)
-    with m.If(load.opcode > ALU):
+    greatest = LUT if "lookup" in extensions else PAR if "rescale" in extensions else ACC8
+    with m.If(load.opcode > (RESCALE if "rescale" in extensions else ALU)):
         m.d.comb += expected.eq(FaultCode.OPCODE)
-    with m.Elif((load.opcode == LOAD) & (load.memory_type > ACC8)):
+    with m.Elif((load.opcode == RESCALE) & (fields[RESCALE].add != 0) & int("rescale_add" not in extensions)):
+        m.d.comb += expected.eq(FaultCode.OPCODE)
+    with m.Elif((load.opcode == LOAD) & (load.memory_type > greatest)):
         m.d.comb += expected.eq(FaultCode.MEMORY_TYPE)
-    with m.Elif((load.opcode == STORE) & (store.memory_type > ACC8)):
+    with m.Elif((load.opcode == STORE) & (store.memory_type > greatest)):
         m.d.comb += expected.eq(FaultCode.MEMORY_TYPE)
     with m.Elif((load.opcode == ALU) & ~has_operation):
         m.d.comb += expected.eq(FaultCode.ALU_OPCODE)
@@ -110,7 +120,8 @@ def test_every_word_is_an_instruction_or_has_the_fault_that_the_manual_names(cla
     claim.always("the fault that the manual names, or none", decoder.fault == expected)
 
 
-TRANSFERS = {"load": (Opcode.LOAD, LOAD_MEMORIES), "compute": (Opcode.LOAD, COMPUTE_MEMORIES)}
+LOADED = Geometry(load_config("tiny")).loaded_by
+TRANSFERS = {"load": (Opcode.LOAD, LOADED(Unit.LOAD)), "compute": (Opcode.LOAD, LOADED(Unit.COMPUTE))}
 TRANSFERS |= {"store": (Opcode.STORE, STORE_MEMORIES)}
 
 
@@ -215,3 +226,17 @@ def test_no_bit_of_a_transfer_within_its_scratchpad_is_cut_off(claim, rtl, name,
         claim.always(f"first byte of {memory.name}", ~this | (transfer_.address == fields.dram_base << shift))
         claim.always(f"where {memory.name} begins", ~this | (transfer_.sram == fields.sram_base << shift))
         claim.always(f"from row to row of {memory.name}", ~this | (transfer_.stride_bytes == fields.x_stride << shift))
+
+
+@units
+@sizes
+@proved(
+    transfer,
+    ("made.nothing.eq(~moves | (elements == 0))", "made.nothing.eq(~moves)"),
+    ('known["in_dram"], Mux(merged', "1, Mux(merged"),
+    depth=5,
+)
+def test_a_transfer_within_its_scratchpad_is_what_the_sides_of_a_load_and_store_rest_on(claim, rtl, name, unit):
+    block = Block(claim, rtl, name, unit)
+    fits = block.decoded & ~block.decoder.overruns
+    claim.always("it has chains with bytes, or padding, or is nothing", ~fits | is_legal(block.transfer))

@@ -5,9 +5,9 @@ from claims import proved
 from cutting import Cut
 
 from lathe.configs import load_config
+from lathe.isa.table import Unit
 from lathe.rtl import address_side, fetch
 from lathe.rtl.geometry import Geometry
-from lathe.rtl.load import LOAD_MEMORIES
 
 TINY = Geometry(load_config("tiny"))
 
@@ -19,7 +19,7 @@ TINY = Geometry(load_config("tiny"))
     induction=1,
 )
 def test_a_loads_address_and_request_stay_until_the_grant(claim, rtl):
-    unit = claim.about(rtl.AddressSide(TINY, LOAD_MEMORIES, TINY.config.timing.dma_fifo_beats))
+    unit = claim.about(rtl.AddressSide(TINY, TINY.loaded_by(Unit.LOAD), TINY.config.timing.dma_fifo_beats))
     credits = unit.requests.credits
     left = (credits.used - credits.gone)[:8]
     claim.assume(~unit.start | unit.idle)

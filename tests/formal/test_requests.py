@@ -15,7 +15,10 @@ sizes = pytest.mark.parametrize(("bus", "limit", "beats"), SIZES)
 
 
 class Asked:
-    """Requests that begin only when nothing is left, and whose beats leave the FIFO only after the burst was taken."""
+    """Requests that begin only when nothing is left but what is taken, as store begins them.
+
+    Beats leave the FIFO only after their burst was taken.
+    """
 
     def __init__(self, claim, rtl, bus, limit, beats):
         self.claim = claim
@@ -26,7 +29,7 @@ class Asked:
             for signal in (getattr(part, name, None) for name in ("start", "beat", "last", *INPUTS)):
                 if signal is not None:
                     claim.ports[id(signal)] = signal
-        claim.assume(~self.cutter.start | unit.idle)
+        claim.assume(~self.cutter.start | ~unit.valid | unit.take)
         claim.assume(~unit.take | unit.valid)
         self.moves = self.cutter.take
         # Of bursts that were taken, beats that have not left.
@@ -59,6 +62,7 @@ INPUTS = ("chains", "from_address", "chain_bytes", "stride_bytes")
     ("credits.take.eq(moves)", "credits.take.eq(self.take)"),
     ("(~self.valid | self.take)", "1"),
     ("with m.Elif(self.take):", "with m.Elif(self.take & self.last):"),
+    ("with m.Elif(self.take):", "with m.Elif(self.take & ~cutter.start):"),
     induction=1,
     depth=12,
 )

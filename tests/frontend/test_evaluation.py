@@ -1,5 +1,7 @@
 """The value of expressions: NumPy against a plain interpreter with unbounded integers, point by point."""
 
+from fractions import Fraction
+
 import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given, settings
@@ -79,6 +81,7 @@ def plain(expr, axes, arrays):
                 "max": lambda: sorted((a, b))[1],
                 "shr": lambda: shift(a, -bounded),
                 "shl": lambda: shift(a, bounded),
+                "rounding_shift": lambda: round(Fraction(a, 2**bounded)) if bounded > 0 else shift(a, -bounded),
                 "floordiv": lambda: a // b if b else 0,
                 "mod": lambda: a % b if b else 0,
                 "and": lambda: a & b,
@@ -114,7 +117,7 @@ def programs(draw):
     )  # fmt: skip
 
     def larger(inner):
-        operations = ["add", "sub", "mul", "min", "max", "shr", "shl", "floordiv", "mod"]
+        operations = ["add", "sub", "mul", "min", "max", "shr", "shl", "rounding_shift", "floordiv", "mod"]
         compared = st.builds(Compare, st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"]), inner, inner)
         boolean = st.one_of(
             compared,

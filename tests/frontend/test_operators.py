@@ -13,6 +13,7 @@ from lathe.frontend.operators import (
     clip,
     conv2d,
     dense,
+    depthwise_conv2d,
     flatten,
     matmul,
     max_pool2d,
@@ -101,6 +102,24 @@ def test_depthwise_convolution_has_one_group_per_channel():
     D, W = placeholder(data.shape, "int8", "D"), placeholder(weight.shape, "int8", "W")
     result = reference(conv2d(D, W, padding=1, stride=2, groups=6), {"D": data, "W": weight})
     assert np.array_equal(result, convolution(data, weight, (2, 2), ((1, 1), (1, 1)), (1, 1), 6))
+
+
+@pytest.mark.parametrize("kernels", [None, 1, 3])
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+def test_a_depthwise_convolution_is_one_in_groups_of_a_channel(layout, kernels):
+    shape = (2, 9, 8, 6)
+    data, weight = int8(1, shape), int8(2, (3, 2, 6, kernels or 1))
+    as_groups = weight.transpose(2, 3, 0, 1).reshape(-1, 3, 2, 1)
+    expected = convolution(data, as_groups, (2, 1), ((1, 0), (2, 1)), (1, 2), 6)
+    if kernels is None:
+        weight = weight[..., 0]
+    if layout == "NCHW":
+        data, expected = data.transpose(0, 3, 1, 2), expected.transpose(0, 3, 1, 2)
+    D, W = placeholder(data.shape, "int8", "D"), placeholder(weight.shape, "int8", "W")
+    C = depthwise_conv2d(D, W, layout=layout, stride=(2, 1), padding=((1, 0), (2, 1)), dilation=(1, 2), name="C")
+    assert (C.dtype, C.shape) == ("int32", expected.shape)
+    assert np.array_equal(reference(C, {"D": data, "W": weight}), expected)
+    assert [c.name for c in topological(C)] == ["C.pad", "C"]
 
 
 @pytest.mark.parametrize("dtypes", [("int8", "int8"), ("int8", "int32"), ("int32", "int32")])
@@ -270,3 +289,12 @@ def test_attributes_tell_what_an_operator_was_called_with():
         "pad_value": 0,
     }
     assert [c.attrs["operator"] for c in topological(C)] == ["pad2d", "conv2d"]
+    E = depthwise_conv2d(D, placeholder((3, 3, D.shape[3]), "int8", "E"), stride=(1, 2), name="e")
+    assert dict(E.computation.attrs) == {
+        "operator": "depthwise_conv2d",
+        "layout": "NHWC",
+        "stride": (1, 2),
+        "padding": ((0, 0), (0, 0)),
+        "pad_value": 0,
+        "dilation": (1, 1),
+    }

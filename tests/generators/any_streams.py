@@ -8,7 +8,7 @@ from streams import NEIGHBOURS, Stream, begun
 
 from lathe.configs import load_config
 from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, PagedMemory, Store, encode_uops, unit_of
-from lathe.isa.table import MEMORIES, MOST_TOKENS, alu_operations, placements
+from lathe.isa.table import MEMORIES, MOST_TOKENS, alu_operations, memories_of, placements
 
 UOPS = 0x1000  # byte addresses; random bytes stand in the page behind the micro-ops and in the next
 STREAM = 0x8000
@@ -99,7 +99,7 @@ def block(rng, cfg, memory, *, pads):
 
 
 def any_load(rng, cfg):
-    memory = rng.choice([each for each in MemoryType if each != MemoryType.OUT])
+    memory = rng.choice([each.type for each in memories_of(cfg) if each.type != MemoryType.OUT])
     size = MEMORIES[memory].element_bytes(cfg)
     base = UOPS if memory == MemoryType.UOP else rng.choice([2 * UOPS, 2 * UOPS, 3 * UOPS])
     return Load(memory, dram_base=base // size + rng.choice([0, 0, 1, 3]), **block(rng, cfg, memory, pads=True))

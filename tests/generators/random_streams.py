@@ -7,7 +7,21 @@ from comparison import fault_of
 from streams import NO_PAGES, Stream, in_sequence, legal_machine, legal_stream, random_machine, random_stream
 
 from lathe.configs.memory import PAGE_BYTES
-from lathe.isa import Alu, AluOp, BusError, Finish, Gemm, Load, MachineFault, MemoryType, Store, encode, encode_uops
+from lathe.isa import (
+    Alu,
+    AluOp,
+    BusError,
+    Finish,
+    Gemm,
+    Load,
+    MachineFault,
+    MemoryType,
+    Rescale,
+    Store,
+    encode,
+    encode_uops,
+)
+from lathe.isa.operands import operands_of
 from lathe.isa.table import MEMORIES
 from lathe.sim import replay
 
@@ -122,7 +136,9 @@ def broken_stream(rng, cfg, stream):
     instructions = list(stream.instructions)
     for _ in range(rng.choice([1, 1, 2, 3])):
         kind = rng.choice(["token", "pop", "pop", "block", "loops", "loops", "memory", "finish", "stream", "stream"])
-        of = {"block": Load | Store, "loops": Gemm | Alu, "memory": Load | Store, "stream": Store}.get(kind, object)
+        of = {"block": Load | Store, "loops": Gemm | Alu | Rescale, "memory": Load | Store, "stream": Store}.get(
+            kind, object
+        )
         places = [place for place, each in enumerate(instructions) if isinstance(each, of)]
         if not places:
             continue
@@ -135,11 +151,14 @@ def broken_stream(rng, cfg, stream):
         elif kind == "block":
             each = replace(each, sram_base=rng.choice([120, 250, 255, 65535]))
         elif kind == "loops":
-            operand = rng.choice(["dst", "src", "wgt"] if isinstance(each, Gemm) else ["dst", "src"])
-            factor = f"{operand}_factor_{rng.choice(['out', 'in'])}"
-            loops = {"iter_out": rng.choice([2, 5]), "iter_in": rng.choice([3, 9]), "reset": False}
+            factor = rng.choice([field for operand in operands_of(each.opcode) for field in operand.factor_fields])
+            loops = {"iter_out": rng.choice([2, 5]), "iter_in": rng.choice([3, 9])}
+            loops |= {} if isinstance(each, Rescale) else {"reset": False}
             micro_ops = {"uop_bgn": rng.choice([0, 250]), "uop_end": rng.choice([256, 257, 300])}
             each = replace(each, **(loops | {factor: rng.choice([30, 100, 127])} if rng.random() < 0.7 else micro_ops))
+            if isinstance(each, Rescale) and rng.random() < 0.5:  # beyond par, before an accumulator comes up again
+                apart = {"iter_out": 5, "iter_in": 1, "dst_factor_out": 30, "wgt_factor_out": cfg.par_depth // 2}
+                each = replace(each, **apart)
         elif kind == "memory":
             field = {"memory_type": rng.choice(list(MemoryType))} if rng.random() < 0.7 else {"x_pad_0": 1}
             each = replace(each, **field)

@@ -3,10 +3,11 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+from extended_machines import EVERY, with_extensions
+from rescaling import extended_kinds, legal_rescale, rescale_of_time
 
 from lathe.configs import load_config
 from lathe.configs.encoding import GEMM_BEGIN, PAD_VALUE
-from lathe.configs.extensions import EXTENSIONS
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import Alu, Finish, Gemm, Load, MemoryType, PagedMemory, Store, encode, encode_uops, unit_of
 from lathe.isa.table import MEMORIES, alu_operations
@@ -142,10 +143,11 @@ def random_block(rng, *, pads, most=6):
 
 def random_instruction(rng, cfg):
     """One instruction with random sizes; its indices are not meant to be in range, only its time matters."""
-    kind = rng.choice(
-        ["inp", "inp", "wgt", "uop", "acc", "acc8", "gemm", "gemm", "alu", "alu", "store", "store", "finish"]
-    )
-    if kind in ("inp", "wgt", "uop", "acc", "acc8"):
+    kinds = ["inp", "inp", "wgt", "uop", "acc", "acc8", "gemm", "gemm", "alu", "alu", "store", "store", "finish"]
+    kind = rng.choice([*kinds, *extended_kinds(cfg)])
+    if kind == "rescale":
+        return rescale_of_time(rng, cfg)
+    if kind in ("inp", "wgt", "uop", "acc", "acc8", "par", "lut"):
         return Load(MemoryType[kind.upper()], **random_block(rng, pads=True))
     if kind == "store":
         return Store(memory_type=MemoryType.OUT, **random_block(rng, pads=False))
@@ -183,8 +185,8 @@ def random_stream(rng, cfg, length):
 # ---------------------------------------------------------------------- streams whose data matter
 
 
-def legal_machine(rng):
-    """A machine on which indices below the constants of ``legal_table`` are in range."""
+def legal_machine(rng, extensions=EVERY):
+    """A machine on which indices below the constants of ``legal_table`` are in range, with the extensions or none."""
     name = rng.choice(["tiny", "tiny", "batch4", "odd"])
     if name != "odd":
         cfg = load_config(name)
@@ -192,7 +194,7 @@ def legal_machine(rng):
         cfg = load_config("tiny").with_(
             batch=2, block_in=8, block_out=4, inp_buffer_bytes=4096, wgt_buffer_bytes=4096, acc_buffer_bytes=8192
         )
-    return cfg.with_(extensions=rng.choice([(), tuple(EXTENSIONS)]))
+    return with_extensions(cfg, rng.choice([(), extensions]))
 
 
 def legal_table(rng):
@@ -243,11 +245,13 @@ def legal_stream(rng, cfg, length):
 
     Micro-op tables stand at byte 0, everything else is random bytes.
     """
-    tables, words = [], []
+    tables, rows = [], []
     for _ in range(4):
         columns = legal_table(rng)
-        tables.append((len(words), len(columns[0])))
-        words += encode_uops(cfg, *(np.array(column) for column in columns)).tolist()
+        tables.append((len(rows), len(columns[0])))
+        rows += zip(*columns, strict=True)
+    columns = tuple(zip(*rows, strict=True))
+    words = encode_uops(cfg, *(np.array(column) for column in columns)).tolist()
     content = np.random.default_rng(rng.randrange(1000)).integers(0, 256, 4 * 4096).astype(np.uint8)
     if rng.random() < 0.3:
         content[:] = 128  # the most negative values everywhere: the greatest products
@@ -264,9 +268,16 @@ def legal_stream(rng, cfg, length):
             )
         ),
     ]
+    if "rescale" in cfg.extensions:
+        instructions.append(Load(MemoryType.PAR, 0, 4096 // cfg.par_element_bytes, 1, 96, 96))
+    if "lookup" in cfg.extensions:
+        instructions.append(Load(MemoryType.LUT, 0, 4096 // cfg.lut_element_bytes, 1, cfg.lut_depth, cfg.lut_depth))
     for _ in range(length):
-        kind = rng.choice(["inp", "wgt", "acc", "acc8", "gemm", "gemm", "gemm", "alu", "alu", "alu", "store"])
-        if kind == "gemm":
+        kinds = ["inp", "wgt", "acc", "acc8", "gemm", "gemm", "gemm", "alu", "alu", "alu", "store"]
+        kind = rng.choice([*kinds, *extended_kinds(cfg)])
+        if kind == "rescale":
+            instructions.append(legal_rescale(rng, cfg, lambda: legal_loops(rng, tables), columns))
+        elif kind == "gemm":
             loops = legal_loops(rng, tables)
             factors = {name: rng.choice([0, 0, 1, 3]) for name in ("wgt_factor_out", "wgt_factor_in")}
             instructions.append(begun(rng, cfg, Gemm(**loops, **factors, reset=rng.random() < 0.15)))

@@ -1,12 +1,25 @@
 """Wrap-around arithmetic and shifts, against Python's unbounded integers."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lathe.isa import AluOp
-from lathe.isa.arithmetic import add, alu, multiply, shift_left, shift_right, subtract, wrap
+from lathe.isa.arithmetic import (
+    add,
+    alu,
+    factor_parts,
+    multiply,
+    scaled,
+    shift_left,
+    shift_right,
+    shift_right_to_even,
+    subtract,
+    wrap,
+)
 
 INT32 = st.one_of(
     st.integers(-(1 << 31), (1 << 31) - 1), st.sampled_from([-(1 << 31), -1, 0, 1, 31, 32, (1 << 31) - 1])
@@ -71,3 +84,35 @@ def test_results_have_the_dtype_of_the_first_operand_and_wrap_in_it() -> None:
     assert subtract(a, 1).tolist() == [126, 127]
     assert multiply(a, 2).tolist() == [-2, 0]
     assert add(a, np.int8(1)).dtype == np.int8
+
+
+@given(st.lists(st.tuples(st.integers(-(1 << 57), 1 << 57), st.integers(0, 63)), min_size=1, max_size=20))
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_division_by_a_power_of_two_rounds_to_the_nearest_and_halves_to_the_even(pairs: list[tuple[int, int]]) -> None:
+    # Python rounds fractions so.
+    values, amounts = (np.array(each, np.int64) for each in zip(*pairs, strict=True))
+    expected = [round(Fraction(value, 1 << amount)) for value, amount in pairs]
+    assert shift_right_to_even(values, amounts).tolist() == expected
+    assert shift_right_to_even(values, pairs[0][1])[0] == expected[0]
+
+
+@pytest.mark.parametrize("shift", [0, 1, 2, 5, 31, 32, 56, 57, 58, 62, 63])
+def test_every_case_of_rounding_to_even(shift: int) -> None:
+    half = (1 << shift) // 2
+    near = {(whole << shift) + part + end for whole in range(-3, 4) for part in (0, half) for end in (-1, 0, 1)}
+    values = sorted(value for value in near if abs(value) <= 1 << 57)
+    values += [1 << 57, -(1 << 57), (1 << 57) - 1, 1 - (1 << 57)]
+    assert shift_right_to_even(np.array(values), shift).tolist() == [
+        round(Fraction(value, 1 << shift)) for value in values
+    ]
+
+
+@given(st.lists(st.tuples(INT32, INT32, INT32), min_size=1, max_size=20))
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_a_factor_scales_a_sum_that_wraps_around(rows: list[tuple[int, int, int]]) -> None:
+    sums, biases, factors = (np.array(each, np.int32) for each in zip(*rows, strict=True))
+    mantissas, shifts = factor_parts(factors)
+    assert [(m << 6) + s for m, s in zip(mantissas.tolist(), shifts.tolist(), strict=True)] == factors.tolist()
+    assert ((shifts >= 0) & (shifts < 64)).all()
+    expected = [wrapped(a + b, 32) * m for (a, b, _), m in zip(rows, mantissas.tolist(), strict=True)]
+    assert scaled(sums, biases, mantissas).tolist() == expected

@@ -2,19 +2,22 @@
 
 import numpy as np
 import pytest
+from extended_machines import with_extensions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lathe.configs import load_config
+from lathe.configs import load_config, shipped_configs
 from lathe.isa import (
     Alu,
     AluOp,
     AssemblyError,
+    EncodingError,
     Finish,
     Gemm,
     Load,
     MemoryType,
     Opcode,
+    Rescale,
     Store,
     assemble,
     decode,
@@ -78,7 +81,39 @@ def test_text_of_a_gemm_that_begins() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["vta", "tiny", "wide", "batch4", "lathe16"])
+RESCALE = (
+    "rescale uop_bgn=0 uop_end=1 iter_out=1 iter_in=1 dst_factor_out=0 dst_factor_in=0 wgt_factor_out=0 wgt_factor_in=0"
+)
+
+
+@pytest.mark.parametrize("field", ["lookup", "lookup_unsigned", "table=0"])
+def test_text_of_a_look_up_on_a_machine_without_tables(field: str) -> None:
+    tiny = with_extensions(load_config("tiny"), ("rescale",))
+    with pytest.raises(AssemblyError) as caught:
+        assemble(tiny, f"{RESCALE} {field}")
+    assert str(caught.value) == (
+        f"{field.partition('=')[0]} of RESCALE of the text, line 1, must be on a machine with the extension 'lookup', "
+        "not on 'tiny'. Remove it or take another machine."
+    )
+
+
+def test_text_of_a_look_up_on_a_machine_with_one_table() -> None:
+    one = with_extensions(load_config("tiny"), ("rescale", "lookup")).with_(lut_buffer_bytes=1024)
+    assert assemble(one, f"{RESCALE} lookup table=0").instructions == [Rescale(0, 1, 1, 1, 0, 0, 0, 0, lookup=True)]
+    with pytest.raises(AssemblyError) as caught:
+        assemble(one, f"{RESCALE} lookup table=1")
+    assert str(caught.value) == (
+        "table of RESCALE of the text, line 1, must be an integer from 0 to 0, not '1'. Correct the number or the "
+        "machine."
+    )
+    with pytest.raises(EncodingError) as refused:
+        encode(one, [Rescale(0, 1, 1, 1, 0, 0, 0, 0, lookup=True, table=1)])
+    assert str(refused.value) == (
+        "table of instruction 0 (RESCALE) must be from 0 to 0, not 1. Its field has 0 bits on machine 'tiny'."
+    )
+
+
+@pytest.mark.parametrize("name", shipped_configs())
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=25, deadline=None, derandomize=True)
 def test_text_of_any_bytes_assembles_to_the_same_bytes(name: str, seed: int) -> None:
@@ -92,17 +127,18 @@ def test_text_of_any_bytes_assembles_to_the_same_bytes(name: str, seed: int) -> 
 
 @pytest.mark.parametrize("opcode", Opcode)
 def test_every_instruction_has_a_text_of_its_own(opcode: Opcode) -> None:
+    machine = load_config("lathe16")  # with vta's fields in vta's places, and all instructions
     random = np.random.default_rng(opcode)
     encoded = random.integers(0, 256, (200, 16), np.uint8)
     encoded[:, 0] = encoded[:, 0] & 0xF8 | opcode
     encoded[:, 0] &= 0x7F  # memory types 0 to 3 for LOAD and STORE
     encoded[:, 1] &= 0xFC
     if opcode == Opcode.ALU:
-        encoded[:, 13] &= 0x8F | 0x20  # ALU operations 0 and 2 on vta
-    stream = decode(VTA, encode(VTA, decode(VTA, encoded)))
-    text = disassemble(VTA, stream)
+        encoded[:, 13] &= 0x8F | 0x20  # ALU operations 0 and 2
+    stream = decode(machine, encode(machine, decode(machine, encoded)))
+    text = disassemble(machine, stream)
     assert ".insn" not in text
-    assert assemble(VTA, text).instructions == stream
+    assert assemble(machine, text).instructions == stream
 
 
 def test_store_with_pads_and_another_memory_type_can_be_written() -> None:
@@ -129,11 +165,11 @@ def test_comments_blank_lines_and_hexadecimal_are_read() -> None:
     ("text", "message"),
     [
         ("lode inp",
-            "The instruction of k.s, line 2, must be one of load, store, gemm, finish, alu, not 'lode'. Did you mean "
-            "'load'?"),
+            "The instruction of k.s, line 2, must be one of load, store, gemm, finish, alu, rescale, not 'lode'. Did "
+            "you mean 'load'?"),
         ("load inq",
-            "memory_type of LOAD of k.s, line 2, must be one of uop, wgt, inp, acc, out, acc8, not 'inq'. Did you "
-            "mean 'inp'?"),
+            "memory_type of LOAD of k.s, line 2, must be one of uop, wgt, inp, acc, out, acc8, par, lut, not 'inq'. "
+            "Did you mean 'inp'?"),
         ("alu",
             "alu_opcode of ALU of k.s, line 2, must be one of min, max, add, shr, mul, sub, not 'nothing'. Correct the "
             "word."),
@@ -168,3 +204,26 @@ def test_wrong_text_is_refused_by_line_and_field(text: str, message: str) -> Non
         assemble(VTA, f"finish\n{text}", "k.s")
     assert str(caught.value) == message
     assert caught.value.line == 2 + text.count("\n")
+
+
+BEYOND_VTA = {
+    RESCALE: "opcode of RESCALE of the text, line 1, must be one of LOAD, STORE, GEMM, FINISH, ALU, not RESCALE. "
+    "Machine 'vta' is without the extension 'rescale'.",
+    "alu sub uop_bgn=0 uop_end=1 iter_out=1 iter_in=1 dst_factor_out=0 dst_factor_in=0 src_factor_out=0 "
+    "src_factor_in=0": "alu_opcode of ALU of the text, line 1, must be one of min, max, add, shr, mul, not sub. "
+    "Machine 'vta' is without the extension 'alu_sub'.",
+    "load lut sram_base=0 dram_base=0x0 y_size=1 x_size=1 x_stride=1": "memory_type of LOAD of the text, line 1, must "
+    "be one of uop, wgt, inp, acc, out, acc8, not lut. Machine 'vta' is without the extension 'lookup'.",
+}
+
+
+@pytest.mark.parametrize("text", BEYOND_VTA)
+def test_text_that_needs_an_extension_is_refused_on_a_machine_without_it(text: str) -> None:
+    with pytest.raises(AssemblyError) as caught:
+        assemble(VTA, text)
+    assert str(caught.value) == BEYOND_VTA[text]
+    # Bytes of a machine that has it are shown as such, and assembled again.
+    made = assemble(load_config("lathe16"), text).instructions
+    shown = disassemble(VTA, made)
+    assert f"of an extension that the machine is without: {text.split()[0]} " in shown
+    assert assemble(VTA, shown).encoded.tolist() == encode(VTA, made).tolist()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lathe.isa import Layout, LayoutError, PhysicalAxis, Reordering, Reversing
+from lathe.isa import Diagonal, Layout, LayoutError, PhysicalAxis, Reordering, Reversing
 from lathe.isa.layout import BROADCAST
 
 
@@ -125,6 +125,40 @@ def test_dimensions_counted_from_their_ends() -> None:
 
 @pytest.mark.parametrize("step", [Reversing((6, 80), (2,)), Reversing((6, 80), (0, 0)), Reversing((6, 81), (0,))])
 def test_dimensions_that_are_none_are_refused(step: Reversing) -> None:
+    with pytest.raises(LayoutError) as caught:
+        Layout((6, 80), "int8", (PhysicalAxis(0, 1, 6), PhysicalAxis(1, 1, 80)), reorderings=(step,))
+    assert str(caught.value) == (
+        "A reordering of a layout of (6, 80) must be a permutation of the dimensions of a shape of 480 elements, not "
+        f"{step!r}. Correct its shapes and its order."
+    )
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(4, 4), (2, 8), (8, 2), (4, 16), (1, 3)])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_a_dimension_along_diagonals(dim: int, rows: int, cols: int) -> None:
+    """Each value once, at its block, row and column, with zeros beside it; there and back, and as plain values."""
+    view = (7, 6, 9)
+    step = Diagonal(view, dim, rows, cols)
+    axes = tuple(PhysicalAxis(n, 1, extent) for n, extent in enumerate(step.shape))
+    layout = Layout((42, 9), "int8", axes, reorderings=(step,))
+    array = np.random.default_rng(5).integers(1, 128, (42, 9), np.int8)
+    wanted = np.zeros(step.shape, np.int8)
+    for place in np.ndindex(view):
+        block, value = list(place), place[dim]
+        block[dim] = value // min(rows, cols)
+        wanted[(*block, value % rows, value % cols)] = array.reshape(view)[place]
+    assert np.count_nonzero(wanted) == array.size
+    assert layout.pack(array).tolist() == wanted.tolist()
+    assert layout.unpack(wanted).tolist() == array.tolist()
+    assert Layout.from_dict(layout.to_dict()) == layout
+    assert layout.nbytes == -(-view[dim] // min(rows, cols)) * (array.size // view[dim]) * rows * cols
+
+
+@pytest.mark.parametrize(
+    "step",
+    [Diagonal((6, 80), 2, 4, 4), Diagonal((6, 80), -1, 4, 4), Diagonal((6, 80), 1, 0, 4), Diagonal((6, 81), 1, 4, 4)],
+)
+def test_diagonals_of_no_dimension_are_refused(step: Diagonal) -> None:
     with pytest.raises(LayoutError) as caught:
         Layout((6, 80), "int8", (PhysicalAxis(0, 1, 6), PhysicalAxis(1, 1, 80)), reorderings=(step,))
     assert str(caught.value) == (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lathe.configs import HardwareConfig, load_config
+from lathe.configs import HardwareConfig, load_config, shipped_configs
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import Alu, AluOp, Finish, Gemm, Instruction, Load, MemoryType, Store, decode, encode, encode_uops
 from lathe.isa.meaning import MachineState, run
@@ -88,7 +88,7 @@ def _differences(found: PagedMemory, expected: PagedMemory) -> list[str]:
 
 
 VTA_STREAMS = sorted((Path(__file__).parents[3] / "shared" / "vta_streams").glob("*.npz"))
-STREAMS = {name: _own_stream(name) for name in ("vta", "tiny", "wide", "batch4", "lathe16")} | {
+STREAMS = {name: _own_stream(name) for name in shipped_configs()} | {
     path.stem: _vta_stream(path) for path in VTA_STREAMS
 }
 

@@ -15,14 +15,14 @@ ROOT = Path(__file__).parents[2]
 GIVEN = Path(__file__).parent / "new_instruction"
 
 ROW = [
-    ("configs/instructions/codes.py", "    ALU = 4\n", "    ALU = 4\n    CLIP = 5\n"),
+    ("configs/instructions/codes.py", "    RESCALE = 5\n", "    RESCALE = 5\n    CLIP = 6\n"),
     (
         "configs/instructions/__init__.py",
         "from lathe.configs.instructions.codes import Opcode\n",
         "from lathe.configs.instructions.clip import CLIP, Clip\nfrom lathe.configs.instructions.codes import Opcode\n",
     ),
-    ("configs/instructions/__init__.py", "Finish | Alu\n", "Finish | Alu | Clip\n"),
-    ("configs/instructions/__init__.py", "FINISH, ALU)", "FINISH, ALU, CLIP)"),
+    ("configs/instructions/__init__.py", "Alu | Rescale\n", "Alu | Rescale | Clip\n"),
+    ("configs/instructions/__init__.py", "ALU, RESCALE)", "ALU, RESCALE, CLIP)"),
 ]
 """Besides the row's own file, ``clip.py``: in which file what becomes what."""
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from extended_machines import with_extensions
 
 from lathe.configs import load_config
 from lathe.isa import (
@@ -17,6 +18,7 @@ from lathe.isa import (
     Load,
     MemoryType,
     Program,
+    Rescale,
     Segment,
     Store,
     encode_uops,
@@ -25,7 +27,7 @@ from lathe.isa import (
 from lathe.isa.findings import FindingKind
 
 TINY = load_config("tiny")  # 4 lanes; inp 4 bytes an element, wgt and acc 16, out 4
-CODE, UOPS, W, T, C, M = (0x1000 * page for page in range(1, 7))
+CODE, UOPS, W, T, C, M, P, L = (0x1000 * page for page in range(1, 9))
 WORDS = encode_uops(TINY, dst=[0], src=[0], wgt=[0])
 EYE = np.eye(4, dtype=np.uint8)
 
@@ -181,3 +183,57 @@ def test_undefined_bytes_are_followed_through_memory():
     instructions = list(whole.instructions)
     instructions[2] = replace(instructions[2], push_next=True)
     assert reported(replace(whole, instructions=tuple(instructions))) == [1]
+
+
+@pytest.mark.parametrize(
+    ("loads", "flags", "lanes", "expected"),
+    [
+        ([(MemoryType.PAR, 0, T // 32)], {}, 2, []),  # two lanes have parameters, and two do not
+        ([(MemoryType.PAR, 0, T // 32)], {}, 3, [2]),
+        ([(MemoryType.PAR, 0, P // 32), (MemoryType.PAR, 1, T // 32)], {}, 4, []),
+        ([(MemoryType.PAR, 0, P // 32), (MemoryType.PAR, 1, T // 32)], {"add": True}, 2, []),
+        ([(MemoryType.PAR, 0, P // 32), (MemoryType.PAR, 1, T // 32)], {"add": True}, 3, [3]),
+        ([(MemoryType.PAR, 0, P // 32), (MemoryType.LUT, 0, L // 4)], {}, 4, []),
+        ([(MemoryType.PAR, 0, P // 32), (MemoryType.LUT, 0, L // 4)], {"lookup": True, "table": 1}, 4, []),
+        ([(MemoryType.PAR, 0, P // 32), (MemoryType.LUT, 0, L // 4)], {"lookup": True}, 2, []),
+        ([(MemoryType.PAR, 0, P // 32), (MemoryType.LUT, 0, L // 4)], {"lookup": True}, 3, [3]),
+    ],
+)
+def test_a_lane_is_undefined_if_its_parameters_or_what_its_table_may_hold_are(loads, flags, lanes, expected):
+    cfg = with_extensions(TINY, ("rescale", "rescale_add", "lookup"))
+    if flags.get("table"):
+        loads = [*loads, (MemoryType.LUT, 256, (L + 2048) // 4)]
+    instructions = [
+        Load(MemoryType.UOP, 0, UOPS // 4, 1, 1, 1),
+        Load(MemoryType.ACC, 0, M // 16, 1, 1, 1),
+        *(
+            Load(memory, base, dram, 1, *((256, 256) if memory == MemoryType.LUT else (1, 1)))
+            for memory, base, dram in loads
+        ),
+        Rescale(0, 1, 1, 1, 0, 0, 0, 0, **flags, push_next=True),
+        Store(sram_base=0, dram_base=C // 4, y_size=1, x_size=1, x_stride=1, pop_prev=True),
+        Finish(),
+    ]
+    whole = program()
+    rows = np.zeros((256, 4), np.uint8)
+    segments = (
+        *(each for each in whole.segments if each.name not in ("T", "C")),
+        Segment("C", "output", C, 4, Layout.row_major((lanes,), "int8")),
+        Segment("of two lanes", "constant", T, 16),
+        Segment("nobody's", "temporary", T + 16, 16),
+        Segment("of all lanes", "constant", P, 32),
+        # A table of which the last row has nothing for the last two lanes, and one that is whole.
+        Segment("rows", "constant", L, 1022),
+        Segment("rest", "temporary", L + 1022, 2),
+        Segment("table", "constant", L + 2048, 1024),
+    )
+    images = {
+        **whole.images,
+        "of two lanes": np.zeros(16, np.uint8),
+        "of all lanes": np.zeros(32, np.uint8),
+        "rows": rows.reshape(-1)[:1022],
+        "table": rows.reshape(-1),
+    }
+    labels = np.zeros(len(instructions), np.int32)
+    changed = replace(whole, config=cfg, instructions=instructions, segments=segments, images=images, label_of=labels)
+    assert reported(changed) == expected

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lathe.configs import load_config
+from lathe.configs.memory import LOOKUP_STAGES, RESCALE_STAGES
 from lathe.isa import (
     Alu,
     AluOp,
@@ -19,6 +20,7 @@ from lathe.isa import (
     Load,
     MemoryType,
     PagedMemory,
+    Rescale,
     Store,
     TokenQueue,
     Unit,
@@ -31,8 +33,14 @@ from lathe.isa.ordering import order_of
 from lathe.isa.table import QUEUE_OF
 
 CONFIG = load_config("tiny").with_(
-    inp_buffer_bytes=64, wgt_buffer_bytes=64, acc_buffer_bytes=256, uop_buffer_bytes=32, extensions=("gemm_begin",)
-)  # 16 inp, 4 wgt, 16 acc, 8 uop
+    inp_buffer_bytes=64,
+    wgt_buffer_bytes=64,
+    acc_buffer_bytes=256,
+    uop_buffer_bytes=32,
+    par_buffer_bytes=128,
+    lut_buffer_bytes=2048,
+    extensions=("gemm_begin", "rescale", "rescale_add", "lookup"),
+)  # 16 inp, 4 wgt, 16 acc, 8 uop, 4 par, 512 lut
 UOPS = 0x1000
 TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
 
@@ -76,7 +84,7 @@ def _random_instruction(random: np.random.Generator) -> Instruction:
         factors = ("dst_factor_out", "dst_factor_in", "src_factor_out", "src_factor_in")
         return sizes | {name: number(3) for name in factors}
 
-    match number(6):
+    match number(9):
         case 0:
             base, size = number(12), 1 + number(4)
             return Load(MemoryType.INP, base, 0x800 + 4 * number(3), 1, size, size, x_pad_0=number(2))
@@ -91,6 +99,16 @@ def _random_instruction(random: np.random.Generator) -> Instruction:
             return Gemm(**loops(), wgt_factor_out=number(2), wgt_factor_in=number(2), **flags)
         case 4:
             return Alu(AluOp.ADD, **loops(), use_imm=bool(number(2)), imm=1)
+        case 5:
+            kept = {name: value for name, value in loops().items() if not name.startswith("src_")}
+            factors = {"wgt_factor_out": number(2), "wgt_factor_in": number(2), "table": number(2)}
+            return Rescale(**kept, **factors, add=bool(number(2)), lookup=bool(number(2)))
+        case 6:
+            base = number(4)
+            return Load(MemoryType.PAR, base, 0x100 + number(2), 1, 4 - base, 4 - base)
+        case 7:
+            base, size = number(300), number(257)
+            return Load(MemoryType.LUT, base, 0x800 + number(3), 1, min(size, 512 - base), 512)
         case _:
             return Store(
                 sram_base=number(12),
@@ -105,24 +123,32 @@ def accesses(instruction: Instruction, words: np.ndarray) -> tuple[set[Access], 
     """The cells (and bytes of DRAM) that an instruction reads and writes, one by one."""
     reads: set[Access] = set()
     writes: set[Access] = set()
-    depth = {"inp": CONFIG.inp_depth, "wgt": CONFIG.wgt_depth, "acc": CONFIG.acc_depth, "uop": CONFIG.uop_depth}
+    depth = {"inp": 16, "wgt": 4, "acc": 16, "uop": 8, "par": 4, "lut": 512}
     size = {MemoryType.INP: 4, MemoryType.WGT: 16, MemoryType.ACC: 16, MemoryType.ACC8: 4, MemoryType.UOP: 4}
+    size |= {MemoryType.PAR: 32, MemoryType.LUT: 4}
     match instruction:
         case Load():
             name = "acc" if instruction.memory_type == MemoryType.ACC8 else instruction.memory_type.name.lower()
             width = instruction.x_pad_0 + instruction.x_size + instruction.x_pad_1
-            writes = {(name, instruction.sram_base + k) for k in range(width * instruction.y_size)}
+            count = width * instruction.y_size if instruction.x_size else 0
+            writes = {(name, instruction.sram_base + k) for k in range(count)}
             reads = set(_dram_bytes(instruction, size[instruction.memory_type]))
         case Store():
             block = instruction.y_size * instruction.x_size
             reads = {("acc", instruction.sram_base + k) for k in range(block)}
             writes = set(_dram_bytes(instruction, 4))
-        case Gemm() | Alu():
+        case Gemm() | Alu() | Rescale():
             for dst, src, wgt in _indices(instruction, words):
                 writes.add(("acc", dst))
                 if isinstance(instruction, Gemm):
                     if not instruction.reset:
                         reads |= {("inp", src), ("wgt", wgt)} | (set() if instruction.begin else {("acc", dst)})
+                elif isinstance(instruction, Rescale):
+                    reads |= {("acc", dst), ("par", wgt)}
+                    if instruction.add:
+                        reads |= {("acc", src), ("par", wgt | 1)}
+                    if instruction.lookup:
+                        reads |= {("lut", instruction.table * 256 + value) for value in range(256)}
                 else:
                     reads |= {("acc", dst)} | (set() if instruction.use_imm else {("acc", src)})
 
@@ -139,19 +165,31 @@ def _dram_bytes(move: Load | Store, size: int) -> Iterator[Access]:
                 yield "dram", (move.dram_base + y * move.x_stride + x) * size + byte
 
 
-def _indices(loop: Gemm | Alu, words: np.ndarray) -> Iterator[tuple[int, int, int]]:
+def _indices(loop: Gemm | Alu | Rescale, words: np.ndarray) -> Iterator[tuple[int, int, int]]:
     dst, src, wgt = decode_uops(CONFIG, words)
     for o in range(loop.iter_out):
         for i in range(loop.iter_in):
             for u in range(loop.uop_bgn, min(loop.uop_end, CONFIG.uop_depth)):
                 weight = int(wgt[u])
-                if isinstance(loop, Gemm):
+                if not isinstance(loop, Alu):
                     weight += o * loop.wgt_factor_out + i * loop.wgt_factor_in
-                yield (
-                    int(dst[u]) + o * loop.dst_factor_out + i * loop.dst_factor_in,
-                    int(src[u]) + o * loop.src_factor_out + i * loop.src_factor_in,
-                    weight,
-                )
+                moved = o * loop.dst_factor_out + i * loop.dst_factor_in
+                other = moved
+                if not isinstance(loop, Rescale):
+                    other = o * loop.src_factor_out + i * loop.src_factor_in
+                yield int(dst[u]) + moved, int(src[u]) + other, weight
+
+
+def reused(loop: Rescale, words: np.ndarray) -> bool:
+    """Whether a step reads an accumulator that one of so many steps before writes."""
+    written: list[int | None] = []
+    for dst, src, _ in _indices(loop, words):
+        for read in (src, dst) if loop.add else (dst,):
+            if read in written[-(RESCALE_STAGES + LOOKUP_STAGES) :]:
+                return True
+            written.append(None)
+        written[-1] = dst
+    return False
 
 
 def before(stream: list[Instruction]) -> np.ndarray:
@@ -218,6 +256,9 @@ def test_findings_are_those_of_the_definition(seed: int) -> None:
                 blank[late, name].add(cell)
 
     findings = verify_stream(CONFIG, stream, memory)
+    all_loaded = not any(each.kind is FindingKind.UOP_UNLOADED for each in findings)
+    reuses = {n for n, each in enumerate(stream) if isinstance(each, Rescale) and reused(each, words)}
+    assert not all_loaded or {each.instruction for each in findings if each.kind is FindingKind.REUSE} == reuses
     found_races: dict[tuple[int, Unit, str], int] = defaultdict(int)
     found_blank: dict[tuple[int, str], set[str]] = defaultdict(set)
     for finding in findings:

@@ -41,8 +41,8 @@ def test_a_users_error_is_one_paragraph_on_standard_error_with_status_2():
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr == (
-        "Error: The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
-        "not 'vtaa'. Did you mean 'vta'?\n"
+        "Error: The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path of a YAML or "
+        "JSON file, not 'vtaa'. Did you mean 'vta'?\n"
     )
 
 

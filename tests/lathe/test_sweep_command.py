@@ -76,7 +76,7 @@ def test_what_no_row_could_be_right_with_is_refused_and_nothing_written(tmp_path
     assert not (tmp_path / "out.csv").exists()
 
 
-READ = ("instructions", "uop", "wgt", "inp", "acc", "acc8")
+READ = ("instructions", "uop", "wgt", "inp", "acc", "acc8", "par", "lut")
 
 
 def test_several_processes_give_the_same_rows_as_one(tmp_path):

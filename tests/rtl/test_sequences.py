@@ -8,7 +8,16 @@ import pytest
 from lathe.configs import load_config
 from lathe.isa import Alu, AluOp, FaultCode, Gemm, decode, encode, unit_of
 from lathe.isa.errors import NoInstructionError
-from lathe.isa.table import QUEUE_OF, TOKEN_FIELDS, MemoryType, Opcode, Unit, alu_operations
+from lathe.isa.table import (
+    QUEUE_OF,
+    TOKEN_FIELDS,
+    MemoryType,
+    Opcode,
+    Unit,
+    alu_operations,
+    instructions_of,
+    memories_of,
+)
 from lathe.rtl.geometry import Geometry
 from lathe.rtl.instruction import Decoder
 from lathe.rtl.sequencer import OPERANDS, Sequencer
@@ -21,6 +30,10 @@ def refusal(cfg, word):
         (instruction,) = decode(cfg, np.frombuffer(word, np.uint8).reshape(1, 16))
     except NoInstructionError as error:
         return error.code, None
+    if instruction.opcode not in instructions_of(cfg):
+        return FaultCode.OPCODE, None
+    if getattr(instruction, "memory_type", MemoryType.OUT) not in [memory.type for memory in memories_of(cfg)]:
+        return FaultCode.MEMORY_TYPE, None
     if isinstance(instruction, Alu) and instruction.alu_opcode not in alu_operations(cfg):
         return FaultCode.ALU_OPCODE, None
     moves = getattr(instruction, "x_size", 0) > 0

@@ -15,10 +15,8 @@ from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.table import MEMORIES, Opcode, TokenQueue, Unit
 from lathe.rtl.arbiter import ReadArbiter
 from lathe.rtl.command_queue import CommandQueue
-from lathe.rtl.compute import COMPUTE_MEMORIES
 from lathe.rtl.data_side import DataSide
 from lathe.rtl.geometry import Geometry
-from lathe.rtl.load import LOAD_MEMORIES
 from lathe.rtl.read_master import ReadPort
 from lathe.rtl.stall import CommandPort
 from lathe.rtl.store import Store as StoreUnit
@@ -108,9 +106,6 @@ class Decoded(Elaboratable):
         return m
 
 
-PADS = {"inp": LOAD_MEMORIES, "wgt": LOAD_MEMORIES, "uop": COMPUTE_MEMORIES, "acc": COMPUTE_MEMORIES}
-
-
 @pytest.mark.parametrize("bus_bits", [8, pytest.param(64, marks=pytest.mark.slow), 256])
 @pytest.mark.parametrize("pending", [1, 3])
 @pytest.mark.parametrize("name", ["inp", "wgt", "uop", "acc", "acc8"])
@@ -118,7 +113,7 @@ def test_the_data_side_writes_the_block_that_the_load_means(bench, name, pending
     cfg, kind = machine(bus_bits), MEMORIES[MemoryType[name.upper()]]
     geometry, rng = Geometry(cfg), random.Random(f"{name} {pending} {bus_bits}")
     bus, size, depth = geometry.bus_bytes, kind.element_bytes(cfg), kind.depth(cfg)
-    decoded = Decoded(geometry, PADS[kind.scratchpad], pending)
+    decoded = Decoded(geometry, geometry.loaded_by(kind.load_unit), pending)
     module = Queued(decoded, decoded.port)
     side, write = decoded.side, decoded.side.write
     state = MachineState(cfg, memory_of(pending))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from transfer_steps import chains_of, cut, steps_of
 
-from lathe.isa import Alu, Finish, Gemm, Load, unit_of
+from lathe.isa import Alu, Finish, Gemm, Load, Rescale, unit_of
 
 QUEUES = {
     ("load", "pop_next"): "compute->load",
@@ -29,6 +29,8 @@ PACK = 3
 END = 1
 # The steps of ALU micro-ops beyond one, and one more that reads an accumulator operand.
 WAITS = {"MUL": 1}
+# The steps at the end of a RESCALE, and how many more there are on machines with tables.
+RESCALE, LOOKUP = 6, 2
 
 TOKENS = ("load->compute", "compute->load", "compute->store", "store->compute")
 
@@ -137,6 +139,7 @@ class PerCycle:
         self.compute_end = (
             -1
         )  # end of the latest compute instruction, once it is certain; None while a load is under way
+        self.compute_load = self.load_end = None  # a load that has started, and its end when it is known
         self.compute_current = None
         self.compute_free = True
         self.pack_left = 0  # bursts of the store under way, still to be packed whole
@@ -446,6 +449,7 @@ class PerCycle:
     # ------------------------------------------------------------------ compute
 
     def compute_cycle(self, t, later):
+        """The instruction that issues its steps, and a load beside it, whose data wait until all before is done."""
         dma = self.dma["compute"]
         if self.issue_left:
             self.issue_left -= 1
@@ -457,47 +461,53 @@ class PerCycle:
                 self.finish("compute", index, t + pipeline)
                 self.compute_end = t + pipeline
                 self.compute_current = None
-        elif self.compute_current is not None:
-            outcome = self.data_step("compute", later)
+        elif self.compute_load is not None:
+            outcome = self.data_step("compute", later) if self.load_end is None and t > self.compute_end else "wait"
             if outcome in ("step", "last"):
                 self.count["compute"]["busy"] += 1
             else:
                 self.count["compute"]["memory"] += 1
-                self.trace["compute"][self.compute_current].waited += 1
+                self.trace["compute"][self.compute_load].waited += 1
+                self.changed = True
             if outcome == "last":
                 later.append(dma.jobs.popleft)
-                self.compute_end = t + WRITE_BACK + self.cfg.timing.write_latency
-                self.finish("compute", self.compute_current, self.compute_end)
-            if self.compute_end is not None and t >= self.compute_end:
-                self.compute_current = None
-        if self.compute_current is not None:
+                self.load_end = t + WRITE_BACK + self.cfg.timing.write_latency
+                self.finish("compute", self.compute_load, self.load_end)
+            if self.load_end is not None and t >= self.load_end:
+                self.compute_end = self.load_end
+                self.compute_load = None
+        if self.compute_load is not None:
             return
+        busy = self.compute_current is not None
         cause = self.held_up("compute", t)
-        if cause is None:
-            instruction = self.instructions[self.queue["compute"][0][0]]
-            if isinstance(instruction, Load | Finish) and t <= self.compute_end:
-                cause = "drain"
+        instruction = None if cause is not None else self.instructions[self.queue["compute"][0][0]]
+        if busy and not isinstance(instruction, Load):
+            return
+        if isinstance(instruction, Finish) and t <= self.compute_end:
+            cause = "drain"
         if cause is not None:
             self.stall("compute", cause)
             return
         index = self.take_command("compute", t)
         later.append(self.queue["compute"].popleft)
-        self.compute_current = index
         if isinstance(instruction, Load):
-            self.compute_end = None
+            self.compute_load, self.load_end = index, None
             self.start_transfer("compute", index, later)
         else:
+            self.compute_current = index
             self.issue_left = self.issue_steps(instruction)
             self.finished |= isinstance(instruction, Finish)
 
-    @staticmethod
-    def issue_steps(instruction):
+    def issue_steps(self, instruction):
         if isinstance(instruction, Finish):
             return 1
         executions = instruction.iter_out * instruction.iter_in * max(0, instruction.uop_end - instruction.uop_bgn)
         if isinstance(instruction, Alu):
             executions *= 1 + (not instruction.use_imm) + WAITS.get(instruction.alu_opcode.name, 0)
-        assert isinstance(instruction, Gemm | Alu)
+        if isinstance(instruction, Rescale) and executions:
+            executions *= 1 + instruction.add
+            executions += RESCALE + LOOKUP * ("lookup" in self.cfg.extensions)
+        assert isinstance(instruction, Gemm | Alu | Rescale)
         return max(1, executions)
 
     # ------------------------------------------------------------------ store

@@ -91,7 +91,7 @@ def test_an_opcode_that_is_none_is_refused():
     encoded = encode(cfg, [Finish(), Finish()])
     encoded[1, 0] |= 7
     assert fault_of(cfg, encoded) == (
-        "opcode of instruction 1 must be one of 0 LOAD, 1 STORE, 2 GEMM, 3 FINISH, 4 ALU, not 7. "
+        "opcode of instruction 1 must be one of 0 LOAD, 1 STORE, 2 GEMM, 3 FINISH, 4 ALU, 5 RESCALE, not 7. "
         "The bytes are no instruction of machine 'tiny'."
     )
 

@@ -6,17 +6,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from extended_machines import with_extensions
 from numpy.typing import NDArray
+from rescaling import legal_rescale
 
-from lathe.configs import load_config
-from lathe.isa import Alu, AluOp, Gemm, encode_uops
+from lathe.configs import HardwareConfig, load_config
+from lathe.configs.extensions import EXTENSIONS
+from lathe.isa import Alu, AluOp, Gemm, Rescale, decode_uops, encode_uops
 from lathe.sim.dram import SparseMemory
 from lathe.sim.executor import by_opcode
 from lathe.sim.gemm import Products
 from lathe.sim.in_levels import InLevels
 from lathe.sim.scratchpads import Scratchpads
 
-CONFIGS = {"tiny": load_config("tiny"), "batch": load_config("tiny").with_(batch=2, acc_buffer_bytes=8192)}
+CONFIGS = {
+    "tiny": with_extensions(load_config("tiny"), tuple(EXTENSIONS)),
+    "batch": with_extensions(load_config("tiny").with_(batch=2, acc_buffer_bytes=8192), tuple(EXTENSIONS)),
+}
 SAMPLES = 3
 
 
@@ -28,9 +34,12 @@ class Memories:
     inp: NDArray[np.float32]
     wgt: NDArray[np.float32]
     acc: NDArray[np.int32]
+    par: NDArray[np.int32]
+    lut: NDArray[np.int8]
 
     def sample(self, number: int) -> "Memories":
-        return Memories(self.uop, self.inp[number].copy(), self.wgt[number].copy(), self.acc[number].copy())
+        pads = (self.inp, self.wgt, self.acc, self.par, self.lut)
+        return Memories(self.uop, *(pad[number].copy() for pad in pads))
 
 
 def memories(cfg, seed: int) -> Memories:
@@ -42,7 +51,9 @@ def memories(cfg, seed: int) -> Memories:
         return rng.integers(-128, 128, (SAMPLES, *pad.shape)).astype(np.float32)
 
     acc = rng.integers(-(1 << 31), 1 << 31, (SAMPLES, *empty.acc.shape), np.int32)
-    return Memories(uop, bytes_like(empty.inp), bytes_like(empty.wgt), acc)
+    par = rng.integers(-(1 << 31), 1 << 31, (SAMPLES, *empty.par.shape), np.int32)
+    lut = rng.integers(-128, 128, (SAMPLES, *empty.lut.shape), np.int8)
+    return Memories(uop, bytes_like(empty.inp), bytes_like(empty.wgt), acc, par, lut)
 
 
 def loops(rng: random.Random) -> dict[str, int]:
@@ -63,6 +74,11 @@ def a_gemm(rng: random.Random) -> Gemm:
 
 def an_alu(rng: random.Random) -> Alu:
     return Alu(alu_opcode=rng.choice(list(AluOp)), **loops(rng), use_imm=rng.random() < 0.4, imm=rng.randint(-40, 40))
+
+
+def a_rescale(rng: random.Random, cfg: HardwareConfig, words: NDArray[np.uint32]) -> Rescale:
+    columns = [each.tolist() for each in decode_uops(cfg, words)]
+    return legal_rescale(rng, cfg, lambda: loops(rng), columns)
 
 
 def nowhere() -> str:
@@ -95,7 +111,7 @@ def test_samples_are_as_many_machines(name, seed):
     carried_out = by_opcode(cfg, together, SparseMemory())
     machines = [by_opcode(cfg, each, SparseMemory()) for each in alone]
     for _ in range(6):
-        instruction = rng.choice([a_gemm, an_alu])(rng)
+        instruction = rng.choice([a_gemm, an_alu, lambda rng: a_rescale(rng, cfg, together.uop[:8, 0])])(rng)
         carried_out[instruction.opcode](instruction, nowhere)
         for number, machine in enumerate(machines):
             machine[instruction.opcode](instruction, nowhere)

@@ -11,6 +11,7 @@ from streams import legal_machine, legal_stream, with_tokens
 
 from lathe.configs import load_config
 from lathe.configs.atomic import FileError
+from lathe.configs.extensions import EXTENSIONS
 from lathe.isa import Finish, Load, MemoryType, Store, decode, encode, unit_of
 from lathe.isa.meaning import MachineState, run
 from lathe.isa.paged_memory import PagedMemory
@@ -81,7 +82,7 @@ def raw(cfg, instructions, addresses=(), pages=(), tokens=(0, 0, 0, 0), insn_add
 @pytest.mark.parametrize("seed", range(15))
 def test_streams_ordered_by_tokens_leave_the_memory_of_the_plain_meaning(seed):
     rng = random.Random(seed)
-    cfg = legal_machine(rng)
+    cfg = legal_machine(rng, tuple(EXTENSIONS))
     instructions, addresses, pages = legal_stream(rng, cfg, 15)
     instructions = ordered(instructions)
     plain = MachineState(cfg, PagedMemory.of(addresses, pages))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from extended_machines import EVERY, with_extensions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import legal_machine, legal_stream
@@ -25,7 +26,7 @@ def compare(cfg, instructions, addresses, pages):
         execute_plainly(plain, instruction)
     pads, dram = Scratchpads(cfg), SparseMemory(addresses, pages)
     execute(cfg, instructions, range(len(instructions)), pads, dram)
-    for name in ("uop", "inp", "wgt", "acc"):
+    for name in ("uop", "inp", "wgt", "acc", "par", "lut"):
         expected = getattr(plain, name)
         actual = getattr(pads, name).reshape(expected.shape)
         np.testing.assert_array_equal(actual, expected, err_msg=name)
@@ -37,7 +38,7 @@ def compare(cfg, instructions, addresses, pages):
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.randoms(use_true_random=False))
 def test_random_streams_mean_what_the_plain_meaning_says(rng):
-    cfg = legal_machine(rng)
+    cfg = legal_machine(rng, tuple(EXTENSIONS))
     instructions, addresses, pages = legal_stream(rng, cfg, rng.randint(1, 12))
     compare(cfg, instructions, addresses, pages)
 
@@ -122,7 +123,7 @@ def test_accumulators_wrap_around():
 )
 @pytest.mark.parametrize("factors", [{}, {"dst_factor_in": 1, "src_factor_in": 1}, {"dst_factor_out": 2}])
 def test_alu_keeps_the_order_of_micro_ops_that_depend_on_each_other(operation, dst, src, factors):
-    cfg = load_config("tiny").with_(extensions=tuple(EXTENSIONS))
+    cfg = with_extensions(load_config("tiny"), EVERY)
     loads, addresses, pages = prepared(cfg, dst, src, [0] * len(dst))
     compare(cfg, [*loads, alu(operation, len(dst), 2, 3, **factors)], addresses, pages)
 
@@ -147,14 +148,14 @@ def test_alu_keeps_the_order_of_micro_ops_that_depend_on_each_other(operation, d
     ],
 )
 def test_begin_keeps_the_last_product_of_each_accumulator(dst, src, factors):
-    cfg = load_config("tiny").with_(extensions=tuple(EXTENSIONS))
+    cfg = with_extensions(load_config("tiny"), EVERY)
     loads, addresses, pages = prepared(cfg, dst, src, [0, 1, 2, 3])
     compare(cfg, [*loads, gemm(len(dst), 3, 4, begin=True, **factors)], addresses, pages)
 
 
 @pytest.mark.parametrize("operation", list(AluOp))
 def test_alu_applies_an_immediate_once_for_each_execution(operation):
-    cfg = load_config("tiny").with_(extensions=tuple(EXTENSIONS))
+    cfg = with_extensions(load_config("tiny"), EVERY)
     loads, addresses, pages = prepared(cfg, [0, 1, 0, 2, 0], [0] * 5, [0] * 5)
     compare(cfg, [*loads, alu(operation, 5, 2, 2, use_imm=True, imm=-3, dst_factor_in=1)], addresses, pages)
 

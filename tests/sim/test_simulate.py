@@ -52,7 +52,15 @@ def test_counters_of_a_convolution_are_what_its_loops_say(conv):
     assert counters.gemm_operations == 56 * 56 * 9 * 4 * 4
     assert counters.reset_operations == 56 * 56 * 4
     assert counters.alu_operations == 3 * 56 * 56 * 4
-    assert counters.alu_operations_of == {"min": 12544, "max": 12544, "add": 0, "shr": 12544, "mul": 0, "sub": 0}
+    assert counters.alu_operations_of == {
+        "min": 12544,
+        "max": 12544,
+        "add": 0,
+        "shr": 12544,
+        "mul": 0,
+        "sub": 0,
+        "rescale": 0,
+    }
     rows = 56 + 2 * 3  # rows of the image, and those that two tiles share
     assert counters.bytes_read == {
         "instructions": 16 * len(program.instructions),
@@ -61,6 +69,8 @@ def test_counters_of_a_convolution_are_what_its_loops_say(conv):
         "inp": 2 * rows * 56 * 64,
         "acc": 0,
         "acc8": 0,
+        "par": 0,
+        "lut": 0,
     }
     assert counters.bytes_written == {"out": 56 * 56 * 64}
     assert counters.write_beats == 56 * 56 * 64 // 8

@@ -1,12 +1,16 @@
 """The event engine against the per-cycle model: every start, end, cause and count."""
 
 import random
+import re
+from pathlib import Path
 
 import pytest
+from extended_machines import with_extensions
 from percycle import PerCycle
 from streams import random_machine, random_stream
 
-from lathe.configs import load_config
+from lathe.configs import load_config, memory
+from lathe.configs.extensions import EXTENSIONS
 from lathe.isa import Columns, unit_of
 from lathe.sim.commands import commands_of
 from lathe.sim.engine import Engine
@@ -65,6 +69,7 @@ def difference(mine, theirs):
 def test_random_streams_on_random_machines_take_the_cycles_of_the_per_cycle_model(seed):
     rng = random.Random(seed)
     cfg = random_machine(rng, rng.choice(["tiny", "tiny", "vta", "batch4", "wide"]))
+    cfg = with_extensions(cfg, rng.choice([(), ("rescale",), tuple(EXTENSIONS)]))
     instructions, tokens, _ = random_stream(rng, cfg, rng.choice([3, 10, 30]))
     insn_addr = rng.choice([0, 16, 4096 - 32, 0x2000])
     mine, theirs = both(cfg, instructions, insn_addr, tokens)
@@ -80,3 +85,10 @@ def test_random_streams_on_shipped_machines_take_the_cycles_of_the_per_cycle_mod
         instructions, tokens, _ = random_stream(rng, cfg, 20)
         mine, theirs = both(cfg, instructions, 0x1000, tokens)
         assert difference(mine, theirs) == {}
+
+
+def test_the_page_on_time_has_the_cycles_of_the_registers():
+    page = (Path(__file__).parents[2] / "docs" / "timing.md").read_text()
+    rows = dict(re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", page, re.MULTILINE))
+    names = {"DECODE", "CUT", "STAGES", "RESCALE_STAGES", "LOOKUP_STAGES", "WRITE_BACK", "PACK", "END"}
+    assert rows == {name: str(getattr(memory, name)) for name in names}

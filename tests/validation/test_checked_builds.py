@@ -54,10 +54,10 @@ def test_the_pass_after_which_the_nest_is_another_is_named(monkeypatch):
 
 
 def test_buffers_over_each_other_are_found(monkeypatch):
-    def overlapping(buffers, room):
+    def overlapping(buffers, room, apart):  # noqa: ARG001 - as the one that it stands for
         for buffer in buffers:
             buffer.base = 0
-        return room > 0
+        return room > 0 or not buffers  # of memories that the machine is without nothing is asked
 
     monkeypatch.setattr(allocation, "_first_fit", overlapping)
     A, B = lt.placeholder((4, 32), "int32", name="A"), lt.placeholder((4, 32), "int32", name="B")

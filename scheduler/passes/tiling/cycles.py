@@ -25,12 +25,16 @@ HANDLING = 20
 
 @dataclass(frozen=True)
 class Loads:
-    """The loads of one operand: by which unit, cycles of each, how many, and whether there are two slots."""
+    """The loads of one operand: by which unit, cycles of each, how many, and whether there are two slots.
+
+    ``parts``: how many parts of a reduction take a load one after the other, so that only the first is waited for.
+    """
 
     unit: Unit
     cycles: float
     times: float
     doubled: bool
+    parts: int = 1
 
 
 @dataclass(frozen=True)
@@ -77,15 +81,16 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
     latency = config.memory.latency + HANDLING
     first = rest = 0.0  # cycles of the loads that the first tile waits for, and of all others
     exposed = 0.0  # of those that wait for the reader of what they replace
-    loading = 0.0  # of those that the compute unit does itself, when it is drained
+    loading = 0.0  # of those that the compute unit does itself, and writes when it is drained
+    ahead = 2 * work.steps / work.parts  # two parts are computed while a load is the next that the load unit does
     for each in loads:
         if each.unit == Unit.COMPUTE:
             loading += each.times * (each.cycles + latency)
             continue
         again = (each.times - 1) * (each.cycles + latency / 4)
-        first += each.cycles
-        rest += again
-        exposed += 0 if each.doubled else again
+        first += each.cycles / each.parts
+        rest += again + each.cycles * (1 - 1 / each.parts)
+        exposed += max(each.cycles - ahead, 0) * (each.times - 1) if each.doubled else again
     compute = loading + work.tiles * (work.steps + work.parts * PART + 2 * latency)
     last = work.stored * config.out_element_bytes * work.planes / config.bus_bytes
     store = work.tiles * last

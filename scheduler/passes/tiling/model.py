@@ -8,7 +8,7 @@ from lathe.configs.encoding import GEMM_BEGIN, PAD_VALUE
 from lathe.frontend import Tensor, as_affine
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.indices.linear import LoopVariable
-from lathe.frontend.nodes import Axis, axes_of
+from lathe.frontend.nodes import Axis, axes_of, reads_data
 from lathe.scheduler.algorithm.patterns import dimension_of
 from lathe.scheduler.nest.stage_loops import stage_loops
 from lathe.scheduler.passes.groups import is_padding
@@ -20,17 +20,24 @@ from lathe.scheduler.passes.tiling.cycles import (
     least_cycles,
     load_cycles,
 )
-from lathe.scheduler.passes.tiling.problem import Tiling, TilingProblem
+from lathe.scheduler.passes.tiling.problem import Operand, Tiling, TilingProblem
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.state.memories import PARAMETERS, TABLES
 from lathe.scheduler.target.element import loaded_bytes
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.rescaling import missing_extension, rescaling_of
 
-MOST_PARTS = 24
+MOST_SIZES = 24
+MOST_PARTS = 96
+MICRO_OP = 1 / 2
+"""Cycles that a micro-op takes to be loaded."""
 
 Terms = tuple[tuple[int, int], ...]
 """An index: positions of axes, and the sizes of their steps."""
+ANYWHERE: Terms = ((0, 0),)
+"""The index of data at places that depend on data."""
 _Reads = tuple[EditedStage, Tensor, list[tuple[int, bool, int]], list[tuple[Tensor, list[tuple[int, Terms]]]]]
 """A stage and its tensor; per reduction axis the extent, whether it is cut, and its steps that are single in each part
 (or 0); per read the tensor, and per dimension its extent and index."""
@@ -74,6 +81,7 @@ class TilingModel:
             if product is not None and product.weight.tensor is problem.sink.tensor:
                 self.rows_of_weights.add(dimension_of(product.weight, product.column))
         self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
+        self._has_diagonals = any(each.diagonal for stage in self.gemms if (each := plan.products[stage.tensor]))
         self._counts: dict[tuple[EditedStage, tuple[int, ...]], int] = {}
         self.rooms = {name: memory.depth - problem.spare.get(name, 0) for name, memory in target.memories.items()}
         """Elements of each scratchpad that the tiles may take."""
@@ -82,7 +90,7 @@ class TilingModel:
         for stage in self.gemms:
             found = plan.products[stage.tensor]
             assert found is not None
-            if found.inner is not None:
+            if found.inner is not None and not found.diagonal:
                 self.inner[stage] = found.inner
         for stage in problem.computing:
             axes = stage.state.computation.reduce_axes
@@ -116,8 +124,8 @@ class TilingModel:
 
     def sizes(self, dim: int) -> list[int]:
         full, block = self.full[dim], self.near.element.block(self.lanes_of_sink, dim)
-        if dim == self.lanes_of_sink.cols and self._is_data(self.problem.sink.tensor):  # it is loaded as wider elements
-            block = max(block, self.summed)
+        if dim == self.lanes_of_sink.cols and (self._has_diagonals or self._is_data(self.problem.sink.tensor)):
+            block = max(block, self.summed)  # data are loaded as wider elements, or this is
         if dim in self.rows_of_weights:
             block = self.problem.target.weights.element.rows
         return [min(size * block, full) for size in equal_parts(ceil(full / block))]
@@ -187,7 +195,7 @@ class TilingModel:
             for tensor, dimensions in reads:
                 box = []
                 for extent, terms in dimensions:
-                    reach = 1
+                    reach = extent if terms is ANYWHERE else 1
                     for n, factor in terms:
                         reach += factor * (size[n] - 1)
                     box.append(reach if reach < extent else extent)
@@ -229,7 +237,9 @@ class TilingModel:
             indices: list[Terms] = []
             for index in read.indices:
                 affine = as_affine(index)
-                if affine is None:  # anything: the dimension's extent bounds it
+                if reads_data(index):
+                    indices.append(ANYWHERE)
+                elif affine is None:  # anything: the dimension's extent bounds it
                     indices.append(tuple((position[axis], 1 << 30) for axis in axes_of(index)))
                 else:
                     indices.append(tuple((position[axis], abs(factor)) for axis, factor in affine.coefficients.items()))
@@ -263,7 +273,10 @@ class TilingModel:
             if not fitting:
                 return None
             doubled = [option for option in fitting if option[2] * (2 if option[3] else 1) <= room[scope]]
-            loads, _, count, level = min(doubled or fitting)
+            best = min(doubled or fitting)
+            if scope in (PARAMETERS, TABLES):  # whose loads wait for the pipeline to drain: as few as possible
+                best = min(fitting, key=lambda each: (each[0], each[3]))
+            loads, _, count, level = best
             room[scope] -= count * (2 if doubled and level else 1)
             levels[stage] = level
             box = by_level[level][stage] if level else stage.tensor.shape
@@ -275,6 +288,7 @@ class TilingModel:
                     self._load_cycles(stage, tuple(box), count),
                     loads / max(count, 1),
                     bool(doubled),
+                    self._parts(operand, box, rounds.get(operand.reader, 1)) if level < len(order) else 1,
                 )
             )
         work = Work(
@@ -286,6 +300,7 @@ class TilingModel:
             alone=acc > room[self.near.name] if self.gemms else acc * 2 > self.rooms[self.near.name],
         )
         cost = (cycles_with_product if self.gemms else cycles_without_product)(self.config, found, work)
+        cost += self._micro_ops(rounds, levels, loops, len(order)) * MICRO_OP
         if cost >= limit:
             return None
         reduce_axis = {stage: self.root(stage) for stage in inner if rounds[stage] > 1}
@@ -295,6 +310,37 @@ class TilingModel:
             for stage, axes in self.single.items()
         }
         return Tiling(tile, order, len(order), levels, reduce_axis, reduce_tile, single, cost)
+
+    def _parts(self, operand: Operand, box: Sequence[int], rounds: int) -> int:
+        """How many parts of a load come one after the other, each when a part of the reduction needs it."""
+        physical = self.physical[operand.stage]
+        outside = prod(physical.blocks(dim, 0, box[dim]) for dim in (physical.lanes.rows,) if dim is not None)
+        return 1 if is_padding(operand.stage, with_zeros=False) or 2 * outside * rounds > MOST_PARTS else rounds
+
+    def _micro_ops(
+        self,
+        rounds: dict[EditedStage, int],
+        levels: dict[EditedStage, int],
+        loops: "_TileLoops",
+        depth: int,
+    ) -> float:
+        """How many micro-ops products take, about: rows and columns are loops, and each place a sequence of its own."""
+        count = 0.0
+        for stage in self.gemms:
+            product = self.plan.products[stage.tensor]
+            assert product is not None, f"{stage.name} is no product"
+            box = loops.boxes[-1][stage]
+            column = self.physical[stage].lanes.cols
+            blocks = 1 if column is None else self.physical[stage].blocks(column, 0, box[column])
+            steps = product.steps(stage.state.computation, self.config) * blocks
+            parts = rounds.get(stage, 1)
+            weights = next((o.stage for o in self.problem.operands if o.reader is stage and self._is_weight(o)), None)
+            resident = weights is not None and levels[weights] < depth
+            count += steps * (2 if loops.tiles > 1 else 1) * (2 if resident else 2 / parts if parts > 1 else 1)
+        return count
+
+    def _is_weight(self, operand: Operand) -> bool:
+        return operand.stage.state.scope == self.problem.target.weights.name
 
     def _tile_loops(self, tile: tuple[int, ...], order: tuple[int, ...]) -> "_TileLoops":
         known = self._tile_loops_known.get((tile, order))
@@ -328,13 +374,19 @@ class TilingModel:
     def _steps(self, stage: EditedStage, box: Sequence[int]) -> int:
         """Cycles of the compute unit for one box of a stage."""
         count = self.count(stage, box)
-        depth = prod(axis.extent for axis in stage.state.computation.reduce_axes)
         if stage not in self.gemms:
-            return count * 2 * depth  # an operation on two tensors takes two steps
-        axis = self.inner.get(stage)
-        if axis is not None:
-            depth = depth // axis.extent * ceil(axis.extent / self.summed)
-        return count * (depth + self.resets)
+            depth = prod(axis.extent for axis in stage.state.computation.reduce_axes)
+            return count * self.steps_of(stage) * depth
+        product = self.plan.products[stage.tensor]
+        assert product is not None, f"{stage.name} is no product"
+        return count * (product.steps(stage.state.computation, self.config) + self.resets)
+
+    def steps_of(self, stage: EditedStage) -> int:
+        """Steps of an element that no product makes, at a point of its reduction."""
+        rescaling = rescaling_of(stage.state.computation)
+        if rescaling is not None and missing_extension(rescaling, self.config) is None:
+            return len(rescaling.terms)
+        return 2  # an operation on two tensors takes two steps
 
     def root(self, stage: EditedStage, axis: Axis | None = None) -> LoopAxis:
         axis = self.reduction[stage] if axis is None else axis
@@ -348,7 +400,7 @@ class TilingModel:
 
 def equal_parts(count: int) -> list[int]:
     """The largest of 1, 2, 3, … nearly equal parts, then of twice as many each time; the largest first."""
-    numbers = list(range(1, min(count, MOST_PARTS) + 1))
+    numbers = list(range(1, min(count, MOST_SIZES) + 1))
     while 2 * numbers[-1] <= count:
         numbers.append(2 * numbers[-1])
     return sorted({ceil(count / n) for n in numbers} | {1}, reverse=True)

@@ -14,6 +14,7 @@ from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.indices.plain import kept
 from lathe.isa import Alu, AluOp, Instruction
 from lathe.isa.table import alu_operations
+from lathe.scheduler.algorithm.rescaling import rescaling_in
 from lathe.scheduler.state.memories import NEAR, OPERANDS
 from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.rules.alu_expressions import modular, order, temporaries_of_operand
@@ -37,10 +38,12 @@ class _Cells:
 
 
 def _takes(statement: Statement) -> bool:
-    """Arithmetic where results are computed, and reductions but for those of what only products read."""
+    """Arithmetic where results are computed, but no rescaling, and reductions but of what only products read."""
     if statement.role == "update":
         return not set(statement.reads.values()) & set(OPERANDS)
-    return statement.role == "map" and statement.scope == NEAR and not statement.is_load
+    if statement.role != "map" or statement.scope != NEAR or statement.is_load:
+        return False
+    return rescaling_in(statement.value) is None
 
 
 @emit_rule("alu", takes=_takes, reads=(NEAR,), writes=NEAR, separate_init=True, by_address=True, in_place=True)

@@ -5,6 +5,7 @@ merged; the innermost contiguous one becomes a row, the next the rows of one ins
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from lathe.frontend.indices.plain import bare, kept
 from lathe.frontend.nodes import Cast, Const, Read, Select, axes_of
 from lathe.frontend.operand import Expr
 from lathe.isa import Instruction, MemoryType
-from lathe.scheduler.state.memories import DATA, DRAM, NEAR, OPERANDS
+from lathe.scheduler.state.memories import DATA, DRAM, NEAR, OPERANDS, PARAMETERS, TABLES, WEIGHTS
 from lathe.scheduler.target.chunk import (
     Chunk,
     Operand,
@@ -30,10 +31,19 @@ from lathe.scheduler.target.rules.borders import constants_around, fill_around, 
 from lathe.scheduler.target.rules.padding import ZEROS, padding_of
 from lathe.scheduler.target.rules.planes import load_planes, store_planes
 from lathe.scheduler.target.rules.quotations import conditions, lanes
+from lathe.scheduler.target.rules.rescaled_halves import in_halves
 from lathe.scheduler.target.rules.rule import emit_rule
 from lathe.scheduler.target.rules.transfers import DmaLoop, load_rows, store_rows
 from lathe.scheduler.target.statement import Statement
 from lathe.scheduler.target.vectors import restricted
+
+_OTHER_MEMORIES = {
+    DATA: (MemoryType.INP, ("int8",)),
+    WEIGHTS: (MemoryType.WGT, ("int8",)),
+    PARAMETERS: (MemoryType.PAR, ("int32",)),
+    TABLES: (MemoryType.LUT, ("int8", "uint8")),
+}
+"""Of the scratchpads that nothing is computed in: what LOADs call them, and what they hold."""
 
 
 def _takes(statement: Statement) -> bool:
@@ -149,11 +159,14 @@ def _memory_type(scope: str, operand: Operand) -> MemoryType:
                 kind="machine",
             )
         return MemoryType.ACC if wide else MemoryType.ACC8
-    if operand.tensor.dtype != "int8":
+    memory, dtypes = _OTHER_MEMORIES[scope]
+    if operand.tensor.dtype not in dtypes:
         raise RuleMismatch(
-            f"dtype of {operand.tensor.name} must be int8 to go to {scope}, not {operand.tensor.dtype}", kind="machine"
+            f"dtype of {operand.tensor.name} must be {' or '.join(dtypes)} to go to {scope}, not "
+            f"{operand.tensor.dtype}",
+            kind="machine",
         )
-    return MemoryType.INP if scope == DATA else MemoryType.WGT
+    return memory
 
 
 def padding_mask(chunk: Chunk, view: VectorView, operand: Operand) -> tuple[NDArray[np.bool_] | None, dict[int, int]]:
@@ -225,7 +238,16 @@ def _store(chunk: Chunk, view: VectorView, into: VectorOperand, out_of: VectorOp
             f"{into.operand.tensor.dtype}",
             kind="machine",
         )
-    return [*store_rows(loops, out_of.base, into.base), *_fill_groups(chunk)]
+    stores: list[Instruction] = []
+    parts = [[range(loop.extent) for loop in loops]]
+    if chunk.emitter.made_by(out_of.operand.tensor) == "rescale":
+        parts = in_halves([(loop.extent, loop.sram) for loop in loops])
+    for part in parts:
+        some = [replace(loop, extent=len(each)) for loop, each in zip(loops, part, strict=True)]
+        sram = sum(each.start * loop.sram for loop, each in zip(loops, part, strict=True))
+        dram = sum(each.start * loop.dram for loop, each in zip(loops, part, strict=True))
+        stores += store_rows(some, out_of.base + sram, into.base + dram)
+    return [*stores, *_fill_groups(chunk)]
 
 
 def _fill_groups(chunk: Chunk) -> Iterator[Instruction]:

@@ -6,6 +6,7 @@ from lathe.isa import Instruction
 from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.element import element_of
+from lathe.scheduler.target.rules.diagonals import vectors_of_diagonals
 from lathe.scheduler.target.rules.looping import plan_loops
 from lathe.scheduler.target.rules.products import products
 from lathe.scheduler.target.rules.quotations import conditions, lanes
@@ -40,14 +41,17 @@ def gemm(chunk: Chunk) -> list[Instruction]:
             f"statement must be a sum over reduction axes, not a {chunk.reduction or 'map'}", kind="machine"
         )
     data, weight = _operands(chunk)
-    view = vectors(chunk, operands=(data, weight))
+    assert weight.place is not None, f"{weight.tensor.name} in {weight.scope} has no place"
+    diagonal = weight.place.physical.lanes.is_diagonal
+    view = vectors_of_diagonals(chunk, data, weight) if diagonal else vectors(chunk, operands=(data, weight))
     dst, (src, wgt) = view.write, view.reads
     assert dst is not None
     _same_lanes(view, dst, "rows", dst.rows, src, "rows", src.rows)
     _same_lanes(view, dst, "columns", dst.cols, wgt, "rows", wgt.rows)
     _same_lanes(view, src, "columns", src.cols, wgt, "columns", wgt.cols)
-    _check_reduction_lanes(chunk, src, wgt)
-    chunk.emitter.check_covers(chunk, dst)
+    if not diagonal:
+        _check_reduction_lanes(chunk, src, wgt)
+        chunk.emitter.check_covers(chunk, dst)
     loops = view.loops
     instructions: list[Instruction] = []
     for plan in plan_loops(

@@ -35,7 +35,7 @@ def store_planes(
         dense = [prod(extents[n + 1 :]) for n in range(len(extents))]
         first_source = chunk.emitter.temporary(prod(extents))
         instructions += zero(chunk, extents, dense, first_source)
-        instructions += _add(chunk, extents, dense, first_source, strides, out_of.base)
+        instructions += add_elements(chunk, extents, dense, first_source, strides, out_of.base)
         loops = [replace(loop, sram=step) for loop, step in zip(loops, dense, strict=True)]
     parts = [(loops, first_source, base)]
     cut = max((n for n, loop in enumerate(loops) if loop.extent > 1), key=lambda n: loops[n].sram, default=None)
@@ -104,10 +104,10 @@ def load_planes(
             start = source + plane * plane_size
             instructions += load_rows(MemoryType.ACC8, into_temporary, temporary, start, part)
             instructions += alu_immediate(chunk, extents, strides, target, AluOp.SHR, -8)
-            instructions += _add(chunk, extents, strides, target, dense, temporary)
+            instructions += add_elements(chunk, extents, strides, target, dense, temporary)
             instructions += alu_immediate(chunk, extents, dense, temporary, AluOp.SHR, 7)
             instructions += alu_immediate(chunk, extents, dense, temporary, AluOp.MUL, -256)
-            instructions += _add(chunk, extents, strides, target, dense, temporary)
+            instructions += add_elements(chunk, extents, strides, target, dense, temporary)
     return instructions
 
 
@@ -128,9 +128,10 @@ def _part_of_mask(
     return mask[tuple(index)]
 
 
-def _add(
+def add_elements(
     chunk: Chunk, extents: list[int], strides: list[int], target: int, steps: list[int], source: int
 ) -> list[Instruction]:
+    """Add elements of acc to others, over loops that move both."""
     instructions: list[Instruction] = []
     bits = (chunk.config.acc_index_bits,) * 2
     capacity = chunk.emitter.pool.capacity

@@ -26,6 +26,7 @@ class Rule:
     separate_init: bool = False
     by_address: bool = False
     in_place: bool = False
+    looks_up: bool = False
 
     def __call__(self, chunk: Chunk) -> Emission:
         """The instructions of a chunk, or the constraint that it does not satisfy."""
@@ -48,6 +49,7 @@ def emit_rule(
     separate_init: bool = False,
     by_address: bool = False,
     in_place: bool = False,
+    looks_up: bool = False,
 ) -> Callable[[Emit], Emit]:
     """Register a function as the emission rule ``name``, for ``s[C].emit_insn(axis, name)``.
 
@@ -67,6 +69,9 @@ def emit_rule(
     value; with ``separate_init`` it comes as two, of roles "init" and "update". If reduction loops are outside, the
     chunks have role "update", and rule "reset" sets the start value before.
 
+    With ``looks_up`` it takes reads of tables of 256 values at places that depend on data: their first index is 0,
+    that of the first row. Chunks with such reads are refused before other rules are asked.
+
     With ``by_address`` the rule promises to look at nothing that differs between iterations of the loops outside but
     where operands lie and what conditions say. It is then asked once for chunks that are alike in that. Raises
     ScheduleError if ``takes`` is no function.
@@ -85,7 +90,7 @@ def emit_rule(
     def register(emit: Emit) -> Emit:
         before = RULES.get(name)
         taken = before.takes if takes is None and before is not None else takes
-        RULES[name] = Rule(emit, taken, reads, writes, separate_init, by_address, in_place)
+        RULES[name] = Rule(emit, taken, reads, writes, separate_init, by_address, in_place, looks_up)
         return emit
 
     return register

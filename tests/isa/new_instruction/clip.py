@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from lathe.configs.encoding import Field, Format, bits
 from lathe.configs.instructions.codes import MemoryType, Opcode, Unit
-from lathe.configs.instructions.fields import HEAD, LOOPS
+from lathe.configs.instructions.fields import HEAD, LOOPS, RESET
 from lathe.configs.instructions.row import Kind, MicroOpIndex, Row
 
 
@@ -36,6 +36,7 @@ CLIP = Row(
         "clip",
         (
             *HEAD,
+            RESET,
             *LOOPS,
             Field("low", bits(16), "the least value", signed=True),
             Field("high", bits(16), "the greatest value", signed=True),

@@ -152,6 +152,7 @@ def test_tokens_ahead_let_iterations_wait_for_earlier_ones(ahead):
     assert any(start < stores[n] for n, start in enumerate(resets[ahead - 1 :]) if n < len(stores))
 
 
+@pytest.mark.usefixtures("loads_as_emitted")
 def test_a_token_that_derived_ones_imply_changes_nothing():
     tiles, plain = Tiles(32, parts=2), Tiles(32, parts=2)
     s = tiles.schedule

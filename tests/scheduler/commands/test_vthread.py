@@ -55,6 +55,7 @@ def test_the_other_name_and_the_usual_number():
     assert dict(s[C].state.threads) == {outer: 2}
 
 
+@pytest.mark.usefixtures("loads_as_emitted")
 @pytest.mark.parametrize("parts", [1, 8])
 def test_loads_overlap_products_of_another_thread_and_not_without(parts):
     found = []

@@ -13,7 +13,7 @@ from seeds import check_each, note
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, const, format_program, placeholder, select
-from lathe.frontend.operators import conv2d, dense, matmul, max_pool2d, pad2d, requantise
+from lathe.frontend.operators import clip, conv2d, dense, depthwise_conv2d, matmul, max_pool2d, pad2d, requantise
 from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType, Program
 from lathe.scheduler import BuildError, CapacityError, EmitError, Schedule, build, create_schedule, explain
 from lathe.sim import simulate_program
@@ -192,10 +192,20 @@ def test_a_zero_point_costs_no_copy_of_the_image_with_the_extension() -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_zero_point_costs_no_copy_where_the_alu_multiplies(machine: str) -> None:
-    A, W = placeholder((1, 6, 7, 16), "int8", "A"), placeholder((16, 3, 3, 1), "int8", "W")
-    D = requantise(conv2d(A, W, padding=1, pad_value=-7, groups=16, name="C"), 6, name="D")
-    program = run(create_schedule(D), MACHINES[machine], filled(A, W))
-    assert [segment.name for segment in program.segments if segment.role == "temporary"] == []
+    """As it does where kernels are computed."""
+    A, V = placeholder((1, 6, 7, 16), "int8", "A"), placeholder((16, 3, 3, 1), "int8", "V")
+    D = requantise(conv2d(A, clip(V, -9, 9, name="W"), padding=1, pad_value=-7, groups=16, name="C"), 6, name="D")
+    program = run(create_schedule(D), MACHINES[machine], filled(A, V))
+    assert [segment.name for segment in program.segments if segment.role == "temporary"] == ["W"]
+
+
+def test_a_zero_point_around_the_data_of_diagonal_weights() -> None:
+    A, W = placeholder((1, 6, 7, 20), "int8", "A"), placeholder((3, 3, 20), "int8", "W")
+    D = requantise(depthwise_conv2d(A, W, padding=1, pad_value=-7, name="C"), 6, name="D")
+    for machine, stored in ((LATHE16, []), (VTA, ["C.pad"])):
+        program = run(create_schedule(D), machine, filled(A, W))
+        assert [segment.name for segment in program.segments if segment.role == "temporary"] == stored
+        assert len(of_kind(program, Gemm)) > 0
 
 
 def rows_in_tiles(C: Tensor, factor: int) -> Schedule:

@@ -5,7 +5,7 @@ import pytest
 import lathe as lt
 from lathe.isa import MemoryType
 from lathe.isa.table import MEMORIES
-from lathe.scheduler.state.memories import SCRATCHPADS
+from lathe.scheduler.state.memories import PARAMETERS, SCRATCHPADS
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of, loaded_bytes
 
@@ -24,7 +24,8 @@ def test_accumulators_are_loaded_from_bytes_or_from_words(config, dtype):
 @pytest.mark.parametrize("config", MACHINES)
 def test_a_value_takes_a_byte_in_the_narrowest_form_of_an_element(config):
     for scope in SCRATCHPADS:
-        assert loaded_bytes(config, scope, "int8") == element_of(config, scope).lanes
+        bytes_of_a_value = 4 if scope == PARAMETERS else 1
+        assert loaded_bytes(config, scope, "int8") == element_of(config, scope).lanes * bytes_of_a_value
 
 
 def test_lanes_of_two_dimensions_are_all_that_differ():

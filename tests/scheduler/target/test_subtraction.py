@@ -18,7 +18,7 @@ X, Y = placeholder(64, "int32", "X"), placeholder(64, "int32", "Y")
 
 def operations(body: Callable[[Expr, Expr], Expr], *extensions: str) -> list[str]:
     """The ALU operations of a result of bytes, in order; what the program makes is the interpreter's and NumPy's."""
-    config = LATHE16.with_(extensions=extensions)
+    config = LATHE16.with_(extensions=extensions, par_buffer_bytes=0, lut_buffer_bytes=0)
     result: Tensor = compute(64, lambda i: body(X[i], Y[i]).astype("int8"), "R")
     s = create_schedule(result)
     run(s, config, random_inputs([result], 0))

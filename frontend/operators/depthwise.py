@@ -1,0 +1,91 @@
+"""Two-dimensional depthwise convolution: each channel with kernels of its own."""
+
+from lathe.frontend.arithmetic import const, sum
+from lathe.frontend.compute import compute, reduce_axis
+from lathe.frontend.errors import TensorError
+from lathe.frontend.nodes import Tensor
+from lathe.frontend.operand import Expr
+from lathe.frontend.operators.arguments import (
+    Image,
+    ImageLayout,
+    Padding,
+    Pair,
+    checked_dtypes,
+    checked_tensor,
+    image,
+    in_layout,
+    pair,
+    sides,
+    windows,
+)
+from lathe.frontend.operators.padding import pad2d
+
+
+def depthwise_conv2d(
+    data: Tensor,
+    weight: Tensor,
+    *,
+    layout: ImageLayout = "NHWC",
+    stride: Pair = 1,
+    padding: Padding = 0,
+    pad_value: int = 0,
+    dilation: Pair = 1,
+    name: str = "depthwise",
+) -> Tensor:
+    """The depthwise convolution of int8 images with int8 kernels, one or several for each channel, summed in int32.
+
+    data (N, H, W, C), or (N, C, H, W) with ``layout="NCHW"``. weight (KH, KW, C), or (KH, KW, C, M) with M kernels for
+    each channel. Result int32 (N, HO, WO, C · M) or (N, C · M, HO, WO), with HO and WO as ``conv2d`` has them.
+
+    out[n, y, x, c·M + m] = Σ data[n, y·stride + ry·dilation, x·stride + rx·dilation, c] · weight[ry, rx, c, m]
+
+    Other arguments are those of ``conv2d``, which means the same with ``groups=C`` and weights (C · M, KH, KW, 1).
+    Weights that are inputs or constants of a program become diagonals of matrices for the matrix core, where that is
+    quicker than the ALU (``explain`` says it); they take as many times their bytes there as a block has channels.
+
+    Raises TensorError when shapes, dtypes or windows don't fit, or pad_value is no int8.
+    """
+    where = f"depthwise_conv2d {name!r}"
+    source = image(data, layout, where)
+    checked_dtypes(data, ("int8",), f"data of {where}")
+    checked_tensor(weight, f"weight of {where}")
+    checked_dtypes(weight, ("int8",), f"weight of {where}")
+    if weight.ndim not in (3, 4) or weight.shape[2] != source.channels:
+        raise TensorError(
+            f"weight of {where} must have shape (KH, KW, {source.channels}) or (KH, KW, {source.channels}, M), as the "
+            f"data have {source.channels} channels, not {weight.shape}."
+        )
+    rows, columns, channels, *several = weight.shape
+    kernels = several[0] if several else 1
+    step, spread = pair(stride, f"stride of {where}"), pair(dilation, f"dilation of {where}")
+    around = sides(padding, f"padding of {where}")
+    const(pad_value, data.dtype)  # refused also where nothing is padded
+    borders = ((around.top, around.bottom), (around.left, around.right))
+    padded = pad2d(data, borders, value=pad_value, layout=layout, name=f"{name}.pad") if around.any else data
+    inner = image(padded, layout, where)
+    height = windows(inner.height, rows, step[0], spread[0], f"height of {where}")
+    width = windows(inner.width, columns, step[1], spread[1], f"width of {where}")
+    ry, rx = reduce_axis(rows, "ry"), reduce_axis(columns, "rx")
+
+    def element(n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
+        channel = o // kernels if kernels > 1 else o
+        own = (o % kernels if kernels > 1 else 0,) if several else ()
+        pixel = padded[in_layout(source.layout, n, y * step[0] + ry * spread[0], x * step[1] + rx * spread[1], channel)]
+        return sum(pixel.astype("int32") * weight[(ry, rx, channel, *own)].astype("int32"), axis=(ry, rx))
+
+    function = (
+        (lambda n, y, x, o: element(n, y, x, o)) if layout == "NHWC" else (lambda n, o, y, x: element(n, y, x, o))
+    )
+    return compute(
+        Image(source.batch, height, width, channels * kernels, source.layout).shape(),
+        function,
+        name,
+        attrs={
+            "operator": "depthwise_conv2d",
+            "layout": layout,
+            "stride": step,
+            "padding": borders,
+            "pad_value": pad_value,
+            "dilation": spread,
+        },
+    )

@@ -1,0 +1,106 @@
+"""The unit of RESCALE: every value scaled, and looked up if asked for."""
+
+from typing import Any
+
+from amaranth import Cat, Elaboratable, Module, Mux, Signal, signed
+from amaranth.hdl import Value
+from amaranth.lib import data
+
+from lathe.configs.memory import LOOKUP_STAGES, RESCALE_STAGES
+from lathe.isa.table import Opcode
+from lathe.rtl.geometry import Geometry
+from lathe.rtl.ram import replicated
+from lathe.rtl.rounding import RESULT_BITS, SHIFT_BITS
+from lathe.rtl.scaling import MANTISSA_BITS, SUM, VALUE_BITS, Scaling
+from lathe.rtl.scratchpad import LookupTables
+from lathe.rtl.stall import delayed
+from lathe.rtl.step import travelling
+from lathe.rtl.structure import structured
+
+BYTE = 8
+PARAMETERS = data.StructLayout({"bias": signed(VALUE_BITS), "shift": SHIFT_BITS, "mantissa": signed(MANTISSA_BITS)})
+"""What par has of a lane."""
+
+
+class Rescale(Elaboratable):
+    """`result` = what a RESCALE with `fields` writes for `value` and `parameters`, element by element.
+
+    `take` in cycle t takes them; `first`: as the second operand of the step behind it, which gives the result: the
+    trailing steps of the instruction later, in the place of a step as far behind. An instruction's fields are those of
+    its first step, for no other begins until all of its results are out.
+    """
+
+    def __init__(self, geometry: Geometry, tables: LookupTables | None) -> None:
+        config = geometry.config
+        self.tables = tables
+        self.lanes, self.values = config.block_out, config.batch * config.block_out
+        self.take = Signal()
+        self.first = Signal()
+        self.fields = structured(data.StructLayout(travelling(config, Opcode.RESCALE)))
+        self.value = Signal(self.values * VALUE_BITS)
+        self.parameters = Signal(self.lanes * PARAMETERS.size)
+        self.result = Signal(self.values * VALUE_BITS)
+
+    def elaborate(self, _platform: object) -> Module:
+        m = Module()
+        fields = structured(self.fields.shape(), name="fields_now", reset=False)
+        with m.If(self.take):
+            m.d.sync += fields.eq(self.fields)
+        valid: list[Value] = [self.take]
+        for _ in range(RESCALE_STAGES):
+            valid += delayed(m, 1, valid[-1])
+        (first,) = delayed(m, SUM, self.first, reset=False)
+        low, high, zero_point = self._bounds(m, fields)
+        scaled: list[Value] = []
+        for number in range(self.values):
+            m.submodules[f"scaling{number}"] = scaling = Scaling()
+            parameters = data.View(PARAMETERS, self.parameters.word_select(number % self.lanes, PARAMETERS.size))
+            m.d.comb += [
+                scaling.valid.eq(Cat(*valid[:RESCALE_STAGES])),
+                scaling.value.eq(self.value.word_select(number, VALUE_BITS)),
+                scaling.bias.eq(parameters.bias),
+                scaling.shift.eq(parameters.shift),
+                scaling.mantissa.eq(parameters.mantissa),
+                scaling.adds.eq(fields.add & ~first),
+                scaling.zero_point.eq(zero_point),
+                scaling.low.eq(low),
+                scaling.high.eq(high),
+            ]
+            scaled.append(scaling.result)
+        results = scaled
+        if self.tables is not None:
+            results = self._looked_up(m, self.tables, fields, valid[-1], scaled)
+        m.d.comb += self.result.eq(Cat(*(_extended(result) for result in results)))
+        return m
+
+    def _bounds(self, m: Module, fields: Any) -> tuple[Value, Value, Value]:
+        """The least and the greatest result, and the zero point."""
+        least, high = Signal(signed(RESULT_BITS)), Signal(signed(RESULT_BITS))
+        low = Signal(signed(RESULT_BITS), reset_less=True)
+        m.d.comb += [
+            high.eq(Mux(fields.unsigned, 255, 127)),
+            least.eq(Mux(fields.relu, fields.zero_point, Mux(fields.unsigned, 0, -128))),
+        ]
+        m.d.sync += low.eq(Mux(least > high, high, least))  # in time: values come to their bounds later
+        return low, high, fields.zero_point
+
+    def _looked_up(
+        self, m: Module, tables: LookupTables, fields: Any, valid: Value, scaled: list[Value]
+    ) -> list[Value]:
+        """The results, or with `lookup` what a table has for them, `LOOKUP_STAGES` later."""
+        assert LOOKUP_STAGES == 2, "the memory's output is a stage, and the register behind it"
+        table = fields.table if "table" in fields.shape().members else 0
+        indices = [Cat(each[:BYTE], table)[: tables.index_bits] for each in scaled]
+        m.d.comb += [tables.r_en.eq(valid & fields.lookup), tables.r_index.eq(Cat(*indices))]
+        (found,) = delayed(m, 1, tables.r_data, reset=False)
+        results: list[Value] = []
+        for number, own in enumerate(delayed(m, LOOKUP_STAGES, *scaled, reset=False)):
+            byte = found.word_select(number, BYTE)
+            sign = byte[-1] & ~fields.lookup_unsigned
+            results.append(Mux(fields.lookup, Cat(byte, sign).as_signed(), own))
+        return results
+
+
+def _extended(value: Value) -> Value:
+    """A result as a value of an accumulator."""
+    return Cat(value, replicated(value[-1], VALUE_BITS - len(value)))

@@ -1,0 +1,125 @@
+"""The loads that a program begins with, in the order in which what they bring is used.
+
+The first product waits for all that is loaded before it. What only later ones read, such as the weights of input
+channels that come later, can wait: a LOAD is taken apart where its elements are used first at different times, and
+what is used later comes behind what is used before.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.isa import Load, Unit, unit_of
+from lathe.isa.instructions import runs_micro_ops
+from lathe.scheduler.emission.footprints import Footprints
+from lathe.scheduler.state.memories import DRAM, OPERANDS
+from lathe.scheduler.state.signals import Entry, Marker, Origin
+
+Entries = list[tuple[Entry, Origin]]
+WINDOW = 256
+"""Instructions from the first product on that are looked at: what comes later hides behind what has begun."""
+MOST_PARTS = 96
+"""Of one LOAD: each takes the load unit some cycles more."""
+NOT_SEEN = WINDOW
+"""The time of a use that comes later, if there is one."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A LOAD, or a part of one, in the place ``at`` of the stream, and when it is first read (``_Uses``)."""
+
+    load: Load
+    at: int
+    used: int
+
+
+def first_things_first(entries: Entries, footprints: Footprints) -> Entries:
+    """The stream with its first LOADs in the order of their use.
+
+    Only LOADs of the load unit move, of what the program does not store, and none behind an instruction that touches
+    its elements. A stream with tokens by hand stays as it is.
+    """
+    if any(isinstance(each, Marker) for each, _ in entries):
+        return entries
+    begin = next((n for n, (each, _) in enumerate(entries) if not isinstance(each, Marker) and runs_micro_ops(each)), 0)
+    uses = _Uses(entries[: begin + WINDOW], begin, footprints)
+    parts = [part for n in range(begin) for part in uses.parts(n)]
+    soonest = min((part.used for part in parts), default=NOT_SEEN)
+    late = sorted((part for part in parts if soonest < part.used < NOT_SEEN), key=lambda part: part.used)
+    behind = [(part, uses.last_before(part)) for part in late]
+    if all(place <= part.at for part, place in behind):
+        return entries
+    taken_apart = {part.at for part in late}
+    stream: Entries = []
+    for n, entry in enumerate(entries):
+        if n in taken_apart:
+            stream += [(part.load, entry[1]) for part in parts if part.at == n and part not in late]
+        else:
+            stream.append(entry)
+        stream += [(part.load, entries[part.at][1]) for part, place in behind if max(place, part.at) == n]
+    return stream
+
+
+class _Uses:
+    """When the elements that the first LOADs bring are read first, and LOADs are, counted from the first product on."""
+
+    def __init__(self, entries: Sequence[tuple[Entry, Origin]], begin: int, footprints: Footprints) -> None:
+        self.entries = entries
+        self.first: dict[int, NDArray[np.int64]] = {}  # of each LOAD, per element
+        self._moving: set[int] = set()
+        depth = {"inp": footprints.config.inp_depth, "wgt": footprints.config.wgt_depth}
+        self.begin = begin
+        bringer = {name: np.full(depth[name], -1, np.int64) for name in OPERANDS}
+        for n, (each, _) in enumerate(entries):
+            assert not isinstance(each, Marker), f"signal {each} in a stream without any"
+            footprint = footprints.of(each)
+            for memory, cells in footprint.reads:
+                if memory in bringer:
+                    self._note(bringer[memory], cells, n - begin)
+            for memory, cells in footprint.writes:
+                if memory in bringer and isinstance(each, Load):
+                    bringer[memory][cells] = n
+                    self.first[n] = np.full(len(bringer[memory][cells]), NOT_SEEN, np.int64)
+            if isinstance(each, Load) and all(memory != DRAM for memory, _ in footprint.reads):
+                self._moving.add(n)
+
+    def _note(self, bringer: NDArray[np.int64], cells: "NDArray[np.int64] | slice", now: int) -> None:
+        touched = np.arange(len(bringer))[cells]
+        for n in np.unique(bringer[touched]).tolist():
+            if n >= 0:
+                load = self.entries[n][0]
+                assert isinstance(load, Load), f"{load} writes what products read"
+                mine = touched[bringer[touched] == n] - load.sram_base
+                self.first[n][mine] = np.minimum(self.first[n][mine], now)
+
+    def parts(self, n: int) -> Iterator[_Part]:
+        """A LOAD before the first product, in parts that are used at different times, where it can be taken apart."""
+        load = self.entries[n][0]
+        if n not in self.first or not isinstance(load, Load) or unit_of(load) is not Unit.LOAD:
+            return
+        first = self.first[n]
+        edges = [0, *(np.flatnonzero(np.diff(first)) + 1).tolist(), len(first)]
+        padded = load.x_pad_0 or load.x_pad_1 or load.y_pad_0 or load.y_pad_1
+        dense = load.y_size == 1 or load.x_stride == load.x_size
+        if n not in self._moving or padded or not dense or len(edges) > MOST_PARTS + 1 or len(edges) == 2:
+            yield _Part(load, n, 0 if n not in self._moving else int(first.min()))
+            return
+        for begin, end in pairwise(edges):
+            size = end - begin
+            part = replace(
+                load,
+                sram_base=load.sram_base + begin,
+                dram_base=load.dram_base + begin,
+                y_size=1,
+                x_size=size,
+                x_stride=size,
+            )
+            yield _Part(part, n, int(first[begin]))
+
+    def last_before(self, part: _Part) -> int:
+        """The last place in the stream of a LOAD that brings what is used before a part, while that is not used."""
+        loads = (n for n in self.first if part.at < n < self.begin + part.used)
+        return max((n for n in loads if self.first[n].min() < part.used), default=part.at)

@@ -1,0 +1,74 @@
+"""Products of each channel with weights of its own, as matrix products with diagonal weights.
+
+``D[.., c] += X[.., c] * W[.., c]`` sums nothing over channels, so that as a matrix product it is one value wide. But it
+is ``sum over k of X[.., k] * V[.., c, k]`` with ``V[.., c, k] = W[.., c]`` where ``k = c`` and 0 elsewhere. The host
+makes the diagonals when it packs the weights (``isa.Diagonal``), so this is for weights that come from the host.
+
+An element of weights holds as many values as its shorter side has. Where a block of the result has more columns than
+one of the data, several elements fill it, from as many of the data; where it has fewer, each takes a part of the data.
+"""
+
+from collections.abc import Collection, Mapping
+from math import prod
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Computation, Tensor
+from lathe.frontend.nodes import Axis
+from lathe.scheduler.algorithm.patterns import dimension_of, factors, is_plain_read
+from lathe.scheduler.state.memories import DATA, DRAM, WEIGHTS
+from lathe.scheduler.state.schedule import ScheduleView
+from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.target.element import element_of
+from lathe.scheduler.target.products import Product, best_axis, decided, only_in
+
+
+def diagonal_product(
+    computation: Computation,
+    config: HardwareConfig,
+    schedule: ScheduleView,
+    known: Mapping[Tensor, Lanes],
+    made: Lanes | None,
+    walked: Collection[Axis],
+) -> Product | None:
+    """The product with diagonal weights that a computation is, or None; arguments as for ``matrix_product``.
+
+    The weights are the operand that the host gives, of two the one with fewer values, or the second.
+    """
+    pair = factors(computation)
+    if pair is None:
+        return None
+    data_element = element_of(config, DATA)
+    axes = [axis for axis in computation.axes if axis not in walked]
+    for weight, data in sorted((pair[::-1], pair), key=lambda each: prod(each[0].tensor.shape)):
+        if not _is_given(weight.tensor, schedule) or not _may_be_in(data.tensor, DATA, schedule):
+            continue
+        both = [
+            axis for axis in axes if dimension_of(data, axis) is not None and dimension_of(weight, axis) is not None
+        ]
+        columns = decided(computation, both, made, "cols")
+        rows = decided(computation, only_in(axes, data, weight), made, "rows")
+        if not columns or (rows is None and data_element.rows > 1):
+            continue
+        before = known.get(data.tensor)
+        column, _ = best_axis(
+            columns, data_element.cols, data, None if before is None else before.cols, strict=before is not None
+        )
+        along = before.rows if before is not None and data_element.rows > 1 else None
+        row, _ = best_axis(rows or [], data_element.rows, data, along)
+        if column is not None and column.extent > 1:
+            return Product(data, weight, row, column, column, diagonal=True)
+    return None
+
+
+def _is_given(tensor: Tensor, schedule: ScheduleView) -> bool:
+    """Whether a tensor is loaded to ``wgt`` as the host gives it, or may be."""
+    stage = schedule.maker(tensor)
+    if stage is None:
+        return True
+    source = stage.state.computation.bodies[0]
+    return stage.state.scope == WEIGHTS and is_plain_read(source) and schedule.maker(source.tensor) is None
+
+
+def _may_be_in(tensor: Tensor, scope: str, schedule: ScheduleView) -> bool:
+    """Whether a tensor is in a scratchpad, or in DRAM, from where it may be loaded to it."""
+    return schedule.scope_of(tensor) in (scope, DRAM)

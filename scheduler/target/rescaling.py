@@ -1,0 +1,76 @@
+"""What of a rescaling is read from scratchpads of its own, and how it lies there: parameters and tables."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from lathe.configs import HardwareConfig
+from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD
+from lathe.frontend import Computation
+from lathe.frontend.nodes import Read, ReadAccess, axes_of, reads_data
+from lathe.frontend.operand import Expr
+from lathe.scheduler.algorithm.patterns import dimension_of
+from lathe.scheduler.algorithm.rescaling import Rescaling, rescaling_in, table_index
+from lathe.scheduler.algorithm.undefined import defined
+from lathe.scheduler.state.memories import PARAMETERS, TABLES
+from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.target.element import Element
+
+_WHAT_FOR = {
+    RESCALE: "sums with a factor for each channel",
+    RESCALE_ADD: "two such sums added",
+    LOOKUP: "values of a table at places that depend on data",
+}
+
+
+@lru_cache(maxsize=4096)
+def rescaling_of(computation: Computation) -> Rescaling | None:
+    """The rescaling that a computation is, if it is one."""
+    if computation.reduce_axes or len(computation.bodies) != 1:
+        return None
+    return rescaling_in(defined(computation).bodies[0])
+
+
+def missing_extension(rescaling: Rescaling, config: HardwareConfig) -> str | None:
+    """The first extension that a machine would need besides its own; None where it has all."""
+    wanted = [RESCALE]
+    wanted += [RESCALE_ADD] if len(rescaling.terms) > 1 else []
+    wanted += [LOOKUP] if rescaling.table is not None else []
+    return next((each for each in wanted if each not in config.extensions), None)
+
+
+def unmet(value: Expr, config: HardwareConfig) -> str | None:
+    """What a rescaling or look-up wants of a machine that has no extension for it: which one, and what for; or None."""
+    found = rescaling_in(value)
+    missing = None if found is None else missing_extension(found, config)
+    if found is None and isinstance(value, Read) and table_index(value) is not None and LOOKUP not in config.extensions:
+        missing = LOOKUP
+    return None if missing is None else f"extension {missing!r}, for {_WHAT_FOR[missing]}"
+
+
+@lru_cache(maxsize=4096)
+def own_operands(computation: Computation, config: HardwareConfig) -> Mapping[Read, str]:
+    """The reads of a rescaling of parameters and tables, and the scratchpads from which the machine takes them."""
+    found = rescaling_of(computation)
+    if found is None or missing_extension(found, config) is not None:
+        return {}
+    tables = {} if found.table is None else {found.table: TABLES}
+    return {**dict.fromkeys(found.parameters, PARAMETERS), **tables}
+
+
+def lanes_of_own_operand(computation: Computation, access: ReadAccess, scope: str, lanes: Lanes) -> Lanes:
+    """The lanes of a parameter or table, from those of the result: one value for all where it has no such dimension.
+
+    A parameter's element has a lane in each row, and its two words in the columns.
+    """
+    along = None if lanes.cols is None else dimension_of(access.node, computation.axes[lanes.cols])
+    return Lanes(along, len(access.indices) - 1) if scope == PARAMETERS else Lanes(None, along)
+
+
+def is_in_the_way(computation: Computation, access: ReadAccess, lanes: Lanes, element: Element) -> bool:
+    """Whether a result cannot have these lanes because of a parameter or table: it has one value for all rows of an
+    element, and one for all columns or one for each.
+    """
+    axes = axes_of(*(index for index in access.indices if not reads_data(index)))
+    rows = element.rows > 1 and lanes.rows is not None and computation.axes[lanes.rows] in axes
+    cols = lanes.cols is not None and computation.axes[lanes.cols] in axes
+    return rows or (cols and dimension_of(access.node, computation.axes[lanes.cols or 0]) is None)

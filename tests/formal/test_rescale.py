@@ -1,0 +1,133 @@
+"""RESCALE: sums of products, rounding and bounds of a value; which accumulators are written when, and may be read."""
+
+from itertools import pairwise
+
+import pytest
+from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal
+from amaranth.lib import data
+from claims import proved
+
+from lathe.isa.table import Opcode
+from lathe.rtl import late_writes, rounding, scaling
+
+
+def ago(claim, value, cycles):
+    """What a value was so many cycles ago."""
+    for _ in range(cycles):
+        value = claim.before(value)
+    return value
+
+
+@proved(
+    scaling,
+    ("Cat(products.low, products.high).as_signed() + before", "Cat(products.low, products.high) + before"),
+    ("Signal(signed(2 * HALF + 1))", "Signal(signed(2 * HALF))"),
+    ("before.eq(total)", "before.eq(total[:58].as_signed())"),
+    ("value.eq(self.value + self.bias)", "value.eq(self.value)"),
+    induction=1,
+)
+def test_products_of_halves_are_summed_as_in_school(claim, rtl):
+    unit = claim.about(rtl.Scaling())
+    total, products = claim.inside(unit)["total"], claim.part(unit, "products")
+    # What the multipliers give is free here: a solver takes minutes for one.
+    claim.leave_open(products)
+    claim.assume(unit.valid.all())
+
+    def follows(what, signal, value):
+        claim.always(what, ~claim.begun | (signal == claim.before(value)))
+
+    follows("the sum with the bias", products.value, (unit.value + unit.bias)[:32].as_signed())
+    follows("the mantissa", products.mantissa, unit.mantissa)
+    crosses = (products.crosses[0] << 16) + (products.crosses[1] << 16)
+    product = products.low + crosses + (products.high << 32)
+    follows("their sum", total, (product + Mux(unit.adds, total, 0))[: len(total)].as_signed())
+
+
+@proved(
+    rounding,
+    ("up.eq(shifted[0] & (under | shifted[1]))", "up.eq(shifted[0])"),
+    ("up.eq(shifted[0] & (under | shifted[1]))", "up.eq(shifted[0] & under)"),
+    ("bits[:start].any()", "bits[: start + 1].any()"),
+    ("differs[start + _WINDOW :].any()", "differs[start + _WINDOW + 1 :].any()"),
+    ("differs[start + _QUOTIENT :].any()", "differs[start + _QUOTIENT + 1 :].any()"),
+    ("_QUOTIENT = 10", "_QUOTIENT = 9"),
+    ("moved < self.low", "moved <= self.low + 1"),
+    ("Mux(wide, ~quotient[-1], moved > self.high)", "moved > self.high"),
+    induction=4,
+)
+def test_a_total_is_rounded_to_the_nearest_and_halves_to_the_even_and_bounded(claim, rtl):
+    unit = claim.about(rtl.Rounding())
+    claim.assume(unit.valid.all() & (unit.low <= unit.high) & ((unit.high == 127) | (unit.high == 255)))
+    # Written as one reads it, with as many bits as it takes.
+    quotient = unit.total >> unit.shift
+    rest = Signal(64)
+    claim.m.d.comb += rest.eq(unit.total - (quotient << unit.shift))
+    half = Signal(64)
+    claim.m.d.comb += half.eq(Mux(unit.shift == 0, 0, 1 << (unit.shift - 1)[:6]))
+    up = (rest > half) | ((rest == half) & quotient[0] & (unit.shift != 0))
+    nearest = ago(claim, (quotient + up)[:60].as_signed(), 2) + unit.zero_point
+    expected = claim.before(Mux(nearest < unit.low, unit.low, Mux(nearest > unit.high, unit.high, nearest)))
+    claim.always("three cycles later", ~ago(claim, claim.begun, 3) | (unit.result == expected))
+
+
+class Steps(Elaboratable):
+    """Steps of any instructions on their way through as many stages, with the accumulators that they look at."""
+
+    def __init__(self, rtl, stages, steps):
+        self.rtl, self.steps = rtl, steps
+        layout = data.StructLayout({"valid": 1, "writes": 1, "rescale": 1})
+        self.stages = [Signal(layout, name=f"stage{number}") for number in range(stages)]
+        self.following = Signal(2)
+        self.places = [
+            Signal(2, name=f"place{number}", reset_less=True) if number >= rtl.CHECK else Const(0)
+            for number in range(stages)
+        ]
+        self.meets, self.lands = Signal(), Signal()
+        self.writes, self.index = Signal(3), [Signal(2, name=f"index{number}") for number in range(3)]
+
+    def elaborate(self, _platform):
+        m = Module()
+        check = self.rtl.CHECK
+        for before, after in pairwise(self.stages):
+            m.d.sync += after.eq(before)
+        m.d.sync += self.places[check].eq(self.following)
+        for before, after in pairwise(self.places[check:]):
+            m.d.sync += after.eq(before)
+        late = self.rtl.LateWrites(m, Opcode.RESCALE, self.steps, self.stages, self.places, Const(1))
+        m.d.comb += [self.meets.eq(late.meets(m, self.stages, self.places, self.following)), self.lands.eq(late.lands)]
+        for number, (writes, index) in enumerate(late.coming):
+            m.d.comb += [self.writes[number].eq(writes), self.index[number].eq(index)]
+        return m
+
+
+@pytest.mark.parametrize(("stages", "steps"), [(7, 2), (7, 5), (9, 2), (9, 6)])
+@proved(
+    late_writes,
+    ("[: self.steps]", "[: self.steps - 1]"),
+    ("[: self.steps]", "[: self.steps + 1]"),
+    ("return step.valid & step[self.name] & met", "return step.valid & met"),
+    ("range(steps):", "range(steps - 1):"),
+    ("Mux(late, late_index, here)", "here"),
+    ("(writes & ~reading[self.name])", "writes"),
+    ("delayed(m, 1, self.holds)", "delayed(m, 2, self.holds)"),
+    induction=16,
+)
+def test_late_writes_come_back_and_a_step_that_would_read_too_soon_is_told(claim, rtl, stages, steps):
+    unit = claim.about(Steps(rtl, stages, steps))
+    step, place = unit.stages[rtl.CHECK], unit.places[rtl.CHECK]
+    own = step.valid & step.writes & ~step.rescale
+    late = step.valid & step.writes & step.rescale
+    # Nothing else writes in the place of a late write: the sequencer lets so many steps pass behind an instruction.
+    claim.assume(~(own & ago(claim, late, steps)))
+    begun = ago(claim, claim.begun, 15)
+    reads = step.valid & step.rescale
+    recent = [ago(claim, late, back) & (ago(claim, place, back) == place) for back in range(1, steps + 1)]
+    claim.always("a step reads what is not there yet", ~begun | (unit.meets == (reads & Cat(*recent).any())))
+    for number in range(3):  # held, combined, written
+        back = stages - 3 + number - rtl.CHECK
+        now, then = ago(claim, own, back), ago(claim, late, back + steps)
+        claim.always("writes, late and not", ~begun | (unit.writes[number] == (now | then)))
+        where = Mux(then, ago(claim, place, back + steps), ago(claim, place, back))
+        claim.always("where to", ~begun | ~(now | then) | (unit.index[number] == where))
+        if number == 1:
+            claim.always("which of both", ~begun | (unit.lands == then))

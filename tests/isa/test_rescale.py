@@ -1,0 +1,359 @@
+"""The meaning of RESCALE against Python's integers, what it reads, and what it is refused for."""
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from extended_machines import with_extensions
+
+from lathe.configs import HardwareConfig, load_config
+from lathe.configs.memory import LOOKUP_STAGES, RESCALE_STAGES
+from lathe.isa import (
+    EncodingError,
+    FaultCode,
+    Finish,
+    Instruction,
+    Load,
+    MachineFault,
+    MemoryType,
+    PagedMemory,
+    Rescale,
+    Store,
+    assemble,
+    decode,
+    disassemble,
+    encode,
+    encode_uops,
+    instruction_text,
+    verify_stream,
+)
+from lathe.isa.meaning import MachineState, execute
+from lathe.isa.operands import trailing_steps
+from lathe.isa.table import Opcode, placements
+
+TINY = load_config("tiny")
+ALL = ("rescale", "rescale_add", "lookup")
+CONFIG = with_extensions(TINY.with_(batch=2, name="rescaling"), ALL, parameters=32)
+ENDS = [-(1 << 31), -(1 << 31) + 1, -1, 0, 1, (1 << 31) - 2, (1 << 31) - 1]
+
+
+def wrapped(value: int) -> int:
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def factor(mantissa: int, shift: int) -> int:
+    """The word that a factor is."""
+    return mantissa * 64 + shift
+
+
+def expected(instruction: Rescale, dst: int, src: int, p: tuple[int, int], q: tuple[int, int], table: list[int]) -> int:
+    """What becomes of one value: ``p`` and ``q`` are biases and factors, ``table`` the signed bytes of its lane."""
+    total = wrapped(dst + p[0]) * (p[1] >> 6)
+    if instruction.add:
+        total += wrapped(src + q[0]) * (q[1] >> 6)
+    value = round(Fraction(total, 1 << (p[1] & 63))) + instruction.zero_point
+    low, high = (0, 255) if instruction.unsigned else (-128, 127)
+    if instruction.relu:
+        low = instruction.zero_point
+    value = min(max(value, low), high)
+    if not instruction.lookup:
+        return value
+    byte = table[instruction.table * 256 + value % 256]
+    return byte % 256 if instruction.lookup_unsigned else byte
+
+
+def state_of(cfg: HardwareConfig, seed: int, dst: list[int], src: list[int], wgt: list[int]) -> MachineState:
+    """A machine with random values everywhere, corner cases among them, and micro-ops from element 0 on."""
+    rng, data = random.Random(seed), np.random.default_rng(seed)
+    state = MachineState(cfg, PagedMemory())
+    state.uop[: len(dst)] = encode_uops(cfg, dst, src, wgt)
+    for cells in (state.acc, state.par[..., 0]):
+        cells[:] = data.integers(-(1 << 31), 1 << 31, cells.shape)
+        cells[data.random(cells.shape) < 0.3] = rng.choice(ENDS)
+        small = data.random(cells.shape) < 0.4
+        cells[small] = data.integers(-2000, 2000, int(small.sum()))
+    mantissas = data.integers(-(1 << 25), 1 << 25, state.par.shape[:2])
+    mantissas[data.random(mantissas.shape) < 0.3] = rng.choice([-(1 << 25), (1 << 25) - 1, 1 << 24, 0, 1, -1])
+    state.par[..., 1] = mantissas * 64 + data.integers(0, 64, mantissas.shape)
+    state.lut[:] = data.integers(-128, 128, state.lut.shape)
+    return state
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_lane_has_its_parameters_and_its_table(seed: int) -> None:
+    rng = random.Random(seed)
+    instruction = Rescale(
+        *(0, 3, 1, 1, 0, 0, 0, 0),
+        add=rng.random() < 0.5,
+        zero_point=rng.choice([0, 0, -128, 127, 255, -256, rng.randrange(-256, 256)]),
+        unsigned=rng.random() < 0.5,
+        relu=rng.random() < 0.5,
+        lookup=rng.random() < 0.5,
+        lookup_unsigned=rng.random() < 0.5,
+        table=rng.randrange(2),
+    )
+    state = state_of(CONFIG, seed, [3, 9, 4], [20, 21, 20], [6, 6, 12])
+    before, par, table = state.acc.copy(), state.par.tolist(), state.lut.tolist()
+    execute(state, instruction)
+    for dst, src, wgt in ((3, 20, 6), (9, 21, 6), (4, 20, 12)):
+        for b in range(CONFIG.batch):
+            for lane in range(CONFIG.block_out):
+                p, q = tuple(par[wgt][lane]), tuple(par[wgt | 1][lane])
+                bytes_of_lane = [row[lane] for row in table]
+                wanted = expected(
+                    instruction, int(before[dst, b, lane]), int(before[src, b, lane]), p, q, bytes_of_lane
+                )
+                assert state.acc[dst, b, lane] == wanted, (seed, instruction, dst, b, lane)
+    others = np.setdiff1d(np.arange(CONFIG.acc_depth), [3, 9, 4])
+    assert (state.acc[others] == before[others]).all()
+
+
+@pytest.mark.parametrize(
+    ("sums", "word", "flags", "result"),
+    [
+        ([1, 2, 3, 5], factor(1, 1), {}, [0, 1, 2, 2]),  # halves to even
+        ([-1, -2, -3, -5], factor(1, 1), {}, [0, -1, -2, -2]),
+        ([1000, -1000, 127, -128], factor(1, 0), {}, [127, -128, 127, -128]),
+        ([1000, -1000, 127, -128], factor(1, 0), {"unsigned": True}, [255, 0, 127, 0]),
+        ([1000, -1000, 3, 0], factor(1, 0), {"unsigned": True, "zero_point": 200}, [255, 0, 203, 200]),
+        ([1000, -1000, 3, -3], factor(1, 0), {"zero_point": -20, "relu": True}, [127, -20, -17, -20]),
+        ([100, -100, 3, -3], factor(1, 0), {"zero_point": 200, "relu": True}, [127, 127, 127, 127]),
+        ([-(1 << 31), (1 << 31) - 1, 1 << 30, 64], factor(-(1 << 25), 50), {}, [64, -64, -32, 0]),
+    ],
+)
+def test_rounding_and_clamping(sums: list[int], word: int, flags: dict[str, Any], result: list[int]) -> None:
+    state = MachineState(CONFIG, PagedMemory())
+    state.uop[0] = encode_uops(CONFIG, 5, 0, 2)[0]
+    state.acc[5] = sums
+    state.par[2, :, 1] = word
+    execute(state, Rescale(0, 1, 1, 1, 0, 0, 0, 0, **flags))
+    assert state.acc[5].tolist() == [result] * 2
+
+
+def test_factors_of_dst_move_src_too_and_those_of_wgt_the_parameters() -> None:
+    state = state_of(CONFIG, 1, [0, 40], [80, 7], [2, 2])
+    before, par = state.acc.copy(), state.par.copy()
+    execute(state, Rescale(0, 2, 2, 3, 10, 1, 4, 2, add=True))
+    for dst, src in ((0, 80), (40, 7)):
+        for outer in range(2):
+            for inner in range(3):
+                at, wgt = outer * 10 + inner, 2 + outer * 4 + inner * 2
+                for lane in range(4):
+                    p, q = tuple(map(int, par[wgt, lane])), tuple(map(int, par[wgt | 1, lane]))
+                    wanted = expected(
+                        Rescale(0, 0, 0, 0, 0, 0, 0, 0, add=True),
+                        *(int(before[dst + at, 1, lane]), int(before[src + at, 1, lane])),
+                        *(p, q, []),
+                    )
+                    assert state.acc[dst + at, 1, lane] == wanted
+
+
+def test_par_is_loaded_with_zeros_around_and_lut_with_the_pad_value() -> None:
+    cfg = with_extensions(TINY, (*ALL, "pad_value"))
+    memory = PagedMemory()
+    words = np.arange(1, 17, dtype="<i4") * -1000003
+    memory.write(0x1000, words.view(np.uint8))
+    state = MachineState(cfg, memory)
+    state.par[:], state.lut[:] = 9, 9
+    pads = {"x_pad_0": 1, "y_pad_1": 1, "pad_value": -7, "pad_limit": True}
+    execute(state, Load(MemoryType.PAR, 2, 0x1000 // 32, 1, 2, 2, **pads))
+    assert state.par[2:8].reshape(6, -1).tolist() == [[0] * 8, words[:8].tolist(), words[8:].tolist(), *[[0] * 8] * 3]
+    assert (state.par[[0, 1, 8]] == 9).all()
+    execute(state, Load(MemoryType.LUT, 3, 0x1000 // 4, 1, 2, 2, **pads))
+    found = words.view(np.int8).tolist()
+    assert state.lut[3:9].tolist() == [[-7] * 4, found[:4], found[4:8], *[[-7] * 4] * 3]
+
+
+def test_results_are_late_by_the_stages_that_the_machine_has() -> None:
+    assert trailing_steps(CONFIG, Opcode.RESCALE) == RESCALE_STAGES + LOOKUP_STAGES
+    assert trailing_steps(with_extensions(TINY, ("rescale",)), Opcode.RESCALE) == RESCALE_STAGES
+    assert trailing_steps(CONFIG, Opcode.ALU) == trailing_steps(CONFIG, Opcode.GEMM) == 0
+
+
+STAGES = RESCALE_STAGES + LOOKUP_STAGES
+FULL = 256 // 2 - 2
+PAIRS = STAGES // 2  # micro-ops of two steps that are no more steps than that
+LAST = (STAGES + 1) // 2  # micro-ops behind the first whose first step is no further from where that writes
+
+
+@pytest.mark.parametrize(
+    ("dst", "src", "instruction", "code", "message"),
+    [
+        # The accumulator that is written: again after so many steps, and one step sooner.
+        ([*range(STAGES + 1)], None, Rescale(0, STAGES + 1, 2, 1, 0, 0, 0, 0), None, ""),
+        ([*range(STAGES)], None, Rescale(0, STAGES, 2, 1, 0, 0, 0, 0), FaultCode.ACC_REUSE,
+            f"acc element dst of it must be one that none of the {STAGES} steps before writes, not 0. Its new value is "
+            "not there yet; let micro-ops of other elements come between."),
+        ([4, 3], None, Rescale(0, 2, 1, 2, 0, 1, 0, 0), FaultCode.ACC_REUSE,
+            f"acc element dst of it must be one that none of the {STAGES} steps before writes, not 4. Its new value is "
+            "not there yet; let micro-ops of other elements come between."),
+        # With a second operand a micro-op has two steps, and writes in the second.
+        ([*range(PAIRS + 1)], [50] * (PAIRS + 1), Rescale(0, PAIRS + 1, 2, 1, 0, 0, 0, 0, add=True), None, ""),
+        ([*range(PAIRS)], [50] * PAIRS, Rescale(0, PAIRS, 2, 1, 0, 0, 0, 0, add=True), FaultCode.ACC_REUSE,
+            f"acc element dst of it must be one that none of the {STAGES} steps before writes, not 0. Its new value is "
+            "not there yet; let micro-ops of other elements come between."),
+        ([*range(LAST + 1)], [50] * LAST + [0], Rescale(0, LAST + 1, 1, 1, 0, 0, 0, 0, add=True), FaultCode.ACC_REUSE,
+            f"acc element src of it must be one that none of the {STAGES} steps before writes, not 0. Its new value is "
+            "not there yet; let micro-ops of other elements come between."),
+        ([*range(LAST + 2)], [50] * (LAST + 1) + [0], Rescale(0, LAST + 2, 1, 1, 0, 0, 0, 0, add=True), None, ""),
+        ([7], [7], Rescale(0, 1, 1, 1, 0, 0, 0, 0, add=True), None, ""),  # nothing is written before it
+        # An index beyond counts more in one step, not in a later one; src alone is looked at in the first step.
+        ([0, 1], None, Rescale(0, 1, 1, 2, 0, 0, 0, 31), FaultCode.ACC_REUSE,
+            f"acc element dst of it must be one that none of the {STAGES} steps before writes, not 0. Its new value is "
+            "not there yet; let micro-ops of other elements come between."),
+        ([0, 0], None, Rescale(0, 1, 1, 2, 0, 0, 0, 32), FaultCode.PAR_RANGE,
+            "par element wgt of it must be below 32, not 32. The scratchpad ends there."),
+        ([FULL], None, Rescale(0, 1, 1, 3, 0, 1, 0, 0), FaultCode.ACC_RANGE,
+            "acc element dst of it must be below 128, not 128. The scratchpad ends there."),
+        ([0, 9], [0, FULL + 1], Rescale(0, 2, 1, 2, 0, 1, 0, 0, add=True), FaultCode.ACC_RANGE,
+            "acc element src of it must be below 128, not 128. The scratchpad ends there."),
+    ],
+)  # fmt: skip
+def test_no_step_reads_what_is_not_there_yet_or_what_is_nowhere(
+    dst: list[int], src: list[int] | None, instruction: Rescale, code: FaultCode | None, message: str
+) -> None:
+    state = MachineState(CONFIG, PagedMemory())
+    state.uop[: len(dst)] = encode_uops(CONFIG, dst, src or [CONFIG.acc_depth - 1] * len(dst), [0] * len(dst))
+    if code is None:
+        execute(state, instruction)
+        return
+    with pytest.raises(MachineFault) as caught:
+        execute(state, instruction, "it")
+    assert (caught.value.code, str(caught.value)) == (code, message)
+
+
+PLAIN = Rescale(0, 1, 1, 1, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("extensions", "instruction", "code", "message"),
+    [
+        ((), PLAIN, FaultCode.OPCODE,
+            "opcode of it must be one of LOAD, STORE, GEMM, FINISH, ALU, not RESCALE. Machine 'tiny' is without the "
+            "extension 'rescale'."),
+        (("rescale",), replace(PLAIN, add=True), FaultCode.OPCODE,
+            "add of it must be 0, not 1. Machine 'tiny' is without the extension 'rescale_add'."),
+        ((), Load(MemoryType.PAR, 0, 0, 1, 1, 1), FaultCode.MEMORY_TYPE,
+            "memory_type of it must be one of uop, wgt, inp, acc, out, acc8, not par. Machine 'tiny' is without the "
+            "extension 'rescale'."),
+        (("rescale",), Load(MemoryType.LUT, 0, 0, 0, 0, 0), FaultCode.MEMORY_TYPE,
+            "memory_type of it must be one of uop, wgt, inp, acc, out, acc8, par, not lut. Machine 'tiny' is without "
+            "the extension 'lookup'."),
+        (("rescale",), Store(memory_type=MemoryType.LUT, sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1),
+            FaultCode.MEMORY_TYPE,
+            "memory_type of it must be one of uop, wgt, inp, acc, out, acc8, par, not lut. Machine 'tiny' is without "
+            "the extension 'lookup'."),
+        (ALL, Store(memory_type=MemoryType.PAR, sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1),
+            FaultCode.MEMORY_TYPE, "memory_type of it must be out, not par. STORE takes no other."),
+        (ALL, Load(MemoryType.OUT, 0, 0, 1, 1, 1), FaultCode.MEMORY_TYPE,
+            "memory_type of it must be uop, wgt, inp, acc, acc8, par or lut, not out. No unit loads out."),
+        (ALL, Load(MemoryType.LUT, 511, 0, 1, 2, 2), FaultCode.SRAM_RANGE,
+            "sram_base of it must put its block of 2 elements below 512, not up to 512. The scratchpad ends there."),
+    ],
+)  # fmt: skip
+def test_what_a_machine_has_not_is_refused(
+    extensions: tuple[str, ...], instruction: Instruction, code: FaultCode, message: str
+) -> None:
+    with pytest.raises(MachineFault) as caught:
+        execute(MachineState(with_extensions(TINY, extensions), PagedMemory()), instruction, "it")
+    assert (caught.value.code, str(caught.value)) == (code, message)
+
+
+@pytest.mark.parametrize(
+    ("extensions", "instruction", "message"),
+    [
+        (("rescale",), replace(PLAIN, lookup=True),
+            "lookup of instruction 0 (RESCALE) must be 0, not 1. The extension 'lookup' is off on machine 'tiny'."),
+        (("rescale",), replace(PLAIN, lookup_unsigned=True),
+            "lookup_unsigned of instruction 0 (RESCALE) must be 0, not 1. The extension 'lookup' is off on machine "
+            "'tiny'."),
+        (("rescale",), replace(PLAIN, table=1),
+            "table of instruction 0 (RESCALE) must be 0, not 1. The extension 'lookup' is off on machine 'tiny'."),
+        (ALL, replace(PLAIN, table=2),
+            "table of instruction 0 (RESCALE) must be from 0 to 1, not 2. Its field has 1 bits on machine 'tiny'."),
+        ((), replace(PLAIN, wgt_factor_in=1),
+            "wgt_factor_in of instruction 0 (RESCALE) must be 0, not 1. The extension 'rescale' is off on machine "
+            "'tiny'."),
+        (ALL, replace(PLAIN, zero_point=256),
+            "zero_point of instruction 0 (RESCALE) must be from -256 to 255, not 256. Its field has 9 bits on machine "
+            "'tiny'."),
+    ],
+)  # fmt: skip
+def test_fields_that_a_machine_has_not_are_not_encoded(
+    extensions: tuple[str, ...], instruction: Rescale, message: str
+) -> None:
+    with pytest.raises(EncodingError) as caught:
+        encode(with_extensions(TINY, extensions), [instruction])
+    assert str(caught.value) == message
+
+
+def test_bits_and_text_give_the_instruction_back() -> None:
+    random_numbers = np.random.default_rng(0)
+    for cfg in (CONFIG, with_extensions(load_config("lathe16"), ALL)):
+        found = placements(cfg, Opcode.RESCALE)
+        # What GEMM has in the same place.
+        gemm = placements(cfg, Opcode.GEMM)
+        assert (found["add"].lsb, found["add"].width) == (gemm["reset"].lsb, 1)
+        for name in ("uop_bgn", "uop_end", "iter_out", "iter_in", "dst_factor_out", "dst_factor_in"):
+            assert (found[name].lsb, found[name].width) == (gemm[name].lsb, gemm[name].width)
+        stream: list[Instruction] = []
+        for _ in range(50):
+            values: dict[str, Any] = {
+                name: int(random_numbers.integers(each.lowest, each.highest, endpoint=True))
+                for name, each in found.items()
+                if name != "opcode"
+            }
+            stream.append(Rescale(**values))
+        assert decode(cfg, encode(cfg, stream)) == stream
+        assert assemble(cfg, disassemble(cfg, stream)).instructions == stream
+    assert instruction_text(replace(PLAIN, zero_point=-3, relu=True, lookup=True, table=1)) == (
+        "rescale uop_bgn=0 uop_end=1 iter_out=1 iter_in=1 dst_factor_out=0 dst_factor_in=0 wgt_factor_out=0 "
+        "wgt_factor_in=0 zero_point=-3 relu lookup table=1"
+    )
+
+
+def test_the_verifier_finds_what_is_read_before_it_is_there_and_what_nothing_has_loaded() -> None:
+    memory = PagedMemory()
+    memory.write(0x1000, encode_uops(CONFIG, [0, 1, 2], [9, 9, 0], [0, 0, 0]).view(np.uint8))
+    load = Load(MemoryType.UOP, 0, 0x1000 // 4, 1, 3, 3)
+    accumulators = Load(MemoryType.ACC, 0, 0x2000 // 32, 1, 10, 10)
+    parameters = Load(MemoryType.PAR, 0, 0x3000 // 32, 1, 2, 2)
+    table = Load(MemoryType.LUT, 256, 0x4000 // 4, 1, 256, 256)
+    stream = [load, accumulators, parameters, table]
+    rescale = Rescale(0, 2, 1, 1, 0, 0, 0, 0, add=True, lookup=True, table=1)
+    assert verify_stream(CONFIG, [*stream, rescale, Finish()], memory) == []
+
+    def told(*instructions: Instruction) -> list[tuple[str, FaultCode | None]]:
+        found = verify_stream(CONFIG, [*instructions, Finish()], memory)
+        text = {str(each): each.code for each in found}
+        return [(line.replace(f"instruction {each.instruction} in compute ({each.text})", "it"), code)
+                for each, (line, code) in zip(found, text.items(), strict=True)]  # fmt: skip
+
+    assert told(*stream, replace(rescale, uop_end=3)) == [
+        (f"accumulator not there yet: src of it must lead to elements that none of the {STAGES} steps before writes; "
+         "see acc[0].", FaultCode.ACC_REUSE)
+    ]  # fmt: skip
+    assert told(*stream, replace(rescale, wgt_factor_in=2, iter_in=2, dst_factor_in=3, add=False)) == [
+        ("uninitialised scratchpad: wgt of it must lead to elements that have been written before; see par[2].", None)
+    ]
+    assert told(load, accumulators, replace(parameters, x_size=1), table, rescale) == [
+        ("uninitialised scratchpad: wgt of it must lead to elements that have been written before; see par[1].", None)
+    ]
+    assert told(*stream, replace(rescale, table=0)) == [
+        ("uninitialised scratchpad: table of it must lead to elements that have been written before; see lut[0] and "
+         "255 more.", None)
+    ]  # fmt: skip
+    assert told(*stream, replace(rescale, uop_bgn=1, wgt_factor_in=31, iter_in=3, add=False, dst_factor_in=3)) == [
+        ("scratchpad out of range: wgt of it must stay below 32 par elements, not reach 62; see par[62].",
+         FaultCode.PAR_RANGE),
+        ("uninitialised scratchpad: wgt of it must lead to elements that have been written before; see par[31].", None),
+    ]  # fmt: skip
+    plain = with_extensions(CONFIG, ("rescale",))
+    found = verify_stream(plain, [load, accumulators, parameters, replace(rescale, table=0), Finish()], memory)
+    assert [str(each).partition("(")[0] + str(each).rpartition(")")[2] for each in found] == [
+        "value too wide: lookup of instruction 3 in compute  must be 0 on machine 'rescaling', where the extension "
+        "'lookup' is off, not 1; see 0 bits.",
+    ]
