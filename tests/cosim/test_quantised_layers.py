@@ -35,6 +35,7 @@ def compared(seeds, hardware):
         if hardware:
             found = differences(program, layer.inputs, verilator.run)
             assert found == [], f"seed {seed}: {found}"
+        assert np.array_equal(made, layer.by_factors()), f"seed {seed}: no exact product with a factor"
         expected = layer.expected()
         apart = made != expected
         assert np.abs(made.astype(int) - expected.astype(int)).max() <= 1, f"seed {seed}: more than one unit"

@@ -38,6 +38,18 @@ class QuantisedLayer:
         rounded = np.rint(self.sums * self.scale) + self.zero_point
         return np.clip(rounded, low, limits.max).astype(self.dtype)
 
+    def by_factors(self) -> NDArray[Any]:
+        """What docs/quantised.md says: exact sums times factors, mantissa over a power of two, rounded in integers."""
+        words = self.inputs["P"][:, 1].astype(np.int64)
+        mantissa, shift = words >> 6, words & 63
+        product = self.sums * mantissa
+        below = product >> shift
+        rest, half = product - (below << shift), (np.int64(1) << shift) >> 1
+        up = (rest > half) | ((rest == half) & (shift > 0) & (below % 2 == 1))
+        limits = np.iinfo(self.dtype)
+        low = self.zero_point if self.relu else limits.min
+        return np.clip(below + up + self.zero_point, low, limits.max).astype(self.dtype)
+
     def next_to_a_half(self) -> NDArray[np.bool_]:
         """Where a product lies so near the middle of two integers that a factor of 25 bits may round it to the other.
 
