@@ -3,16 +3,14 @@
 import dataclasses
 import difflib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD, TABLE_ELEMENTS
 from lathe.configs.errors import Fault, shown
 from lathe.configs.extensions import EXTENSIONS
 from lathe.configs.memory import MemoryConfig, TimingConfig
 from lathe.configs.misfit import misfit
-
-if TYPE_CHECKING:
-    from lathe.configs.hardware import HardwareConfig
+from lathe.configs.parameters import MachineParameters
 
 # The only element widths for now, by parameter.
 ELEMENT_BITS = {"inp_bits": 8, "wgt_bits": 8, "acc_bits": 32, "out_bits": 8}
@@ -83,7 +81,7 @@ def unknown_key(key: str) -> Fault | None:
     return unknown(key, TOP_LEVEL_KEYS, alike=known)
 
 
-def fault_in(machine: "HardwareConfig") -> Fault | None:
+def fault_in(machine: MachineParameters) -> Fault | None:
     """The first thing that is wrong with a machine, or None when it is one that Lathe knows."""
     return next(_faults(machine), None)
 
@@ -96,7 +94,7 @@ def _is_power_of_two(value: Any) -> bool:
     return _is_int(value) and value > 0 and value & (value - 1) == 0
 
 
-def _faults(machine: "HardwareConfig") -> Iterator[Fault]:
+def _faults(machine: MachineParameters) -> Iterator[Fault]:
     if not isinstance(machine.name, str) or not machine.name:
         yield Fault("name", "name", f"a text that is not empty, not {machine.name!r}", "Name the machine.")
     yield from _faults_of_core(machine)
@@ -106,7 +104,7 @@ def _faults(machine: "HardwareConfig") -> Iterator[Fault]:
     yield from _faults_of_encoding(machine)
 
 
-def _faults_of_core(machine: "HardwareConfig") -> Iterator[Fault]:
+def _faults_of_core(machine: MachineParameters) -> Iterator[Fault]:
     for key in (*_SHAPE, *_BUFFERS):
         value = getattr(machine, key)
         if not _is_power_of_two(value):
@@ -125,7 +123,7 @@ def _faults_of_core(machine: "HardwareConfig") -> Iterator[Fault]:
             yield Fault(key, key, f"{allowed}, not {shown(value)}", "Other element widths are not supported yet.")
 
 
-def _faults_of_section(machine: "HardwareConfig") -> Iterator[Fault]:
+def _faults_of_section(machine: MachineParameters) -> Iterator[Fault]:
     for section, kind in SECTIONS.items():
         value = getattr(machine, section)
         if not isinstance(value, kind):
@@ -163,7 +161,7 @@ def _faults_of_section(machine: "HardwareConfig") -> Iterator[Fault]:
             )
 
 
-def _faults_of_extensions(machine: "HardwareConfig") -> Iterator[Fault]:
+def _faults_of_extensions(machine: MachineParameters) -> Iterator[Fault]:
     if not isinstance(machine.extensions, tuple):
         remedy = "Write it in brackets." if isinstance(machine.extensions, str) else "List the names."
         yield Fault("extensions", "extensions", f"a list of names, not {shown(machine.extensions)}", remedy)
@@ -189,7 +187,7 @@ def _faults_of_extensions(machine: "HardwareConfig") -> Iterator[Fault]:
             yield Fault(key, key, f"0 without the extension {extension!r}, not {size}", remedy)
 
 
-def _faults_of_depths(machine: "HardwareConfig") -> Iterator[Fault]:
+def _faults_of_depths(machine: MachineParameters) -> Iterator[Fault]:
     for memory in ("uop", "inp", "wgt", "acc"):
         key = f"{memory}_buffer_bytes"
         size, element = getattr(machine, key), getattr(machine, f"{memory}_element_bytes")
@@ -217,7 +215,7 @@ def _faults_of_depths(machine: "HardwareConfig") -> Iterator[Fault]:
         yield Fault("par_buffer_bytes", "par_buffer_bytes", contract, remedy)
 
 
-def _faults_of_encoding(machine: "HardwareConfig") -> Iterator[Fault]:
+def _faults_of_encoding(machine: MachineParameters) -> Iterator[Fault]:
     found = misfit(machine)
     if found is None:
         return

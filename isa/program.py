@@ -1,7 +1,7 @@
 """A compiled program: instructions, constants, and the map of DRAM that they expect."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise
 from os import PathLike
@@ -15,16 +15,18 @@ from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
 from lathe.isa.columns import Columns
-from lathe.isa.encoding import encode_columns
+from lathe.isa.encoding import decode, encode_columns
 from lathe.isa.errors import ProgramError
 from lathe.isa.instructions import Instruction
 from lathe.isa.layout import Layout
+from lathe.isa.program_file import read_archive, write_archive
 from lathe.isa.table import MOST_TOKENS
 
 UOPS = "uop"
 """Role and name of the segment of micro-ops."""
 ROLES = ("instructions", UOPS, "constant", "input", "output", "temporary")
 IMAGE_ROLES = (UOPS, "constant")
+_IMAGE = "image/"
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,17 @@ class Segment:
     def end(self) -> int:
         """One past the last byte."""
         return self.address + self.nbytes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; ``from_dict`` reads them back."""
+        layout = None if self.layout is None else self.layout.to_dict()
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"layout": layout}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Segment":
+        """The segment that ``to_dict`` wrote; what files of earlier versions lack has its default."""
+        layout = None if values["layout"] is None else Layout.from_dict(values["layout"])
+        return cls(**{**values, "layout": layout})
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +144,8 @@ class Program:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the program to a file, whole or not at all; :meth:`load` reads it back."""
-        from lathe.isa.program_file import save_program
-
-        save_program(self, path)
+        arrays = {"insns": self.encoded, "label_of": np.asarray(self.label_of, np.int32)}
+        write_archive(path, self.header(), arrays | {_IMAGE + name: image for name, image in self.images.items()})
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Program":
@@ -141,26 +153,27 @@ class Program:
 
         Raises :class:`ProgramError` for a file that is truncated, foreign or of another version.
         """
-        from lathe.isa.program_file import load_program
+        return read_archive(path, cls._of_archive)
 
-        return load_program(path)
+    @classmethod
+    def _of_archive(cls, header: dict[str, Any], arrays: dict[str, Any]) -> "Program":
+        """The program of what ``save`` has written: what :meth:`header` gives, and arrays by name."""
+        config = HardwareConfig.from_dict(header["config"])
+        return cls(
+            config=config,
+            instructions=tuple(decode(config, arrays["insns"])),
+            segments=tuple(Segment.from_dict(each) for each in header["segments"]),
+            images={name.removeprefix(_IMAGE): array for name, array in arrays.items() if name.startswith(_IMAGE)},
+            labels=tuple(header["labels"]),
+            label_of=arrays["label_of"],
+            tokens_in=tuple(header["tokens_in"]),
+        )
 
     def header(self) -> dict[str, Any]:
         """Everything but arrays, as plain values for JSON."""
         return {
             "config": self.config.to_dict(),
-            "segments": [
-                {
-                    "name": segment.name,
-                    "role": segment.role,
-                    "address": segment.address,
-                    "nbytes": segment.nbytes,
-                    "layout": segment.layout.to_dict() if segment.layout is not None else None,
-                    "tensor": segment.tensor,
-                    "loaded_early": segment.loaded_early,
-                }
-                for segment in self.segments
-            ],
+            "segments": [segment.to_dict() for segment in self.segments],
             "labels": list(self.labels),
             "tokens_in": list(self.tokens_in),
         }

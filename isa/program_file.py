@@ -1,41 +1,38 @@
 """Program files: an ``.npz`` archive of arrays and a JSON header, without pickle, written whole or not at all."""
 
 import json
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from lathe.configs import HardwareConfig, LatheError
+from lathe.configs import LatheError
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.configs.atomic import writing
 from lathe.configs.errors import shown
-from lathe.isa.encoding import decode
 from lathe.isa.errors import ProgramError
-from lathe.isa.layout import Layout
-from lathe.isa.program import Program, Segment
 
 FORMAT = "lathe program"
 VERSION = 1
-_IMAGE = "image/"
+
+Made = TypeVar("Made")
 
 
-def save_program(program: Program, path: str | PathLike[str]) -> None:
-    """Write a program. The file appears under its name only when it is complete."""
-    header = {"format": FORMAT, "version": VERSION, **program.header()}
-    arrays: dict[str, Any] = {
-        "header": np.frombuffer(json.dumps(header).encode(), np.uint8),
-        "insns": program.encoded,
-        "label_of": np.asarray(program.label_of, np.int32),
-    }
-    arrays |= {_IMAGE + name: image for name, image in program.images.items()}
+def write_archive(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Write a program's plain values and arrays. The file appears under its name only when it is complete."""
+    told = json.dumps({"format": FORMAT, "version": VERSION, **header}).encode()
     with writing(path) as file:
-        np.savez(file, **arrays)
+        np.savez(file, header=np.frombuffer(told, np.uint8), **arrays)
 
 
-def load_program(path: str | PathLike[str]) -> Program:
-    """Read a program. Raises :class:`ProgramError` for a file that is truncated, foreign or of another version."""
+def read_archive(path: str | PathLike[str], made_of: Callable[[dict[str, Any], dict[str, Any]], Made]) -> Made:
+    """What ``made_of`` makes of a program's plain values and arrays.
+
+    Raises :class:`ProgramError` for a file that is truncated, foreign or of another version, or one
+    of which ``made_of`` makes none.
+    """
     if not isinstance(path, str | PathLike):
         raise ProgramError(f"The program file must be given by its path, not {shown(path)}.")
     source = Path(path)
@@ -65,36 +62,11 @@ def load_program(path: str | PathLike[str]) -> Program:
             "Compile the program again with this version of Lathe."
         )
     try:
-        return _program(header, arrays)
+        return made_of(header, arrays)
     except LatheError as error:
         raise ProgramError(f"The program file {source} must hold a consistent program, and does not. {error}") from None
     except (KeyError, ValueError, TypeError, AttributeError, IndexError):
         raise _foreign(source) from None
-
-
-def _program(header: dict[str, Any], arrays: dict[str, Any]) -> Program:
-    config = HardwareConfig.from_dict(header["config"])
-    segments = tuple(
-        Segment(
-            each["name"],
-            each["role"],
-            each["address"],
-            each["nbytes"],
-            Layout.from_dict(each["layout"]) if each["layout"] is not None else None,
-            each.get("tensor", ""),
-            each.get("loaded_early", False),
-        )
-        for each in header["segments"]
-    )
-    return Program(
-        config=config,
-        instructions=tuple(decode(config, arrays["insns"])),
-        segments=segments,
-        images={name.removeprefix(_IMAGE): array for name, array in arrays.items() if name.startswith(_IMAGE)},
-        labels=tuple(header["labels"]),
-        label_of=arrays["label_of"],
-        tokens_in=tuple(header["tokens_in"]),
-    )
 
 
 def _foreign(path: Path) -> ProgramError:

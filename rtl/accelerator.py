@@ -79,7 +79,7 @@ class Accelerator(Elaboratable):
         self._controlled(m, units)
         self.bus.connect(m, self.arbiter, self.store.channel)
         self.host.connect(m, control)
-        self.trace.connect(m, self)
+        self.trace.connect(m, control, self.fetch, units, self.activities)
         return m
 
     def _stored(self, m: Module) -> None:

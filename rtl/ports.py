@@ -1,20 +1,21 @@
 """What goes in and out of the accelerator: the AXI4 manager, the AXI4-Lite subordinate, and the trace."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from amaranth import Module, Mux, Signal
 
 from lathe.isa.table import Opcode
 from lathe.rtl.arbiter import ReadArbiter
+from lathe.rtl.compute import Compute
 from lathe.rtl.control import Control
+from lathe.rtl.fetch import Fetch
 from lathe.rtl.geometry import Geometry, log2
+from lathe.rtl.load import Load
 from lathe.rtl.operations import FIRST, OPERATIONS
 from lathe.rtl.registers import ADDRESS_BITS
-from lathe.rtl.stall import UNIT_NAMES
+from lathe.rtl.stall import UNIT_NAMES, Activity
+from lathe.rtl.store import Store
 from lathe.rtl.write_channel import WriteChannel
-
-if TYPE_CHECKING:
-    from lathe.rtl.accelerator import Accelerator
 
 BUS_ADDRESS_BITS = 64
 ID_BITS = 2
@@ -167,26 +168,33 @@ class TracePorts:
         moved = [self.load_bytes, self.load_memory, self.compute_bytes, self.compute_memory, self.store_bytes]
         return [self.start, self.done, self.fault, *self.units.values(), self.unit, self.operation, *moved]
 
-    def connect(self, m: Module, machine: "Accelerator") -> None:
-        """Connect it to the units."""
-        control = machine.control
+    def connect(
+        self,
+        m: Module,
+        control: Control,
+        fetch: Fetch,
+        units: tuple[Load, Compute, Store],
+        activities: Sequence[Activity],
+    ) -> None:
+        """Connect it to the units, and to what each of ``UNIT_NAMES`` does in a cycle."""
+        load, compute, store = units
         m.d.comb += [
             self.start.eq(control.start),
             self.done.eq(control.done),
             self.fault.eq(Mux(control.busy, 0, control.fault_code)),
-            self.unit.eq(machine.fetch.unit),
+            self.unit.eq(fetch.unit),
         ]
-        for unit, activity in zip(UNIT_NAMES, machine.activities, strict=True):
+        for unit, activity in zip(UNIT_NAMES, activities, strict=True):
             m.d.comb += [self.units[unit, field].eq(getattr(activity, field)) for field in self.fields]
-        pipeline = machine.compute.pipeline
+        pipeline = compute.pipeline
         step = pipeline.committed
         which = {Opcode.GEMM: step.of.gemm.reset, Opcode.ALU: step.of.alu.alu_opcode}
         for opcode in pipeline.opcodes:
             with m.If(pipeline.commit & step[opcode.name.lower()]):
                 m.d.comb += self.operation.eq(FIRST[opcode] + which.get(opcode, 0))
         for write, size, memory in (
-            (machine.load.write, self.load_bytes, self.load_memory),
-            (machine.compute.write, self.compute_bytes, self.compute_memory),
+            (load.write, self.load_bytes, self.load_memory),
+            (compute.write, self.compute_bytes, self.compute_memory),
         ):
             m.d.comb += [size.eq(Mux(write.en & ~write.pad, write.size, 0)), memory.eq(write.memory)]
-        m.d.comb += self.store_bytes.eq(Mux(machine.store.out_en, machine.store.out_size, 0))
+        m.d.comb += self.store_bytes.eq(Mux(store.out_en, store.out_size, 0))
