@@ -5,6 +5,7 @@ With a row [bias, word] of parameters, mantissa = word >> 6 and shift = word % 6
     rescaled = clamp(rounding_shift(int64(int32(data + bias)) * mantissa, shift) + zero_point)
 """
 
+from lathe.configs.encoding import TABLE_ELEMENTS
 from lathe.configs.integers import integer
 from lathe.frontend.arithmetic import rounding_shift
 from lathe.frontend.compute import compute
@@ -16,7 +17,6 @@ from lathe.frontend.operators.arguments import checked_dtypes, checked_rank, che
 from lathe.frontend.operators.elementwise import clipped
 from lathe.frontend.rescale_parameters import SHIFT_BITS
 
-TABLE_SIZE = 256
 BYTES = ("int8", "uint8")
 OPERANDS = ("int32", "int8")
 
@@ -84,10 +84,10 @@ def lookup(data: Tensor, table: Tensor, *, name: str = "lookup") -> Tensor:
     checked_dtypes(data, BYTES, f"data of {where}")
     checked_dtypes(table, BYTES, f"table of {where}")
     channels = data.shape[-1] if data.ndim else 1
-    if table.shape not in ((TABLE_SIZE,), (TABLE_SIZE, channels)):
+    if table.shape not in ((TABLE_ELEMENTS,), (TABLE_ELEMENTS, channels)):
         raise TensorError(
-            f"shape of the table of {where} must be {(TABLE_SIZE,)}, or {(TABLE_SIZE, channels)} with a column for "
-            f"each index of the last axis of its data, not {table.shape}."
+            f"shape of the table of {where} must be {(TABLE_ELEMENTS,)}, or {(TABLE_ELEMENTS, channels)} with a column "
+            f"for each index of the last axis of its data, not {table.shape}."
         )
 
     def element(*i: Expr) -> Expr:

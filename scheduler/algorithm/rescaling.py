@@ -10,6 +10,7 @@ is what is written, whatever operator wrote it:
 from dataclasses import dataclass
 from functools import lru_cache
 
+from lathe.configs.encoding import TABLE_ELEMENTS
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.identities import written_alike
 from lathe.frontend.indices.plain import bare, kept
@@ -18,7 +19,6 @@ from lathe.frontend.operand import BinaryOp, Expr
 from lathe.frontend.rescale_parameters import SHIFT_BITS
 
 BYTES = ("int8", "uint8")
-TABLE_SIZE = 256
 _IN_ACCUMULATORS = ("int8", "uint8", "int16", "uint16", "int32")
 
 
@@ -62,7 +62,7 @@ def rescaling_in(expr: Expr) -> Rescaling | None:
 
 def table_index(read: Read) -> Expr | None:
     """What a table of 256 rows is read at, if that is a value of 8 bits computed from data; else None."""
-    if not read.indices or read.tensor.shape[0] != TABLE_SIZE or read.dtype not in BYTES:
+    if not read.indices or read.tensor.shape[0] != TABLE_ELEMENTS or read.dtype not in BYTES:
         return None
     index = read.indices[0]
     if not isinstance(index, Cast):

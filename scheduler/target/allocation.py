@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lathe.configs import HardwareConfig
+from lathe.configs.encoding import TABLE_ELEMENTS
 from lathe.frontend.indices.linear import Linear, bound_range
 from lathe.isa import Unit
-from lathe.scheduler.algorithm.rescaling import TABLE_SIZE
 from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.nest.nodes import Acquire, Block, Guard, Loop, Node, Release, SignalNode, Slide
 from lathe.scheduler.nest.place import place_stages
@@ -23,7 +23,7 @@ from lathe.scheduler.state.stored import Allocated, storages_of
 from lathe.scheduler.target.element import depth_of
 from lathe.scheduler.target.elements import Physical
 
-GRAINS = {PARAMETERS: 2, TABLES: TABLE_SIZE}
+GRAINS = {PARAMETERS: 2, TABLES: TABLE_ELEMENTS}
 """What buffers are whole numbers of: rows of two operands lie side by side, and instructions number tables."""
 
 

@@ -10,8 +10,9 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.configs.encoding import TABLE_ELEMENTS
 from lathe.isa import Instruction, Rescale
-from lathe.scheduler.algorithm.rescaling import TABLE_SIZE, Rescaling, Term, rescaling_in
+from lathe.scheduler.algorithm.rescaling import Rescaling, Term, rescaling_in
 from lathe.scheduler.state.memories import NEAR, PARAMETERS, TABLES
 from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.rescaling import unmet
@@ -144,13 +145,13 @@ def _with_one_table(view: VectorView, lut: list[VectorOperand]) -> Iterator[tupl
     for point in product(*(range(view.extents[n]) for n in outside)):
         offset = dict(zip(outside, point, strict=True))
         row = lut[0].base + sum(value * lut[0].strides[n] for n, value in offset.items()) if lut else 0
-        if row % TABLE_SIZE:
+        if row % TABLE_ELEMENTS:
             raise RuleMismatch(
-                f"table {lut[0].operand.tensor.name} must begin at a multiple of {TABLE_SIZE} elements of lut, not at "
-                f"{row}",
+                f"table {lut[0].operand.tensor.name} must begin at a multiple of {TABLE_ELEMENTS} elements of lut, "
+                f"not at {row}",
                 kind="limit",
             )
-        yield offset, row // TABLE_SIZE, inside
+        yield offset, row // TABLE_ELEMENTS, inside
 
 
 def _instructions(chunk: Chunk, found: Rescaling, plan: LoopPlan, table: int) -> list[Instruction]:
