@@ -7,12 +7,13 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.configs.encoding import Format
 from lathe.configs.instructions.load import LOAD
+from lathe.configs.instructions.store import STORE
 from lathe.isa import Instruction, Load, MemoryType, Store
-from lathe.scheduler.target.rules.padding import MOST, ZEROS, Padding, padding_only
+from lathe.scheduler.target.rules.padding import ZEROS, Padding, padding_only
 
 MOST_PADDING = LOAD.format.values("x_pad_0")[-1]
-STRIDES = LOAD.format.values("x_stride")
 
 
 @dataclass
@@ -34,7 +35,7 @@ def load_rows(
     padding: Padding = ZEROS,
 ) -> Iterator[Instruction]:
     """LOADs for a copy into a scratchpad over element loops, padding where the mask is False."""
-    loops, rows, row = _blocks(loops)
+    loops, rows, row = _blocks(loops, LOAD.format)
     for point in product(*(range(loop.extent) for loop in loops)):
         at_sram, at_dram = _at(point, loops, sram, dram)
         window = _window(mask, loops, point, rows, row)
@@ -46,14 +47,15 @@ def load_rows(
                 yield load
 
 
-def _blocks(loops: list[DmaLoop]) -> tuple[list[DmaLoop], DmaLoop, DmaLoop]:
-    """Loops around the instructions, then the rows of one instruction, then the elements of a row."""
+def _blocks(loops: list[DmaLoop], fields: Format) -> tuple[list[DmaLoop], DmaLoop, DmaLoop]:
+    """Loops around the instructions, then the rows of one instruction, as its fields hold them, then their elements."""
     loops = _merged(sorted((loop for loop in loops if loop.extent > 1), key=lambda loop: -abs(loop.sram)))
     row = DmaLoop(1, 1, 1, None)
-    if loops and loops[-1].sram == 1 and loops[-1].dram == 1 and loops[-1].extent <= MOST:
+    if loops and loops[-1].sram == 1 and loops[-1].dram == 1 and loops[-1].extent in fields.values("x_size"):
         row = loops.pop()
     rows = DmaLoop(1, row.extent, row.extent, None)
-    if loops and loops[-1].sram == row.extent and loops[-1].dram in STRIDES and loops[-1].extent <= MOST:
+    strides, extents = fields.values("x_stride"), fields.values("y_size")
+    if loops and loops[-1].sram == row.extent and loops[-1].dram in strides and loops[-1].extent in extents:
         rows = loops.pop()
     return loops, rows, row
 
@@ -146,7 +148,7 @@ def _merged(loops: list[DmaLoop]) -> list[DmaLoop]:
 
 
 def store_rows(loops: list[DmaLoop], sram: int, dram: int) -> Iterator[Instruction]:
-    loops, rows, row = _blocks(loops)
+    loops, rows, row = _blocks(loops, STORE.format)
     for point in product(*(range(loop.extent) for loop in loops)):
         at_sram, at_dram = _at(point, loops, sram, dram)
         stride = rows.dram if rows.extent > 1 else row.extent
