@@ -12,6 +12,7 @@ from lathe.isa.conditions import ColumnsReader
 from lathe.isa.errors import EncodingError, NoInstructionError
 from lathe.isa.instructions import Instruction
 from lathe.isa.legality import WORDS, first_broken
+from lathe.isa.refused_instructions import misfit
 from lathe.isa.table import Opcode, placements
 
 
@@ -44,15 +45,8 @@ def encode_columns(config: HardwareConfig, columns: Columns) -> NDArray[np.uint8
             wrong = (values < placement.lowest) | (values > placement.highest)
             if wrong.any():
                 first = int(np.flatnonzero(wrong)[0])
-                contract = f"from {placement.lowest} to {placement.highest}"
-                reason = f"Its field has {placement.width} bits on"
-                extension = placement.field.width.extension
-                if extension and extension not in config.extensions:
-                    contract, reason = "0", f"The extension {extension!r} is off on"
-                raise EncodingError(
-                    f"{name} of instruction {int(rows[first])} ({opcode.name}) must be {contract}, "
-                    f"not {int(values[first])}. {reason} machine {config.name!r}."
-                )
+                where = f"instruction {int(rows[first])} ({opcode.name})"
+                raise EncodingError(misfit(config, placement, where, values[first]))
             if placement.width:
                 word, shift = divmod(placement.lsb, WORD_BITS)
                 mask = np.uint64((1 << placement.width) - 1)

@@ -12,13 +12,14 @@ from lathe.configs.encoding import GEMM_BEGIN
 from lathe.frontend import Tensor
 from lathe.frontend.errors import shown
 from lathe.frontend.indices.linear import Linear, LoopVariable, floor_divide
-from lathe.isa import Instruction
+from lathe.isa import EncodingError, Instruction
 from lathe.scheduler.emission.alike_chunks import AlikeChunks
 from lathe.scheduler.emission.dram_map import DramMap
 from lathe.scheduler.emission.fresh_zeros import FreshZeros
 from lathe.scheduler.emission.made_chunks import MadeChunk, made_by
 from lathe.scheduler.emission.microops import MicroOpPool
 from lathe.scheduler.emission.move_windows import Held, check_shifted, moves
+from lathe.scheduler.emission.own_instructions import OwnInstructions
 from lathe.scheduler.emission.prepared_chunk import PreparedChunk
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide
@@ -41,7 +42,7 @@ from lathe.scheduler.target.chunk import (
 from lathe.scheduler.target.element import depth_of
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.rule_choice import rule_for
-from lathe.scheduler.target.rules import RULES
+from lathe.scheduler.target.rules import RULES, is_own
 from lathe.scheduler.target.rules.borders import constants_around
 from lathe.scheduler.target.statement import statement_of, statement_of_chunk
 from lathe.scheduler.target.temporaries import keeps_source
@@ -78,6 +79,7 @@ class Emitter:
         self.config = config
         self.pool = MicroOpPool(config)
         self.zeros = FreshZeros(config, self.pool) if GEMM_BEGIN in config.extensions else None
+        self.own = OwnInstructions(config, self.pool) if any(map(is_own, RULES)) else None
         self.dram = dram
         self.places: dict[Tensor, Place] = {}
         self.physical = physical
@@ -397,11 +399,22 @@ class Emitter:
 
     def _attempt(self, rule_name: str, chunk: Chunk) -> Sequence[Instruction] | RuleMismatch:
         self._tried.add(rule_name)
-        if self.zeros is None:
-            return _attempt(rule_name, chunk, self.pool)
-        self.zeros.ready()
-        result = _attempt(rule_name, chunk, self.pool)
-        if not isinstance(result, RuleMismatch):
+        if self.zeros is not None:
+            self.zeros.ready()
+        try:
+            result = _attempt(rule_name, chunk, self.pool)
+        except EncodingError as error:
+            if not is_own(rule_name):
+                raise
+            message = f"micro-ops of rule {rule_name!r} for chunk {chunk.describe()} must fit their fields: {error}"
+            raise EmitError(message, chunk.describe(), rule_name, message, kind="machine") from None
+        if isinstance(result, RuleMismatch):
+            return result
+        if self.own is not None and is_own(rule_name):
+            self.own.check_and_follow(rule_name, chunk, result)
+        elif self.own is not None:
+            self.own.follow(result)
+        if self.zeros is not None:
             self.zeros.follow(result)
         return result
 

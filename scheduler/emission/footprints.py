@@ -62,8 +62,10 @@ class Footprints:
         return Footprint(((NEAR, cells),), self._dram(instruction, self.config.out_element_bytes))
 
     def _load(self, load: RowsInstruction) -> Footprint:
+        if not load.x_size:
+            return Footprint()  # moves nothing, whatever memory it names
         rows = load.y_pad_0 + load.y_size + load.y_pad_1
-        count = rows * (load.x_pad_0 + load.x_size + load.x_pad_1) if load.x_size else 0
+        count = rows * (load.x_pad_0 + load.x_size + load.x_pad_1)
         if load.memory_type == MemoryType.UOP:
             self.hold(load.sram_base, self._source[load.dram_base : load.dram_base + count])
             return Footprint()

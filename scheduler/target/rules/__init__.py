@@ -5,5 +5,12 @@ from lathe.scheduler.target.rules.rule import RULES, emit_rule
 
 BUILT_IN = frozenset(RULES)
 """The names of the rules that come with Lathe."""
+_OF_LATHE = dict(RULES)
 
-__all__ = ["BUILT_IN", "RULES", "alu", "dma", "emit_rule", "gemm", "rescale", "reset"]
+
+def is_own(name: str) -> bool:
+    """Whether a rule is one of the user's, which may have taken the name of one of Lathe's."""
+    return RULES[name] is not _OF_LATHE.get(name)
+
+
+__all__ = ["BUILT_IN", "RULES", "alu", "dma", "emit_rule", "gemm", "is_own", "rescale", "reset"]
