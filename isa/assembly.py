@@ -17,7 +17,7 @@ from lathe.isa.disassembly import CHOICE_OF, REQUIRED
 from lathe.isa.encoding import decode, encode
 from lathe.isa.errors import AssemblyError
 from lathe.isa.instructions import CLASS_OF, CODES, FLAGS, Instruction
-from lathe.isa.legality import BEYOND
+from lathe.isa.refused_instructions import beyond
 from lathe.isa.table import Opcode, placements, uop_placements
 
 _DIRECTIVES = (".code", ".uops", ".insn", ".word")
@@ -124,6 +124,8 @@ class _Assembler:
                 raise self.error(thing, f"one of {', '.join(members)}, not {given!r}", _guess(given, members))
             values[choice] = CODES[choice][given.upper()]
             operands = operands[1:]
+        plain: dict[str, Any] = {**dict.fromkeys(REQUIRED[opcode], 0), **values}
+        self.refuse_beyond(CLASS_OF[opcode](**plain))  # before its fields, which have no bits then
         places = {
             name: place for name, place in placements(self.config, opcode).items() if name not in ("opcode", choice)
         }
@@ -140,11 +142,15 @@ class _Assembler:
             if name not in values:
                 raise self.error(f"{opcode.name}", f"given {name}, not left without it", f"Add {name}=0 or its value.")
         made: Instruction = CLASS_OF[opcode](**values)
-        for rule in BEYOND:
-            if rule.breaks(self.config, made):
-                where = f"{opcode.name} of {self.source}, line {self.line},"
-                raise AssemblyError(rule.message(where, InstructionReader(self.config, made)), line=self.line)
+        self.refuse_beyond(made)
         return made
+
+    def refuse_beyond(self, instruction: Instruction) -> None:
+        """Raises AssemblyError for an instruction that needs an extension which the machine is without."""
+        rule = beyond(self.config, instruction)
+        if rule is not None:
+            where = f"{instruction.opcode.name} of {self.source}, line {self.line},"
+            raise AssemblyError(rule.message(where, InstructionReader(self.config, instruction)), line=self.line)
 
     def uop(self, words: list[str]) -> int:
         places = uop_placements(self.config)

@@ -227,3 +227,21 @@ def test_text_that_needs_an_extension_is_refused_on_a_machine_without_it(text: s
     shown = disassemble(VTA, made)
     assert f"of an extension that the machine is without: {text.split()[0]} " in shown
     assert assemble(VTA, shown).encoded.tolist() == encode(VTA, made).tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (RESCALE.replace("wgt_factor_in=0", "wgt_factor_in=3"), BEYOND_VTA[RESCALE]),
+        ("rescale", BEYOND_VTA[RESCALE]),
+        ("rescale lookup", BEYOND_VTA[RESCALE]),
+        ("load lut sram_base=0x10000", BEYOND_VTA["load lut sram_base=0 dram_base=0x0 y_size=1 x_size=1 x_stride=1"]),
+        ("load par pad_value=3",
+            "memory_type of LOAD of the text, line 1, must be one of uop, wgt, inp, acc, out, acc8, not par. Machine "
+            "'vta' is without the extension 'rescale'."),
+    ],
+)  # fmt: skip
+def test_the_extension_is_told_before_fields_that_have_no_bits_without_it(text: str, message: str) -> None:
+    with pytest.raises(AssemblyError) as caught:
+        assemble(VTA, text)
+    assert str(caught.value) == message
