@@ -4,12 +4,17 @@ A factor word holds ``shift`` in its bits 0 to 5 and the signed ``mantissa`` in 
 mantissa / 2**shift. A row of parameters is [bias, factor word], int32 both.
 """
 
-from collections.abc import Sequence
+import math
+import numbers
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lathe.configs.host_memory import check_room, within_memory
 from lathe.configs.integers import integer
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.errors import TensorError, shown
@@ -20,7 +25,12 @@ MANTISSA_BITS = 32 - SHIFT_BITS
 FACTOR_LIMIT = 1 << (MANTISSA_BITS - 1)
 """What the magnitude of a factor must be less than: a mantissa without a shift."""
 
+BYTES_OF_WORD = 64
+"""What making a factor word and its bias takes of memory, at most: some arrays of 8 bytes each."""
+
 Ints = NDArray[np.int32]
+_REAL = (numbers.Real, Decimal)
+_UNREAL = (bool, np.bool_, np.timedelta64)
 
 
 def rescale_parameters(scale: ArrayLike, bias: ArrayLike = 0, channels: int | None = None) -> Ints:
@@ -30,13 +40,15 @@ def rescale_parameters(scale: ArrayLike, bias: ArrayLike = 0, channels: int | No
     rounded to the nearest of its 26 bits, and as many of them in use as a shift of at most 63 allows. ``bias``, one
     int32 or one per channel, is added before. One number for all is repeated for ``channels``.
 
-    Raises TensorError for a scale that is not finite or of 2**25 or more, a bias that is no int32, or numbers of
-    channels that differ.
+    Raises TensorError for a scale that is not finite or of 2**25 or more, a bias that is no int32, what is no number,
+    or numbers of channels that differ, and MemoryLimitError for more channels than there is room for.
     """
     where = "rescale_parameters"
-    count = _channels((scale, bias), channels, where)
-    mantissa, shift = _mantissas(_scales(scale, count, f"scale of {where}"))
-    return np.stack([_biases(bias, count, f"bias of {where}"), _words(mantissa, shift)], axis=-1)
+    scales, biases = _scales(scale, f"scale of {where}"), _biases(bias, f"bias of {where}")
+    count = _channels((scales, biases), channels, where)
+    with _room_for(count, where):
+        mantissa, shift = _mantissas(np.broadcast_to(scales, (count,)))
+        return np.stack([np.broadcast_to(biases, (count,)), _words(mantissa, shift)], axis=-1)
 
 
 def rescaled_add_parameters(
@@ -49,18 +61,20 @@ def rescaled_add_parameters(
     """
     where = "rescaled_add_parameters"
     for name, given in (("scales", scales), ("biases", biases)):
-        if not isinstance(given, Sequence) or len(given) != 2:
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes) or len(given) != 2:
             raise TensorError(f"{name} of {where} must be a pair, one for each operand, not {shown(given)}.")
-    count = _channels((*scales, *biases), channels, where)
-    factors = np.stack([_scales(each, count, f"scale {n} of {where}") for n, each in enumerate(scales)], axis=1)
-    mantissa, shift = _mantissas(factors)
-    added = np.stack([_biases(each, count, f"bias {n} of {where}") for n, each in enumerate(biases)], axis=1)
-    return np.stack([added, _words(mantissa, np.broadcast_to(shift[:, None], mantissa.shape))], axis=-1)
+    factors = [_scales(each, f"scale {n} of {where}") for n, each in enumerate(scales)]
+    added = [_biases(each, f"bias {n} of {where}") for n, each in enumerate(biases)]
+    count = _channels((*factors, *added), channels, where)
+    with _room_for(2 * count, where):
+        mantissa, shift = _mantissas(np.stack([np.broadcast_to(each, (count,)) for each in factors], axis=1))
+        words = _words(mantissa, np.broadcast_to(shift[:, None], mantissa.shape))
+        return np.stack([np.stack([np.broadcast_to(each, (count,)) for each in added], axis=1), words], axis=-1)
 
 
-def _channels(given: Sequence[ArrayLike], channels: int | None, where: str) -> int:
+def _channels(given: Sequence[NDArray[Any]], channels: int | None, where: str) -> int:
     """How many channels there are, by what is given for each of them."""
-    found = {len(each) for each in map(np.asarray, given) if each.ndim == 1}
+    found = {len(each) for each in given if each.ndim}
     if channels is not None:
         number = integer(channels)
         if number is None or number < 1:
@@ -73,13 +87,42 @@ def _channels(given: Sequence[ArrayLike], channels: int | None, where: str) -> i
     return found.pop() if found else 1
 
 
-def _scales(given: ArrayLike, count: int, where: str) -> NDArray[np.float64]:
+@contextmanager
+def _room_for(words: int, where: str) -> Iterator[None]:
+    """What is done inside takes so many factor words. Raises MemoryLimitError where they do not fit."""
+    check_room(BYTES_OF_WORD * words, where)
+    with within_memory(where):
+        yield
+
+
+def _numbers(given: ArrayLike) -> NDArray[Any] | None:
+    """What is given as an array of real numbers, () or (channels,), or of Python's as objects; None if it is none.
+
+    Truth values, texts, dates, and arrays of which some elements are masked are no numbers.
+    """
     try:
-        array = np.asarray(given, np.float64)
-    except (TypeError, ValueError):
-        array = np.asarray(None)
-    if array.dtype != np.float64 or array.ndim > 1:
+        array = np.asarray(given, None if isinstance(given, np.ndarray) else object)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    if isinstance(given, np.ma.MaskedArray) or array.ndim > 1 or not array.size:
+        return None
+    if array.dtype != object:
+        return array if array.dtype.kind in "iuf" else None
+    plain = [each[()] if type(each) is np.ndarray and not each.ndim else each for each in array.flat]
+    if not all(isinstance(each, _REAL) and not isinstance(each, _UNREAL) for each in plain):
+        return None
+    return np.array(plain, object).reshape(array.shape)
+
+
+def _scales(given: ArrayLike, where: str) -> NDArray[np.float64]:
+    """float64, () or (channels,)."""
+    found = _numbers(given)
+    if found is None:
         raise TensorError(f"{where} must be a number or one per channel, not {shown(given)}.")
+    if found.dtype == object:
+        found = np.array([_as_float(each) for each in found.flat]).reshape(found.shape)
+    with np.errstate(over="ignore"):  # beyond float64 is beyond the limit, too
+        array = found.astype(np.float64)
     wrong = ~(np.abs(array) < FACTOR_LIMIT)
     if wrong.any():
         channel = int(np.flatnonzero(np.atleast_1d(wrong))[0])
@@ -89,20 +132,33 @@ def _scales(given: ArrayLike, count: int, where: str) -> NDArray[np.float64]:
             f"{float(np.atleast_1d(array)[channel])}. A factor is at most {FACTOR_LIMIT - 1}, a mantissa of "
             f"{MANTISSA_BITS} bits without a shift."
         )
-    return np.broadcast_to(array, (count,))
+    return array
 
 
-def _biases(given: ArrayLike, count: int, where: str) -> Ints:
-    array = np.asarray(given)
-    if array.dtype.kind not in "iu" or array.ndim > 1:
+def _as_float(number: Any) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+    except ValueError:  # a NaN of Decimal that signals
+        return math.nan
+
+
+def _biases(given: ArrayLike, where: str) -> Ints:
+    """int32, () or (channels,)."""
+    array = _numbers(given)
+    whole = array is not None and array.dtype.kind in "iuO"
+    if array is not None and array.dtype == object:
+        whole = all(integer(each) is not None for each in array.flat)
+    if array is None or not whole:
         raise TensorError(f"{where} must be an integer or one per channel, not {shown(given)}.")
     limits = DTYPES["int32"]
     wrong = (array < limits.minimum) | (array > limits.maximum)
-    if wrong.any():
+    if np.any(wrong):
         channel = int(np.flatnonzero(np.atleast_1d(wrong))[0])
         of = f" of channel {channel}" if array.ndim else ""
-        raise TensorError(f"{where}{of} must be an int32, not {int(np.atleast_1d(array)[channel])}.")
-    return np.broadcast_to(array.astype(np.int32), (count,))
+        raise TensorError(f"{where}{of} must be an int32, not {shown(int(np.atleast_1d(array)[channel]))}.")
+    return array.astype(np.int32)
 
 
 def _mantissas(scales: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,6 +1,7 @@
 """Rescaling and look-ups against Python's integers and fractions, and what is refused."""
 
 import re
+from decimal import Decimal
 from fractions import Fraction
 
 import hypothesis.strategies as st
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 
 import lathe as lt
+from lathe.configs.errors import shown
 from lathe.frontend import Binary, Const, interval
 from lathe.frontend.text import format_expr
 from lathe.isa.arithmetic import shift_right_to_even
@@ -277,3 +279,96 @@ def test_refusals(call, message):
     with pytest.raises(lt.TensorError) as refused:
         call()
     assert str(refused.value) == message
+
+
+NO_NUMBERS = [
+    [], [0.5, [1]], 1 + 2j, [1 + 2j, 1], np.array([1 + 2j]), True, [True, 0.5], "1.5", b"1", None, {0.5}, [[0.5]],
+    np.datetime64("2020-01-01"), np.timedelta64(3), np.array([True]), np.ma.array([0.5, 1.0], mask=[False, True]),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("numbers", NO_NUMBERS, ids=repr)
+def test_scales_and_biases_are_numbers(numbers):
+    """What NumPy would take for numbers, or cannot take at all, is refused alike."""
+    where = "rescale_parameters"
+    for call, message in (
+        (lambda: lt.rescale_parameters(numbers), f"scale of {where} must be a number or one per channel"),
+        (lambda: lt.rescale_parameters(1, numbers), f"bias of {where} must be an integer or one per channel"),
+        (
+            lambda: lt.rescaled_add_parameters((1, numbers)),
+            "scale 1 of rescaled_add_parameters must be a number or one per channel",
+        ),
+        (
+            lambda: lt.rescaled_add_parameters((1, 1), (numbers, 0)),
+            "bias 0 of rescaled_add_parameters must be an integer or one per channel",
+        ),
+    ):
+        with pytest.raises(lt.TensorError) as refused:
+            call()
+        assert str(refused.value) == f"{message}, not {shown(numbers)}."
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: lt.rescale_parameters(-(10**400)),
+            "scale of rescale_parameters must be a finite number of a magnitude below 33554432, not -inf. A factor is "
+            "at most 33554431, a mantissa of 26 bits without a shift.",
+        ),
+        (
+            lambda: lt.rescale_parameters([1, np.longdouble("1e4000")]),
+            "scale of rescale_parameters of channel 1 must be a finite number of a magnitude below 33554432, not inf. "
+            "A factor is at most 33554431, a mantissa of 26 bits without a shift.",
+        ),
+        (
+            lambda: lt.rescale_parameters(1, [0, 2**64]),
+            "bias of rescale_parameters of channel 1 must be an int32, not 18446744073709551616.",
+        ),
+        (
+            lambda: lt.rescale_parameters(1, 1.0),
+            "bias of rescale_parameters must be an integer or one per channel, not 1.0.",
+        ),
+        (
+            lambda: lt.rescaled_add_parameters(b"12"),
+            "scales of rescaled_add_parameters must be a pair, one for each operand, not b'12'.",
+        ),
+    ],
+)  # fmt: skip
+def test_numbers_beyond_every_type(call, message):
+    with pytest.raises(lt.TensorError) as refused:
+        call()
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("channels", [10**12, 10**30])
+def test_more_channels_than_the_computer_has_room_for(channels):
+    for words, name, call in (
+        (1, "rescale_parameters", lambda: lt.rescale_parameters(0.5, channels=channels)),
+        (2, "rescaled_add_parameters", lambda: lt.rescaled_add_parameters((0.5, 0.5), channels=channels)),
+    ):
+        with pytest.raises(lt.MemoryLimitError) as refused:
+            call()
+        assert str(refused.value) == (
+            f"The arrays of {name} must be as much as this computer has room for, not {64 * words * channels} bytes. "
+            "Use smaller tensors, or run the program in parts."
+        )
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        Fraction(1, 4), Decimal("0.25"), np.float16(0.25), [np.array(0.25)], np.array([0.25], object),
+        (np.longdouble(0.25),), np.array(0.25, np.float32),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_numbers_of_any_kind(numbers):
+    assert lt.rescale_parameters(numbers).tolist() == lt.rescale_parameters(0.25).tolist()
+
+
+@pytest.mark.parametrize("numbers", [3, [3], range(3, 4), np.uint8(3), np.array([3], object), [np.array(3)]], ids=repr)
+def test_integers_of_any_kind(numbers):
+    assert lt.rescale_parameters(1, numbers).tolist() == lt.rescale_parameters(1, 3).tolist()
