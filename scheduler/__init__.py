@@ -2,7 +2,7 @@
 
 from lathe.scheduler.algorithm.padding import undef
 from lathe.scheduler.answers import Answer
-from lathe.scheduler.asking import explain, interpret, lower
+from lathe.scheduler.asking import bound, explain, interpret, lower
 from lathe.scheduler.build import build
 from lathe.scheduler.commands.transform_layout import AXIS_SEPARATOR
 from lathe.scheduler.errors import (
@@ -21,6 +21,7 @@ from lathe.scheduler.errors import (
 from lathe.scheduler.history import bind
 from lathe.scheduler.legality.dependences import Dependence
 from lathe.scheduler.legality.padding_needs import PaddingNeeded
+from lathe.scheduler.reports.bound import Bound, StageBound
 from lathe.scheduler.reports.counts import Counts
 from lathe.scheduler.reports.coverage import StageCount
 from lathe.scheduler.reports.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
@@ -35,6 +36,7 @@ from lathe.scheduler.target.statement import Statement
 __all__ = [
     "AXIS_SEPARATOR",
     "Answer",
+    "Bound",
     "BufferUse",
     "BuildError",
     "CapacityError",
@@ -59,6 +61,7 @@ __all__ = [
     "Schedule",
     "ScheduleError",
     "Stage",
+    "StageBound",
     "StageCount",
     "Statement",
     "StorageBuffer",
@@ -67,6 +70,7 @@ __all__ = [
     "ValidationError",
     "Witness",
     "bind",
+    "bound",
     "build",
     "create_schedule",
     "emit_rule",

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from lathe.configs import HardwareConfig, load_config
 from lathe.frontend import Tensor, checked_inputs
 from lathe.frontend.errors import shown
-from lathe.scheduler.build import bound_arguments, check_tensors
+from lathe.scheduler.build import bound_arguments, check_outputs, check_tensors
 from lathe.scheduler.errors import BuildError, ScheduleError
 from lathe.scheduler.history import numbered, with_numbers
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.interpret import Array, interpret_nest
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.passes.complete import PASSES
+from lathe.scheduler.reports.bound import Bound, bound_of
 from lathe.scheduler.reports.explain import explanation_of
 from lathe.scheduler.reports.explanation import Explanation
 from lathe.scheduler.reports.levels import after_pass, level
@@ -94,6 +95,40 @@ def explain(
     check_machine(machine, "explain")
     program, _ = with_numbers(program, parameters, "explain")
     return explanation_of(program if isinstance(program, Schedule) else create_schedule(program), machine)
+
+
+def bound(
+    program: Schedule | Tensor | Sequence[Tensor],
+    config: HardwareConfig,
+    *,
+    parameters: Mapping[str, int] | None = None,
+) -> Bound:
+    """Cycles that no schedule of a program can be quicker than on a machine, with their parts: docs/performance.md.
+
+    The greater of compute (GEMM micro-ops, resets, passes of the ALU and of RESCALE, whole vectors each, without taps
+    that only meet padding) and memory (what is read of inputs, weights, parameters and outputs, once, in whole
+    elements, over the bus). Of a schedule it is the bound of its program, whatever commands have done. ``parameters``
+    gives numbers for those of the program. The result prints as text, and ``to_dict()`` is plain values for JSON.
+
+    Raises TensorError for what is no tensor or list of tensors, BuildError if ``config`` is no machine, an output is an
+    input, or the machine lacks an extension that the program needs.
+
+    >>> from lathe.frontend import compute, placeholder
+    >>> A = placeholder(60, "int8", "A")
+    >>> B = compute(60, lambda i: A[i] >> 1, "B")
+    >>> print(bound(B, load_config("vta")))
+    on vta: at least 16 cycles, bound by memory
+    compute 4 cycles
+      B, alu: ALU 4
+    memory 16 cycles, 128 bytes in 16 beats
+      inputs: A 64
+      outputs: B 64
+    """
+    check_machine(config, "bound")
+    program, _ = with_numbers(program, parameters, "bound")
+    schedule = create_schedule(program.program if isinstance(program, Schedule) else program)
+    check_outputs(schedule)
+    return bound_of(schedule, config)
 
 
 def interpret(

@@ -82,13 +82,7 @@ def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
         or not all(isinstance(each, Tensor) for each in tensors)
     ):
         raise BuildError(f"tensors of build must be a list of tensors, not {shown(tensors)}.", kind="argument")
-    for tensor in schedule.program:
-        if tensor.computation is None:
-            raise BuildError(
-                f"outputs of a program must be computed, not {tensor.name!r}, which is an input. Copy it with compute "
-                "if that is meant.",
-                kind="argument",
-            )
+    check_outputs(schedule)
     wanted = [*placeholders(schedule.program), *schedule.program]
     for tensor in wanted:
         if tensor not in tensors:
@@ -103,6 +97,17 @@ def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
             raise BuildError(
                 f"tensors of build must be inputs and outputs of the program, not {tensor.name!r}, which is "
                 f"{'not used' if tensor.computation is None else 'computed on the way'}. Take it off the list.",
+                kind="argument",
+            )
+
+
+def check_outputs(schedule: Schedule) -> None:
+    """Raises BuildError unless all outputs of the program are computed."""
+    for tensor in schedule.program:
+        if tensor.computation is None:
+            raise BuildError(
+                f"outputs of a program must be computed, not {tensor.name!r}, which is an input. Copy it with compute "
+                "if that is meant.",
                 kind="argument",
             )
 

@@ -35,13 +35,19 @@ class Product:
 
     def steps(self, computation: Computation, config: HardwareConfig) -> int:
         """Steps of the matrix core for each element of the result."""
-        data, weights = (element_of(config, scope) for scope in OPERANDS)
         count = prod(axis.extent for axis in computation.reduce_axes)
         if self.diagonal:
-            return count * ceil(weights.rows / data.cols)
+            return count * self.steps_of_tap(config)
         if self.inner is None:
             return count
-        return count // self.inner.extent * ceil(self.inner.extent / data.cols)
+        return count // self.inner.extent * ceil(self.inner.extent / element_of(config, DATA).cols)
+
+    def steps_of_tap(self, config: HardwareConfig) -> int:
+        """Steps for each vector of the result and one point of what is summed, with its lanes."""
+        if not self.diagonal:
+            return 1
+        data, weights = (element_of(config, scope) for scope in OPERANDS)
+        return ceil(weights.rows / data.cols)
 
     def fill(self, config: HardwareConfig) -> float:
         """The part of the matrix core's multipliers that do something for the result."""

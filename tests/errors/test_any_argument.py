@@ -61,6 +61,7 @@ FUNCTIONS = [
     (lt.build, (B, [A, B], CONFIG), {"constants": {}, "check": False, "parameters": None}),
     (lt.lower, (B, [A, B], CONFIG), {"stage": "loops"}),
     (lt.explain, (B, CONFIG), {"parameters": None}),
+    (lt.bound, (B, CONFIG), {"parameters": None}),
     (lt.bind, (B, {}), {}),
     (lt.interpret, (lt.create_schedule(B), ZEROS), {"reads": {}}),
     (lt.reference, (B, ZEROS), {}),

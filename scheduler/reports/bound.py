@@ -1,0 +1,282 @@
+"""The bound of a program on a machine: cycles that no schedule of it can be quicker than, and what they are made of.
+
+Compute: every stage's steps, whole vectors each. Memory: what comes from the host and goes back to it, once, in whole
+elements, over the bus. The greater of the two is the bound: docs/performance.md derives it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Computation, Tensor
+from lathe.frontend.nodes import Axis, ReadAccess
+from lathe.scheduler.passes.complete import up_to
+from lathe.scheduler.reports.bound_bytes import any_lanes, beats, loaded, loaded_anywhere, stored
+from lathe.scheduler.reports.bound_points import Bits, Masks, Points, united
+from lathe.scheduler.reports.bound_work import Way, ways
+from lathe.scheduler.state.memories import NEAR, PARAMETERS, TABLES, WEIGHTS
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.target.rescaling import own_operands
+from lathe.scheduler.target.wanted_extensions import check_extensions
+
+LAST_PASS = "split-axes"
+"""The pass behind which the program is looked at: constants folded, reshapes merged, and nothing chosen yet."""
+KINDS = {WEIGHTS: "weights", PARAMETERS: "parameters", TABLES: "parameters"}
+
+
+@dataclass(frozen=True)
+class StageBound:
+    """Steps of the compute unit for one stage: GEMM micro-ops, resets, ALU and RESCALE; and what carries it out.
+
+    ``unit``: "products", "diagonal products", "alu", "rescale" or "copy", which takes no step. ``products``: the
+    products of two values that the algorithm sums here, without those with padding.
+    """
+
+    name: str
+    unit: str
+    gemm: int
+    reset: int
+    alu: int
+    rescale: int
+    products: int
+
+    @property
+    def steps(self) -> int:
+        """All steps, one cycle each."""
+        return self.gemm + self.reset + self.alu + self.rescale
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What ``lathe.bound`` returns. ``stages`` in their order; bytes of what is moved, by tensor.
+
+    ``inputs``, ``weights`` and ``parameters`` are loaded, ``outputs`` stored; ``beats`` of the bus for all of them.
+    ``compute`` and ``memory`` are cycles, and ``cycles``, the bound, is the greater. ``limit`` says which one that is.
+    """
+
+    machine: str
+    stages: tuple[StageBound, ...]
+    inputs: Mapping[str, int]
+    weights: Mapping[str, int]
+    parameters: Mapping[str, int]
+    outputs: Mapping[str, int]
+    beats: int
+    compute: int
+    memory: int
+
+    @property
+    def cycles(self) -> int:
+        """The bound."""
+        return max(self.compute, self.memory)
+
+    @property
+    def limit(self) -> Literal["compute", "memory"]:
+        """Which of the two bounds; compute where both do."""
+        return "compute" if self.compute >= self.memory else "memory"
+
+    @property
+    def gemm(self) -> int:
+        """Steps of the matrix core that multiply."""
+        return sum(each.gemm for each in self.stages)
+
+    @property
+    def reset(self) -> int:
+        """Steps that set accumulators to what a reduction begins with."""
+        return sum(each.reset for each in self.stages)
+
+    @property
+    def alu(self) -> int:
+        """Steps of ALU instructions."""
+        return sum(each.alu for each in self.stages)
+
+    @property
+    def rescale(self) -> int:
+        """Steps of RESCALE instructions."""
+        return sum(each.rescale for each in self.stages)
+
+    @property
+    def products(self) -> int:
+        """Products of two values that the algorithm sums, without those with padding."""
+        return sum(each.products for each in self.stages)
+
+    @property
+    def bytes(self) -> int:
+        """All bytes that are moved, once."""
+        return sum(sum(each.values()) for each in (self.inputs, self.weights, self.parameters, self.outputs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        totals = {name: getattr(self, name) for name in ("gemm", "reset", "alu", "rescale", "products", "bytes")}
+        return {"cycles": self.cycles, "limit": self.limit, **asdict(self), **totals}
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def _lines(bound: Bound) -> Iterator[str]:
+    yield f"on {bound.machine}: at least {bound.cycles:,} cycles, bound by {bound.limit}"
+    yield f"compute {bound.compute:,} cycles"
+    for each in bound.stages:
+        steps = {"GEMM": each.gemm, "reset": each.reset, "ALU": each.alu, "RESCALE": each.rescale}
+        text = ", ".join(f"{name} {count:,}" for name, count in steps.items() if count)
+        yield f"  {each.name}, {each.unit}: {text}" if text else f"  {each.name}, {each.unit}"
+    yield f"memory {bound.memory:,} cycles, {bound.bytes:,} bytes in {bound.beats:,} beats"
+    for kind in ("inputs", "weights", "parameters", "outputs"):
+        moved: Mapping[str, int] = getattr(bound, kind)
+        if moved:
+            yield f"  {kind}: " + ", ".join(f"{name} {size:,}" for name, size in moved.items())
+
+
+def bound_of(schedule: ScheduleView, config: HardwareConfig) -> Bound:
+    """The bound of the program that a schedule computes, which no command may have touched.
+
+    Raises BuildError for a stage that only an extension computes which the machine has not.
+    """
+    check_extensions(schedule, config)
+    return _Program(up_to(schedule, config, LAST_PASS), config).bound()
+
+
+class _Program:
+    """A program without a schedule: which of each tensor is needed, and what that costs."""
+
+    def __init__(self, schedule: ScheduleView, config: HardwareConfig) -> None:
+        self.schedule, self.config = schedule, config
+        self.needed: dict[Tensor, list[Masks]] = {tensor: [_whole(tensor)] for tensor in schedule.outputs}
+        self.loads: dict[Tensor, tuple[int, str]] = {}
+
+    def bound(self) -> Bound:
+        """The bound of the program."""
+        self._need()
+        stages = tuple(self._stage(stage) for stage in self.schedule.stages)
+        outputs = {tensor.name: stored(tensor, self._made(tensor), self.config) for tensor in self.schedule.outputs}
+        loads: dict[str, dict[str, int]] = {kind: {} for kind in ("inputs", "weights", "parameters")}
+        for tensor, (size, scope) in self.loads.items():
+            loads[KINDS.get(scope, "inputs")][tensor.name] = size
+        reads = sum(beats(size, self.config) for sizes in loads.values() for size in sizes.values())
+        writes = sum(beats(size, self.config) for size in outputs.values())
+        memory = self.config.memory
+        busy = reads + writes if memory.shared_bandwidth else max(reads, writes)
+        compute = sum(each.steps for each in stages)
+        return Bound(
+            self.config.name,
+            stages,
+            **loads,
+            outputs=outputs,
+            beats=reads + writes,
+            compute=compute,
+            memory=busy * memory.cycles_per_beat,
+        )
+
+    def _need(self) -> None:
+        """Which elements are needed, from the outputs back; all of what stages need of each other in a circle."""
+        seen: set[Tensor] = set()
+        stages = self.schedule.stages
+        circle = False
+        for stage in stages:
+            circle = circle or any(
+                self.schedule.maker(read.tensor) is not None and read.tensor not in seen
+                for read in stage.state.computation.reads
+            )
+            seen.update(stage.state.tensors)
+        if circle:
+            self.needed = {tensor: [_whole(tensor)] for stage in stages for tensor in stage.state.tensors}
+            return
+        for stage in reversed(stages):
+            axes = self._axes(stage)
+            for read in stage.state.computation.reads:
+                if self.schedule.maker(read.tensor) is not None:
+                    self.needed.setdefault(read.tensor, []).append(_read(stage, axes, read))
+
+    def _axes(self, stage: StageView) -> dict[Axis, Bits | None]:
+        """Which values of the data axes of a stage are needed."""
+        parts = [part for tensor in stage.state.tensors for part in self.needed.get(tensor, [])]
+        axes = stage.state.computation.axes
+        if not parts:  # nobody reads it
+            return {axis: np.zeros(axis.extent, np.bool_) for axis in axes}
+        return dict(zip(axes, united(parts), strict=True))
+
+    def _made(self, tensor: Tensor) -> Masks:
+        """Which elements of an output exist."""
+        stage = self.schedule.maker(tensor)
+        assert stage is not None, f"{tensor.name} is an output that nothing makes"
+        computation = stage.state.computation
+        if computation.where is None:
+            return _whole(tensor)
+        points = Points(dict.fromkeys(computation.axes), [(computation.where, True)])
+        return points.read(tuple(axis + 0 for axis in computation.axes), tensor.shape)
+
+    def _maker(self, tensor: Tensor) -> Computation | None:
+        stage = self.schedule.maker(tensor)
+        return None if stage is None else stage.state.computation
+
+    def _stage(self, stage: StageView) -> StageBound:
+        """The best way to compute a stage: where loads for it take longer than its steps, the way with the least."""
+        axes = self._axes(stage)
+        computation = stage.state.computation
+        best: tuple[tuple[int, int], Way, dict[Tensor, tuple[int, str]]] | None = None
+        loads = _Loads(self, stage, axes)
+        for way in ways(computation, axes, self._maker, self.config):
+            moved = loads.of(way)
+            cycles = sum(beats(size, self.config) for size, _ in moved.values()) * self.config.memory.cycles_per_beat
+            cost = max(way.steps, cycles), way.steps
+            if best is None or cost < best[0]:
+                best = cost, way, moved
+        assert best is not None, f"no way to compute {stage.name}"
+        for tensor, load in best[2].items():
+            self.loads[tensor] = max(self.loads.get(tensor, load), load)
+        way = best[1]
+        return StageBound(stage.name, way.unit, way.gemm, way.reset, way.alu, way.rescale, way.products)
+
+
+class _Loads:
+    """Bytes that a stage loads of what the host gives, by the way in which it is computed."""
+
+    def __init__(self, program: _Program, stage: StageView, axes: dict[Axis, Bits | None]) -> None:
+        self.program, self.stage, self.axes = program, stage, axes
+        own = own_operands(stage.state.computation, program.config)
+        self.read: dict[tuple[Tensor, str], list[Masks]] = {}
+        for read in stage.state.computation.reads:
+            if program.schedule.maker(read.tensor) is None:
+                place = read.tensor, own.get(read.node, NEAR)
+                self.read.setdefault(place, []).append(_read(stage, axes, read))
+
+    def of(self, way: Way) -> dict[Tensor, tuple[int, str]]:
+        """Bytes of each tensor, and the memory that they are loaded to."""
+        config, computation = self.program.config, self.stage.state.computation
+        found: dict[Tensor, tuple[int, str]] = {}
+        for source, (scope, lanes) in way.operands.items():
+            if self.program.schedule.maker(source.read.tensor) is not None:
+                continue
+            points = Points({**self.axes, **dict.fromkeys(computation.reduce_axes)}, source.inside)
+            masks = points.read(source.read.indices, source.read.tensor.shape)
+            _add(found, source.read.tensor, loaded(source.read.tensor, masks, scope, lanes, config), scope)
+        for (tensor, scope), parts in self.read.items():
+            if way.operands and scope == NEAR:
+                continue
+            masks = united(parts)
+            if way.unit == "copy":
+                size = loaded_anywhere(tensor, masks, config)
+            else:
+                size = loaded(tensor, masks, scope, any_lanes(scope, len(masks), config), config)
+            _add(found, tensor, size, scope)
+        return found
+
+
+def _add(found: dict[Tensor, tuple[int, str]], tensor: Tensor, size: int, scope: str) -> None:
+    found[tensor] = max(found.get(tensor, (0, scope)), (size, scope))
+
+
+def _read(stage: StageView, axes: Mapping[Axis, Bits | None], read: ReadAccess) -> Masks:
+    """What a read of a stage reads at the points that are needed."""
+    points = Points({**axes, **dict.fromkeys(stage.state.computation.reduce_axes)}, read.guards)
+    return points.read(read.indices, read.tensor.shape)
+
+
+def _whole(tensor: Tensor) -> Masks:
+    return tuple(np.ones(extent, np.bool_) for extent in tensor.shape)
+
+
+__all__ = ["Bound", "StageBound", "bound_of"]

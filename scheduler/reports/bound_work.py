@@ -1,0 +1,288 @@
+"""The ways in which a machine can compute a stage, each with its steps, and with the lanes of what it loads.
+
+Steps are those of the instruction table. What a way counts is what any schedule of it has to do: each step on a whole
+vector, but no copies, no tokens, no micro-ops, and nothing for bringing values into other lanes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lathe.configs import HardwareConfig
+from lathe.configs.encoding import GEMM_BEGIN
+from lathe.frontend import Computation, Tensor, substitute
+from lathe.frontend.arithmetic import neutral
+from lathe.frontend.indices.plain import constant_value, kept
+from lathe.frontend.nodes import Axis, Binary, Cast, Const, Guard, Read, Reduce, Select, axes_of, reads_data
+from lathe.frontend.operand import Expr
+from lathe.isa import Alu, AluOp, Rescale
+from lathe.isa.operands import usage_of
+from lathe.isa.table import alu_operations
+from lathe.scheduler.algorithm.patterns import dimension_of, is_plain_read
+from lathe.scheduler.reports.bound_points import Bits, Points
+from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
+from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.target.element import element_of
+from lathe.scheduler.target.products import Product, only_in
+from lathe.scheduler.target.rescaling import rescaling_of
+from lathe.scheduler.target.rules.alu_expressions import order
+from lathe.scheduler.target.rules.alu_sharing import Sharing, sharing_of
+
+OPERATIONS = {
+    "add": AluOp.ADD, "sub": AluOp.ADD, "mul": AluOp.MUL, "min": AluOp.MIN, "max": AluOp.MAX, "shr": AluOp.SHR,
+    "sum": AluOp.ADD, "prod": AluOp.MUL,
+}  # fmt: skip
+
+Maker = Callable[[Tensor], Computation | None]
+"""The computation that makes a tensor; None for what comes from the host."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a read finds its values, behind copies and padding.
+
+    ``read``: of the tensor that they come from; ``inside``: where they are read at all; ``counted``: where they are
+    anything else than what the padding holds without a difference to the result.
+    """
+
+    read: Read
+    inside: tuple[Guard, ...] = ()
+    counted: tuple[Guard, ...] = ()
+
+
+@dataclass(frozen=True)
+class Way:
+    """Steps of the compute unit, and for each source that is read in lanes of its own: its memory and these lanes.
+
+    ``products``: multiplications of values that are added up, where the matrix core does them.
+    """
+
+    unit: str
+    gemm: int = 0
+    reset: int = 0
+    alu: int = 0
+    rescale: int = 0
+    products: int = 0
+    operands: Mapping[Source, tuple[str, tuple[Lanes, ...]]] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        return self.gemm + self.reset + self.alu + self.rescale
+
+
+def source_of(expr: Expr, maker: Maker, ignored: int | None) -> Source | None:
+    """What an expression reads where it is one read, perhaps under conditions on indices; else None.
+
+    ``ignored``: a constant that makes no difference, such as 0 in a sum.
+    """
+    expr = kept(expr)
+    if isinstance(expr, Select) and not reads_data(expr.condition):
+        for taken, other, holds in ((expr.then, expr.otherwise, True), (expr.otherwise, expr.then, False)):
+            value = constant_value(other)
+            inner = None if value is None else source_of(taken, maker, ignored)
+            if inner is not None:
+                guard = (expr.condition, holds)
+                counted = (guard, *inner.counted) if value == ignored else inner.counted
+                return Source(inner.read, (guard, *inner.inside), counted)
+        return None
+    if not is_plain_read(expr):
+        return None
+    made = maker(expr.tensor)
+    if made is None or made.reduce_axes or len(made.bodies) > 1 or made.where is not None:
+        return Source(expr)
+    body = substitute(made.bodies[0], dict(zip(made.axes, expr.indices, strict=True)))
+    return source_of(body, maker, ignored) or Source(expr)
+
+
+def ways(
+    computation: Computation, needed: Mapping[Axis, Bits | None], maker: Maker, config: HardwareConfig
+) -> list[Way]:
+    """All ways to compute the points of a stage; ``needed``: which values of its data axes anybody reads."""
+    guards: tuple[Guard, ...] = () if computation.where is None else ((computation.where, True),)
+    stage = _Stage(computation, needed, guards, maker, config)
+    rescaling = rescaling_of(computation)
+    if rescaling is not None:
+        step = usage_of(Rescale(0, 1, 1, 1, 0, 0, 0, 0, add=len(rescaling.terms) > 1)).steps
+        return [Way("rescale", rescale=step * stage.fewest(lambda lanes: stage.results.vectors(lanes)))]
+    return [*stage.products(), *stage.on_alu()]
+
+
+class _Stage:
+    """One stage: ``results`` are the points that it makes, before anything is reduced."""
+
+    def __init__(
+        self,
+        computation: Computation,
+        needed: Mapping[Axis, Bits | None],
+        guards: tuple[Guard, ...],
+        maker: Maker,
+        config: HardwareConfig,
+    ) -> None:
+        self.computation, self.needed, self.guards, self.maker, self.config = computation, needed, guards, maker, config
+        self.near, self.data, self.weights = (element_of(config, scope) for scope in (NEAR, *OPERANDS))
+        self.results = self.points(())
+
+    def points(self, conditions: Sequence[Guard], *, reduced: bool = False) -> Points:
+        """The points of the data axes, or of all axes, where conditions hold."""
+        axes: dict[Axis, Bits | None] = dict(self.needed)
+        if reduced:
+            axes.update(dict.fromkeys(self.computation.reduce_axes))
+        return Points(axes, (*self.guards, *conditions))
+
+    def lanes(self) -> Iterator[dict[Axis, int]]:
+        """What the lanes of accumulators can be filled with."""
+        axes: list[Axis | None] = [axis for axis in self.computation.axes if axis.extent > 1]
+        for col in axes or [None]:
+            for row in (None, *axes) if self.near.rows > 1 else (None,):
+                if row is None or row is not col:
+                    yield _lanes((row, self.near.rows), (col, self.near.cols))
+
+    def fewest(self, steps: Callable[[dict[Axis, int]], int]) -> int:
+        """Steps in the lanes in which they are fewest."""
+        return min(map(steps, self.lanes()))
+
+    def products(self) -> Iterator[Way]:
+        found = self._factors()
+        if found is None:
+            return
+        pair, conditions = found
+        counted = self.points((*conditions, *pair[0].counted, *pair[1].counted), reduced=True)
+        for data, weight in (pair, pair[::-1]):
+            for product in self._lanes_of_products(data.read, weight.read):
+                lanes = _lanes((product.row, self.data.rows), (product.column, self.near.cols))
+                reset = 0 if GEMM_BEGIN in self.config.extensions else self.results.vectors(lanes)
+                if not product.diagonal:
+                    lanes |= _lanes((product.inner, self.data.cols))
+                yield Way(
+                    "diagonal products" if product.diagonal else "products",
+                    gemm=counted.vectors(lanes) * product.steps_of_tap(self.config),
+                    reset=reset,
+                    products=counted.number,
+                    operands={data: (DATA, self._of_data(product)), weight: (WEIGHTS, self._of_weights(product))},
+                )
+
+    def _factors(self) -> tuple[tuple[Source, Source], list[Guard]] | None:
+        """Two operands of int8 whose products are summed in int32, or taken one by one, and where they are not 0."""
+        if len(self.computation.bodies) > 1:
+            return None
+        body = self.computation.bodies[0]
+        if body.dtype != "int32" or (isinstance(body, Reduce) and body.kind != "sum"):
+            return None
+        value, conditions = kept(body.body if isinstance(body, Reduce) else body), []
+        while isinstance(value, Select) and not reads_data(value.condition) and constant_value(value.otherwise) == 0:
+            conditions.append((value.condition, True))
+            value = kept(value.then)
+        if not isinstance(value, Binary) or value.op != "mul" or kept(value.lhs) is kept(value.rhs):
+            return None
+        first, second = (source_of(side, self.maker, 0) for side in (value.lhs, value.rhs))
+        if first is None or second is None or not first.read.dtype == second.read.dtype == "int8":
+            return None
+        return (first, second), conditions
+
+    def _lanes_of_products(self, data: Read, weight: Read) -> Iterator[Product]:
+        """All choices of axes for rows, columns and summed lanes; rows may run along whatever only the data have."""
+        computation = self.computation
+        of_data, of_weight = set(axes_of(*data.indices)), set(axes_of(*weight.indices))
+        rows: list[Axis | None] = [axis for axis in computation.axes if axis in of_data and axis not in of_weight]
+        rows = rows if rows and self.data.rows > 1 else [None]
+        both = (*computation.axes, *computation.reduce_axes)
+        shared = [a for a in both if dimension_of(data, a) is not None and dimension_of(weight, a) is not None]
+        columns: list[Axis | None] = [*only_in(computation.axes, weight, data)]
+        inners: list[Axis | None] = [axis for axis in shared if axis.kind == "reduce"]
+        for row in rows:
+            for column in columns or [None]:
+                for inner in inners or [None]:
+                    yield Product(data, weight, row, column, inner)
+            for column in (axis for axis in shared if axis.kind == "data"):
+                yield Product(data, weight, row, column, column, diagonal=True)
+
+    def _of_data(self, product: Product) -> tuple[Lanes, ...]:
+        """The lanes of the data: rows along any of its dimensions."""
+        along = dimension_of(product.data, product.inner)
+        rows = (None, *range(len(product.data.indices))) if self.data.rows > 1 else (None,)
+        return tuple(Lanes(row, along) for row in rows if row is None or row != along)
+
+    def _of_weights(self, product: Product) -> tuple[Lanes, ...]:
+        return (Lanes(dimension_of(product.weight, product.column), dimension_of(product.weight, product.inner)),)
+
+    def on_alu(self) -> Iterator[Way]:
+        counts: list[tuple[int, Points, frozenset[Axis]]] = []
+        reset = False
+        for body in self.computation.bodies:
+            reduction = body.kind if isinstance(body, Reduce) else None
+            value = body.body if isinstance(body, Reduce) else body
+            conditions: tuple[Guard, ...] = ()
+            if reduction is not None:
+                source = source_of(value, self.maker, neutral(reduction, body.dtype))
+                conditions = () if source is None else source.counted
+                points = self.points(conditions, reduced=True)
+                own = frozenset((*self.computation.axes, *self.computation.reduce_axes))
+                counts.append((self._step(OPERATIONS[reduction], immediate=False), points, own))
+                reset = True
+            walker = _Operations(sharing_of(value, alu_operations(self.config)))
+            for operation, immediate, axes, guards in walker.found(value):
+                points = self.points((*conditions, *guards), reduced=True)
+                counts.append((self._step(operation, immediate=immediate), points, axes))
+        resets = self.results.vectors if reset else None
+
+        def steps(lanes: dict[Axis, int]) -> int:
+            return sum(each * points.vectors(lanes, axes) for each, points, axes in counts)
+
+        best = min(self.lanes(), key=lambda lanes: steps(lanes) + (resets(lanes) if resets else 0))
+        yield Way(
+            "alu" if counts else "copy",
+            reset=resets(best) * len(self.computation.bodies) if resets else 0,
+            alu=steps(best),
+            products=self._multiplied(),
+        )
+
+    def _multiplied(self) -> int:
+        """Products of values that the stage sums, if it does."""
+        if not self.computation.reduce_axes:
+            return 0
+        found = self._factors()
+        if found is None:
+            return 0
+        pair, conditions = found
+        return self.points((*conditions, *pair[0].counted, *pair[1].counted), reduced=True).number
+
+    def _step(self, operation: AluOp, *, immediate: bool) -> int:
+        return usage_of(Alu(operation, 0, 1, 1, 1, 0, 0, 0, 0, use_imm=immediate)).steps
+
+
+class _Operations:
+    """The operations of an expression, equal ones once, as the rule ``alu`` takes it apart, without its copies."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        self.sharing = sharing
+        self.seen: set[Expr] = set()
+
+    def found(
+        self, expr: Expr, guards: tuple[Guard, ...] = ()
+    ) -> Iterator[tuple[AluOp, bool, frozenset[Axis], tuple[Guard, ...]]]:
+        """Operation, whether the second operand is an immediate, the axes that matter, and where it is needed."""
+        first = self.sharing.same(expr)
+        if first in self.seen or not reads_data(first):
+            return
+        self.seen.add(first)
+        match first:
+            case Select(condition=condition, then=then, otherwise=otherwise):
+                yield from self.found(then, (*guards, (condition, True)))
+                yield from self.found(otherwise, (*guards, (condition, False)))
+            case Binary():
+                simple = self.sharing.simple(first)
+                operation = OPERATIONS.get("shr" if simple.op == "shl" else simple.op)
+                _, second = order(self.sharing, simple, None) if operation is not None else (None, None)
+                immediate = second is None or isinstance(kept(second), Const)
+                if operation is not None and simple.dtype not in ("bool", "index"):
+                    yield operation, immediate, frozenset(axes_of(first)), guards
+                for side in (simple.lhs, simple.rhs):
+                    yield from self.found(side, guards)
+            case Cast(operand=operand):
+                yield from self.found(operand, guards)
+
+
+def _lanes(*sides: tuple[Axis | None, int]) -> dict[Axis, int]:
+    return {axis: size for axis, size in sides if axis is not None and size > 1}
+
+
+__all__ = ["Maker", "Source", "Way", "source_of", "ways"]

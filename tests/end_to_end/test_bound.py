@@ -1,0 +1,255 @@
+"""``lathe.bound``: exactly what its definition says, and never more than the cycles of what is built."""
+
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+from random_operators import OperatorProgram
+from random_programs import Choice, programs
+
+import lathe as lt
+from lathe.frontend import placeholders
+
+MACHINES = {name: lt.load_config(name).with_(**{"memory.latency": 0}) for name in lt.shipped_configs()}
+RESCALING = [name for name, machine in MACHINES.items() if "rescale" in machine.extensions]
+
+CONVOLUTIONS = [  # ResNet-18: pixels, channels, filters, kernel, stride
+    (56, 64, 64, 3, 1), (56, 64, 64, 1, 1), (56, 64, 128, 3, 2), (56, 64, 128, 1, 2), (28, 128, 128, 3, 1),
+    (28, 128, 256, 3, 2), (28, 128, 256, 1, 2), (14, 256, 256, 3, 1), (14, 256, 512, 3, 2), (14, 256, 512, 1, 2),
+    (7, 512, 512, 3, 1),
+]  # fmt: skip
+
+
+def image(pixels: int, channels: int, images: int = 1, name: str = "data") -> lt.Tensor:
+    return lt.placeholder((images, pixels, pixels, channels), "int8", name=name)
+
+
+def convolution(
+    pixels: int, channels: int, filters: int, kernel: int, stride: int = 1, images: int = 1, **options: Any
+) -> lt.Tensor:
+    """By a shift for all channels, and clipped."""
+    groups = options.get("groups", 1)
+    weights = lt.placeholder((filters, kernel, kernel, channels // groups), "int8", name="weights")
+    options.setdefault("padding", kernel // 2)
+    sums = lt.conv2d(image(pixels, channels, images), weights, stride=stride, name="conv", **options)
+    return lt.requantise(sums, 8, low=0, name="output")
+
+
+def rescaled(pixels: int, channels: int, filters: int, kernel: int, stride: int) -> lt.Tensor:
+    """With a bias and a factor for each channel."""
+    weights = lt.placeholder((filters, kernel, kernel, channels), "int8", name="weights")
+    sums = lt.conv2d(image(pixels, channels), weights, stride=stride, padding=kernel // 2, name="conv")
+    parameters = lt.placeholder((filters, 2), "int32", name="parameters")
+    return lt.requantise(sums, parameters=parameters, relu=True, name="output")
+
+
+def depthwise(pixels: int, channels: int, stride: int = 1) -> lt.Tensor:
+    weights = lt.placeholder((3, 3, channels), "int8", name="weights")
+    sums = lt.depthwise_conv2d(image(pixels, channels), weights, padding=1, stride=stride, name="conv")
+    return lt.requantise(sums, 8, name="output")
+
+
+def dense(rows: int, inner: int, columns: int, *, wide: bool = False) -> lt.Tensor:
+    data, weights = lt.placeholder((rows, inner), "int8", name="A"), lt.placeholder((columns, inner), "int8", name="B")
+    sums = lt.dense(data, weights, name="C")
+    return sums if wide else lt.requantise(sums, 8, name="output")
+
+
+def chain(images: int = 1) -> lt.Tensor:
+    """Two convolutions, the first one's result added to the second's."""
+    a = convolution(10, 32, 32, 3, images=images)
+    weights = lt.placeholder((32, 1, 1, 32), "int8", name="V")
+    b = lt.requantise(lt.conv2d(a, weights, name="second"), 7, name="b")
+    return lt.relu(lt.add(a, b, name="added"), name="end")
+
+
+def scaled() -> lt.Tensor:
+    data, factors = image(14, 32), lt.placeholder((32,), "int8", name="factors")
+    return lt.compute(
+        data.shape,
+        lambda n, y, x, c: (data[n, y, x, c].astype("int32") * factors[c].astype("int32") >> 5).astype("int8"),
+        name="scaled",
+    )
+
+
+def transposed() -> lt.Tensor:
+    """A convolution that reads every other pixel of an image spread with zeros."""
+    data, weights = image(8, 16), lt.placeholder((16, 3, 3, 16), "int8", name="weights")
+    spread = lt.compute(
+        (1, 17, 17, 16),
+        lambda n, y, x, c: lt.select((y % 2 == 1) & (x % 2 == 1), data[n, y // 2, x // 2, c], 0),
+        name="spread",
+    )
+    return lt.requantise(lt.conv2d(spread, weights, name="conv"), 8, name="output")
+
+
+PROGRAMS: dict[str, Callable[[], lt.Tensor]] = {
+    "3×3": lambda: convolution(14, 32, 32, 3),
+    "3×3, 4 images": lambda: convolution(7, 32, 32, 3, images=4),
+    "3×3 by 2, dilated": lambda: convolution(14, 32, 32, 3, 2, dilation=2, padding=2),
+    "3×3, more padding than pixels": lambda: convolution(5, 32, 32, 3, padding=4),
+    "3×3, padding that counts": lambda: convolution(9, 16, 16, 3, pad_value=-3),
+    "7×7 by 2 of 3 channels": lambda: convolution(32, 3, 32, 7, 2),
+    "4×4 by 4": lambda: convolution(32, 4, 32, 4, 4, padding=0),
+    "1×1 by 3": lambda: convolution(16, 32, 32, 1, 3),
+    "groups": lambda: convolution(10, 64, 64, 3, groups=4),
+    "odd channels": lambda: convolution(9, 17, 35, 3),
+    "depthwise": lambda: depthwise(14, 48),
+    "depthwise by 2": lambda: depthwise(14, 24, 2),
+    "largest": lambda: lt.max_pool2d(image(14, 32), 3, stride=2, padding=1, name="pool"),
+    "largest, apart": lambda: lt.max_pool2d(image(14, 32), 2, name="pool"),
+    "average": lambda: lt.avg_pool2d(image(14, 32), 7, name="pool"),
+    "sum": lambda: lt.add(image(14, 40), image(14, 40, name="other"), name="added"),
+    "relu": lambda: lt.relu(image(14, 40), name="relu"),
+    "dense": lambda: dense(16, 128, 64),
+    "dense, one row": lambda: dense(1, 512, 128),
+    "dense in int32": lambda: dense(12, 128, 48, wide=True),
+    "flattened": lambda: lt.dense(lt.flatten(image(6, 16, 4)), lt.placeholder((40, 576), "int8", name="W"), name="out"),
+    "chain": chain,
+    "chain, 2 images": lambda: chain(2),
+    "scaled": scaled,
+    "transposed": transposed,
+}
+
+
+def check(outputs: lt.Tensor | list[lt.Tensor], machine: lt.HardwareConfig) -> float:
+    """The part of the cycles that the bound is; fails where that is more than all."""
+    made = [outputs] if isinstance(outputs, lt.Tensor) else outputs
+    found = lt.bound(outputs, machine)
+    cycles = lt.simulate(lt.build(outputs, [*placeholders(made), *made], machine), timing_only=True).cycles
+    assert found.cycles <= cycles, f"{found}\nnot {cycles} cycles"
+    assert found.cycles == max(found.compute, found.memory) > 0
+    assert (
+        found.compute
+        == sum(each.steps for each in found.stages)
+        == found.gemm + found.reset + found.alu + (found.rescale)
+    )
+    return found.cycles / cycles
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_nothing_that_is_built_is_quicker(name: str, machine: str) -> None:
+    check(PROGRAMS[name](), MACHINES[machine])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs_are_not_quicker(seed: int) -> None:
+    choice = Choice(seed)
+    outputs = programs(choice, 3) if seed % 2 else OperatorProgram(choice, 3).outputs
+    machine = list(MACHINES.values())[seed // 2 % len(MACHINES)]
+    try:
+        check(outputs, machine)
+    except (lt.EmitError, lt.BuildError, lt.CapacityError):
+        lt.bound(outputs, machine)  # what the compiler cannot do has a bound all the same
+
+
+@pytest.mark.parametrize("machine", ["vta", "board", "wide"])
+@pytest.mark.parametrize("shape", CONVOLUTIONS)
+def test_convolutions_of_resnet_come_near_it(shape: tuple[int, int, int, int, int], machine: str) -> None:
+    rescaling = "rescale" in MACHINES[machine].extensions
+    share = check(rescaled(*shape) if rescaling else convolution(*shape), MACHINES[machine])
+    pixels, _, _, kernel, _ = shape
+    if kernel == 3 and machine != "wide":
+        assert share >= (0.8 if pixels > 7 else 0.78)
+
+
+def test_parts_of_a_convolution() -> None:
+    found = lt.bound(convolution(56, 64, 128, 3, 2), MACHINES["vta"])
+    taps = (3 * 28 - 1) ** 2  # the first row and column of taps meets padding at the border
+    sums = 28 * 28 * (128 // 16)
+    stages = {each.name: (each.unit, each.gemm, each.reset, each.alu, each.products) for each in found.stages}
+    assert stages == {
+        "conv.pad": ("copy", 0, 0, 0, 0),
+        "conv": ("products", taps * 4 * 8, sums, 0, taps * 64 * 128),
+        "output": ("alu", 0, 0, 4 * sums, 0),
+    }
+    assert dict(found.inputs) == {"data": 56 * 56 * 64}
+    assert dict(found.weights) == {"weights": 9 * 64 * 128}
+    assert dict(found.outputs) == {"output": 28 * 28 * 128}
+    assert found.bytes == 56 * 56 * 64 + 9 * 64 * 128 + 28 * 28 * 128
+    assert (found.beats, found.memory) == (found.bytes // 8,) * 2
+    assert (found.cycles, found.limit) == (taps * 32 + 5 * sums, "compute")
+    assert found.products == taps * 64 * 128
+
+
+def test_rows_and_columns_that_nobody_reads_are_not_loaded() -> None:
+    found = lt.bound(convolution(56, 64, 128, 1, 2, padding=0), MACHINES["vta"])
+    assert dict(found.inputs) == {"data": 28 * 28 * 64}
+
+
+def test_extensions_take_steps_away() -> None:
+    program = rescaled(14, 32, 32, 3, 1)
+    found = lt.bound(program, MACHINES["lathe16"])
+    assert (found.reset, found.alu, found.rescale) == (0, 0, 14 * 14 * 2)
+    assert dict(found.parameters) == {"parameters": 32 * 8}
+    with pytest.raises(lt.BuildError, match=r"machine of build must have extension 'rescale'"):
+        lt.bound(program, MACHINES["vta"])
+
+
+def test_an_added_shortcut_takes_two_steps() -> None:
+    conv = lt.conv2d(image(8, 16), lt.placeholder((16, 1, 1, 16), "int8", name="W"), name="conv")
+    parameters = lt.placeholder((16, 2, 2), "int32", name="P")
+    added = lt.rescaled_add(conv, image(8, 16, name="shortcut"), parameters=parameters, name="added")
+    found = lt.bound(added, MACHINES["lathe16"])
+    assert (found.gemm, found.rescale) == (64, 2 * 64)
+    assert dict(found.parameters) == {"P": 2 * 16 * 8}
+    check(added, MACHINES["lathe16"])
+
+
+def test_depthwise_products_take_the_quicker_unit() -> None:
+    (conv,) = (each for each in lt.bound(depthwise(14, 32), MACHINES["vta"]).stages if each.name == "conv")
+    assert (conv.unit, conv.gemm) == ("diagonal products", 40 * 40 * 2)
+    few = lt.bound(depthwise(2, 512), MACHINES["vta"].with_(**{"memory.cycles_per_beat": 4}))
+    assert [each.unit for each in few.stages if each.name == "conv"] == ["alu"]  # diagonals take longer to load
+
+
+def test_images_may_fill_rows_and_nothing_else_need() -> None:
+    """With a batch of four, four images at once; of one image, rows may have pixels, if there is such a layout."""
+    four, one = (lt.bound(convolution(8, 8, 8, 1, images=n), MACHINES["batch4"]) for n in (4, 1))
+    assert (four.gemm, one.gemm) == (64, 16)
+
+
+def test_what_is_memory_bound_depends_on_the_bus() -> None:
+    program, machine = dense(1, 512, 128), MACHINES["vta"]
+    narrow = lt.bound(program, machine)
+    assert (narrow.limit, narrow.memory) == ("memory", (512 + 512 * 128 + 128) // 8)
+    assert lt.bound(program, machine.with_(**{"memory.bus_bits": 128})).memory == narrow.memory // 2
+    assert lt.bound(program, machine.with_(**{"memory.cycles_per_beat": 3})).memory == narrow.memory * 3
+    apart = machine.with_(**{"memory.shared_bandwidth": False})
+    assert lt.bound(program, apart).memory == (512 + 512 * 128) // 8
+    assert lt.bound(program, machine.with_(**{"memory.latency": 200})) == narrow
+
+
+def test_results_of_32_bits_are_stored_in_four_planes() -> None:
+    assert dict(lt.bound(dense(12, 128, 48, wide=True), MACHINES["vta"]).outputs) == {"C": 12 * 48 * 4}
+
+
+def test_a_schedule_has_the_bound_of_its_program() -> None:
+    program = convolution(8, 16, 16, 3)
+    schedule = lt.create_schedule(program)
+    schedule[program].split(schedule[program].axis[1], factor=3)
+    assert lt.bound(schedule, MACHINES["vta"]) == lt.bound([program], MACHINES["vta"])
+
+
+def test_it_prints_readably() -> None:
+    assert str(lt.bound(convolution(8, 16, 16, 3), MACHINES["vta"])).splitlines() == [
+        "on vta: at least 804 cycles, bound by compute",
+        "compute 804 cycles",
+        "  conv.pad, copy",
+        "  conv, products: GEMM 484, reset 64",
+        "  output, alu: ALU 256",
+        "memory 544 cycles, 4,352 bytes in 544 beats",
+        "  inputs: data 1,024",
+        "  weights: weights 2,304",
+        "  outputs: output 1,024",
+    ]
+
+
+def test_it_is_a_value() -> None:
+    found = lt.bound(dense(4, 16, 16), MACHINES["vta"])
+    assert found.to_dict()["cycles"] == found.cycles
+    assert found.to_dict()["stages"][0]["name"] == "C"
+    with pytest.raises(FrozenInstanceError):
+        found.compute = 1  # type: ignore[misc]
