@@ -9,16 +9,27 @@ from lathe.scheduler.state.memories import DRAM, SCOPE_SYNONYMS, SCOPES
 from lathe.scheduler.state.stage import StageState
 
 
+def _with_synonyms(name: str) -> str:
+    others = [other or repr(other) for other, meant in SCOPE_SYNONYMS.items() if meant == name]
+    return f"{name} (or {' or '.join(others)})" if others else name
+
+
+_NAMES = ", ".join(map(_with_synonyms, SCOPES))
+
+
 def checked_scope(scope: str, where: str) -> str:
     """The scope's own name. Raises ScheduleError for an unknown scope."""
     name = SCOPE_SYNONYMS.get(scope, scope) if isinstance(scope, str) else scope
     if not isinstance(name, str) or name not in SCOPES:
-        raise ScheduleError(f"scope of {where} must be one of {', '.join(SCOPES)}, not {scope!r}.", kind="argument")
+        raise ScheduleError(f"scope of {where} must be one of {_NAMES}, not {scope!r}.", kind="argument")
     return name
 
 
 def set_scope(stage: EditedStage, scope: str) -> None:
-    """Keep the values of this stage in ``"inp"``, ``"wgt"`` or ``"acc"`` scratchpad, or in ``"dram"``.
+    """Keep the values of this stage in a scratchpad, or in ``"dram"``.
+
+    Scratchpads are ``"inp"``, ``"wgt"``, ``"acc"``, ``"par"`` and ``"lut"``. ``"out"``, from which results are stored,
+    is ``"acc"``; ``"global"`` and ``""`` are ``"dram"``.
 
     Before::
 

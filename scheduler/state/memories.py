@@ -12,7 +12,8 @@ PARAMETERS, TABLES = "par", "lut"
 """What rescaling reads besides accumulators: parameters of channels, and tables of 256 values."""
 SCRATCHPADS = (*OPERANDS, NEAR, PARAMETERS, TABLES)
 SCOPES = (DRAM, *SCRATCHPADS)
-SCOPE_SYNONYMS = {"global": DRAM, "out": NEAR, "": DRAM}
+SCOPE_SYNONYMS = {"global": DRAM, "": DRAM, "out": NEAR}
+"""Other names that commands take: those of schedules elsewhere, and that of the instruction which stores results."""
 
 FORMS = {name: tuple(each for each in MEMORIES.values() if each.scratchpad == name) for name in SCRATCHPADS}
 """What the table of instructions says of each: a row for every form that its elements have in DRAM."""

@@ -65,7 +65,7 @@ CASES = [
     Refused("an_unknown_prologue", along_x, at("x", prologue="none"),
         "prologue of reuse_at of A must be one of loop, first, not 'none'."),
     Refused("an_unknown_scope", along_x, at("x", scope="fifo"),
-        "scope of reuse_at of A must be one of dram, inp, wgt, acc, par, lut, not 'fifo'."),
+        "scope of reuse_at of A must be one of dram (or global or ''), inp, wgt, acc (or out), par, lut, not 'fifo'."),
     Refused("a_buffer_in_dram", along_x, at("x", scope="dram"),
         "scope of reuse_at of A must be a scratchpad, not dram, from where values would be fetched again."),
     Refused("a_tensor_that_is_not_read", along_x, at("x", produced),

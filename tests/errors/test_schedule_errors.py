@@ -90,7 +90,7 @@ CASES = [
         "values after the loop iteration that makes them has ended. For example, D(i=0) reads B[0] that B(i=0) "
         "writes.", inside(C, B), LegalityError),
     Refused("cache_read_to_an_unknown_scope", D, lambda s: s.cache_read(A, "l2"),
-        "scope of cache_read of A must be one of dram, inp, wgt, acc, par, lut, not 'l2'."),
+        "scope of cache_read of A must be one of dram (or global or ''), inp, wgt, acc (or out), par, lut, not 'l2'."),
     Refused("cache_read_of_what_nobody_reads", D, lambda s: s.cache_read(D, "inp"),
         "tensor of cache_read must be one that a stage reads, not 'D'."),
     Refused("cache_read_of_no_tensor", D, lambda s: s.cache_read("A", "inp"),
@@ -102,7 +102,7 @@ CASES = [
     Refused("cache_read_for_nobody", D, lambda s: s.cache_read(A, "inp", []),
         "readers of cache_read of A must be one stage or more, not none. Leave them out to mean all."),
     Refused("cache_write_to_an_unknown_scope", D, lambda s: s.cache_write(D, 3),
-        "scope of cache_write of D must be one of dram, inp, wgt, acc, par, lut, not 3."),
+        "scope of cache_write of D must be one of dram (or global or ''), inp, wgt, acc (or out), par, lut, not 3."),
     Refused("cache_write_of_an_input", D, lambda s: s.cache_write(A, "acc"),
         "stage of the schedule must be one of B, C, D, not 'A'. Inputs have no stage: cache them with s.cache_read "
         "to place them."),
@@ -120,7 +120,7 @@ CASES = [
         "stage of cache_write must have its loops as they were made, not changed ones: D has been split, reordered, "
         "tagged, or has stages computed inside it. Call cache_write before other commands.", inside(D, C)),
     Refused("set_scope_to_an_unknown_one", D, lambda s: s[C].set_scope("shared"),
-        "scope of stage C must be one of dram, inp, wgt, acc, par, lut, not 'shared'."),
+        "scope of stage C must be one of dram (or global or ''), inp, wgt, acc (or out), par, lut, not 'shared'."),
     Refused("set_scope_of_an_output", D, lambda s: s[D].set_scope("acc"),
         "scope of stage D must be dram, not 'acc', because D is an output of the program. Make a copy in the "
         "scratchpad with s.cache_write(D, 'acc')."),

@@ -7,7 +7,6 @@ from refused_commands import P2, A, B, C, D, Refused, check_refused, low, steps,
 from lathe.frontend import Tensor, compute, placeholder
 from lathe.frontend.dtypes import DTYPES
 from lathe.scheduler import Schedule, ScheduleError, StorageBuffer, create_schedule
-from lathe.scheduler.state.memories import SCOPES
 
 X = placeholder((8, 6), "int8", "X")
 S = compute((8, 6), lambda i, j: X[i, j] + 1, "S")
@@ -73,13 +72,13 @@ CASES = [
         "scope of stage T must be dram, not 'acc', because T is an output of the program. Make a copy in the "
         "scratchpad with s.cache_write(T, 'acc')."),
     Refused("an_unknown_scope", T, stored(S, lambda i, j: (i, j), scope="l2"),
-        "scope of stage S must be one of dram, inp, wgt, acc, par, lut, not 'l2'."),
+        "scope of stage S must be one of dram (or global or ''), inp, wgt, acc (or out), par, lut, not 'l2'."),
     Refused("a_buffer_without_cells", T, lambda s: s.buffer("b", (4, 0)),
         "shape of buffer b must be a list of positive integers, not (4, 0)."),
     Refused("a_buffer_of_floats", T, lambda s: s.buffer("b", 4, "float32"),
         "dtype of buffer b must be one of int8, int16, int32, int64, uint8, uint16, uint32, bool, not 'float32'."),
     Refused("a_buffer_nowhere", T, lambda s: s.buffer("b", 4, scope="l2"),
-        "scope of buffer b must be one of dram, inp, wgt, acc, par, lut, not 'l2'."),
+        "scope of buffer b must be one of dram (or global or ''), inp, wgt, acc (or out), par, lut, not 'l2'."),
     Refused("a_name_that_is_taken", T, lambda s: s.buffer("S"),
         "name of buffer must be a string that names no other (S), not 'S'.", prepared=stored(S, lambda i, j: (j, i))),
     Refused("a_scope_that_the_buffer_has_not", T, lambda s: s[S].set_scope("acc"),
@@ -105,7 +104,7 @@ CASES = [
         "a_scope_that_is_a_list",
         T,
         lambda s: s[S].set_scope([]),  # type: ignore[arg-type]
-        f"scope of stage S must be one of {', '.join(SCOPES)}, not [].",
+        "scope of stage S must be one of dram (or global or ''), inp, wgt, acc (or out), par, lut, not [].",
     ),
     Refused("a_map_of_store_in_with_parameters", T, lambda s: s[S].store_in("[n] -> { S[i, j] -> [i, j + n] }"),
         "map of store_in of S must be of axes and numbers, not of parameters (n). Write their values."),

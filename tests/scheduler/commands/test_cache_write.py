@@ -1,10 +1,11 @@
 """``cache_write``: values are computed in a scratchpad and copied from there."""
 
+import pytest
 from documented import as_documented
 from nests import plus_one
 
 from lathe.frontend import compute, placeholder, reduce_axis, sum
-from lathe.scheduler import create_schedule
+from lathe.scheduler import ScheduleError, create_schedule
 from lathe.scheduler.commands.cache import cache_write
 
 
@@ -42,3 +43,15 @@ def test_a_stage_between_others_is_copied_to_where_it_was(golden_and_right):
 def test_out_means_the_accumulators():
     _, C, s = plus_one()
     assert s.cache_write(C, "out").name == "C.acc"
+
+
+def test_global_and_the_empty_text_mean_dram_as_the_refusal_of_others_says():
+    for name in ("global", ""):
+        _, C, s = plus_one()
+        assert s.cache_write(C, name).name == "C.dram"
+    with pytest.raises(ScheduleError) as refused:
+        s.cache_write(C, "local")
+    assert str(refused.value) == (
+        "scope of cache_write of C must be one of dram (or global or ''), inp, wgt, acc (or out), par, lut, not "
+        "'local'."
+    )
