@@ -5,6 +5,8 @@ is what is written, whatever operator wrote it:
 
     clamp(rounding_shift(int64(data + bias) * int64(word >> 6) [+ the same of another], int64(word % 64)) + zero_point)
     table[uint8(that), ..]
+
+What is no rescaling has a reason, which refusals tell.
 """
 
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.identities import written_alike
 from lathe.frontend.indices.plain import bare, kept
 from lathe.frontend.nodes import Binary, Cast, Const, Read, reads_data
-from lathe.frontend.operand import BinaryOp, Expr
+from lathe.frontend.operand import BinaryOp, Expr, walk
 from lathe.frontend.rescale_parameters import SHIFT_BITS
 
 BYTES = ("int8", "uint8")
@@ -78,26 +80,49 @@ def _looked_up(read: Read) -> Rescaling | None:
     return None if value is None else _rescaled(value, read)
 
 
+def why_no_rescaling(expr: Expr) -> str:
+    """Which constraint an expression that computes with int64 does not satisfy to be a rescaling; "" if it is one."""
+    value = table_index(expr) if isinstance(expr, Read) else expr
+    found = _rescaled_or_why(expr if value is None else value, None)
+    if isinstance(found, str) and any(_rescaled(part, None) is not None for part in walk(expr)):
+        return f"the rescaling must be all that a stage computes, not a part of {expr}"
+    return found if isinstance(found, str) else ""
+
+
 def _rescaled(expr: Expr, table: Read | None) -> Rescaling | None:
+    found = _rescaled_or_why(expr, table)
+    return None if isinstance(found, str) else found
+
+
+def _rescaled_or_why(expr: Expr, table: Read | None) -> Rescaling | str:
     if not isinstance(expr, Cast) or expr.dtype not in BYTES or expr.operand.dtype != "int64":
-        return None
+        return "what is clipped must be converted to int8 or uint8 in the end"
     clipped = _clipped(expr.operand)
     if clipped is None:
-        return None
+        return "the value must be clipped to two constants in the end"
     value, low, high = clipped
     point = 0
     moved = _with_constant(value, "add")
     if moved is not None:
         value, point = moved
     limits = DTYPES[expr.dtype]
-    if high != limits.maximum or low not in (limits.minimum, point) or not limits.minimum <= point <= limits.maximum:
-        return None
+    if not limits.minimum <= point <= limits.maximum:
+        return f"the zero point must be from {limits.minimum} to {limits.maximum}, not {point}"
+    if high != limits.maximum or low not in (limits.minimum, point):
+        return (
+            f"the value must be clipped to {limits.minimum}..{limits.maximum}, or from its zero point {point} on, not "
+            f"to {low}..{high}"
+        )
+    if isinstance(value, Binary) and value.op == "add":
+        return f"the zero point must be one constant, not {value.rhs}"
     if not isinstance(value, Binary) or value.op != "rounding_shift":
-        return None
+        return f"the product must be shifted by rounding_shift, as {value} is not"
     word = _bits_of_word(value.rhs, "mod", 1 << SHIFT_BITS)
-    terms = None if word is None else _terms(value.lhs, word)
-    if word is None or terms is None:
-        return None
+    if word is None:
+        return f"the shift must be the low bits of a word of parameters, word % 64, not {value.rhs}"
+    terms = _terms(value.lhs, word)
+    if terms is None:
+        return f"the product must be of rows [bias, word] of one tensor of parameters, as {value.lhs} is not"
     return Rescaling(terms, word, point, expr.dtype, low != limits.minimum, table)
 
 

@@ -14,7 +14,7 @@ from lathe.scheduler.errors import EmitError
 from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand
 from lathe.scheduler.target.index_in_loops import Bend, index_in_loops
-from lathe.scheduler.target.rescaling import unmet
+from lathe.scheduler.target.rescaling import look_ups_taken, unmet
 from lathe.scheduler.target.rules import RULES
 
 
@@ -50,7 +50,8 @@ class PreparedChunk:
                     if linear is None:
                         refusal = EmitError(
                             f"index of {access.tensor.name} in stage {computation.name} must be linear in the loops, "
-                            f"not {index}: no instruction has such addresses.",
+                            f"not {index}: no instruction has such addresses."
+                            f"{look_ups_taken(access.node, index, emitter.config)}",
                             kind="machine",
                         )
                         if indices or table_index(access.node) is None:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from lathe.configs import HardwareConfig
-from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD
+from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD, TABLE_ELEMENTS
 from lathe.frontend import Computation
 from lathe.frontend.nodes import Read, ReadAccess, axes_of, reads_data
 from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.patterns import dimension_of
-from lathe.scheduler.algorithm.rescaling import Rescaling, rescaling_in, table_index
+from lathe.scheduler.algorithm.rescaling import Rescaling, rescaling_in, table_index, why_no_rescaling
 from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.state.memories import PARAMETERS, TABLES
 from lathe.scheduler.state.stage import Lanes
@@ -20,6 +20,9 @@ _WHAT_FOR = {
     RESCALE_ADD: "two such sums added",
     LOOKUP: "values of a table at places that depend on data",
 }
+
+FORM = "clamp(rounding_shift(int64(data + bias) * int64(word >> 6), int64(word % 64)) + zero_point)"
+"""What a rescaling is, for messages; a second product may be added."""
 
 
 @lru_cache(maxsize=4096)
@@ -45,6 +48,27 @@ def unmet(value: Expr, config: HardwareConfig) -> str | None:
     if found is None and isinstance(value, Read) and table_index(value) is not None and LOOKUP not in config.extensions:
         missing = LOOKUP
     return None if missing is None else f"extension {missing!r}, for {_WHAT_FOR[missing]}"
+
+
+def rescaling_wanted(value: Expr, config: HardwareConfig) -> str:
+    """What is told of a value that computes with int64: the form that RESCALE takes, and why it does not take this."""
+    without = "" if RESCALE in config.extensions else f" (extension {RESCALE!r}, which {config.name!r} is without)"
+    why = why_no_rescaling(value) or "the rule must be 'rescale'"
+    return f"of int64, RESCALE{without} takes {FORM}, where {why}"
+
+
+def look_ups_taken(read: Read, index: Expr, config: HardwareConfig) -> str:
+    """What is told, as a sentence, where a tensor is read at a place that depends on data: which look-ups are taken."""
+    if not reads_data(index):
+        return ""
+    if LOOKUP in config.extensions:
+        return (
+            f" Look-ups are taken by rule 'rescale' where table[uint8(value), ..] is all that a stage computes, of "
+            f"{TABLE_ELEMENTS} rows and values of 8 bits."
+        )
+    if table_index(read) is None:
+        return ""
+    return f" Tables are looked up with the extension {LOOKUP!r}, which machine {config.name!r} is without."
 
 
 @lru_cache(maxsize=4096)

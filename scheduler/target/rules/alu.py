@@ -17,6 +17,7 @@ from lathe.isa.table import alu_operations
 from lathe.scheduler.algorithm.rescaling import rescaling_in
 from lathe.scheduler.state.memories import NEAR, OPERANDS
 from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
+from lathe.scheduler.target.rescaling import rescaling_wanted
 from lathe.scheduler.target.rules.alu_expressions import modular, order, temporaries_of_operand
 from lathe.scheduler.target.rules.alu_sharing import COMMUTATIVE, sharing_of
 from lathe.scheduler.target.rules.looping import plan_loops
@@ -324,7 +325,8 @@ class _Compiler:
 
     def _check_dtype(self, dtype: str) -> None:
         if dtype in ("int64", "uint64", "index"):
-            raise RuleMismatch(f"dtype of a value in acc must have at most 32 bits, not {dtype}", kind="machine")
+            form = f"; {rescaling_wanted(self.chunk.expression, self.chunk.config)}" if dtype == "int64" else ""
+            raise RuleMismatch(f"dtype of a value in acc must have at most 32 bits, not {dtype}{form}", kind="machine")
 
     def _check_order(self, expr: Binary) -> None:
         """The ALU takes values for signed: what depends on their order, or on their upper bits, is wrong for uint32."""
