@@ -24,7 +24,7 @@ from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Lanes, StageState
 from lathe.scheduler.target.lanes import LanePlan, obstacles_of, plan_lanes
 from lathe.scheduler.target.planes import stores_make_elements, stores_make_weights
-from lathe.scheduler.target.products import Product, has_placed_operand, lanes_of_operand
+from lathe.scheduler.target.products import Product, ends_with, has_placed_operand, lanes_of_operand
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.target.zero_lanes import comes_from_host, is_loaded_with_zeros, tensors_with_zeros_behind
 
@@ -132,11 +132,11 @@ class _Agreement:
         """
         target, config = self.target, self.target.config
         found: list[Read] = []
-        stored: list[bool] = []
+        cut_short: list[bool] = []  # operands without zeros of the host's behind what is summed
         for memory, read in ((target.data, product.data), (target.weights, product.weight)):
             tensor = read.tensor
             by_us = not comes_from_host(self.schedule, tensor)
-            stored.append(by_us)
+            cut_short.append(by_us or (product.inner is not None and not ends_with(read, product.inner)))
             maker = self.schedule.maker(tensor)
             if maker is None:
                 continue
@@ -150,8 +150,9 @@ class _Agreement:
             if is_loaded_with_zeros(self.schedule, tensor):
                 fits = fits and not obstacles_of(maker.state, {tensor: wanted}, memory.element, config)
             found += [read] * (not fits)
-        if not found and all(stored) and not self._covers(product, zeros):
-            found.append(product.weight)
+        if not found and all(cut_short) and not self._covers(product, zeros):
+            computed = self.schedule.maker(product.weight.tensor) is not None
+            found.append(product.weight if computed else product.data)
         return found
 
     def _covers(self, product: "Product", zeros: set[Tensor]) -> bool:

@@ -25,6 +25,7 @@ from lathe.scheduler.passes.mask_conditions import mask_conditions
 from lathe.scheduler.passes.merge_reshapes import merge_reshapes
 from lathe.scheduler.passes.note_early_loads import note_early_loads
 from lathe.scheduler.passes.properties import Property
+from lathe.scheduler.passes.separate_lookups import separate_lookups
 from lathe.scheduler.passes.split_axes import split_axes
 from lathe.scheduler.passes.split_outputs import split_outputs
 from lathe.scheduler.passes.store_in_loops import store_in_loops
@@ -65,7 +66,8 @@ PASSES = (
     Pass("fit-lanes", fit_lanes, (), (given.STORED_LANES,)),
     Pass("fold-constants", fold_constants, (given.WHOLE_DOMAINS,), (given.FOLDED,)),
     Pass("split-outputs", split_outputs, (given.WHOLE_DOMAINS,), (given.ONE_OUTPUT,)),
-    Pass("join-lookups", join_lookups, (given.ONE_OUTPUT,), (given.RESCALED_LOOKUPS,)),
+    Pass("separate-lookups", separate_lookups, (given.ONE_OUTPUT,), (given.LOOKUPS_APART,)),
+    Pass("join-lookups", join_lookups, (given.LOOKUPS_APART,), (given.RESCALED_LOOKUPS,)),
     Pass("widen-sums", widen_sums, (given.ONE_OUTPUT,), (given.WIDE_SUMS,)),
     Pass("merge-reshapes", merge_reshapes, (given.ONE_OUTPUT,), (given.NO_RESHAPES,)),
     Pass("split-axes", split_axes, (given.ONE_OUTPUT,)),

@@ -33,6 +33,19 @@ class Group:
     inner: list[EditedStage]
     pads: list[EditedStage]
 
+    def cut(self, stage: EditedStage) -> "tuple[Group, Group]":
+        """The group that ends in one of the inner stages, which is stored then, and the rest, which loads it."""
+        schedule, before = self.sink.schedule, {stage}
+        for each in reversed(self.inner):  # makers stand before their only reader
+            if before & set(schedule.readers(each.tensor)):
+                before.add(each)
+        of_pads = {pad: bool(before & set(schedule.readers(pad.tensor))) for pad in self.pads}
+        first = Group(stage, [each for each in self.inner if each in before and each is not stage], [])
+        rest = Group(self.sink, [each for each in self.inner if each not in before], [])
+        for pad, goes in of_pads.items():
+            (first if goes else rest).pads.append(pad)
+        return first, rest
+
 
 def is_padding(stage: StageView, with_zeros: bool = True) -> bool:
     """Whether a stage only moves data, some of it under conditions: what a DMA with padding does.

@@ -15,6 +15,7 @@ from lathe.scheduler.passes.fold_constants import is_folded
 from lathe.scheduler.passes.groups import is_copy
 from lathe.scheduler.passes.join_lookups import is_rescaled
 from lathe.scheduler.passes.merge_reshapes import is_untouched, source_of_reshape
+from lathe.scheduler.passes.separate_lookups import inner_lookup
 from lathe.scheduler.passes.store_in_loops import can_be_kept, stores_only
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.memories import DRAM
@@ -135,6 +136,13 @@ def _is_looked_up_unscaled(schedule: Edit, target: Target) -> str | None:
     return None if wrong is None else f"{wrong} looks up what is not rescaled"
 
 
+def _looks_up_inside(schedule: Edit, target: Target) -> str | None:
+    if LOOKUP not in target.config.extensions:
+        return None
+    wrong = next((stage.name for stage in schedule.stages if inner_lookup(stage) is not None), None)
+    return None if wrong is None else f"{wrong} does more than look up"
+
+
 LEGAL = Property("legal", "every read finds its value", _misses_a_value)
 NEAR = _of_stages("near", "what is computed inside a loop of another is in a scratchpad, or can be stored", _stays_near)
 WHOLE_DOMAINS = _of_stages(
@@ -160,6 +168,9 @@ ONE_OUTPUT = _of_stages(
     "one output",
     "untouched stages make one tensor",
     lambda stage: not is_untouched(stage) or len(stage.state.tensors) == 1,
+)
+LOOKUPS_APART = Property(
+    "look-ups apart", "on machines with tables, look-ups are all that an untouched stage does", _looks_up_inside
 )
 RESCALED_LOOKUPS = Property(
     "rescaled look-ups", "on machines with tables, only rescaled values are looked up", _is_looked_up_unscaled

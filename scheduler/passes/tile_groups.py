@@ -32,12 +32,32 @@ class TileGroups:
     def __call__(self, schedule: Edit, target: Target) -> None:
         for group in groups_of(schedule, target):
             try:
-                with schedule.trying():
-                    _complete_group(schedule, group, target)
+                _complete(schedule, group, target)
             except LatheError as error:
                 if self.refused is None:
                     raise
                 self.refused.update((stage.id, error) for stage in (*group.pads, *group.inner, group.sink))
+
+
+def _complete(schedule: Edit, group: Group, target: Target) -> None:
+    """Complete a group, or, if it has no tile that fits, the parts of it: one of its stages is stored and loaded again.
+
+    Bytes are stored rather than wider values, and of these the last that is computed.
+    """
+    try:
+        with schedule.trying():
+            _complete_group(schedule, group, target)
+    except CapacityError as refusal:
+        in_bytes = [each for each in group.inner if each.tensor.dtype in ("int8", "uint8")]
+        for stage in (*reversed(in_bytes), *(each for each in reversed(group.inner) if each not in in_bytes)):
+            try:
+                with schedule.trying():
+                    for part in group.cut(stage):
+                        _complete(schedule, part, target)
+            except LatheError:
+                continue
+            return
+        raise refusal from None
 
 
 def _complete_group(schedule: Edit, group: Group, target: Target) -> None:

@@ -22,7 +22,7 @@ from lathe.scheduler.state.stage import Lanes, StageState
 from lathe.scheduler.target.diagonal_products import diagonal_product
 from lathe.scheduler.target.element import Element, element_of
 from lathe.scheduler.target.lane_cuts import steps_between_chunks
-from lathe.scheduler.target.products import Product, filled, lanes_of_operand, matrix_product
+from lathe.scheduler.target.products import Product, filled, lanes_of_operand, matrix_product, may_end
 from lathe.scheduler.target.rescaling import is_in_the_way, lanes_of_own_operand, own_operands
 
 
@@ -138,6 +138,8 @@ class _Planner:
         for axis in (product.inner, *state.computation.reduce_axes):
             dim = dimension_of(data, axis)
             if axis is None or dim is None or dimension_of(product.weight, axis) is None:
+                continue
+            if not may_end(axis, element_of(self.config, DATA).cols, (data, product.weight)):
                 continue
             other = replace(product, inner=axis)
             maker = self.maker[data.tensor]

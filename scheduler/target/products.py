@@ -95,7 +95,11 @@ def matrix_product(
             continue
         axes = [axis for axis in computation.axes if axis not in walked]
         columns = decided(computation, only_in(axes, weight, data), made, "cols")
-        inners = [a for a in _mentioned(computation.reduce_axes, data) if dimension_of(weight, a) is not None]
+        inners = [
+            axis
+            for axis in _mentioned(computation.reduce_axes, data)
+            if dimension_of(weight, axis) is not None and may_end(axis, data_element.cols, (data, weight))
+        ]
         rows = decided(computation, only_in(axes, data, weight), made, "rows")
         if columns is None or (rows is None and data_element.rows > 1):
             continue
@@ -141,6 +145,17 @@ def _origin(tensor: Tensor, schedule: ScheduleView | None) -> Tensor:
         if body is None or not is_plain_read(body):
             return tensor
         tensor = body.tensor
+
+
+def may_end(axis: Axis, block: int, reads: Iterable[Read]) -> bool:
+    """Whether a sum along lanes can end in their midst: it has whole blocks, or zeros may stand behind a tensor."""
+    return axis.extent % block == 0 or any(ends_with(read, axis) for read in reads)
+
+
+def ends_with(read: Read, axis: Axis) -> bool:
+    """Whether an axis goes as far as the dimension of a tensor that it alone indexes."""
+    dim = dimension_of(read, axis)
+    return dim is not None and read.tensor.shape[dim] == axis.extent
 
 
 def _mentioned(axes: Iterable[Axis], read: Read) -> list[Axis]:

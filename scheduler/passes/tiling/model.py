@@ -38,9 +38,10 @@ Terms = tuple[tuple[int, int], ...]
 """An index: positions of axes, and the sizes of their steps."""
 ANYWHERE: Terms = ((0, 0),)
 """The index of data at places that depend on data."""
-_Reads = tuple[EditedStage, Tensor, list[tuple[int, bool, int]], list[tuple[Tensor, list[tuple[int, Terms]]]]]
+_Reads = tuple[EditedStage, Tensor, list[tuple[int, bool, int]], list[tuple[Tensor, list[tuple[int, Terms, int]]]]]
 """A stage and its tensor; per reduction axis the extent, whether it is cut, and its steps that are single in each part
-(or 0); per read the tensor, and per dimension its extent and index."""
+(or 0); per group of reads that move alike the tensor, and per dimension its extent, index, and the way from the first
+of them to the last."""
 
 
 @dataclass(frozen=True)
@@ -194,8 +195,8 @@ class TilingModel:
                     size.append(reduce_tile.get(stage, extent) if reduced else extent)
             for tensor, dimensions in reads:
                 box = []
-                for extent, terms in dimensions:
-                    reach = extent if terms is ANYWHERE else 1
+                for extent, terms, spread in dimensions:
+                    reach = extent if terms is ANYWHERE else 1 + spread
                     for n, factor in terms:
                         reach += factor * (size[n] - 1)
                     box.append(reach if reach < extent else extent)
@@ -232,18 +233,24 @@ class TilingModel:
             for axis in computation.reduce_axes
         ]
         position = {axis: n for n, axis in enumerate((*computation.axes, *computation.reduce_axes))}
-        reads = []
+        constants: dict[tuple[Tensor, tuple[Terms, ...]], list[list[int]]] = {}
         for read in computation.reads:
             indices: list[Terms] = []
+            offsets: list[int] = []
             for index in read.indices:
                 affine = as_affine(index)
+                offsets.append(0 if affine is None else affine.const)
                 if reads_data(index):
                     indices.append(ANYWHERE)
                 elif affine is None:  # anything: the dimension's extent bounds it
                     indices.append(tuple((position[axis], 1 << 30) for axis in axes_of(index)))
                 else:
                     indices.append(tuple((position[axis], abs(factor)) for axis, factor in affine.coefficients.items()))
-            reads.append((read.tensor, list(zip(read.tensor.shape, indices, strict=True))))
+            constants.setdefault((read.tensor, tuple(indices)), []).append(offsets)
+        reads = []
+        for (tensor, terms), found in constants.items():  # reads that move alike take all from the first to the last
+            spreads = [max(along) - min(along) for along in zip(*found, strict=True)]
+            reads.append((tensor, list(zip(tensor.shape, terms, spreads, strict=True))))
         return stage, stage.tensor, reductions, reads
 
     def evaluated(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs.encoding import TABLE_ELEMENTS
+from lathe.frontend.nodes import reads_data
 from lathe.isa import Instruction, Rescale
 from lathe.scheduler.algorithm.rescaling import Rescaling, Term, rescaling_in
 from lathe.scheduler.state.memories import NEAR, PARAMETERS, TABLES
@@ -100,6 +101,12 @@ def rescale(chunk: Chunk) -> list[Instruction]:
 
 
 def _operand(chunk: Chunk, term: Term) -> Operand:
+    if any(map(reads_data, term.data.indices)):
+        raise RuleMismatch(
+            f"operand {term.data.tensor.name} must be read where loops say, not at {term.data}: only tables are read "
+            "at places that depend on data",
+            kind="machine",
+        )
     operand = _in_memory(chunk.operand(term.data), NEAR)
     if operand.guards:
         raise RuleMismatch(

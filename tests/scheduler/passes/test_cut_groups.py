@@ -1,0 +1,54 @@
+"""Groups of stages that have no tile: the smallest part that fits is stored, and loaded by the rest."""
+
+import pytest
+from machine import run
+from random_programs import random_inputs
+
+import lathe as lt
+
+BOARD = lt.load_config("board")
+
+
+def check(output, machine):
+    schedule = lt.create_schedule(output)
+    return run(schedule, machine, random_inputs([output], seed=3))
+
+
+def test_two_tables_where_one_fits():
+    """`board` holds one table: what is looked up first is stored."""
+    assert BOARD.lut_depth == 256
+    X = lt.placeholder((4, 16), "int8", name="X")
+    A, B = (lt.placeholder((256,), "int8", name=name) for name in "AB")
+    program = check(lt.lookup(lt.lookup(X, A, name="first"), B, name="second"), BOARD)
+    assert any(segment.name.startswith("first") for segment in program.segments)
+
+
+def test_operands_that_are_looked_up_in_tables_of_their_own():
+    X, Y = (lt.placeholder((4, 16), "int8", name=name) for name in "XY")
+    A, B = (lt.placeholder((256,), "int8", name=name) for name in "AB")
+    P = lt.placeholder((16, 2, 2), "int32", name="P")
+    check(lt.rescaled_add(lt.lookup(X, A, name="a"), lt.lookup(Y, B, name="b"), parameters=P, name="Q"), BOARD)
+
+
+@pytest.mark.parametrize("channels", [3, 8, 16, 20])
+def test_tables_of_each_channel(channels):
+    X = lt.placeholder((4, channels), "int8", name="X")
+    A, B = (lt.placeholder((256, channels), "int8", name=name) for name in "AB")
+    check(lt.lookup(lt.lookup(X, A, name="a"), B, name="b"), lt.load_config("lathe16"))
+
+
+@pytest.mark.parametrize("channels", [4, 5, 8, 9, 12])
+def test_an_element_of_parameters_for_each_operand(channels):
+    """Reads at constants that lie apart take all between them: two elements for a block of channels, which fit."""
+    machine = lt.load_config("tiny").with_(extensions=("rescale", "rescale_add"), par_buffer_bytes=64)
+    assert machine.par_depth == 2
+    X, Y = lt.placeholder((3, channels), "int32", name="X"), lt.placeholder((3, channels), "int8", name="Y")
+    P = lt.placeholder((channels, 2, 2), "int32", name="P")
+    check(lt.rescaled_add(X, Y, parameters=P, name="Q"), machine)
+
+
+def test_parameters_of_more_channels_than_fit_at_once():
+    X, Y = lt.placeholder((3, 1024), "int32", name="X"), lt.placeholder((3, 1024), "int8", name="Y")
+    P = lt.placeholder((1024, 2, 2), "int32", name="P")
+    assert 1024 // BOARD.block_out == BOARD.par_depth
+    check(lt.rescaled_add(X, Y, parameters=P, name="Q"), BOARD)
