@@ -318,22 +318,24 @@ def reads_of(bodies: Sequence[Expr], where: Expr | None = None) -> tuple[ReadAcc
     roots = [(body, around) for body in bodies]
     roots += [] if where is None else [(where, ())]
     for body_index, root in enumerate(roots):
-        seen: set[tuple[int, ...]] = set()
-        stack: list[tuple[Expr, tuple[Guard, ...]]] = [root]
+        seen: set[tuple[int, tuple[int, ...]]] = set()
+        stack: list[tuple[Expr, tuple[Guard, ...], tuple[int, ...]]] = [(*root, ())]  # and numbers that name the guards
         while stack:
-            node, guards = stack.pop()
-            key = (id(node), *(id(condition) if holds else ~id(condition) for condition, holds in guards))
+            node, guards, named = stack.pop()
+            key = (id(node), named)
             if key in seen:
                 continue
             seen.add(key)
             if isinstance(node, Read):
                 found.append(ReadAccess(node.tensor, node.indices, guards, body_index, node))
             if isinstance(node, Select):
-                stack.append((node.otherwise, (*guards, (node.condition, False))))
-                stack.append((node.then, (*guards, (node.condition, True))))
-                stack.append((node.condition, guards))
+                condition = node.condition
+                stack.append((node.otherwise, (*guards, (condition, False)), (*named, ~id(condition))))
+                stack.append((node.then, (*guards, (condition, True)), (*named, id(condition))))
+                stack.append((condition, guards, named))
             else:
-                stack.extend((child, guards) for child in reversed(node.children))
+                for child in reversed(node.children):
+                    stack.append((child, guards, named))
     return tuple(found)
 
 

@@ -184,10 +184,11 @@ def depth(root: Expr) -> int:
     stack = [root]
     while stack:
         node = stack[-1]
-        waiting = [child for child in node.children if child not in found]
+        children = node.children
+        waiting = [child for child in children if child not in found]
         if waiting:
             stack += waiting
         else:
             stack.pop()
-            found[node] = 1 + max((found[child] for child in node.children), default=0)
+            found[node] = 1 + max(map(found.__getitem__, children), default=0)
     return found[root]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
+from operator import is_
 
 from lathe.frontend.dtypes import INDEX
 from lathe.frontend.indices.affine import as_affine
@@ -44,7 +45,7 @@ def substitute(expr: Expr, replacements: Mapping[Axis, Expr]) -> Expr:
 
 def with_children(expr: Expr, children: tuple[Expr, ...]) -> Expr:
     """The same node over other operands; itself if these are its own."""
-    if all(new is old for new, old in zip(children, expr.children, strict=True)):
+    if all(map(is_, children, expr.children)):
         return expr
     match expr:
         case Read(tensor=tensor):

@@ -118,27 +118,41 @@ def command(function: Callable[P, Made], name: str = "") -> Callable[P, Made]:
     @wraps(function)
     def run(*given: P.args, **keywords: P.kwargs) -> Made:
         owner: Any = given[0]
-        arguments = given[1:]
         schedule: Recorded = getattr(owner, "schedule", owner)
-        recording = schedule.recording
-        if recording is None or recording.busy:
-            with schedule.trying():
-                return function(*given, **keywords)
-        typical = _Values(recording.typical, {})
-        recording.busy = True
+        before, recording = schedule.state, schedule.recording
         try:
-            with schedule.trying():
-                carried_out: Callable[..., Made] = function
-                result = carried_out(owner, *typical.of(arguments), **typical.of(keywords))
-        finally:
-            recording.busy = False
-        stage = None if owner is schedule else owner
-        text = f"{'schedule' if stage is None else stage.name}.{method}({_text(arguments, keywords)})"
-        recording.commands.append(_Command(stage, method, arguments, keywords, text, result, _views(schedule)))
-        return result
+            if recording is None or recording.busy:
+                return function(*given, **keywords)
+            return _noted(function, method, schedule, recording, given, keywords)
+        except BaseException:
+            schedule.become(before)
+            raise
 
     setattr(run, COMMAND, True)
     return run
+
+
+def _noted(
+    function: Callable[..., Made],
+    method: str,
+    schedule: Recorded,
+    recording: Recording,
+    given: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+) -> Made:
+    """Carry out a command with typical values, and note it when that is done."""
+    owner, *rest = given
+    arguments = tuple(rest)
+    typical = _Values(recording.typical, {})
+    recording.busy = True
+    try:
+        result = function(owner, *typical.of(arguments), **typical.of(keywords))
+    finally:
+        recording.busy = False
+    stage = None if owner is schedule else owner
+    text = f"{'schedule' if stage is None else stage.name}.{method}({_text(arguments, keywords)})"
+    recording.commands.append(_Command(stage, method, arguments, keywords, text, result, _views(schedule)))
+    return result
 
 
 def commands_of(handle: type) -> list[str]:

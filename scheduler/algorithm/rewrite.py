@@ -4,46 +4,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from lathe.frontend import Axis, Computation, Tensor, reads_data
-from lathe.frontend.nodes import AxisRef, Binary, Cast, Compare, Const, Not, Read, Reduce, Select, Undef
+from lathe.frontend.nodes import AxisRef, Read
 from lathe.frontend.operand import Expr
+from lathe.frontend.substitution import rewritten, with_children
 
 
 def transform(expr: Expr, leaf: Callable[[Expr], Expr | None], read: Callable[[Read], Expr] | None = None) -> Expr:
-    """The expression rebuilt from below: ``leaf`` may replace a node as a whole, ``read`` sees reads once rebuilt.
+    """The expression with nodes replaced: as a whole by what ``leaf`` says, reads by what ``read`` says of them.
 
-    A node that is shared by several parents stays shared.
+    ``read`` sees a read with its indices rewritten. What does not change is the same node as before, and a node that is
+    shared by several parents stays shared.
     """
-    done: dict[int, Expr] = {}
+    if read is None:
+        return rewritten(expr, leaf)
 
-    def visit(node: Expr) -> Expr:
-        known = done.get(id(node))
-        if known is None:
-            replaced = leaf(node)
-            known = done[id(node)] = rebuild(node) if replaced is None else replaced
-        return known
+    def over(node: Expr, operands: tuple[Expr, ...]) -> Expr:
+        new = with_children(node, operands)
+        return read(new) if isinstance(new, Read) else new
 
-    def rebuild(node: Expr) -> Expr:
-        match node:
-            case Const() | AxisRef() | Undef():
-                return node
-            case Read(tensor=tensor, indices=indices):
-                new = Read(tensor, tuple(visit(index) for index in indices))
-                return new if read is None else read(new)
-            case Binary(op=op, lhs=lhs, rhs=rhs):
-                return Binary(op, visit(lhs), visit(rhs))
-            case Compare(op=relation, lhs=lhs, rhs=rhs):
-                return Compare(relation, visit(lhs), visit(rhs))
-            case Not(operand=operand):
-                return Not(visit(operand))
-            case Select(condition=condition, then=then, otherwise=otherwise):
-                return Select(visit(condition), visit(then), visit(otherwise))
-            case Cast(operand=operand, dtype=dtype):
-                return Cast(visit(operand), dtype)
-            case Reduce(kind=kind, body=body, axes=reduced):
-                return Reduce(kind, visit(body), reduced)
-        raise AssertionError(f"an expression of kind {type(node).__name__} cannot be rewritten: {node}")
-
-    return visit(expr)
+    return rewritten(expr, leaf, over)
 
 
 def rewrite(

@@ -47,14 +47,13 @@ def after(stage: EditedStage, other: EditedStage, axis: "AxisLike | None" = None
         )
     schedule = stage.schedule
     stages = _moved(other, stage, "after")
-    with schedule.trying():
-        if _shares_loops_of(stage, other):  # it was before the other, in its loops
-            commit(schedule, {stage: replace(stage.state, attachment=None)}, "after", stages=stages)
-        align(stage, other, count)
-        leading = leading_alike(stage, other, count)
-        attachment = Attachment(stage.id, stage.state.leaves[count - 1], other.state.leaves[:count])
-        new = replace(leading.get(other, other.state), attachment=attachment, reuse=None)
-        commit(schedule, {**leading, other: new}, "after", stages=stages)
+    if _shares_loops_of(stage, other):  # it was before the other, in its loops
+        commit(schedule, {stage: replace(stage.state, attachment=None)}, "after", stages=stages)
+    align(stage, other, count)
+    leading = leading_alike(stage, other, count)
+    attachment = Attachment(stage.id, stage.state.leaves[count - 1], other.state.leaves[:count])
+    new = replace(leading.get(other, other.state), attachment=attachment, reuse=None)
+    commit(schedule, {**leading, other: new}, "after", stages=stages)
 
 
 def _shares_loops_of(stage: EditedStage, other: EditedStage) -> bool:

@@ -29,6 +29,5 @@ def between(
 
     Errors as ``after``; either both orders hold afterwards or nothing has changed. Tiramisu's between.
     """
-    with stage.schedule.trying():
-        before(stage, last, last_axis)
-        after(stage, first, axis)
+    before(stage, last, last_axis)
+    after(stage, first, axis)

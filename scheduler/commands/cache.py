@@ -120,11 +120,7 @@ def cache_write(schedule: Edit, tensor: Tensor, scope: str, *, at: "AxisLike | N
     already: call cache_write before other commands.
     """
     name = checked_scope(scope, f"cache_write of {getattr(tensor, 'name', tensor)}")
-    with schedule.trying():
-        return _cached(schedule, alone(schedule[tensor], schedule.current(tensor), "cache_write"), name, at)
-
-
-def _cached(schedule: Edit, stage: EditedStage, name: str, at: "AxisLike | None") -> Tensor:
+    stage = alone(schedule[tensor], schedule.current(tensor), "cache_write")
     state, tensor = stage.state, stage.tensor
     if at is not None:
         return written_at(stage, name, at)

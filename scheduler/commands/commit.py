@@ -29,9 +29,7 @@ def commit(
     ``renamed`` says which loop now stands for a loop that the command has replaced, for stages computed there. Raises
     ScheduleError and LegalityError.
     """
-    order = schedule.stages
-    touched: tuple[StageView, ...] = (*order, *changes)
-    before = {stage: stage.state for stage in touched}
+    order, before = schedule.stages, schedule.state.stages
     with schedule.trying():
         if stages is not None:
             schedule.arrange(stages)
@@ -48,10 +46,10 @@ def commit(
         moved = reordered | {
             stage
             for stage, state in changed.items()
-            if stage not in order
-            or not placed_alike(before[stage], state)
-            or before[stage].scope != state.scope
-            or before[stage].storage is not state.storage
+            if (old := before.get(stage.id)) is None
+            or not placed_alike(old, state)
+            or old.scope != state.scope
+            or old.storage is not state.storage
             or allocations is not None
         }
         check_schedule(schedule, command, set(changed) | reordered, moved)

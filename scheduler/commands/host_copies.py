@@ -22,7 +22,7 @@ def host_to_device(schedule: Edit, tensor: Tensor) -> None:
             f"{getattr(tensor, 'name', tensor)!r}. What stages compute is on the device.",
             kind="argument",
         )
-    schedule.amend(host_copies=(*schedule.host_copies, ("host_to_device", schedule.layout(now).tensor)))
+    schedule.amend(host_copies=(*schedule.host_copies, ("host_to_device", _named(schedule, now))))
 
 
 def device_to_host(schedule: Edit, tensor: Tensor) -> None:
@@ -54,9 +54,14 @@ def device_to_host(schedule: Edit, tensor: Tensor) -> None:
             f"{reason}. Copy it there, or call device_to_host before it is moved.",
             kind="argument",
         )
-    named = schedule.layout(now).tensor
-    with schedule.trying():
-        schedule.amend(host_copies=(*schedule.host_copies, ("device_to_host", named)))
-        if now not in schedule.outputs:
-            schedule.amend(program=(*schedule.program, named), outputs=(*schedule.outputs, now))
-            commit(schedule, {maker: maker.state}, "device_to_host")
+    named = _named(schedule, now)
+    schedule.amend(host_copies=(*schedule.host_copies, ("device_to_host", named)))
+    if now not in schedule.outputs:
+        schedule.amend(program=(*schedule.program, named), outputs=(*schedule.outputs, now))
+        commit(schedule, {maker: maker.state}, "device_to_host")
+
+
+def _named(schedule: Edit, now: Tensor) -> Tensor:
+    """A tensor as the program names it, whatever its layout is by now."""
+    layout = schedule.layouts.get(now)
+    return now if layout is None else layout.tensor

@@ -69,9 +69,8 @@ def _removed(schedule: Edit) -> tuple[str, ...]:
             changes[stage] = kept
             layouts[stage.tensor] = replace(layout, pads=pads)
             names.append(stage.name)
-    with schedule.trying():
-        schedule.amend(layouts=layouts)
-        commit(schedule, changes, "remove_dead_stores", stages=stages)
+    schedule.amend(layouts=layouts)
+    commit(schedule, changes, "remove_dead_stores", stages=stages)
     return tuple(names[::-1])
 
 

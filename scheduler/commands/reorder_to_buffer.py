@@ -79,9 +79,7 @@ def reorder_to_buffer(stage: EditedStage, tensor: Tensor) -> tuple[LoopAxis, ...
             "commands.",
             kind="limit",
         )
-    follower = _Follower(stage, schedule.layout(seen), reads[0].indices)
-    with schedule.trying():
-        return follower.run()
+    return _Follower(stage, schedule.layout(seen), reads[0].indices).run()
 
 
 class _Follower:

@@ -23,7 +23,7 @@ from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.loops import AxisLike, LoopAxis
 from lathe.scheduler.state.stage import Attachment
 from lathe.scheduler.state.storage import Storage, StorageBuffer
-from lathe.scheduler.state.stored import storages_of
+from lathe.scheduler.state.stored import buffer_names
 
 Map = Callable[..., Any] | str | isl.Map
 
@@ -96,7 +96,7 @@ def buffer(
     What is left out follows from what is stored there. ``scope`` is a scratchpad or ``"dram"``.
     Raises ScheduleError for a shape that is none, an unknown dtype or scope. Tiramisu's buffer.
     """
-    taken = {each.name for each in storages_of(schedule.stages)}
+    taken = buffer_names(schedule.stages)
     if not isinstance(name, str) or not name or name in taken:
         raise ScheduleError(
             f"name of buffer must be a string that names no other ({', '.join(taken)}), not {name!r}.", kind="argument"
@@ -152,8 +152,7 @@ def allocate_at(schedule: Edit, buffer: StorageBuffer, stage: Tensor | EditedSta
 
 def _free_name(stage: EditedStage) -> str:
     """The name of the stage's tensor, with a number behind it where another buffer has that name."""
-    others = [each for each in stage.schedule.stages if each is not stage]
-    taken = {each.name for each in storages_of(others)}
+    taken = buffer_names(each for each in stage.schedule.stages if each is not stage)
     name, count = stage.tensor.name, 1
     while name in taken:
         count += 1

@@ -45,9 +45,8 @@ def tile(stage: EditedStage, *axes_and_factors: "AxisLike | int") -> tuple[LoopA
                 f"axes of tile on stage {stage.name} must be {kind} different loops, not {target.name!r} twice.",
                 kind="argument",
             )
-    with stage.schedule.trying():
-        factors = cast("tuple[int, ...]", axes_and_factors[count:])
-        pairs = [split(stage, target, factor=factor) for target, factor in zip(targets, factors, strict=True)]
-        made = (*(outer for outer, _ in pairs), *(inner for _, inner in pairs))
-        reorder(stage, *made)
+    factors = cast("tuple[int, ...]", axes_and_factors[count:])
+    pairs = [split(stage, target, factor=factor) for target, factor in zip(targets, factors, strict=True)]
+    made = (*(outer for outer, _ in pairs), *(inner for _, inner in pairs))
+    reorder(stage, *made)
     return made

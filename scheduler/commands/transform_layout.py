@@ -87,10 +87,9 @@ def transform_layout(
         )
     if maker is not None:
         _check_maker(maker)
-    with schedule.trying():
-        if maker is not None:
-            maker = alone(maker, now, "transform_layout")
-        _transform(schedule, now, maker, function, pad_value)
+    if maker is not None:
+        maker = alone(maker, now, "transform_layout")
+    _transform(schedule, now, maker, function, pad_value)
     return () if maker is None else tuple(leaf for leaf in maker.state.leaves if leaf.kind == "data")
 
 

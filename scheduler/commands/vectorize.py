@@ -41,8 +41,7 @@ def vectorize(stage: EditedStage, axis: "AxisLike", lanes: int) -> LoopAxis:
             f"the same elements of {stage.tensor.name}.",
             kind="legality",
         )
-    with stage.schedule.trying():
-        if loop_extent(stage, target) != lanes:
-            _, target = split(stage, target, factor=lanes)
-        mark_loop(stage, target, "vectorize")
+    if loop_extent(stage, target) != lanes:
+        _, target = split(stage, target, factor=lanes)
+    mark_loop(stage, target, "vectorize")
     return target

@@ -38,13 +38,12 @@ def written_at(stage: EditedStage, scope: str, axis: "AxisLike") -> Tensor:
             kind="limit",
         )
     given = schedule.state
-    with schedule.trying():
-        _, writer = write_through_acc(schedule, stage, scope)
-        made, copy = replace(writer.state, attachment=Attachment(stage.id, loop)), stage.state
-        copy = replace(copy, computation=replace(copy.computation, where=before.computation.where))
-        after = schedule.stages
-        schedule.become(given)
-        commit(schedule, {writer: made, stage: copy}, "cache_write", stages=after)
+    _, writer = write_through_acc(schedule, stage, scope)
+    made, copy = replace(writer.state, attachment=Attachment(stage.id, loop)), stage.state
+    copy = replace(copy, computation=replace(copy.computation, where=before.computation.where))
+    after = schedule.stages
+    schedule.become(given)
+    commit(schedule, {writer: made, stage: copy}, "cache_write", stages=after)
     return writer.tensor
 
 

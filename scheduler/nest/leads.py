@@ -41,10 +41,13 @@ def leading_alike(stage: StageView, other: StageView, count: int) -> dict[StageV
 
 def without_idle_leads(schedule: ScheduleView) -> dict[StageView, StageState]:
     """The states of stages with a lead in which no buffer is filled, without it."""
+    leading = [stage for stage in schedule.stages if stage.state.lead]
+    if not leading:
+        return {}
     buffers = [each.state.attachment for each in schedule.stages if each.state.reuse]
     filling = {(schedule.at(place), place.axis) for place in buffers if place is not None}
     found: dict[StageView, StageState] = {}
-    for stage in schedule.stages:
+    for stage in leading:
         state = stage.state
         kept = {
             loop: early

@@ -6,6 +6,7 @@ whole and then keeps it or refuses it, so a refused command leaves no trace.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Literal
 
@@ -170,12 +171,12 @@ TAGS = frozenset(
     | {"threads", "signals", "ahead"}
 )
 """Fields of a state that say neither what is computed nor in which loops or where among those of other stages."""
-PLACED = tuple(each.name for each in fields(StageState) if each.name not in TAGS)
+PLACED = attrgetter(*(each.name for each in fields(StageState) if each.name not in TAGS))
 
 
 def placed_alike(one: StageState, other: StageState) -> bool:
     """Whether two states of a stage compute the same in the same loops in the same place, tags and memory aside."""
-    return one is other or all(getattr(one, name) == getattr(other, name) for name in PLACED)
+    return one is other or bool(PLACED(one) == PLACED(other))
 
 
 def initial_state(computation: Computation, scope: str = DRAM, copies: Tensor | None = None) -> StageState:

@@ -1,6 +1,6 @@
 """Buffers of the user's as a schedule has them: who is in them, and for how long."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -33,6 +33,11 @@ def storages_of(stages: Sequence[StageView]) -> dict[StorageBuffer, Allocated]:
         if storage is not None:
             users.setdefault(storage.buffer, []).append(stage)
     return {buffer: Allocated(buffer, tuple(own), _shape(buffer, own)) for buffer, own in users.items()}
+
+
+def buffer_names(stages: Iterable[StageView]) -> set[str]:
+    """The names of the buffers that stages are stored in."""
+    return {stage.state.storage.buffer.name for stage in stages if stage.state.storage is not None}
 
 
 def _shape(buffer: StorageBuffer, users: Sequence[StageView]) -> tuple[int, ...]:
