@@ -156,6 +156,11 @@ class MachineParameters:
         return max((self.lut_depth // TABLE_ELEMENTS).bit_length() - 1, 0)
 
     @property
+    def multipliers(self) -> int:
+        """Multipliers of the matrix core: products of two values that a GEMM micro-op makes in its step."""
+        return self.batch * self.block_in * self.block_out
+
+    @property
     def bus_bytes(self) -> int:
         """Bytes of one beat of the memory bus."""
         return self.memory.bus_bits // 8

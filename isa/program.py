@@ -73,7 +73,8 @@ class Program:
 
     ``images`` holds the bytes of segments with role "uop" or "constant", by name, uint8. ``label_of`` says for each
     instruction, as an index into ``labels``, which layer or stage caused it. ``tokens_in`` are the counts of the four
-    token queues before the launch (load→compute, compute→load, compute→store, store→compute).
+    token queues before the launch (load→compute, compute→load, compute→store, store→compute). ``products``: how many
+    products of two values of int8 the algorithm adds up, without those with padding; None if nobody has counted them.
 
     Raises :class:`ProgramError` when the parts contradict each other.
     """
@@ -85,6 +86,7 @@ class Program:
     labels: tuple[str, ...] = ()
     label_of: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     tokens_in: tuple[int, int, int, int] = (0, 0, 0, 0)
+    products: int | None = None
 
     def __post_init__(self) -> None:
         _check_kinds(self)
@@ -103,6 +105,10 @@ class Program:
                 f"tokens_in of a program must be four counts from 0 to {MOST_TOKENS}, not {self.tokens_in!r}. "
                 "Correct the counts."
             )
+
+    def efficiency(self, cycles: int) -> float | None:
+        """``products`` by what the matrix core's multipliers could have made in so many cycles; None without them."""
+        return None if self.products is None else self.products / (cycles * self.config.multipliers)
 
     @cached_property
     def columns(self) -> Columns:
@@ -167,6 +173,7 @@ class Program:
             labels=tuple(header["labels"]),
             label_of=arrays["label_of"],
             tokens_in=tuple(header["tokens_in"]),
+            products=header.get("products"),
         )
 
     def header(self) -> dict[str, Any]:
@@ -176,6 +183,7 @@ class Program:
             "segments": [segment.to_dict() for segment in self.segments],
             "labels": list(self.labels),
             "tokens_in": list(self.tokens_in),
+            "products": self.products,
         }
 
 
@@ -204,6 +212,8 @@ def _check_kinds(program: Program) -> None:
     counts = program.tokens_in
     if not isinstance(counts, Iterable) or any(integer(count) is None for count in counts):
         refuse("tokens_in", "four counts of at least 0", counts)
+    if program.products is not None and (integer(program.products) is None or program.products < 0):
+        refuse("products", "None or a count of at least 0", program.products)
 
 
 def _check_segments(program: Program) -> None:

@@ -15,6 +15,7 @@ from lathe.scheduler.compile import compiled
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.history import with_numbers
+from lathe.scheduler.reports.products import products_of
 from lathe.scheduler.reports.self_check import NestCheck
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.target.machine import check_machine
@@ -57,7 +58,8 @@ def build_compiled(
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
     given = _checked_constants(schedule, {} if constants is None else constants)
-    return compiled(schedule, config, given, NestCheck(schedule, given) if check_passes else None)
+    watch = NestCheck(schedule, given) if check_passes else None
+    return compiled(schedule, config, given, watch, products_of(schedule.program))
 
 
 def bound_arguments(

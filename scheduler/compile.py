@@ -14,10 +14,17 @@ from lathe.scheduler.target.wanted_extensions import check_extensions
 
 
 def compiled(
-    schedule: ScheduleView, config: HardwareConfig, constants: Mapping[str, NDArray[Any]], watch: Watch | None = None
+    schedule: ScheduleView,
+    config: HardwareConfig,
+    constants: Mapping[str, NDArray[Any]],
+    watch: Watch | None = None,
+    products: int | None = None,
 ) -> Compiled:
-    """A schedule, completed and compiled; ``watch`` is shown it at first and after each pass."""
+    """A schedule, completed and compiled; ``watch`` is shown it at first and after each pass.
+
+    ``products`` are those that the program makes, if anybody has counted them.
+    """
     check_extensions(schedule, config)
     completed = complete(schedule, config, watch=watch)
     added = {tensor.name: array for tensor, array in completed.state.constants.items()}
-    return compile_schedule(completed, config, {**constants, **added}, completed.state.views)
+    return compile_schedule(completed, config, {**constants, **added}, completed.state.views, products)

@@ -66,6 +66,15 @@ class Result:
         names = [segment.name for segment in self.program.outputs]
         object.__setattr__(self, "outputs", Outputs(self.outputs, names))
 
+    @property
+    def efficiency(self) -> float | None:
+        """The products that the algorithm adds up, by those that the matrix core could have made in these cycles.
+
+        Lanes that hold no value and taps in padding do not count, unlike in ``counters.gemm_operations``. None for a
+        program whose products nobody has counted.
+        """
+        return self.program.efficiency(self.cycles)
+
     def write_chrome_trace(self, path: str | PathLike[str]) -> None:
         """Write the trace for Perfetto, with the program's labels; see :meth:`Trace.write_chrome_trace`.
 

@@ -15,10 +15,11 @@ from lathe.building import watched_builds
 from lathe.commands.options import FILE, check_of_network_only, config_option, given, json_option
 from lathe.commands.summaries import (
     bytes_table,
-    counters_dict,
     counters_table,
     labels_dict,
     labels_table,
+    result_dict,
+    told_efficiency,
     units_table,
 )
 from lathe.commands.terminal import console, grouped, notes, percent, print_json, table
@@ -136,10 +137,14 @@ def show_script(
         if trace_path is not None:
             result.write_chrome_trace(trace_path)
         if as_json:
-            print_json(counters_dict(result.program.config, result.counters))
+            print_json(result_dict(result))
             return
         out = console()
-        for each in (counters_table(result.counters), bytes_table(result.counters), units_table(result.counters)):
+        for each in (
+            counters_table(result.counters, result.program),
+            bytes_table(result.counters),
+            units_table(result.counters),
+        ):
             out.print()
             out.print(each)
     elif as_json or trace_path is not None:
@@ -166,6 +171,7 @@ def job_dict(job: Job, trace_path: Path) -> dict[str, Any]:
         "cycles": job.cycles,
         "cycles_per_image": job.cycles / job.images,
         "utilisation": job.utilisation,
+        "efficiency": job.efficiency,
         "launch": job.first.counters.to_dict(),
         "layers": labels_dict(cycles_by_label(job.first)),
         "build_seconds": round(job.build_seconds, 3),
@@ -193,6 +199,7 @@ def print_job(job: Job, trace_path: Path) -> None:
         *compared_row(job),
         ("cycles per image", f"{grouped(round(job.cycles / job.images))}  (launches of {job.batch} images)"),
         ("utilisation", f"{percent(job.utilisation)}  (GEMM operations / cycles)"),
+        ("efficiency", told_efficiency(job.efficiency)),
         ("program", f"{grouped(len(job.first.program.instructions))} instructions, built in {job.build_seconds:.2f} s"),
         ("simulation", f"{grouped(job.cycles)} cycles in {job.simulate_seconds:.2f} s  ({what})"),
     ]

@@ -8,7 +8,7 @@ from lathe import engines
 from lathe.attribution import cycles_by_label
 from lathe.commands.comparison import DIFFERENT, agreement_dict, engines_of, prepare, print_agreement
 from lathe.commands.options import FILE, engine_option, json_option, trace_option, wave_option
-from lathe.commands.summaries import bytes_table, counters_dict, counters_table, labels_dict, labels_table, units_table
+from lathe.commands.summaries import bytes_table, counters_table, labels_dict, labels_table, result_dict, units_table
 from lathe.commands.terminal import console, print_json
 from lathe.configs.archives import write_arrays
 from lathe.configs.atomic import check_writable
@@ -78,7 +78,7 @@ def simulate(
     if as_json:
         layers = labels_dict(cycles_by_label(result))
         compared = {} if ran is None else agreement_dict(ran)
-        print_json({**compared, **counters_dict(loaded.config, result.counters), "layers": layers})
+        print_json({**compared, **result_dict(result), "layers": layers})
     else:
         print_result(result)
         if ran is not None:
@@ -92,6 +92,6 @@ def print_result(result: Result) -> None:
     out = console()
     counters = result.counters
     costs = labels_table(cycles_by_label(result), result.cycles, 1)
-    for each in (counters_table(counters), costs, units_table(counters), bytes_table(counters)):
+    for each in (counters_table(counters, result.program), costs, units_table(counters), bytes_table(counters)):
         out.print(each)
         out.print()

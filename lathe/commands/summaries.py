@@ -7,7 +7,8 @@ from rich.table import Table
 from lathe.attribution import ACTIVITIES, UNITS, LabelCycles
 from lathe.commands.terminal import grouped, percent, table
 from lathe.configs import HardwareConfig
-from lathe.sim import Counters
+from lathe.isa import Program
+from lathe.sim import Counters, Result
 
 MEMORY_NAMES = {
     "instructions": "instructions",
@@ -36,17 +37,30 @@ def utilisation(counters: Counters) -> float:
     return counters.gemm_operations / counters.cycles
 
 
+def told_efficiency(efficiency: float | None) -> str:
+    """The efficiency of a launch for people."""
+    if efficiency is None:
+        return "not known of this program"
+    return f"{percent(efficiency)}  (products of the algorithm / what the multipliers could make)"
+
+
 def counters_dict(machine: HardwareConfig, counters: Counters) -> dict[str, Any]:
     """The counters as plain values, with the machine's name and the utilisation."""
     return {"machine": machine.name, "utilisation": utilisation(counters), **counters.to_dict()}
 
 
-def counters_table(counters: Counters) -> Table:
-    """Cycles and operations of a launch."""
+def result_dict(result: Result) -> dict[str, Any]:
+    """The same of a program, with its efficiency."""
+    return {**counters_dict(result.program.config, result.counters), "efficiency": result.efficiency}
+
+
+def counters_table(counters: Counters, program: Program | None = None) -> Table:
+    """Cycles and operations of a launch; of a program its efficiency, too."""
     operations = [(f"ALU {name}", count) for name, count in counters.alu_operations_of.items() if count]
     rows = [
         ("cycles", grouped(counters.cycles)),
         ("GEMM operations", f"{grouped(counters.gemm_operations)}  ({percent(utilisation(counters))} of the cycles)"),
+        *([("efficiency", told_efficiency(program.efficiency(counters.cycles)))] if program is not None else []),
         ("GEMM resets", grouped(counters.reset_operations)),
         ("ALU operations", grouped(counters.alu_operations)),
         *((f"  {name}", grouped(count)) for name, count in operations),

@@ -52,9 +52,9 @@ def sweep(
 
     SWEEP is a YAML file. "base" names the machine or machines to begin with, "machine" the parameters to change, each
     with a value or a list of values, and "workloads" lists operators with their shapes. Every combination is built and
-    simulated, and becomes a row of the CSV file with its cycles, utilisation and bytes. Machines that cannot exist,
-    shapes that do not fit each other, and workloads that do not map are rows with the reason. What no row could be
-    right with is a mistake in the file, and nothing runs.
+    simulated, and becomes a row of the CSV file with its cycles, utilisation, efficiency and bytes. Machines that
+    cannot exist, shapes that do not fit each other, and workloads that do not map are rows with the reason. What no row
+    could be right with is a mistake in the file, and nothing runs.
 
     Two examples come with Lathe, and SWEEP may be their names: matmul_blocks and conv_buffers; they lie in
     configs/sweeps. The exit status is 1 when outputs differ from NumPy's, or when Lathe itself failed on a row.
@@ -99,15 +99,16 @@ def print_rows(found: Sweep, rows: list[Row], output: Path | None) -> None:
     names = ["workload", *found.parameter_keys, "base", *found.machine.keys]
     varying = [name for name in names if len({str(value.get(name)) for value in values}) > 1]
     fixed = ", ".join(f"{name} {values[0][name]}" for name in names if name not in varying)
-    shown = table(fixed, [*varying, "cycles", "utilisation", "read", "written", "status"], ())
+    shown = table(fixed, [*varying, "cycles", "utilisation", "efficiency", "read", "written", "status"], ())
     for column in shown.columns:
         column.no_wrap = True
     reasons: dict[str, None] = {}
     for row, value in zip(rows, values, strict=True):
-        numbers = ["", "", "", ""]
+        numbers = ["", "", "", "", ""]
         if row.numbers:
             counts = (f"{grouped(int(row.numbers[key]))} B" for key in ("bytes_read", "bytes_written"))
-            numbers = [grouped(int(row.numbers["cycles"])), percent(row.numbers["utilisation"]), *counts]
+            shares = (percent(row.numbers[key]) for key in ("utilisation", "efficiency"))
+            numbers = [grouped(int(row.numbers["cycles"])), *shares, *counts]
         shown.add_row(*(str(value.get(name, "")) for name in varying), *numbers, row.status)
         if row.status != OK:
             reasons[f"{row.status}: {row.reason}"] = None

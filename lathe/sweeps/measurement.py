@@ -33,6 +33,7 @@ NUMBERS = (
     "read_acc8",
     "read_par",
     "read_lut",
+    "efficiency",
 )
 
 
@@ -79,6 +80,7 @@ def measured(point: Point, machine: HardwareConfig, check: bool) -> Row:
         "bytes_read": sum(counters.bytes_read.values()),
         "bytes_written": sum(counters.bytes_written.values()),
         **{f"read_{name}": count for name, count in counters.bytes_read.items()},
+        "efficiency": round(result.efficiency or 0.0, 6),
     }
     if inputs is not None:
         expected = lt.reference(work.output, {**inputs, **work.constants})

@@ -36,10 +36,11 @@ def compile_schedule(
     config: HardwareConfig,
     constants: Mapping[str, NDArray[Any]],
     views: Mapping[Tensor, Tensor],
+    products: int | None = None,
 ) -> Compiled:
     """Compile a complete schedule: allocation, emission, tokens, and the map of DRAM.
 
-    ``views`` maps placeholders that stand for another one, reshaped, to that one.
+    ``views`` maps placeholders that stand for another one, reshaped, to that one. ``products``: those of the program.
     """
     symbolic = build_nest(schedule, largest_blocks=True)
     plan = plan_lanes(schedule, config)
@@ -55,7 +56,7 @@ def compile_schedule(
         if not any(reasons):
             raise
         raise EmitError(" ".join([str(error), *filter(None, reasons)]), kind=error.kind) from None
-    return _assemble(emitter, dram.segments, constants)
+    return _assemble(emitter, dram.segments, constants, products)
 
 
 def lanes_as_wanted(schedule: ScheduleView) -> str:
@@ -66,7 +67,9 @@ def lanes_as_wanted(schedule: ScheduleView) -> str:
     return f"Lanes of {', '.join(wanted)} are those that vectorize says; without it, build chooses what fits."
 
 
-def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str, NDArray[Any]]) -> Compiled:
+def _assemble(
+    emitter: Emitter, segments: list[Segment], constants: Mapping[str, NDArray[Any]], products: int | None
+) -> Compiled:
     config = emitter.config
     image = emitter.pool.image()
     steps = steps_in_order(emitter)
@@ -90,7 +93,9 @@ def _assemble(emitter: Emitter, segments: list[Segment], constants: Mapping[str,
         if segment.role == "constant":
             images[segment.name] = packed_bytes(segment, constants[segment.tensor])
     label_of = np.asarray([origin.label for origin in tokens.labels], np.int32)
-    program = Program(config, instructions, (*segments, uops, stream), images, tuple(labels), label_of)
+    program = Program(
+        config, instructions, (*segments, uops, stream), images, tuple(labels), label_of, products=products
+    )
     sends = [(number, each) for number, step in zip(numbers, steps, strict=True) for each in step.sends]
     receives = [(number, each) for number, step in zip(numbers, steps, strict=True) for each in step.receives]
     return Compiled(

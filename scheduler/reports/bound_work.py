@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import GEMM_BEGIN
-from lathe.frontend import Computation, Tensor, substitute
+from lathe.frontend import Computation
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.indices.plain import constant_value, kept
+from lathe.frontend.indices.plain import kept
 from lathe.frontend.nodes import Axis, Binary, Cast, Const, Guard, Read, Reduce, Select, axes_of, reads_data
 from lathe.frontend.operand import Expr
 from lathe.isa import Alu, AluOp, Rescale
 from lathe.isa.operands import usage_of
 from lathe.isa.table import alu_operations
-from lathe.scheduler.algorithm.patterns import dimension_of, is_plain_read
+from lathe.scheduler.algorithm.patterns import dimension_of
 from lathe.scheduler.reports.bound_points import Bits, Points
+from lathe.scheduler.reports.products import Maker, Source, factors_of, products_in, source_of
 from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of
@@ -32,28 +33,12 @@ OPERATIONS = {
     "sum": AluOp.ADD, "prod": AluOp.MUL,
 }  # fmt: skip
 
-Maker = Callable[[Tensor], Computation | None]
-"""The computation that makes a tensor; None for what comes from the host."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a read finds its values, behind copies and padding.
-
-    ``read``: of the tensor that they come from; ``inside``: where they are read at all; ``counted``: where they are
-    anything else than what the padding holds without a difference to the result.
-    """
-
-    read: Read
-    inside: tuple[Guard, ...] = ()
-    counted: tuple[Guard, ...] = ()
-
 
 @dataclass(frozen=True)
 class Way:
     """Steps of the compute unit, and for each source that is read in lanes of its own: its memory and these lanes.
 
-    ``products``: multiplications of values that are added up, where the matrix core does them.
+    ``products``: those of two values that are added up.
     """
 
     unit: str
@@ -67,30 +52,6 @@ class Way:
     @property
     def steps(self) -> int:
         return self.gemm + self.reset + self.alu + self.rescale
-
-
-def source_of(expr: Expr, maker: Maker, ignored: int | None) -> Source | None:
-    """What an expression reads where it is one read, perhaps under conditions on indices; else None.
-
-    ``ignored``: a constant that makes no difference, such as 0 in a sum.
-    """
-    expr = kept(expr)
-    if isinstance(expr, Select) and not reads_data(expr.condition):
-        for taken, other, holds in ((expr.then, expr.otherwise, True), (expr.otherwise, expr.then, False)):
-            value = constant_value(other)
-            inner = None if value is None else source_of(taken, maker, ignored)
-            if inner is not None:
-                guard = (expr.condition, holds)
-                counted = (guard, *inner.counted) if value == ignored else inner.counted
-                return Source(inner.read, (guard, *inner.inside), counted)
-        return None
-    if not is_plain_read(expr):
-        return None
-    made = maker(expr.tensor)
-    if made is None or made.reduce_axes or len(made.bodies) > 1 or made.where is not None:
-        return Source(expr)
-    body = substitute(made.bodies[0], dict(zip(made.axes, expr.indices, strict=True)))
-    return source_of(body, maker, ignored) or Source(expr)
 
 
 def ways(
@@ -120,6 +81,7 @@ class _Stage:
         self.computation, self.needed, self.guards, self.maker, self.config = computation, needed, guards, maker, config
         self.near, self.data, self.weights = (element_of(config, scope) for scope in (NEAR, *OPERANDS))
         self.results = self.points(())
+        self.multiplied = products_in(computation, maker, needed)
 
     def points(self, conditions: Sequence[Guard], *, reduced: bool = False) -> Points:
         """The points of the data axes, or of all axes, where conditions hold."""
@@ -141,11 +103,11 @@ class _Stage:
         return min(map(steps, self.lanes()))
 
     def products(self) -> Iterator[Way]:
-        found = self._factors()
+        found = factors_of(self.computation, self.maker)
         if found is None:
             return
-        pair, conditions = found
-        counted = self.points((*conditions, *pair[0].counted, *pair[1].counted), reduced=True)
+        pair = found.operands
+        counted = self.points(found.counted, reduced=True)
         for data, weight in (pair, pair[::-1]):
             for product in self._lanes_of_products(data.read, weight.read):
                 lanes = _lanes((product.row, self.data.rows), (product.column, self.near.cols))
@@ -156,27 +118,9 @@ class _Stage:
                     "diagonal products" if product.diagonal else "products",
                     gemm=counted.vectors(lanes) * product.steps_of_tap(self.config),
                     reset=reset,
-                    products=counted.number,
+                    products=self.multiplied,
                     operands={data: (DATA, self._of_data(product)), weight: (WEIGHTS, self._of_weights(product))},
                 )
-
-    def _factors(self) -> tuple[tuple[Source, Source], list[Guard]] | None:
-        """Two operands of int8 whose products are summed in int32, or taken one by one, and where they are not 0."""
-        if len(self.computation.bodies) > 1:
-            return None
-        body = self.computation.bodies[0]
-        if body.dtype != "int32" or (isinstance(body, Reduce) and body.kind != "sum"):
-            return None
-        value, conditions = kept(body.body if isinstance(body, Reduce) else body), []
-        while isinstance(value, Select) and not reads_data(value.condition) and constant_value(value.otherwise) == 0:
-            conditions.append((value.condition, True))
-            value = kept(value.then)
-        if not isinstance(value, Binary) or value.op != "mul" or kept(value.lhs) is kept(value.rhs):
-            return None
-        first, second = (source_of(side, self.maker, 0) for side in (value.lhs, value.rhs))
-        if first is None or second is None or not first.read.dtype == second.read.dtype == "int8":
-            return None
-        return (first, second), conditions
 
     def _lanes_of_products(self, data: Read, weight: Read) -> Iterator[Product]:
         """All choices of axes for rows, columns and summed lanes; rows may run along whatever only the data have."""
@@ -232,18 +176,8 @@ class _Stage:
             "alu" if counts else "copy",
             reset=resets(best) * len(self.computation.bodies) if resets else 0,
             alu=steps(best),
-            products=self._multiplied(),
+            products=self.multiplied,
         )
-
-    def _multiplied(self) -> int:
-        """Products of values that the stage sums, if it does."""
-        if not self.computation.reduce_axes:
-            return 0
-        found = self._factors()
-        if found is None:
-            return 0
-        pair, conditions = found
-        return self.points((*conditions, *pair[0].counted, *pair[1].counted), reduced=True).number
 
     def _step(self, operation: AluOp, *, immediate: bool) -> int:
         return usage_of(Alu(operation, 0, 1, 1, 1, 0, 0, 0, 0, use_imm=immediate)).steps
@@ -285,4 +219,4 @@ def _lanes(*sides: tuple[Axis | None, int]) -> dict[Axis, int]:
     return {axis: size for axis, size in sides if axis is not None and size > 1}
 
 
-__all__ = ["Maker", "Source", "Way", "source_of", "ways"]
+__all__ = ["Way", "ways"]

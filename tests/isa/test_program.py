@@ -8,6 +8,7 @@ import pytest
 
 from lathe.configs import load_config
 from lathe.isa import Finish, Layout, Load, MemoryType, Program, ProgramError, Segment, Store
+from lathe.isa.program_file import write_archive
 
 TINY = load_config("tiny")
 
@@ -31,6 +32,7 @@ def a_program(**changes: Any) -> Program:
         "labels": ("load", "store"),
         "label_of": np.array([0, 1, 1], np.int32),
         "tokens_in": (0, 0, 0, 1),
+        "products": 640,
     }
     return Program(**parts | changes)
 
@@ -63,7 +65,23 @@ def test_saved_program_comes_back_whole(tmp_path: Path) -> None:
     assert {name: image.tolist() for name, image in loaded.images.items()} == {"weights": [0, 1, 2, 3, 4]}
     assert loaded.label_of.tolist() == [0, 1, 1]
     assert loaded.tokens_in == (0, 0, 0, 1)
+    assert loaded.products == 640
     assert [path.name for path in tmp_path.iterdir()] == ["p.npz"]
+
+
+def test_efficiency_is_products_by_what_the_multipliers_could_make() -> None:
+    assert TINY.multipliers == 16
+    assert a_program().efficiency(100) == 640 / 1600
+    assert a_program(products=None).efficiency(100) is None
+
+
+def test_a_file_from_before_products_were_counted_is_read(tmp_path: Path) -> None:
+    program = a_program()
+    header = {name: value for name, value in program.header().items() if name != "products"}
+    arrays = {"insns": program.encoded, "label_of": program.label_of, "image/weights": program.images["weights"]}
+    write_archive(tmp_path / "old.npz", header, arrays)
+    loaded = Program.load(tmp_path / "old.npz")
+    assert (loaded.products, loaded.instructions) == (None, program.instructions)
 
 
 def test_saving_the_same_program_twice_writes_the_same_bytes(tmp_path: Path) -> None:
@@ -197,6 +215,10 @@ CODE = Segment("code", "instructions", 0x1000, 48)
             "label_of of a program must hold indices from 0 to 1, not 0 to 2. Add the missing labels."),
         ({"tokens_in": (0, 0, 0, -1)},
             "tokens_in of a program must be four counts from 0 to 65535, not (0, 0, 0, -1). Correct the counts."),
+        ({"products": -1},
+            "products of a program must be None or a count of at least 0, not -1. Correct the argument."),
+        ({"products": 1.5},
+            "products of a program must be None or a count of at least 0, not 1.5. Correct the argument."),
     ],
 )  # fmt: skip
 def test_program_of_parts_that_contradict_each_other_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -77,6 +77,11 @@ class Job:
         """The share of cycles in which the matrix core began a micro-op."""
         return self.first.counters.gemm_operations / self.first.cycles
 
+    @property
+    def efficiency(self) -> float | None:
+        """The products that the network adds up, by those that the matrix core could have made in these cycles."""
+        return self.first.efficiency
+
 
 def run_digits(
     machine: HardwareConfig,
