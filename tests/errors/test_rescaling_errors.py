@@ -98,7 +98,6 @@ def looked_up(i, j):
 @pytest.mark.parametrize(
     ("config", "function", "options", "message"),
     [
-        (LATHE16, lambda i, j: looked_up(i, j) + 1, {}, INDEX.format("uint8(D.acc[i, j])") + TAKEN),
         (LATHE16, looked_up, {"where": lambda i, j: j <= 3 * i}, INDEX.format("uint8(D.acc[i, j])") + TAKEN),
         (LATHE16, lambda i, j: L[(D[i, j].astype("int32") + 128).astype("index")], {},
             INDEX.format("int32(D.acc[i, j]) + 128") + TAKEN),
