@@ -153,6 +153,10 @@ def test_a_device_that_is_too_small_is_refused_with_what_is_too_much(monkeypatch
     assert not [*(tmp_path / "cache").glob("fit-*")]
 
 
+def test_the_tools_come_with_what_tests_need():
+    assert set(tools.versions()) == set(tools.PACKAGES)  # the slow test below runs them
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_devices_have_what_nextpnr_says(device, tmp_path):
