@@ -205,20 +205,20 @@ FAULTS = (
     fault(
         "the base of weights is one too far",
         "target.rules.gemm",
-        "(dst.base, src.base, wgt.base),",
-        "(dst.base, src.base, wgt.base + 1),",
+        "[each.base + sum(",
+        "[each.base + (each is wgt) + sum(",
     ),
     fault(
         "the base of inputs is one too far",
         "target.rules.gemm",
-        "(dst.base, src.base, wgt.base),",
-        "(dst.base, src.base + 1, wgt.base),",
+        "[each.base + sum(",
+        "[each.base + (each is src) + sum(",
     ),
     fault(
         "the base of accumulators is one too far",
         "target.rules.gemm",
-        "(dst.base, src.base, wgt.base),",
-        "(dst.base + 1, src.base, wgt.base),",
+        "[each.base + sum(",
+        "[each.base + (each is dst) + sum(",
     ),
     fault(
         "the base in DRAM is one too far",
@@ -505,8 +505,8 @@ FAULTS = (
     fault(
         "two products begin one sum",
         "emission.fresh_zeros",
-        " or self._taken[cells].any():",
-        ":",
+        " and not self._taken[cells].any())",
+        ")",
     ),
     fault(
         "zeros that somebody reads are not written",

@@ -19,6 +19,7 @@ from lathe.frontend.nodes import (
     Compare,
     Computation,
     Const,
+    Guard,
     Not,
     Reduce,
     Select,
@@ -130,6 +131,17 @@ def conjuncts(condition: Expr | None) -> Iterator[Expr]:
         yield from conjuncts(condition.rhs)
     else:
         yield condition
+
+
+def apart(condition: Expr, holds: bool) -> Iterator[Guard]:
+    """The conditions that must all hold, or all fail, for one to do so."""
+    if isinstance(condition, Binary) and condition.op == ("and" if holds else "or"):
+        yield from apart(condition.lhs, holds)
+        yield from apart(condition.rhs, holds)
+    elif isinstance(condition, Not):
+        yield from apart(condition.operand, not holds)
+    else:
+        yield condition, holds
 
 
 def bound_of(condition: Expr, holds: bool, roots: Mapping[Axis, Bound], box: Box | None = None) -> Bound | None:

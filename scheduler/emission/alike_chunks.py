@@ -183,7 +183,7 @@ class AlikeChunks:
                 room = physical.view[dim] - first
                 key += (first % step, low[dim] % step, room if room <= limit else -1)
             if place.scope != DRAM:
-                key += (place.base, place.extent, place.zero_padded)
+                key += (place.base, place.extent, place.zero_padded, place.data)
                 key += [values[n] - start for n, start in zip(side.index, low, strict=True)]
                 continue
             at = side.address(place, values)

@@ -39,6 +39,7 @@ from lathe.scheduler.target.chunk import (
     VectorOperand,
     check_covers,
 )
+from lathe.scheduler.target.data_cells import Cells, data_cells, within
 from lathe.scheduler.target.element import depth_of
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.rule_choice import rule_for
@@ -107,6 +108,7 @@ class Emitter:
         self._used = 0
         self._work: dict[int, _Work | None] = {}
         self._keep_zeros: dict[StageView, bool] = {}
+        self._data: dict[Tensor, Cells | None] = {}
         self._tried: set[str] = set()  # the rules that have been asked for the present chunk
         self._label_of: dict[StageView, int] = {}
 
@@ -141,6 +143,10 @@ class Emitter:
     def begin(self, cells: NDArray[np.int64]) -> bool:
         """Whether sums may begin in these accumulators, which are taken then. Never on machines that cannot begin."""
         return self.zeros is not None and self.zeros.take(cells)
+
+    def holds_zeros(self, cells: NDArray[np.int64]) -> bool:
+        """Whether all of these accumulators hold zeros in which sums may begin."""
+        return self.zeros is not None and self.zeros.may_take(cells)
 
     def fresh(self, cells: NDArray[np.int64]) -> bool | None:
         """Whether accumulators hold zeros that nobody has written over; None: some of them."""
@@ -201,6 +207,7 @@ class Emitter:
         low = tuple([each.value(environment) for each in node.low if isinstance(each, Linear)])
         extent = tuple([each.value(environment) for each in node.extent if isinstance(each, Linear)])
         owner = self.aliases.get(stage)
+        data = within(self._data_cells(stage.tensor), low, extent)
         if owner is not None:
             base = self.places[owner.tensor].base
         else:
@@ -212,9 +219,19 @@ class Emitter:
             elif stage.tensor in self.rings:
                 dimension, cells = self.rings[stage.tensor]
                 extent = (*extent[:dimension], cells, *extent[dimension + 1 :])
+                data = None
                 size = self.physical[stage].strides(low, extent)[1]
                 assert size <= self.buffers[stage].of_thread, f"ring of {stage.name} takes {size} elements"
-        self.places[stage.tensor] = self._place(stage, base, low, extent)
+        self.places[stage.tensor] = self._place(stage, base, low, extent, data)
+
+    def _data_cells(self, tensor: Tensor) -> Cells | None:
+        """Which cells of a tensor may hold anything but zeros."""
+        if tensor not in self._data:
+            self._data[tensor] = None  # of what is copied in a circle nothing is known
+            maker = self.maker.get(tensor)
+            if maker is not None:
+                self._data[tensor] = data_cells(maker.state.computation, self._data_cells)
+        return self._data[tensor]
 
     def _acquire_stored(self, stored: Allocated) -> None:
         if stored.scope == DRAM:
@@ -239,7 +256,14 @@ class Emitter:
         turn = self._turn[stage, self.thread] = self._turn.get((stage, self.thread), -1) + 1
         return base + turn % buffer.slots * buffer.size
 
-    def _place(self, stage: StageView, base: int, low: tuple[int, ...], extent: tuple[int, ...]) -> Place:
+    def _place(
+        self,
+        stage: StageView,
+        base: int,
+        low: tuple[int, ...],
+        extent: tuple[int, ...],
+        data: Cells | None = None,
+    ) -> Place:
         keeps = self._keep_zeros.get(stage)
         state = stage.state
         if keeps is None:
@@ -248,7 +272,7 @@ class Emitter:
         if keeps:
             sources = (self.place(read.tensor, stage) for read in state.computation.reads)
             keeps = all(source is not None and source.zero_padded for source in sources)
-        return Place(state.scope, self.physical[stage], base, low, extent, zero_padded=keeps)
+        return Place(state.scope, self.physical[stage], base, low, extent, zero_padded=keeps, data=data)
 
     def slide(self, node: Slide, environment: Mapping[LoopVariable, int]) -> None:
         """A window moves: in a buffer that is shifted, so does what it keeps."""
@@ -257,7 +281,8 @@ class Emitter:
             return
         low = tuple(each.value(environment) for each in node.low if isinstance(each, Linear))
         extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
-        place = replace(self.places[stage.tensor], low=low, extent=window.shape)
+        data = within(self._data_cells(stage.tensor), low, window.shape)
+        place = replace(self.places[stage.tensor], low=low, extent=window.shape, data=data)
         assert place.physical.strides(low, window.shape)[1] <= self.buffers[stage].size, f"window of {stage.name}"
         now = Held(tuple((first, first + count) for first, count in zip(low, extent, strict=True)), place)
         before = self._held.get((stage, self.thread))

@@ -1,7 +1,7 @@
 """The loads that a program begins with, in the order in which what they bring is used.
 
 The first product waits for all that is loaded before it. What only later ones read, such as the weights of input
-channels that come later, can wait: a LOAD is taken apart where its elements are used first at different times, and
+channels that come later, can wait: a LOAD is taken apart where its elements are used first by different chunks, and
 what is used later comes behind what is used before.
 """
 
@@ -73,12 +73,15 @@ class _Uses:
         depth = {"inp": footprints.config.inp_depth, "wgt": footprints.config.wgt_depth}
         self.begin = begin
         bringer = {name: np.full(depth[name], -1, np.int64) for name in OPERANDS}
-        for n, (each, _) in enumerate(entries):
+        time, chunk = 0, -1
+        for n, (each, origin) in enumerate(entries):
             assert not isinstance(each, Marker), f"signal {each} in a stream without any"
             footprint = footprints.of(each)
+            if origin.chunk != chunk or chunk < 0:  # all that a chunk reads is used at one time
+                time, chunk = n, origin.chunk
             for memory, cells in footprint.reads:
                 if memory in bringer:
-                    self._note(bringer[memory], cells, n - begin)
+                    self._note(bringer[memory], cells, time - begin)
             for memory, cells in footprint.writes:
                 if memory in bringer and isinstance(each, Load):
                     bringer[memory][cells] = n

@@ -71,11 +71,15 @@ class FreshZeros:
 
     def take(self, cells: NDArray[np.int64]) -> bool:
         """Whether sums may begin in all of the accumulators; they are taken then, until they are followed."""
+        possible = self.may_take(cells)
+        if possible:
+            self._taken[cells] = True
+        return possible
+
+    def may_take(self, cells: NDArray[np.int64]) -> bool:
+        """Whether sums may begin in all of the accumulators."""
         self._question.cells.append(cells)
-        if not self._count or (self._reset_of[cells] == NOBODY).any() or self._taken[cells].any():
-            return False
-        self._taken[cells] = True
-        return True
+        return bool(self._count and (self._reset_of[cells] != NOBODY).all() and not self._taken[cells].any())
 
     def follow(self, instructions: Iterable[Instruction]) -> None:
         """These come next in the stream."""

@@ -4,7 +4,7 @@ Loops that move different dimensions of a tensor are looked at apart: the last t
 maxima, one for each group of loops, so that a convolution's reads need not be gone through one by one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import evaluate, reads_data
+from lathe.frontend.indices.conditions import apart
 from lathe.frontend.indices.linear import LoopVariable
-from lathe.frontend.nodes import Binary, Guard, axes_of
+from lathe.frontend.nodes import Guard, axes_of
 from lathe.frontend.operand import Expr
 from lathe.scheduler.answers import TooHard
 from lathe.scheduler.nest.times import NO_TAG, Occurrence, Tag, values_on
@@ -83,7 +84,7 @@ class Use:
         parts: list[Group] = []
         for dim, (index, stride) in enumerate(zip(self.indices, strides, strict=True)):
             parts.append(Group(self._loops(index, position), [_Number(dim, index, stride)]))
-        for guard in _conjuncts(self.guards):
+        for guard in (part for each in self.guards for part in apart(*each)):
             if not reads_data(guard[0]):
                 parts.append(Group(self._loops(guard[0], position), [], [guard]))
         groups: list[Group] = []
@@ -170,14 +171,3 @@ def _too_many() -> TooHard:
     return TooHard(
         f"with {LARGEST} reads and writes of cells", "Let stages compute less, or give each value a cell of its own."
     )
-
-
-def _conjuncts(guards: Sequence[Guard]) -> list[Guard]:
-    """Conditions that must all hold, as far apart as they come."""
-    found: list[Guard] = []
-    for condition, holds in guards:
-        if isinstance(condition, Binary) and condition.op == ("and" if holds else "or"):
-            found += _conjuncts([(condition.lhs, holds), (condition.rhs, holds)])
-        else:
-            found.append((condition, holds))
-    return found

@@ -4,7 +4,7 @@ Axes that no condition joins are independent, so that a count is a product of sm
 padding has the rows with their taps, the columns with theirs, and images, filters and channels each by themselves.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
 from math import prod
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import evaluate
-from lathe.frontend.nodes import Axis, Binary, Guard, Not, axes_of, reads_data
+from lathe.frontend.indices.conditions import apart
+from lathe.frontend.nodes import Axis, Guard, axes_of, reads_data
 from lathe.frontend.operand import Expr
 
 Bits: TypeAlias = NDArray[np.bool_]
@@ -34,7 +35,7 @@ class Points:
 
     def __init__(self, axes: Mapping[Axis, Bits | None], conditions: Iterable[Guard] = ()) -> None:
         self.groups: list[tuple[tuple[Axis, ...], Bits]] = []
-        given = [part for each in conditions for part in _parts(*each) if not reads_data(part[0])]
+        given = [part for each in conditions for part in apart(*each) if not reads_data(part[0])]
         for group in _joined(tuple(axes), [axes_of(condition) for condition, _ in given]):
             own = [each for each in given if set(axes_of(each[0])) & set(group)]
             self.groups.append((group, _where(group, axes, own)))
@@ -152,17 +153,6 @@ def _joined(items: tuple[Any, ...], sets: Iterable[Iterable[Any]]) -> list[tuple
             group.update(dict.fromkeys(whole, whole))
     found = {id(members): members for members in group.values()}
     return [tuple(item for item in items if item in members) for members in found.values()]
-
-
-def _parts(condition: Expr, holds: bool) -> Iterator[Guard]:
-    """The conditions that must all hold, or all fail, for one to do so."""
-    if isinstance(condition, Binary) and condition.op == ("and" if holds else "or"):
-        yield from _parts(condition.lhs, holds)
-        yield from _parts(condition.rhs, holds)
-    elif isinstance(condition, Not):
-        yield from _parts(condition.operand, not holds)
-    else:
-        yield condition, holds
 
 
 def _where(group: tuple[Axis, ...], axes: Mapping[Axis, Bits | None], conditions: Sequence[Guard]) -> Bits:

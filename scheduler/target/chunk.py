@@ -19,6 +19,7 @@ from lathe.frontend.nodes import Axis, Guard, Read
 from lathe.frontend.operand import Expr
 from lathe.isa import Load
 from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.target.data_cells import Cells
 from lathe.scheduler.target.elements import Physical
 
 
@@ -68,6 +69,7 @@ class Place:
     """Where a tensor's cells are now: a box of it in a memory, dense in the tensor's physical order.
 
     ``base`` counts elements: of the scratchpad, or of DRAM from address 0. ``low`` and ``extent`` give the box.
+    ``data`` says which of its cells may hold anything but zeros (``data_cells``), counted from ``low``; None: all.
     """
 
     scope: str
@@ -77,6 +79,7 @@ class Place:
     extent: tuple[int, ...]
     storage: str = ""  # of DRAM tensors: "", "int32" or "planes"
     zero_padded: bool = False  # whether lanes outside the tensor's shape are known to be zero
+    data: Cells | None = None
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -131,6 +134,10 @@ class Places(Protocol):
 
         Afterwards they are taken: for a second product it is False.
         """
+        ...
+
+    def holds_zeros(self, cells: NDArray[np.int64]) -> bool:
+        """Whether all of these accumulators hold zeros in which sums may begin."""
         ...
 
     def temporary(self, count: int) -> int:

@@ -1,6 +1,8 @@
 """Programs that several tests compile: operators with their placeholders, and the products that they take."""
 
 from collections.abc import Callable
+from math import prod
+from typing import Any
 
 from checking import Product
 
@@ -42,9 +44,30 @@ def convolved(
     )
     pixels = result.shape[1:3] if layout == "NHWC" else result.shape[2:]
     times = pixels[0] * pixels[1] * taps[0] * taps[1] * groups
+    strides, dilations, paddings = (_of_both(parameters.get(name, n)) for name, n in _DEFAULTS.items())
+    along = zip((height, width), pixels, taps, strides, dilations, paddings, strict=True)
+    met = groups * prod(taps_on_data(*each) for each in along)
     plain = taps == (1, 1) and parameters.get("stride", 1) == 1  # a pixel of the output needs one of the image then
     rows = tuple(pixels) if plain else ()
-    return then(result), [Product(images, channels // groups, outputs // groups, times, pixels=rows)]
+    return then(result), [
+        Product(images, channels // groups, outputs // groups, times, pixels=rows, beside=times - met)
+    ]
+
+
+_DEFAULTS = {"stride": 1, "dilation": 1, "padding": 0}
+
+
+def _of_both(parameter: Any) -> tuple[int, int]:
+    """A parameter for rows and for columns; of a padding what stands before them."""
+    if isinstance(parameter, int):
+        return parameter, parameter
+    first, second = (each if isinstance(each, int) else each[0] for each in parameter)
+    return first, second
+
+
+def taps_on_data(extent: int, results: int, taps: int, stride: int, dilation: int, before: int) -> int:
+    """Pairs of a result and a tap, along one dimension, that meet one of ``extent`` pixels."""
+    return sum(0 <= r * stride + t * dilation - before < extent for r in range(results) for t in range(taps))
 
 
 def pointwise(

@@ -41,18 +41,18 @@ def diagonals(channels: int, machine: lt.HardwareConfig) -> int:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "on_data"),
     [
-        {},
-        {"padding": 1},
-        {"padding": ((2, 0), (0, 1)), "stride": 2},
-        {"stride": (1, 2), "dilation": 2, "padding": 2},
-        {"layout": "NCHW", "padding": 1, "images": 2},
+        ({}, 1),
+        ({"padding": 1}, 19 * 25 / (21 * 27)),
+        ({"padding": ((2, 0), (0, 1)), "stride": 2}, 10 * 11 / (12 * 12)),
+        ({"stride": (1, 2), "dilation": 2, "padding": 2}, 17 * 13 / (21 * 15)),
+        ({"layout": "NCHW", "padding": 1, "images": 2}, 19 * 25 / (21 * 27)),
     ],
     ids=str,
 )
-def test_channels_of_any_number(arguments, machine):
-    """One step of the matrix core for each tap of each element; 20 channels fill no whole number of most blocks."""
+def test_channels_of_any_number(arguments, on_data, machine):
+    """A step of the matrix core for each tap of each element, of padding none or one; 20 channels fill no block."""
     *_, made, output = depthwise(7, 9, 20, **arguments)
     result = check_program(output, machine)
     images, *pixels = (extent for extent in made.shape if extent != 20)
@@ -60,7 +60,7 @@ def test_channels_of_any_number(arguments, machine):
     steps = 9 * fewest * diagonals(20, machine)
     if machine.batch == 1:
         steps = 9 * images * pixels[0] * pixels[1] * diagonals(20, machine)
-        assert result.counters.gemm_operations == steps
+        assert steps * on_data <= result.counters.gemm_operations <= steps
     assert result.counters.gemm_operations > 0
     assert result.counters.alu_operations_of["mul"] == 0
 
@@ -80,7 +80,7 @@ def test_groups_of_one_channel(layout, kernel_layout, machine):
     )
     result = check_program(output, machine)
     if machine.batch == 1:
-        assert result.counters.gemm_operations == 5 * 6 * 9 * diagonals(8, machine)
+        assert 13 * 16 <= result.counters.gemm_operations / diagonals(8, machine) <= 5 * 6 * 9
     assert result.counters.alu_operations_of["mul"] == 0
 
 
@@ -111,7 +111,7 @@ def test_one_pass_for_biases_and_factors(name):
     parameters = lt.placeholder((20, 2), "int32", name="parameters")
     output = lt.requantise(made, parameters=parameters, zero_point=-3, relu=True, name="output")
     result = check_program(output, machine, constants={"parameters": values})
-    assert result.counters.gemm_operations == 6 * 7 * 9 * diagonals(20, machine)
+    assert 16 * 19 <= result.counters.gemm_operations / diagonals(20, machine) <= 6 * 7 * 9
     assert result.counters.alu_operations_of["rescale"] == 6 * 7 * ceil(20 / machine.block_out)
     assert result.counters.alu_operations == result.counters.alu_operations_of["rescale"]
 
@@ -237,7 +237,7 @@ def test_tiles_by_hand(factor, machine):
         schedule[stage].compute_at(schedule[output], tile)
     schedule[kernels].compute_at(schedule[output], block)
     found = run_path(schedule, [data, weight, output], machine)
-    assert found.counters.gemm_operations == 7 * 5 * 9 * diagonals(36, machine)
+    assert 19 * 13 <= found.counters.gemm_operations / diagonals(36, machine) <= 7 * 5 * 9
     one = machine.wgt_element_bytes
     assert found.counters.bytes_read["wgt"] == 9 * diagonals(36, machine) * one
 

@@ -24,6 +24,7 @@ from lathe.scheduler.passes.tiling.problem import Operand, Tiling, TilingProblem
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.state.memories import PARAMETERS, TABLES
+from lathe.scheduler.target.data_cells import Cells, data_cells, share_with_data
 from lathe.scheduler.target.element import loaded_bytes
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.lanes import plan_lanes
@@ -82,6 +83,8 @@ class TilingModel:
             if product is not None and product.weight.tensor is problem.sink.tensor:
                 self.rows_of_weights.add(dimension_of(product.weight, product.column))
         self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
+        self._data: dict[Tensor, Cells | None] = {}
+        self._shares = {stage: self._share_with_data(stage) for stage in self.gemms}
         self._has_diagonals = any(each.diagonal for stage in self.gemms if (each := plan.products[stage.tensor]))
         self._counts: dict[tuple[EditedStage, tuple[int, ...]], int] = {}
         self.rooms = {name: memory.depth - problem.spare.get(name, 0) for name, memory in target.memories.items()}
@@ -386,7 +389,22 @@ class TilingModel:
             return count * self.steps_of(stage) * depth
         product = self.plan.products[stage.tensor]
         assert product is not None, f"{stage.name} is no product"
-        return count * (product.steps(stage.state.computation, self.config) + self.resets)
+        steps = product.steps(stage.state.computation, self.config) * self._shares[stage]
+        return count * (max(round(steps), 1) + self.resets)
+
+    def _share_with_data(self, stage: EditedStage) -> float:
+        """Which part of a product's steps is on data, not on padding."""
+        product = self.plan.products[stage.tensor]
+        assert product is not None, f"{stage.name} is no product"
+        return share_with_data(product.data.indices, self._data_cells(product.data.tensor))
+
+    def _data_cells(self, tensor: Tensor) -> Cells | None:
+        if tensor not in self._data:
+            self._data[tensor] = None  # of what is copied in a circle nothing is known
+            maker = self.problem.schedule.maker(tensor)
+            if maker is not None:
+                self._data[tensor] = data_cells(maker.state.computation, self._data_cells)
+        return self._data[tensor]
 
     def steps_of(self, stage: EditedStage) -> int:
         """Steps of an element that no product makes, at a point of its reduction."""

@@ -1,5 +1,6 @@
 """Rule ``gemm``: matrix products of elements, accumulated."""
 
+from lathe.configs.encoding import GEMM_BEGIN
 from lathe.frontend.indices.plain import kept
 from lathe.frontend.nodes import Binary, Read
 from lathe.isa import Instruction
@@ -12,6 +13,7 @@ from lathe.scheduler.target.rules.products import products
 from lathe.scheduler.target.rules.quotations import conditions, lanes
 from lathe.scheduler.target.rules.reset import reset_elements
 from lathe.scheduler.target.rules.rule import emit_rule
+from lathe.scheduler.target.rules.taps import Steps, accumulators, parts_of_zeros, parts_with_data
 from lathe.scheduler.target.statement import Statement
 
 
@@ -30,7 +32,8 @@ def _takes(statement: Statement) -> bool:
 def gemm(chunk: Chunk) -> list[Instruction]:
     """``acc[dst] += inp[src] · wgt[wgt]ᵀ`` over all loops of the chunk; the init part resets the accumulators.
 
-    On machines with the extension ``gemm_begin`` sums begin with their first products where nothing else needs zeros.
+    Taps that only meet zeros around the data are left out. On machines with the extension ``gemm_begin`` sums begin
+    with their first products where nothing else needs zeros.
 
     Wants a sum of products of one operand in ``inp`` and one in ``wgt``, written to ``acc``, both of them int8.
     """
@@ -52,17 +55,23 @@ def gemm(chunk: Chunk) -> list[Instruction]:
     if not diagonal:
         _check_reduction_lanes(chunk, src, wgt)
         chunk.emitter.check_covers(chunk, dst)
-    loops = view.loops
+    parts = parts_with_data(chunk, view, src, dst)
+    if GEMM_BEGIN in chunk.config.extensions and parts:
+        zeros = parts_of_zeros(view, parts[0], dst)
+        if zeros and chunk.emitter.holds_zeros(accumulators(view, dst)):
+            parts[1:1] = zeros
     instructions: list[Instruction] = []
-    for plan in plan_loops(
-        [view.extents[n] for n in loops],
-        [(dst.strides[n], src.strides[n], wgt.strides[n]) for n in loops],
-        (dst.base, src.base, wgt.base),
-        factor_bits(chunk),
-        chunk.emitter.pool.capacity,
-        [n in chunk.unrolled for n in loops],
-    ):
-        instructions += products(chunk, plan)
+    for part in parts:
+        loops = [(n, part.get(n, Steps(0, view.extents[n]))) for n in view.loops]
+        for plan in plan_loops(
+            [steps.count for _, steps in loops],
+            [tuple(each.strides[n] * steps.step for each in (dst, src, wgt)) for n, steps in loops],
+            [each.base + sum(each.strides[n] * steps.first for n, steps in loops) for each in (dst, src, wgt)],
+            factor_bits(chunk),
+            chunk.emitter.pool.capacity,
+            [n in chunk.unrolled for n, _ in loops],
+        ):
+            instructions += products(chunk, plan)
     return instructions
 
 

@@ -79,7 +79,7 @@ W.wgt in wgt:
   1 × map(i0 in 0..16, i1 in 0..3, i2 in 0..3, i3 in 0..16): dma, 1 instruction
 C.acc in acc:
   2 × init(n in 0..1, y in 0..7, x in 0..14, o in 0..16): gemm, 4 instructions
-  2 × update(n in 0..1, y in 0..7, x in 0..14, o in 0..16, ry in 0..3, rx in 0..3, rc in 0..16): gemm, 4 instructions
+  2 × update(n in 0..1, y in 0..7, x in 0..14, o in 0..16, ry in 0..3, rx in 0..3, rc in 0..16): gemm, 24 instructions
 C in dram:
   2 × map(yi in 0..7, x in 0..14, o in 0..16): dma, 30 instructions
 """
