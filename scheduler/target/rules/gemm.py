@@ -57,7 +57,7 @@ def gemm(chunk: Chunk) -> list[Instruction]:
         chunk.emitter.check_covers(chunk, dst)
     parts = parts_with_data(chunk, view, src, dst)
     if GEMM_BEGIN in chunk.config.extensions and parts:
-        zeros = parts_of_zeros(view, parts[0], dst)
+        zeros = parts_of_zeros(view, parts[0], src, dst)
         if zeros and chunk.emitter.holds_zeros(accumulators(view, dst)):
             parts[1:1] = zeros
     instructions: list[Instruction] = []

@@ -55,8 +55,14 @@ def parts_with_data(chunk: Chunk, view: VectorView, data: VectorOperand, written
     return sorted(best, key=lambda part: -prod(part[n].count if n in part else view.extents[n] for n in moving))
 
 
-def parts_of_zeros(view: VectorView, part: Part, written: VectorOperand) -> list[Part]:
-    """What begins the sums that a part leaves out: one of its taps, which meets zeros there."""
+def parts_of_zeros(view: VectorView, part: Part, data: VectorOperand, written: VectorOperand) -> list[Part]:
+    """What begins the sums that a part leaves out: one of its taps, which meets zeros there.
+
+    None where two loops move results along one dimension of the data: what one of them leaves out may meet data.
+    """
+    for each in data.operand.index:
+        if sum(n in part and bool(c and written.strides[n]) for n, c in enumerate(each.coefficients)) > 1:
+            return []
     once = {n: Steps(part[n].first if n in part else 0, 1) for n in view.loops if not written.strides[n]}
     cut = [n for n in view.loops if n in part and written.strides[n]]
     return [

@@ -62,6 +62,11 @@ def test_layouts_reach_machines(seeds):
     check_shares(happened, BUILD, Shares(0.95, {"machine": 0.05}))
 
 
+def test_sums_begin_once_where_two_loops_move_results_along_one_dimension():
+    """Rows of a padded convolution in two loops: what one part leaves out of them meets data in another part."""
+    check_each(range(130, 131), check_random_build, 2)
+
+
 @pytest.mark.nightly
 @pytest.mark.seeds(5000, first=1_000_000, block=100)
 def test_layouts_of_many_more_keep_the_meaning(seeds):
