@@ -5,6 +5,7 @@ again has one form: that of the store, in columns wide enough for the widest ele
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -183,19 +184,23 @@ class DramMap:
                 )
             lanes, tallest, weights = wanted, self.target.weights.element.rows, wanted
 
-        def form(scope: str) -> Physical:
+        def form(scope: str, turns: int | None) -> Physical:
             element = self.target.element_in(scope)
             view, along = shape_and_lanes(self.schedule, stage, tensor, lanes, element)
+            along = replace(along, turns=turns)
             return Physical(view, along, element, widest // element.cols, max(tallest // element.rows, 1))
 
-        address = self._stored_segment(tensor, stage, role, form(DRAM), storage)
+        address = self._stored_segment(tensor, stage, role, form(DRAM, lanes.turns), storage)
         for user, scope in {stage: DRAM, **scopes}.items():
-            seen = form(scope)
-            if not stores_make_elements(self.config, lanes, scope):
+            turns = lanes.turns if scope == DRAM else self.lanes[user.tensor].turns
+            seen = form(scope, turns)
+            as_it_lies = turns is not None and turns == (lanes.turns or 0)
+            if not as_it_lies and not stores_make_elements(self.config, lanes, scope):
                 raise BuildError(
                     f"tensor {tensor.name!r}, which the program stores and loads again to {scope}, must have elements "
                     f"of equal columns in out and {scope} on a machine with a batch of {own.rows}, not {own.cols} and "
-                    f"{seen.element.cols}. Use a machine with block_in equal to block_out, or with batch 1.",
+                    f"{seen.element.cols}. Compute it outside of the loops of its readers, where its elements can be "
+                    "turned; or use a machine with block_in equal to block_out, or with batch 1.",
                     kind="machine",
                 )
             self._places[tensor, user] = _place(seen, address // seen.element.lanes, storage, self._zeros(tensor, seen))

@@ -4,7 +4,8 @@ The plan takes stage after stage and gives each the lanes that leave the fewest 
 them so, this looks for the cheapest change that leads to fewer disagreements: other lanes for the stage that makes the
 tensor or for the one that reads it, a matrix product done on the ALU, or a product with the identity in between, which
 moves values from lane to lane. When no single change helps, the two stages do without lanes: one value per element, the
-same in all, which every stage can read. So there is always an end.
+same in all, which every stage can read. Where even that does not help, as with a reader whose place is given, they are
+left so, and refused when instructions are made. So there is always an end.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.nodes import Read
 from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.passes.identity_products import insert_turn
+from lathe.scheduler.passes.turn_elements import may_be_turned
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
@@ -69,9 +71,11 @@ class _Agreement:
         self.identities: dict[int, Tensor] = {}
 
     def run(self) -> None:
+        left_alone: set[tuple[EditedStage, EditedStage, Tensor]] = set()
         while True:
             plan, found = self.judged()
-            one = next((each for each in found if self.is_free(each.maker) or self.is_free(each.reader)), None)
+            open_ = (each for each in found if (each.maker, each.reader, each.tensor) not in left_alone)
+            one = next((each for each in open_ if self.is_free(each.maker) or self.is_free(each.reader)), None)
             if one is None:
                 return
             best: tuple[float, Callable[[], None]] | None = None
@@ -86,9 +90,11 @@ class _Agreement:
             if best is not None:
                 best[1]()
                 continue
-            for stage in (one.maker, one.reader):
-                if self.is_free(stage):
-                    stage.put(self._without_lanes(stage, plan))
+            bare = {stage: self._without_lanes(stage, plan) for stage in (one.maker, one.reader) if self.is_free(stage)}
+            if all(stage.state == state for stage, state in bare.items()):
+                left_alone.add((one.maker, one.reader, one.tensor))
+            for stage, state in bare.items():
+                stage.put(state)
 
     def _leaves_products(self, plan: LanePlan, changed: LanePlan) -> bool:
         """Whether what was a product still is one, of stages with an operand where only products read."""
@@ -146,7 +152,8 @@ class _Agreement:
                 fits = fits and (not by_us or weights.setdefault(tensor, wanted) == wanted)
             else:
                 fits = have.cols == wanted.cols and (memory.element.rows == 1 or have.rows == wanted.rows)
-                fits = fits and (not by_us or stores_make_elements(config, have, memory.name))
+                if by_us and not stores_make_elements(config, have, memory.name):
+                    fits = fits and have.cols is not None and may_be_turned(self.schedule, tensor)
             if is_loaded_with_zeros(self.schedule, tensor):
                 fits = fits and not obstacles_of(maker.state, {tensor: wanted}, memory.element, config)
             found += [read] * (not fits)

@@ -30,6 +30,7 @@ from lathe.scheduler.passes.split_axes import split_axes
 from lathe.scheduler.passes.split_outputs import split_outputs
 from lathe.scheduler.passes.store_in_loops import store_in_loops
 from lathe.scheduler.passes.tile_groups import TileGroups
+from lathe.scheduler.passes.turn_elements import turn_elements
 from lathe.scheduler.passes.widen_sums import widen_sums
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.schedule import ScheduleState, ScheduleView
@@ -75,6 +76,7 @@ PASSES = (
     Pass("bring-by-products", bring_by_products, (given.ONE_OUTPUT,)),
     Pass("choose-units", choose_units, (given.ONE_OUTPUT,)),
     Pass("agree-on-lanes", agree_on_lanes, (given.OWN_LOOPS, given.STORED_LANES), (given.AGREEING_LANES,)),
+    Pass("turn-elements", turn_elements, (given.AGREEING_LANES,), (given.WHOLE_ELEMENTS,)),
     Pass("tile-groups", TileGroups(), (given.AGREEING_LANES,), (given.BUFFERS_FIT,)),
     Pass("load-operands", load_operands, (given.BUFFERS_FIT,), (given.LOADED,)),
     Pass("choose-rules", choose_rules, (given.LOADED,), (given.RULES_NAMED,)),

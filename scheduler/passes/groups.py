@@ -87,6 +87,8 @@ def groups_of(schedule: Edit, target: Target) -> list[Group]:
             continue
         if not readers[0].state.computation.reduce_axes or readers[0] not in open_stages:
             continue
+        if readers[0].state.lanes is not None and readers[0].state.lanes.turns is not None:
+            continue  # elements are turned as they have been stored
         product = factors(readers[0].state.computation) is not None
         if is_padding(stage) or not product or _may_surround_data(schedule, target, stage, readers[0]):
             pads[stage] = readers[0]

@@ -17,6 +17,7 @@ from lathe.scheduler.passes.join_lookups import is_rescaled
 from lathe.scheduler.passes.merge_reshapes import is_untouched, source_of_reshape
 from lathe.scheduler.passes.separate_lookups import inner_lookup
 from lathe.scheduler.passes.store_in_loops import can_be_kept, stores_only
+from lathe.scheduler.passes.turn_elements import waits_for_turns
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import StageView
@@ -178,6 +179,7 @@ RESCALED_LOOKUPS = Property(
 WIDE_SUMS = _of_stages("wide sums", "sums of untouched stages are in 32 bits", _is_wide)
 NO_RESHAPES = _of_stages("no reshapes", "no reshape of an input is computed", _is_no_free_reshape)
 AGREEING_LANES = Property("agreeing lanes", "maker and readers of each tensor agree on its lanes", lanes_disagree)
+WHOLE_ELEMENTS = Property("whole elements", "what products load lies as elements that they load", waits_for_turns)
 BUFFERS_FIT = Property("buffers fit", "buffers fit their memories", _does_not_fit)
 LOADED = Property("loaded", "what acc computes reads scratchpads only", _is_not_loaded)
 RULES_NAMED = _of_stages(

@@ -123,10 +123,12 @@ class _Stage:
                 )
 
     def _lanes_of_products(self, data: Read, weight: Read) -> Iterator[Product]:
-        """All choices of axes for rows, columns and summed lanes; rows may run along whatever only the data have."""
+        """All choices of axes for rows, columns and summed lanes.
+
+        Rows run along what only the data have, by itself: neighbours that taps shift would have to lie in two elements.
+        """
         computation = self.computation
-        of_data, of_weight = set(axes_of(*data.indices)), set(axes_of(*weight.indices))
-        rows: list[Axis | None] = [axis for axis in computation.axes if axis in of_data and axis not in of_weight]
+        rows: list[Axis | None] = [*only_in(computation.axes, data, weight)]
         rows = rows if rows and self.data.rows > 1 else [None]
         both = (*computation.axes, *computation.reduce_axes)
         shared = [a for a in both if dimension_of(data, a) is not None and dimension_of(weight, a) is not None]

@@ -35,11 +35,14 @@ class StageId:
 class Lanes:
     """Which dimension of a tensor fills the rows of an element and which its columns; None: the same in all.
 
-    The same dimension for both fills the diagonals of elements of weights, with zeros beside them.
+    The same dimension for both fills the diagonals of elements of weights, with zeros beside them. ``turns``: blocks of
+    values lie where that many turns have brought them (``scheduler/target/turns.py``), on the way from stored elements
+    to such as are loaded; None: in the rows and columns of the memory's elements.
     """
 
     rows: int | None
     cols: int | None
+    turns: int | None = None
 
     @property
     def is_diagonal(self) -> bool:

@@ -83,7 +83,7 @@ def largest_size(placement: Placement, physical: Physical) -> int:
         start = 0 if aligned else block - 1
         most = -(-physical.view[dim] // block)
         total *= min((start + size - 1) // block + 1, most)
-    return total
+    return total * physical.inseparable
 
 
 def ring_of(placement: Placement, physical: Physical) -> Ring | None:

@@ -345,8 +345,18 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
                 view.lanes.add(loop)
             lane_loops[number][dim] = found
 
+    together = [each.place.physical.inseparable if each.place is not None else 1 for each in chosen]
+    if max(together) > 1:  # elements that hold the values of a block together
+        extents.append(max(together))
+        names.append("element")
+        kinds.append("data")
+        for dims in indices:
+            for coefficients in dims:
+                coefficients.append(0)
     for number, each in enumerate(chosen):
         operand = _vector_operand(each, indices[number], constants[number], view, lane_loops[number])
+        if together[number] > 1:
+            operand.strides[-1] = 1
         if number == 0:
             view.write = operand
         else:

@@ -17,6 +17,8 @@ class Element:
     spread_rows: bool = True  # whether the host repeats a value along rows that no dimension fills, or puts zeros there
     spread_cols: bool = True
     innermost: int | None = None  # a dimension of which neighbours adjoin, whatever other dimensions there are
+    span: int = 0  # columns of the wider ones of elements of inp and acc, and of the narrower ones
+    grain: int = 0
 
     @property
     def lanes(self) -> int:
@@ -28,6 +30,8 @@ class Element:
 
     def block(self, lanes: Lanes, dim: int) -> int:
         """How many values of a dimension one element holds."""
+        if lanes.turns is not None and dim == lanes.cols:
+            return self.span
         if lanes.is_diagonal and dim == lanes.cols:
             return min(self.rows, self.cols)
         if dim == lanes.rows:
@@ -54,10 +58,11 @@ def element_of(config: HardwareConfig, scope: str) -> Element:
     accumulators, and its columns the two words of each; rows of a
     table adjoin, whatever else it depends on.
     """
+    grain, span = sorted((config.block_in, config.block_out))
     return {
-        "inp": Element(config.batch, config.block_in, spread_cols=False),
+        "inp": Element(config.batch, config.block_in, spread_cols=False, span=span, grain=grain),
         "wgt": Element(config.block_out, config.block_in, spread_cols=False),
-        "acc": Element(config.batch, config.block_out),
+        "acc": Element(config.batch, config.block_out, span=span, grain=grain),
         "par": Element(config.block_out, 2),
         "lut": Element(1, config.block_out, innermost=0),
     }[NEAR if scope == DRAM else scope]

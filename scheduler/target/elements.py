@@ -18,6 +18,7 @@ from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import Element, element_of
 from lathe.scheduler.target.lanes_of_cells import shape_and_lanes
+from lathe.scheduler.target.turns import digits
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Physical:
     """How a tensor of shape ``view`` is cut into elements. ``order``: its dimensions from the outermost stride on.
 
     ``group`` elements of neighbouring columns adjoin in DRAM, where several of them make one element of another memory;
-    ``stack`` elements of neighbouring rows do, where several of them make one element of weights.
+    ``stack`` elements of neighbouring rows do, where several of them make one element of weights. Of turned lanes, a
+    group is a block of columns, in scratchpads too.
     """
 
     view: tuple[int, ...]
@@ -47,12 +49,18 @@ class Physical:
     def step(self, dim: int) -> int:
         """How many values of a dimension lie in elements that adjoin; a stride leads from group to group."""
         adjoining = self.group if dim == self.lanes.cols else self.stack if dim == self.lanes.rows else 1
-        return self.block(dim) * adjoining
+        return self.block(dim) * (adjoining if self.lanes.turns is None else 1)
+
+    @property
+    def inseparable(self) -> int:
+        """How many elements that adjoin hold the values of one block."""
+        return 1 if self.lanes.turns is None else self.group
 
     def blocks(self, dim: int, first: int, extent: int) -> int:
         """How many elements a range of a dimension touches."""
         size = self.block(dim)
-        return (first + extent - 1) // size - first // size + 1
+        found = (first + extent - 1) // size - first // size + 1
+        return found * self.inseparable if dim == self.lanes.cols else found
 
     def strides(self, low: tuple[int, ...], extent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
         """Elements from one step of each dimension to the next in a dense box, and the number of its elements."""
@@ -73,6 +81,9 @@ class Physical:
         if self.lanes.is_diagonal:
             return self._layout_of_diagonals(tensor, storage, reorderings)
         axes = [PhysicalAxis(dim, self.step(dim), -(-self.view[dim] // self.step(dim))) for dim in self.order]
+        if self.lanes.turns is not None:
+            axes += digits(self.element, self.lanes)
+            return Layout(tensor.shape, tensor.dtype, tuple(axes), view=self.view, storage=storage)
         if self.group > 1:
             cols = self.lanes.cols
             axes.append(
@@ -109,4 +120,10 @@ class Physical:
 def physical_of(stage: StageView, lanes: Mapping[Tensor, Lanes], config: HardwareConfig) -> Physical:
     """How the tensor of a stage lies in its memory."""
     element = element_of(config, stage.state.scope)
-    return Physical(*shape_and_lanes(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element), element)
+    view, along = shape_and_lanes(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element)
+    return form_in(view, along, element)
+
+
+def form_in(view: tuple[int, ...], lanes: Lanes, element: Element) -> Physical:
+    """How cells lie in a scratchpad."""
+    return Physical(view, lanes, element, 1 if lanes.turns is None else element.span // element.cols)

@@ -22,7 +22,7 @@ from lathe.scheduler.state.stage import Lanes, StageState
 from lathe.scheduler.target.diagonal_products import diagonal_product
 from lathe.scheduler.target.element import Element, element_of
 from lathe.scheduler.target.lane_cuts import steps_between_chunks
-from lathe.scheduler.target.products import Product, filled, lanes_of_operand, matrix_product, may_end
+from lathe.scheduler.target.products import Product, filled, lanes_of_operand, matrix_product, may_end, turning_product
 from lathe.scheduler.target.rescaling import is_in_the_way, lanes_of_own_operand, own_operands
 
 
@@ -85,11 +85,13 @@ class _Planner:
         """What a stage says once those before it have spoken."""
         known, config = self.plan.known, self.config
         product = None
-        if not state.on_alu:
+        if state.lanes is not None and state.lanes.turns is not None and state.computation.reduce_axes:
+            product = turning_product(state.computation, state.lanes)
+        elif not state.on_alu:
             walked = [state.computation.axes[dim] for dim in state.walked]
             product = matrix_product(state.computation, config, self.schedule, known, state.lanes, walked)
             product = self._or_with_diagonals(state, product, walked)
-        if product is not None and not product.diagonal:
+        if product is not None and not product.diagonal and product.turns is None:
             product = self._without_obstacles(state, product)
         for tensor in state.tensors:
             self.plan.products[tensor] = product
@@ -103,7 +105,8 @@ class _Planner:
             known.setdefault(tensor, Lanes(row, column))
         for scope, read in zip(OPERANDS, (product.data, product.weight), strict=True):
             maker = self.maker.get(read.tensor)
-            if maker is not None and (read.tensor not in known or maker.scope == WEIGHTS):
+            says = (WEIGHTS,) if product.turns is None else OPERANDS  # memories of which the product has the say
+            if maker is not None and (read.tensor not in known or maker.scope in says):
                 known.update(dict.fromkeys(maker.tensors, lanes_of_operand(product, scope, config)))
                 self._backwards(maker, known)
 
@@ -114,8 +117,13 @@ class _Planner:
         if product is not None and _is_long(product.inner) and _is_long(product.column):
             return product  # a matrix product in earnest, whose result is to stay in the lanes of its columns
         other = diagonal_product(state.computation, self.config, self.schedule, self.plan.known, state.lanes, walked)
-        if other is None or (product is not None and product.fill(self.config) > other.fill(self.config)):
+        if other is None:
             return product
+        if product is not None and product.fill(self.config) > other.fill(self.config):
+            have = self.plan.known.get(product.data.tensor)
+            along = [dimension_of(each.data, each.inner) for each in (other, product)]
+            if have is None or have.cols != along[0] or have.cols == along[1]:
+                return product  # or else it would want data that have been made in the lanes of the other
         axes: list[Axis | None] = list(state.computation.axes)
         lanes = Lanes(None if other.row is None else axes.index(other.row), axes.index(other.column))
         return product if self._cut_around(state, lanes) else other

@@ -4,6 +4,7 @@ from lathe.configs import HardwareConfig
 from lathe.scheduler.state.memories import DRAM, WEIGHTS
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of
+from lathe.scheduler.target.turns import turns_needed
 
 PLANES = ("int16", "int32", "uint8", "uint16", "uint32")
 """The dtypes that are stored as planes of bytes."""
@@ -20,4 +21,5 @@ def stores_make_weights(config: HardwareConfig, lanes: Lanes, wanted: Lanes) -> 
 def stores_make_elements(config: HardwareConfig, lanes: Lanes, scope: str) -> bool:
     """Whether stored elements with these lanes, one behind the other, are the elements that a memory loads."""
     stored, loaded = element_of(config, DRAM), element_of(config, scope)
-    return stored.rows == 1 or stored.cols == loaded.cols or lanes == Lanes(None, None)
+    plain = stored.rows == 1 or stored.cols == loaded.cols or lanes == Lanes(None, None)
+    return plain if lanes.turns is None else lanes.turns == turns_needed(config)

@@ -32,10 +32,13 @@ class Product:
     column: Axis | None
     inner: Axis | None
     diagonal: bool = False
+    turns: int | None = None  # of one that only moves blocks of values: those of its result (``Lanes``)
 
     def steps(self, computation: Computation, config: HardwareConfig) -> int:
         """Steps of the matrix core for each element of the result."""
         count = prod(axis.extent for axis in computation.reduce_axes)
+        if self.turns is not None:
+            return count if config.block_out > config.block_in else 1
         if self.diagonal:
             return count * self.steps_of_tap(config)
         if self.inner is None:
@@ -200,10 +203,23 @@ def best_axis(
 def lanes_of_operand(product: Product, scope: str, config: HardwareConfig) -> Lanes:
     """Lanes of an operand of a matrix product: of the one that is read from a scratchpad."""
     inner = product.inner
+    if product.turns is not None:
+        if scope == WEIGHTS:
+            return Lanes(1, 2)
+        row, column = (dimension_of(product.data, axis) for axis in (product.row, product.column))
+        return Lanes(row, column, product.turns - 1)
     if scope == DATA:
         row = dimension_of(product.data, product.row) if element_of(config, DATA).rows > 1 else None
         return Lanes(row, dimension_of(product.data, inner))
     return Lanes(dimension_of(product.weight, product.column), dimension_of(product.weight, inner))
+
+
+def turning_product(computation: Computation, lanes: Lanes) -> Product:
+    """The product that a computation of ``insert_turns`` is, with a result in such lanes."""
+    pair = factors(computation)
+    assert pair is not None, f"{computation.name} is no product"
+    rows, cols = (None if dim is None else computation.axes[dim] for dim in (lanes.rows, lanes.cols))
+    return Product(*pair, rows, cols, None, turns=lanes.turns)
 
 
 def has_placed_operand(stage: StageView) -> bool:

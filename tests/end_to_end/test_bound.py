@@ -206,9 +206,11 @@ def test_depthwise_products_take_the_quicker_unit() -> None:
 
 
 def test_images_may_fill_rows_and_nothing_else_need() -> None:
-    """With a batch of four, four images at once; of one image, rows may have pixels, if there is such a layout."""
-    four, one = (lt.bound(convolution(8, 8, 8, 1, images=n), MACHINES["batch4"]) for n in (4, 1))
+    """With a batch of four, four images at once; of one image, rows have pixels, unless taps shift them."""
+    four, one = (lt.bound(convolution(8, 8, 8, 1, padding=0, images=n), MACHINES["batch4"]) for n in (4, 1))
     assert (four.gemm, one.gemm) == (64, 16)
+    four, one = (lt.bound(convolution(8, 8, 8, 3, padding=0, images=n), MACHINES["batch4"]) for n in (4, 1))
+    assert four.gemm == one.gemm == 36 * 9
 
 
 def test_what_is_memory_bound_depends_on_the_bus() -> None:

@@ -26,7 +26,7 @@ from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.state.memories import PARAMETERS, TABLES
 from lathe.scheduler.target.data_cells import Cells, data_cells, share_with_data
 from lathe.scheduler.target.element import loaded_bytes
-from lathe.scheduler.target.elements import Physical
+from lathe.scheduler.target.elements import Physical, form_in
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.rescaling import missing_extension, rescaling_of
 
@@ -73,7 +73,7 @@ class TilingModel:
         self.physical: dict[EditedStage, Physical] = {}
         for stage in (*problem.computing, *(operand.stage for operand in problem.operands)):
             element = target.element_in(stage.state.scope)
-            self.physical[stage] = Physical(stage.tensor.shape, lanes[stage.tensor], element)
+            self.physical[stage] = form_in(stage.tensor.shape, lanes[stage.tensor], element)
         self.sink_axes = problem.sink.state.computation.axes
         self.full = tuple(axis.extent for axis in self.sink_axes)
         self.lanes_of_sink = lanes[problem.sink.tensor]
@@ -97,7 +97,9 @@ class TilingModel:
             if found.inner is not None and not found.diagonal:
                 self.inner[stage] = found.inner
         for stage in problem.computing:
-            axes = stage.state.computation.reduce_axes
+            axes, made = stage.state.computation.reduce_axes, plan.products[stage.tensor]
+            if made is not None and made.turns is not None:
+                continue  # it sums matrices that belong to elements, all of them
             inner = self.inner.get(stage)
             if inner is not None and inner.extent > self.summed and cut == "channels":
                 self.reduction[stage] = inner

@@ -255,6 +255,8 @@ def _fill_groups(chunk: Chunk) -> Iterator[Instruction]:
     place = chunk.write.place
     assert place is not None
     form = place.physical
+    if form.lanes.turns is not None:
+        return  # all elements of a group are stored
     if form.group > 1 and form.lanes.cols is None:
         view = vectors(chunk, operands=(_source(chunk),))
         assert view.write is not None

@@ -13,7 +13,8 @@ from lathe.scheduler.target.rules.products import products
 from lathe.scheduler.target.rules.quotations import conditions, lanes
 from lathe.scheduler.target.rules.reset import reset_elements
 from lathe.scheduler.target.rules.rule import emit_rule
-from lathe.scheduler.target.rules.taps import Steps, accumulators, parts_of_zeros, parts_with_data
+from lathe.scheduler.target.rules.selection import select_by_element
+from lathe.scheduler.target.rules.taps import Part, Steps, accumulators, parts_of_zeros, parts_with_data
 from lathe.scheduler.target.statement import Statement
 
 
@@ -46,16 +47,22 @@ def gemm(chunk: Chunk) -> list[Instruction]:
     data, weight = _operands(chunk)
     assert weight.place is not None, f"{weight.tensor.name} in {weight.scope} has no place"
     diagonal = weight.place.physical.lanes.is_diagonal
+    turned = data.place is not None and data.place.physical.lanes.turns is not None
     view = vectors_of_diagonals(chunk, data, weight) if diagonal else vectors(chunk, operands=(data, weight))
     dst, (src, wgt) = view.write, view.reads
     assert dst is not None
     _same_lanes(view, dst, "rows", dst.rows, src, "rows", src.rows)
-    _same_lanes(view, dst, "columns", dst.cols, wgt, "rows", wgt.rows)
-    _same_lanes(view, src, "columns", src.cols, wgt, "columns", wgt.cols)
+    if turned:
+        _same_lanes(view, dst, "columns", dst.cols, src, "columns", src.cols)
+        select_by_element(chunk, view, wgt)
+    else:
+        _same_lanes(view, dst, "columns", dst.cols, wgt, "rows", wgt.rows)
+        _same_lanes(view, src, "columns", src.cols, wgt, "columns", wgt.cols)
+        if not diagonal:
+            _check_reduction_lanes(chunk, src, wgt)
     if not diagonal:
-        _check_reduction_lanes(chunk, src, wgt)
         chunk.emitter.check_covers(chunk, dst)
-    parts = parts_with_data(chunk, view, src, dst)
+    parts: list[Part] = [{}] if turned else parts_with_data(chunk, view, src, dst)
     if GEMM_BEGIN in chunk.config.extensions and parts:
         zeros = parts_of_zeros(view, parts[0], src, dst)
         if zeros and chunk.emitter.holds_zeros(accumulators(view, dst)):

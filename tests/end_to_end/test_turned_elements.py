@@ -1,0 +1,111 @@
+"""Chains of layers on machines whose stores lay elements out otherwise than their loads want them."""
+
+import numpy as np
+import pytest
+from checking import check_program
+from programs import requantised
+
+import lathe as lt
+
+
+def machine(batch, block_in, block_out, **changes):
+    """One of such a shape, with room for some hundred elements of each kind."""
+    return lt.load_config("tiny").with_(
+        name=f"{batch}x{block_in}x{block_out}",
+        batch=batch,
+        block_in=block_in,
+        block_out=block_out,
+        inp_buffer_bytes=batch * block_in * 512,
+        wgt_buffer_bytes=block_in * block_out * 256,
+        acc_buffer_bytes=batch * block_out * 1024,
+        **changes,
+    )
+
+
+MACHINES = [
+    machine(*shape) for shape in [(2, 8, 16), (2, 16, 8), (4, 4, 8), (4, 16, 4), (2, 4, 16), (4, 4, 32), (8, 16, 8)]
+]
+
+
+@pytest.fixture(params=MACHINES, ids=lambda each: each.name)
+def shaped(request: pytest.FixtureRequest) -> lt.HardwareConfig:
+    return request.param
+
+
+def convolution(data: lt.Tensor, channels: int, name: str, taps: int = 3, **arguments: object) -> lt.Tensor:
+    weight = lt.placeholder((channels, taps, taps, data.shape[-1]), "int8", name=f"{name}.weight")
+    return lt.requantise(lt.conv2d(data, weight, name=name, **arguments), 7, name=f"{name}.quantised")
+
+
+@pytest.mark.parametrize("channels", [(16, 16, 16), (3, 12, 5), (24, 8, 40), (1, 1, 1)], ids=str)
+def test_convolutions(channels, shaped):
+    data = lt.placeholder((1, 5, 7, channels[0]), "int8", name="data")
+    middle = convolution(data, channels[1], "first", padding=1)
+    check_program(convolution(middle, channels[2], "second", padding=1, stride=2), shaped)
+
+
+def test_as_many_elements_are_turned_as_a_tensor_has(shaped):
+    """Steps of the matrix core: those of both layers, and of turns one for each narrower element, for each turn."""
+    data = lt.placeholder((1, 8, 8, 32), "int8", name="data")
+    first = convolution(data, 32, "first", 1)
+    result = check_program(convolution(first, 32, "second", 1), shaped)
+    rows = 8 * 8 // shaped.batch  # of pixels
+    layer = rows * (32 // shaped.block_out) * (32 // shaped.block_in)
+    turn = rows * 32 // min(shaped.block_in, shaped.block_out)
+    turns = {"2x8x16": 1, "2x16x8": 1, "4x4x8": 2, "4x16x4": 1, "2x4x16": 2, "4x4x32": 3, "8x16x8": 3}[shaped.name]
+    assert result.counters.gemm_operations == 2 * layer + turns * turn
+
+
+def test_a_tensor_that_is_read_as_it_is_too(shaped):
+    """A residual adds what has been stored; the two convolutions that read it share the turned one."""
+    data = lt.placeholder((1, 6, 6, 12), "int8", name="data")
+    first = convolution(data, 12, "first", padding=1)
+    left, right = convolution(first, 12, "left", padding=1), convolution(first, 12, "right", taps=1)
+    total = lt.add(lt.add(left, right, name="sum"), first, name="total")
+    output = lt.requantise(total, 1, name="output")
+    check_program([output, first], shaped)
+
+
+def test_a_product_with_itself(shaped):
+    """Data and weights of one product are the same tensor; only the data can be turned."""
+    data, weight = (
+        lt.placeholder(shape, "int8", name=name) for name, shape in [("data", (9, 24)), ("weight", (24, 24))]
+    )
+    first = requantised()(lt.matmul(data, weight, transpose_b=True, name="first"))
+    check_program(lt.matmul(first, first, transpose_b=True, name="second"), shaped)
+
+
+def test_what_a_schedule_places_in_inp(shaped):
+    """The user's own copy into inp loads the turned tensor."""
+    data, weight = (
+        lt.placeholder(shape, "int8", name=name) for name, shape in [("data", (8, 32)), ("weight", (32, 32))]
+    )
+    first = lt.requantise(lt.matmul(data, weight, transpose_b=True, name="P"), 7, name="first")
+    output = lt.matmul(first, weight, transpose_b=True, name="Q")
+    schedule = lt.create_schedule(output)
+    schedule.cache_read(first, "inp", output)
+    program = lt.build(schedule, [data, weight, output], shaped, check=True)
+    inputs = {"data": np.arange(256).reshape(8, 32).astype(np.int8), "weight": np.eye(32, dtype=np.int8) * 2 - 1}
+    assert np.array_equal(lt.simulate(program, inputs).outputs["Q"], lt.reference(output, inputs))
+
+
+def test_a_build_ends_where_no_lanes_agree():
+    """A tensor computed in loops of its reader cannot be turned behind it: refused, not tried for ever."""
+    shaped = MACHINES[0]
+    data, weight = (
+        lt.placeholder(shape, "int8", name=name) for name, shape in [("data", (8, 32)), ("weight", (32, 32))]
+    )
+    first = lt.requantise(lt.matmul(data, weight, transpose_b=True, name="P"), 7, name="first")
+    output = lt.matmul(first, weight, transpose_b=True, name="Q")
+    schedule = lt.create_schedule(output)
+    loaded = schedule.cache_read(first, "inp", output)
+    row = output.op.axis[0]
+    schedule[loaded].compute_at(schedule[output], row)
+    schedule[first].compute_at(schedule[output], row)
+    with pytest.raises(lt.BuildError) as refused:
+        lt.build(schedule, [data, weight, output], shaped)
+    assert str(refused.value) == (
+        "tensor 'first', which the program stores and loads again to inp, must have elements of equal columns in out "
+        "and inp on a machine with a batch of 2, not 16 and 8. Compute it outside of the loops of its readers, where "
+        "its elements can be turned; or use a machine with block_in equal to block_out, or with batch 1."
+    )

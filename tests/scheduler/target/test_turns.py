@@ -1,0 +1,75 @@
+"""Turns: after all of them, blocks of stored elements lie as they are loaded."""
+
+import numpy as np
+import pytest
+
+from lathe.configs import load_config
+from lathe.isa import Layout, PhysicalAxis
+from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.target.element import element_of
+from lathe.scheduler.target.turns import digits, selection, turns_needed
+
+SHAPES = [(b, i, o) for b in (1, 2, 4, 8) for i in (4, 8, 16, 32) for o in (4, 8, 16, 32)]
+
+
+def machine(batch, block_in, block_out):
+    return load_config("tiny").with_(
+        batch=batch,
+        block_in=block_in,
+        block_out=block_out,
+        inp_buffer_bytes=batch * block_in * 256,
+        wgt_buffer_bytes=block_in * block_out * 256,
+        acc_buffer_bytes=batch * block_out * 1024,
+    )
+
+
+def turned(stored, config, turn):
+    """The bytes of a span after one turn of the machine's: loaded, multiplied, stored."""
+    loaded = stored.reshape(-1, config.batch, config.block_in)
+    matrices = selection(config, turn).astype(np.int64)
+    if config.block_out > config.block_in:
+        return sum(data @ matrix.T for data, matrix in zip(loaded, matrices, strict=True)).reshape(-1)
+    return np.concatenate([(loaded[0] @ matrix.T).reshape(-1) for matrix in matrices])
+
+
+@pytest.mark.parametrize(("batch", "block_in", "block_out"), SHAPES)
+def test_turns_make_elements_that_are_loaded_of_those_that_are_stored(batch, block_in, block_out):
+    config = machine(batch, block_in, block_out)
+    span = max(block_in, block_out)
+    values = np.arange(batch * span).reshape(batch, span)
+    stored = values.reshape(batch, -1, block_out).transpose(1, 0, 2).reshape(-1)
+    for turn in range(1, turns_needed(config) + 1):
+        stored = turned(stored, config, turn)
+        axes = digits(element_of(config, "acc"), Lanes(0, 1, turn))
+        assert (
+            Layout((batch, span), "int32", axes).pack(values.astype(np.int32)).reshape(-1).tolist() == stored.tolist()
+        )
+    loaded = values.reshape(batch, -1, block_in).transpose(1, 0, 2).reshape(-1)
+    assert stored.tolist() == loaded.tolist()
+
+
+@pytest.mark.parametrize(("batch", "block_in", "block_out"), SHAPES)
+def test_only_the_first_matrix_has_a_one_at_its_beginning(batch, block_in, block_out):
+    config = machine(batch, block_in, block_out)
+    for turn in range(1, turns_needed(config) + 1):
+        assert selection(config, turn)[:, 0, 0].tolist() == [1] + [0] * (len(selection(config, turn)) - 1)
+
+
+def test_rows_that_do_not_lie_between_need_no_turn():
+    assert turns_needed(machine(1, 8, 16)) == turns_needed(machine(4, 16, 16)) == 0
+
+
+@pytest.mark.parametrize(
+    ("batch", "block_in", "block_out", "turns"),
+    [(2, 8, 16, 1), (2, 16, 8, 1), (4, 4, 16, 1), (2, 4, 16, 2), (4, 8, 16, 2), (2, 32, 4, 2), (4, 4, 32, 3)],
+)
+def test_as_few_turns_as_bits_allow(batch, block_in, block_out, turns):
+    assert turns_needed(machine(batch, block_in, block_out)) == turns
+
+
+def test_rows_that_nothing_fills_hold_the_same():
+    config = machine(2, 4, 8)
+    axes = digits(element_of(config, "acc"), Lanes(None, 0, 1))
+    assert PhysicalAxis(-2, 1, 2) in axes
+    packed = Layout((8,), "int32", axes).pack(np.arange(8, dtype=np.int32)).reshape(-1)
+    assert packed.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7, 4, 5, 6, 7]
