@@ -1,0 +1,129 @@
+"""Random pairs of program and machine, by the default schedule, against their bound (docs/performance.md).
+
+Programs: convolutions of any stride, dilation and groups, depthwise and transposed ones, products, pooling, additions,
+chains of up to four with residuals, in odd sizes, for 1 to 8 images. Machines: a batch of 1 to 4, blocks of 4 to 32,
+small to large scratchpads, buses, latencies of 0 to 200. A pair counts if its bound is between 10,000 and 400,000
+cycles, and its layers fit: with what they move by the best tilings into half of each scratchpad (`random_pairs.py`),
+the bound is at most 1.25 times as high. Outputs are compared with NumPy; `share` is bound by cycles.
+
+    python benchmarks/pairs.py [--pairs N] [--first SEED] [--worst N] [--rtl N] [--json]
+"""
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from statistics import median
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from figures import Figure, at_least
+from random_pairs import least_moved, machine, program
+
+import lathe as lt
+from lathe.frontend import placeholders
+
+BOUNDS = range(10_000, 400_001)
+MOST_TRAFFIC = 1.25
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What came of a pair."""
+
+    seed: int
+    layers: str
+    machine: str
+    bound: int
+    limit: str
+    cycles: int
+    seconds: float
+
+    @property
+    def share(self) -> float:
+        """The part of the cycles that the bound is."""
+        return self.bound / self.cycles if self.cycles else 0.0
+
+
+def measured(seed: int, hardware: bool) -> Pair | None:
+    """A pair, built and run; None if it does not count. Raises AssertionError where an output is wrong."""
+    random = Random(seed)
+    made, config = program(random), machine(random)
+    output = made.last
+    bound = lt.bound(output, config)
+    traffic = least_moved(made.layers, config) / config.bus_bytes
+    if bound.cycles not in BOUNDS or max(bound.compute, traffic) > MOST_TRAFFIC * bound.cycles:
+        return None
+    inputs = list(placeholders([output]))
+    start = time.perf_counter()
+    program_ = lt.build(output, [*inputs, output], config)
+    seconds = time.perf_counter() - start
+    generator = np.random.default_rng(seed)
+    given = {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in inputs}
+    result = lt.simulate(program_, given)
+    assert np.array_equal(result.outputs[output.name], lt.reference(output, given)), f"seed {seed}: outputs differ"
+    if hardware:
+        rtl = lt.simulate(program_, given, engine="verilator")
+        assert np.array_equal(rtl.outputs[output.name], result.outputs[output.name]), f"seed {seed}: outputs differ"
+        assert rtl.cycles == result.cycles, f"seed {seed}: {rtl.cycles} cycles, not {result.cycles}"
+    depths = f"{config.inp_depth}/{config.wgt_depth}/{config.acc_depth}"
+    of_machine = f"{config.batch}×{config.block_in}×{config.block_out} {depths} bus {8 * config.bus_bytes}"
+    of_machine += f" latency {config.memory.latency}"
+    shapes = f"{made.layers[0].data}: " + ", ".join(
+        f"{what} → {layer.result[3]}" for what, layer in zip(made.what, made.layers, strict=True)
+    )
+    return Pair(seed, shapes, of_machine, bound.cycles, bound.limit, result.cycles, round(seconds, 2))
+
+
+def figures(pairs: list[Pair]) -> list[Figure]:
+    """The shares of all pairs: the least, the median, and all cycles together."""
+    shares = sorted(pair.share for pair in pairs)
+    weighted = sum(pair.bound for pair in pairs) / sum(pair.cycles for pair in pairs)
+    return [
+        Figure("pairs", len(pairs), ""),
+        at_least("least share", shares[0], "of the bound", 0.5),
+        at_least("median share", median(shares), "of the bound", 0.95),
+        at_least("share of all cycles", weighted, "of the bound", 0.92),
+        Figure("pairs below half", sum(share < 0.5 for share in shares), "", "0", shares[0] >= 0.5),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=300, help="how many pairs")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--worst", type=int, default=10, help="how many of the worst are told")
+    parser.add_argument("--rtl", type=int, default=0, help="how many run on the RTL, too")
+    parser.add_argument("--json", action="store_true", help="print a list of {name, value, unit, target, met}")
+    given = parser.parse_args()
+    pairs: list[Pair] = []
+    seed = given.first
+    while len(pairs) < given.pairs:
+        try:
+            pair = measured(seed, len(pairs) < given.rtl)
+        except lt.LatheError as error:
+            print(f"seed {seed} is refused: {error}", file=sys.stderr)
+            pair = None
+        if pair is not None:
+            pairs.append(pair)
+        seed += 1
+    if given.json:
+        print(json.dumps([asdict(figure) for figure in figures(pairs)], indent=2))
+        return
+    for figure in figures(pairs):
+        verdict = {True: "met", False: "MISSED", None: ""}[figure.met]
+        print(f"{figure.name:22} {figure.value:>10,.3f} {figure.unit:14} {figure.target:>8} {verdict}")
+    for pair in sorted(pairs, key=lambda pair: pair.share)[: given.worst]:
+        print(
+            f"{pair.share:.3f} seed {pair.seed}: {pair.layers}; {pair.machine}: {pair.cycles:,} of {pair.bound:,} "
+            f"({pair.limit}), built in {pair.seconds} s"
+        )
+
+
+if __name__ == "__main__":
+    main()
