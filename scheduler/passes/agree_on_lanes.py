@@ -24,7 +24,7 @@ from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Lanes, StageState
-from lathe.scheduler.target.lanes import LanePlan, obstacles_of, plan_lanes
+from lathe.scheduler.target.lanes import LanePlan, lanes_read, obstacles_of, plan_lanes
 from lathe.scheduler.target.planes import stores_make_elements, stores_make_weights
 from lathe.scheduler.target.products import Product, ends_with, has_placed_operand, lanes_of_operand
 from lathe.scheduler.target.target import Target
@@ -174,7 +174,7 @@ class _Agreement:
         return as_stored == whole and bool({product.data.tensor, product.weight.tensor} & zeros)
 
     def _changes(self, one: _Disagreement) -> Iterator[Callable[[], None]]:
-        """Other lanes for either stage."""
+        """Other lanes for either stage, by itself or with all that it reads element by element."""
         possible_lanes = self.target.near.element.possible_lanes
         for stage in dict.fromkeys((one.maker, one.reader)):
             if not self.is_free(stage):
@@ -185,6 +185,21 @@ class _Agreement:
                 for lanes in possible_lanes(range(len(state.computation.axes))):
                     if (lanes, on_alu) != (state.lanes, state.on_alu):
                         yield partial(stage.put, replace(state, lanes=lanes, on_alu=on_alu))
+            if factors(state.computation) is None:
+                for lanes in possible_lanes(range(len(state.computation.axes))):
+                    yield partial(self._put_with_sources, stage, lanes)
+
+    def _put_with_sources(self, stage: EditedStage, lanes: Lanes) -> None:
+        """Give a stage lanes, and what it reads those that these lead to, up to the products that make that."""
+        stage.change(lanes=lanes)
+        if factors(stage.state.computation) is not None and not stage.state.on_alu:
+            return
+        for access in stage.state.computation.reads:
+            maker = self.schedule.maker(access.tensor)
+            if maker is not None and self.is_free(maker):
+                through = lanes_read(stage.state.computation, access, lanes, self.target.config)
+                if maker.state.lanes != through:
+                    self._put_with_sources(maker, through)
 
     def _turns(self, one: _Disagreement, plan: LanePlan) -> Iterator[Callable[[], None]]:
         """A product with the identity in between, of any lanes."""

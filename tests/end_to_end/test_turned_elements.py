@@ -109,3 +109,12 @@ def test_a_build_ends_where_no_lanes_agree():
         "and inp on a machine with a batch of 2, not 16 and 8. Compute it outside of the loops of its readers, where "
         "its elements can be turned; or use a machine with block_in equal to block_out, or with batch 1."
     )
+
+
+def test_a_product_takes_the_lanes_that_its_readers_need():
+    """Pixels of 1×1 fill columns better than 10 filters do, but 3×3 wants channels side by side."""
+    wide = machine(1, 16, 32)
+    data = lt.placeholder((1, 6, 59, 12), "int8", name="data")
+    output = convolution(convolution(data, 10, "first", 1), 4, "second", 3)
+    result = check_program(output, wide)
+    assert result.counters.gemm_operations == 6 * 59 + 4 * 57 * 9
