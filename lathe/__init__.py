@@ -102,6 +102,7 @@ from lathe.isa import (
     host_copies,
     verify,
 )
+from lathe.optimiser import FoundSchedule, ScheduleCache, ScheduleCacheError, Tried, autoschedule
 from lathe.rtl.geometry import RtlError
 from lathe.scheduler import (
     AXIS_SEPARATOR,
@@ -178,6 +179,7 @@ __all__ = [
     "FileError",
     "Finding",
     "Finish",
+    "FoundSchedule",
     "Gemm",
     "HardwareConfig",
     "HostCopy",
@@ -212,6 +214,8 @@ __all__ = [
     "RtlError",
     "RuleMismatch",
     "Schedule",
+    "ScheduleCache",
+    "ScheduleCacheError",
     "ScheduleError",
     "ScriptError",
     "Segment",
@@ -228,11 +232,13 @@ __all__ = [
     "TensorLayout",
     "TimingConfig",
     "TraceError",
+    "Tried",
     "ValidationError",
     "VerificationError",
     "Witness",
     "add",
     "assemble",
+    "autoschedule",
     "avg_pool2d",
     "bias_add",
     "bind",

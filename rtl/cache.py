@@ -1,25 +1,20 @@
 """The folder in which results of long work are kept, by content."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from lathe.configs import cache_folder as configs_cache
 from lathe.configs.atomic import FileError
 from lathe.rtl.geometry import RtlError
 
 
 def cache_folder(what: str) -> Path:
     """Where ``what`` is kept: LATHE_CACHE, or lathe/ in the user's cache. Raises :class:`RtlError` without a home."""
-    own = os.environ.get("LATHE_CACHE")
-    if own:
-        return Path(own).absolute()  # tools run in folders of their own
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "lathe"
-    except RuntimeError:
-        raise RtlError(
-            f"The cache of {what} must have a folder, and there is no home. Name one with LATHE_CACHE."
-        ) from None
+    folder = configs_cache.cache_folder()
+    if folder is None:
+        raise RtlError(f"The cache of {what} must have a folder, and there is no home. Name one with LATHE_CACHE.")
+    return folder
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """Groups of stages that no command has touched: the stored one is tiled, the others are computed in its tile loops."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from lathe.configs import LatheError
 from lathe.scheduler.commands.write_through import keep_loops, write_through_acc
@@ -22,45 +23,52 @@ from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.reused_cells import find_aliases
 from lathe.scheduler.target.target import Target
 
+Looker: TypeAlias = Callable[[TilingProblem], None]
+"""Who looks at the problem of a group's tiles before they are chosen."""
+
 
 @dataclass(frozen=True)
 class TileGroups:
-    """Completes group after group; ``refused`` gets the stages of those that cannot be, which are left open then."""
+    """Completes group after group; ``refused`` gets the stages of those that cannot be, which are left open then.
+
+    ``looker`` is shown the problem of each group's tiles before these are chosen.
+    """
 
     refused: dict[StageId, LatheError] | None = None
+    looker: Looker | None = None
 
     def __call__(self, schedule: Edit, target: Target) -> None:
         for group in groups_of(schedule, target):
             try:
-                _complete(schedule, group, target)
+                _complete(schedule, group, target, self.looker)
             except LatheError as error:
                 if self.refused is None:
                     raise
                 self.refused.update((stage.id, error) for stage in (*group.pads, *group.inner, group.sink))
 
 
-def _complete(schedule: Edit, group: Group, target: Target) -> None:
+def _complete(schedule: Edit, group: Group, target: Target, looker: Looker | None) -> None:
     """Complete a group, or, if it has no tile that fits, the parts of it: one of its stages is stored and loaded again.
 
     Bytes are stored rather than wider values, and of these the last that is computed.
     """
     try:
         with schedule.trying():
-            _complete_group(schedule, group, target)
+            _complete_group(schedule, group, target, looker)
     except CapacityError as refusal:
         in_bytes = [each for each in group.inner if each.tensor.dtype in ("int8", "uint8")]
         for stage in (*reversed(in_bytes), *(each for each in reversed(group.inner) if each not in in_bytes)):
             try:
                 with schedule.trying():
                     for part in group.cut(stage):
-                        _complete(schedule, part, target)
+                        _complete(schedule, part, target, looker)
             except LatheError:
                 continue
             return
         raise refusal from None
 
 
-def _complete_group(schedule: Edit, group: Group, target: Target) -> None:
+def _complete_group(schedule: Edit, group: Group, target: Target, looker: Looker | None) -> None:
     """Scopes, caches, tiles and places of one group."""
     if len(group.sink.state.tensors) > 1:
         names = ", ".join(tensor.name for tensor in group.sink.state.tensors)
@@ -85,6 +93,8 @@ def _complete_group(schedule: Edit, group: Group, target: Target) -> None:
     problem = TilingProblem(
         schedule, target, sink, computing, operands, tuple(given.leaves), loops_given, least_depth=least_depth
     )
+    if looker is not None:
+        looker(problem)
     _tile(problem, guests)
     load_inside(schedule, operands)
 

@@ -21,25 +21,44 @@ def choose_tiling(problem: TilingProblem) -> Tiling:
     """The cheapest tiling found. Raises CapacityError if not even the smallest tiles fit."""
     for cut in CUTS:
         model = TilingModel(problem, cut)
-        best = given_tiling(model) if problem.given else _cheapest(model)
+        best = given_tiling(model) if problem.given else next(iter(_cheapest(model)), None)
         if best is not None:
             return best
     raise CapacityError(_refusal(model), kind="machine")
 
 
-def _cheapest(model: TilingModel) -> Tiling | None:
+def cheapest_tilings(problem: TilingProblem, count: int) -> list[Tiling]:
+    """So many of the cheapest tilings that fit, the cheapest first, of loops that are left open.
+
+    Of tilings of one estimate with the same tiles only the first counts: their order is that of loops of one iteration.
+    """
+    for cut in CUTS:
+        found = _cheapest(TilingModel(problem, cut), count)
+        if found:
+            return found
+    return []
+
+
+def _cheapest(model: TilingModel, count: int = 1) -> list[Tiling]:
     """The first of the cheapest; tiles whose computation alone takes longer than what has been found are left out."""
-    best: Tiling | None = None
+    found: dict[tuple[object, ...], Tiling] = {}
+    limit = inf
     orders, reductions = model.orders(), model.reductions()
     for tile in combinations(*(model.sizes(dim) for dim in range(len(model.full)))):
         elements = model.computing_elements(tile)
-        if elements > model.rooms[model.near.name] or (best is not None and model.least_cost(tile) >= best.cost):
+        if elements > model.rooms[model.near.name] or model.least_cost(tile) >= limit:
             continue
         for inner in reductions:
             for order in orders:
-                limit = inf if best is None else best.cost
-                best = model.evaluated(tile, order, inner, elements, limit) or best
-    return best
+                tiling = model.evaluated(tile, order, inner, elements, limit)
+                if tiling is None:
+                    continue
+                found.setdefault((tile, tuple(inner.values()), tiling.cost), tiling)
+                if len(found) > count:
+                    del found[max(found, key=lambda key: found[key].cost)]
+                if len(found) == count:
+                    limit = max(each.cost for each in found.values())
+    return sorted(found.values(), key=lambda each: each.cost)
 
 
 def _refusal(model: TilingModel) -> str:
@@ -65,4 +84,4 @@ def _refusal(model: TilingModel) -> str:
     )
 
 
-__all__ = ["choose_tiling"]
+__all__ = ["cheapest_tilings", "choose_tiling"]

@@ -1,0 +1,7 @@
+"""Schedules found by trying: candidates of public commands, decided by the simulator."""
+
+from lathe.optimiser.autoschedule import autoschedule
+from lathe.optimiser.found import FoundSchedule, Tried
+from lathe.optimiser.kept import ScheduleCache, ScheduleCacheError
+
+__all__ = ["FoundSchedule", "ScheduleCache", "ScheduleCacheError", "Tried", "autoschedule"]

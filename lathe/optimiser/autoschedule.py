@@ -1,0 +1,167 @@
+"""``autoschedule``: candidates by the compiler's model, decided by the simulator.
+
+What is tried for a group of stages are the tilings that the model of the default schedule holds for the cheapest, said
+in commands. The first candidate is the default schedule. Then groups take turns, the one with the most work first; what
+is quicker is kept. The simulator counts the cycles of each, in timing-only mode. Nothing depends on time or on how many
+cores there are: ``budget`` counts candidates.
+"""
+
+from collections.abc import Sequence
+
+from lathe.configs import HardwareConfig, LatheError
+from lathe.configs.errors import shown
+from lathe.configs.integers import integer
+from lathe.engines import simulate
+from lathe.frontend import Tensor, placeholders
+from lathe.frontend.binding import program_parameters
+from lathe.optimiser.found import FoundSchedule, Tried
+from lathe.optimiser.groups import TiledGroup, tiled_groups
+from lathe.optimiser.kept import Kept, ScheduleCache, key_of
+from lathe.optimiser.steps import Runner, Step
+from lathe.scheduler import BuildError, Schedule, bound, create_schedule
+from lathe.scheduler.build import build_compiled, check_outputs
+from lathe.scheduler.target.machine import check_machine
+
+DEFAULT_BUDGET = 16
+
+
+def autoschedule(
+    program: Schedule | Tensor | Sequence[Tensor],
+    config: HardwareConfig,
+    *,
+    budget: int = DEFAULT_BUDGET,
+    cache: ScheduleCache | bool = True,
+) -> FoundSchedule:
+    """The quickest schedule found for a program on a machine, to be given to ``lt.build``.
+
+    ``budget``: how many candidates are built and timed by the simulator, at least 1; the first is the default schedule,
+    so that what is found is never slower. A schedule that has been begun is completed: stages that commands have
+    touched stay as they are, and the schedule given is not changed.
+
+    What has been found for a program is kept (``ScheduleCache``; ``cache=False``: neither read nor written), by its
+    content, the machine's, the budget and the version of Lathe, and its commands are checked again when they are read.
+    Begun schedules are not kept.
+
+    The schedule prints as a script of public commands. Raises BuildError for a budget below 1, a program with
+    parameters that are not bound or an output that is not computed, and what ``build`` does where not even the default
+    schedule fits (CapacityError says which memory lacks how much).
+
+        >>> found = lt.autoschedule(output, cfg, budget=8)  # doctest: +SKIP
+        >>> program = lt.build(found, [data, weights, output], cfg)  # doctest: +SKIP
+    """
+    check_machine(config, "autoschedule")
+    number = integer(budget)
+    if number is None or number < 1:
+        raise BuildError(
+            f"budget of autoschedule must be a number of candidates, at least 1, not {shown(budget)}. With 1, only the "
+            "default schedule is tried.",
+            kind="argument",
+        )
+    given = program if isinstance(program, Schedule) else create_schedule(program)
+    if program_parameters(given.program):
+        raise BuildError(
+            "program of autoschedule must have numbers for all its parameters, not open ones. Give them with lt.bind.",
+            kind="argument",
+        )
+    check_outputs(given)
+    kept = _cache_for(program, cache)
+    key = "" if kept is None else key_of(given.program, config, number)
+    before = None if kept is None else kept.read(key)
+    if before is not None:
+        found = _from_cache(given, config, before)
+        if found is not None:
+            return found
+    search = _Search(given, config, number)
+    search.run()
+    if kept is not None:
+        kept.write(key, Kept(tuple(search.steps()), search.best, tuple(search.tried)))
+    return _found(given, config, search.steps(), search.best, search.tried)
+
+
+def _cache_for(program: object, cache: ScheduleCache | bool) -> ScheduleCache | None:
+    if isinstance(program, Schedule) or cache is False:
+        return None
+    if cache is True:
+        return ScheduleCache.default()
+    if not isinstance(cache, ScheduleCache):
+        raise BuildError(
+            f"cache of autoschedule must be a ScheduleCache, True or False, not {shown(cache)}.", kind="argument"
+        )
+    return cache
+
+
+def _from_cache(given: Schedule, config: HardwareConfig, kept: Kept) -> FoundSchedule | None:
+    """The schedule that was found before; None where its commands are refused, which is then looked for anew."""
+    try:
+        return _found(given, config, kept.steps, kept.cycles, kept.tried)
+    except LatheError:
+        return None
+
+
+def _found(
+    given: Schedule, config: HardwareConfig, steps: Sequence[Step], cycles: int, tried: Sequence[Tried]
+) -> FoundSchedule:
+    found = FoundSchedule(given.program)
+    found.become(given.state)
+    Runner(found).run(steps)
+    found.steps, found.cycles, found.tried, found.machine = tuple(steps), cycles, tuple(tried), config.name
+    least = bound(list(given.program), config)
+    found.bound, found.limit = least.cycles, least.limit
+    return found
+
+
+class _Search:
+    """Tries candidates until the budget is spent; ``chosen`` has the steps of each group that is not left open."""
+
+    def __init__(self, given: Schedule, config: HardwareConfig, budget: int) -> None:
+        self.given = given
+        self.config = config
+        self.left = budget
+        self.tried: list[Tried] = []
+        self.chosen: dict[str, tuple[Step, ...]] = {}
+        self.best = 0
+        self.groups: list[TiledGroup] = []
+
+    def steps(self) -> list[Step]:
+        """The steps of all groups, in the order of the program."""
+        return [step for group in self.groups for step in self.chosen.get(group.name, ())]
+
+    def run(self) -> None:
+        """The default schedule first; then each group's tilings in turn, and at last the default ones in commands."""
+        self.best = self._cycles({}, "default schedule", may_fail=False) or 0
+        if self.left == 0:
+            return
+        self.groups = tiled_groups(self.given, self.config, self.left + 1)
+        if not self.groups:
+            return
+        by_work = sorted(self.groups, key=lambda group: -group.estimates[0])
+        for number in range(1, max(len(group.tilings) for group in self.groups)):
+            for group in by_work:
+                if number < len(group.tilings) and self.left > 1:
+                    self._try({group.name: group.tilings[number]}, f"{group.name}: tiling {number + 1}")
+        rest = {group.name: group.tilings[0] for group in self.groups if group.name not in self.chosen}
+        if rest and self.left:
+            self._try(rest, "the default tilings in commands", or_equal=True)
+
+    def _try(self, more: dict[str, tuple[Step, ...]], what: str, or_equal: bool = False) -> None:
+        trial = {**self.chosen, **more}
+        cycles = self._cycles(trial, what)
+        if cycles is not None and (cycles < self.best or (or_equal and cycles == self.best)):
+            self.best, self.chosen = cycles, trial
+
+    def _cycles(self, chosen: dict[str, tuple[Step, ...]], what: str, may_fail: bool = True) -> int | None:
+        """Cycles of a candidate, which counts; None if a command or the compiler refuses it."""
+        self.left -= 1
+        schedule = self.given.fork()
+        try:
+            steps = [step for group in self.groups for step in chosen.get(group.name, ())]
+            Runner(schedule).run(steps)
+            made = build_compiled(schedule, [*placeholders(self.given.program), *self.given.program], self.config)
+        except LatheError:
+            if not may_fail:
+                raise
+            self.tried.append(Tried(what, None))
+            return None
+        cycles = simulate(made.program, timing_only=True).cycles
+        self.tried.append(Tried(what, cycles))
+        return cycles

@@ -1,0 +1,190 @@
+"""Schedules that have been found, kept in an SQLite file by the content of program, machine and compiler.
+
+A row holds commands as data (``steps.py``): nothing in it is executed but by the commands themselves, which check it. A
+file that is damaged, or of another version, is set aside and begun anew; one that is locked is left alone, and the
+search goes on without it.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from lathe.configs import HardwareConfig, LatheError
+from lathe.configs.cache_folder import cache_folder
+from lathe.configs.errors import shown
+from lathe.frontend import Tensor, format_program
+from lathe.optimiser.found import Tried
+from lathe.optimiser.steps import Step, step_from_json
+
+APPLICATION = 0x4C415448  # "LATH"
+VERSION = 1
+SECONDS = 2.0
+"""How long a writer waits for another."""
+ROOMS = ("configs", "frontend", "isa", "scheduler", "sim", "optimiser")
+"""What a schedule and its cycles depend on."""
+NAME = "schedules.db"
+
+_TABLE = """
+create table if not exists schedules (
+    key text primary key, steps text not null, cycles integer not null, tried text not null
+) without rowid
+"""
+
+
+class ScheduleCacheError(LatheError):
+    """A file that cannot hold schedules, or holds something else."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What was found: the steps, their cycles, and what was tried."""
+
+    steps: tuple[Step, ...]
+    cycles: int
+    tried: tuple[Tried, ...]
+
+
+@dataclass(frozen=True)
+class ScheduleCache:
+    """An SQLite file of found schedules; several processes may read and write it at a time."""
+
+    path: Path
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        try:
+            object.__setattr__(self, "path", Path(path))
+        except TypeError:
+            raise ScheduleCacheError(f"Path of a schedule cache must be a file's, not {shown(path)}.") from None
+
+    @classmethod
+    def default(cls) -> "ScheduleCache | None":
+        """The user's, in the folder that LATHE_CACHE names or in the user's cache; None without a home."""
+        folder = cache_folder()
+        return None if folder is None else cls(folder / NAME)
+
+    def read(self, key: str) -> Kept | None:
+        """What is kept under a key; None if nothing is, or nothing that can be read."""
+        try:
+            with self._open() as connection:
+                row = connection.execute("select steps, cycles, tried from schedules where key = ?", (key,)).fetchone()
+        except (sqlite3.Error, OSError):
+            return None
+        return None if row is None else _kept(*row)
+
+    def write(self, key: str, kept: Kept) -> None:
+        """Keep something; a file that cannot be written to, or is locked for long, is left as it is."""
+        with contextlib.suppress(sqlite3.Error, OSError), self._open() as connection:
+            connection.execute("insert or replace into schedules values (?, ?, ?, ?)", (key, *_row(kept)))
+
+    def export(self, path: str | os.PathLike[str]) -> int:
+        """Write all schedules to a new file, or add them to one that holds schedules; how many.
+
+        Raises ScheduleCacheError for a file that holds something else or cannot be written.
+        """
+        return ScheduleCache(path)._add(self._rows())
+
+    def include(self, path: str | os.PathLike[str]) -> int:
+        """Add the schedules of an exported file; how many. Raises ScheduleCacheError for any other file."""
+        other = Path(path)
+        if not other.is_file():
+            raise ScheduleCacheError(f"File of schedules must be one that there is, not {str(other)!r}.")
+        return self._add(ScheduleCache(other)._rows())
+
+    def _rows(self) -> list[tuple[str, str, int, str]]:
+        if not self.path.exists():
+            return []
+        try:
+            _check(self.path)
+            with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
+                rows = connection.execute("select key, steps, cycles, tried from schedules order by key").fetchall()
+        except (sqlite3.Error, OSError) as error:
+            raise ScheduleCacheError(
+                f"File of schedules must be a database that Lathe has written, and {str(self.path)!r} cannot be read: "
+                f"{error}."
+            ) from None
+        return [row for row in rows if _kept(*row[1:]) is not None]
+
+    def _add(self, rows: Sequence[tuple[str, str, int, str]]) -> int:
+        try:
+            if self.path.exists():
+                _check(self.path)
+            with self._open() as connection:
+                connection.executemany("insert or replace into schedules values (?, ?, ?, ?)", rows)
+        except (sqlite3.Error, OSError) as error:
+            raise ScheduleCacheError(
+                f"File of schedules must be one that can be written, and {str(self.path)!r} cannot: {error}."
+            ) from None
+        return len(rows)
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """A connection, in a transaction that ends with the block; a damaged file or another's is set aside first."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.exists():
+            try:
+                _check(self.path)
+            except (ScheduleCacheError, sqlite3.DatabaseError) as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise  # locked, or no file at all
+                os.replace(self.path, self.path.with_name(f"{self.path.name}.unreadable"))
+        with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
+            connection.execute("pragma journal_mode = wal")
+            with connection:
+                connection.execute(f"pragma application_id = {APPLICATION}")
+                connection.execute(f"pragma user_version = {VERSION}")
+                connection.execute(_TABLE)
+                yield connection
+
+
+def _check(path: Path) -> None:
+    """Raises ScheduleCacheError for a file of another program or version, sqlite3.Error for a damaged one."""
+    with contextlib.closing(sqlite3.connect(path, timeout=SECONDS)) as connection:
+        application, version = (
+            connection.execute(f"pragma {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        tables = connection.execute("select count(*) from sqlite_master").fetchone()[0]
+    if tables and (application, version) != (APPLICATION, VERSION):
+        raise ScheduleCacheError(
+            f"File of schedules {str(path)!r} must be Lathe's, of version {VERSION}, not of application "
+            f"{application:#x} and version {version}. Name another file."
+        )
+
+
+def _row(kept: Kept) -> tuple[str, int, str]:
+    steps = json.dumps([step.to_json() for step in kept.steps])
+    return steps, kept.cycles, json.dumps([[each.what, each.cycles] for each in kept.tried])
+
+
+def _kept(steps: object, cycles: object, tried: object) -> Kept | None:
+    """What a row says; None where it is not what ``_row`` writes."""
+    try:
+        found = tuple(step_from_json(each) for each in json.loads(str(steps)))
+        others = tuple(Tried(str(what), None if n is None else int(n)) for what, n in json.loads(str(tried)))
+        return Kept(found, int(str(cycles)), others) if int(str(cycles)) > 0 else None
+    except (LatheError, ValueError, TypeError):
+        return None
+
+
+def key_of(outputs: Sequence[Tensor], config: HardwareConfig, budget: int) -> str:
+    """What a search depends on, as one number: program, machine, budget and compiler."""
+    machine = json.dumps(asdict(config), sort_keys=True, default=str)
+    program = format_program(list(outputs)) + "\n" + " ".join(each.name for each in outputs)
+    content = "\0".join([program, machine, str(budget), _compiler()])
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _compiler() -> str:
+    """The content of all sources that a schedule depends on."""
+    root = Path(__file__).parent.parent
+    content = hashlib.sha256()
+    for room in ROOMS:
+        for path in sorted((root / room).rglob("*.py")):
+            content.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
+    return content.hexdigest()

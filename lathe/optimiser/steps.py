@@ -1,0 +1,234 @@
+"""Commands of a schedule as data: carried out on a schedule, kept as JSON, and printed as a script.
+
+A step names stages by the names of their tensors, and loops by how they came about: an axis of a stage by its number,
+or what an earlier step has made of one. Carrying steps out calls the commands themselves, which check all of it again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from keyword import iskeyword
+from typing import Any, TypeAlias
+
+from lathe.configs import LatheError
+from lathe.scheduler import Schedule
+from lathe.scheduler.schedule import Stage
+from lathe.scheduler.state.loops import LoopAxis
+
+Json: TypeAlias = Mapping[str, Any]
+
+
+class StepError(LatheError):
+    """Data that is no step, or none for the schedule at hand."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop of a stage: axis ``number`` of a ``kind`` (data or reduce), and which part of it, once that is split."""
+
+    kind: str
+    number: int
+    part: str = ""  # "outer", "inner", or "" for all of it
+
+    def to_json(self) -> list[object]:
+        """As plain values."""
+        return [self.kind, self.number, self.part]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command: its name, the stage or tensor it is about, and what it says.
+
+    ``cache_write`` (scope, makes), ``cache_read`` (scope, readers, makes), ``set_scope`` (scope), ``split`` (loop,
+    factor), ``reorder`` (loops), ``compute_at`` (host, loop). ``makes`` is what later steps call a copy.
+    """
+
+    command: str
+    about: str
+    scope: str = ""
+    readers: tuple[str, ...] = ()
+    loops: tuple[Loop, ...] = ()
+    factor: int = 0
+    host: str = ""
+    makes: str = ""
+
+    def to_json(self) -> Json:
+        """As plain values; what is left out is as it is by default."""
+        values = {
+            "command": self.command,
+            "about": self.about,
+            "scope": self.scope,
+            "readers": list(self.readers),
+            "loops": [loop.to_json() for loop in self.loops],
+            "factor": self.factor,
+            "host": self.host,
+            "makes": self.makes,
+        }
+        return {name: value for name, value in values.items() if value or name in ("command", "about")}
+
+
+def step_from_json(data: object) -> Step:
+    """The step that ``to_json`` has written. Raises StepError for anything else."""
+    try:
+        assert isinstance(data, dict)
+        loops = tuple(Loop(str(kind), int(number), str(part)) for kind, number, part in data.get("loops", ()))
+        step = Step(
+            str(data["command"]),
+            str(data["about"]),
+            str(data.get("scope", "")),
+            tuple(map(str, data.get("readers", ()))),
+            loops,
+            int(data.get("factor", 0)),
+            str(data.get("host", "")),
+            str(data.get("makes", "")),
+        )
+    except (AssertionError, KeyError, TypeError, ValueError):
+        raise StepError(f"A step of a schedule must be a command and what it is about, not {data!r}.") from None
+    if step.command not in _RUN:
+        raise StepError(f"Command of a step must be one of {', '.join(sorted(_RUN))}, not {step.command!r}.")
+    return step
+
+
+class Runner:
+    """Carries out steps on a schedule, which it changes. Raises StepError, and what commands raise."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.made: dict[str, Stage] = {}
+        self.parts: dict[tuple[str, Loop], LoopAxis] = {}
+
+    def run(self, steps: Sequence[Step]) -> None:
+        """All of them, in order."""
+        for step in steps:
+            _RUN[step.command](self, step)
+
+    def stage(self, name: str) -> Stage:
+        """The stage of a tensor's name, or what a step has made."""
+        if name in self.made:
+            return self.made[name]
+        for stage in self.schedule.stages:
+            if stage.name == name:
+                return stage
+        raise StepError(f"Stage of a step must be one of the schedule's, not {name!r}.")
+
+    def loop(self, stage: str, loop: Loop) -> LoopAxis:
+        """A loop as it stands now."""
+        if loop.part:
+            found = self.parts.get((stage, loop))
+        else:
+            handle = self.stage(stage)
+            axes = handle.axis if loop.kind == "data" else handle.reduce_axis
+            found = axes[loop.number] if 0 <= loop.number < len(axes) else None
+        if found is None:
+            raise StepError(f"Loop of a step must be one that stage {stage!r} has, not {loop.to_json()}.")
+        return found
+
+    def cache_write(self, step: Step) -> None:
+        """A copy in a scratchpad that is computed, and stored from there."""
+        copy = self.schedule.cache_write(self.stage(step.about).tensor, step.scope)
+        self.made[step.makes] = self.schedule[copy]
+
+    def cache_read(self, step: Step) -> None:
+        """A copy in a scratchpad for some readers."""
+        readers = [self.stage(name) for name in step.readers]
+        reads = (read.tensor for reader in readers for read in reader.state.computation.reads)
+        tensor = next((each for each in reads if each.name == step.about), None)
+        if tensor is None:
+            raise StepError(f"Tensor of a step must be one that {', '.join(step.readers)} reads, not {step.about!r}.")
+        self.made[step.makes] = self.schedule[self.schedule.cache_read(tensor, step.scope, readers)]
+
+    def set_scope(self, step: Step) -> None:
+        """A stage in a scratchpad."""
+        self.stage(step.about).set_scope(step.scope)
+
+    def split(self, step: Step) -> None:
+        """A loop in two."""
+        (loop,) = step.loops
+        outer, inner = self.stage(step.about).split(self.loop(step.about, loop), step.factor)
+        self.parts[step.about, Loop(loop.kind, loop.number, "outer")] = outer
+        self.parts[step.about, Loop(loop.kind, loop.number, "inner")] = inner
+
+    def reorder(self, step: Step) -> None:
+        """Loops in an order."""
+        self.stage(step.about).reorder(*(self.loop(step.about, loop) for loop in step.loops))
+
+    def compute_at(self, step: Step) -> None:
+        """A stage in a loop of another."""
+        (loop,) = step.loops
+        self.stage(step.about).compute_at(self.stage(step.host), self.loop(step.host, loop))
+
+
+_RUN = {
+    "cache_write": Runner.cache_write,
+    "cache_read": Runner.cache_read,
+    "set_scope": Runner.set_scope,
+    "split": Runner.split,
+    "reorder": Runner.reorder,
+    "compute_at": Runner.compute_at,
+}
+
+
+def script_of(steps: Sequence[Step], heading: str) -> str:
+    """The steps as a Python function that makes the schedule of a program's outputs, to be edited and run."""
+    printer = _Printer()
+    made = {step.makes for step in steps} - {""}
+    named = [step.about for step in steps if step.command != "cache_read"]
+    given = dict.fromkeys(name for name in named if name not in made)
+    lines = [f"# {heading}", "import lathe as lt", "", "", "def schedule(*outputs):"]
+    lines.append("    s = lt.create_schedule(outputs)")
+    if given:
+        lines.append("    stages = {each.name: each for each in s.stages}")
+        lines += [f"    {printer.stage(name)} = stages[{name!r}]" for name in given]
+    if any(step.command == "cache_read" for step in steps):
+        lines.append("    tensors = {read.tensor.name: read.tensor for each in s.stages for read in each.op.reads}")
+    lines += [f"    {printer.line(step)}" for step in steps]
+    return "\n".join([*lines, "    return s", ""])
+
+
+class _Printer:
+    """Names variables of a script."""
+
+    def __init__(self) -> None:
+        self.names: dict[object, str] = {}
+
+    def variable(self, thing: object, wanted: str) -> str:
+        """The variable of a thing, a new one the first time."""
+        if thing not in self.names:
+            name = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in wanted)
+            name = f"_{name}" if not name or name[0].isdigit() or iskeyword(name) else name
+            while name in self.names.values() or name in _TAKEN:
+                name += "_"
+            self.names[thing] = name
+        return self.names[thing]
+
+    def stage(self, name: str) -> str:
+        return self.variable(name, name)
+
+    def loop(self, stage: str, loop: Loop) -> str:
+        kind = "axis" if loop.kind == "data" else "reduce_axis"
+        if not loop.part:
+            return f"{self.stage(stage)}.{kind}[{loop.number}]"
+        return self.variable((stage, loop), f"{stage}_{kind}{loop.number}_{loop.part}")
+
+    def line(self, step: Step) -> str:
+        about = step.about
+        loops = [self.loop(step.host or about, loop) for loop in step.loops]
+        match step.command:
+            case "cache_write":
+                made = f"s.cache_write({self.stage(about)}.tensor, {step.scope!r})"
+                return f"{self.stage(step.makes)} = s[{made}]"
+            case "cache_read":
+                readers = ", ".join(map(self.stage, step.readers))
+                made = f"s.cache_read(tensors[{about!r}], {step.scope!r}, [{readers}])"
+                return f"{self.stage(step.makes)} = s[{made}]"
+            case "set_scope":
+                return f"{self.stage(about)}.set_scope({step.scope!r})"
+            case "split":
+                (loop,) = step.loops
+                parts = [self.loop(about, Loop(loop.kind, loop.number, part)) for part in ("outer", "inner")]
+                return f"{', '.join(parts)} = {self.stage(about)}.split({loops[0]}, {step.factor})"
+            case "reorder":
+                return f"{self.stage(about)}.reorder({', '.join(loops)})"
+        return f"{self.stage(about)}.compute_at({self.stage(step.host)}, {loops[0]})"
+
+
+_TAKEN = ("lt", "s", "stages", "tensors", "outputs", "schedule", "each", "read")
