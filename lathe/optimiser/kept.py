@@ -70,11 +70,14 @@ class ScheduleCache:
 
     def read(self, key: str) -> Kept | None:
         """What is kept under a key; None if nothing is, or nothing that can be read."""
-        try:
-            with self._open() as connection:
-                row = connection.execute("select steps, cycles, tried from schedules where key = ?", (key,)).fetchone()
-        except (sqlite3.Error, OSError):
+        if not self.path.exists():
             return None
+        try:
+            _check(self.path)
+            with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
+                row = connection.execute("select steps, cycles, tried from schedules where key = ?", (key,)).fetchone()
+        except (sqlite3.Error, OSError, ScheduleCacheError):
+            return None  # whoever writes sets it aside
         return None if row is None else _kept(*row)
 
     def write(self, key: str, kept: Kept) -> None:
