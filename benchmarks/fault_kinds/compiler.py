@@ -253,8 +253,8 @@ FAULTS = (
     fault(
         "the host packs dimensions in another order",
         "target.elements",
-        "for dim in self.order]\n        if self.group",
-        "for dim in self.order[::-1]]\n        if self.group",
+        "for dim in self.order]\n        if self.lanes.turns",
+        "for dim in self.order[::-1]]\n        if self.lanes.turns",
     ),
     # Micro-ops and the loops of instructions.
     fault(
