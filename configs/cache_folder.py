@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 
-def cache_folder() -> Path | None:
+def user_cache_folder() -> Path | None:
     """LATHE_CACHE, or lathe/ in the user's cache; None without a home."""
     own = os.environ.get("LATHE_CACHE")
     if own:

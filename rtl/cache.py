@@ -4,14 +4,14 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from lathe.configs import cache_folder as configs_cache
 from lathe.configs.atomic import FileError
+from lathe.configs.cache_folder import user_cache_folder
 from lathe.rtl.geometry import RtlError
 
 
 def cache_folder(what: str) -> Path:
     """Where ``what`` is kept: LATHE_CACHE, or lathe/ in the user's cache. Raises :class:`RtlError` without a home."""
-    folder = configs_cache.cache_folder()
+    folder = user_cache_folder()
     if folder is None:
         raise RtlError(f"The cache of {what} must have a folder, and there is no home. Name one with LATHE_CACHE.")
     return folder

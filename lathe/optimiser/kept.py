@@ -1,8 +1,8 @@
 """Schedules that have been found, kept in an SQLite file by the content of program, machine and compiler.
 
 A row holds commands as data (``steps.py``): nothing in it is executed but by the commands themselves, which check it. A
-file that is damaged, or of another version, is set aside and begun anew; one that is locked is left alone, and the
-search goes on without it.
+file that is damaged, or of another version, is set aside and begun anew; another program's database is refused; one
+that is locked is left alone, and the search goes on without it.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from lathe.configs import HardwareConfig, LatheError
-from lathe.configs.cache_folder import cache_folder
+from lathe.configs.cache_folder import user_cache_folder
 from lathe.configs.errors import shown
 from lathe.frontend import Tensor, format_program
 from lathe.optimiser.found import Tried
@@ -39,6 +39,10 @@ create table if not exists schedules (
 
 class ScheduleCacheError(LatheError):
     """A file that cannot hold schedules, or holds something else."""
+
+
+class _OtherVersionError(ScheduleCacheError):
+    """A file of Lathe's that another version has written."""
 
 
 @dataclass(frozen=True)
@@ -65,23 +69,29 @@ class ScheduleCache:
     @classmethod
     def default(cls) -> "ScheduleCache | None":
         """The user's, in the folder that LATHE_CACHE names or in the user's cache; None without a home."""
-        folder = cache_folder()
+        folder = user_cache_folder()
         return None if folder is None else cls(folder / NAME)
 
     def read(self, key: str) -> Kept | None:
-        """What is kept under a key; None if nothing is, or nothing that can be read."""
+        """What is kept under a key; None if nothing is, or nothing that can be read.
+
+        Raises ScheduleCacheError for another program's database.
+        """
         if not self.path.exists():
             return None
         try:
             _check(self.path)
             with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
                 row = connection.execute("select steps, cycles, tried from schedules where key = ?", (key,)).fetchone()
-        except (sqlite3.Error, OSError, ScheduleCacheError):
+        except (sqlite3.Error, OSError, _OtherVersionError):
             return None  # whoever writes sets it aside
         return None if row is None else _kept(*row)
 
     def write(self, key: str, kept: Kept) -> None:
-        """Keep something; a file that cannot be written to, or is locked for long, is left as it is."""
+        """Keep something; a file that cannot be written to, or is locked for long, is left as it is.
+
+        Raises ScheduleCacheError for another program's database.
+        """
         with contextlib.suppress(sqlite3.Error, OSError), self._open() as connection:
             connection.execute("insert or replace into schedules values (?, ?, ?, ?)", (key, *_row(kept)))
 
@@ -94,10 +104,10 @@ class ScheduleCache:
 
     def include(self, path: str | os.PathLike[str]) -> int:
         """Add the schedules of an exported file; how many. Raises ScheduleCacheError for any other file."""
-        other = Path(path)
-        if not other.is_file():
-            raise ScheduleCacheError(f"File of schedules must be one that there is, not {str(other)!r}.")
-        return self._add(ScheduleCache(other)._rows())
+        other = ScheduleCache(path)
+        if not other.path.is_file():
+            raise ScheduleCacheError(f"File of schedules must be one that there is, not {str(other.path)!r}.")
+        return self._add(other._rows())
 
     def _rows(self) -> list[tuple[str, str, int, str]]:
         if not self.path.exists():
@@ -127,15 +137,20 @@ class ScheduleCache:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection, in a transaction that ends with the block; a damaged file or another's is set aside first."""
+        """A connection, in a transaction that ends with the block.
+
+        A damaged file, or one of another version, is set aside first, with its log, which would else be the new one's.
+        """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
             try:
                 _check(self.path)
-            except (ScheduleCacheError, sqlite3.DatabaseError) as error:
+            except (_OtherVersionError, sqlite3.DatabaseError) as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise  # locked, or no file at all
-                os.replace(self.path, self.path.with_name(f"{self.path.name}.unreadable"))
+                for part in ("", "-wal", "-shm"):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.replace(f"{self.path}{part}", f"{self.path}.unreadable{part}")
         with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
             connection.execute("pragma journal_mode = wal")
             with connection:
@@ -153,7 +168,8 @@ def _check(path: Path) -> None:
         )
         tables = connection.execute("select count(*) from sqlite_master").fetchone()[0]
     if tables and (application, version) != (APPLICATION, VERSION):
-        raise ScheduleCacheError(
+        kind = _OtherVersionError if application == APPLICATION else ScheduleCacheError
+        raise kind(
             f"File of schedules {str(path)!r} must be Lathe's, of version {VERSION}, not of application "
             f"{application:#x} and version {version}. Name another file."
         )

@@ -68,8 +68,9 @@ class Step:
 
 def step_from_json(data: object) -> Step:
     """The step that ``to_json`` has written. Raises StepError for anything else."""
+    if not isinstance(data, dict):
+        raise StepError(f"A step of a schedule must be a command and what it is about, not {data!r}.")
     try:
-        assert isinstance(data, dict)
         loops = tuple(Loop(str(kind), int(number), str(part)) for kind, number, part in data.get("loops", ()))
         step = Step(
             str(data["command"]),
@@ -81,10 +82,14 @@ def step_from_json(data: object) -> Step:
             str(data.get("host", "")),
             str(data.get("makes", "")),
         )
-    except (AssertionError, KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):
         raise StepError(f"A step of a schedule must be a command and what it is about, not {data!r}.") from None
     if step.command not in _RUN:
         raise StepError(f"Command of a step must be one of {', '.join(sorted(_RUN))}, not {step.command!r}.")
+    if step.command in ("split", "compute_at") and len(step.loops) != 1:
+        raise StepError(f"Step {step.command!r} must be about one loop, not {len(step.loops)}.")
+    if step.command == "cache_read" and not step.readers:
+        raise StepError("Step 'cache_read' must have readers, not none.")
     return step
 
 

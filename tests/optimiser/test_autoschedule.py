@@ -188,8 +188,10 @@ def test_an_input_is_no_output():
             "Command of a step must be one of cache_read, cache_write, compute_at, reorder, set_scope, split, not "
             "'exec'.",
         ),
+        ({"command": "split", "about": "x", "factor": 2}, "Step 'split' must be about one loop, not 0."),
+        ({"command": "cache_read", "about": "x", "scope": "inp"}, "Step 'cache_read' must have readers, not none."),
     ],
-    ids=["no mapping", "nothing that it is about", "no command"],
+    ids=["no mapping", "nothing that it is about", "no command", "no loop", "no reader"],
 )
 def test_data_that_is_no_step(data, message):
     with pytest.raises(StepError) as refused:

@@ -90,6 +90,31 @@ def test_a_file_of_another_version_is_set_aside(cache):
     assert cache.read(key_of([product()], VTA, 2)) is not None
 
 
+def test_the_log_of_a_file_that_is_set_aside_goes_with_it(cache):
+    """Of a file that another version still has open, what was written last is in a log beside it."""
+    other = sqlite3.connect(cache.path)
+    other.execute("pragma journal_mode = wal")
+    other.execute(f"pragma application_id = {APPLICATION}")
+    other.execute(f"pragma user_version = {VERSION + 1}")
+    other.execute("create table schedules (x)")
+    other.commit()
+    lt.autoschedule(product(), VTA, budget=2, cache=cache)
+    assert cache.path.with_name("schedules.db.unreadable-wal").is_file()
+    other.close()
+    assert cache.read(key_of([product()], VTA, 2)) is not None
+
+
+def test_another_programs_database_is_refused_and_left_as_it_is(cache):
+    with sqlite3.connect(cache.path) as other:
+        other.execute("create table mine (x)")
+    other.close()
+    before = cache.path.read_bytes()
+    with pytest.raises(lt.ScheduleCacheError, match="not of application 0x0 and version 0"):
+        lt.autoschedule(product(), VTA, budget=2, cache=cache)
+    assert cache.path.read_bytes() == before
+    assert [each.name for each in cache.path.parent.iterdir()] == ["schedules.db"]
+
+
 def test_a_locked_file_is_left_alone(cache, monkeypatch):
     lt.autoschedule(product(), VTA, budget=2, cache=cache)
     monkeypatch.setattr("lathe.optimiser.kept.SECONDS", 0.01)
@@ -108,9 +133,11 @@ def test_a_locked_file_is_left_alone(cache, monkeypatch):
         [{"command": "compute_at", "about": "output", "host": "product", "loops": [["data", 0, ""]]}],
         [{"command": "split", "about": "nothing", "loops": [["data", 0, ""]], "factor": 2}],
         [{"command": "import os", "about": "output"}],
+        [{"command": "split", "about": "output", "factor": 2}],
+        [{"command": "cache_read", "about": "data", "scope": "inp"}],
         "no list",
     ],
-    ids=["illegal", "no stage", "no command", "no steps"],
+    ids=["illegal", "no stage", "no command", "no loop", "no reader", "no steps"],
 )
 def test_commands_are_checked_when_they_are_read(cache, steps, monkeypatch):
     """A row that says something illegal or senseless is found anew, never a wrong schedule."""
@@ -175,6 +202,9 @@ def test_files_that_hold_something_else_are_refused(cache, tmp_path):
 def test_arguments():
     with pytest.raises(lt.ScheduleCacheError) as refused:
         lt.ScheduleCache(3)
+    assert str(refused.value) == "Path of a schedule cache must be a file's, not 3."
+    with pytest.raises(lt.ScheduleCacheError) as refused:
+        lt.ScheduleCache("schedules.db").include(3)
     assert str(refused.value) == "Path of a schedule cache must be a file's, not 3."
     with pytest.raises(lt.BuildError) as wrong:
         lt.autoschedule(product(), VTA, cache="schedules.db")
