@@ -3,8 +3,12 @@
 from dataclasses import dataclass, field
 from math import ceil, inf, prod
 from random import Random
+from typing import TypeAlias
 
 import lathe as lt
+
+Images: TypeAlias = tuple[int, int, int, int]
+"""Images, rows, columns, channels."""
 
 
 @dataclass(frozen=True)
@@ -15,13 +19,19 @@ class Layer:
     multiplied by weights that are shared.
     """
 
-    data: tuple[int, int, int, int]
-    result: tuple[int, int, int, int]
+    data: Images
+    result: Images
     window: tuple[int, int] = (1, 1)
     step: tuple[int, int] = (1, 1)
     taps: int = 1
     channels: int = 0  # of the data, for one filter; 0: no weights
     operands: int = 1
+
+
+def image(tensor: lt.Tensor) -> Images:
+    """The four extents of images."""
+    images, height, width, channels = tensor.shape
+    return images, height, width, channels
 
 
 @dataclass
@@ -86,12 +96,12 @@ def _convolution(made: Program) -> None:
     )
     reach = (kernel - 1) * dilation + 1
     layer = Layer(
-        made.last.shape,
-        sums.shape,
+        image(made.last),
+        image(sums),
         (reach, reach),
         (stride, stride),
         kernel**2,
-        channels // groups,  # type: ignore[arg-type]
+        channels // groups,
     )
     what = f"{kernel}×{kernel}" + (f"/{stride}" if stride > 1 else "") + (" dilated" if dilation > 1 else "")
     made.to_bytes(sums, layer, what + (f" in {groups} groups" if groups > 1 else ""))
@@ -103,7 +113,7 @@ def _residual(made: Program) -> None:
     kernel = random.choice([1, 3]) if min(before.shape[1:3]) >= 3 else 1
     weights = lt.placeholder((channels, kernel, kernel, channels), "int8", name=made.name("weights"))
     sums = lt.conv2d(before, weights, padding=kernel // 2, name=made.name("conv"))
-    layer = Layer(before.shape, sums.shape, (kernel, kernel), (1, 1), kernel**2, channels, operands=2)  # type: ignore[arg-type]
+    layer = Layer(image(before), image(sums), (kernel, kernel), (1, 1), kernel**2, channels, operands=2)
     quantised = lt.requantise(sums, 7, name=made.name("branch"))
     made.last = lt.relu(lt.add(quantised, before, name=made.name("added")), name=made.name("sum"))
     if made.last.dtype != "int8":
@@ -118,7 +128,7 @@ def _depthwise(made: Program) -> None:
     weights = lt.placeholder((kernel, kernel, channels), "int8", name=made.name("weights"))
     stride = random.choice([1, 1, 2])
     sums = lt.depthwise_conv2d(made.last, weights, stride=stride, padding=kernel // 2, name=made.name("depthwise"))
-    layer = Layer(made.last.shape, sums.shape, (kernel, kernel), (stride, stride), kernel**2, 0)  # type: ignore[arg-type]
+    layer = Layer(image(made.last), image(sums), (kernel, kernel), (stride, stride), kernel**2, 0)
     made.to_bytes(sums, layer, f"depthwise {kernel}×{kernel}" + (f"/{stride}" if stride > 1 else ""))
 
 
@@ -133,7 +143,7 @@ def _transposed(made: Program) -> None:
     )
     weights = lt.placeholder((filters, 3, 3, channels), "int8", name=made.name("weights"))
     sums = lt.conv2d(spread, weights, name=made.name("conv"))
-    layer = Layer(data.shape, sums.shape, (2, 2), (1, 1), 9, channels)  # type: ignore[arg-type]
+    layer = Layer(image(data), image(sums), (2, 2), (1, 1), 9, channels)
     made.to_bytes(sums, layer, "transposed 3×3/2")
 
 
@@ -149,13 +159,13 @@ def _pool(made: Program) -> None:
         made.last = lt.avg_pool2d(made.last, window, stride=stride, name=name)
         what = f"average of {window}×{window}/{stride}"
     before = (made.last.shape[0], height, width, made.last.shape[3])
-    made.layers.append(Layer(before, made.last.shape, (window, window), (stride, stride)))  # type: ignore[arg-type]
+    made.layers.append(Layer(before, image(made.last), (window, window), (stride, stride)))
     made.what.append(what)
 
 
 def _elementwise(made: Program) -> None:
     other = lt.placeholder(made.last.shape, "int8", name=made.name("other"))
-    layer = Layer(made.last.shape, made.last.shape, operands=2)  # type: ignore[arg-type]
+    layer = Layer(image(made.last), image(made.last), operands=2)
     made.to_bytes(lt.add(made.last, other, name=made.name("added")), layer, "addition")
 
 

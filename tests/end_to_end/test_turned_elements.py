@@ -4,23 +4,9 @@ import numpy as np
 import pytest
 from checking import check_program
 from programs import requantised
+from shaped_machines import machine
 
 import lathe as lt
-
-
-def machine(batch, block_in, block_out, **changes):
-    """One of such a shape, with room for some hundred elements of each kind."""
-    return lt.load_config("tiny").with_(
-        name=f"{batch}x{block_in}x{block_out}",
-        batch=batch,
-        block_in=block_in,
-        block_out=block_out,
-        inp_buffer_bytes=batch * block_in * 512,
-        wgt_buffer_bytes=block_in * block_out * 256,
-        acc_buffer_bytes=batch * block_out * 1024,
-        **changes,
-    )
-
 
 MACHINES = [
     machine(*shape) for shape in [(2, 8, 16), (2, 16, 8), (4, 4, 8), (4, 16, 4), (2, 4, 16), (4, 4, 32), (8, 16, 8)]

@@ -2,25 +2,14 @@
 
 import numpy as np
 import pytest
+from shaped_machines import machine
 
-from lathe.configs import load_config
 from lathe.isa import Layout, PhysicalAxis
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.turns import digits, selection, turns_needed
 
 SHAPES = [(b, i, o) for b in (1, 2, 4, 8) for i in (4, 8, 16, 32) for o in (4, 8, 16, 32)]
-
-
-def machine(batch, block_in, block_out):
-    return load_config("tiny").with_(
-        batch=batch,
-        block_in=block_in,
-        block_out=block_out,
-        inp_buffer_bytes=batch * block_in * 256,
-        wgt_buffer_bytes=block_in * block_out * 256,
-        acc_buffer_bytes=batch * block_out * 1024,
-    )
 
 
 def turned(stored, config, turn):
