@@ -69,6 +69,8 @@ class _Agreement:
         self.schedule = schedule
         self.target = target
         self.identities: dict[int, Tensor] = {}
+        self.left_bare: set[EditedStage] = set()
+        """Stages that nothing else helped: given lanes again, a product would come here again, and so for ever."""
 
     def run(self) -> None:
         left_alone: set[tuple[EditedStage, EditedStage, Tensor]] = set()
@@ -95,6 +97,7 @@ class _Agreement:
                 left_alone.add((one.maker, one.reader, one.tensor))
             for stage, state in bare.items():
                 stage.put(state)
+            self.left_bare |= bare.keys()
 
     def _leaves_products(self, plan: LanePlan, changed: LanePlan) -> bool:
         """Whether what was a product still is one, of stages with an operand where only products read."""
@@ -104,7 +107,7 @@ class _Agreement:
     def is_free(self, stage: EditedStage) -> bool:
         """Whether a stage may get other lanes: nobody has placed it or its lanes, nor has it been left without any."""
         state = stage.state
-        if state.is_vectorized:
+        if state.is_vectorized or stage in self.left_bare:
             return False
         bare = state.lanes == Lanes(None, None) and (state.on_alu or factors(state.computation) is None)
         return state.scope == DRAM and state.pragma is None and not bare

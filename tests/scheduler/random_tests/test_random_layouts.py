@@ -67,6 +67,11 @@ def test_sums_begin_once_where_two_loops_move_results_along_one_dimension():
     check_each(range(130, 131), check_random_build, 2)
 
 
+def test_lanes_come_to_an_end_where_a_product_is_left_without():
+    """Given lanes again for its reader's sake, a convolution disagreed with its padding again, and so for ever."""
+    check_each(range(38, 39), check_random_build, 2)
+
+
 @pytest.mark.nightly
 @pytest.mark.seeds(5000, first=1_000_000, block=100)
 def test_layouts_of_many_more_keep_the_meaning(seeds):
