@@ -14,8 +14,7 @@ from lathe.frontend.arithmetic import neutral
 from lathe.frontend.indices.plain import kept
 from lathe.frontend.nodes import Axis, Binary, Cast, Const, Guard, Read, Reduce, Select, axes_of, reads_data
 from lathe.frontend.operand import Expr
-from lathe.isa import Alu, AluOp, Rescale
-from lathe.isa.operands import usage_of
+from lathe.isa import AluOp
 from lathe.isa.table import alu_operations
 from lathe.scheduler.algorithm.patterns import dimension_of
 from lathe.scheduler.reports.bound_points import Bits, Points
@@ -27,6 +26,7 @@ from lathe.scheduler.target.products import Product, only_in
 from lathe.scheduler.target.rescaling import rescaling_of
 from lathe.scheduler.target.rules.alu_expressions import order
 from lathe.scheduler.target.rules.alu_sharing import Sharing, sharing_of
+from lathe.scheduler.target.steps import steps_of_alu, steps_of_rescaling
 
 OPERATIONS = {
     "add": AluOp.ADD, "sub": AluOp.ADD, "mul": AluOp.MUL, "min": AluOp.MIN, "max": AluOp.MAX, "shr": AluOp.SHR,
@@ -62,7 +62,7 @@ def ways(
     stage = _Stage(computation, needed, guards, maker, config)
     rescaling = rescaling_of(computation)
     if rescaling is not None:
-        step = usage_of(Rescale(0, 1, 1, 1, 0, 0, 0, 0, add=len(rescaling.terms) > 1)).steps
+        step = steps_of_rescaling(rescaling)
         return [Way("rescale", rescale=step * stage.fewest(lambda lanes: stage.results.vectors(lanes)))]
     return [*stage.products(), *stage.on_alu()]
 
@@ -162,12 +162,12 @@ class _Stage:
                 conditions = () if source is None else source.counted
                 points = self.points(conditions, reduced=True)
                 own = frozenset((*self.computation.axes, *self.computation.reduce_axes))
-                counts.append((self._step(OPERATIONS[reduction], immediate=False), points, own))
+                counts.append((steps_of_alu(OPERATIONS[reduction], immediate=False), points, own))
                 reset = True
             walker = _Operations(sharing_of(value, alu_operations(self.config)))
             for operation, immediate, axes, guards in walker.found(value):
                 points = self.points((*conditions, *guards), reduced=True)
-                counts.append((self._step(operation, immediate=immediate), points, axes))
+                counts.append((steps_of_alu(operation, immediate=immediate), points, axes))
         resets = self.results.vectors if reset else None
 
         def steps(lanes: dict[Axis, int]) -> int:
@@ -180,9 +180,6 @@ class _Stage:
             alu=steps(best),
             products=self.multiplied,
         )
-
-    def _step(self, operation: AluOp, *, immediate: bool) -> int:
-        return usage_of(Alu(operation, 0, 1, 1, 1, 0, 0, 0, 0, use_imm=immediate)).steps
 
 
 class _Operations:

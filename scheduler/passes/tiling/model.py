@@ -9,6 +9,7 @@ from lathe.frontend import Tensor, as_affine
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.indices.linear import LoopVariable
 from lathe.frontend.nodes import Axis, axes_of, reads_data
+from lathe.isa import AluOp
 from lathe.scheduler.algorithm.patterns import dimension_of
 from lathe.scheduler.nest.stage_loops import stage_loops
 from lathe.scheduler.passes.groups import is_padding
@@ -29,6 +30,7 @@ from lathe.scheduler.target.element import loaded_bytes
 from lathe.scheduler.target.elements import Physical, form_in
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.rescaling import missing_extension, rescaling_of
+from lathe.scheduler.target.steps import steps_of_alu, steps_of_rescaling
 
 MOST_SIZES = 24
 MOST_PARTS = 96
@@ -412,8 +414,8 @@ class TilingModel:
         """Steps of an element that no product makes, at a point of its reduction."""
         rescaling = rescaling_of(stage.state.computation)
         if rescaling is not None and missing_extension(rescaling, self.config) is None:
-            return len(rescaling.terms)
-        return 2  # an operation on two tensors takes two steps
+            return steps_of_rescaling(rescaling)
+        return steps_of_alu(AluOp.ADD, immediate=False)
 
     def root(self, stage: EditedStage, axis: Axis | None = None) -> LoopAxis:
         axis = self.reduction[stage] if axis is None else axis
