@@ -72,8 +72,9 @@ def _assemble(
 ) -> Compiled:
     config = emitter.config
     image = emitter.pool.image()
-    steps = steps_in_order(emitter)
-    tokens = TokenPass[Origin](footprints_of(emitter))
+    footprints = footprints_of(emitter)
+    steps = steps_in_order(emitter, footprints)
+    tokens = TokenPass[Origin](footprints.anew())
     numbers: list[int] = []
     for step in steps:
         if step.barrier:
@@ -111,13 +112,13 @@ def _assemble(
     )
 
 
-def steps_in_order(emitter: Emitter) -> list[Step]:
+def steps_in_order(emitter: Emitter, footprints: Footprints) -> list[Step]:
     """What has been emitted, micro-ops first. Raises ScheduleError where tokens by hand leave no order."""
     needless = emitter.zeros.needless() if emitter.zeros is not None else set()
     left = without(emitter.entries, needless)
     entries, origins = [entry for entry, _ in left], [origin for _, origin in left]
     stream = list(zip(*preload_microops(entries, origins), strict=True))
-    return steps_of(first_things_first(stream, footprints_of(emitter)), lambda: footprints_of(emitter))
+    return steps_of(first_things_first(stream, footprints.anew()), footprints.anew)
 
 
 def footprints_of(emitter: Emitter) -> Footprints:

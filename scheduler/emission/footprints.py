@@ -40,6 +40,12 @@ class Footprints:
         self._uops = np.zeros(config.uop_depth, np.uint32)
         self._known: dict[object, Footprint] = {}
 
+    def anew(self) -> "Footprints":
+        """For another order of the stream, from its beginning; what instructions touch is computed once for all."""
+        other = Footprints(self.config, self._source, self.grain, self.tracked)
+        other._known = self._known
+        return other
+
     def hold(self, first: int, words: NDArray[np.uint32]) -> None:
         """The uop scratchpad holds these micro-ops from its element ``first`` on."""
         self._uops[first : first + len(words)] = words

@@ -12,7 +12,7 @@ from lathe.frontend.indices.plain import bare
 from lathe.frontend.nodes import Const
 from lathe.isa import EncodingError, Gemm, Instruction
 from lathe.isa.needed_extensions import extensions_of
-from lathe.scheduler.emission.assemble import lanes_as_wanted, steps_in_order
+from lathe.scheduler.emission.assemble import footprints_of, lanes_as_wanted, steps_in_order
 from lathe.scheduler.emission.dram_map import DramMap
 from lathe.scheduler.emission.emit import Emitter
 from lathe.scheduler.emission.fresh_zeros import going
@@ -77,7 +77,7 @@ def explanation_of(given: ScheduleView, machine: HardwareConfig) -> Explanation:
 def _refused_signals(emitter: Emitter) -> list[Refusal]:
     """Why tokens by hand would not match, or be waited for for ever."""
     try:
-        steps_in_order(emitter)
+        steps_in_order(emitter, footprints_of(emitter))
     except ScheduleError as error:
         return [_refusal(error)]
     return []
