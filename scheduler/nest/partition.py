@@ -23,6 +23,7 @@ from lathe.frontend.indices.linear import (
     extremum,
 )
 from lathe.frontend.nodes import Axis
+from lathe.scheduler.nest.divided_loops import with_divided_loops
 from lathe.scheduler.nest.nodes import Acquire, Block, ChunkNode, Guard, Loop, Node, Release, SignalNode, Slide
 
 Range = tuple[int, int]
@@ -34,7 +35,7 @@ Signs = dict[int, list[Sign]]
 def partition(nodes: list[Node], box: Box | None = None) -> list[Node]:
     """The same nest with constant loop ranges and ``ChunkNode`` in place of ``Block``."""
     whole = {variable: (0, variable.extent - 1) for node in nodes for variable in _variables(node)}
-    return _partition(nodes, {**whole, **(box or {})}, {})
+    return with_divided_loops(_partition(nodes, {**whole, **(box or {})}, {}))
 
 
 def _variables(node: Node) -> list[LoopVariable]:

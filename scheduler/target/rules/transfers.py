@@ -26,6 +26,18 @@ class DmaLoop:
     mask_axis: int | None  # which axis of the padding mask this loop runs along
 
 
+@dataclass(frozen=True)
+class _Gap:
+    """What stands beside each row of data: elements of padding, where every row is that of one iteration of a loop.
+
+    ``dram`` is how far into that loop the row lies.
+    """
+
+    left: int = 0
+    right: int = 0
+    dram: int = 0
+
+
 def load_rows(
     memory: MemoryType,
     loops: list[DmaLoop],
@@ -35,11 +47,14 @@ def load_rows(
     padding: Padding = ZEROS,
 ) -> Iterator[Instruction]:
     """LOADs for a copy into a scratchpad over element loops, padding where the mask is False."""
-    loops, rows, row = _blocks(loops, LOAD.format)
+    if mask is not None:
+        loops, mask = _where_it_varies(loops, mask)
+    loops, mask, gap = _with_gap(_merged(_moving(loops)), mask)
+    loops, rows, row = _blocks(loops, LOAD.format, gap)
     for point in product(*(range(loop.extent) for loop in loops)):
-        at_sram, at_dram = _at(point, loops, sram, dram)
+        at_sram, at_dram = _at(point, loops, sram, dram + gap.dram)
         window = _window(mask, loops, point, rows, row)
-        for load in _load_window(memory, at_sram, at_dram, rows, row, window):
+        for load in _load_window(memory, at_sram, at_dram, rows, row, window, gap):
             padded = load.y_pad_0 or load.y_pad_1 or load.x_pad_0 or load.x_pad_1
             if padded and padding is not ZEROS:
                 yield replace(load, pad_value=padding.pad_value, pad_limit=padding.pad_limit)
@@ -47,15 +62,57 @@ def load_rows(
                 yield load
 
 
-def _blocks(loops: list[DmaLoop], fields: Format) -> tuple[list[DmaLoop], DmaLoop, DmaLoop]:
+def _where_it_varies(loops: list[DmaLoop], mask: NDArray[np.bool_]) -> tuple[list[DmaLoop], NDArray[np.bool_]]:
+    """The loops and the mask, without the axes of the mask along which it does not change."""
+    same = [axis for axis in range(mask.ndim) if (mask == mask.take([0], axis)).all()]
+    kept = [axis for axis in range(mask.ndim) if axis not in same]
+    place = {axis: kept.index(axis) if axis in kept else None for axis in range(mask.ndim)}
+    moved = [replace(loop, mask_axis=None if loop.mask_axis is None else place[loop.mask_axis]) for loop in loops]
+    return moved, mask[tuple(0 if axis in same else slice(None) for axis in range(mask.ndim))]
+
+
+def _with_gap(
+    loops: list[DmaLoop], mask: NDArray[np.bool_] | None
+) -> tuple[list[DmaLoop], NDArray[np.bool_] | None, _Gap]:
+    """The loops without the one around the rows, if data is in one of its iterations and padding in all others."""
+    row = loops[-1].extent if loops and loops[-1].sram == 1 and loops[-1].dram == 1 else 1
+    around = loops[: len(loops) - (row > 1)]
+    gap = around.pop() if around else None
+    axis = None if gap is None else gap.mask_axis
+    if mask is None or gap is None or axis is None or gap.sram != row:
+        return loops, mask, _Gap()
+    others = tuple(each for each in range(mask.ndim) if each != axis)
+    there = np.flatnonzero(mask.any(axis=others))
+    if len(there) != 1 or (loops[-1].mask_axis is not None and row > 1):
+        return loops, mask, _Gap()
+    place = int(there[0])
+    left, right = place * row, (gap.extent - 1 - place) * row
+    if max(left, right) > MOST_PADDING:
+        return loops, mask, _Gap()
+    loops = [*around, *loops[len(loops) - (row > 1) :]]
+    moved = [
+        replace(each, mask_axis=each.mask_axis - (each.mask_axis > axis)) if each.mask_axis is not None else each
+        for each in loops
+    ]
+    there_only = np.asarray(mask.take(place, axis))
+    return moved, there_only if there_only.ndim else None, _Gap(left, right, place * gap.dram)
+
+
+def _moving(loops: list[DmaLoop]) -> list[DmaLoop]:
+    """The loops of more than one iteration, outermost in the scratchpad first."""
+    return sorted((loop for loop in loops if loop.extent > 1), key=lambda loop: -abs(loop.sram))
+
+
+def _blocks(loops: list[DmaLoop], fields: Format, gap: _Gap = _Gap()) -> tuple[list[DmaLoop], DmaLoop, DmaLoop]:
     """Loops around the instructions, then the rows of one instruction, as its fields hold them, then their elements."""
-    loops = _merged(sorted((loop for loop in loops if loop.extent > 1), key=lambda loop: -abs(loop.sram)))
+    loops = list(loops)
     row = DmaLoop(1, 1, 1, None)
     if loops and loops[-1].sram == 1 and loops[-1].dram == 1 and loops[-1].extent in fields.values("x_size"):
         row = loops.pop()
-    rows = DmaLoop(1, row.extent, row.extent, None)
+    width = gap.left + row.extent + gap.right
+    rows = DmaLoop(1, width, row.extent, None)
     strides, extents = fields.values("x_stride"), fields.values("y_size")
-    if loops and loops[-1].sram == row.extent and loops[-1].dram in strides and loops[-1].extent in extents:
+    if loops and loops[-1].sram == width and loops[-1].dram in strides and loops[-1].extent in extents:
         rows = loops.pop()
     return loops, rows, row
 
@@ -85,27 +142,34 @@ def _window(
 
 
 def _load_window(
-    memory: MemoryType, sram: int, dram: int, rows: DmaLoop, row: DmaLoop, window: NDArray[np.bool_] | None
+    memory: MemoryType,
+    sram: int,
+    dram: int,
+    rows: DmaLoop,
+    row: DmaLoop,
+    window: NDArray[np.bool_] | None,
+    gap: _Gap,
 ) -> Iterator[Load]:
+    width = gap.left + row.extent + gap.right
     stride = rows.dram if rows.extent > 1 else row.extent
     if window is None or window.all():
-        yield Load(memory, sram, dram, rows.extent, row.extent, stride)
+        yield Load(memory, sram, dram, rows.extent, row.extent, stride, 0, 0, gap.left, gap.right)
         return
     if not window.any():
-        yield from padding_only(memory, sram, rows.extent * row.extent)
+        yield from padding_only(memory, sram, rows.extent * width)
         return
     ys, xs = np.flatnonzero(window.any(axis=1)), np.flatnonzero(window.any(axis=0))
     y0, y1, x0, x1 = int(ys[0]), int(ys[-1]) + 1, int(xs[0]), int(xs[-1]) + 1
-    left, right = x0, row.extent - x1
+    left, right = gap.left + x0, gap.right + row.extent - x1
     if not window[y0:y1, x0:x1].all() or max(left, right) > MOST_PADDING:
         for y in range(rows.extent):
-            yield from _load_runs(memory, sram + y * row.extent, dram + y * rows.dram, window[y])
+            yield from _load_runs(memory, sram + y * width, dram + y * rows.dram, window[y], gap)
         return
     top, bottom = min(y0, MOST_PADDING), min(rows.extent - y1, MOST_PADDING)
-    yield from padding_only(memory, sram, (y0 - top) * row.extent)
+    yield from padding_only(memory, sram, (y0 - top) * width)
     yield Load(
         memory,
-        sram + (y0 - top) * row.extent,
+        sram + (y0 - top) * width,
         dram + y0 * rows.dram + x0,
         y1 - y0,
         x1 - x0,
@@ -116,17 +180,20 @@ def _load_window(
         right,
     )
     end = y1 + bottom
-    yield from padding_only(memory, sram + end * row.extent, (rows.extent - end) * row.extent)
+    yield from padding_only(memory, sram + end * width, (rows.extent - end) * width)
 
 
-def _load_runs(memory: MemoryType, sram: int, dram: int, valid: NDArray[np.bool_]) -> Iterator[Load]:
+def _load_runs(memory: MemoryType, sram: int, dram: int, valid: NDArray[np.bool_], gap: _Gap) -> Iterator[Load]:
     """One row piece by piece: runs of data and runs of padding."""
+    yield from padding_only(memory, sram, gap.left)
+    sram += gap.left
     edges = [0, *(np.flatnonzero(np.diff(valid)) + 1).tolist(), len(valid)]
     for first, end in pairwise(edges):
         if valid[first]:
             yield Load(memory, sram + first, dram + first, 1, end - first, end - first)
         else:
             yield from padding_only(memory, sram + first, end - first)
+    yield from padding_only(memory, sram + len(valid), gap.right)
 
 
 def _merged(loops: list[DmaLoop]) -> list[DmaLoop]:
@@ -148,7 +215,7 @@ def _merged(loops: list[DmaLoop]) -> list[DmaLoop]:
 
 
 def store_rows(loops: list[DmaLoop], sram: int, dram: int) -> Iterator[Instruction]:
-    loops, rows, row = _blocks(loops, STORE.format)
+    loops, rows, row = _blocks(_merged(_moving(loops)), STORE.format)
     for point in product(*(range(loop.extent) for loop in loops)):
         at_sram, at_dram = _at(point, loops, sram, dram)
         stride = rows.dram if rows.extent > 1 else row.extent

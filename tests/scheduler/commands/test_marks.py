@@ -142,9 +142,9 @@ def test_lanes_that_vectorize_says_are_kept_or_refused():
     s = create_schedule(P)
     s[P].vectorize("j", 16)
     assert refusal(EmitError, build, s, [X, P], load_config("vta")) == (
-        "chunk P.acc.map(i in 0..8, j in 0..4) at io=0, jo=0 must satisfy rule 'alu': vector lanes along dimension 1 "
-        "of P.acc must be written in whole blocks of 16, but the chunk writes 0..3 of live cells 0..15. Change the "
-        "tile, the scope of the operands, or the loop that the pragma is on. Lanes of P are those that vectorize says; "
+        "chunk P.acc.map(i in 0..8, j//4 in 0..4, j%4 in 0..4) at io=0, jo=0 must satisfy rule 'alu': loop j//4 must "
+        "run along the lanes of all operands, but moves X.acc along dimension 1 by whole elements. Change the tile, "
+        "the scope of the operands, or the loop that the pragma is on. Lanes of P are those that vectorize says; "
         "without it, build chooses what fits."
     )
 

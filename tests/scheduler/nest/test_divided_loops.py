@@ -1,0 +1,109 @@
+"""Loops that an index divides: one chunk for all quotients, and lines of pixels with gaps as one LOAD each."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from machine import TINY, VTA, on_rtl, run
+from random_programs import random_inputs
+
+from lathe.frontend import Tensor, compute, placeholder, placeholders, select
+from lathe.frontend.operators import conv2d, requantise
+from lathe.isa import Load, MemoryType, Program
+from lathe.scheduler import Schedule, create_schedule, lower
+
+
+def spread(data: Tensor, stride: int, before: int, behind: int) -> Tensor:
+    """An image with ``stride - 1`` zeros between its pixels, and more around it."""
+    n, height, width, channels = data.shape
+
+    def cell(n, y, x, c):
+        row, column = y - before, x - before
+        inside = (row >= 0) & (row < height * stride) & (column >= 0) & (column < width * stride)
+        there = inside & (row % stride == 0) & (column % stride == 0)
+        return select(there, data[n, row // stride, column // stride, c], 0)
+
+    shape = (n, height * stride + before + behind, width * stride + before + behind, channels)
+    return compute(shape, cell, "spread")
+
+
+def transposed(height: int, width: int, channels: int, stride: int, before: int, behind: int = 0) -> Schedule:
+    """A convolution of such an image, which is in ``inp`` whole."""
+    data = placeholder((1, height, width, channels), "int8", "data")
+    weights = placeholder((16, 3, 3, channels), "int8", "weights")
+    image = spread(data, stride, before, behind)
+    s = create_schedule(requantise(conv2d(image, weights, name="conv"), 6, name="out"))
+    s[image].set_scope("inp")
+    return s
+
+
+def loads(program: Program) -> list[Load]:
+    """The LOADs of data, without those of padding alone."""
+    found = (each for each in program.instructions if isinstance(each, Load))
+    return [each for each in found if each.memory_type == MemoryType.INP and each.y_size]
+
+
+@pytest.mark.parametrize(("stride", "channels"), [(2, 16), (2, 64), (3, 16), (3, 80), (4, 48)])
+def test_a_line_of_pixels_is_one_load_with_their_gaps_as_padding(stride, channels):
+    s = transposed(5, 6, channels, stride, 0)
+    program = run(s, VTA, random_inputs(list(s.program), seed=1))
+    blocks = channels // 16
+    wanted = {(6, 1, 0, stride - 1)} if blocks == 1 else {(6, 1, 0, stride - 1), (6, blocks, 0, blocks * (stride - 1))}
+    found = [(each.y_size, each.x_size, each.x_pad_0, each.x_pad_1) for each in loads(program)]
+    assert set(found) <= wanted
+    assert sum(count * size for count, size, *_ in found) == 5 * 6 * blocks
+
+
+def test_gaps_wider_than_a_loads_padding_are_loads_of_padding():
+    s = transposed(2, 2, 16, 17, 0)
+    program = run(s, VTA, random_inputs(list(s.program), seed=1))
+    assert sum(each.y_size * each.x_size for each in loads(program)) == 2 * 2
+
+
+def test_chunks_name_quotient_and_remainder():
+    s = transposed(4, 5, 16, 2, 0, 1)
+    image = s.stages[0]
+    image.emit_insn(image.axis[1], "dma")
+    text = lower(s, [*placeholders(s.program), *s.program], VTA, stage="chunks")
+    assert "y//2 in 0..4, y%2 in 0..2, x//2 in 0..5, x%2 in 0..2" in text
+    assert "x%2 in 0..1" in text  # the column behind the last pair
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    height=st.integers(1, 5),
+    width=st.integers(1, 5),
+    blocks=st.integers(1, 3),
+    stride=st.integers(2, 4),
+    before=st.integers(0, 3),
+    behind=st.integers(0, 3),
+    rows=st.integers(1, 5),
+    columns=st.integers(1, 5),
+)
+def test_gaps_in_tiles_that_begin_anywhere(height, width, blocks, stride, before, behind, rows, columns):
+    if min(height, width) * stride + before + behind < 3:
+        return
+    data = placeholder((1, height, width, 16 * blocks), "int8", "data")
+    weights = placeholder((16, 3, 3, 16 * blocks), "int8", "weights")
+    image = spread(data, stride, before, behind)
+    out = requantise(conv2d(image, weights, name="conv"), 6, name="out")
+    s = create_schedule(out)
+    _, columns_of_tile, *_ = s[out].tile(s[out].axis[1], s[out].axis[2], rows, columns)
+    product = s[out.computation.reads[0].tensor]
+    product.set_scope("acc")
+    product.compute_at(s[out], columns_of_tile)
+    s[image].set_scope("inp")
+    s[image].compute_at(s[out], columns_of_tile)
+    run(s, VTA, random_inputs(list(s.program), seed=1))
+
+
+def test_pixels_that_are_doubled_are_not_loaded_pair_by_pair():
+    data = placeholder((1, 6, 6, 16), "int8", "data")
+    out = compute((1, 12, 12, 16), lambda n, y, x, c: data[n, y // 2, x // 2, c], "out")
+    run(create_schedule(out), VTA, random_inputs([out], seed=1))
+
+
+def test_gaps_on_the_rtl():
+    data = placeholder((1, 4, 5, 8), "int8", "data")
+    weights = placeholder((4, 3, 3, 8), "int8", "weights")
+    out = requantise(conv2d(spread(data, 2, 1, 0), weights, name="conv"), 6, name="out")
+    on_rtl(create_schedule(out), TINY)
