@@ -19,6 +19,8 @@ SHARPNESS = 6
 """How well transfers hide behind computation: two that take equally long take a little longer together."""
 TRAFFIC = 1 / 32
 """What a beat counts for, in cycles, when it is hidden behind computation: others wait for the bus meanwhile."""
+LAST = 4
+"""The part of a tile's steps on the ALU, as a divisor, that its last instruction takes."""
 HANDLING = 20
 """Cycles that a transfer takes beside the memory's latency and its beats."""
 
@@ -27,7 +29,8 @@ HANDLING = 20
 class Loads:
     """The loads of one operand: by which unit, cycles of each, how many, and whether there are two slots.
 
-    ``parts``: how many parts of a reduction take a load one after the other, so that only the first is waited for.
+    ``parts``: how many parts of a reduction take a load one after the other, so that only the first is waited for;
+    ``instructions``: LOADs of which each load is made.
     """
 
     unit: Unit
@@ -35,6 +38,7 @@ class Loads:
     times: float
     doubled: bool
     parts: int = 1
+    instructions: int = 1
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,25 @@ def load_cycles(
     return max(rows * beats * memory.cycles_per_beat, waiting / memory.outstanding_reads)
 
 
-def least_cycles(config: HardwareConfig, tiles: int, steps: int) -> float:
-    """A lower bound on the cycles of a group: so many tiles, each with so many steps of the compute unit."""
-    return tiles * (steps + 2 * (config.memory.latency + HANDLING))
+def instructions_of(physical: Physical, box: Sequence[int]) -> int:
+    """LOADs that bring a box: each has rows of adjoining elements, one stride apart."""
+    whole_box = physical.view
+    blocks = [tuple(physical.blocks(dim, 0, each[dim]) for each in (box, whole_box)) for dim in physical.order]
+    while blocks and blocks[-1][0] == blocks[-1][1]:  # the row, and what it continues
+        blocks.pop()
+    loads, strided, goes_on = 1, False, False
+    for part, whole in blocks[-2::-1]:  # around the dimension that ends the row: the stride, and what continues it
+        if part > 1 and strided and not goes_on:
+            loads *= part
+            continue
+        goes_on = part == whole and (goes_on or not strided)
+        strided = strided or part > 1
+    return loads
+
+
+def least_cycles(config: HardwareConfig, tiles: int, steps: int, *, product: bool) -> float:
+    """A lower bound on the cycles of a group, with a matrix product or not: tiles with so many steps each."""
+    return tiles * (steps + (2 * (config.memory.latency + HANDLING) if product else HANDLING))
 
 
 def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Work) -> float:
@@ -85,7 +105,7 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
     ahead = 2 * work.steps / work.parts  # two parts are computed while a load is the next that the load unit does
     for each in loads:
         if each.unit == Unit.COMPUTE:
-            loading += each.times * (each.cycles + latency)
+            loading += each.times * (each.cycles + each.instructions * latency)
             continue
         again = (each.times - 1) * (each.cycles + latency / 4)
         first += each.cycles / each.parts
@@ -106,12 +126,16 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
 
 
 def cycles_without_product(config: HardwareConfig, loads: Sequence[Loads], work: Work) -> float:
-    """Cycles of a group that only the ALU computes, and whose operands the compute unit loads."""
+    """Cycles of a group that only the ALU computes, and whose operands the compute unit loads, one after the other.
+
+    The first LOAD of a tile asks memory while the ALU's last instruction for the tile before runs, if it has a slot.
+    """
     latency = config.memory.latency + HANDLING
-    once = sum(each.cycles + latency / 4 for each in loads if each.times <= 1)
-    often = sum(each.times * (each.cycles + latency / 4) for each in loads if each.times > 1)
-    steps, wait = work.tiles * work.steps, work.tiles * 2 * latency
-    store = work.tiles * work.stored * config.out_element_bytes / config.bus_bytes
+    once = sum(each.cycles + each.instructions * latency for each in loads if each.times <= 1)
+    often = sum(each.times * (each.cycles + each.instructions * latency) for each in loads if each.times > 1)
+    steps, store = work.tiles * work.steps, work.tiles * work.stored * config.out_element_bytes / config.bus_bytes
     if work.alone or not all(each.doubled for each in loads):
-        return once + often + steps + store + wait
-    return once + often / (work.tiles * work.parts) + max(steps, often + store) + store / work.tiles + wait
+        return once + often + steps + store + work.tiles * 2 * latency
+    hidden = min(often, work.tiles * min(latency, work.steps / LAST))
+    waiting = min(often, store) / 2 if config.memory.shared_bandwidth else 0  # for the bus, while a tile is stored
+    return once + max(steps + often - hidden + waiting, store) + store / work.tiles + work.tiles * HANDLING

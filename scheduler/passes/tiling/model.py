@@ -18,6 +18,7 @@ from lathe.scheduler.passes.tiling.cycles import (
     Work,
     cycles_with_product,
     cycles_without_product,
+    instructions_of,
     least_cycles,
     load_cycles,
 )
@@ -34,6 +35,8 @@ from lathe.scheduler.target.steps import steps_of_alu, steps_of_rescaling
 
 MOST_SIZES = 24
 MOST_PARTS = 96
+STEPS_OF_COPY = 1 + steps_of_alu(AluOp.ADD, immediate=False)
+"""Of an element that the ALU makes, where it overwrites none that was loaded for the tile: a reset, and an addition."""
 MICRO_OP = 1 / 2
 """Cycles that a micro-op takes to be loaded."""
 
@@ -91,6 +94,13 @@ class TilingModel:
         self._counts: dict[tuple[EditedStage, tuple[int, ...]], int] = {}
         self.rooms = {name: memory.depth - problem.spare.get(name, 0) for name, memory in target.memories.items()}
         """Elements of each scratchpad that the tiles may take."""
+        self._loaded_only: dict[EditedStage, list[EditedStage]] = {}  # stages of the ALU that read only what is loaded
+        for stage in problem.computing:
+            state = stage.state
+            makers = [problem.schedule.maker(read.tensor) for read in state.computation.reads]
+            own = [operand.stage for operand in problem.operands if operand.reader is stage]
+            if own and stage not in self.gemms and not state.computation.reduce_axes and not {*makers} - {*own}:
+                self._loaded_only[stage] = own
         self.inner: dict[EditedStage, Axis] = {}
         self.reduction: dict[EditedStage, Axis] = {}
         for stage in self.gemms:
@@ -229,7 +239,7 @@ class TilingModel:
     def least_cost(self, tile: tuple[int, ...]) -> float:
         """Cycles that the tiles take, whatever is loaded when: the compute unit's."""
         tiles = prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True))
-        return least_cycles(self.config, tiles, self._steps_of_all(self.boxes(tile, {})))
+        return least_cycles(self.config, tiles, self._steps_of_all(self.boxes(tile, {})), product=bool(self.gemms))
 
     def _reads(self, stage: EditedStage) -> _Reads:
         """A stage as ``boxes`` walks over it."""
@@ -303,15 +313,22 @@ class TilingModel:
                     loads / max(count, 1),
                     bool(doubled),
                     self._parts(operand, box, rounds.get(operand.reader, 1)) if level < len(order) else 1,
+                    instructions_of(self.physical[stage], box),
                 )
             )
+        copied = sum(
+            STEPS_OF_COPY * self.count(stage, innermost[stage])
+            for stage, operands in self._loaded_only.items()
+            if all(levels[each] < len(order) for each in operands)
+        )
+        in_place = bool(self._loaded_only) and not copied  # the operand's slots are the result's
         work = Work(
             tiles=total,
             parts=max(rounds.values(), default=1),
-            steps=loops.steps,
+            steps=loops.steps + copied,
             stored=loops.stored,
             planes=self._planes,
-            alone=acc > room[self.near.name] if self.gemms else acc * 2 > self.rooms[self.near.name],
+            alone=acc * 2 > self.rooms[self.near.name] if in_place else acc > room[self.near.name],
         )
         cost = (cycles_with_product if self.gemms else cycles_without_product)(self.config, found, work)
         cost += self._micro_ops(rounds, levels, loops, len(order)) * MICRO_OP

@@ -253,7 +253,7 @@ def test_reordered_loops_over_joined_axes_are_as_good_as_any():
         if reordered:
             s[B].reorder(outer, inner, merged)
         lengths.append(len(run(s, CONFIG, random_inputs([B], 0)).instructions))
-    assert all(length < 200 for length in lengths)
+    assert all(length < 400 for length in lengths)
 
 
 def test_constants_are_packed_too():

@@ -12,10 +12,12 @@ from lathe.isa import Unit
 from lathe.scheduler import build
 from lathe.scheduler.passes.tiling.choose import choose_tiling
 from lathe.scheduler.passes.tiling.cycles import (
+    HANDLING,
     Loads,
     Work,
     cycles_with_product,
     cycles_without_product,
+    instructions_of,
     least_cycles,
     load_cycles,
 )
@@ -60,6 +62,31 @@ def test_what_makes_it_longer(loads, work):
     assert cycles_with_product(CONFIG, loads, work) > cycles_with_product(CONFIG, LOADS, WORK)
 
 
+@pytest.mark.parametrize(
+    ("box", "loads"),
+    [
+        ((64, 16, 256), 1),
+        ((64, 16, 16), 1),
+        ((64, 7, 16), 1),  # rows of seven
+        ((5, 16, 256), 1),  # rows of five times sixteen, one for each block of columns
+        ((5, 7, 16), 1),
+        ((5, 7, 64), 4),
+        ((1, 7, 64), 1),
+    ],
+)
+def test_loads_that_bring_a_box(box, loads):
+    """One for each place that neither adjoins the one before nor is one stride away from it."""
+    assert instructions_of(ROWS, box) == loads
+
+
+def test_loads_of_the_compute_unit_wait_for_memory_one_by_one():
+    one = [Loads(Unit.COMPUTE, 400.0, 8, True)]
+    for cycles_of in (cycles_with_product, cycles_without_product):
+        more = cycles_of(CONFIG, [replace(one[0], instructions=4)], WORK) - cycles_of(CONFIG, one, WORK)
+        waits = 8 * 3 * (CONFIG.memory.latency + HANDLING)
+        assert waits <= more <= 2 * waits
+
+
 def test_without_a_product_nothing_hides_where_there_is_one_slot():
     loads = [Loads(Unit.COMPUTE, 400.0, 8, True)]
     doubled = cycles_without_product(CONFIG, loads, WORK)
@@ -79,7 +106,8 @@ def test_no_tiling_is_estimated_below_what_its_computation_alone_takes(cycles_of
         tiles, steps = generator.randint(1, 900), generator.choice([1, 20, 70_000])
         work = Work(tiles, generator.randint(1, 9), steps, generator.randint(1, 2048), generator.choice([1, 4]), False)
         for each in (work, replace(work, alone=True)):
-            assert least_cycles(CONFIG, tiles, steps) <= cycles_of(CONFIG, loads, each)
+            least = least_cycles(CONFIG, tiles, steps, product=cycles_of is cycles_with_product)
+            assert least <= cycles_of(CONFIG, loads, each)
 
 
 @pytest.mark.parametrize("shape", [(1, 14, 14, 32), (1, 9, 9, 5)])
