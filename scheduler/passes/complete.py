@@ -29,6 +29,7 @@ from lathe.scheduler.passes.separate_lookups import separate_lookups
 from lathe.scheduler.passes.split_axes import split_axes
 from lathe.scheduler.passes.split_outputs import split_outputs
 from lathe.scheduler.passes.store_in_loops import store_in_loops
+from lathe.scheduler.passes.sum_by_products import sum_by_products
 from lathe.scheduler.passes.tile_groups import TileGroups
 from lathe.scheduler.passes.turn_elements import turn_elements
 from lathe.scheduler.passes.widen_sums import widen_sums
@@ -74,6 +75,7 @@ PASSES = (
     Pass("split-axes", split_axes, (given.ONE_OUTPUT,)),
     Pass("mask-conditions", mask_conditions, (given.ONE_OUTPUT,)),
     Pass("bring-by-products", bring_by_products, (given.ONE_OUTPUT,)),
+    Pass("sum-by-products", sum_by_products, (given.ONE_OUTPUT,)),
     Pass("choose-units", choose_units, (given.ONE_OUTPUT,)),
     Pass("agree-on-lanes", agree_on_lanes, (given.OWN_LOOPS, given.STORED_LANES), (given.AGREEING_LANES,)),
     Pass("turn-elements", turn_elements, (given.AGREEING_LANES,), (given.WHOLE_ELEMENTS,)),

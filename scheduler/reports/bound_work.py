@@ -91,8 +91,12 @@ class _Stage:
         return Points(axes, (*self.guards, *conditions))
 
     def lanes(self) -> Iterator[dict[Axis, int]]:
-        """What the lanes of accumulators can be filled with."""
-        axes: list[Axis | None] = [axis for axis in self.computation.axes if axis.extent > 1]
+        """What the lanes of accumulators can be filled with: not what taps shift, which would lie in two elements."""
+        read_indices = [index for read in self.computation.reads for index in read.indices]
+        shifted = {
+            axis for index in read_indices if any(a.kind == "reduce" for a in axes_of(index)) for axis in axes_of(index)
+        }
+        axes: list[Axis | None] = [axis for axis in self.computation.axes if axis.extent > 1 and axis not in shifted]
         for col in axes or [None]:
             for row in (None, *axes) if self.near.rows > 1 else (None,):
                 if row is None or row is not col:
@@ -105,6 +109,7 @@ class _Stage:
     def products(self) -> Iterator[Way]:
         found = factors_of(self.computation, self.maker)
         if found is None:
+            yield from self._sums_by_products()
             return
         pair = found.operands
         counted = self.points(found.counted, reduced=True)
@@ -120,6 +125,32 @@ class _Stage:
                     reset=reset,
                     products=self.multiplied,
                     operands={data: (DATA, self._of_data(product)), weight: (WEIGHTS, self._of_weights(product))},
+                )
+
+    def _sums_by_products(self) -> Iterator[Way]:
+        """A sum of bytes, multiplied by ones on the diagonals of weights that the host makes."""
+        body = self.computation.bodies[0]
+        if (
+            len(self.computation.bodies) > 1
+            or not isinstance(body, Reduce)
+            or (body.kind, body.dtype) != ("sum", "int32")
+        ):
+            return
+        source = source_of(body.body, self.maker, 0)
+        if source is None or source.read.dtype != "int8":
+            return
+        counted = self.points(source.counted, reduced=True)
+        plain = [axis for axis in self.computation.axes if dimension_of(source.read, axis) is not None]
+        for column in plain:
+            rows: list[Axis | None] = [axis for axis in plain if axis is not column]
+            for row in rows if rows and self.data.rows > 1 else [None]:
+                lanes = _lanes((row, self.data.rows), (column, self.near.cols))
+                product = Product(source.read, source.read, row, column, column, diagonal=True)
+                yield Way(
+                    "sums by products",
+                    gemm=counted.vectors(lanes) * product.steps_of_tap(self.config),
+                    reset=0 if GEMM_BEGIN in self.config.extensions else self.results.vectors(lanes),
+                    operands={source: (DATA, self._of_data(product))},
                 )
 
     def _lanes_of_products(self, data: Read, weight: Read) -> Iterator[Product]:

@@ -1,0 +1,77 @@
+"""Sums of bytes, such as those of an average over windows, on the matrix core: products with ones on the diagonals.
+
+The ALU takes two steps for a value of 8 bits that is added, which the compute unit has loaded itself before. The matrix
+core takes one, and what it reads was loaded while it did other things::
+
+    sum[n, y, x, c] = sum over ry, rx of data[n, 2*y + ry, 2*x + rx, c]
+    sum[n, y, x, c] = sum over ry, rx of data[n, 2*y + ry, 2*x + rx, c] * ones[c]
+"""
+
+import numpy as np
+
+from lathe.frontend import Axis, Computation, Tensor
+from lathe.frontend.indices.plain import kept
+from lathe.frontend.nodes import AxisRef, Binary, Cast, Read, Reduce, axes_of
+from lathe.isa import AluOp
+from lathe.scheduler.algorithm.patterns import dimension_of, is_plain_read
+from lathe.scheduler.passes.merge_reshapes import is_untouched
+from lathe.scheduler.passes.unit_estimates import estimate
+from lathe.scheduler.passes.widen_sums import restated
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.names import fresh_name
+from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.steps import steps_of_alu
+from lathe.scheduler.target.target import Target
+
+
+def sum_by_products(schedule: Edit, target: Target) -> None:
+    """Multiply what untouched stages add up by ones, in place, where the matrix core is quicker than the ALU."""
+    ones: dict[int, Tensor] = {}
+    for stage in schedule.stages:
+        summed = _summed(stage)
+        axis = None if summed is None else _channels(stage.state.computation, summed)
+        if summed is None or axis is None or schedule.scope_of(summed.tensor) != DRAM:
+            continue
+        if axis.extent not in ones:
+            name = fresh_name(schedule, f"ones.{axis.extent}")
+            ones[axis.extent] = Tensor(name, (axis.extent,), "int8")
+        before = stage.state
+        stage.put(restated(_multiplied(before.computation, summed, ones[axis.extent], axis), before.tensors))
+        product = plan_lanes(schedule, target.config).products[stage.tensor]
+        if product is None or not product.diagonal:
+            stage.put(before)
+            continue
+        found = estimate(stage, product, target.config, steps_of_alu(AluOp.ADD, immediate=False))
+        if found.alu <= found.matrix:
+            stage.put(before)
+    used = {read.tensor for stage in schedule.stages for read in stage.state.computation.reads}
+    added = {tensor: np.ones(tensor.shape, np.int8) for tensor in ones.values() if tensor in used}
+    schedule.amend(constants={**schedule.state.constants, **added})
+
+
+def _summed(stage: EditedStage) -> Read | None:
+    """What an untouched stage adds up in int32, if that is one tensor of int8."""
+    computation = stage.state.computation
+    if not is_untouched(stage) or len(computation.bodies) != 1 or computation.where is not None:
+        return None
+    body = computation.bodies[0]
+    if not isinstance(body, Reduce) or body.kind != "sum" or body.dtype != "int32":
+        return None
+    read = kept(body.body)
+    return read if is_plain_read(read) and read.dtype == "int8" else None
+
+
+def _channels(computation: Computation, read: Read) -> Axis | None:
+    """The longest axis of the result that no other moves along in what is read: the lanes."""
+    own = [axis for axis in computation.axes if dimension_of(read, axis) is not None]
+    mixed = {axis for index in read.indices if len(axes_of(index)) > 1 for axis in axes_of(index)}
+    return max((axis for axis in reversed(own) if axis not in mixed), key=lambda axis: axis.extent, default=None)
+
+
+def _multiplied(computation: Computation, read: Read, ones: Tensor, axis: Axis) -> Computation:
+    body = computation.bodies[0]
+    assert isinstance(body, Reduce), f"{computation.name} is no sum"
+    value = Binary("mul", Cast(read, "int32"), Cast(Read(ones, (AxisRef(axis),)), "int32"))
+    total = Reduce("sum", value, body.axes)
+    return Computation(computation.name, computation.axes, computation.reduce_axes, (total,), computation.attrs)

@@ -1,0 +1,84 @@
+"""Sums of bytes on the matrix core, with ones as weights, and where they stay with the ALU."""
+
+import pytest
+from machine import TINY, VTA, on_rtl, run
+from random_programs import random_inputs
+
+import lathe as lt
+from lathe.isa import Alu, AluOp, Program
+from lathe.scheduler import create_schedule
+
+
+def sums(program: Program) -> list[Alu]:
+    """Additions of two tensors by the ALU."""
+    found = [each for each in program.instructions if isinstance(each, Alu)]
+    return [each for each in found if each.alu_opcode == AluOp.ADD and not each.use_imm]
+
+
+def built(output: lt.Tensor, config: lt.HardwareConfig = VTA) -> tuple[Program, lt.Result]:
+    """The program, and its run; its outputs are NumPy's."""
+    s = create_schedule(output)
+    inputs = random_inputs([output], seed=1)
+    program = run(s, config, inputs)
+    return program, lt.simulate(program, inputs)
+
+
+@pytest.mark.parametrize(
+    ("window", "stride", "padding"),
+    [(2, 2, 0), (3, 1, 0), (3, 2, 1), (12, 12, 0)],
+    ids=["2×2 by 2", "3×3", "with a border", "all pixels"],
+)
+def test_an_average_is_a_product_for_each_tap(window, stride, padding):
+    data = lt.placeholder((1, 12, 12, 32), "int8", name="data")
+    output = lt.avg_pool2d(data, window, stride=stride, padding=padding, name="average")
+    program, ran = built(output)
+    assert not sums(program)
+    size = output.shape[1]
+    met = size * window  # pairs of a result and a tap along one dimension
+    if padding:
+        met -= 1  # one of them meets only the border, and is left out
+    assert ran.counters.gemm_operations == 2 * met**2
+
+
+def test_channels_that_come_first_are_lanes_too():
+    data = lt.placeholder((1, 32, 9, 9), "int8", name="data")
+    output = lt.avg_pool2d(data, 3, stride=3, layout="NCHW", name="average")
+    program, _ = built(output)
+    assert not sums(program)
+
+
+def test_averages_of_a_layer_are_products_of_what_it_stores():
+    data, weights = (lt.placeholder(shape, "int8", name=n) for shape, n in (((1, 8, 8, 16), "d"), ((16, 3, 3, 16), "w")))
+    layer = lt.requantise(lt.conv2d(data, weights, padding=1, name="conv"), 7, name="layer")
+    program, _ = built(lt.avg_pool2d(layer, 8, name="average"))
+    assert not sums(program)
+
+
+def test_values_that_no_product_reads_are_added_by_the_alu():
+    data = lt.placeholder((1, 8, 8, 16), "int32", name="data")
+    y, x = lt.reduce_axis(2, "y"), lt.reduce_axis(2, "x")
+    output = lt.compute(
+        (1, 4, 4, 16), lambda n, i, j, c: lt.sum(data[n, 2 * i + y, 2 * j + x, c], axis=(y, x)), name="sums"
+    )
+    program, _ = built(output)
+    assert sums(program)
+
+
+def test_one_channel_has_no_lanes_and_stays_with_the_alu():
+    data = lt.placeholder((1, 6, 6, 1), "int8", name="data")
+    program, _ = built(lt.avg_pool2d(data, 2, stride=2, name="average"))
+    assert sums(program)
+
+
+def test_no_bound_is_above_what_averages_take():
+    for window, stride in ((2, 2), (3, 1), (3, 2)):
+        data = lt.placeholder((2, 12, 12, 32), "int8", name="data")
+        output = lt.avg_pool2d(data, window, stride=stride, name="average")
+        for config in (VTA, lt.load_config("batch4"), lt.load_config("lathe16")):
+            _, ran = built(output, config)
+            assert lt.bound(output, config).cycles <= ran.cycles
+
+
+def test_averages_on_the_rtl():
+    data = lt.placeholder((1, 5, 6, 9), "int8", name="data")
+    on_rtl(create_schedule(lt.avg_pool2d(data, 3, stride=2, name="average")), TINY)
