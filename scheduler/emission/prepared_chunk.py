@@ -13,7 +13,7 @@ from lathe.scheduler.emission.places import Walk
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand
-from lathe.scheduler.target.index_in_loops import Bend, index_in_loops
+from lathe.scheduler.target.index_in_loops import Bend, index_in_loops, index_where_read
 from lathe.scheduler.target.rescaling import look_ups_taken, unmet
 from lathe.scheduler.target.rules import RULES
 
@@ -116,7 +116,7 @@ class PreparedChunk:
         reads = tuple(
             Operand(
                 access.tensor,
-                tuple(at(linear) for linear in indices),
+                tuple(index_where_read(linear, loops, environment, access.guards, axes) for linear in indices),
                 emitter.place(access.tensor, stage),
                 access.node,
                 access.guards,

@@ -2,7 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from lathe.frontend import evaluate, reads_data
+from lathe.frontend.indices.conditions import apart
 from lathe.frontend.indices.linear import Linear, LoopVariable
+from lathe.frontend.nodes import Axis, Guard, axes_of
 from lathe.scheduler.target.chunk import Index
 
 
@@ -46,3 +51,51 @@ def index_in_loops(
         for n, c in enumerate(inner.coefficients):  # the remainders never carry, so only whole quotients are left
             coefficients[n] += coefficient * (c // divisor)
     return Index(constant, tuple(coefficients))
+
+
+def index_where_read(
+    value: Linear,
+    loops: Sequence[tuple[LoopVariable, range]],
+    environment: Mapping[LoopVariable, int],
+    guards: Sequence[Guard],
+    axes: Mapping[Axis, Index],
+) -> Index:
+    """The same of an index that is read under conditions: where they do not hold it may be anything.
+
+    Between the pixels of a transposed convolution nothing is read, so that ``x // 2`` counts at odd ``x`` alone, and is
+    linear there. Raises Bend as ``index_in_loops`` does, where conditions leave more than one iteration of the loop.
+    """
+    while True:
+        try:
+            return index_in_loops(value, loops, environment)
+        except Bend as bend:
+            iteration = _only_iteration(bend.loop, loops, guards, axes)
+            if iteration is None:
+                raise
+            variable, part = loops[bend.loop]
+            loops = [*loops[: bend.loop], (variable, part[iteration : iteration + 1]), *loops[bend.loop + 1 :]]
+
+
+def _only_iteration(
+    loop: int,
+    loops: Sequence[tuple[LoopVariable, range]],
+    guards: Sequence[Guard],
+    axes: Mapping[Axis, Index],
+) -> int | None:
+    """The one iteration of a loop that conditions leave, each by itself on an index; None if there are several."""
+    left = np.ones(len(loops[loop][1]), np.bool_)
+    for guard, holds in (each for condition, met in guards for each in apart(condition, met)):
+        used = axes_of(guard)
+        own = [axis for axis in used if axes[axis].coefficients[loop]]
+        if reads_data(guard) or len(used) != 1 or not own:
+            continue
+        index = axes[own[0]]
+        steps = [np.arange(len(part)) * c for (_, part), c in zip(loops, index.coefficients, strict=True)]
+        others = np.zeros(1, np.int64)
+        for n, step in enumerate(steps):
+            if n != loop and index.coefficients[n]:
+                others = np.add.outer(others, step).ravel()
+        points = index.constant + np.add.outer(steps[loop], others)
+        left &= np.broadcast_to(evaluate(guard, {own[0]: points}) == holds, points.shape).any(axis=1)
+    there = np.flatnonzero(left)
+    return int(there[0]) if len(there) == 1 and len(left) > 1 else None

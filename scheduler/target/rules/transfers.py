@@ -28,13 +28,15 @@ class DmaLoop:
 
 @dataclass(frozen=True)
 class _Gap:
-    """What stands beside each row of data: elements of padding, where every row is that of one iteration of a loop.
+    """What stands beside data: elements of padding at each row, rows of it above and below.
 
-    ``dram`` is how far into that loop the row lies.
+    There, data is in one iteration of a loop and padding in all others; ``dram`` is how far into these loops data lies.
     """
 
     left: int = 0
     right: int = 0
+    above: int = 0
+    below: int = 0
     dram: int = 0
 
 
@@ -51,6 +53,7 @@ def load_rows(
         loops, mask = _where_it_varies(loops, mask)
     loops, mask, gap = _with_gap(_merged(_moving(loops)), mask)
     loops, rows, row = _blocks(loops, LOAD.format, gap)
+    loops, mask, gap = _with_gap_of_rows(loops, mask, rows, row, gap)
     for point in product(*(range(loop.extent) for loop in loops)):
         at_sram, at_dram = _at(point, loops, sram, dram + gap.dram)
         window = _window(mask, loops, point, rows, row)
@@ -75,27 +78,55 @@ def _with_gap(
     loops: list[DmaLoop], mask: NDArray[np.bool_] | None
 ) -> tuple[list[DmaLoop], NDArray[np.bool_] | None, _Gap]:
     """The loops without the one around the rows, if data is in one of its iterations and padding in all others."""
-    row = loops[-1].extent if loops and loops[-1].sram == 1 and loops[-1].dram == 1 else 1
-    around = loops[: len(loops) - (row > 1)]
-    gap = around.pop() if around else None
-    axis = None if gap is None else gap.mask_axis
-    if mask is None or gap is None or axis is None or gap.sram != row:
+    row = loops[-1] if loops and loops[-1].sram == 1 and loops[-1].dram == 1 else None
+    width = 1 if row is None else row.extent
+    around = loops if row is None else loops[:-1]
+    place = _place_of_data(around, mask, width)
+    if mask is None or place is None or (row is not None and row.mask_axis is not None):
         return loops, mask, _Gap()
-    others = tuple(each for each in range(mask.ndim) if each != axis)
-    there = np.flatnonzero(mask.any(axis=others))
-    if len(there) != 1 or (loops[-1].mask_axis is not None and row > 1):
-        return loops, mask, _Gap()
-    place = int(there[0])
-    left, right = place * row, (gap.extent - 1 - place) * row
+    left, right = place * width, (around[-1].extent - 1 - place) * width
     if max(left, right) > MOST_PADDING:
         return loops, mask, _Gap()
-    loops = [*around, *loops[len(loops) - (row > 1) :]]
+    kept, dram = around[-1], place * around[-1].dram
+    inside = [] if row is None else [row]
+    return *_at_place([*around[:-1], *inside], mask, kept, place), _Gap(left, right, dram=dram)
+
+
+def _with_gap_of_rows(
+    loops: list[DmaLoop], mask: NDArray[np.bool_] | None, rows: DmaLoop, row: DmaLoop, gap: _Gap
+) -> tuple[list[DmaLoop], NDArray[np.bool_] | None, _Gap]:
+    """The same of the loop around all rows of an instruction."""
+    place = _place_of_data(loops, mask, rows.extent * (gap.left + row.extent + gap.right))
+    if mask is None or place is None or rows.mask_axis is not None or row.mask_axis is not None:
+        return loops, mask, gap
+    above, below = place * rows.extent, (loops[-1].extent - 1 - place) * rows.extent
+    if max(above, below) > MOST_PADDING:
+        return loops, mask, gap
+    dram = gap.dram + place * loops[-1].dram
+    return *_at_place(loops[:-1], mask, loops[-1], place), replace(gap, above=above, below=below, dram=dram)
+
+
+def _place_of_data(loops: list[DmaLoop], mask: NDArray[np.bool_] | None, inside: int) -> int | None:
+    """The iteration of the innermost loop in which all data is, if it is one, around ``inside`` elements."""
+    if mask is None or not loops or loops[-1].mask_axis is None or loops[-1].sram != inside:
+        return None
+    others = tuple(axis for axis in range(mask.ndim) if axis != loops[-1].mask_axis)
+    there = np.flatnonzero(mask.any(axis=others))
+    return int(there[0]) if len(there) == 1 else None
+
+
+def _at_place(
+    loops: list[DmaLoop], mask: NDArray[np.bool_], gap: DmaLoop, place: int
+) -> tuple[list[DmaLoop], NDArray[np.bool_] | None]:
+    """Other loops, and the mask, where one is at a place."""
+    axis = gap.mask_axis
+    assert axis is not None, "a loop without padding has no gaps"
     moved = [
         replace(each, mask_axis=each.mask_axis - (each.mask_axis > axis)) if each.mask_axis is not None else each
         for each in loops
     ]
-    there_only = np.asarray(mask.take(place, axis))
-    return moved, there_only if there_only.ndim else None, _Gap(left, right, place * gap.dram)
+    left = np.asarray(mask.take(place, axis))
+    return moved, left if left.ndim else None
 
 
 def _moving(loops: list[DmaLoop]) -> list[DmaLoop]:
@@ -153,10 +184,10 @@ def _load_window(
     width = gap.left + row.extent + gap.right
     stride = rows.dram if rows.extent > 1 else row.extent
     if window is None or window.all():
-        yield Load(memory, sram, dram, rows.extent, row.extent, stride, 0, 0, gap.left, gap.right)
+        yield Load(memory, sram, dram, rows.extent, row.extent, stride, gap.above, gap.below, gap.left, gap.right)
         return
     if not window.any():
-        yield from padding_only(memory, sram, rows.extent * width)
+        yield from padding_only(memory, sram, (gap.above + rows.extent + gap.below) * width)
         return
     ys, xs = np.flatnonzero(window.any(axis=1)), np.flatnonzero(window.any(axis=0))
     y0, y1, x0, x1 = int(ys[0]), int(ys[-1]) + 1, int(xs[0]), int(xs[-1]) + 1

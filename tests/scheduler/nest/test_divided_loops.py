@@ -46,11 +46,28 @@ def loads(program: Program) -> list[Load]:
 def test_a_line_of_pixels_is_one_load_with_their_gaps_as_padding(stride, channels):
     s = transposed(5, 6, channels, stride, 0)
     program = run(s, VTA, random_inputs(list(s.program), seed=1))
-    blocks = channels // 16
-    wanted = {(6, 1, 0, stride - 1)} if blocks == 1 else {(6, 1, 0, stride - 1), (6, blocks, 0, blocks * (stride - 1))}
-    found = [(each.y_size, each.x_size, each.x_pad_0, each.x_pad_1) for each in loads(program)]
-    assert set(found) <= wanted
-    assert sum(count * size for count, size, *_ in found) == 5 * 6 * blocks
+    found = [
+        (each.y_size, each.x_size, each.x_pad_0, each.x_pad_1, each.y_pad_0, each.y_pad_1) for each in loads(program)
+    ]
+    lines = 6 * (stride - 1)  # of gaps, in rows of a pixel and its gap: with up to 15 of them in one LOAD
+    assert found == [(6, 1, 0, stride - 1, 0, lines if lines <= 15 else 0)] * 5 * (channels // 16)
+
+
+def test_a_tile_that_begins_between_pixels_is_loaded_in_lines_too():
+    data = placeholder((1, 6, 12, 16), "int8", "data")
+    weights = placeholder((16, 2, 2, 16), "int8", "weights")
+    image = spread(data, 2, 0, 1)
+    out = requantise(conv2d(image, weights, name="conv"), 6, name="out")
+    s = create_schedule(out)
+    _, columns, *_ = s[out].tile(s[out].axis[1], s[out].axis[2], 12, 3)
+    product = s[out.computation.reads[0].tensor]
+    product.set_scope("acc")
+    product.compute_at(s[out], columns)
+    s[image].set_scope("inp")
+    s[image].compute_at(s[out], columns)
+    program = run(s, VTA, random_inputs(list(s.program), seed=1))
+    found = {(each.y_size, each.x_pad_0, each.x_pad_1) for each in loads(program)}
+    assert found == {(2, 0, 1), (2, 1, 0), (1, 1, 0)}  # the last tile has one pixel, and the border
 
 
 def test_gaps_wider_than_a_loads_padding_are_loads_of_padding():

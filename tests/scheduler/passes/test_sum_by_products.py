@@ -48,7 +48,9 @@ def test_channels_that_come_first_are_lanes_too():
 
 
 def test_averages_of_a_layer_are_products_of_what_it_stores():
-    data, weights = (lt.placeholder(shape, "int8", name=n) for shape, n in (((1, 8, 8, 16), "d"), ((16, 3, 3, 16), "w")))
+    data, weights = (
+        lt.placeholder(shape, "int8", name=n) for shape, n in (((1, 8, 8, 16), "d"), ((16, 3, 3, 16), "w"))
+    )
     layer = lt.requantise(lt.conv2d(data, weights, padding=1, name="conv"), 7, name="layer")
     program, _ = built(lt.avg_pool2d(layer, 8, name="average"))
     assert not sums(program)
