@@ -27,7 +27,7 @@ from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.state.storage import StorageBuffer
 from lathe.scheduler.state.stored import storages_of
 from lathe.scheduler.target.chunk import Place
-from lathe.scheduler.target.elements import Physical
+from lathe.scheduler.target.elements import Physical, outside_of
 from lathe.scheduler.target.lanes import LanePlan, lanes_read
 from lathe.scheduler.target.lanes_of_cells import shape_and_lanes
 from lathe.scheduler.target.planes import PLANES, stores_make_elements, stores_make_weights
@@ -135,7 +135,8 @@ class DramMap:
                 if access.tensor is not tensor:
                     continue
                 own, scope = self._wanted(stage, access)
-                form = Physical(tensor.shape, own, self.target.element_in(scope))
+                outside = outside_of(self.schedule, tensor.shape, own)
+                form = Physical(tensor.shape, own, self.target.element_in(scope), outside=outside)
                 if found.setdefault(stage, (form, scope)) != (form, scope):
                     raise BuildError(
                         f"input {tensor.name!r} must be laid out in one way for stage {stage.name}, not differently "
@@ -188,7 +189,8 @@ class DramMap:
             element = self.target.element_in(scope)
             view, along = shape_and_lanes(self.schedule, stage, tensor, lanes, element)
             along = replace(along, turns=turns)
-            return Physical(view, along, element, widest // element.cols, max(tallest // element.rows, 1))
+            outside = outside_of(self.schedule, view, along)
+            return Physical(view, along, element, widest // element.cols, max(tallest // element.rows, 1), outside)
 
         address = self._stored_segment(tensor, stage, role, form(DRAM, lanes.turns), storage)
         for user, scope in {stage: DRAM, **scopes}.items():

@@ -14,7 +14,7 @@ from lathe.frontend import Tensor
 from lathe.isa import Layout, PhysicalAxis
 from lathe.isa.layout import BROADCAST, PADDING
 from lathe.isa.layout_steps import Diagonal, LayoutStep
-from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import Element, element_of
 from lathe.scheduler.target.lanes_of_cells import shape_and_lanes
@@ -27,7 +27,8 @@ class Physical:
 
     ``group`` elements of neighbouring columns adjoin in DRAM, where several of them make one element of another memory;
     ``stack`` elements of neighbouring rows do, where several of them make one element of weights. Of turned lanes, a
-    group is a block of columns, in scratchpads too.
+    group is a block of columns, in scratchpads too. ``outside`` are dimensions that come before all others but the
+    lanes: what else of the axis that these run along has been split off.
     """
 
     view: tuple[int, ...]
@@ -35,10 +36,11 @@ class Physical:
     element: Element
     group: int = 1
     stack: int = 1
+    outside: tuple[int, ...] = ()
 
     @property
     def order(self) -> tuple[int, ...]:
-        first = self.lanes.dims
+        first = (*self.lanes.dims, *self.outside)
         last = [dim for dim in (self.element.innermost,) if dim is not None and dim not in first]
         return (*first, *(dim for dim in range(len(self.view)) if dim not in (*first, *last)), *last)
 
@@ -121,9 +123,31 @@ def physical_of(stage: StageView, lanes: Mapping[Tensor, Lanes], config: Hardwar
     """How the tensor of a stage lies in its memory."""
     element = element_of(config, stage.state.scope)
     view, along = shape_and_lanes(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element)
-    return form_in(view, along, element)
+    return form_in(view, along, element, outside_of(stage.schedule, view, along))
 
 
-def form_in(view: tuple[int, ...], lanes: Lanes, element: Element) -> Physical:
+def form_in(view: tuple[int, ...], lanes: Lanes, element: Element, outside: tuple[int, ...] = ()) -> Physical:
     """How cells lie in a scratchpad."""
-    return Physical(view, lanes, element, 1 if lanes.turns is None else element.span // element.cols)
+    group = 1 if lanes.turns is None else element.span // element.cols
+    return Physical(view, lanes, element, group, outside=outside)
+
+
+def outside_of(schedule: ScheduleView, view: tuple[int, ...], lanes: Lanes) -> tuple[int, ...]:
+    """The dimensions into which the axis along the columns of tensors of some shape has been split, besides these.
+
+    Groups of channels lie apart, then, and not the channels of one pixel: a product reads those of one group. This
+    depends on nothing but shape and lanes, so that stages which take over each other's cells have them in one order.
+    """
+    if lanes.cols is None or lanes.is_diagonal or lanes.turns is not None:
+        return ()
+    whole = next((each.shape for finer, each in schedule.state.views.items() if finer.shape == view), None)
+    if whole is None:
+        return ()
+    left = list(range(len(view)))
+    for extent in reversed(whole):
+        parts: list[int] = []
+        while left and (not parts or prod(view[dim] for dim in parts) < extent):
+            parts.append(left.pop())
+        if lanes.cols in parts:
+            return tuple(dim for dim in reversed(parts) if dim not in lanes.dims)
+    return ()

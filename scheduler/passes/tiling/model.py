@@ -28,7 +28,7 @@ from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.state.memories import PARAMETERS, TABLES
 from lathe.scheduler.target.data_cells import Cells, data_cells, share_with_data
 from lathe.scheduler.target.element import loaded_bytes
-from lathe.scheduler.target.elements import Physical, form_in
+from lathe.scheduler.target.elements import Physical, form_in, outside_of
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.rescaling import missing_extension, rescaling_of
 from lathe.scheduler.target.steps import steps_of_alu, steps_of_rescaling
@@ -78,7 +78,8 @@ class TilingModel:
         self.physical: dict[EditedStage, Physical] = {}
         for stage in (*problem.computing, *(operand.stage for operand in problem.operands)):
             element = target.element_in(stage.state.scope)
-            self.physical[stage] = form_in(stage.tensor.shape, lanes[stage.tensor], element)
+            shape, along = stage.tensor.shape, lanes[stage.tensor]
+            self.physical[stage] = form_in(shape, along, element, outside_of(problem.schedule, shape, along))
         self.sink_axes = problem.sink.state.computation.axes
         self.full = tuple(axis.extent for axis in self.sink_axes)
         self.lanes_of_sink = lanes[problem.sink.tensor]

@@ -1,0 +1,55 @@
+"""Groups of channels, split off the axis of the lanes, lie apart, so that the pixels of one group adjoin."""
+
+import pytest
+from machine import TINY, VTA, on_rtl, run
+from random_programs import random_inputs
+
+import lathe as lt
+from lathe.isa import Load, MemoryType
+from lathe.scheduler import create_schedule
+from lathe.scheduler.passes.complete import complete
+from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.target.elements import outside_of
+
+
+def grouped(data: lt.Tensor, groups: int, filters: int, name: str) -> lt.Tensor:
+    weights = lt.placeholder((filters, 3, 3, data.shape[-1] // groups), "int8", name=f"{name}.weights")
+    return lt.requantise(lt.conv2d(data, weights, padding=1, groups=groups, name=f"{name}.sums"), 6, name=name)
+
+
+def test_each_group_of_an_input_is_loaded_in_one_piece():
+    s = create_schedule(grouped(lt.placeholder((1, 6, 6, 32), "int8", name="data"), 8, 32, "layer"))
+    program = run(s, VTA, random_inputs(list(s.program), seed=1))
+    found = [each for each in program.instructions if isinstance(each, Load) and each.memory_type == MemoryType.INP]
+    assert sum(each.y_size * each.x_size for each in found) == 6 * 6 * 8
+    assert len(found) == 8
+
+
+@pytest.mark.parametrize("second", [2, 4, 8])
+def test_chains_of_groups_that_overlap(second):
+    layer = grouped(lt.placeholder((1, 5, 7, 24), "int8", name="data"), 4, 32, "first")
+    s = create_schedule(grouped(layer, second, 16, "second"))
+    run(s, VTA, random_inputs(list(s.program), seed=2))
+
+
+@pytest.mark.parametrize("machine", ["vta", "lathe16", "batch4"])
+def test_what_is_added_to_groups_lies_as_they_do(machine):
+    """Stages that take over each other's cells have them in one order, also those that passes put in."""
+    data = lt.placeholder((1, 6, 6, 32), "int8", name="data")
+    first = grouped(data, 4, 32, "first")
+    added = lt.requantise(lt.add(grouped(first, 4, 32, "second"), first, name="added"), 1, name="sum")
+    s = create_schedule(lt.avg_pool2d(added, 2, stride=2, name="average"))
+    run(s, lt.load_config(machine), random_inputs(list(s.program), seed=3))
+
+
+def test_only_the_axis_of_the_columns_is_split():
+    layer = grouped(lt.placeholder((1, 5, 5, 24), "int8", name="data"), 4, 32, "first")
+    schedule = complete(create_schedule(layer), VTA)
+    assert outside_of(schedule, (1, 5, 5, 4, 8), Lanes(None, 4)) == (3,)
+    assert outside_of(schedule, (1, 5, 5, 4, 8), Lanes(None, 1)) == ()
+    assert outside_of(schedule, (1, 5, 5, 4, 8), Lanes(None, None)) == ()
+    assert outside_of(schedule, (1, 5, 5, 32), Lanes(None, 3)) == ()
+
+
+def test_groups_on_the_rtl():
+    on_rtl(create_schedule(grouped(lt.placeholder((1, 3, 4, 8), "int8", name="data"), 2, 8, "layer")), TINY)
