@@ -18,6 +18,7 @@ from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.nest.windows import Ring
 from lathe.scheduler.state.memories import DRAM, NEAR, PARAMETERS, SCRATCHPADS, TABLES, UNIT_OF_SCOPE
+from lathe.scheduler.state.neighbours import makers_of, reached
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stored import Allocated, storages_of
 from lathe.scheduler.target.element import depth_of
@@ -25,6 +26,10 @@ from lathe.scheduler.target.elements import Physical
 
 GRAINS = {PARAMETERS: 2, TABLES: TABLE_ELEMENTS}
 """What buffers are whole numbers of: rows of two operands lie side by side, and instructions number tables."""
+
+
+LOOKED_AT = 16
+"""Buffers before one, of which it takes the cells that were used first."""
 
 
 @dataclass
@@ -200,8 +205,10 @@ def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
             if not _fit(own, room):
                 buffer.slots = 1
                 assert _fit(own, room), f"{scope} buffers fitted before"
-        if UNIT_OF_SCOPE[scope] is Unit.LOAD and not _fit(own, room, apart=True):
-            assert _fit(own, room), f"{scope} buffers fitted before"
+        apart = UNIT_OF_SCOPE[scope] is Unit.LOAD and _fit(own, room, apart=True)
+        fitted = apart or _fit(own, room)
+        assert fitted, f"{scope} buffers fitted before"
+        _spread(own, room, apart=apart)
 
 
 def _fit(buffers: list[Buffer], room: int, *, apart: bool = False) -> bool:
@@ -238,6 +245,51 @@ def _first_fit(buffers: list[Buffer], room: int, *, apart: bool) -> bool:
         buffer.base = base
         placed.append(buffer)
     return True
+
+
+class _Before:
+    """Whether a stage reads what another makes, or what is made of that."""
+
+    def __init__(self) -> None:
+        self.known: dict[StageView, set[StageView]] = {}
+
+    def __call__(self, stage: StageView, reader: StageView) -> bool:
+        if reader not in self.known:
+            schedule = reader.schedule
+            self.known[reader] = reached([reader], lambda each: makers_of(schedule, each))
+        return stage in self.known[reader]
+
+
+def _spread(buffers: list[Buffer], room: int, *, apart: bool) -> None:
+    """Let each buffer have the cells that nobody has used for longest, so that it need not wait for who has; in place.
+
+    Where buffers do not fit so, all stay where they are.
+    """
+    placed: list[Buffer] = []
+    bases: list[int] = []
+    before = _Before()
+    for buffer in sorted(buffers, key=lambda each: (each.life(apart=apart), -each.total)):
+        first, _ = buffer.life(apart=apart)
+        recent = list(zip(placed[-LOOKED_AT:], bases[-LOOKED_AT:], strict=True))
+        living = [
+            (base, base + other.total)
+            for other, base in zip(placed, bases, strict=True)
+            if other.life(apart=apart)[1] >= first
+        ]
+        best: tuple[int, int] | None = None
+        for base in sorted({0, *(base + other.total for other, base in recent), *(end for _, end in living)}):
+            end = base + buffer.total
+            if end > room or any(start < end and base < stop for start, stop in living):
+                continue
+            others = (other for other, at in recent if at < end and base < at + other.total)
+            used = (other.life(apart=apart)[1] for other in others if not before(other.stage, buffer.stage))
+            best = min(best or (first, base), (max(used, default=-1), base))
+        if best is None:
+            return
+        placed.append(buffer)
+        bases.append(best[1])
+    for buffer, base in zip(placed, bases, strict=True):
+        buffer.base = base
 
 
 def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
