@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from lathe.configs.errors import shown
 from lathe.isa import Gemm, Instruction
 from lathe.isa.instructions import runs_micro_ops
+from lathe.isa.stall import StallCause
 from lathe.sim import Result, Trace, TraceError
 
 UNITS = ("load", "compute", "store")
@@ -21,13 +22,15 @@ class LabelCycles:
     `busy` has an entry for each activity: "load", "gemm", "alu" and "transfer" (the LOADs of compute: micro-ops and
     accumulators) and "store". `waiting` says for each unit how many cycles it waited on behalf of the label's
     instructions: for an instruction, a token, or the memory. The busy cycles of a unit's activities and its waiting,
-    over all labels, are the cycles up to the unit's last instruction.
+    over all labels, are the cycles up to the unit's last instruction. `reasons` takes the waiting apart, for each unit
+    and cause of docs/timing.md: before an instruction by what it waited for last, within it for the memory.
     """
 
     label: str
     instructions: int
     busy: Mapping[str, int]
     waiting: Mapping[str, int]
+    reasons: Mapping[str, Mapping[str, int]]
 
 
 def activity_of(instruction: Instruction, unit: str) -> str:
@@ -81,6 +84,7 @@ def cycles_by_label(result: Result) -> list[LabelCycles]:
     count = len(program.labels)
     busy = {activity: np.zeros(count, np.int64) for activity in ACTIVITIES}
     waiting = {unit: np.zeros(count, np.int64) for unit in UNITS}
+    reasons = {unit: np.zeros((count, len(StallCause)), np.int64) for unit in UNITS}
     for unit in UNITS:
         part = trace.of_unit(unit)
         labels = program.label_of[part.instruction]
@@ -90,6 +94,8 @@ def cycles_by_label(result: Result) -> list[LabelCycles]:
             chosen = activities == activity
             np.add.at(busy[activity], labels[chosen], cycles[chosen])
         np.add.at(waiting[unit], labels, part.stalled + part.waited)
+        np.add.at(reasons[unit], (labels, part.cause), part.stalled)
+        np.add.at(reasons[unit][:, StallCause.MEMORY], labels, part.waited)
     instructions = np.bincount(program.label_of, minlength=count)
     return [
         LabelCycles(
@@ -97,6 +103,13 @@ def cycles_by_label(result: Result) -> list[LabelCycles]:
             int(instructions[number]),
             {activity: int(found[number]) for activity, found in busy.items()},
             {unit: int(found[number]) for unit, found in waiting.items()},
+            {unit: _named(found[number]) for unit, found in reasons.items()},
         )
         for number, label in enumerate(program.labels)
     ]
+
+
+def _named(cycles: NDArray[np.int64]) -> dict[str, int]:
+    """Cycles by cause, the most first."""
+    found = {str(StallCause(cause)): int(cycles[cause]) for cause in np.flatnonzero(cycles).tolist()}
+    return dict(sorted(found.items(), key=lambda each: -each[1]))

@@ -1,5 +1,6 @@
 """Tables and plain values that several commands make from the counters of a launch."""
 
+from collections import Counter
 from typing import Any
 
 from rich.table import Table
@@ -26,8 +27,9 @@ MEMORY_NAMES = {
 LEGEND = (
     "load, gemm, alu, transfer, store: cycles in which a unit was busy with the layer's instructions; transfer are the "
     "LOADs of compute (micro-ops, accumulators, parameters, tables). compute waits: cycles in which compute waited "
-    "before or in one of them, for the instruction, a token or the memory. share of compute: gemm + alu + transfer + "
-    "compute waits, of all cycles of the launch. See docs/timing.md."
+    "before or in one of them, mostly for: an instruction (empty), a token (load->compute, store->compute), the memory "
+    "or the end of what runs (drain). share of compute: gemm + alu + transfer + compute waits, of all cycles of the "
+    "launch. See docs/timing.md."
 )
 """What the columns of the table of layers mean."""
 
@@ -91,7 +93,8 @@ def units_table(counters: Counters) -> Table:
 
 def labels_table(costs: list[LabelCycles], cycles: int, images: int) -> Table:
     """Cycles for each label and unit, per image when there are several."""
-    columns = ["layer", "instructions", "load", "gemm", "alu", "transfer", "store", "compute waits", "share of compute"]
+    columns = ["layer", "instructions", "load", "gemm", "alu", "transfer", "store", "compute waits", "mostly for"]
+    columns.append("share of compute")
     per = f"per image, mean of {images}" if images > 1 else "per launch"
     found = table(f"Where the {grouped(cycles)} cycles of a launch went ({per})", columns, ())
     found.caption, found.caption_justify = LEGEND, "left"
@@ -105,6 +108,7 @@ def labels_table(costs: list[LabelCycles], cycles: int, images: int) -> Table:
             grouped(sum(part.instructions for part in parts)),
             *(grouped(round(busy[activity] / images)) for activity in ACTIVITIES),
             grouped(round(waits / images)),
+            _main_reason(parts, waits),
             percent(compute / cycles),
             style=style,
         )
@@ -115,6 +119,14 @@ def labels_table(costs: list[LabelCycles], cycles: int, images: int) -> Table:
     return found
 
 
+def _main_reason(parts: list[LabelCycles], waits: int) -> str:
+    """What compute waited for longest, and which part of its waiting that is."""
+    cycles: Counter[str] = Counter()
+    for part in parts:
+        cycles.update(part.reasons["compute"])
+    return "".join(f"{cause} {percent(count / waits)}" for cause, count in cycles.most_common(1) if waits)
+
+
 def labels_dict(costs: list[LabelCycles]) -> list[dict[str, Any]]:
     """The same as plain values, in cycles of one launch."""
     return [
@@ -123,6 +135,7 @@ def labels_dict(costs: list[LabelCycles]) -> list[dict[str, Any]]:
             "instructions": cost.instructions,
             "busy": dict(cost.busy),
             "waiting": {unit: cost.waiting[unit] for unit in UNITS},
+            "reasons": {unit: dict(cost.reasons[unit]) for unit in UNITS},
         }
         for cost in costs
     ]

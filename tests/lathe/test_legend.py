@@ -9,7 +9,7 @@ import lathe as lt
 from lathe.command_line import main
 from lathe.commands.summaries import LEGEND, labels_table
 
-COLUMNS = ("load", "gemm", "alu", "transfer", "store", "compute waits", "share of compute")
+COLUMNS = ("load", "gemm", "alu", "transfer", "store", "compute waits", "mostly for", "share of compute")
 
 
 def test_every_column_is_explained_beneath_the_table_and_in_the_document():
@@ -40,3 +40,23 @@ def test_shares_of_compute_are_its_columns_over_all_cycles(tmp_path, monkeypatch
     )
     (told,) = re.findall(r"^all .* ([\d.]+) %$", printed, re.MULTILINE)
     assert told == f"{100 * shares:.1f}"
+
+
+def test_reasons_of_a_layer_are_its_waiting_taken_apart():
+    A, B = (lt.placeholder((40, 64), "int8", name=name) for name in "AB")
+    D = lt.max_pool2d(
+        lt.reshape(lt.requantise(lt.matmul(A, B, transpose_b=True, name="C"), 4, name="D"), (1, 40, 40, 1)), 2, name="E"
+    )
+    result = lt.simulate(lt.build(D, [A, B, D], lt.load_config("tiny")), timing_only=True)
+    costs = lt.cycles_by_label(result)
+    assert len(costs) > 1
+    for unit in ("load", "compute", "store"):
+        causes: dict[str, int] = {}
+        for cost in costs:
+            assert sum(cost.reasons[unit].values()) == cost.waiting[unit]
+            for cause, cycles in cost.reasons[unit].items():
+                causes[cause] = causes.get(cause, 0) + cycles
+        known = result.counters.units[unit].stalls
+        assert set(causes) <= set(known)
+    compute = {cause for cost in costs for cause in cost.reasons["compute"]}
+    assert {"load->compute", "store->compute"} <= compute
