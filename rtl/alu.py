@@ -1,7 +1,7 @@
 """The ALU: what an ALU micro-op writes, for every value of an accumulator element."""
 
 from amaranth import Cat, Elaboratable, Module, Mux, Signal, signed
-from amaranth.hdl import Value
+from amaranth.hdl import ShapeLike, Value
 
 from lathe.isa.table import AluOp
 from lathe.rtl.lanes import joined
@@ -15,14 +15,14 @@ class Alu(Elaboratable):
 
     `take` in cycle t takes the second operand: `operand`, or with `use_imm` `imm`. From t + 1 on, `a` and `operation`
     give `result` at once, between the read and the write of an accumulator. A multiplication takes a cycle more: with
-    `multiply` in t, `result` in t + 1 is that of the `a` of t.
+    `multiply` in t, `result` in t + 1 is that of the `a` of t. `imm`: the shape of the instruction's field.
     """
 
-    def __init__(self, values: int, operations: tuple[AluOp, ...]) -> None:
+    def __init__(self, values: int, operations: tuple[AluOp, ...], imm: ShapeLike) -> None:
         self.values, self.operations = values, operations
         self.take = Signal()
         self.use_imm = Signal()
-        self.imm = Signal(signed(16))
+        self.imm = Signal(imm)
         self.operand = Signal(values * VALUE_BITS)
         self.operation = Signal(3)
         self.multiply = Signal()

@@ -187,7 +187,7 @@ class Pipeline(Elaboratable):
         from_combining, from_writing = delayed(m, 1, writes[0] if late is None else writes[0] & ~late.holds, writes[1])
         value = Signal(acc.values * VALUE_BITS, reset_less=True)
         result = Signal.like(value)
-        m.submodules.core_alu = alu = Alu(acc.values, alu_operations(self.geometry.config))
+        m.submodules.core_alu = alu = Alu(acc.values, alu_operations(self.geometry.config), holding.of.alu.imm.shape())
         begins = "begin" in combining.of.gemm.shape().members
         addend = Mux(combining.of.gemm.begin, 0, value) if begins else value
         sums = [(addend.word_select(each, VALUE_BITS) + total)[:VALUE_BITS] for each, total in enumerate(core.sums)]

@@ -59,6 +59,11 @@ class Counters:
     write_beats: int
     units: Mapping[str, UnitCounters]
 
+    @property
+    def utilisation(self) -> float:
+        """The share of cycles in which the matrix core began a micro-op."""
+        return self.gemm_operations / self.cycles
+
     def to_dict(self) -> dict[str, Any]:
         """Plain nested values for JSON."""
         return asdict(self)

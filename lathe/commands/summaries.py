@@ -34,11 +34,6 @@ LEGEND = (
 """What the columns of the table of layers mean."""
 
 
-def utilisation(counters: Counters) -> float:
-    """The share of cycles in which the matrix core began a micro-op."""
-    return counters.gemm_operations / counters.cycles
-
-
 def told_efficiency(efficiency: float | None) -> str:
     """The efficiency of a launch for people."""
     if efficiency is None:
@@ -48,7 +43,7 @@ def told_efficiency(efficiency: float | None) -> str:
 
 def counters_dict(machine: HardwareConfig, counters: Counters) -> dict[str, Any]:
     """The counters as plain values, with the machine's name and the utilisation."""
-    return {"machine": machine.name, "utilisation": utilisation(counters), **counters.to_dict()}
+    return {"machine": machine.name, "utilisation": counters.utilisation, **counters.to_dict()}
 
 
 def result_dict(result: Result) -> dict[str, Any]:
@@ -61,7 +56,7 @@ def counters_table(counters: Counters, program: Program | None = None) -> Table:
     operations = [(f"ALU {name}", count) for name, count in counters.alu_operations_of.items() if count]
     rows = [
         ("cycles", grouped(counters.cycles)),
-        ("GEMM operations", f"{grouped(counters.gemm_operations)}  ({percent(utilisation(counters))} of the cycles)"),
+        ("GEMM operations", f"{grouped(counters.gemm_operations)}  ({percent(counters.utilisation)} of the cycles)"),
         *([("efficiency", told_efficiency(program.efficiency(counters.cycles)))] if program is not None else []),
         ("GEMM resets", grouped(counters.reset_operations)),
         ("ALU operations", grouped(counters.alu_operations)),

@@ -73,7 +73,7 @@ def measured(point: Point, machine: HardwareConfig, check: bool) -> Row:
     counters = result.counters
     numbers = {
         "cycles": counters.cycles,
-        "utilisation": round(counters.gemm_operations / counters.cycles, 6),
+        "utilisation": round(counters.utilisation, 6),
         "gemm_operations": counters.gemm_operations,
         "alu_operations": counters.alu_operations,
         "instructions": len(program.instructions),

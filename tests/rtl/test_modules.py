@@ -5,7 +5,7 @@ from collections import deque
 
 import numpy as np
 import pytest
-from amaranth import Elaboratable, Module, Signal
+from amaranth import Elaboratable, Module, Signal, signed
 
 from lathe.configs import load_config
 from lathe.configs.memory import DECODE, DECODE_STAGES
@@ -179,7 +179,7 @@ def test_a_token_is_available_while_there_is_one(bench):
 def test_the_alu_computes_what_isa_defines(bench, operation, use_imm):
     rng = np.random.default_rng(operation)
     edges = np.array([0, 1, -1, 31, 32, 33, -31, -32, -33, 2**31 - 1, -(2**31), 5], np.int32)
-    unit = Alu(4, tuple(AluOp))
+    unit = Alu(4, tuple(AluOp), signed(16))
 
     async def steps(ctx):
         for _ in range(60):

@@ -75,7 +75,7 @@ class Job:
     @property
     def utilisation(self) -> float:
         """The share of cycles in which the matrix core began a micro-op."""
-        return self.first.counters.gemm_operations / self.first.cycles
+        return self.first.counters.utilisation
 
     @property
     def efficiency(self) -> float | None:
