@@ -33,6 +33,8 @@ def sum_by_products(schedule: Edit, target: Target) -> None:
         axis = None if summed is None else _channels(stage.state.computation, summed)
         if summed is None or axis is None or schedule.scope_of(summed.tensor) != DRAM:
             continue
+        if not all(is_untouched(reader) for reader in schedule.readers(stage.tensor)):
+            continue  # loops of the user's, in which a product's lanes may not go
         if axis.extent not in ones:
             name = fresh_name(schedule, f"ones.{axis.extent}")
             ones[axis.extent] = Tensor(name, (axis.extent,), "int8")

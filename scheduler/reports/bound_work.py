@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import GEMM_BEGIN
-from lathe.frontend import Computation
+from lathe.frontend import Computation, as_affine
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.indices.plain import kept
 from lathe.frontend.nodes import Axis, Binary, Cast, Const, Guard, Read, Reduce, Select, axes_of, reads_data
@@ -92,15 +92,23 @@ class _Stage:
 
     def lanes(self) -> Iterator[dict[Axis, int]]:
         """What the lanes of accumulators can be filled with: not what taps shift, which would lie in two elements."""
-        read_indices = [index for read in self.computation.reads for index in read.indices]
-        shifted = {
-            axis for index in read_indices if any(a.kind == "reduce" for a in axes_of(index)) for axis in axes_of(index)
-        }
-        axes: list[Axis | None] = [axis for axis in self.computation.axes if axis.extent > 1 and axis not in shifted]
-        for col in axes or [None]:
-            for row in (None, *axes) if self.near.rows > 1 else (None,):
+        axes = [axis for axis in self.computation.axes if axis.extent > 1]
+        cols: list[Axis | None] = [axis for axis in axes if not self._is_shifted(axis, self.near.cols)]
+        rows: list[Axis | None] = [axis for axis in axes if not self._is_shifted(axis, self.near.rows)]
+        for col in cols or [None]:
+            for row in (None, *rows) if self.near.rows > 1 else (None,):
                 if row is None or row is not col:
                     yield _lanes((row, self.near.rows), (col, self.near.cols))
+
+    def _is_shifted(self, axis: Axis, block: int) -> bool:
+        """Whether a step of the reduction moves what is read along an axis by less than whole blocks."""
+        for read in self.computation.reads:
+            for index in read.indices:
+                affine = as_affine(index)
+                steps = {} if affine is None else affine.coefficients
+                if steps.get(axis) == 1 and any(c % block for each, c in steps.items() if each.kind == "reduce"):
+                    return True
+        return False
 
     def fewest(self, steps: Callable[[dict[Axis, int]], int]) -> int:
         """Steps in the lanes in which they are fewest."""

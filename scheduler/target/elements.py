@@ -138,7 +138,7 @@ def outside_of(schedule: ScheduleView, view: tuple[int, ...], lanes: Lanes) -> t
     Groups of channels lie apart, then, and not the channels of one pixel: a product reads those of one group. This
     depends on nothing but shape and lanes, so that stages which take over each other's cells have them in one order.
     """
-    if lanes.cols is None or lanes.is_diagonal or lanes.turns is not None:
+    if lanes.cols is None or lanes.is_diagonal:
         return ()
     whole = next((each.shape for finer, each in schedule.state.views.items() if finer.shape == view), None)
     if whole is None:

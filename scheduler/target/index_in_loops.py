@@ -65,15 +65,21 @@ def index_where_read(
     Between the pixels of a transposed convolution nothing is read, so that ``x // 2`` counts at odd ``x`` alone, and is
     linear there. Raises Bend as ``index_in_loops`` does, where conditions leave more than one iteration of the loop.
     """
+    ranges, only = list(loops), dict[int, int]()
     while True:
         try:
-            return index_in_loops(value, loops, environment)
+            index = index_in_loops(value, ranges, environment)
         except Bend as bend:
-            iteration = _only_iteration(bend.loop, loops, guards, axes)
+            iteration = None if bend.loop in only else _only_iteration(bend.loop, loops, guards, axes)
             if iteration is None:
                 raise
+            only[bend.loop] = iteration
             variable, part = loops[bend.loop]
-            loops = [*loops[: bend.loop], (variable, part[iteration : iteration + 1]), *loops[bend.loop + 1 :]]
+            ranges[bend.loop] = variable, part[iteration : iteration + 1]
+            continue
+        # Iterations are counted from the beginning of each loop, also of those of which one alone counts.
+        begin = sum(index.coefficients[n] * iteration for n, iteration in only.items())
+        return Index(index.constant - begin, index.coefficients)
 
 
 def _only_iteration(

@@ -119,6 +119,42 @@ def test_pixels_that_are_doubled_are_not_loaded_pair_by_pair():
     run(create_schedule(out), VTA, random_inputs([out], seed=1))
 
 
+@pytest.mark.parametrize(
+    "index", [lambda x: (3 * x + 1) // 2, lambda x: x + (x + 1) // 2, lambda x: (5 * x + 3) // 2 - 1], ids=str
+)
+@pytest.mark.parametrize("scope", ["inp", "acc"])
+def test_what_is_read_moves_with_the_remainder_too(index, scope):
+    """Iterations are counted from the beginning of the remainder's loop, of which one alone is read."""
+    data = placeholder((1, 6, 40, 16), "int8", "data")
+    image = compute((1, 6, 13, 16), lambda n, y, x, c: select(x % 2 == 1, data[n, y, index(x), c], 0), "image")
+    if scope == "inp":
+        out = conv2d(image, placeholder((16, 1, 3, 16), "int8", "weights"), name="out")
+    else:
+        out = compute(image.shape, lambda *i: image[i].astype("int32") * 3, "out")
+    s = create_schedule(out)
+    s[image].set_scope(scope)
+    run(s, VTA, random_inputs([out], seed=1))
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+def test_gaps_in_loops_that_run_backwards_or_aslant(skewed):
+    data = placeholder((1, 6, 9, 16), "int8", "data")
+
+    def cell(n, y, x, c):
+        return select((y % 2 == 0) & (x % 3 == 2), data[n, (y + 1) // 2, (x + 2) // 3, c], 0)
+
+    image = compute((1, 6, 9, 16), cell, "image")
+    out = compute(image.shape, lambda *i: image[i].astype("int32") * 3, "out")
+    s = create_schedule(out)
+    s[image].set_scope("acc")
+    y, x = s[image].axis[1:3]
+    if skewed:
+        s[image].skew(y, x, 1, 1)
+    else:
+        s[image].reverse(x)
+    run(s, VTA, random_inputs([out], seed=1))
+
+
 def test_gaps_on_the_rtl():
     data = placeholder((1, 4, 5, 8), "int8", "data")
     weights = placeholder((4, 3, 3, 8), "int8", "weights")

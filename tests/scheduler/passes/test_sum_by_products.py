@@ -72,6 +72,29 @@ def test_one_channel_has_no_lanes_and_stays_with_the_alu():
     assert sums(program)
 
 
+def test_a_reader_in_loops_of_the_users_keeps_its_sum_on_the_alu():
+    """Its loop over channels leaves no room for a product's lanes."""
+    data = lt.placeholder((1, 9, 7, 17), "int8", name="data")
+    average = lt.avg_pool2d(data, (9, 7), stride=2, name="average")
+    s = create_schedule(average)
+    s.cache_write(average.computation.reads[0].tensor, "dram")
+    s[average].reorder(*reversed(s[average].axis))
+    (total,) = (stage for stage in s.stages if stage.name == "average.sum")
+    total.compute_at(s[average], s[average].axis[2])
+    run(s, VTA, random_inputs([average], seed=1))
+
+
+@pytest.mark.parametrize("kind", [lt.sum, lt.max])
+def test_no_bound_is_above_reductions_by_whole_blocks(kind):
+    """A tap that moves by blocks leaves lanes where they are."""
+    data, r = lt.placeholder((9216,), "int8", name="data"), lt.reduce_axis(64, "r")
+    strided = lt.compute((256,), lambda c: kind(data[c + 16 * r].astype("int32"), axis=r), name="strided")
+    apart = lt.compute((16,), lambda c: kind(data[64 * c + r].astype("int32"), axis=r), name="apart")
+    for output in (strided, apart):
+        _, ran = built(output)
+        assert lt.bound(output, VTA).cycles <= ran.cycles
+
+
 def test_no_bound_is_above_what_averages_take():
     for window, stride in ((2, 2), (3, 1), (3, 2)):
         data = lt.placeholder((2, 12, 12, 32), "int8", name="data")

@@ -42,6 +42,17 @@ def test_what_is_added_to_groups_lies_as_they_do(machine):
     run(s, lt.load_config(machine), random_inputs(list(s.program), seed=3))
 
 
+def test_stored_elements_that_are_turned_lie_in_one_order_for_all():
+    """An image taken apart into pixels of four times the channels, on a machine whose products turn elements."""
+    pair = VTA.with_(name="pair", batch=2, block_in=8, block_out=16)
+    data = lt.placeholder((1, 2, 8, 8), "int8", name="data")
+    apart = lt.compute(
+        (1, 1, 4, 32), lambda n, y, x, k: data[n, y * 2 + k // 8 // 2, x * 2 + k // 8 % 2, k % 8], name="apart"
+    )
+    out = lt.conv2d(apart, lt.placeholder((2, 1, 2, 32), "int8", name="weights"), stride=2, name="out")
+    lt.build(out, [data, out.computation.reads[1].tensor, out], pair, check=True)
+
+
 def test_only_the_axis_of_the_columns_is_split():
     layer = grouped(lt.placeholder((1, 5, 5, 24), "int8", name="data"), 4, 32, "first")
     schedule = complete(create_schedule(layer), VTA)
