@@ -19,7 +19,8 @@ def load_once(schedule: Edit, target: Target, loads: list[EditedStage]) -> None:
             continue  # made on the way, perhaps in the same loops
         before = schedule.state
         stage.change(attachment=None)
-        place = min(schedule.stages.index(each) for group in circles(schedule) for each in group)
+        in_circles = [schedule.stages.index(each) for group in circles(schedule) for each in group]
+        place = min(in_circles, default=0)  # one that never reads what it makes is in none
         if schedule.stages.index(stage) > place:
             schedule.insert(stage, before=schedule.stages[place])
         try:

@@ -120,7 +120,9 @@ def test_pixels_that_are_doubled_are_not_loaded_pair_by_pair():
 
 
 @pytest.mark.parametrize(
-    "index", [lambda x: (3 * x + 1) // 2, lambda x: x + (x + 1) // 2, lambda x: (5 * x + 3) // 2 - 1], ids=str
+    "index",
+    [lambda x: (3 * x + 1) // 2, lambda x: x + (x + 1) // 2, lambda x: (5 * x + 3) // 2 - 1],
+    ids=["by three halves", "by one and a half", "by five halves"],
 )
 @pytest.mark.parametrize("scope", ["inp", "acc"])
 def test_what_is_read_moves_with_the_remainder_too(index, scope):

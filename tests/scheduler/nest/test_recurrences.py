@@ -217,3 +217,15 @@ def test_a_triangle_in_other_orders():
     refuse(pascal(), lambda s: s.stages[0].reverse("n"))
     for machine in ("vta", "batch4"):
         run(create_schedule(pascal()), load_config(machine), {})
+
+
+def test_a_recurrence_that_never_reads_itself():
+    """Its earlier values are read under a condition that never holds, so that it is in no cycle."""
+    x = placeholder((3, 4), "int32", name="x")
+    out = recurrence(
+        (3, 4), lambda s, t, i: select((t >= 1) & (i // 3 + 4 < 4), s[t - 1, i // 3 + 4], 1) * 3 + x[t, i], init=1,
+        name="out",
+    )  # fmt: skip
+    s = create_schedule(out)
+    s.cache_write(out, "acc")
+    run(s, load_config("vta"), {"x": np.arange(12, dtype=np.int32).reshape(3, 4)})

@@ -84,7 +84,7 @@ def test_a_reader_in_loops_of_the_users_keeps_its_sum_on_the_alu():
     run(s, VTA, random_inputs([average], seed=1))
 
 
-@pytest.mark.parametrize("kind", [lt.sum, lt.max])
+@pytest.mark.parametrize("kind", [lt.sum, lt.max], ids=["sum", "max"])
 def test_no_bound_is_above_reductions_by_whole_blocks(kind):
     """A tap that moves by blocks leaves lanes where they are."""
     data, r = lt.placeholder((9216,), "int8", name="data"), lt.reduce_axis(64, "r")
