@@ -7,7 +7,9 @@ diagonal weights are mostly zeros, which are loaded too: where few pixels use th
 from collections.abc import Iterator
 
 from lathe.configs import HardwareConfig
+from lathe.isa import AluOp
 from lathe.scheduler.passes.channel_scales import as_sums, is_scale
+from lathe.scheduler.passes.sum_by_products import is_sum
 from lathe.scheduler.passes.unit_estimates import Estimate, estimate
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.memories import DRAM
@@ -15,6 +17,7 @@ from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.target.diagonal_products import diagonal_product
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.products import Product
+from lathe.scheduler.target.steps import steps_of_alu
 from lathe.scheduler.target.target import Target
 
 STEPS_OF_ALU = 8
@@ -76,4 +79,8 @@ def _is_open(stage: StageView, product: Product) -> bool:
 
 
 def _estimate(stage: StageView, product: Product, config: HardwareConfig) -> Estimate:
-    return estimate(stage, product, config, STEPS_OF_SCALE if is_scale(stage.state.computation) else STEPS_OF_ALU)
+    if is_sum(stage, product):
+        steps = steps_of_alu(AluOp.ADD, immediate=False)
+    else:
+        steps = STEPS_OF_SCALE if is_scale(stage.state.computation) else STEPS_OF_ALU
+    return estimate(stage, product, config, steps)

@@ -20,7 +20,9 @@ from lathe.scheduler.passes.widen_sums import restated
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
+from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.products import Product
 from lathe.scheduler.target.steps import steps_of_alu
 from lathe.scheduler.target.target import Target
 
@@ -77,3 +79,9 @@ def _multiplied(computation: Computation, read: Read, ones: Tensor, axis: Axis) 
     value = Binary("mul", Cast(read, "int32"), Cast(Read(ones, (AxisRef(axis),)), "int32"))
     total = Reduce("sum", value, body.axes)
     return Computation(computation.name, computation.axes, computation.reduce_axes, (total,), computation.attrs)
+
+
+def is_sum(stage: StageView, product: Product) -> bool:
+    """Whether a product is a sum that has been multiplied by ones, which the ALU would add without them."""
+    ones = stage.schedule.state.constants.get(product.weight.tensor)
+    return ones is not None and ones.ndim == 1 and bool((ones == 1).all())

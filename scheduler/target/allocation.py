@@ -206,8 +206,8 @@ def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
                 buffer.slots = 1
                 assert _fit(own, room), f"{scope} buffers fitted before"
         apart = UNIT_OF_SCOPE[scope] is Unit.LOAD and _fit(own, room, apart=True)
-        fitted = apart or _fit(own, room)
-        assert fitted, f"{scope} buffers fitted before"
+        if UNIT_OF_SCOPE[scope] is Unit.LOAD and not apart:
+            assert _fit(own, room), f"{scope} buffers fitted before"
         _spread(own, room, apart=apart)
 
 

@@ -107,3 +107,11 @@ def test_no_bound_is_above_what_averages_take():
 def test_averages_on_the_rtl():
     data = lt.placeholder((1, 5, 6, 9), "int8", name="data")
     on_rtl(create_schedule(lt.avg_pool2d(data, 3, stride=2, name="average")), TINY)
+
+
+def test_explain_counts_two_steps_of_the_alu_for_a_value():
+    data = lt.placeholder((1, 12, 12, 16), "int8", name="data")
+    output = lt.avg_pool2d(data, 3, stride=3, name="average")
+    told = str(lt.explain(output, VTA.with_(**{"memory.latency": 0})))
+    cells, taps, handling = 4 * 4, 9, 2 * 20
+    assert f"ALU about {cells * taps * 2 + 12 * 12 * 16 // 8 + 2 + handling:,}" in told
