@@ -6,6 +6,7 @@ Every command of the language is measured where it costs most: on the convolutio
 for that command. Questions are measured on the complete schedule.
 """
 
+import gc
 import sys
 from collections.abc import Callable
 from inspect import unwrap
@@ -194,15 +195,22 @@ CASES = (
 
 
 def slowest_of_each_command() -> dict[str, float]:
-    """Seconds of each command, where it costs most; the median of a few runs."""
+    """Seconds of each command, where it costs most; the median of a few runs.
+
+    The collector of garbage runs between them: it comes after so many new objects, and would be counted as the cost of
+    whichever command it interrupts.
+    """
     runs: list[dict[str, float]] = []
     for _ in range(RUNS + 1):
+        gc.collect()
+        gc.disable()
         with Stopwatch() as watch:
             TwelveLoops().complete()
             for more, start in CASES:
                 for position in range(len(more(c := TwelveLoops(), start(c)))):
                     c = TwelveLoops()
                     more(c, start(c))[position]()
+        gc.enable()
         runs.append(watch.slowest)
     return {name: median(run[name] for run in runs[1:]) for name in sorted(runs[0])}
 

@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from every_file import ROOMS, files_of, page, sentence_of
 
 from lathe.scheduler.passes.complete import PASSES
 
@@ -46,3 +47,22 @@ def test_what_is_named_is_there(path):
 
 def test_at_most_twelve_files_lie_flat_in_the_scheduler():
     assert len(list((ROOT / "scheduler").glob("*.py"))) <= 12
+
+
+def test_every_file_is_listed_with_the_first_sentence_of_its_docstring():
+    assert page() == PAGE, "run `python docs/every_file.py`"
+
+
+def test_every_file_says_what_it_is_for():
+    silent = [path for room in ROOMS for path in files_of(room) if not sentence_of((ROOT / path).read_text())]
+    assert [path for path in silent if path.name != "__init__.py"] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_files_that_docstrings_and_comments_name_are_there(room):
+    """``folder/file.py`` in a source, in code quotes, is one from the root, from its room, or from its own folder."""
+    for path in files_of(room):
+        named = re.findall(r"`((?:[a-z_0-9]+/)+[a-z_0-9]+\.py)`", (ROOT / path).read_text(encoding="utf-8"))
+        for each in named:
+            bases = (ROOT, ROOT / room, ROOT / path.parent)
+            assert any((base / each).exists() for base in bases), f"{path} names {each}"

@@ -1,7 +1,8 @@
 """Linear expressions over loop variables, and bounds built from them with min, max and floor division.
 
 Code generation needs few operations on such expressions but needs them fast, so they are plain Python integers
-rather than isl objects; isl decides legality (``legality/check.py``) and the tests hold the two against each other.
+rather than isl objects; isl decides legality (``scheduler/legality/check.py``), and the tests hold the two against each
+other.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """Where the values of a stage lie: cells of a buffer, by a map from the stage's indices that may fold them.
 
 Without a map, a value has a cell of its own in whatever its stage computes at a time. With one, the same cell may hold
-many values, one after the other; ``legality/held_in_cells.py`` decides whether each is gone by the time the next one
+many values, one after the other; ``legality/folded_cells.py`` decides whether each is gone by the time the next one
 comes. A layer of its own for data, and ``store_in``, are Tiramisu's.
 """
 
