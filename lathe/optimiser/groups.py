@@ -109,8 +109,8 @@ def _steps(problem: TilingProblem, tiling: Tiling) -> tuple[Step, ...]:
         outermost[stage] = Loop("reduce", numbers[0], "outer")
     for operand in problem.operands:
         level = tiling.level[operand.stage]
-        if level == len(outer) and operand.reader in outermost:
-            reader = operand.reader
+        reader = operand.only_reader
+        if level == len(outer) and reader is not None and reader in outermost:
             steps.append(Step("compute_at", operand.stage.name, host=reader.name, loops=(outermost[reader],)))
         elif level:
             steps.append(Step("compute_at", operand.stage.name, host=sink, loops=(outer[min(level, len(outer)) - 1],)))
@@ -122,7 +122,7 @@ def _placed(operand: Operand) -> Step:
     stage = operand.stage
     if stage.state.copies is None:
         return Step("set_scope", stage.name, stage.state.scope)
-    readers = (operand.reader.name,)
+    readers = tuple(reader.name for reader in operand.readers)
     return Step("cache_read", stage.state.copies.name, stage.state.scope, readers, makes=stage.name)
 
 

@@ -1,4 +1,4 @@
-"""What a rescaled addition reads besides a product, brought to the accumulators by the matrix core.
+"""What an addition reads besides a product, brought to the accumulators by the matrix core.
 
 The compute unit loads accumulators itself, and stands still meanwhile. The matrix core reads what has been loaded while
 it did other things: a product with ones on the diagonals copies an element in one step. So a residual of 8 bits takes
@@ -8,18 +8,25 @@ that way where it is shorter::
 
     brought[n, y, x, c] = sum over k in 0..1 of residual[n, y, x, c] * ones[k, c]
     sum[n, y, x, c] = rescaled(conv[n, y, x, c], brought[n, y, x, c])
+
+So does one that the ALU adds, if the product reads the same tensor: what is loaded for the product, perhaps with a
+border around it, is then read twice.
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lathe.configs.encoding import GEMM_BEGIN
-from lathe.frontend import Axis, Computation, Tensor
-from lathe.frontend.indices.plain import kept, plain_axis
-from lathe.frontend.nodes import AxisRef, Binary, Cast, Read, Reduce
+from lathe.frontend import Axis, Computation, Tensor, as_affine, evaluate
+from lathe.frontend.indices.conditions import apart
+from lathe.frontend.indices.plain import bare, kept, plain_axis
+from lathe.frontend.nodes import AxisRef, Binary, Cast, Const, Read, Reduce, Select, axes_of, reads_data
 from lathe.frontend.operand import Expr
+from lathe.scheduler.algorithm.patterns import is_elementwise
 from lathe.scheduler.algorithm.rewrite import transform
+from lathe.scheduler.passes.groups import is_padding
 from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DATA, DRAM, NEAR
@@ -27,43 +34,130 @@ from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import initial_state
 from lathe.scheduler.target.element import element_of, loaded_bytes
 from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.products import Product
 from lathe.scheduler.target.rescaling import missing_extension, rescaling_of
 from lathe.scheduler.target.target import Target
 
 
+@dataclass(frozen=True)
+class _Brought:
+    """The read of an addition that a product replaces: of ``tensor``, so far from its first element."""
+
+    read: Read
+    tensor: Tensor
+    offsets: tuple[int, ...]
+
+
 def bring_by_products(schedule: Edit, target: Target) -> None:
-    """Put a product with ones before additions of rescaled products, in place, where that takes fewer cycles."""
+    """Put a product with ones before additions of products, in place, where that takes fewer cycles."""
+    if not _is_shorter(target):
+        return
     ones: dict[int, Tensor] = {}
     for stage in list(schedule.stages):
-        read = _brought(schedule, stage, target)
-        if read is None:
+        brought = _brought(schedule, stage, target)
+        if brought is None:
             continue
-        channels = read.tensor.shape[-1]
+        channels = brought.read.tensor.shape[-1]
         if channels not in ones:
             ones[channels] = Tensor(f"ones.{channels}", (1, channels), "int8")
-        _insert(schedule, stage, read, ones[channels])
+        _insert(schedule, stage, brought, ones[channels])
     added = {tensor: np.ones(tensor.shape, np.int8) for tensor in ones.values()}
     schedule.amend(constants={**schedule.state.constants, **added})
 
 
-def _brought(schedule: Edit, stage: EditedStage, target: Target) -> Read | None:
-    """The operand of a rescaled addition that the matrix core had better bring."""
-    rescaling = rescaling_of(stage.state.computation)
-    if rescaling is None or len(rescaling.terms) < 2 or not is_untouched(stage):
+def _brought(schedule: Edit, stage: EditedStage, target: Target) -> _Brought | None:
+    """The operand of an addition that the matrix core had better bring."""
+    computation = stage.state.computation
+    if not is_untouched(stage) or len(computation.bodies) > 1:
         return None
-    if missing_extension(rescaling, target.config) is not None:
+    rescaling = rescaling_of(computation)
+    rescaled = rescaling is not None and missing_extension(rescaling, target.config) is None
+    if rescaled:
+        assert rescaling is not None
+        reads: Sequence[Read] = [term.data for term in rescaling.terms]
+    elif is_elementwise(computation):
+        reads = _added(computation.bodies[0])
+    else:
+        return None
+    if len(reads) != 2:
         return None
     products = plan_lanes(schedule, target.config).products
-    reads = [term.data for term in rescaling.terms]
     for read, other in (reads, reads[::-1]):
-        maker = schedule.maker(other.tensor)
-        made_here = maker is not None and products[other.tensor] is not None and is_untouched(maker)
-        alone = schedule.readers(other.tensor) == [stage] and other.tensor not in schedule.outputs
-        if not (made_here and alone and _is_plain(stage, other) and _is_plain(stage, read)):
+        if not (_is_plain(stage, other) and _is_plain(stage, read) and read.dtype == "int8"):
             continue
-        if read.dtype == "int8" and schedule.scope_of(read.tensor) == DRAM and _is_stored(schedule, stage, read):
-            return read if _is_shorter(target) else None
+        product = _product_before(schedule, stage, other, products, through_others=not rescaled)
+        if product is None or schedule.scope_of(read.tensor) != DRAM or not _is_stored(schedule, stage, read):
+            continue
+        offsets = _offsets(schedule, product.data.tensor, read.tensor)
+        if offsets is not None:
+            return _Brought(read, product.data.tensor, offsets)
+        if rescaled:
+            return _Brought(read, read.tensor, (0,) * len(read.indices))
     return None
+
+
+def _added(body: Expr) -> list[Read]:
+    """The two elements that a body adds in int32, each once."""
+    body = bare(body)
+    if not isinstance(body, Binary) or body.op != "add" or body.dtype != "int32":
+        return []
+    sides = [side.operand if isinstance(side, Cast) else side for side in (body.lhs, body.rhs)]
+    reads = [side for side in sides if isinstance(side, Read)]
+    return reads if len(reads) == 2 and reads[0].tensor is not reads[1].tensor else []
+
+
+def _product_before(
+    schedule: Edit,
+    stage: EditedStage,
+    read: Read,
+    products: "dict[Tensor, Product | None]",
+    through_others: bool,
+) -> Product | None:
+    """The product that makes what a stage reads, perhaps through stages that the ALU computes from it alone."""
+    while True:
+        maker = schedule.maker(read.tensor)
+        if maker is None or not is_untouched(maker) or read.tensor in schedule.outputs:
+            return None
+        if schedule.readers(read.tensor) != [stage]:
+            return None
+        product = products[read.tensor]
+        if product is not None or not through_others:
+            return product
+        made = maker.state.computation
+        if not is_elementwise(made) or len(made.bodies) > 1 or len(made.reads) != 1:
+            return None
+        stage, read = maker, made.reads[0].node
+
+
+def _offsets(schedule: Edit, data: Tensor, tensor: Tensor) -> tuple[int, ...] | None:
+    """How far from the first element of ``data`` that of ``tensor`` is, if it is this one with a border around it."""
+    if data is tensor:
+        return (0,) * len(tensor.shape)
+    pad = schedule.maker(data)
+    if pad is None or not is_untouched(pad) or not is_padding(pad, with_zeros=False):
+        return None
+    body = bare(pad.state.computation.bodies[0])
+    if not isinstance(body, Select) or not isinstance(bare(body.otherwise), Const):
+        return None
+    value, axes = bare(body.then), pad.state.computation.axes
+    if not isinstance(value, Read) or value.tensor is not tensor or len(axes) != len(value.indices):
+        return None
+    offsets: list[int] = []
+    for axis, index in zip(axes, value.indices, strict=True):
+        affine = as_affine(index)
+        if affine is None or dict(affine.coefficients) != {axis: 1} or axis.start:
+            return None
+        offsets.append(-affine.const)
+    held = {axis: np.ones(axis.extent, np.bool_) for axis in axes}
+    for condition, holds in apart(body.condition, True):
+        named = axes_of(condition)
+        if len(named) != 1 or named[0] not in held or reads_data(condition):
+            return None
+        held[named[0]] &= np.asarray(evaluate(condition, {named[0]: np.arange(named[0].extent)})) == holds
+    for axis, low, extent in zip(axes, offsets, tensor.shape, strict=True):
+        if low < 0 or low + extent > axis.extent or not held[axis][low : low + extent].all():
+            return None
+    return tuple(offsets)
 
 
 def _is_plain(stage: EditedStage, read: Read) -> bool:
@@ -88,12 +182,14 @@ def _is_shorter(target: Target) -> bool:
     return steps + resets <= load
 
 
-def _insert(schedule: Edit, stage: EditedStage, read: Read, ones: Tensor) -> None:
+def _insert(schedule: Edit, stage: EditedStage, brought: _Brought, ones: Tensor) -> None:
     """Let a stage read the product of what it reads with ones."""
+    read = brought.read
     axes = tuple(Axis(axis.name, axis.extent) for axis in stage.state.computation.axes)
     inner = Axis("k", 1, 0, "reduce")
     points: tuple[Expr, ...] = tuple(AxisRef(axis) for axis in axes)
-    data, one = Read(read.tensor, points), Read(ones, (AxisRef(inner), points[-1]))
+    places = (point + low if low else point for point, low in zip(points, brought.offsets, strict=True))
+    data, one = Read(brought.tensor, tuple(places)), Read(ones, (AxisRef(inner), points[-1]))
     body = Reduce("sum", Binary("mul", Cast(data, "int32"), Cast(one, "int32")), (inner,))
     total = Computation(fresh_name(schedule, f"{read.tensor.name}.brought"), axes, (inner,), (body,))
     schedule.insert(initial_state(total), before=stage)

@@ -4,6 +4,7 @@ A group ends in a stage that is stored to DRAM (an output, or what a reduction, 
 holds the element-wise stages and the reduction before it.
 """
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from lathe.configs.encoding import PAD_VALUE
@@ -33,18 +34,27 @@ class Group:
     inner: list[EditedStage]
     pads: list[EditedStage]
 
-    def cut(self, stage: EditedStage) -> "tuple[Group, Group]":
-        """The group that ends in one of the inner stages, which is stored then, and the rest, which loads it."""
+    def cut(self, stage: EditedStage) -> "list[Group]":
+        """The group that ends in one of the inner stages, which is stored then, and the rest, which loads it.
+
+        A border that both load is stored before.
+        """
         schedule, before = self.sink.schedule, {stage}
         for each in reversed(self.inner):  # makers stand before their only reader
             if before & set(schedule.readers(each.tensor)):
                 before.add(each)
-        of_pads = {pad: bool(before & set(schedule.readers(pad.tensor))) for pad in self.pads}
         first = Group(stage, [each for each in self.inner if each in before and each is not stage], [])
         rest = Group(self.sink, [each for each in self.inner if each not in before], [])
-        for pad, goes in of_pads.items():
-            (first if goes else rest).pads.append(pad)
-        return first, rest
+        stored: list[Group] = []
+        for pad in self.pads:
+            readers = set(schedule.readers(pad.tensor))
+            if readers <= before:
+                first.pads.append(pad)
+            elif readers & before:
+                stored.append(Group(pad, [], []))
+            else:
+                rest.pads.append(pad)
+        return [*stored, first, rest]
 
 
 def is_padding(stage: StageView, with_zeros: bool = True) -> bool:
@@ -75,27 +85,50 @@ def groups_of(schedule: Edit, target: Target) -> list[Group]:
     open_stages = [
         stage for stage in schedule.stages if is_left_open(stage) and not _copies_scratchpad(schedule, stage)
     ]
-    pads: dict[EditedStage, EditedStage] = {}
-    for stage in open_stages:
-        readers = schedule.readers(stage.tensor)
-        output = stage.tensor in schedule.outputs
-        if output or len(readers) != 1 or stage.state.is_touched or stage.state.storage is not None:
-            continue
-        if sum(read.tensor is stage.tensor for read in readers[0].state.computation.reads) > 1:
-            continue  # two operands of one product are loaded to two scratchpads
-        if not is_padding(stage, with_zeros=False):
-            continue
-        if not readers[0].state.computation.reduce_axes or readers[0] not in open_stages:
-            continue
-        if readers[0].state.lanes is not None and readers[0].state.lanes.turns is not None:
-            continue  # elements are turned as they have been stored
-        product = factors(readers[0].state.computation) is not None
-        if is_padding(stage) or not product or _may_surround_data(schedule, target, stage, readers[0]):
-            pads[stage] = readers[0]
-    computing = [stage for stage in open_stages if stage not in pads]
+    pads = {stage: readers for stage in open_stages if (readers := _loaded_for(schedule, target, stage, open_stages))}
+    while True:
+        groups, sink_of = _groups_without(schedule, open_stages, pads)
+        apart = [pad for pad, readers in pads.items() if len({sink_of[reader] for reader in readers}) > 1]
+        if not apart:
+            break
+        for pad in apart:  # it is stored, for groups of which each loads it
+            del pads[pad]
+    for pad, (reader, *_) in pads.items():
+        groups[sink_of[reader]].pads.append(pad)
+    return [groups[stage] for stage in open_stages if stage in groups]
+
+
+def _loaded_for(
+    schedule: Edit, target: Target, stage: EditedStage, open_stages: list[EditedStage]
+) -> Sequence[EditedStage]:
+    """The reductions for which a stage is loaded with padding; none where it is not."""
+    readers = schedule.readers(stage.tensor)
+    output = stage.tensor in schedule.outputs
+    if output or not readers or stage.state.is_touched or stage.state.storage is not None:
+        return []
+    if not is_padding(stage, with_zeros=False):
+        return []
+    for reader in readers:
+        computation = reader.state.computation
+        if sum(read.tensor is stage.tensor for read in computation.reads) > 1:
+            return []  # two operands of one product are loaded to two scratchpads
+        if not computation.reduce_axes or reader not in open_stages:
+            return []
+        if reader.state.lanes is not None and reader.state.lanes.turns is not None:
+            return []  # elements are turned as they have been stored
+        product = factors(computation) is not None
+        if not (is_padding(stage) or not product or _may_surround_data(schedule, target, stage, reader)):
+            return []
+    return readers
+
+
+def _groups_without(
+    schedule: Edit, open_stages: list[EditedStage], pads: Collection[EditedStage]
+) -> tuple[dict[EditedStage, Group], dict[EditedStage, EditedStage]]:
+    """The groups by their sinks, and the sink of each stage, where some stages are loaded with padding."""
     sink_of: dict[EditedStage, EditedStage] = {}
     groups: dict[EditedStage, Group] = {}
-    for stage in reversed(computing):
+    for stage in reversed([each for each in open_stages if each not in pads]):
         readers = schedule.readers(stage.tensor)
         follows = readers[0] if len(readers) == 1 else None
         fused = (
@@ -117,9 +150,7 @@ def groups_of(schedule: Edit, target: Target) -> list[Group]:
         else:
             sink_of[stage] = stage
             groups[stage] = Group(stage, [], [])
-    for pad, reader in pads.items():
-        groups[sink_of[reader]].pads.append(pad)
-    return [groups[stage] for stage in computing if stage in groups]
+    return groups, sink_of
 
 
 def _may_surround_data(schedule: Edit, target: Target, stage: EditedStage, reader: EditedStage) -> bool:

@@ -1,6 +1,9 @@
 """What is computed in acc reads scratchpads: operands are loaded where they fit, from where they are stored."""
 
+from collections.abc import Sequence
+
 from lathe.frontend import Axis, Tensor
+from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.nodes import Read, axes_of
 from lathe.scheduler.algorithm.rewrite import copy_of, reads_redirected
 from lathe.scheduler.nest.cycles import circles
@@ -51,15 +54,24 @@ def operands_of(
     product: Product | None,
     group: Group,
     computing: list[EditedStage],
+    others: Sequence[Operand] = (),
 ) -> list[Operand]:
-    """The stages that load what a computing stage reads from DRAM: paddings of the group, or new caches."""
+    """The stages that load what a computing stage reads from DRAM: paddings of the group, or new caches.
+
+    ``others`` load for stages that are computed in the same tiles, and for this one, too, where it reads the same; they
+    are returned as well.
+    """
     made = {tensor for inner in computing for tensor in inner.state.tensors}
-    operands: list[Operand] = []
+    operands = list(others)
     cached_as: dict[tuple[Tensor, str, tuple[object, ...]], Tensor] = {}
     circle = next((each for each in circles(schedule) if stage in each), []) if schedule.circular else []
     instead: dict[Read, Tensor] = {}
     for read in stage.state.computation.reads:
         tensor = read.tensor
+        number = next((n for n, each in enumerate(operands) if each.stage.tensor is tensor), None)
+        if number is not None and stage not in operands[number].readers:  # a border that is loaded already
+            operands[number] = Operand(operands[number].stage, (*operands[number].readers, stage))
+            continue
         if tensor in made or schedule.scope_of(tensor) != DRAM:
             continue
         scope = target.memory_of(product, read.node, stage.state.computation).name
@@ -71,18 +83,54 @@ def operands_of(
         pad = next((each for each in group.pads if tensor in each.state.tensors), None)
         if pad is not None:
             pad.change(scope=scope)
-            operands.append(Operand(pad, stage))
+            operands.append(Operand(pad, (stage,)))
             cached_as[key] = instead[read.node] = tensor
+            continue
+        number = None if circle else _loaded_by_another(operands, stage, tensor, scope, read.node)
+        if number is not None:
+            operands[number] = Operand(operands[number].stage, (*operands[number].readers, stage))
+            cached_as[key] = instead[read.node] = operands[number].stage.tensor
             continue
         axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
         copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes, whole=True)
         cached = schedule.new(initial_state(copy, scope, copies=tensor))
         schedule.insert(cached, before=stage)
-        operands.append(Operand(cached, stage))
+        operands.append(Operand(cached, (stage,)))
         cached_as[key] = instead[read.node] = cached.tensor
     if instead:
         stage.change(computation=reads_redirected(stage.state.computation, instead))
     return operands
+
+
+def _loaded_by_another(
+    operands: Sequence[Operand], stage: EditedStage, tensor: Tensor, scope: str, read: Read
+) -> int | None:
+    """The number of an operand that loads what a stage reads for another stage of its tiles already."""
+    wanted = _part_read(stage, read)
+    for number, operand in enumerate(operands):
+        if operand.stage.state.copies is not tensor or operand.stage.state.scope != scope or stage in operand.readers:
+            continue
+        reader = operand.readers[0]
+        parts = [
+            _part_read(reader, each.node)
+            for each in reader.state.computation.reads
+            if each.tensor is operand.stage.tensor
+        ]
+        if all(a == b or b is None for part in parts for a, b in zip(wanted, part, strict=True)):
+            return number
+    return None
+
+
+def _part_read(stage: EditedStage, read: Read) -> list[frozenset[int] | None]:
+    """For each dimension of what is read the data axes of the tile along which the index moves; None: all is read."""
+    computation = stage.state.computation
+    parts: list[frozenset[int] | None] = []
+    for index, extent in zip(read.indices, read.tensor.shape, strict=True):
+        axis = plain_axis(index)
+        whole = axis in computation.reduce_axes and axis is not None and axis.extent == extent
+        moving = axes_of(index)
+        parts.append(None if whole else frozenset(n for n, each in enumerate(computation.axes) if each in moving))
+    return parts
 
 
 def _axes_like(tensor: Tensor) -> tuple[Axis, ...]:
@@ -100,9 +148,10 @@ def load_inside(schedule: Edit, operands: list[Operand]) -> None:
     for operand in operands:
         makers = [schedule.maker(read.tensor) for read in operand.stage.state.computation.reads]
         for maker in [maker for maker in makers if maker is not None and maker.state.scope == DRAM]:
-            place = _place_around(maker.state.attachment, operand.reader)
-            if place is not None and _is_further_out(operand.stage.state.attachment, place, operand.reader):
-                operand.stage.change(attachment=Attachment(place.host, place.axis))
+            for reader in operand.readers:
+                place = _place_around(maker.state.attachment, reader)
+                if place is not None and _is_further_out(operand.stage.state.attachment, place, reader):
+                    operand.stage.change(attachment=Attachment(place.host, place.axis))
 
 
 def _place_around(place: Attachment | None, reader: EditedStage) -> Attachment | None:

@@ -88,7 +88,7 @@ def _complete_group(schedule: Edit, group: Group, target: Target, looker: Looker
     products = plan_lanes(schedule, target.config).products
     for stage in computing:
         product = products[stage.tensor]
-        operands.extend(operands_of(schedule, target, stage, product, group, computing))
+        operands = operands_of(schedule, target, stage, product, group, computing, operands)
     loops_given = given.is_touched or bool(guests)
     problem = TilingProblem(
         schedule, target, sink, computing, operands, tuple(given.leaves), loops_given, least_depth=least_depth

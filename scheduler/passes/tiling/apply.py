@@ -47,8 +47,9 @@ def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
     for operand in problem.operands:
         level = tiling.level[operand.stage]
         attachment: Attachment | None
-        if level == len(levels) and operand.reader in reducing:
-            attachment = Attachment(operand.reader.id, reducing[operand.reader])
+        reader = operand.only_reader
+        if level == len(levels) and reader is not None and reader in reducing:
+            attachment = Attachment(reader.id, reducing[reader])
         elif level == 0 or not levels:
             attachment = None
         else:

@@ -1,14 +1,16 @@
 """Tile sizes, loop order and load places for one group, by an estimate of cycles.
 
 Everything is tried within small sets of candidates: for each dimension the sizes that cut it into 1, 2, 3, … equal
-parts (whole blocks along lanes), a few orders of the tile loops, and for each operand the loop at which it fits and is
-loaded least often. What the estimate (``cycles.py``) makes cheapest is then checked exactly by the allocator.
+parts (whole blocks along lanes), a few orders of the tile loops, and for each operand the loops at which it fits. What
+the estimate (``evaluation.py``, ``cycles.py``) makes cheapest is then checked exactly by the allocator.
 """
 
 from itertools import product as combinations
 from math import inf
 
 from lathe.scheduler.errors import CapacityError
+from lathe.scheduler.passes.tiling.candidates import orders, reductions, sizes
+from lathe.scheduler.passes.tiling.evaluation import evaluated
 from lathe.scheduler.passes.tiling.given import given_tiling
 from lathe.scheduler.passes.tiling.model import TilingModel
 from lathe.scheduler.passes.tiling.problem import Tiling, TilingProblem
@@ -43,14 +45,14 @@ def _cheapest(model: TilingModel, count: int = 1) -> list[Tiling]:
     """The first of the cheapest; tiles whose computation alone takes longer than what has been found are left out."""
     found: dict[tuple[object, ...], Tiling] = {}
     limit = inf
-    orders, reductions = model.orders(), model.reductions()
-    for tile in combinations(*(model.sizes(dim) for dim in range(len(model.full)))):
+    parts, loops = reductions(model), orders(model)
+    for tile in combinations(*(sizes(model, dim) for dim in range(len(model.full)))):
         elements = model.computing_elements(tile)
         if elements > model.rooms[model.near.name] or model.least_cost(tile) >= limit:
             continue
-        for inner in reductions:
-            for order in orders:
-                tiling = model.evaluated(tile, order, inner, elements, limit)
+        for inner in parts:
+            for order in loops:
+                tiling = evaluated(model, tile, order, inner, elements, limit)
                 if tiling is None:
                     continue
                 found.setdefault((tile, tuple(inner.values()), tiling.cost), tiling)
@@ -62,7 +64,7 @@ def _cheapest(model: TilingModel, count: int = 1) -> list[Tiling]:
 
 
 def _refusal(model: TilingModel) -> str:
-    tile = tuple(sizes[-1] for sizes in (model.sizes(dim) for dim in range(len(model.full))))
+    tile = tuple(sizes(model, dim)[-1] for dim in range(len(model.full)))
     reduction = {stage: min(axis.extent, model.grain(stage, axis)) for stage, axis in model.reduction.items()}
     boxes = model.boxes(tile, reduction)
     parts = []

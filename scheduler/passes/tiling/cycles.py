@@ -63,10 +63,9 @@ def load_cycles(
     """Cycles that a load of ``count`` elements takes the bus, or, where its rows are short, waits for memory."""
     memory = config.memory
     row = 1  # elements that adjoin in DRAM
-    for dim in reversed(physical.order):
-        blocks = physical.blocks(dim, 0, box[dim])
-        row *= blocks
-        if blocks < physical.blocks(dim, 0, physical.view[dim]):
+    for part, whole in reversed(_parts_of(physical, box)):
+        row *= part
+        if part < whole:
             break
     beats = ceil(row * element_bytes / config.bus_bytes)
     burst = min(beats, memory.burst_beats)
@@ -75,13 +74,33 @@ def load_cycles(
     return max(rows * beats * memory.cycles_per_beat, waiting / memory.outstanding_reads)
 
 
+def _parts_of(physical: Physical, box: Sequence[int]) -> list[tuple[int, int]]:
+    """Elements of a box and of the whole tensor, from the outermost stride in DRAM on.
+
+    Of a group that adjoins there for the sake of a wider memory, one is loaded at a time: scratchpads keep them apart.
+    """
+    parts = [(physical.blocks(dim, 0, box[dim]), physical.blocks(dim, 0, physical.view[dim])) for dim in physical.order]
+    if (grouped := _grouped(physical)) is not None:
+        place, group = physical.order.index(grouped), physical.group
+        part, whole = parts[place]
+        parts[place] = ceil(part / group), ceil(whole / group)
+        parts.append((1, group))
+    return parts
+
+
+def _grouped(physical: Physical) -> int | None:
+    """The dimension of which groups adjoin in DRAM and not in the scratchpad."""
+    return physical.lanes.cols if physical.group > 1 and physical.lanes.turns is None else None
+
+
 def instructions_of(physical: Physical, box: Sequence[int]) -> int:
     """LOADs that bring a box: each has rows of adjoining elements, one stride apart."""
-    whole_box = physical.view
-    blocks = [tuple(physical.blocks(dim, 0, each[dim]) for each in (box, whole_box)) for dim in physical.order]
+    blocks = _parts_of(physical, box)
     while blocks and blocks[-1][0] == blocks[-1][1]:  # the row, and what it continues
         blocks.pop()
     loads, strided, goes_on = 1, False, False
+    if (grouped := _grouped(physical)) is not None:
+        loads = min(physical.blocks(grouped, 0, box[grouped]), physical.group)
     for part, whole in blocks[-2::-1]:  # around the dimension that ends the row: the stride, and what continues it
         if part > 1 and strided and not goes_on:
             loads *= part

@@ -4,6 +4,7 @@ from math import ceil, gcd
 
 from lathe.frontend.indices.linear import LoopVariable
 from lathe.scheduler.nest.stage_loops import stage_loops
+from lathe.scheduler.passes.tiling.candidates import reductions
 from lathe.scheduler.passes.tiling.model import TilingModel
 from lathe.scheduler.passes.tiling.problem import Tiling
 from lathe.scheduler.state.edit import EditedStage
@@ -21,7 +22,7 @@ def given_tiling(model: TilingModel) -> Tiling | None:
             elements = model.computing_elements(tile)
             if elements > model.rooms[model.near.name]:
                 continue
-            for inner in model.reductions():
+            for inner in reductions(model):
                 tiling = _fixed(model, tile, depth + (size > 0), inner, elements)
                 if tiling is not None:
                     tiling.cut = (leaves[depth], size) if size else None

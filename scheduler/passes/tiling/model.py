@@ -1,44 +1,26 @@
-"""A model of one group's tiles: the sizes, orders and reductions to try, what a tile holds, and what a tiling costs."""
+"""A model of one group's tiles: what a tile holds of each stage, how it is loaded, and the compute unit's steps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from lathe.configs.encoding import GEMM_BEGIN, PAD_VALUE
 from lathe.frontend import Tensor, as_affine
 from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.indices.linear import LoopVariable
 from lathe.frontend.nodes import Axis, axes_of, reads_data
 from lathe.isa import AluOp
 from lathe.scheduler.algorithm.patterns import dimension_of
-from lathe.scheduler.nest.stage_loops import stage_loops
 from lathe.scheduler.passes.groups import is_padding
-from lathe.scheduler.passes.tiling.cycles import (
-    Loads,
-    Work,
-    cycles_with_product,
-    cycles_without_product,
-    instructions_of,
-    least_cycles,
-    load_cycles,
-)
-from lathe.scheduler.passes.tiling.problem import Operand, Tiling, TilingProblem
+from lathe.scheduler.passes.tiling.cycles import least_cycles, load_cycles
+from lathe.scheduler.passes.tiling.problem import TilingProblem
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.loops import LoopAxis
-from lathe.scheduler.state.memories import PARAMETERS, TABLES
 from lathe.scheduler.target.data_cells import Cells, data_cells, share_with_data
 from lathe.scheduler.target.element import loaded_bytes
 from lathe.scheduler.target.elements import Physical, form_in, outside_of
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.rescaling import missing_extension, rescaling_of
 from lathe.scheduler.target.steps import steps_of_alu, steps_of_rescaling
-
-MOST_SIZES = 24
-MOST_PARTS = 96
-STEPS_OF_COPY = 1 + steps_of_alu(AluOp.ADD, immediate=False)
-"""Of an element that the ALU makes, where it overwrites none that was loaded for the tile: a reset, and an addition."""
-MICRO_OP = 1 / 2
-"""Cycles that a micro-op takes to be loaded."""
 
 Terms = tuple[tuple[int, int], ...]
 """An index: positions of axes, and the sizes of their steps."""
@@ -51,7 +33,7 @@ of them to the last."""
 
 
 @dataclass(frozen=True)
-class _TileLoops:
+class TileLoops:
     """What follows from the tile loops alone, however reductions are cut.
 
     ``boxes`` of each stage inside so many tile loops (at the root everything is loaded); for each operand the
@@ -72,6 +54,7 @@ class TilingModel:
         self.problem = problem
         target, config = problem.target, problem.target.config
         self.config, self.near, self.summed = config, target.near, target.data.element.cols
+        self._lives = self._lives_of(problem.computing)
         self.resets = 0 if GEMM_BEGIN in config.extensions else 1  # of each accumulator of a product
         plan = self.plan = plan_lanes(problem.schedule, config)
         lanes = plan.known
@@ -80,6 +63,7 @@ class TilingModel:
             element = target.element_in(stage.state.scope)
             shape, along = stage.tensor.shape, lanes[stage.tensor]
             self.physical[stage] = form_in(shape, along, element, outside_of(problem.schedule, shape, along))
+        self.in_dram = {operand.stage: self._as_it_lies(operand.stage) for operand in problem.operands}
         self.sink_axes = problem.sink.state.computation.axes
         self.full = tuple(axis.extent for axis in self.sink_axes)
         self.lanes_of_sink = lanes[problem.sink.tensor]
@@ -91,17 +75,17 @@ class TilingModel:
         self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
         self._data: dict[Tensor, Cells | None] = {}
         self._shares = {stage: self._share_with_data(stage) for stage in self.gemms}
-        self._has_diagonals = any(each.diagonal for stage in self.gemms if (each := plan.products[stage.tensor]))
+        self.has_diagonals = any(each.diagonal for stage in self.gemms if (each := plan.products[stage.tensor]))
         self._counts: dict[tuple[EditedStage, tuple[int, ...]], int] = {}
         self.rooms = {name: memory.depth - problem.spare.get(name, 0) for name, memory in target.memories.items()}
         """Elements of each scratchpad that the tiles may take."""
-        self._loaded_only: dict[EditedStage, list[EditedStage]] = {}  # stages of the ALU that read only what is loaded
+        self.loaded_only: dict[EditedStage, list[EditedStage]] = {}  # stages of the ALU that read only what is loaded
         for stage in problem.computing:
             state = stage.state
             makers = [problem.schedule.maker(read.tensor) for read in state.computation.reads]
-            own = [operand.stage for operand in problem.operands if operand.reader is stage]
+            own = [operand.stage for operand in problem.operands if stage in operand.readers]
             if own and stage not in self.gemms and not state.computation.reduce_axes and not {*makers} - {*own}:
-                self._loaded_only[stage] = own
+                self.loaded_only[stage] = own
         self.inner: dict[EditedStage, Axis] = {}
         self.reduction: dict[EditedStage, Axis] = {}
         for stage in self.gemms:
@@ -127,9 +111,9 @@ class TilingModel:
             state = stage.state
             untouched = {root.source for root in state.roots if root in state.leaves}
             self.single[stage] = [a for a in state.computation.reduce_axes if a is not chosen and a in untouched]
-        self._planes = DTYPES[problem.sink.tensor.dtype].bits // 8 if problem.sink.tensor.dtype != "bool" else 1
+        self.planes = DTYPES[problem.sink.tensor.dtype].bits // 8 if problem.sink.tensor.dtype != "bool" else 1
         self._loads: dict[tuple[EditedStage, tuple[int, ...]], float] = {}
-        self._tile_loops_known: dict[tuple[tuple[int, ...], tuple[int, ...]], _TileLoops] = {}
+        self._tile_loops_known: dict[tuple[tuple[int, ...], tuple[int, ...]], TileLoops] = {}
         self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[EditedStage, tuple[int, ...]]] = {}
         self._tensors = [(stage, stage.tensor) for stage in self.physical]
         self._walk = [
@@ -137,62 +121,33 @@ class TilingModel:
             for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands))
         ]
 
+    def _as_it_lies(self, stage: EditedStage) -> Physical:
+        """What an operand loads as it lies in DRAM: of what the program stores, elements of wider memories adjoin."""
+        form = self.physical[stage]
+        source = stage.state.copies
+        if source is None or self.problem.schedule.maker(source) is None or form.lanes.turns is not None:
+            return form
+        widest = max(
+            self.problem.target.element_in(each.state.scope).cols for each in self.problem.schedule.readers(source)
+        )
+        if self.is_data(source):
+            widest = max(widest, self.summed)
+        return replace(form, group=max(widest // form.element.cols, 1))
+
     def grain(self, stage: EditedStage, axis: Axis) -> int:
         """Steps of a reduction axis that cannot be separated: those along lanes."""
         return self.summed if axis is self.inner.get(stage) else 1
 
-    def sizes(self, dim: int) -> list[int]:
-        full, block = self.full[dim], self.near.element.block(self.lanes_of_sink, dim)
-        if dim == self.lanes_of_sink.cols and (self._has_diagonals or self._is_data(self.problem.sink.tensor)):
-            block = max(block, self.summed)  # data are loaded as wider elements, or this is
-        if dim in self.rows_of_weights:
-            block = self.problem.target.weights.element.rows
-        return [min(size * block, full) for size in equal_parts(ceil(full / block))]
-
-    def _is_data(self, tensor: Tensor) -> bool:
+    def is_data(self, tensor: Tensor) -> bool:
         """Whether a matrix product takes a tensor for data, perhaps with a border around it."""
         for reader in self.problem.schedule.readers(tensor):
             product = self.plan.products[reader.tensor]
             if product is not None and product.data.tensor is tensor:
                 return True
             zeros = PAD_VALUE not in self.config.extensions
-            if product is None and is_padding(reader, with_zeros=zeros) and self._is_data(reader.tensor):
+            if product is None and is_padding(reader, with_zeros=zeros) and self.is_data(reader.tensor):
                 return True
         return False
-
-    def orders(self) -> list[tuple[int, ...]]:
-        plain = tuple(range(len(self.full)))
-        cols = self.lanes_of_sink.cols
-        if cols is None or len(plain) < 2:
-            return [plain]
-        rest = tuple(dim for dim in plain if dim != cols)
-        first, others = rest[:1], rest[1:]
-        found = [(*first, cols, *others), (*rest, cols), (cols, *rest)]
-        return list(dict.fromkeys(found))
-
-    def reductions(self) -> list[dict[EditedStage, int]]:
-        choices: list[dict[EditedStage, int]] = [{}]
-        for stage, axis in self.reduction.items():
-            given = self._given_reduction(stage, axis)
-            if given is not None:
-                choices = [{**choice, stage: size} for choice in choices for size in (axis.extent, given)]
-                continue
-            block = self.grain(stage, axis)
-            sizes = equal_parts(ceil(axis.extent / block))
-            choices = [{**choice, stage: min(size * block, axis.extent)} for choice in choices for size in sizes]
-        return choices
-
-    def _given_reduction(self, stage: EditedStage, axis: Axis) -> int | None:
-        """How much of the reduction one iteration of its outermost loop covers, where the user has split it."""
-        state = stage.state
-        if not any(root.source is axis for root in state.roots if root not in state.leaves):
-            return None
-        nominal = {root: root.source.extent for root in state.roots if root.source is not None}
-        loops = stage_loops(state, nominal)
-        outermost = set(loops.of_leaf[state.reduce_leaves[0]])
-        local = next(loops.local[root] for root in state.roots if root.source is axis)
-        inside = [(c, v) for v, c in local.terms.items() if isinstance(v, LoopVariable) and v not in outermost]
-        return min(1 + sum(abs(c) * (v.extent - 1) for c, v in inside), axis.extent)
 
     def boxes(self, tile: Sequence[int], reduce_tile: dict[EditedStage, int]) -> dict[EditedStage, tuple[int, ...]]:
         """The extents of each stage of the group for one tile of the sink."""
@@ -234,8 +189,29 @@ class TilingModel:
         return known
 
     def computing_elements(self, tile: Sequence[int]) -> int:
+        """Accumulators that a tile takes at a time: of what has been computed and is still to be read."""
         boxes = self.boxes(tile, {})
-        return max(self.count(stage, boxes[stage]) for stage in self.problem.computing)
+        most = live = 0
+        for stage, freed, grows in self._lives:
+            live += self.count(stage, boxes[stage]) if grows else 0
+            most = max(most, live)
+            live -= sum(self.count(each, boxes[each]) for each in freed)
+        return most
+
+    def _lives_of(self, computing: Sequence[EditedStage]) -> list[tuple[EditedStage, list[EditedStage], bool]]:
+        """Each stage, what is not wanted any more behind it, and whether it takes cells of its own."""
+        lives: list[tuple[EditedStage, list[EditedStage], bool]] = []
+        makers = {tensor: stage for stage in computing for tensor in stage.state.tensors}
+        for stage in computing:
+            read = dict.fromkeys(makers.get(each.tensor) for each in stage.state.computation.reads)
+            last = [
+                each
+                for each in read
+                if each is not None and each is not stage and self.problem.schedule.readers(each.tensor) == [stage]
+            ]
+            over = not stage.state.computation.reduce_axes and bool(last)
+            lives.append((stage, last[1:] if over else last, not over))
+        return lives
 
     def least_cost(self, tile: tuple[int, ...]) -> float:
         """Cycles that the tiles take, whatever is loaded when: the compute unit's."""
@@ -271,110 +247,8 @@ class TilingModel:
             reads.append((tensor, list(zip(tensor.shape, terms, spreads, strict=True))))
         return stage, stage.tensor, reductions, reads
 
-    def evaluated(
-        self, tile: tuple[int, ...], order: tuple[int, ...], inner: dict[EditedStage, int], acc: int, limit: float
-    ) -> Tiling | None:
-        """What a tiling costs; None if it does not fit, or costs no less than ``limit`` cycles."""
-        loops = self._tile_loops(tile, order)
-        total = loops.tiles
-        rounds = {stage: ceil(self.reduction[stage].extent / size) for stage, size in inner.items()}
-        for stage, axes in self.single.items():
-            rounds[stage] *= prod(ceil(axis.extent / self.grain(stage, axis)) for axis in axes)
-        room = self.rooms.copy()
-        room[self.near.name] -= acc
-        levels: dict[EditedStage, int] = {}
-        found: list[Loads] = []
-        by_level = loops.boxes
-        innermost = self.boxes(tile, inner)
-        for operand, options in zip(self.problem.operands, loops.options, strict=True):
-            stage = operand.stage
-            split = rounds.get(operand.reader, 1) > 1
-            if split:
-                count = self.count(stage, innermost[stage])
-                rounds_in_all = total * rounds[operand.reader]
-                options = [*options[:-1], (rounds_in_all * count, -len(order), count, len(order))]
-            scope = stage.state.scope
-            fitting = [option for option in options if option[2] <= room[scope]]
-            if not fitting:
-                return None
-            doubled = [option for option in fitting if option[2] * (2 if option[3] else 1) <= room[scope]]
-            best = min(doubled or fitting)
-            if scope in (PARAMETERS, TABLES):  # whose loads wait for the pipeline to drain: as few as possible
-                best = min(fitting, key=lambda each: (each[0], each[3]))
-            loads, _, count, level = best
-            room[scope] -= count * (2 if doubled and level else 1)
-            levels[stage] = level
-            box = by_level[level][stage] if level else stage.tensor.shape
-            if split and level == len(order):
-                box = innermost[stage]
-            found.append(
-                Loads(
-                    self.problem.target.memories[scope].unit,
-                    self._load_cycles(stage, tuple(box), count),
-                    loads / max(count, 1),
-                    bool(doubled),
-                    self._parts(operand, box, rounds.get(operand.reader, 1)) if level < len(order) else 1,
-                    instructions_of(self.physical[stage], box),
-                )
-            )
-        copied = sum(
-            STEPS_OF_COPY * self.count(stage, innermost[stage])
-            for stage, operands in self._loaded_only.items()
-            if all(levels[each] < len(order) for each in operands)
-        )
-        in_place = bool(self._loaded_only) and not copied  # the operand's slots are the result's
-        work = Work(
-            tiles=total,
-            parts=max(rounds.values(), default=1),
-            steps=loops.steps + copied,
-            stored=loops.stored,
-            planes=self._planes,
-            alone=acc * 2 > self.rooms[self.near.name] if in_place else acc > room[self.near.name],
-        )
-        cost = (cycles_with_product if self.gemms else cycles_without_product)(self.config, found, work)
-        cost += self._micro_ops(rounds, levels, loops, len(order)) * MICRO_OP
-        if cost >= limit:
-            return None
-        reduce_axis = {stage: self.root(stage) for stage in inner if rounds[stage] > 1}
-        reduce_tile = {stage: size for stage, size in inner.items() if rounds[stage] > 1}
-        single = {
-            stage: [(self.root(stage, axis), self.grain(stage, axis)) for axis in axes]
-            for stage, axes in self.single.items()
-        }
-        return Tiling(tile, order, len(order), levels, reduce_axis, reduce_tile, single, cost)
-
-    def _parts(self, operand: Operand, box: Sequence[int], rounds: int) -> int:
-        """How many parts of a load come one after the other, each when a part of the reduction needs it."""
-        physical = self.physical[operand.stage]
-        outside = prod(physical.blocks(dim, 0, box[dim]) for dim in (physical.lanes.rows,) if dim is not None)
-        return 1 if is_padding(operand.stage, with_zeros=False) or 2 * outside * rounds > MOST_PARTS else rounds
-
-    def _micro_ops(
-        self,
-        rounds: dict[EditedStage, int],
-        levels: dict[EditedStage, int],
-        loops: "_TileLoops",
-        depth: int,
-    ) -> float:
-        """How many micro-ops products take, about: rows and columns are loops, and each place a sequence of its own."""
-        count = 0.0
-        for stage in self.gemms:
-            product = self.plan.products[stage.tensor]
-            assert product is not None, f"{stage.name} is no product"
-            box = loops.boxes[-1][stage]
-            column = self.physical[stage].lanes.cols
-            blocks = 1 if column is None else self.physical[stage].blocks(column, 0, box[column])
-            steps = product.steps(stage.state.computation, self.config) * blocks
-            parts = rounds.get(stage, 1)
-            weights = next((o.stage for o in self.problem.operands if o.reader is stage and self._is_weight(o)), None)
-            resident = weights is not None and levels[weights] < depth
-            count += steps * (2 if loops.tiles > 1 else 1) * (2 if resident else 2 / parts if parts > 1 else 1)
-        return count
-
-    def _is_weight(self, operand: Operand) -> bool:
-        return operand.stage.state.scope == self.problem.target.weights.name
-
-    def _tile_loops(self, tile: tuple[int, ...], order: tuple[int, ...]) -> "_TileLoops":
+    def tile_loops(self, tile: tuple[int, ...], order: tuple[int, ...]) -> TileLoops:
+        """What follows from the tile loops alone."""
         known = self._tile_loops_known.get((tile, order))
         if known is not None:
             return known
@@ -386,18 +260,17 @@ class TilingModel:
             counts = [self.count(stage, boxes[n][stage] if n else stage.tensor.shape) for n in range(len(order) + 1)]
             options.append([(prod(trips[:n]) * count, -n, count, n) for n, count in enumerate(counts)])
         last = self.problem.computing[-1]
-        found = _TileLoops(
-            prod(trips), boxes, options, self._steps_of_all(boxes[-1]), self.count(last, boxes[-1][last])
-        )
+        found = TileLoops(prod(trips), boxes, options, self._steps_of_all(boxes[-1]), self.count(last, boxes[-1][last]))
         self._tile_loops_known[tile, order] = found
         return found
 
-    def _load_cycles(self, stage: EditedStage, box: tuple[int, ...], count: int) -> float:
+    def load_cycles(self, stage: EditedStage, box: tuple[int, ...], count: int) -> float:
+        """Cycles that one load of a box of an operand takes the bus, or waits for memory."""
         known = self._loads.get((stage, box))
         if known is None:
             config = self.config
             size = loaded_bytes(config, stage.state.scope, stage.tensor.dtype)
-            known = self._loads[stage, box] = load_cycles(config, self.physical[stage], size, box, count)
+            known = self._loads[stage, box] = load_cycles(config, self.in_dram[stage], size, box, count)
         return known
 
     def _steps_of_all(self, boxes: dict[EditedStage, tuple[int, ...]]) -> int:
@@ -445,12 +318,4 @@ class TilingModel:
         return tuple(tile[dim] if dim in fixed else self.full[dim] for dim in range(len(tile)))
 
 
-def equal_parts(count: int) -> list[int]:
-    """The largest of 1, 2, 3, … nearly equal parts, then of twice as many each time; the largest first."""
-    numbers = list(range(1, min(count, MOST_SIZES) + 1))
-    while 2 * numbers[-1] <= count:
-        numbers.append(2 * numbers[-1])
-    return sorted({ceil(count / n) for n in numbers} | {1}, reverse=True)
-
-
-__all__ = ["TilingModel", "equal_parts"]
+__all__ = ["TileLoops", "TilingModel"]

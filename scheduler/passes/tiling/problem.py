@@ -9,10 +9,15 @@ from lathe.scheduler.target.target import Target
 
 @dataclass(frozen=True)
 class Operand:
-    """A stage that loads what ``reader`` reads."""
+    """A stage that loads what ``readers`` read in the same tile."""
 
     stage: EditedStage
-    reader: EditedStage
+    readers: tuple[EditedStage, ...]
+
+    @property
+    def only_reader(self) -> EditedStage | None:
+        """The reader, if there is one: a part of its reduction may be loaded at a time."""
+        return self.readers[0] if len(self.readers) == 1 else None
 
 
 @dataclass

@@ -11,7 +11,7 @@ from lathe.frontend import placeholder, reference
 from lathe.frontend.operators import flatten, matmul, pad2d, relu, requantise
 from lathe.isa import verify
 from lathe.scheduler import build
-from lathe.scheduler.passes.tiling.model import equal_parts
+from lathe.scheduler.passes.tiling.candidates import equal_parts
 from lathe.sim import simulate_program
 
 

@@ -1,0 +1,71 @@
+"""What is tried for a group's tiles: sizes, orders of the tile loops, and how much of a reduction is one part."""
+
+from math import ceil
+
+from lathe.frontend.indices.linear import LoopVariable
+from lathe.frontend.nodes import Axis
+from lathe.scheduler.nest.stage_loops import stage_loops
+from lathe.scheduler.passes.tiling.model import TilingModel
+from lathe.scheduler.state.edit import EditedStage
+
+MOST_SIZES = 24
+
+
+def sizes(model: TilingModel, dim: int) -> list[int]:
+    """Sizes of a tile along a dimension of the sink, whole blocks of lanes, the largest first."""
+    full, block = model.full[dim], model.near.element.block(model.lanes_of_sink, dim)
+    if dim == model.lanes_of_sink.cols and (model.has_diagonals or model.is_data(model.problem.sink.tensor)):
+        block = max(block, model.summed)  # data are loaded as wider elements, or this is
+    if dim in model.rows_of_weights:
+        block = model.problem.target.weights.element.rows
+    return [min(size * block, full) for size in equal_parts(ceil(full / block))]
+
+
+def orders(model: TilingModel) -> list[tuple[int, ...]]:
+    """Orders of the tile loops: the channels inside the first one, innermost, or outermost."""
+    plain = tuple(range(len(model.full)))
+    cols = model.lanes_of_sink.cols
+    if cols is None or len(plain) < 2:
+        return [plain]
+    rest = tuple(dim for dim in plain if dim != cols)
+    first, others = rest[:1], rest[1:]
+    found = [(*first, cols, *others), (*rest, cols), (cols, *rest)]
+    return list(dict.fromkeys(found))
+
+
+def reductions(model: TilingModel) -> list[dict[EditedStage, int]]:
+    """How much of its reduction axis each stage sums up in one part."""
+    choices: list[dict[EditedStage, int]] = [{}]
+    for stage, axis in model.reduction.items():
+        given = _given_reduction(stage, axis)
+        if given is not None:
+            choices = [{**choice, stage: size} for choice in choices for size in (axis.extent, given)]
+            continue
+        block = model.grain(stage, axis)
+        parts = equal_parts(ceil(axis.extent / block))
+        choices = [{**choice, stage: min(size * block, axis.extent)} for choice in choices for size in parts]
+    return choices
+
+
+def _given_reduction(stage: EditedStage, axis: Axis) -> int | None:
+    """How much of the reduction one iteration of its outermost loop covers, where the user has split it."""
+    state = stage.state
+    if not any(root.source is axis for root in state.roots if root not in state.leaves):
+        return None
+    nominal = {root: root.source.extent for root in state.roots if root.source is not None}
+    loops = stage_loops(state, nominal)
+    outermost = set(loops.of_leaf[state.reduce_leaves[0]])
+    local = next(loops.local[root] for root in state.roots if root.source is axis)
+    inside = [(c, v) for v, c in local.terms.items() if isinstance(v, LoopVariable) and v not in outermost]
+    return min(1 + sum(abs(c) * (v.extent - 1) for c, v in inside), axis.extent)
+
+
+def equal_parts(count: int) -> list[int]:
+    """The largest of 1, 2, 3, … nearly equal parts, then of twice as many each time; the largest first."""
+    numbers = list(range(1, min(count, MOST_SIZES) + 1))
+    while 2 * numbers[-1] <= count:
+        numbers.append(2 * numbers[-1])
+    return sorted({ceil(count / n) for n in numbers} | {1}, reverse=True)
+
+
+__all__ = ["equal_parts", "orders", "reductions", "sizes"]

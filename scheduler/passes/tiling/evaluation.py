@@ -1,0 +1,192 @@
+"""What a tiling costs, and at which of its loops each operand is loaded.
+
+The fewest elements in all are loaded where an operand is kept longest. That is not always quickest: a first tile waits
+for all that is loaded before it, and a part for each tile may hide behind the tile before.
+"""
+
+from collections.abc import Sequence
+from math import ceil, prod
+from typing import TypeAlias
+
+from lathe.isa import AluOp
+from lathe.scheduler.passes.groups import is_padding
+from lathe.scheduler.passes.tiling.cycles import (
+    Loads,
+    Work,
+    cycles_with_product,
+    cycles_without_product,
+    instructions_of,
+)
+from lathe.scheduler.passes.tiling.model import TilingModel
+from lathe.scheduler.passes.tiling.problem import Operand, Tiling
+from lathe.scheduler.state.edit import EditedStage
+from lathe.scheduler.state.memories import PARAMETERS, TABLES
+from lathe.scheduler.target.steps import steps_of_alu
+
+MOST_PARTS = 96
+STEPS_OF_COPY = 1 + steps_of_alu(AluOp.ADD, immediate=False)
+"""Of an element that the ALU makes, where it overwrites none that was loaded for the tile: a reset, and an addition."""
+MICRO_OP = 1 / 2
+"""Cycles that a micro-op takes to be loaded."""
+CLOSE = 5 / 4
+"""How many times the least cost so far a tiling may cost for other places of its loads to be looked at."""
+AGAIN = 2
+"""How many times the fewest elements may be loaded for the sake of an earlier first tile."""
+
+Place: TypeAlias = tuple[int, int, int, int]
+"""Elements that are loaded in all, minus the number of loops outside, elements at a time, that number."""
+
+
+def evaluated(
+    model: TilingModel,
+    tile: tuple[int, ...],
+    order: tuple[int, ...],
+    inner: dict[EditedStage, int],
+    acc: int,
+    limit: float,
+) -> Tiling | None:
+    """What a tiling costs; None if it does not fit, or costs no less than ``limit`` cycles."""
+    return _Evaluation(model, tile, order, inner, acc).tiling(limit)
+
+
+class _Evaluation:
+    def __init__(
+        self,
+        model: TilingModel,
+        tile: tuple[int, ...],
+        order: tuple[int, ...],
+        inner: dict[EditedStage, int],
+        acc: int,
+    ) -> None:
+        self.model, self.tile, self.order, self.inner, self.acc = model, tile, order, inner, acc
+        self.loops = model.tile_loops(tile, order)
+        self.rounds = {stage: ceil(model.reduction[stage].extent / size) for stage, size in inner.items()}
+        for stage, axes in model.single.items():
+            self.rounds[stage] *= prod(ceil(axis.extent / model.grain(stage, axis)) for axis in axes)
+        self.innermost = model.boxes(tile, inner)
+        self.options = [self._options(n, operand) for n, operand in enumerate(model.problem.operands)]
+
+    def _rounds(self, operand: Operand) -> int:
+        """In how many parts of a reduction an operand is read, one after the other."""
+        return 1 if operand.only_reader is None else self.rounds.get(operand.only_reader, 1)
+
+    def _options(self, number: int, operand: Operand) -> list[Place]:
+        """Where an operand may be loaded; innermost, a part of the reduction at a time."""
+        options, rounds = self.loops.options[number], self._rounds(operand)
+        if rounds == 1:
+            return options
+        count, depth = self.model.count(operand.stage, self.innermost[operand.stage]), len(self.order)
+        return [*options[:-1], (self.loops.tiles * rounds * count, -depth, count, depth)]
+
+    def tiling(self, limit: float) -> Tiling | None:
+        """The tiling with each operand where it costs least; None if it does not fit or costs too much."""
+        places: list[Place] = []
+        cost = self._cost(places)
+        if cost is None or cost >= limit * CLOSE:
+            return None
+        for number, operand in enumerate(self.model.problem.operands):
+            if operand.stage.state.scope in (PARAMETERS, TABLES):
+                continue
+            first = places[number]
+            for option in self.options[number][first[3] + 1 :]:
+                if option[0] > AGAIN * first[0]:
+                    continue
+                trial = [*places[:number], option, *places[number + 1 :]]
+                instead = self._cost(trial)
+                if instead is not None and instead < cost:
+                    places, cost = trial, instead
+        if cost >= limit:
+            return None
+        model, rounds = self.model, self.rounds
+        levels = {operand.stage: place[3] for operand, place in zip(model.problem.operands, places, strict=True)}
+        reduce_axis = {stage: model.root(stage) for stage in self.inner if rounds[stage] > 1}
+        reduce_tile = {stage: size for stage, size in self.inner.items() if rounds[stage] > 1}
+        single = {
+            stage: [(model.root(stage, axis), model.grain(stage, axis)) for axis in axes]
+            for stage, axes in model.single.items()
+        }
+        return Tiling(self.tile, self.order, len(self.order), levels, reduce_axis, reduce_tile, single, cost)
+
+    def _cost(self, places: list[Place]) -> float | None:
+        """Cycles with operands loaded in these places; None if they do not fit.
+
+        An empty list gets the places where the fewest elements are loaded.
+        """
+        model, depth = self.model, len(self.order)
+        room = model.rooms.copy()
+        room[model.near.name] -= self.acc
+        found: list[Loads] = []
+        chosen: list[Place] = []
+        for number, operand in enumerate(model.problem.operands):
+            scope = operand.stage.state.scope
+            options = [places[number]] if places else self.options[number]
+            fitting = [option for option in options if option[2] <= room[scope]]
+            if not fitting:
+                return None
+            doubled = [option for option in fitting if option[2] * (2 if option[3] else 1) <= room[scope]]
+            best = min(doubled or fitting)
+            if scope in (PARAMETERS, TABLES):  # whose loads wait for the pipeline to drain: as few as possible
+                best = min(fitting, key=lambda each: (each[0], each[3]))
+            chosen.append(best)
+            room[scope] -= best[2] * (2 if doubled and best[3] else 1)
+            found.append(self._loads(operand, best, bool(doubled)))
+        places[:] = chosen
+        levels = {operand.stage: place[3] for operand, place in zip(model.problem.operands, chosen, strict=True)}
+        copied = sum(
+            STEPS_OF_COPY * model.count(stage, self.innermost[stage])
+            for stage, operands in model.loaded_only.items()
+            if all(levels[each] < depth for each in operands)
+        )
+        in_place = bool(model.loaded_only) and not copied  # the operand's slots are the result's
+        work = Work(
+            tiles=self.loops.tiles,
+            parts=max(self.rounds.values(), default=1),
+            steps=self.loops.steps + copied,
+            stored=self.loops.stored,
+            planes=model.planes,
+            alone=self.acc * 2 > model.rooms[model.near.name] if in_place else self.acc > room[model.near.name],
+        )
+        cost = (cycles_with_product if model.gemms else cycles_without_product)(model.config, found, work)
+        return cost + self._micro_ops(levels) * MICRO_OP
+
+    def _loads(self, operand: Operand, place: Place, doubled: bool) -> Loads:
+        model, stage, (loads, _, count, level) = self.model, operand.stage, place
+        depth, rounds = len(self.order), self._rounds(operand)
+        box: Sequence[int] = self.loops.boxes[level][stage] if level else stage.tensor.shape
+        if rounds > 1 and level == depth:
+            box = self.innermost[stage]
+        return Loads(
+            model.problem.target.memories[stage.state.scope].unit,
+            model.load_cycles(stage, tuple(box), count),
+            loads / max(count, 1),
+            doubled,
+            self._parts(operand, box, rounds) if level < depth else 1,
+            instructions_of(model.in_dram[stage], box),
+        )
+
+    def _parts(self, operand: Operand, box: Sequence[int], rounds: int) -> int:
+        """How many parts of a load come one after the other, each when a part of the reduction needs it."""
+        physical = self.model.physical[operand.stage]
+        outside = prod(physical.blocks(dim, 0, box[dim]) for dim in (physical.lanes.rows,) if dim is not None)
+        return 1 if is_padding(operand.stage, with_zeros=False) or 2 * outside * rounds > MOST_PARTS else rounds
+
+    def _micro_ops(self, levels: dict[EditedStage, int]) -> float:
+        """How many micro-ops products take, about: rows and columns are loops, and each place a sequence of its own."""
+        count = 0.0
+        model, loops, depth = self.model, self.loops, len(self.order)
+        for stage in model.gemms:
+            product = model.plan.products[stage.tensor]
+            assert product is not None, f"{stage.name} is no product"
+            box = loops.boxes[-1][stage]
+            column = model.physical[stage].lanes.cols
+            blocks = 1 if column is None else model.physical[stage].blocks(column, 0, box[column])
+            steps = product.steps(stage.state.computation, model.config) * blocks
+            parts = self.rounds.get(stage, 1)
+            operands = (each.stage for each in model.problem.operands if stage in each.readers)
+            weights = next((each for each in operands if each.state.scope == model.problem.target.weights.name), None)
+            resident = weights is not None and levels[weights] < depth
+            count += steps * (2 if loops.tiles > 1 else 1) * (2 if resident else 2 / parts if parts > 1 else 1)
+        return count
+
+
+__all__ = ["evaluated"]

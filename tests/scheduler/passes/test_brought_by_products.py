@@ -1,0 +1,98 @@
+"""Shortcuts that the matrix core brings to the accumulators, from what is loaded for the convolution beside them."""
+
+import pytest
+from machine import TINY, VTA, on_rtl, run
+from random_programs import random_inputs
+
+import lathe as lt
+from lathe.isa import Load, MemoryType, Program
+
+
+def shortcut(kernel: int, *, shape=(1, 12, 12, 32), stride=1, padding=None, then=lambda added: added) -> lt.Tensor:
+    """A convolution whose data are added to its result."""
+    data = lt.placeholder(shape, "int8", name="data")
+    before = lt.relu(data, name="before")
+    weights = lt.placeholder((shape[-1], kernel, kernel, shape[-1]), "int8", name="weights")
+    border = kernel // 2 if padding is None else padding
+    branch = lt.requantise(lt.conv2d(before, weights, stride=stride, padding=border, name="conv"), 7, name="branch")
+    return lt.requantise(then(lt.add(branch, before, name="added")), 1, name="sum")
+
+
+def built(output: lt.Tensor, config: lt.HardwareConfig = VTA) -> Program:
+    """The program; its outputs are NumPy's."""
+    return run(lt.create_schedule(output), config, random_inputs([output], seed=1))
+
+
+def of_the_sum(program: Program, memory: MemoryType) -> int:
+    """Elements that the last layer loads."""
+    labels = [program.labels[n] for n in program.label_of]
+    pairs = zip(program.instructions, labels, strict=True)
+    loads = [each for each, label in pairs if label == "sum" and isinstance(each, Load) and each.memory_type == memory]
+    return sum(each.y_size * each.x_size for each in loads)
+
+
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+def test_a_shortcut_is_read_where_it_has_been_loaded_for_the_convolution(kernel):
+    program = built(shortcut(kernel))
+    assert of_the_sum(program, MemoryType.ACC8) == 0
+    assert of_the_sum(program, MemoryType.INP) < 2 * 12 * 12 * 2  # rows around a tile twice, but nothing else
+
+
+def test_what_the_convolution_does_not_read_is_loaded_by_the_compute_unit():
+    data, other = (lt.placeholder((1, 12, 12, 32), "int8", name=name) for name in ("data", "other"))
+    weights = lt.placeholder((32, 1, 1, 32), "int8", name="weights")
+    branch = lt.requantise(lt.conv2d(data, weights, name="conv"), 7, name="branch")
+    program = built(lt.requantise(lt.add(branch, other, name="added"), 1, name="sum"))
+    assert of_the_sum(program, MemoryType.ACC8) == 12 * 12 * 2
+
+
+@pytest.mark.parametrize(("bus", "brought"), [(64, True), (512, False)])
+def test_a_wide_bus_brings_it_sooner(bus, brought):
+    """A product and a reset take two steps of an accumulator; a beat of 512 bits holds four of them."""
+    program = built(shortcut(1), VTA.with_(**{"memory.bus_bits": bus}))
+    assert (of_the_sum(program, MemoryType.ACC8) == 0) == brought
+
+
+def test_the_border_may_be_wider_than_the_kernel_wants_or_uneven():
+    data = lt.placeholder((1, 9, 9, 16), "int8", name="data")
+    before = lt.relu(data, name="before")
+    spread = lt.compute(
+        (1, 13, 12, 16),
+        lambda n, y, x, c: lt.select((y >= 3) & (y < 12) & (x >= 1) & (x < 10), before[n, y - 3, x - 1, c], 0),
+        name="spread",
+    )
+    weights = lt.placeholder((16, 5, 4, 16), "int8", name="weights")
+    branch = lt.requantise(lt.conv2d(spread, weights, name="conv"), 7, name="branch")
+    program = built(lt.requantise(lt.add(branch, before, name="added"), 1, name="sum"))
+    assert of_the_sum(program, MemoryType.ACC8) == 0
+
+
+def test_a_border_that_leaves_out_some_pixels_is_not_the_shortcut():
+    """The last column of what is added is not in what the convolution reads."""
+    data = lt.placeholder((1, 9, 9, 16), "int8", name="data")
+    before = lt.relu(data, name="before")
+    cut = lt.compute(
+        (1, 11, 11, 16),
+        lambda n, y, x, c: lt.select((y >= 1) & (y < 10) & (x >= 1) & (x < 9), before[n, y - 1, x - 1, c], 0),
+        name="cut",
+    )
+    weights = lt.placeholder((16, 3, 3, 16), "int8", name="weights")
+    branch = lt.requantise(lt.conv2d(cut, weights, name="conv"), 7, name="branch")
+    program = built(lt.requantise(lt.add(branch, before, name="added"), 1, name="sum"))
+    assert of_the_sum(program, MemoryType.ACC8) > 0
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_blocks_that_are_unlike(kernel):
+    for block_in, block_out in ((8, 16), (32, 16), (16, 8)):
+        config = VTA.with_(block_in=block_in, block_out=block_out, wgt_buffer_bytes=65536, acc_buffer_bytes=65536)
+        built(shortcut(kernel, shape=(2, 7, 9, 24), then=lt.relu), config)
+
+
+def test_scratchpads_in_which_the_whole_group_has_no_tile():
+    """The group is cut between convolution and addition, and the border, which both load, is stored before."""
+    built(shortcut(3, shape=(1, 6, 6, 16)), TINY)
+
+
+def test_on_the_rtl():
+    on_rtl(lt.create_schedule(shortcut(3, shape=(1, 5, 6, 8))))
