@@ -21,6 +21,8 @@ from lathe.frontend.dtypes import DTYPES
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.emission.made_chunks import MadeChunk
 from lathe.scheduler.state.memories import NEAR, SCRATCHPADS, TABLES
+from lathe.scheduler.target.gaps import gaps_of, without_cells
+from lathe.scheduler.target.lanes import plan_lanes
 from lathe.sim.blas import one_blas_thread
 from lathe.validation.chunk_elements import elements_of, final_elements
 from lathe.validation.expected import Expectation, Made
@@ -66,6 +68,13 @@ class _Content:
     columns: NDArray[np.int64]
 
 
+def _gaps(compiled: Compiled) -> dict[Tensor, NDArray[np.bool_]]:
+    """The elements without cells of the tensors whose buffers have gaps: products that would read them are left out."""
+    lanes = plan_lanes(compiled.schedule, compiled.program.config).known
+    found = ((stage.tensor, gaps_of(stage, lanes[stage.tensor])) for stage in compiled.schedule.stages)
+    return {tensor: without_cells(gaps, tensor.shape) for tensor, gaps in found if gaps}
+
+
 class _Validation:
     def __init__(self, compiled: Compiled, expectation: Expectation, machine: SampledMachine, sampler: Sampler) -> None:
         self.compiled = compiled
@@ -74,6 +83,7 @@ class _Validation:
         self.sampler = sampler
         self.report = Report(compiled, expectation, sampler)
         self.scope = {tensor: stage.state.scope for stage in compiled.schedule.stages for tensor in stage.state.tensors}
+        self.gaps = _gaps(compiled)
         self.stored = stored_bytes(compiled)
         self.order: list[int] = []  # chunks by when they are through
         self.begun: dict[Tensor, list[Written]] = {}  # reductions: where they have been begun and added to
@@ -124,6 +134,8 @@ class _Validation:
         made = self.expectation.made[chunk.tensor]
         elements = elements_of(chunk) if finals is None else finals
         elements = elements[~made.free[elements]]
+        if chunk.tensor in self.gaps:
+            elements = elements[~self.gaps[chunk.tensor][elements]]
         making = _Making(number, instruction, chunk, made, elements, written)
         if not len(elements):
             return

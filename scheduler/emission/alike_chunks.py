@@ -52,7 +52,7 @@ class _Side:
     def lie(self, physical: Physical) -> None:
         """Note how the operand lies in elements, which is the same for all chunks."""
         self.physical = physical
-        dims = physical.lanes.dims
+        dims = (*physical.lanes.dims, *(dim for dim, gap in enumerate(physical.gaps) if gap is not None))
         steps = [physical.step(dim) for dim in dims]
         self.lanes = tuple(
             (dim, self.index[dim], step, self.reach[dim] + step) for dim, step in zip(dims, steps, strict=True)

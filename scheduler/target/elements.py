@@ -17,6 +17,7 @@ from lathe.isa.layout_steps import Diagonal, LayoutStep
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import Element, element_of
+from lathe.scheduler.target.gaps import Gaps, gaps_of
 from lathe.scheduler.target.lanes_of_cells import shape_and_lanes
 from lathe.scheduler.target.turns import digits
 
@@ -28,7 +29,8 @@ class Physical:
     ``group`` elements of neighbouring columns adjoin in DRAM, where several of them make one element of another memory;
     ``stack`` elements of neighbouring rows do, where several of them make one element of weights. Of turned lanes, a
     group is a block of columns, in scratchpads too. ``outside`` are dimensions that come before all others but the
-    lanes: what else of the axis that these run along has been split off.
+    lanes: what else of the axis that these run along has been split off. ``gaps`` (of ``inp``): dimensions of which an
+    element holds one index of so many.
     """
 
     view: tuple[int, ...]
@@ -37,6 +39,7 @@ class Physical:
     group: int = 1
     stack: int = 1
     outside: tuple[int, ...] = ()
+    gaps: Gaps = ()
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -45,7 +48,10 @@ class Physical:
         return (*first, *(dim for dim in range(len(self.view)) if dim not in (*first, *last)), *last)
 
     def block(self, dim: int) -> int:
-        """How many values of a dimension one element holds."""
+        """How many values of a dimension one element holds, or stands for."""
+        gap = self.gaps[dim] if self.gaps else None
+        if gap is not None:
+            return gap.step
         return self.element.block(self.lanes, dim)
 
     def step(self, dim: int) -> int:
@@ -123,13 +129,15 @@ def physical_of(stage: StageView, lanes: Mapping[Tensor, Lanes], config: Hardwar
     """How the tensor of a stage lies in its memory."""
     element = element_of(config, stage.state.scope)
     view, along = shape_and_lanes(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element)
-    return form_in(view, along, element, outside_of(stage.schedule, view, along))
+    return form_in(view, along, element, outside_of(stage.schedule, view, along), gaps_of(stage, along))
 
 
-def form_in(view: tuple[int, ...], lanes: Lanes, element: Element, outside: tuple[int, ...] = ()) -> Physical:
+def form_in(
+    view: tuple[int, ...], lanes: Lanes, element: Element, outside: tuple[int, ...] = (), gaps: Gaps = ()
+) -> Physical:
     """How cells lie in a scratchpad."""
     group = 1 if lanes.turns is None else element.span // element.cols
-    return Physical(view, lanes, element, group, outside=outside)
+    return Physical(view, lanes, element, group, outside=outside, gaps=gaps)
 
 
 def outside_of(schedule: ScheduleView, view: tuple[int, ...], lanes: Lanes) -> tuple[int, ...]:

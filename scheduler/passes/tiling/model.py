@@ -18,6 +18,7 @@ from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.target.data_cells import Cells, data_cells, share_with_data
 from lathe.scheduler.target.element import loaded_bytes
 from lathe.scheduler.target.elements import Physical, form_in, outside_of
+from lathe.scheduler.target.gaps import gaps_of
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.rescaling import missing_extension, rescaling_of
 from lathe.scheduler.target.steps import steps_of_alu, steps_of_rescaling
@@ -62,7 +63,9 @@ class TilingModel:
         for stage in (*problem.computing, *(operand.stage for operand in problem.operands)):
             element = target.element_in(stage.state.scope)
             shape, along = stage.tensor.shape, lanes[stage.tensor]
-            self.physical[stage] = form_in(shape, along, element, outside_of(problem.schedule, shape, along))
+            self.physical[stage] = form_in(
+                shape, along, element, outside_of(problem.schedule, shape, along), gaps_of(stage, along)
+            )
         self.in_dram = {operand.stage: self._as_it_lies(operand.stage) for operand in problem.operands}
         self.sink_axes = problem.sink.state.computation.axes
         self.full = tuple(axis.extent for axis in self.sink_axes)

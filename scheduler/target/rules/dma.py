@@ -28,6 +28,7 @@ from lathe.scheduler.target.chunk import (
 )
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.rules.borders import constants_around, fill_around, refusal
+from lathe.scheduler.target.rules.gaps import parts_without_gaps
 from lathe.scheduler.target.rules.padding import ZEROS, padding_of
 from lathe.scheduler.target.rules.planes import load_planes, store_planes
 from lathe.scheduler.target.rules.quotations import conditions, lanes
@@ -61,6 +62,11 @@ def dma(chunk: Chunk) -> list[Instruction]:
     """
     if chunk.role != "map":
         raise RuleMismatch(f"statement must be a copy, not a reduction by {chunk.reduction}", kind="machine")
+    return [each for part in parts_without_gaps(chunk, chunk.write) for each in _copy(part)]
+
+
+def _copy(chunk: Chunk) -> list[Instruction]:
+    """The same of a chunk of which every iteration writes a cell."""
     if isinstance(bare(chunk.expression), Const) and chunk.write.scope in OPERANDS:
         return _constant(chunk)
     source = _source(chunk)

@@ -8,6 +8,7 @@ from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.rules.diagonals import vectors_of_diagonals
+from lathe.scheduler.target.rules.gaps import parts_without_gaps
 from lathe.scheduler.target.rules.looping import plan_loops
 from lathe.scheduler.target.rules.products import products
 from lathe.scheduler.target.rules.quotations import conditions, lanes
@@ -44,6 +45,12 @@ def gemm(chunk: Chunk) -> list[Instruction]:
         raise RuleMismatch(
             f"statement must be a sum over reduction axes, not a {chunk.reduction or 'map'}", kind="machine"
         )
+    data, _ = _operands(chunk)
+    return [each for part in parts_without_gaps(chunk, data) for each in _products(part)]
+
+
+def _products(chunk: Chunk) -> list[Instruction]:
+    """The instructions of a chunk of which every product reads cells that the operands have."""
     data, weight = _operands(chunk)
     assert weight.place is not None, f"{weight.tensor.name} in {weight.scope} has no place"
     diagonal = weight.place.physical.lanes.is_diagonal

@@ -126,14 +126,14 @@ def _parts(chunk: Chunk, loops: list[int], start: int, moves: tuple[int, ...], h
             continue
         found = [n for n in range(chunk.loops[along].extent) if held[first + moves[along] * n]]
         if found:
-            met.setdefault(_progression(found), []).append(point)
+            met.setdefault(progression(found), []).append(point)
     for steps, points in met.items():
         of_results = {} if along is None or steps is None else {along: steps}
-        for box in _boxes(points):
+        for box in boxes(points):
             yield {**of_results, **dict(zip(taps, box, strict=True))}
 
 
-def _progression(values: list[int]) -> Steps:
+def progression(values: list[int]) -> Steps:
     """The fewest regular steps that hold all of the values, which ascend."""
     step = 0
     for value in values:
@@ -141,10 +141,10 @@ def _progression(values: list[int]) -> Steps:
     return Steps(values[0], (values[-1] - values[0]) // step + 1, step) if step else Steps(values[0], 1)
 
 
-def _boxes(points: list[tuple[int, ...]]) -> Iterator[tuple[Steps, ...]]:
+def boxes(points: list[tuple[int, ...]]) -> Iterator[tuple[Steps, ...]]:
     """All of the points, in regular boxes: one if they are a box, else runs of the last loop."""
     values = [sorted(set(along)) for along in zip(*points, strict=True)]
-    steps = [_progression(along) for along in values]
+    steps = [progression(along) for along in values]
     if prod(each.count for each in steps) == len(points):
         yield tuple(steps)
         return
@@ -153,7 +153,7 @@ def _boxes(points: list[tuple[int, ...]]) -> Iterator[tuple[Steps, ...]]:
         rows.setdefault(tuple(outer), []).append(last)
     for row, lasts in rows.items():
         fixed = tuple(Steps(value, 1) for value in row)
-        steps_of_row = _progression(lasts)
+        steps_of_row = progression(lasts)
         if steps_of_row.count == len(lasts):
             yield (*fixed, steps_of_row)
         else:

@@ -1,0 +1,81 @@
+"""Chunks over buffers without gaps (``scheduler/target/gaps.py``): the parts of which every iteration meets data."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+
+from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand
+from lathe.scheduler.target.gaps import Gap
+from lathe.scheduler.target.rules.taps import Steps, boxes, progression
+
+
+def parts_without_gaps(chunk: Chunk, operand: Operand) -> Iterator[Chunk]:
+    """The chunk, or parts of it, in which an operand is only read or written where its buffer has cells.
+
+    What is left out reads zeros for products, or writes them.
+    """
+    gaps = operand.place.physical.gaps if operand.place is not None else ()
+    if not any(gaps):
+        yield chunk
+        return
+    groups: list[tuple[set[int], list[tuple[Gap, Index]]]] = []  # loops, and dimensions that these alone move
+    for gap, index in zip(gaps, operand.index, strict=True):
+        if gap is None:
+            continue
+        loops = {n for n, c in enumerate(index.coefficients) if c and chunk.loops[n].extent > 1}
+        along = [(gap, index)]
+        for group in [each for each in groups if each[0] & loops]:
+            groups.remove(group)
+            loops |= group[0]
+            along = [*group[1], *along]
+        groups.append((loops, along))
+    for parts in product(*(list(_parts(chunk, sorted(loops), along)) for loops, along in groups)):
+        yield stepped(chunk, {n: steps for part in parts for n, steps in part.items()})
+
+
+def _parts(chunk: Chunk, loops: list[int], along: list[tuple[Gap, Index]]) -> Iterator[Mapping[int, Steps]]:
+    """Regular boxes of some loops with all iterations at which dimensions have cells."""
+
+    def has_cells(point: Mapping[int, int]) -> bool:
+        return all(
+            (index.constant + sum(index.coefficients[n] * value for n, value in point.items())) % gap.step == gap.at
+            for gap, index in along
+        )
+
+    results = [n for n in loops if chunk.loops[n].kind == "data"]
+    longest = max(results or loops, key=lambda n: chunk.loops[n].extent, default=None)
+    if longest is None:
+        if has_cells({}):
+            yield {}
+        return
+    others = [n for n in loops if n != longest]
+    met: dict[Steps, list[tuple[int, ...]]] = {}
+    for values in product(*(range(chunk.loops[n].extent) for n in others)):
+        point = dict(zip(others, values, strict=True))
+        found = [value for value in range(chunk.loops[longest].extent) if has_cells({**point, longest: value})]
+        if found:  # an index that is linear meets cells in regular steps
+            met.setdefault(progression(found), []).append(values)
+    for steps, points in met.items():
+        for box in boxes(points):
+            yield {longest: steps, **dict(zip(others, box, strict=True))}
+
+
+def stepped(chunk: Chunk, part: Mapping[int, Steps]) -> Chunk:
+    """The chunk with some loops going through some of their iterations only."""
+
+    def moved(index: Index) -> Index:
+        first = index.constant + sum(index.coefficients[n] * steps.first for n, steps in part.items())
+        return Index(first, tuple(c * part[n].step if n in part else c for n, c in enumerate(index.coefficients)))
+
+    def operand(each: Operand) -> Operand:
+        return replace(each, index=tuple(moved(index) for index in each.index))
+
+    return replace(
+        chunk,
+        loops=tuple(
+            ChunkLoop(loop.name, part[n].count, loop.kind) if n in part else loop for n, loop in enumerate(chunk.loops)
+        ),
+        axes={axis: moved(index) for axis, index in chunk.axes.items()},
+        write=operand(chunk.write),
+        reads=tuple(operand(each) for each in chunk.reads),
+    )
