@@ -46,9 +46,10 @@ def _check_rules(subject: Subject) -> None:
         kind = FindingKind.SRAM_RANGE if rule.check is Check.START else FindingKind.ILLEGAL
         for index in _where(broken):
             at = At(ColumnsReader(config, columns, index))
-            subject.report(
-                kind, index, rule.field, rule.cell(at), rule.contract(at), cells=rule.cells(at), code=rule.code
-            )
+            contract = rule.contract(at)
+            if rule.extension is not None:
+                contract += f", on machine {config.name!r}, where the extension {rule.extension!r} is off"
+            subject.report(kind, index, rule.field, rule.cell(at), contract, cells=rule.cells(at), code=rule.code)
 
 
 def _check_shift_amounts(subject: Subject) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import write_text
+from lathe.configs.integers import integer
 from lathe.rtl.amaranth_netlist import rtlil_of
 from lathe.rtl.cache import cache_folder, writing_to
 from lathe.rtl.fit.report import NUMBER, PathPart, Resource, megahertz_of, path_of, resources_of
@@ -87,6 +88,8 @@ def fit(
         raise RtlError(f"device of the fit must be one of {', '.join(DEVICES)}, not {device!r}.")
     if speed not in SPEEDS:
         raise RtlError(f"speed of the fit must be one of {', '.join(map(str, SPEEDS))}, not {speed!r}.")
+    if (start := integer(seed)) is None or start < 0:
+        raise RtlError(f"seed of the fit must be an integer, at least 0, not {seed!r}.")
     tools = versions()
     Geometry(config)  # refuses machines that cannot be built, before modules are made
     cache = cache_folder(PURPOSE)

@@ -1,8 +1,8 @@
 """The loads that a program begins with, in the order in which what they bring is used.
 
 The first product waits for all that is loaded before it. What only later ones read, such as the weights of input
-channels that come later, can wait: a LOAD is taken apart where its elements are used first by different chunks, and
-what is used later comes behind what is used before.
+channels that come later, can wait: a LOAD is taken apart where its elements are used first by different chunks, or in
+the first with so much work between that it hides, and what is used later comes behind what is used before.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.isa import Load, Unit, unit_of
+from lathe.isa import Gemm, Load, Unit, unit_of
 from lathe.isa.instructions import runs_micro_ops
 from lathe.scheduler.emission.footprints import Footprints
 from lathe.scheduler.state.memories import DRAM, OPERANDS
@@ -23,6 +23,8 @@ WINDOW = 256
 """Instructions from the first product on that are looked at: what comes later hides behind what has begun."""
 MOST_PARTS = 96
 """Of one LOAD: each takes the load unit some cycles more."""
+ENOUGH = 512
+"""Steps of the first products behind which what their chunk reads later may be loaded: once, for LOADs take time."""
 NOT_SEEN = WINDOW
 """The time of a use that comes later, if there is one."""
 
@@ -73,12 +75,15 @@ class _Uses:
         depth = {"inp": footprints.config.inp_depth, "wgt": footprints.config.wgt_depth}
         self.begin = begin
         bringer = {name: np.full(depth[name], -1, np.int64) for name in OPERANDS}
-        time, chunk = 0, -1
+        time, chunk, work, once = 0, -1, 0, True
         for n, (each, origin) in enumerate(entries):
             assert not isinstance(each, Marker), f"signal {each} in a stream without any"
             footprint = footprints.of(each)
-            if origin.chunk != chunk or chunk < 0:  # all that a chunk reads is used at one time
-                time, chunk = n, origin.chunk
+            if origin.chunk != chunk or chunk < 0 or (once and work >= ENOUGH):  # or else a chunk reads all at one time
+                once = once and origin.chunk != chunk
+                time, chunk, work = n, origin.chunk, 0
+            if isinstance(each, Gemm):
+                work += each.iter_out * each.iter_in * (each.uop_end - each.uop_bgn)
             for memory, cells in footprint.reads:
                 if memory in bringer:
                     self._note(bringer[memory], cells, time - begin)

@@ -41,11 +41,15 @@ from lathe.scheduler.target.target import Target
 
 @dataclass(frozen=True)
 class _Brought:
-    """The read of an addition that a product replaces: of ``tensor``, so far from its first element."""
+    """The read of an addition that a product replaces: of ``tensor``, so far from its first element.
+
+    ``along``: the dimension of its channels, which the other product has for columns.
+    """
 
     read: Read
     tensor: Tensor
     offsets: tuple[int, ...]
+    along: int
 
 
 def bring_by_products(schedule: Edit, target: Target) -> None:
@@ -57,7 +61,7 @@ def bring_by_products(schedule: Edit, target: Target) -> None:
         brought = _brought(schedule, stage, target)
         if brought is None:
             continue
-        channels = brought.read.tensor.shape[-1]
+        channels = brought.read.tensor.shape[brought.along]
         if channels not in ones:
             ones[channels] = Tensor(f"ones.{channels}", (1, channels), "int8")
         _insert(schedule, stage, brought, ones[channels])
@@ -88,12 +92,20 @@ def _brought(schedule: Edit, stage: EditedStage, target: Target) -> _Brought | N
         product = _product_before(schedule, stage, other, products, through_others=not rescaled)
         if product is None or schedule.scope_of(read.tensor) != DRAM or not _is_stored(schedule, stage, read):
             continue
-        offsets = _offsets(schedule, product.data.tensor, read.tensor)
+        found, stage_of_product = product
+        along = _along(stage_of_product, found)
+        offsets = _offsets(schedule, found.data.tensor, read.tensor)
         if offsets is not None:
-            return _Brought(read, product.data.tensor, offsets)
+            return _Brought(read, found.data.tensor, offsets, along)
         if rescaled:
-            return _Brought(read, read.tensor, (0,) * len(read.indices))
+            return _Brought(read, read.tensor, (0,) * len(read.indices), along)
     return None
+
+
+def _along(stage: EditedStage, product: Product) -> int:
+    """The dimension of the columns of a product; the last where it has none."""
+    axes = stage.state.computation.axes
+    return next((dim for dim, axis in enumerate(axes) if axis is product.column), len(axes) - 1)
 
 
 def _added(body: Expr) -> list[Read]:
@@ -112,7 +124,7 @@ def _product_before(
     read: Read,
     products: "dict[Tensor, Product | None]",
     through_others: bool,
-) -> Product | None:
+) -> tuple[Product, EditedStage] | None:
     """The product that makes what a stage reads, perhaps through stages that the ALU computes from it alone."""
     while True:
         maker = schedule.maker(read.tensor)
@@ -121,8 +133,10 @@ def _product_before(
         if schedule.readers(read.tensor) != [stage]:
             return None
         product = products[read.tensor]
-        if product is not None or not through_others:
-            return product
+        if product is not None:
+            return product, maker
+        if not through_others:
+            return None
         made = maker.state.computation
         if not is_elementwise(made) or len(made.bodies) > 1 or len(made.reads) != 1:
             return None
@@ -189,7 +203,7 @@ def _insert(schedule: Edit, stage: EditedStage, brought: _Brought, ones: Tensor)
     inner = Axis("k", 1, 0, "reduce")
     points: tuple[Expr, ...] = tuple(AxisRef(axis) for axis in axes)
     places = (point + low if low else point for point, low in zip(points, brought.offsets, strict=True))
-    data, one = Read(brought.tensor, tuple(places)), Read(ones, (AxisRef(inner), points[-1]))
+    data, one = Read(brought.tensor, tuple(places)), Read(ones, (AxisRef(inner), points[brought.along]))
     body = Reduce("sum", Binary("mul", Cast(data, "int32"), Cast(one, "int32")), (inner,))
     total = Computation(fresh_name(schedule, f"{read.tensor.name}.brought"), axes, (inner,), (body,))
     schedule.insert(initial_state(total), before=stage)

@@ -6,6 +6,7 @@ from typing import Any
 
 from lathe.configs.encoding import GEMM_BEGIN
 from lathe.configs.errors import RefusalKind
+from lathe.configs.extensions import PURPOSES
 
 
 @dataclass(frozen=True)
@@ -192,3 +193,7 @@ class Explanation:
             yield f"{stage} in {own_classes[0].scope}:"
             yield from (f"  {reason}" for name, reason in self.units if name == stage)
             yield from (f"  {each}" for each in own_classes)
+        for extension, purpose in PURPOSES.items():
+            users = dict.fromkeys(each.stage for each in self.classes if extension in each.extensions)
+            if users:
+                yield f"{extension} in {', '.join(users)}: {purpose}"

@@ -119,7 +119,8 @@ class _Planner:
         other = diagonal_product(state.computation, self.config, self.schedule, self.plan.known, state.lanes, walked)
         if other is None:
             return product
-        if product is not None and product.fill(self.config) > other.fill(self.config):
+        thin = state.lanes is None and product is not None and product.is_thin(self.config)  # as before it is placed
+        if product is not None and not thin and product.fill(self.config) > other.fill(self.config):
             have = self.plan.known.get(product.data.tensor)
             along = [dimension_of(each.data, each.inner) for each in (other, product)]
             if have is None or have.cols != along[0] or have.cols == along[1]:

@@ -284,3 +284,20 @@ def test_a_program_file_has_the_diagonals(tmp_path):
     ran = lt.cosimulate(loaded, given, engines=("sim", "pysim")).check()
     assert np.array_equal(ran.outputs["q"], lt.reference(output, given))
     assert loaded.segment("weight").nbytes == 9 * 2 * machine.wgt_element_bytes
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("channels", [2, 8, 32])
+def test_a_shortcut_beside_several_kernels_for_each_channel(channels, swapped):
+    """Channels and kernels are two axes: the shortcut comes in the lanes of the product that it is added to."""
+    config = lt.load_config("lathe16")
+    data, weight, made, _ = depthwise(5, 5, channels, 3, taps=1, padding=1, stride=2)
+    shortcut = lt.placeholder(made.shape, "int8", name="shortcut")
+    parameters = lt.placeholder((3 * channels, 2, 2), "int32", name="parameters")
+    terms = (shortcut, made) if swapped else (made, shortcut)
+    output = lt.rescaled_add(*terms, parameters=parameters, name="output")
+    generator = np.random.default_rng(1)
+    inputs = {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in (data, weight, shortcut)}
+    inputs["parameters"] = lt.rescaled_add_parameters((0.01, generator.uniform(0.1, 1, 3 * channels)))
+    program = lt.build(output, [data, weight, shortcut, parameters, output], config, check=True)
+    assert np.array_equal(lt.simulate(program, inputs).outputs["output"], lt.reference(output, inputs))

@@ -357,3 +357,15 @@ def test_the_verifier_finds_what_is_read_before_it_is_there_and_what_nothing_has
         "value too wide: lookup of instruction 3 in compute  must be 0 on machine 'rescaling', where the extension "
         "'lookup' is off, not 1; see 0 bits.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("instruction", "told"),
+    [
+        (Rescale(0, 1, 1, 1, 0, 0, 0, 0), "must be one of LOAD, STORE, GEMM, FINISH, ALU, not RESCALE"),
+        (Load(MemoryType.PAR, 0, 0, 1, 1, 1), "must be one of uop, wgt, inp, acc, out, acc8, not par"),
+    ],
+)
+def test_the_verifier_names_machine_and_extension(instruction, told):
+    found = [str(each) for each in verify_stream(load_config("vta"), [instruction, Finish()], PagedMemory())]
+    assert f"{told}, on machine 'vta', where the extension 'rescale' is off; see" in found[0]

@@ -183,6 +183,7 @@ def test_what_is_refused_is_not_begun():
     [
         ({"device": "ice40"}, "device of the fit must be one of ecp5-25k, ecp5-45k, ecp5-85k, not 'ice40'."),
         ({"speed": 5}, "speed of the fit must be one of 6, 7, 8, not 5."),
+        ({"seed": -1}, "seed of the fit must be an integer, at least 0, not -1."),
     ],
 )
 def test_what_there_is_not_is_refused(options, message):

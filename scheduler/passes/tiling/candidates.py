@@ -12,8 +12,13 @@ MOST_SIZES = 24
 
 
 def sizes(model: TilingModel, dim: int) -> list[int]:
-    """Sizes of a tile along a dimension of the sink, whole blocks of lanes, the largest first."""
+    """Sizes of a tile along a dimension of the sink, whole blocks of lanes, the largest first.
+
+    Blocks are those of whoever loads the result, unless the model is one of narrow tiles.
+    """
     full, block = model.full[dim], model.near.element.block(model.lanes_of_sink, dim)
+    if model.narrow:
+        return [min(size * block, full) for size in equal_parts(ceil(full / block))]
     if dim == model.lanes_of_sink.cols and (model.has_diagonals or model.is_data(model.problem.sink.tensor)):
         block = max(block, model.summed)  # data are loaded as wider elements, or this is
     if dim in model.rows_of_weights:

@@ -21,11 +21,12 @@ CUTS = ("channels", "longest", "every")
 
 def choose_tiling(problem: TilingProblem) -> Tiling:
     """The cheapest tiling found. Raises CapacityError if not even the smallest tiles fit."""
-    for cut in CUTS:
-        model = TilingModel(problem, cut)
-        best = given_tiling(model) if problem.given else next(iter(_cheapest(model)), None)
-        if best is not None:
-            return best
+    for narrow in (False, True):
+        for cut in CUTS:
+            model = TilingModel(problem, cut, narrow)
+            best = given_tiling(model) if problem.given else next(iter(_cheapest(model)), None)
+            if best is not None:
+                return best
     raise CapacityError(_refusal(model), kind="machine")
 
 
@@ -34,10 +35,11 @@ def cheapest_tilings(problem: TilingProblem, count: int) -> list[Tiling]:
 
     Of tilings of one estimate with the same tiles only the first counts: their order is that of loops of one iteration.
     """
-    for cut in CUTS:
-        found = _cheapest(TilingModel(problem, cut), count)
-        if found:
-            return found
+    for narrow in (False, True):
+        for cut in CUTS:
+            found = _cheapest(TilingModel(problem, cut, narrow), count)
+            if found:
+                return found
     return []
 
 

@@ -15,6 +15,8 @@ from lathe.scheduler.target.elements import Physical
 
 PART = 12
 """Cycles that one more part of a reduction costs in every tile, on average: tokens to wait for, micro-ops to load."""
+TILE = 2
+"""Latencies that a tile costs, on average, beside its parts."""
 SHARPNESS = 6
 """How well transfers hide behind computation: two that take equally long take a little longer together."""
 TRAFFIC = 1 / 32
@@ -130,7 +132,7 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
         first += each.cycles / each.parts
         rest += again + each.cycles * (1 - 1 / each.parts)
         exposed += max(each.cycles - ahead, 0) * (each.times - 1) if each.doubled else again
-    compute = loading + work.tiles * (work.steps + work.parts * PART + 2 * latency)
+    compute = loading + work.tiles * (work.steps + work.parts * PART + TILE * latency)
     last = work.stored * config.out_element_bytes * work.planes / config.bus_bytes
     store = work.tiles * last
     if work.planes > 1:  # each plane is shifted down while half of the one before it is stored

@@ -49,10 +49,14 @@ class TileLoops:
 
 
 class TilingModel:
-    """What is tried, with reductions cut in one of the ways of ``CUTS``."""
+    """What is tried, with reductions cut in one of the ways of ``CUTS``.
 
-    def __init__(self, problem: TilingProblem, cut: str) -> None:
+    ``narrow``: tiles need not hold whole elements of the memories that the result is loaded to.
+    """
+
+    def __init__(self, problem: TilingProblem, cut: str, narrow: bool = False) -> None:
         self.problem = problem
+        self.narrow = narrow
         target, config = problem.target, problem.target.config
         self.config, self.near, self.summed = config, target.near, target.data.element.cols
         self._lives = self._lives_of(problem.computing)

@@ -127,7 +127,7 @@ def test_an_input_is_looked_up(machine, dtype):
 def test_a_residual_is_added_in_the_pass(layer, machine, swapped):
     program = check(layer.added(zero_point=3, relu=True, swapped=swapped), machine, layer.inputs)
     assert all(each.add for each in program.instructions if isinstance(each, lt.Rescale))
-    assert count(program, lt.Rescale) == count(program, lt.Store)
+    assert 0 < count(program, lt.Rescale) <= count(program, lt.Store)
 
 
 @pytest.mark.parametrize(("name", "memory"), [("lathe16", lt.MemoryType.INP), ("tiny", lt.MemoryType.ACC8)])

@@ -52,3 +52,13 @@ def test_parameters_of_more_channels_than_fit_at_once():
     P = lt.placeholder((1024, 2, 2), "int32", name="P")
     assert 1024 // BOARD.block_out == BOARD.par_depth
     check(lt.rescaled_add(X, Y, parameters=P, name="Q"), BOARD)
+
+
+@pytest.mark.parametrize("channels", [3, 16, 24, 32])
+def test_a_table_for_each_channel_of_what_a_product_reads(channels):
+    """`board` loads elements of 16 channels, and has a table for 8: tiles of 8 are stored beside each other."""
+    X, V = lt.placeholder((4, 32), "int8", name="X"), lt.placeholder((channels, 32), "int8", name="V")
+    P, A = lt.placeholder((channels, 2), "int32", name="P"), lt.placeholder((256, channels), "int8", name="A")
+    W, Q = lt.placeholder((16, channels), "int8", name="W"), lt.placeholder((16, 2), "int32", name="Q")
+    first = lt.lookup(lt.requantise(lt.dense(X, V, name="x"), parameters=P, name="y"), A, name="first")
+    check(lt.requantise(lt.dense(first, W, name="z"), parameters=Q, name="second"), BOARD)

@@ -9,7 +9,9 @@ import pytest
 from convolutions import padded_convolution
 from messages import refusal
 
+import lathe as lt
 from lathe.configs import load_config
+from lathe.configs.extensions import EXTENSIONS, PURPOSES
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
 from lathe.frontend.operators import matmul, requantise
 from lathe.isa import Instruction, Load, MemoryType
@@ -341,3 +343,20 @@ def test_constraints_quote_the_part_of_a_reduction():
             "them, not 0..9 of 40 of A.inp and 0..9 of 40 of W.wgt",
         )
     ]
+
+
+def test_extensions_are_told_with_what_they_are_good_for():
+    data, weights = lt.placeholder((1, 8, 8, 16), "int8", name="data"), lt.placeholder((16, 3, 3, 16), "int8", name="w")
+    parameters = lt.placeholder((16, 2), "int32", name="parameters")
+    conv = lt.conv2d(data, weights, padding=1, pad_value=3, name="conv")
+    output = lt.requantise(conv, parameters=parameters, name="output")
+    *_, padding, begin, rescale = str(lt.explain(output, lt.load_config("lathe16"))).splitlines()
+    assert padding.startswith("pad_value in conv.pad: a border of another value than 0 is padding of its LOADs")
+    assert begin.startswith("gemm_begin in conv: sums begin with their first products")
+    assert rescale.startswith(
+        "rescale in parameters.par, output.acc: bias, factor, rounding and saturation are one step"
+    )
+
+
+def test_every_extension_has_a_purpose():
+    assert PURPOSES.keys() == EXTENSIONS.keys()

@@ -87,9 +87,7 @@ def test_gaps_between_pixels_are_not_multiplied(stride, taps, before):
     met = sum((r + t - before) % stride == 0 and 0 <= r + t - before <= 5 * stride
               for r in range(results) for t in range(taps))  # fmt: skip
     steps = measured(transposed(stride, taps, before)).gemm_operations
-    assert (
-        met * met * 4 <= steps < 1.05 * met * met * 4
-    )  # more: what a part would cost
+    assert met * met * 4 <= steps < 1.05 * met * met * 4  # more: what a part would cost
 
 
 def test_a_border_of_another_value_is_multiplied():
