@@ -12,8 +12,12 @@ from lathe.configs.errors import shown
 from lathe.configs.host_memory import within_memory
 from lathe.frontend import Tensor
 from lathe.isa import Program
-from lathe.scheduler import BuildError, Schedule
-from lathe.scheduler.build import build_compiled
+from lathe.optimiser.autoschedule import autoschedule, cache_for, checked_budget
+from lathe.optimiser.kept import ScheduleCache
+from lathe.optimiser.kept_programs import program_key, read_program, write_program
+from lathe.scheduler import BuildError, Schedule, create_schedule
+from lathe.scheduler.build import bound_arguments, build_compiled, check_tensors
+from lathe.scheduler.target.machine import check_machine
 from lathe.validation import validate
 
 Check: TypeAlias = bool | Literal["passes"]
@@ -56,6 +60,8 @@ def build(
     constants: Mapping[str, NDArray[Any]] | None = None,
     check: Check = False,
     parameters: Mapping[str, int] | None = None,
+    budget: int = 1,
+    cache: ScheduleCache | bool = True,
 ) -> Program:
     """Compile a schedule, or a tensor program with the default schedule, for a machine.
 
@@ -69,8 +75,12 @@ def build(
     wrong.
 
     What a schedule leaves open (caches, scopes, tiles, pragmas of stages that no command has touched) is completed; the
-    schedule given is not changed. Raises BuildError for a wrong list of tensors, CapacityError for tiles that do not
-    fit, EmitError for chunks that map to no instruction, ValidationError for what ``check`` finds.
+    schedule given is not changed. With a ``budget`` of 2 or more, the simulator decides between so many candidates
+    (``autoschedule``), and schedule and program are kept in ``cache`` (True: the user's; False: not), by the content of
+    all that they depend on, unless the schedule has been begun by hand.
+
+    Raises BuildError for a wrong list of tensors or a budget that is no number of candidates, CapacityError for tiles
+    that do not fit, EmitError for chunks that map to no instruction, ValidationError for what ``check`` finds.
     """
     if not isinstance(check, bool) and not (isinstance(check, str) and check == "passes"):
         message = f"check of build must be True, False or 'passes', not {shown(check)}."
@@ -79,6 +89,48 @@ def build(
     if isinstance(config, HardwareConfig):
         for watcher in _WATCHERS.get():
             watcher(program, config, parameters)
+    if budget != 1:
+        return _searched(program, tensors, config, constants, parameters, budget, cache, check)
+    return _built(program, tensors, config, constants, parameters, check)
+
+
+def _searched(
+    program: Schedule | Tensor | Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    config: HardwareConfig,
+    constants: Mapping[str, NDArray[Any]] | None,
+    parameters: Mapping[str, int] | None,
+    budget: int,
+    cache: ScheduleCache | bool,
+    check: Check,
+) -> Program:
+    """The program of the quickest candidate, from the cache where it has been built before and need not be checked."""
+    check_machine(config, "build")
+    program, tensors = bound_arguments(program, tensors, parameters, "build")
+    kept = cache_for(program, cache, "build")
+    schedule = program if isinstance(program, Schedule) else create_schedule(program)
+    check_tensors(schedule, tensors)
+    key = "" if kept is None else program_key(schedule.program, config, checked_budget(budget, "build"), constants)
+    if kept is not None and not check:
+        before = read_program(kept, key)
+        if before is not None:
+            return before
+    found = autoschedule(program, config, budget=budget, cache=cache)
+    made = _built(found, tensors, config, constants, None, check)
+    if kept is not None:
+        write_program(kept, key, made)
+    return made
+
+
+def _built(
+    program: Schedule | Tensor | Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    config: HardwareConfig,
+    constants: Mapping[str, NDArray[Any]] | None,
+    parameters: Mapping[str, int] | None,
+    check: Check,
+) -> Program:
+    """A program compiled, and validated where that is asked for."""
     made = build_compiled(
         program, tensors, config, constants=constants, parameters=parameters, check_passes=check == "passes"
     )

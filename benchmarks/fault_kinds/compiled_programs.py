@@ -7,7 +7,7 @@ micro-ops that displace each other, blocks of several sizes.
 from typing import Any
 
 import lathe as lt
-from fault_kinds.programs import CONFIG, Recipe, convolution, layer, pointwise, product, tiles, two_layers
+from fault_kinds.programs import CONFIG, Recipe, blur, convolution, layer, pointwise, product, tiles, two_layers
 
 
 def pooled_with_padding() -> lt.Tensor:
@@ -94,15 +94,82 @@ def average() -> lt.Tensor:
     return lt.avg_pool2d(lt.placeholder((1, 6, 6, 5), "int8", name="data"), 2, name="pool")
 
 
+def pooled_in_tiles() -> lt.Tensor:
+    return lt.max_pool2d(lt.placeholder((1, 24, 24, 4), "int8", name="data"), 3, stride=1, padding=1, name="pool")
+
+
+def spread_pixels() -> lt.Tensor:
+    """A transposed convolution, of which tiles begin at pixels and between them."""
+    data, weight = (
+        lt.placeholder((1, 9, 7, 6), "int8", name="data"),
+        lt.placeholder((5, 3, 3, 6), "int8", name="weight"),
+    )
+    spread = lt.compute(
+        (1, 17, 13, 6),
+        lambda n, y, x, c: lt.select((y % 2 == 0) & (x % 2 == 0), data[n, y // 2, x // 2, c], 0),
+        name="spread",
+    )
+    return lt.requantise(lt.conv2d(spread, weight, name="conv"), 6, name="q")
+
+
+def two_convolutions() -> lt.Tensor:
+    data, first = (
+        lt.placeholder((1, 5, 4, 12), "int8", name="data"),
+        lt.placeholder((20, 1, 1, 12), "int8", name="first"),
+    )
+    between = lt.requantise(lt.conv2d(data, first, name="a"), 6, name="between")
+    return lt.requantise(
+        lt.conv2d(between, lt.placeholder((12, 1, 1, 20), "int8", name="second"), name="b"), 6, name="q"
+    )
+
+
+def two_products() -> lt.Tensor:
+    shapes = zip("ABCD", ((32, 16), (32, 16), (32, 16), (32, 16)), strict=True)
+    A, B, C, D = (lt.placeholder(shape, "int8", name=name) for name, shape in shapes)
+    P, Q = lt.matmul(A, B, transpose_b=True, name="P"), lt.matmul(C, D, transpose_b=True, name="Q")
+    return lt.requantise(lt.compute(P.shape, lambda i, j: P[i, j] + Q[i, j], "S"), 6, name="R")
+
+
+def panels(s: lt.Schedule, outputs: Any) -> None:
+    """Rows of one factor stay for all tiles beside each other, of which each has its own of another: two turns."""
+    (R,) = outputs
+    S = R.computation.reads[0].tensor
+    P, Q = (read.tensor for read in S.computation.reads)
+    made = s.cache_write(R, "acc")
+    copies = [
+        s.cache_read(read.tensor, memory, [product])
+        for product in (P, Q)
+        for read, memory in zip(product.computation.reads, ("inp", "wgt"), strict=True)
+    ]
+    y, x = s[R].axis
+    rows, row = s[R].split(y, factor=8)
+    columns, column = s[R].split(x, factor=8)
+    s[R].reorder(rows, columns, row, column)
+    for tensor in (S, P, Q):
+        s[tensor].set_scope("acc")
+    for tensor in (made, S, P, Q):
+        s[tensor].compute_at(s[R], columns)
+    for number, tensor in enumerate(copies):
+        s[tensor].compute_at(s[R], columns if number else rows)
+        s[tensor].double_buffer(2)
+
+
 FEW_MICRO_OPS = CONFIG.with_(name="few micro-ops", uop_buffer_bytes=64)
+LEAST_MICRO_OPS = CONFIG.with_(name="least micro-ops", uop_buffer_bytes=32)
 WIDE_OUTPUTS = CONFIG.with_(name="wide outputs", block_out=8)
 WIDE_INPUTS = CONFIG.with_(name="wide inputs", block_in=2 * CONFIG.block_out)
 BATCHES = CONFIG.with_(name="batches", batch=2)
+TURNED = CONFIG.with_(name="turned", batch=2, block_out=8)
 FEW_BEGIN = CONFIG.with_(name="few begin", uop_buffer_bytes=16, extensions=("gemm_begin",))
 BEGINS = CONFIG.with_(name="begins", extensions=("gemm_begin",))
 
 MORE_RECIPES = (
     Recipe("pooling with padding", pooled_with_padding),
+    Recipe("pooling with padding in tiles", pooled_in_tiles),
+    Recipe("transposed convolution", spread_pixels),
+    Recipe("two convolutions of turned elements", two_convolutions, config=TURNED),
+    Recipe("sum of two products in panels", two_products, panels),
+    Recipe("blur with few micro-ops", blur, config=LEAST_MICRO_OPS),
     Recipe("triangle", triangle),
     Recipe("diagonal", diagonal),
     Recipe("running sum", running_sum),

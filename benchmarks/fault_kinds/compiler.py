@@ -88,7 +88,12 @@ FAULTS = (
         "schedule.insert(initial_state(computation), behind=stage)",
     ),
     # Allocation: where buffers are, and for how long.
-    fault("buffers overlap by an element", "target.allocation", "base = max(base, end)", "base = max(base, end - 1)"),
+    fault(
+        "buffers overlap by an element",
+        "target.allocation",
+        "return self.of_thread * self.threads\n",
+        "return self.of_thread * self.threads - 1\n",
+    ),
     fault(
         "a buffer is free once it is filled",
         "target.allocation",
@@ -275,6 +280,31 @@ FAULTS = (
         "yield LoopPlan(outer.extent, inner.extent, outer",
         "yield LoopPlan(outer.extent + 1, inner.extent, outer",
     ),
+    fault(
+        "products go where there are no cells",
+        "target.rules.gaps",
+        "% gap.step == gap.at",
+        "% gap.step == (gap.at + 1) % gap.step",
+    ),
+    fault(
+        "gaps lie elsewhere than the data",
+        "target.gaps",
+        "int(indices[0]) % step)",
+        "(int(indices[0]) + 1) % step)",
+    ),
+    fault(
+        "parts of a loop begin with its first iteration",
+        "target.rules.gaps",
+        "index.coefficients[n] * steps.first for",
+        "index.coefficients[n] * 0 * steps.first for",
+    ),
+    fault(
+        "what is left of a divided loop is left out",
+        "nest.divided_loops",
+        "    if extent % step:\n",
+        "    if extent % step and False:\n",
+    ),
+    fault("turned elements keep their order", "target.turns", "orders[lanes.turns]", "orders[0]"),
     fault(
         "instructions of one chunk do not move on",
         "target.rules.looping",

@@ -50,13 +50,7 @@ def autoschedule(
         >>> program = lt.build(found, [data, weights, output], cfg)  # doctest: +SKIP
     """
     check_machine(config, "autoschedule")
-    number = integer(budget)
-    if number is None or number < 1:
-        raise BuildError(
-            f"budget of autoschedule must be a number of candidates, at least 1, not {shown(budget)}. With 1, only the "
-            "default schedule is tried.",
-            kind="argument",
-        )
+    number = checked_budget(budget, "autoschedule")
     given = program if isinstance(program, Schedule) else create_schedule(program)
     if program_parameters(given.program):
         raise BuildError(
@@ -64,7 +58,7 @@ def autoschedule(
             kind="argument",
         )
     check_outputs(given)
-    kept = _cache_for(program, cache)
+    kept = cache_for(program, cache, "autoschedule")
     key = "" if kept is None else key_of(given.program, config, number)
     before = None if kept is None else kept.read(key)
     if before is not None:
@@ -78,14 +72,27 @@ def autoschedule(
     return _found(given, config, search.steps(), search.best, search.tried)
 
 
-def _cache_for(program: object, cache: ScheduleCache | bool) -> ScheduleCache | None:
+def checked_budget(budget: int, where: str) -> int:
+    """A budget as a plain integer. Raises BuildError for anything but a number of candidates."""
+    number = integer(budget)
+    if number is None or number < 1:
+        raise BuildError(
+            f"budget of {where} must be a number of candidates, at least 1, not {shown(budget)}. With 1, only the "
+            "default schedule is tried.",
+            kind="argument",
+        )
+    return number
+
+
+def cache_for(program: object, cache: ScheduleCache | bool, where: str) -> ScheduleCache | None:
+    """Where what is found for a program is kept; None where it is not, as for schedules that have been begun."""
     if isinstance(program, Schedule) or cache is False:
         return None
     if cache is True:
         return ScheduleCache.default()
     if not isinstance(cache, ScheduleCache):
         raise BuildError(
-            f"cache of autoschedule must be a ScheduleCache, True or False, not {shown(cache)}.", kind="argument"
+            f"cache of {where} must be a ScheduleCache, True or False, not {shown(cache)}.", kind="argument"
         )
     return cache
 

@@ -1,8 +1,9 @@
 """Schedules that have been found, kept in an SQLite file by the content of program, machine and compiler.
 
-A row holds commands as data (``steps.py``): nothing in it is executed but by the commands themselves, which check it. A
-file that is damaged, or of another version, is set aside and begun anew; another program's database is refused; one
-that is locked is left alone, and the search goes on without it.
+A row holds commands as data (``steps.py``): nothing in it is executed but by the commands themselves, which check it.
+Programs that were built of them are kept beside (``kept_programs.py``), with a digest of their bytes. A file that is
+damaged, or of another version, is set aside and begun anew; another program's database is refused; one that is locked
+is left alone, and the search goes on without it.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeAlias
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.cache_folder import user_cache_folder
@@ -23,18 +25,23 @@ from lathe.optimiser.found import Tried
 from lathe.optimiser.steps import Step, step_from_json
 
 APPLICATION = 0x4C415448  # "LATH"
-VERSION = 1
+VERSION = 2
 SECONDS = 2.0
 """How long a writer waits for another."""
 ROOMS = ("configs", "frontend", "isa", "scheduler", "sim", "optimiser")
 """What a schedule and its cycles depend on."""
 NAME = "schedules.db"
 
-_TABLE = """
-create table if not exists schedules (
+_TABLES = (
+    """create table if not exists schedules (
     key text primary key, steps text not null, cycles integer not null, tried text not null
-) without rowid
-"""
+) without rowid""",
+    "create table if not exists programs (key text primary key, digest text not null, content blob not null)",
+)
+
+
+_Schedule: TypeAlias = tuple[str, str, int, str]
+_Program: TypeAlias = tuple[str, str, bytes]
 
 
 class ScheduleCacheError(LatheError):
@@ -95,40 +102,63 @@ class ScheduleCache:
         with contextlib.suppress(sqlite3.Error, OSError), self._open() as connection:
             connection.execute("insert or replace into schedules values (?, ?, ?, ?)", (key, *_row(kept)))
 
+    def read_bytes(self, key: str) -> bytes | None:
+        """The bytes that are kept under a key; None if there are none, or others than were written.
+
+        Raises ScheduleCacheError for another program's database.
+        """
+        if not self.path.exists():
+            return None
+        try:
+            _check(self.path)
+            with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
+                row = connection.execute("select digest, content from programs where key = ?", (key,)).fetchone()
+        except (sqlite3.Error, OSError, _OtherVersionError):
+            return None
+        return row[1] if row is not None and _digest(row[1]) == row[0] else None
+
+    def write_bytes(self, key: str, content: bytes) -> None:
+        """Keep bytes, as ``write`` does."""
+        with contextlib.suppress(sqlite3.Error, OSError), self._open() as connection:
+            connection.execute("insert or replace into programs values (?, ?, ?)", (key, _digest(content), content))
+
     def export(self, path: str | os.PathLike[str]) -> int:
-        """Write all schedules to a new file, or add them to one that holds schedules; how many.
+        """Write all schedules and programs to a new file, or add them to one that holds such; how many schedules.
 
         Raises ScheduleCacheError for a file that holds something else or cannot be written.
         """
-        return ScheduleCache(path)._add(self._rows())
+        return ScheduleCache(path)._add(*self._rows())
 
     def include(self, path: str | os.PathLike[str]) -> int:
-        """Add the schedules of an exported file; how many. Raises ScheduleCacheError for any other file."""
+        """Add what an exported file holds; how many schedules. Raises ScheduleCacheError for any other file."""
         other = ScheduleCache(path)
         if not other.path.is_file():
             raise ScheduleCacheError(f"File of schedules must be one that there is, not {str(other.path)!r}.")
-        return self._add(other._rows())
+        return self._add(*other._rows())
 
-    def _rows(self) -> list[tuple[str, str, int, str]]:
+    def _rows(self) -> tuple[list[_Schedule], list[_Program]]:
         if not self.path.exists():
-            return []
+            return [], []
         try:
             _check(self.path)
             with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
                 rows = connection.execute("select key, steps, cycles, tried from schedules order by key").fetchall()
+                programs = connection.execute("select key, digest, content from programs order by key").fetchall()
         except (sqlite3.Error, OSError) as error:
             raise ScheduleCacheError(
                 f"File of schedules must be a database that Lathe has written, and {str(self.path)!r} cannot be read: "
                 f"{error}."
             ) from None
-        return [row for row in rows if _kept(*row[1:]) is not None]
+        whole = [row for row in programs if _digest(row[2]) == row[1]]
+        return [row for row in rows if _kept(*row[1:]) is not None], whole
 
-    def _add(self, rows: Sequence[tuple[str, str, int, str]]) -> int:
+    def _add(self, rows: Sequence[_Schedule], programs: Sequence[_Program]) -> int:
         try:
             if self.path.exists():
                 _check(self.path)
             with self._open() as connection:
                 connection.executemany("insert or replace into schedules values (?, ?, ?, ?)", rows)
+                connection.executemany("insert or replace into programs values (?, ?, ?)", programs)
         except (sqlite3.Error, OSError) as error:
             raise ScheduleCacheError(
                 f"File of schedules must be one that can be written, and {str(self.path)!r} cannot: {error}."
@@ -156,7 +186,8 @@ class ScheduleCache:
             with connection:
                 connection.execute(f"pragma application_id = {APPLICATION}")
                 connection.execute(f"pragma user_version = {VERSION}")
-                connection.execute(_TABLE)
+                for table in _TABLES:
+                    connection.execute(table)
                 yield connection
 
 
@@ -173,6 +204,10 @@ def _check(path: Path) -> None:
             f"File of schedules {str(path)!r} must be Lathe's, of version {VERSION}, not of application "
             f"{application:#x} and version {version}. Name another file."
         )
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else ""
 
 
 def _row(kept: Kept) -> tuple[str, int, str]:
