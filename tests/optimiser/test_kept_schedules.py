@@ -182,8 +182,8 @@ def test_files_that_hold_something_else_are_refused(cache, tmp_path):
     other.close()
     before = foreign.read_bytes()
     message = (
-        f"File of schedules {str(foreign)!r} must be Lathe's, of version {VERSION}, not of application 0x0 and version 0. Name "
-        "another file."
+        f"File of schedules {str(foreign)!r} must be Lathe's, of version {VERSION}, not of application 0x0 and version "
+        "0. Name another file."
     )
     for act in (cache.include, cache.export):
         with pytest.raises(lt.ScheduleCacheError) as refused:
