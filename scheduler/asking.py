@@ -123,6 +123,7 @@ def bound(
     memory 16 cycles, 128 bytes in 16 beats
       inputs: A 64
       outputs: B 64
+    layer by layer, in scratchpads of this size: 16 cycles, 0 bytes between layers, 0 again
     """
     check_machine(config, "bound")
     program, _ = with_numbers(program, parameters, "bound")

@@ -16,9 +16,12 @@ from lathe.frontend.nodes import Axis, ReadAccess
 from lathe.scheduler.passes.complete import up_to
 from lathe.scheduler.reports.bound_bytes import any_lanes, beats, loaded, loaded_anywhere, stored
 from lathe.scheduler.reports.bound_points import Bits, Masks, Points, united
+from lathe.scheduler.reports.bound_sizes import ProductTraffic
 from lathe.scheduler.reports.bound_work import Way, ways
-from lathe.scheduler.state.memories import NEAR, PARAMETERS, TABLES, WEIGHTS
+from lathe.scheduler.reports.products import Source
+from lathe.scheduler.state.memories import DATA, NEAR, PARAMETERS, TABLES, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.target.element import loaded_bytes
 from lathe.scheduler.target.rescaling import own_operands
 from lathe.scheduler.target.wanted_extensions import check_extensions
 
@@ -55,6 +58,9 @@ class Bound:
 
     ``inputs``, ``weights`` and ``parameters`` are loaded, ``outputs`` stored; ``beats`` of the bus for all of them.
     ``compute`` and ``memory`` are cycles, and ``cycles``, the bound, is the greater. ``limit`` says which one that is.
+    ``sized`` is no bound of all schedules, but told beside it: the cycles where layers go one after the other through
+    scratchpads of the machine's sizes, of which ``between`` are bytes stored and loaded between layers, and ``again``
+    those that come again for what does not fit (``bound_sizes.py``).
     """
 
     machine: str
@@ -66,6 +72,9 @@ class Bound:
     beats: int
     compute: int
     memory: int
+    sized: int
+    between: int
+    again: int
 
     @property
     def cycles(self) -> int:
@@ -128,6 +137,10 @@ def _lines(bound: Bound) -> Iterator[str]:
         moved: Mapping[str, int] = getattr(bound, kind)
         if moved:
             yield f"  {kind}: " + ", ".join(f"{name} {size:,}" for name, size in moved.items())
+    yield (
+        f"layer by layer, in scratchpads of this size: {bound.sized:,} cycles, {bound.between:,} bytes between layers, "
+        f"{bound.again:,} again"
+    )
 
 
 def bound_of(schedule: ScheduleView, config: HardwareConfig) -> Bound:
@@ -146,6 +159,8 @@ class _Program:
         self.schedule, self.config = schedule, config
         self.needed: dict[Tensor, list[Masks]] = {tensor: [_whole(tensor)] for tensor in schedule.outputs}
         self.loads: dict[Tensor, tuple[int, str]] = {}
+        self.layers: list[ProductTraffic] = []
+        self.between: dict[Tensor, int] = {}
 
     def bound(self) -> Bound:
         """The bound of the program."""
@@ -160,6 +175,9 @@ class _Program:
         memory = self.config.memory
         busy = reads + writes if memory.shared_bandwidth else max(reads, writes)
         compute = sum(each.steps for each in stages)
+        between, again = sum(self.between.values()), sum(each.again(self.config) for each in self.layers)
+        layered = beats(between + again, self.config)
+        busy_in_layers = reads + writes + layered if memory.shared_bandwidth else max(reads + layered, writes)
         return Bound(
             self.config.name,
             stages,
@@ -168,6 +186,9 @@ class _Program:
             beats=reads + writes,
             compute=compute,
             memory=busy * memory.cycles_per_beat,
+            sized=max(compute, busy_in_layers * memory.cycles_per_beat),
+            between=between,
+            again=again,
         )
 
     def _need(self) -> None:
@@ -228,7 +249,24 @@ class _Program:
         for tensor, load in best[2].items():
             self.loads[tensor] = max(self.loads.get(tensor, load), load)
         way = best[1]
+        if way.operands:
+            self._layer(stage, loads.of_operands(way))
         return StageBound(stage.name, way.unit, way.gemm, way.reset, way.alu, way.rescale, way.products)
+
+    def _layer(self, stage: StageView, operands: Mapping[Source, tuple[int, str]]) -> None:
+        """Note what a product reads, in all, and what of it another stage has stored."""
+        sizes = {DATA: 0, WEIGHTS: 0}
+        for source, (size, scope) in operands.items():
+            if scope in sizes:
+                sizes[scope] += size
+            if self.schedule.maker(source.read.tensor) is not None:
+                tensor = source.read.tensor
+                written = stored(tensor, _whole(tensor), self.config)
+                self.between[tensor] = self.between.get(tensor, written) + size
+        made = next(iter(stage.state.tensors))
+        lanes = any_lanes(NEAR, made.ndim, self.config)
+        results = loaded(made, _whole(made), NEAR, lanes, self.config) // loaded_bytes(self.config, NEAR, made.dtype)
+        self.layers.append(ProductTraffic(sizes[DATA], sizes[WEIGHTS], results))
 
 
 class _Loads:
@@ -245,14 +283,11 @@ class _Loads:
 
     def of(self, way: Way) -> dict[Tensor, tuple[int, str]]:
         """Bytes of each tensor, and the memory that they are loaded to."""
-        config, computation = self.program.config, self.stage.state.computation
+        config = self.program.config
         found: dict[Tensor, tuple[int, str]] = {}
-        for source, (scope, lanes) in way.operands.items():
-            if self.program.schedule.maker(source.read.tensor) is not None:
-                continue
-            points = Points({**self.axes, **dict.fromkeys(computation.reduce_axes)}, source.inside)
-            masks = points.read(source.read.indices, source.read.tensor.shape)
-            _add(found, source.read.tensor, loaded(source.read.tensor, masks, scope, lanes, config), scope)
+        for source, (size, scope) in self.of_operands(way).items():
+            if self.program.schedule.maker(source.read.tensor) is None:
+                _add(found, source.read.tensor, size, scope)
         for (tensor, scope), parts in self.read.items():
             if way.operands and scope == NEAR:
                 continue
@@ -262,6 +297,15 @@ class _Loads:
             else:
                 size = loaded(tensor, masks, scope, any_lanes(scope, len(masks), config), config)
             _add(found, tensor, size, scope)
+        return found
+
+    def of_operands(self, way: Way) -> dict[Source, tuple[int, str]]:
+        """Bytes of what a way reads in lanes of its own, whoever makes it, and the memory that they are loaded to."""
+        found: dict[Source, tuple[int, str]] = {}
+        for source, (scope, lanes) in way.operands.items():
+            axes = {**self.axes, **dict.fromkeys(self.stage.state.computation.reduce_axes)}
+            masks = Points(axes, source.inside).read(source.read.indices, source.read.tensor.shape)
+            found[source] = loaded(source.read.tensor, masks, scope, lanes, self.program.config), scope
         return found
 
 

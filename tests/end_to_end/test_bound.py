@@ -246,6 +246,7 @@ def test_it_prints_readably() -> None:
         "  inputs: data 1,024",
         "  weights: weights 2,304",
         "  outputs: output 1,024",
+        "layer by layer, in scratchpads of this size: 804 cycles, 0 bytes between layers, 0 again",
     ]
 
 
@@ -255,3 +256,24 @@ def test_it_is_a_value() -> None:
     assert found.to_dict()["stages"][0]["name"] == "C"
     with pytest.raises(FrozenInstanceError):
         found.compute = 1  # type: ignore[misc]
+
+
+def test_what_does_not_fit_comes_again() -> None:
+    """Of 6×6 tiles of results, each loads six blocks of rows of both factors; accumulators hold one tile."""
+    config = MACHINES["tiny"]
+    rows = config.acc_depth * config.block_out
+    one = lt.bound(dense(4, 64, 4), config)
+    assert (one.again, one.between, one.sized) == (0, 0, one.cycles)
+    large = lt.bound(dense(rows, 64, rows), config)
+    data, weights = (next(iter(each.values())) for each in (large.inputs, large.weights))
+    assert 0 < large.again < min(data, weights) * config.acc_depth
+    assert large.sized >= large.cycles
+
+
+def test_what_one_product_stores_for_another_goes_twice_over_the_bus() -> None:
+    config = MACHINES["vta"]
+    rows, weights = lt.placeholder((64, 64), "int8", name="rows"), lt.placeholder((64, 64), "int8", name="weights")
+    between = lt.requantise(lt.dense(rows, weights, name="C"), 8, name="D")
+    last = lt.requantise(lt.dense(between, lt.placeholder((64, 64), "int8", name="W"), name="E"), 8, name="F")
+    assert lt.bound(between, config).between == 0
+    assert lt.bound(last, config).between == 2 * 64 * 64
