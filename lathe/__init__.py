@@ -102,7 +102,7 @@ from lathe.isa import (
     host_copies,
     verify,
 )
-from lathe.optimiser import FoundSchedule, ScheduleCache, ScheduleCacheError, Tried, autoschedule
+from lathe.optimiser import FoundSchedule, ScheduleCache, ScheduleCacheError, Tried, autoschedule, explain
 from lathe.rtl.geometry import RtlError
 from lathe.scheduler import (
     AXIS_SEPARATOR,
@@ -139,7 +139,6 @@ from lathe.scheduler import (
     bound,
     create_schedule,
     emit_rule,
-    explain,
     interpret,
     lower,
     undef,

@@ -27,9 +27,15 @@ Explained: TypeAlias = lt.Schedule | lt.Tensor | Sequence[lt.Tensor]
 @click.argument("script", required=False, type=FILE)
 @config_option
 @click.option("--batch", default=DEFAULT_BATCH, show_default=True, help="Images of one launch (digits network).")
+@click.option(
+    "--budget", type=click.IntRange(min=1),
+    help="Try so many schedules, and machines with more of each resource, and say what they take.",
+)  # fmt: skip
 @json_option
 @click.pass_context
-def explain(ctx: click.Context, script: Path | None, config_name: str, batch: int, as_json: bool) -> None:
+def explain(
+    ctx: click.Context, script: Path | None, config_name: str, batch: int, budget: int | None, as_json: bool
+) -> None:
     """Say which rule takes each chunk, or why none does.
 
     Chunks alike but for offsets are one line: their count, their pads, and the rule that took them or the constraint
@@ -46,9 +52,9 @@ def explain(ctx: click.Context, script: Path | None, config_name: str, batch: in
     # With --json, standard output is for the JSON alone.
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         if script is None:
-            found = [lt.explain(digits_network(batch).logits, machine)]
+            found = [lt.explain(digits_network(batch).logits, machine, budget=budget or 0)]
         else:
-            found = explanations(script, config_name, machine, given(ctx, "config_name"))
+            found = explanations(script, config_name, machine, given(ctx, "config_name"), budget or 0)
     if as_json:
         values = [each.to_dict() for each in found]
         print_json(values[0] if len(values) == 1 else values)
@@ -58,7 +64,9 @@ def explain(ctx: click.Context, script: Path | None, config_name: str, batch: in
         ctx.exit(REFUSED)
 
 
-def explanations(path: Path, config_name: str, machine: HardwareConfig, wanted: bool) -> list[lt.Explanation]:
+def explanations(
+    path: Path, config_name: str, machine: HardwareConfig, wanted: bool, budget: int = 0
+) -> list[lt.Explanation]:
     """What is to be said of a script: of its schedule, or of each build that it asks for.
 
     If ``wanted``, one of the builds must be for this machine. Raises ScriptError for a script without either.
@@ -72,7 +80,7 @@ def explanations(path: Path, config_name: str, machine: HardwareConfig, wanted: 
         parameters: Mapping[str, int] | None,
     ) -> None:
         # At once: the script may change the schedule later, or end with what lt.build refuses.
-        found.append(lt.explain(program, own, parameters=parameters))
+        found.append(lt.explain(program, own, parameters=parameters, budget=budget))
         machines.append(own)
 
     try:
@@ -84,7 +92,7 @@ def explanations(path: Path, config_name: str, machine: HardwareConfig, wanted: 
         made = None
     tensors = made if isinstance(made, list | tuple) else [made]
     if isinstance(made, lt.Schedule) or (tensors and all(isinstance(each, lt.Tensor) for each in tensors)):
-        return [lt.explain(made, machine)]
+        return [lt.explain(made, machine, budget=budget)]
     if not found:
         raise ScriptError(
             f"The script {str(path)!r} must return a schedule or tensors from schedule(cfg), have them in its variable "

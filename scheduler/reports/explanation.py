@@ -7,6 +7,7 @@ from typing import Any
 from lathe.configs.encoding import GEMM_BEGIN
 from lathe.configs.errors import RefusalKind
 from lathe.configs.extensions import PURPOSES
+from lathe.scheduler.reports.outlook import Outlook
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class Explanation:
     """How a schedule meets a machine: ``str`` of it, and what a prompt shows, is the text, ``to_dict`` plain values.
 
     ``depths``: the elements of each scratchpad. ``units``: by name, which unit computes stages that either could, and
-    why.
+    why. ``outlook``: what else was tried, where that was asked for.
     """
 
     machine: str
@@ -147,6 +148,7 @@ class Explanation:
     classes: tuple[ChunkClass, ...]
     refusals: tuple[Refusal, ...]
     units: tuple[tuple[str, str], ...] = ()
+    outlook: Outlook | None = None
 
     @property
     def maps(self) -> bool:
@@ -197,3 +199,5 @@ class Explanation:
             users = dict.fromkeys(each.stage for each in self.classes if extension in each.extensions)
             if users:
                 yield f"{extension} in {', '.join(users)}: {purpose}"
+        if self.outlook is not None:
+            yield from self.outlook.lines()
