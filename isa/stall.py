@@ -31,6 +31,26 @@ class StallCause(IntEnum):
 TOKEN_CAUSES = tuple(StallCause[queue.name] for queue in TokenQueue)
 QUEUE_CAUSES = tuple(StallCause[f"{unit.name}_QUEUE"] for unit in Unit)
 
+CAUSES_OF = (
+    (StallCause.EMPTY, StallCause.COMPUTE_TO_LOAD, StallCause.MEMORY),
+    (
+        StallCause.EMPTY,
+        StallCause.LOAD_TO_COMPUTE,
+        StallCause.STORE_TO_COMPUTE,
+        StallCause.DRAIN,
+        StallCause.MEMORY,
+    ),
+    (StallCause.EMPTY, StallCause.COMPUTE_TO_STORE, StallCause.MEMORY),
+    (
+        StallCause.EMPTY,
+        StallCause.MEMORY,
+        StallCause.LOAD_QUEUE,
+        StallCause.COMPUTE_QUEUE,
+        StallCause.STORE_QUEUE,
+    ),
+)
+"""What can hold up each unit, in the order of TRACK_NAMES."""
+
 _NAMES = {
     **{cause: cause.name.lower().replace("_", " ") for cause in StallCause},
     **{cause: queue.arrow for cause, queue in zip(TOKEN_CAUSES, TokenQueue, strict=True)},

@@ -5,6 +5,7 @@ from amaranth.hdl import Value
 
 from lathe.configs.encoding import INSTRUCTION_BITS
 from lathe.configs.memory import DECODE_STAGES
+from lathe.isa.stall import CAUSES_OF
 from lathe.isa.stall import TRACK_NAMES as UNIT_NAMES
 from lathe.isa.stall import StallCause as Cause
 from lathe.isa.table import QUEUE_OF, TokenQueue, Unit
@@ -14,14 +15,6 @@ __all__ = ["CAUSES_OF", "CAUSE_BITS", "CAUSE_NAMES", "UNIT_NAMES", "Activity", "
 
 CAUSE_BITS = 4
 CAUSE_NAMES = {cause: str(cause) for cause in Cause}
-
-# What can hold up each unit, in the order of UNIT_NAMES.
-CAUSES_OF = (
-    (Cause.EMPTY, Cause.COMPUTE_TO_LOAD, Cause.MEMORY),
-    (Cause.EMPTY, Cause.LOAD_TO_COMPUTE, Cause.STORE_TO_COMPUTE, Cause.DRAIN, Cause.MEMORY),
-    (Cause.EMPTY, Cause.COMPUTE_TO_STORE, Cause.MEMORY),
-    (Cause.EMPTY, Cause.MEMORY, Cause.LOAD_QUEUE, Cause.COMPUTE_QUEUE, Cause.STORE_QUEUE),
-)
 
 
 class Activity:

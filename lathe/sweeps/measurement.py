@@ -11,10 +11,19 @@ from numpy.typing import NDArray
 
 import lathe as lt
 from lathe.configs import HardwareConfig, LatheError, load_config
+from lathe.isa.stall import CAUSES_OF, TRACK_NAMES
 from lathe.sweeps.specification import Point
 from lathe.sweeps.workloads import Workload, make
 
 OK, INVALID, UNMAPPABLE, DIFFERENT, FAILED = "ok", "invalid machine", "unmappable", "outputs differ", "internal error"
+
+UNITS = TRACK_NAMES[:3]
+WAITS = {
+    f"{unit}_waits_{cause.name.lower()}": (unit, str(cause))
+    for unit, causes in zip(UNITS, CAUSES_OF, strict=False)
+    for cause in causes
+}
+"""Cycles that a unit has waited, by cause: the columns of a row, with what the counters call them."""
 
 # The columns of numbers, after those that name the point, its status and its reason.
 NUMBERS = (
@@ -34,6 +43,8 @@ NUMBERS = (
     "read_par",
     "read_lut",
     "efficiency",
+    *(f"{unit}_busy" for unit in UNITS),
+    *WAITS,
 )
 
 
@@ -81,6 +92,8 @@ def measured(point: Point, machine: HardwareConfig, check: bool) -> Row:
         "bytes_written": sum(counters.bytes_written.values()),
         **{f"read_{name}": count for name, count in counters.bytes_read.items()},
         "efficiency": round(result.efficiency or 0.0, 6),
+        **{f"{unit}_busy": counters.units[unit].busy for unit in UNITS},
+        **{name: counters.units[unit].stalls.get(cause, 0) for name, (unit, cause) in WAITS.items()},
     }
     if inputs is not None:
         expected = lt.reference(work.output, {**inputs, **work.constants})

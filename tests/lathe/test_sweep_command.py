@@ -54,6 +54,9 @@ def test_every_point_is_a_row_and_what_cannot_be_has_its_reason(tmp_path):
             assert int(row["gemm_operations"]) == int(row["m"]) * 2 * 2
             assert float(row["utilisation"]) == round(int(row["gemm_operations"]) / int(row["cycles"]), 6)
             assert 0 < float(row["efficiency"]) <= float(row["utilisation"])
+            for unit in ("load", "compute", "store"):
+                waits = sum(int(value) for key, value in row.items() if key.startswith(f"{unit}_waits_"))
+                assert int(row[f"{unit}_busy"]) + waits == int(row["cycles"])
             assert int(row["bytes_read"]) == sum(int(row[f"read_{name}"]) for name in READ)
     cycles = {(row["m"], row["memory.latency"]): int(row["cycles"]) for row in rows if row["cycles"]}
     assert cycles["16", "64"] > cycles["16", "0"]
