@@ -24,7 +24,7 @@ WINDOW = 256
 MOST_PARTS = 96
 """Of one LOAD: each takes the load unit some cycles more."""
 ENOUGH = 512
-"""Steps of the first products behind which what their chunk reads later may be loaded: once, for LOADs take time."""
+"""Steps of the first products behind which what their chunk reads later may be loaded; then twice as many each time."""
 NOT_SEEN = WINDOW
 """The time of a use that comes later, if there is one."""
 
@@ -47,6 +47,7 @@ def first_things_first(entries: Entries, footprints: Footprints) -> Entries:
     if any(isinstance(each, Marker) for each, _ in entries):
         return entries
     begin = next((n for n, (each, _) in enumerate(entries) if not isinstance(each, Marker) and runs_micro_ops(each)), 0)
+    entries = _in_growing_parts(entries, begin)
     uses = _Uses(entries[: begin + WINDOW], begin, footprints)
     parts = [part for n in range(begin) for part in uses.parts(n)]
     soonest = min((part.used for part in parts), default=NOT_SEEN)
@@ -65,6 +66,33 @@ def first_things_first(entries: Entries, footprints: Footprints) -> Entries:
     return stream
 
 
+def _in_growing_parts(entries: Entries, begin: int) -> Entries:
+    """The stream with products of the first chunk cut, so that none has more steps than all before it.
+
+    What a part reads is loaded while those before it are computed; sums are added up in any order.
+    """
+    stream, work, chunk = list(entries[:begin]), 0, -1
+    for place in range(begin, len(entries)):
+        each, origin = entries[place]
+        if work and origin.chunk != chunk:
+            return [*stream, *entries[place:]]
+        if not isinstance(each, Gemm) or each.reset:
+            stream.append((each, origin))
+            continue
+        chunk = origin.chunk
+        loops, first = each.iter_out * each.iter_in, each.uop_bgn
+        while work >= ENOUGH and (each.uop_end - first) * loops > work >= loops:
+            stream.append((replace(each, uop_bgn=first, uop_end=first + work // loops), origin))
+            first, work = first + work // loops, work + work // loops * loops
+        stream.append((replace(each, uop_bgn=first), origin))
+        work += (each.uop_end - first) * loops
+    return stream
+
+
+def _is_product(each: Entry) -> bool:
+    return isinstance(each, Gemm) and not each.reset
+
+
 class _Uses:
     """When the elements that the first LOADs bring are read first, and LOADs are, counted from the first product on."""
 
@@ -75,12 +103,14 @@ class _Uses:
         depth = {"inp": footprints.config.inp_depth, "wgt": footprints.config.wgt_depth}
         self.begin = begin
         bringer = {name: np.full(depth[name], -1, np.int64) for name in OPERANDS}
-        time, chunk, work, once = 0, -1, 0, True
+        time, chunk, work, enough = 0, -1, 0, ENOUGH
+        first = next((origin.chunk for each, origin in entries[begin:] if _is_product(each)), -1)
         for n, (each, origin) in enumerate(entries):
             assert not isinstance(each, Marker), f"signal {each} in a stream without any"
             footprint = footprints.of(each)
-            if origin.chunk != chunk or chunk < 0 or (once and work >= ENOUGH):  # or else a chunk reads all at one time
-                once = once and origin.chunk != chunk
+            later = chunk == first and work >= enough  # or else a chunk reads all at one time
+            if origin.chunk != chunk or chunk < 0 or later:
+                enough = 2 * enough if origin.chunk == chunk else ENOUGH
                 time, chunk, work = n, origin.chunk, 0
             if isinstance(each, Gemm):
                 work += each.iter_out * each.iter_in * (each.uop_end - each.uop_bgn)
@@ -112,19 +142,19 @@ class _Uses:
         edges = [0, *(np.flatnonzero(np.diff(first)) + 1).tolist(), len(first)]
         padded = load.x_pad_0 or load.x_pad_1 or load.y_pad_0 or load.y_pad_1
         dense = load.y_size == 1 or load.x_stride == load.x_size
-        if n not in self._moving or padded or not dense or len(edges) > MOST_PARTS + 1 or len(edges) == 2:
+        rows = not any(edge % load.x_size for edge in edges)  # each part is some of the rows
+        if n not in self._moving or padded or not (dense or rows) or not 2 < len(edges) <= MOST_PARTS + 1:
             yield _Part(load, n, 0 if n not in self._moving else int(first.min()))
             return
         for begin, end in pairwise(edges):
-            size = end - begin
-            part = replace(
-                load,
-                sram_base=load.sram_base + begin,
-                dram_base=load.dram_base + begin,
-                y_size=1,
-                x_size=size,
-                x_stride=size,
-            )
+            part = replace(load, sram_base=load.sram_base + begin)
+            if dense:
+                size = end - begin
+                part = replace(part, dram_base=load.dram_base + begin, y_size=1, x_size=size, x_stride=size)
+            else:
+                row, count = begin // load.x_size, (end - begin) // load.x_size
+                stride = load.x_stride if count > 1 else load.x_size
+                part = replace(part, dram_base=load.dram_base + row * load.x_stride, y_size=count, x_stride=stride)
             yield _Part(part, n, int(first[begin]))
 
     def last_before(self, part: _Part) -> int:

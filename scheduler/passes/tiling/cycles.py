@@ -15,6 +15,8 @@ from lathe.scheduler.target.elements import Physical
 
 PART = 12
 """Cycles that one more part of a reduction costs in every tile, on average: tokens to wait for, micro-ops to load."""
+AHEAD = 1.7
+"""Parts of a reduction that are computed while a load is the next that the load unit does."""
 TILE = 2
 """Latencies that a tile costs, on average, beside its parts."""
 SHARPNESS = 6
@@ -123,7 +125,9 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
     first = rest = 0.0  # cycles of the loads that the first tile waits for, and of all others
     exposed = 0.0  # of those that wait for the reader of what they replace
     loading = 0.0  # of those that the compute unit does itself, and writes when it is drained
-    ahead = 2 * work.steps / work.parts  # two parts are computed while a load is the next that the load unit does
+    ahead = AHEAD * work.steps / work.parts
+    often = max((each.times for each in loads), default=0)
+    each_part = sum(each.cycles for each in loads if each.times == often and each.unit != Unit.COMPUTE)
     for each in loads:
         if each.unit == Unit.COMPUTE:
             loading += each.times * (each.cycles + each.instructions * latency)
@@ -131,7 +135,8 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
         again = (each.times - 1) * (each.cycles + latency / 4)
         first += each.cycles / each.parts
         rest += again + each.cycles * (1 - 1 / each.parts)
-        exposed += max(each.cycles - ahead, 0) * (each.times - 1) if each.doubled else again
+        beside = each_part if each.times < often else 0  # what the next part wants, too
+        exposed += max(each.cycles + beside - ahead, 0) * (each.times - 1) if each.doubled else again
     compute = loading + work.tiles * (work.steps + work.parts * PART + TILE * latency)
     last = work.stored * config.out_element_bytes * work.planes / config.bus_bytes
     store = work.tiles * last

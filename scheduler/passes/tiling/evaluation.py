@@ -30,7 +30,7 @@ MICRO_OP = 1 / 2
 """Cycles that a micro-op takes to be loaded."""
 CLOSE = 5 / 4
 """How many times the least cost so far a tiling may cost for other places of its loads to be looked at."""
-AGAIN = 2
+AGAIN = 1.5
 """How many times the fewest elements may be loaded for the sake of an earlier first tile."""
 
 Place: TypeAlias = tuple[int, int, int, int]
