@@ -198,6 +198,7 @@ def _broken(rng_and_machine: Callable[[object], tuple[random.Random, lt.Hardware
     # The command that waits for ever is the last but one, so that it is still decoded when fetch has done its work.
     stuck = [Gemm(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, pop_prev=True), Finish()]
     yield Case("stuck", CONFIG, [Stream(stuck, *NO_PAGES)], data=False)
+    yield Case("index of a second step", CONFIG, [_stream_of_a_second_step(CONFIG)], data=False)
     for seed in range(12):
         rng, cfg = rng_and_machine(f"index {seed}")
         stream = stream_of_data(rng, cfg, 8)
@@ -213,6 +214,19 @@ def _broken(rng_and_machine: Callable[[object], tuple[random.Random, lt.Hardware
             far = {"iter_out": 3, "iter_in": 9, operand.factor_fields[1]: rng.choice([20, 60, 100])}
             stream.instructions[place] = replace(each, **far)
             yield Case(f"index {seed}", cfg, [stream], data=False)
+
+
+def _stream_of_a_second_step(cfg: lt.HardwareConfig) -> Stream:
+    """An addition of two accumulators of which the one in its second step is beyond the last in the third micro-op."""
+    words = encode_uops(cfg, [cfg.acc_depth // 2], [0], [0])
+    page = np.zeros((1, PAGE_BYTES), np.uint8)
+    page[0, : 4 * len(words)] = np.asarray(words, "<u4").view(np.uint8)
+    instructions = [
+        lt.Load(lt.MemoryType.UOP, 0, 0, 1, 1, 1),
+        Alu(lt.AluOp.ADD, 0, 1, 1, 5, 0, cfg.acc_depth // 4, 0, 1),
+        Finish(),
+    ]
+    return Stream(instructions, np.zeros(1, np.uint64), page)
 
 
 def _stream_of_reuse(rng: random.Random, cfg: lt.HardwareConfig) -> Stream:

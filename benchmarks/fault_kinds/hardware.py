@@ -359,7 +359,7 @@ FAULTS = (
         "the ALU takes the operand before the one that it read",
         "pipeline",
         "holding.valid & ~holding.first & ~holding.gemm",
-        "holding.valid & (holding.first | holding.use_imm) & ~holding.gemm",
+        "holding.valid & (holding.first | holding.of.alu.use_imm) & ~holding.gemm",
     ),
     fault(
         "an accumulator is what the micro-op before the last left",
