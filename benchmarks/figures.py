@@ -49,7 +49,12 @@ def report(figures: list[Figure], description: str) -> None:
     """Print figures as the command line asks; called last by every benchmark."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="print a list of {name, value, unit, target, met}")
-    if parser.parse_args().json:
+    show(figures, as_json=parser.parse_args().json)
+
+
+def show(figures: list[Figure], *, as_json: bool) -> None:
+    """Print figures as JSON, or as a table with targets and verdicts."""
+    if as_json:
         print(json.dumps([asdict(figure) for figure in figures], indent=2))
         return
     width = max(len(figure.name) for figure in figures)

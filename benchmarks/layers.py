@@ -5,10 +5,14 @@ channel: cycles with a memory latency of 0 and of 64 cycles, and the share of th
 of the bounds by the sum of the cycles. `data` is what passes the border to DRAM, without instructions and micro-ops,
 of the ten shapes that TVM's published schedules for VTA are for. Every output is compared with NumPy.
 
+Beside them: three shapes on `vta`, latency 0, by hand (`by_hand.py`) and by a search of 24 candidates; products on
+`lathe16` (`products.py`); what builds take, on one core; and published figures, which have no target.
+
     python benchmarks/layers.py [--json]
 """
 
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +20,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from figures import Figure, at_least, at_most, one_core, report
+import products
+from by_hand import BY_HAND, scheduled
+from figures import Figure, at_least, at_most, one_core, report, seconds
+from growth import sixteen_convolutions
 from quantised import CONVOLUTIONS, layer, name_of
 
 import lathe as lt
@@ -28,6 +35,13 @@ MOST_DATA = 7.6e6
 NOT_PUBLISHED = (56, 64, 64, 1, 1)
 """The shape that TVM's tables of ResNet-18 on VTA have not."""
 OF_INSTRUCTIONS = ("instructions", "uop")
+
+OF_TVM = 8.98
+"""MB of the ten by TVM's tuned schedules for VTA."""
+BUDGET = 24
+BEATEN = 1.01
+"""How many times the cycles by hand a search may take."""
+RUNS = 3
 
 Shape = tuple[int, int, int, int, int]
 
@@ -98,9 +112,68 @@ def figures_of(name: str, latency: int) -> list[Figure]:
     return figures
 
 
+def beside_hand() -> list[Figure]:
+    """Three shapes by hand, by default, and by a search."""
+    config = lt.load_config("vta").with_(**{"memory.latency": 0})
+    figures = []
+    for shape, tiles in BY_HAND.items():
+        output, tensors, _ = by_shift(shape)
+        by_hand = lt.simulate(lt.build(scheduled(output, tiles), tensors, config), timing_only=True).cycles
+        found = lt.autoschedule(output, config, budget=BUDGET, cache=False)
+        title = f"vta, latency 0: {name_of(*shape)}"
+        figures.append(Figure(f"{title}: by hand", by_hand, "cycles"))
+        figures.append(Figure(f"{title}: default", found.tried[0].cycles or 0, "cycles"))
+        figures.append(at_most(f"{title}: of {BUDGET} candidates", found.cycles, "cycles", BEATEN * by_hand))
+    return figures
+
+
+def of_products() -> list[Figure]:
+    """Square products, and sixteen small ones."""
+    figures = []
+    for size in products.SIZES:
+        taken, share = products.square(size)
+        figures.append(Figure(f"lathe16, latency 0: product of {size}", taken, "cycles"))
+        figures.append(at_least(f"lathe16, latency 0: product of {size}: peak", share, "of 1", products.LEAST_OF_PEAK))
+    title = "lathe16, latency 0, bus 128: 16 products of 16"
+    figures.append(at_most(title, products.sixteen(), "cycles", products.MOST_CYCLES))
+    figures += [Figure(f"published: {title}", each, "cycles") for each in products.PUBLISHED]
+    return figures
+
+
+def of_builds() -> list[Figure]:
+    """Seconds of builds, of which one convolution's are those of 56×56, 64 to 64, 3×3 on `vta`."""
+    config = lt.load_config("vta")
+    output, tensors, _ = by_shift((56, 64, 64, 3, 1))
+    known = scheduled(output, BY_HAND[56, 64, 64, 3, 1])
+    with tempfile.TemporaryDirectory() as folder:
+        cache = lt.ScheduleCache(Path(folder) / "schedules.db")
+        searched = seconds(lambda: lt.build(output, tensors, config, budget=8, cache=False), RUNS)
+        lt.build(output, tensors, config, budget=8, cache=cache)
+        kept = seconds(lambda: lt.build(output, tensors, config, budget=8, cache=cache), RUNS)
+    last = sixteen_convolutions()
+    default = seconds(lambda: lt.build(output, tensors, config), RUNS)
+    given = seconds(lambda: lt.build(known, tensors, config), RUNS)
+    network = [*lt.frontend.placeholders([last]), last]
+    return [
+        at_most("build: one convolution, default", default, "s", 0.8),
+        at_most("build: one convolution, 8 candidates", searched, "s", 3),
+        at_most("build: one convolution, from the cache", kept, "s", 0.03),
+        at_most("build: one convolution, schedule given", given, "s", 0.1),
+        Figure("published: the same by VTA's C++ compiler", 0.045, "s"),
+        at_most(
+            "build: sixteen convolutions and four pools at 224×224",
+            seconds(lambda: lt.build(last, network, config), 1),
+            "s",
+            10,
+        ),
+    ]
+
+
 def main() -> None:
     one_core()
     figures = [figure for name in LAYERS for latency in LEAST for figure in figures_of(name, latency)]
+    figures.append(Figure("published: vta, data of ten, TVM's tuned schedules", OF_TVM, "MB"))
+    figures += [*beside_hand(), *of_products(), *of_builds()]
     report(figures, __doc__ or "")
 
 

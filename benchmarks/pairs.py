@@ -10,10 +10,9 @@ the bound is at most 1.25 times as high. Outputs are compared with NumPy; `share
 """
 
 import argparse
-import json
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -22,7 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from figures import Figure, at_least
+from figures import Figure, at_least, show
 from random_pairs import least_moved, machine, program
 
 import lathe as lt
@@ -112,12 +111,9 @@ def main() -> None:
         if pair is not None:
             pairs.append(pair)
         seed += 1
+    show(figures(pairs), as_json=given.json)
     if given.json:
-        print(json.dumps([asdict(figure) for figure in figures(pairs)], indent=2))
         return
-    for figure in figures(pairs):
-        verdict = {True: "met", False: "MISSED", None: ""}[figure.met]
-        print(f"{figure.name:22} {figure.value:>10,.3f} {figure.unit:14} {figure.target:>8} {verdict}")
     for pair in sorted(pairs, key=lambda pair: pair.share)[: given.worst]:
         print(
             f"{pair.share:.3f} seed {pair.seed}: {pair.layers}; {pair.machine}: {pair.cycles:,} of {pair.bound:,} "
