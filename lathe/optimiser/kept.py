@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.cache_folder import user_cache_folder
@@ -84,14 +84,7 @@ class ScheduleCache:
 
         Raises ScheduleCacheError for another program's database.
         """
-        if not self.path.exists():
-            return None
-        try:
-            _check(self.path)
-            with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
-                row = connection.execute("select steps, cycles, tried from schedules where key = ?", (key,)).fetchone()
-        except (sqlite3.Error, OSError, _OtherVersionError):
-            return None  # whoever writes sets it aside
+        row = self._one("select steps, cycles, tried from schedules where key = ?", key)
         return None if row is None else _kept(*row)
 
     def write(self, key: str, kept: Kept) -> None:
@@ -107,15 +100,20 @@ class ScheduleCache:
 
         Raises ScheduleCacheError for another program's database.
         """
+        row = self._one("select digest, content from programs where key = ?", key)
+        return row[1] if row is not None and _digest(row[1]) == row[0] else None
+
+    def _one(self, query: str, key: str) -> tuple[Any, ...] | None:
+        """The row that a query finds; None where there is none, or no file that can be read."""
         if not self.path.exists():
             return None
         try:
             _check(self.path)
             with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
-                row = connection.execute("select digest, content from programs where key = ?", (key,)).fetchone()
+                row: tuple[Any, ...] | None = connection.execute(query, (key,)).fetchone()
         except (sqlite3.Error, OSError, _OtherVersionError):
-            return None
-        return row[1] if row is not None and _digest(row[1]) == row[0] else None
+            return None  # whoever writes sets it aside
+        return row
 
     def write_bytes(self, key: str, content: bytes) -> None:
         """Keep bytes, as ``write`` does."""
