@@ -1,4 +1,4 @@
-"""The folder in which results of long work are kept, by content."""
+"""The cache of the RTL's builds and fits: its folder, and what is said where it cannot be written."""
 
 import contextlib
 from collections.abc import Iterator

@@ -26,7 +26,7 @@ from lathe.optimiser.steps import Step, step_from_json
 
 APPLICATION = 0x4C415448  # "LATH"
 VERSION = 2
-SECONDS = 2.0
+SECONDS = 5.0
 """How long a writer waits for another."""
 ROOMS = ("configs", "frontend", "isa", "scheduler", "sim", "optimiser")
 """What a schedule and its cycles depend on."""
@@ -180,12 +180,14 @@ class ScheduleCache:
                     with contextlib.suppress(FileNotFoundError):
                         os.replace(f"{self.path}{part}", f"{self.path}.unreadable{part}")
         with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
-            connection.execute("pragma journal_mode = wal")
+            if connection.execute("pragma user_version").fetchone()[0] != VERSION:  # writers of a whole file wait less
+                connection.execute("pragma journal_mode = wal")
+                with connection:
+                    connection.execute(f"pragma application_id = {APPLICATION}")
+                    for table in _TABLES:
+                        connection.execute(table)
+                    connection.execute(f"pragma user_version = {VERSION}")
             with connection:
-                connection.execute(f"pragma application_id = {APPLICATION}")
-                connection.execute(f"pragma user_version = {VERSION}")
-                for table in _TABLES:
-                    connection.execute(table)
                 yield connection
 
 

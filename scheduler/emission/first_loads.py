@@ -1,4 +1,4 @@
-"""The loads that a program begins with, in the order in which what they bring is used.
+"""The loads that a program begins with, in the order of their use, and its first products, cut to wait for less.
 
 The first product waits for all that is loaded before it. What only later ones read, such as the weights of input
 channels that come later, can wait: a LOAD is taken apart where its elements are used first by different chunks, or in
