@@ -39,7 +39,7 @@ from lathe.scheduler.target.chunk import (
     VectorOperand,
     check_covers,
 )
-from lathe.scheduler.target.data_cells import Cells, data_cells, within
+from lathe.scheduler.target.data_cells import Cells, DataCells, within
 from lathe.scheduler.target.element import depth_of
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.rule_choice import rule_for
@@ -108,7 +108,8 @@ class Emitter:
         self._used = 0
         self._work: dict[int, _Work | None] = {}
         self._keep_zeros: dict[StageView, bool] = {}
-        self._data: dict[Tensor, Cells | None] = {}
+        computations = {tensor: stage.state.computation for tensor, stage in self.maker.items()}
+        self._data_cells = DataCells(computations.get)
         self._tried: set[str] = set()  # the rules that have been asked for the present chunk
         self._label_of: dict[StageView, int] = {}
 
@@ -223,15 +224,6 @@ class Emitter:
                 size = self.physical[stage].strides(low, extent)[1]
                 assert size <= self.buffers[stage].of_thread, f"ring of {stage.name} takes {size} elements"
         self.places[stage.tensor] = self._place(stage, base, low, extent, data)
-
-    def _data_cells(self, tensor: Tensor) -> Cells | None:
-        """Which cells of a tensor may hold anything but zeros."""
-        if tensor not in self._data:
-            self._data[tensor] = None  # of what is copied in a circle nothing is known
-            maker = self.maker.get(tensor)
-            if maker is not None:
-                self._data[tensor] = data_cells(maker.state.computation, self._data_cells)
-        return self._data[tensor]
 
     def _acquire_stored(self, stored: Allocated) -> None:
         if stored.scope == DRAM:

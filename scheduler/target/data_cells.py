@@ -26,6 +26,26 @@ LARGEST = 1 << 20
 """Points of one index that are looked at; of more all are taken to read data."""
 
 
+class DataCells:
+    """``data_cells`` of all tensors of a program, each worked out once.
+
+    ``computation_of`` gives what makes a tensor, None for an input.
+    """
+
+    def __init__(self, computation_of: Callable[[Tensor], Computation | None]) -> None:
+        self.computation_of = computation_of
+        self.known: dict[Tensor, Cells | None] = {}
+
+    def __call__(self, tensor: Tensor) -> Cells | None:
+        """The cells of a tensor that may hold anything but 0; None if all may."""
+        if tensor not in self.known:
+            self.known[tensor] = None  # of what is copied in a circle nothing is known
+            computation = self.computation_of(tensor)
+            if computation is not None:
+                self.known[tensor] = data_cells(computation, self)
+        return self.known[tensor]
+
+
 def data_cells(computation: Computation, cells_of: Callable[[Tensor], Cells | None]) -> Cells | None:
     """The cells of what a computation makes that may hold anything but 0; None if all may.
 

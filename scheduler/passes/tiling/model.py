@@ -15,7 +15,7 @@ from lathe.scheduler.passes.tiling.cycles import least_cycles, load_cycles
 from lathe.scheduler.passes.tiling.problem import TilingProblem
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.loops import LoopAxis
-from lathe.scheduler.target.data_cells import Cells, data_cells, share_with_data
+from lathe.scheduler.target.data_cells import DataCells, share_with_data
 from lathe.scheduler.target.element import loaded_bytes
 from lathe.scheduler.target.elements import Physical, form_in, outside_of
 from lathe.scheduler.target.gaps import gaps_of
@@ -80,7 +80,9 @@ class TilingModel:
             if product is not None and product.weight.tensor is problem.sink.tensor:
                 self.rows_of_weights.add(dimension_of(product.weight, product.column))
         self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
-        self._data: dict[Tensor, Cells | None] = {}
+        states = [stage.state for stage in problem.schedule.stages]
+        computations = {tensor: state.computation for state in states for tensor in state.tensors}
+        self._data_cells = DataCells(computations.get)
         self._shares = {stage: self._share_with_data(stage) for stage in self.gemms}
         self.has_diagonals = any(each.diagonal for stage in self.gemms if (each := plan.products[stage.tensor]))
         self._counts: dict[tuple[EditedStage, tuple[int, ...]], int] = {}
@@ -299,14 +301,6 @@ class TilingModel:
         product = self.plan.products[stage.tensor]
         assert product is not None, f"{stage.name} is no product"
         return share_with_data(product.data.indices, self._data_cells(product.data.tensor))
-
-    def _data_cells(self, tensor: Tensor) -> Cells | None:
-        if tensor not in self._data:
-            self._data[tensor] = None  # of what is copied in a circle nothing is known
-            maker = self.problem.schedule.maker(tensor)
-            if maker is not None:
-                self._data[tensor] = data_cells(maker.state.computation, self._data_cells)
-        return self._data[tensor]
 
     def steps_of(self, stage: EditedStage) -> int:
         """Steps of an element that no product makes, at a point of its reduction."""
