@@ -15,7 +15,6 @@ from lathe.scheduler.passes.tiling.cycles import (
     Work,
     cycles_with_product,
     cycles_without_product,
-    instructions_of,
 )
 from lathe.scheduler.passes.tiling.model import TilingModel
 from lathe.scheduler.passes.tiling.problem import Operand, Tiling
@@ -155,13 +154,14 @@ class _Evaluation:
         box: Sequence[int] = self.loops.boxes[level][stage] if level else stage.tensor.shape
         if rounds > 1 and level == depth:
             box = self.innermost[stage]
+        cycles, instructions = model.load_of(stage, tuple(box), count)
         return Loads(
             model.problem.target.memories[stage.state.scope].unit,
-            model.load_cycles(stage, tuple(box), count),
+            cycles,
             loads / max(count, 1),
             doubled,
             self._parts(operand, box, rounds) if level < depth else 1,
-            instructions_of(model.in_dram[stage], box),
+            instructions,
         )
 
     def _parts(self, operand: Operand, box: Sequence[int], rounds: int) -> int:

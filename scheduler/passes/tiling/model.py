@@ -11,7 +11,7 @@ from lathe.frontend.nodes import Axis, axes_of, reads_data
 from lathe.isa import AluOp
 from lathe.scheduler.algorithm.patterns import dimension_of
 from lathe.scheduler.passes.groups import is_padding
-from lathe.scheduler.passes.tiling.cycles import least_cycles, load_cycles
+from lathe.scheduler.passes.tiling.cycles import instructions_of, least_cycles, load_cycles
 from lathe.scheduler.passes.tiling.problem import TilingProblem
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.loops import LoopAxis
@@ -121,7 +121,7 @@ class TilingModel:
             untouched = {root.source for root in state.roots if root in state.leaves}
             self.single[stage] = [a for a in state.computation.reduce_axes if a is not chosen and a in untouched]
         self.planes = DTYPES[problem.sink.tensor.dtype].bits // 8 if problem.sink.tensor.dtype != "bool" else 1
-        self._loads: dict[tuple[EditedStage, tuple[int, ...]], float] = {}
+        self._loads: dict[tuple[EditedStage, tuple[int, ...]], tuple[float, int]] = {}
         self._tile_loops_known: dict[tuple[tuple[int, ...], tuple[int, ...]], TileLoops] = {}
         self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[EditedStage, tuple[int, ...]]] = {}
         self._tensors = [(stage, stage.tensor) for stage in self.physical]
@@ -273,13 +273,14 @@ class TilingModel:
         self._tile_loops_known[tile, order] = found
         return found
 
-    def load_cycles(self, stage: EditedStage, box: tuple[int, ...], count: int) -> float:
-        """Cycles that one load of a box of an operand takes the bus, or waits for memory."""
+    def load_of(self, stage: EditedStage, box: tuple[int, ...], count: int) -> tuple[float, int]:
+        """Cycles that one load of a box of an operand takes the bus, or waits for memory; and its LOADs."""
         known = self._loads.get((stage, box))
         if known is None:
-            config = self.config
+            config, form = self.config, self.in_dram[stage]
             size = loaded_bytes(config, stage.state.scope, stage.tensor.dtype)
-            known = self._loads[stage, box] = load_cycles(config, self.in_dram[stage], size, box, count)
+            known = load_cycles(config, form, size, box, count), instructions_of(form, box)
+            self._loads[stage, box] = known
         return known
 
     def _steps_of_all(self, boxes: dict[EditedStage, tuple[int, ...]]) -> int:
