@@ -31,6 +31,7 @@ from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DATA, DRAM, NEAR
 from lathe.scheduler.state.names import fresh_name
+from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import initial_state
 from lathe.scheduler.target.element import element_of, loaded_bytes
 from lathe.scheduler.target.lanes import plan_lanes
@@ -67,6 +68,13 @@ def bring_by_products(schedule: Edit, target: Target) -> None:
         _insert(schedule, stage, brought, ones[channels])
     added = {tensor: np.ones(tensor.shape, np.int8) for tensor in ones.values()}
     schedule.amend(constants={**schedule.state.constants, **added})
+
+
+def is_brought(stage: StageView) -> bool:
+    """Whether a stage is such a product: of one step, with ones that are part of the program."""
+    computation = stage.state.computation
+    added = {read.tensor for read in computation.reads} & set(stage.schedule.state.constants)
+    return bool(added) and [axis.extent for axis in computation.reduce_axes] == [1]
 
 
 def _brought(schedule: Edit, stage: EditedStage, target: Target) -> _Brought | None:

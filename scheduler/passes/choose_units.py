@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from lathe.configs import HardwareConfig
 from lathe.isa import AluOp
+from lathe.scheduler.passes.bring_by_products import is_brought
 from lathe.scheduler.passes.channel_scales import as_sums, is_scale
 from lathe.scheduler.passes.sum_by_products import is_sum
 from lathe.scheduler.passes.unit_estimates import Estimate, estimate
@@ -41,7 +42,7 @@ def choose_units(schedule: Edit, target: Target) -> None:
     products = plan_lanes(schedule, target.config).products
     for stage in schedule.stages:
         product = products[stage.tensor]
-        if product is None or not product.diagonal or not _is_open(stage, product):
+        if product is None or not product.diagonal or not _is_open(stage, product) or is_brought(stage):
             continue
         found = _estimate(stage, product, target.config)
         if found.alu < found.matrix:

@@ -94,5 +94,12 @@ def test_scratchpads_in_which_the_whole_group_has_no_tile():
     built(shortcut(3, shape=(1, 6, 6, 16)), TINY)
 
 
+def test_a_few_pixels_do_not_send_it_to_the_alu():
+    """Elements of ones take longer to load than so few pixels to compute; but the border is in inp, for both."""
+    config = VTA.with_(batch=2, block_in=32, block_out=32, wgt_buffer_bytes=65536, inp_buffer_bytes=32768)
+    for extensions in ((), ("gemm_begin",)):
+        built(shortcut(3, shape=(1, 4, 3, 16)), config.with_(extensions=extensions, **{"memory.bus_bits": 64}))
+
+
 def test_on_the_rtl():
     on_rtl(lt.create_schedule(shortcut(3, shape=(1, 5, 6, 8))))
