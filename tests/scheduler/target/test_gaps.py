@@ -153,7 +153,7 @@ def check_random(seed: int) -> None:
     event("gaps" if max(steps) > 1 else "no gaps")
 
 
-@pytest.mark.seeds(30, slow=300)
+@pytest.mark.seeds(20, slow=100)
 def test_random_transposed_convolutions(seeds):
     events = check_each(seeds, check_random)
     assert events["gaps"] > len(seeds) // 2
