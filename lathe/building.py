@@ -18,6 +18,7 @@ from lathe.optimiser.kept_programs import program_key, read_program, write_progr
 from lathe.scheduler import BuildError, Schedule, create_schedule
 from lathe.scheduler.build import bound_arguments, build_compiled, check_tensors
 from lathe.scheduler.target.machine import check_machine
+from lathe.scheduler.target.rules import RULES, is_own
 from lathe.validation import validate
 
 Check: TypeAlias = bool | Literal["passes"]
@@ -77,7 +78,8 @@ def build(
     What a schedule leaves open (caches, scopes, tiles, pragmas of stages that no command has touched) is completed; the
     schedule given is not changed. With a ``budget`` of 2 or more, the simulator decides between so many candidates
     (``autoschedule``), and schedule and program are kept in ``cache`` (True: the user's; False: not), by the content of
-    all that they depend on, unless the schedule has been begun by hand.
+    all that they depend on, unless the schedule has been begun by hand; the program is not where rules of the user's
+    are there.
 
     Raises BuildError for a wrong list of tensors or a budget that is no number of candidates, CapacityError for tiles
     that do not fit, EmitError for chunks that map to no instruction, ValidationError for what ``check`` finds.
@@ -108,6 +110,8 @@ def _searched(
     check_machine(config, "build")
     program, tensors = bound_arguments(program, tensors, parameters, "build")
     kept = cache_for(program, cache, "build")
+    if kept is not None and any(map(is_own, RULES)):
+        kept = None  # the key does not know what the user's rules do
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
     key = "" if kept is None else program_key(schedule.program, config, checked_budget(budget, "build"), constants)

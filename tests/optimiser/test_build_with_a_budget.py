@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import lathe as lt
+from lathe.scheduler.target.rules import RULES
 
 VTA = lt.load_config("vta")
 
@@ -99,6 +100,16 @@ def test_a_digest_does_not_make_a_program(cache):
     cache.write_bytes(key, b"no archive")
     assert cache.read_bytes(key) == b"no archive"
     assert same(lt.build(output, tensors, VTA, budget=6, cache=cache), right)
+
+
+def test_programs_are_not_kept_where_there_are_rules_of_the_users(cache, monkeypatch):
+    """What such a rule makes may be different the next time."""
+    output, tensors = layer()
+    lt.build(output, tensors, VTA, budget=6, cache=cache)
+    searched = counted(monkeypatch)
+    monkeypatch.setitem(RULES, "own", RULES["gemm"])
+    lt.build(output, tensors, VTA, budget=6, cache=cache)
+    assert len(searched) == 1
 
 
 def test_a_schedule_begun_by_hand_is_completed_and_not_kept(cache):
