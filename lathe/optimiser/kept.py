@@ -165,7 +165,10 @@ class ScheduleCache:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection, in a transaction that ends with the block.
+        """A connection, in a transaction that ends with the block and makes the tables where they are missing.
+
+        One transaction, and no journal mode of its own: a file half made would be taken for another version's and set
+        aside, and a change of mode is refused at once while another process has the file open.
 
         A damaged file, or one of another version, is set aside first, with its log, which would else be the new one's.
         """
@@ -176,24 +179,24 @@ class ScheduleCache:
             except (_OtherVersionError, sqlite3.DatabaseError) as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise  # locked, or no file at all
-                for part in ("", "-wal", "-shm"):
+                for part in ("", "-journal", "-wal", "-shm"):
                     with contextlib.suppress(FileNotFoundError):
                         os.replace(f"{self.path}{part}", f"{self.path}.unreadable{part}")
-        with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
-            if connection.execute("pragma user_version").fetchone()[0] != VERSION:  # writers of a whole file wait less
-                connection.execute("pragma journal_mode = wal")
-                with connection:
-                    connection.execute(f"pragma application_id = {APPLICATION}")
-                    for table in _TABLES:
-                        connection.execute(table)
-                    connection.execute(f"pragma user_version = {VERSION}")
-            with connection:
-                yield connection
+        with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS, isolation_level=None)) as connection:
+            connection.execute("begin immediate")
+            if connection.execute("pragma user_version").fetchone()[0] != VERSION:
+                connection.execute(f"pragma application_id = {APPLICATION}")
+                for table in _TABLES:
+                    connection.execute(table)
+                connection.execute(f"pragma user_version = {VERSION}")
+            yield connection
+            connection.execute("commit")  # closing without it rolls back, and with the rows the tables
 
 
 def _check(path: Path) -> None:
     """Raises ScheduleCacheError for a file of another program or version, sqlite3.Error for a damaged one."""
-    with contextlib.closing(sqlite3.connect(path, timeout=SECONDS)) as connection:
+    with contextlib.closing(sqlite3.connect(path, timeout=SECONDS, isolation_level=None)) as connection:
+        connection.execute("begin")  # one look: between two, another process may make the tables
         application, version = (
             connection.execute(f"pragma {name}").fetchone()[0] for name in ("application_id", "user_version")
         )

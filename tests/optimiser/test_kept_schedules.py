@@ -2,13 +2,14 @@
 
 import json
 import sqlite3
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from importlib import import_module
+from threading import Barrier
 
 import pytest
 
 import lathe as lt
-from lathe.optimiser.kept import APPLICATION, VERSION, key_of
+from lathe.optimiser.kept import APPLICATION, VERSION, Kept, key_of
 
 VTA = lt.load_config("vta")
 
@@ -161,6 +162,22 @@ def test_several_processes_write_at_a_time(cache):
         made = list(pool.map(_write, [cache.path] * 8, range(16, 144, 16)))
     kept = [cache.read(key_of([product(rows)], VTA, 2)) for rows in range(16, 144, 16)]
     assert [each.cycles for each in kept] == made
+
+
+def test_a_new_file_is_made_by_whoever_writes_first(tmp_path):
+    """Nobody sees it half made, and nobody's row is lost while it is made."""
+    for attempt in range(12):
+        path, start = tmp_path / f"{attempt}.db", Barrier(6)
+
+        def keep(number, path=path, start=start):
+            start.wait()
+            lt.ScheduleCache(path).write(f"key {number}", Kept((), 1 + number, ()))
+
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(keep, range(6)))
+        kept = [lt.ScheduleCache(path).read(f"key {number}") for number in range(6)]
+        assert [each and each.cycles for each in kept] == [1, 2, 3, 4, 5, 6], attempt
+        assert list(tmp_path.glob("*unreadable*")) == []
 
 
 def test_export_and_include(cache, tmp_path, monkeypatch):
