@@ -14,6 +14,7 @@ from lathe.scheduler.passes.bring_by_products import bring_by_products
 from lathe.scheduler.passes.choose_rules import choose_rules
 from lathe.scheduler.passes.choose_units import choose_units
 from lathe.scheduler.passes.compute_at_readers import compute_at_readers
+from lathe.scheduler.passes.drop_unread import drop_unread
 from lathe.scheduler.passes.fill_domains import fill_domains
 from lathe.scheduler.passes.fill_padding import fill_padding
 from lathe.scheduler.passes.fit_lanes import fit_lanes
@@ -73,6 +74,7 @@ PASSES = (
     Pass("widen-sums", widen_sums, (given.ONE_OUTPUT,), (given.WIDE_SUMS,)),
     Pass("merge-reshapes", merge_reshapes, (given.ONE_OUTPUT,), (given.NO_RESHAPES,)),
     Pass("split-axes", split_axes, (given.ONE_OUTPUT,)),
+    Pass("drop-unread", drop_unread, (given.WHOLE_DOMAINS, given.ONE_OUTPUT), (given.ALL_READ,)),
     Pass("mask-conditions", mask_conditions, (given.ONE_OUTPUT,)),
     Pass("bring-by-products", bring_by_products, (given.ONE_OUTPUT,)),
     Pass("sum-by-products", sum_by_products, (given.ONE_OUTPUT,)),

@@ -11,6 +11,7 @@ from lathe.frontend.operand import walk
 from lathe.scheduler.legality.check import check_completed
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.passes.agree_on_lanes import lanes_disagree
+from lathe.scheduler.passes.drop_unread import is_read
 from lathe.scheduler.passes.fold_constants import is_folded
 from lathe.scheduler.passes.groups import is_copy
 from lathe.scheduler.passes.join_lookups import is_rescaled
@@ -178,6 +179,7 @@ RESCALED_LOOKUPS = Property(
 )
 WIDE_SUMS = _of_stages("wide sums", "sums of untouched stages are in 32 bits", _is_wide)
 NO_RESHAPES = _of_stages("no reshapes", "no reshape of an input is computed", _is_no_free_reshape)
+ALL_READ = _of_stages("all read", "along each dimension, all that an untouched stage makes for others is read", is_read)
 AGREEING_LANES = Property("agreeing lanes", "maker and readers of each tensor agree on its lanes", lanes_disagree)
 WHOLE_ELEMENTS = Property("whole elements", "what products load lies as elements that they load", waits_for_turns)
 BUFFERS_FIT = Property("buffers fit", "buffers fit their memories", _does_not_fit)
