@@ -7,14 +7,15 @@ what its expression gives for zeros; a matrix product holds zeros where the rows
 from collections.abc import Mapping
 from functools import lru_cache
 
-from lathe.frontend import Tensor, evaluate, walk
-from lathe.frontend.nodes import AxisRef, Const, Read, Reduce, Select
+from lathe.frontend import Computation, Tensor, as_affine, evaluate, walk
+from lathe.frontend.nodes import AxisRef, Const, Read, ReadAccess, Reduce, Select
 from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.rewrite import transform
 from lathe.scheduler.state.memories import DRAM, PARAMETERS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import StageState
 from lathe.scheduler.target.lanes import LanePlan, lanes_through
+from lathe.scheduler.target.products import ends_with
 
 
 def tensors_with_zeros_behind(schedule: ScheduleView, plan: LanePlan) -> set[Tensor]:
@@ -27,7 +28,8 @@ def tensors_with_zeros_behind(schedule: ScheduleView, plan: LanePlan) -> set[Ten
             continue
         product = plan.products[state.tensor]
         if product is not None:
-            if comes_from_host(schedule, product.weight.tensor):
+            all_rows = product.column is None or ends_with(product.weight, product.column)
+            if all_rows and comes_from_host(schedule, product.weight.tensor):
                 found.update(state.tensors)
         elif _reads_zeros(state, plan, maker, found) and all(_is_zero(body) for body in state.computation.bodies):
             found.update(state.tensors)
@@ -69,15 +71,30 @@ def _keeps_zeros(body: Expr) -> bool:
 
 def _reads_zeros(state: StageState, plan: LanePlan, maker: Mapping[Tensor, StageState], zeros: set[Tensor]) -> bool:
     """Whether everything read has zeros there as well, not values that are the same in all lanes."""
-    if state.scope == PARAMETERS and plan.known[state.tensor].rows is None:
+    lanes = plan.known[state.tensor]
+    if state.scope == PARAMETERS and lanes.rows is None:
         return False
     for access in state.computation.reads:
+        read = lanes_through(state.computation, access, lanes).cols
         if access.tensor in maker:
             if access.tensor not in zeros:
                 return False
-        elif lanes_through(state.computation, access, plan.known[state.tensor]).cols is None:
+        elif read is None:
+            return False
+        if read is not None and not ends_together(state.computation, access, lanes.cols, read):
             return False
     return True
+
+
+def ends_together(computation: Computation, access: ReadAccess, own: int | None, read: int) -> bool:
+    """Whether what stands behind the last of a dimension that is computed is behind the last of what is read, too.
+
+    Of a tensor of which only a part is read, its other values stand there.
+    """
+    index = as_affine(access.indices[read])
+    if own is None or index is None or dict(index.coefficients) != {computation.axes[own]: 1}:
+        return False
+    return computation.axes[own].extent + index.const >= access.tensor.shape[read]
 
 
 @lru_cache(maxsize=4096)
