@@ -9,6 +9,7 @@ from lathe.scheduler.errors import BuildError, ScheduleError
 from lathe.scheduler.legality.check import check_completed
 from lathe.scheduler.legality.communication import check_communication
 from lathe.scheduler.passes import properties as given
+from lathe.scheduler.passes.adjoin_elements import adjoin_elements
 from lathe.scheduler.passes.agree_on_lanes import agree_on_lanes
 from lathe.scheduler.passes.bring_by_products import bring_by_products
 from lathe.scheduler.passes.choose_rules import choose_rules
@@ -83,6 +84,7 @@ PASSES = (
     Pass("turn-elements", turn_elements, (given.AGREEING_LANES,), (given.WHOLE_ELEMENTS,)),
     Pass("tile-groups", TileGroups(), (given.AGREEING_LANES,), (given.BUFFERS_FIT,)),
     Pass("load-operands", load_operands, (given.BUFFERS_FIT,), (given.LOADED,)),
+    Pass("adjoin-elements", adjoin_elements, (given.BUFFERS_FIT, given.LOADED)),
     Pass("choose-rules", choose_rules, (given.LOADED,), (given.RULES_NAMED,)),
 )
 """In their order. ``lower(stage=NAME)`` shows a schedule after each."""

@@ -116,6 +116,7 @@ class StageState:
     lanes: Lanes | None = None  # which dimensions fill the lanes of elements, where that has been decided
     walked: frozenset[int] = frozenset()  # dimensions made one value at a time, as a cycle wants: no lanes for them
     on_alu: bool = False  # whether the ALU shall compute it although it is a matrix product
+    adjoins: bool | None = None  # whether what one stored element holds adjoins in a scratchpad, too; None: undecided
     slots: int | None = None  # how many buffers take turns; None: two where there is room
     reuse: str | None = None  # "ring" or "shift": values stay from one iteration of the attachment's loop to the next
     ahead: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -171,7 +172,7 @@ class StageState:
 
 TAGS = frozenset(
     {"unrolled", "marks", "pragma", "pragma_axis", "rule", "scope", "copies", "hints", "lanes", "on_alu", "slots"}
-    | {"threads", "signals", "ahead"}
+    | {"threads", "signals", "ahead", "adjoins"}
 )
 """Fields of a state that say neither what is computed nor in which loops or where among those of other stages."""
 PLACED = attrgetter(*(each.name for each in fields(StageState) if each.name not in TAGS))

@@ -75,7 +75,7 @@ def largest_size(placement: Placement, physical: Physical) -> int:
     """Elements that the largest box of a stage takes, wherever its blocks begin."""
     if placement.state.storage is not None:
         return physical.count
-    total = 1
+    total, physical = 1, physical.in_buffers
     ring = ring_of(placement, physical)
     held = placement if placement.window is None else placement.window
     for dim, (low, extent) in enumerate(zip(held.low, held.extent, strict=True)):

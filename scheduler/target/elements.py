@@ -6,7 +6,7 @@ numbers of these come first in the element's address, then the other dimensions 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from lathe.configs import HardwareConfig
@@ -14,6 +14,7 @@ from lathe.frontend import Tensor
 from lathe.isa import Layout, PhysicalAxis
 from lathe.isa.layout import BROADCAST, PADDING
 from lathe.isa.layout_steps import Diagonal, LayoutStep
+from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import Element, element_of
@@ -28,9 +29,10 @@ class Physical:
 
     ``group`` elements of neighbouring columns adjoin in DRAM, where several of them make one element of another memory;
     ``stack`` elements of neighbouring rows do, where several of them make one element of weights. Of turned lanes, a
-    group is a block of columns, in scratchpads too. ``outside`` are dimensions that come before all others but the
-    lanes: what else of the axis that these run along has been split off. ``gaps`` (of ``inp``): dimensions of which an
-    element holds one index of so many.
+    group is a block of columns, in scratchpads too. In a scratchpad, where one ``adjoins``, its elements lie side by
+    side as in DRAM; ``joined``: it is moved as one, as a block of columns. ``outside`` are dimensions that come before
+    all others but the lanes: what else of the axis that these run along has been split off. ``gaps`` (of ``inp``):
+    dimensions of which an element holds one index of so many.
     """
 
     view: tuple[int, ...]
@@ -40,6 +42,8 @@ class Physical:
     stack: int = 1
     outside: tuple[int, ...] = ()
     gaps: Gaps = ()
+    adjoins: bool = False
+    joined: bool = False
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -52,23 +56,30 @@ class Physical:
         gap = self.gaps[dim] if self.gaps else None
         if gap is not None:
             return gap.step
-        return self.element.block(self.lanes, dim)
+        together = self.group if self.joined and dim == self.lanes.cols else 1
+        return self.element.block(self.lanes, dim) * together
 
     def step(self, dim: int) -> int:
         """How many values of a dimension lie in elements that adjoin; a stride leads from group to group."""
         adjoining = self.group if dim == self.lanes.cols else self.stack if dim == self.lanes.rows else 1
-        return self.block(dim) * (adjoining if self.lanes.turns is None else 1)
+        return self.block(dim) * (adjoining if self.inseparable == 1 else 1)
 
     @property
     def inseparable(self) -> int:
         """How many elements that adjoin hold the values of one block."""
-        return 1 if self.lanes.turns is None else self.group
+        return 1 if self.lanes.turns is None and not self.joined else self.group
+
+    @property
+    def in_buffers(self) -> "Physical":
+        """The same, with what buffers hold all or nothing of as a block."""
+        return replace(self, adjoins=False, joined=True) if self.adjoins else self
 
     def blocks(self, dim: int, first: int, extent: int) -> int:
-        """How many elements a range of a dimension touches."""
-        size = self.block(dim)
+        """How many elements of a buffer a range of a dimension touches."""
+        form = self.in_buffers
+        size = form.block(dim)
         found = (first + extent - 1) // size - first // size + 1
-        return found * self.inseparable if dim == self.lanes.cols else found
+        return found * form.inseparable if dim == self.lanes.cols else found
 
     def strides(self, low: tuple[int, ...], extent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
         """Elements from one step of each dimension to the next in a dense box, and the number of its elements."""
@@ -129,7 +140,14 @@ def physical_of(stage: StageView, lanes: Mapping[Tensor, Lanes], config: Hardwar
     """How the tensor of a stage lies in its memory."""
     element = element_of(config, stage.state.scope)
     view, along = shape_and_lanes(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element)
-    return form_in(view, along, element, outside_of(stage.schedule, view, along), gaps_of(stage, along))
+    form = form_in(view, along, element, outside_of(stage.schedule, view, along), gaps_of(stage, along))
+    return adjoining(form, element_of(config, DRAM)) if stage.state.adjoins else form
+
+
+def adjoining(form: Physical, stored: Element) -> Physical:
+    """How cells lie in a scratchpad where what one stored element holds adjoins."""
+    assert form.lanes.turns is None, f"blocks of {form} lie in an order of their own"
+    return replace(form, group=stored.cols // form.element.cols, adjoins=True)
 
 
 def form_in(

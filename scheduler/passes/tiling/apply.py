@@ -54,7 +54,7 @@ def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
             attachment = None
         else:
             attachment = Attachment(sink.id, levels[min(level, len(levels)) - 1])
-        operand.stage.change(attachment=attachment)
+        operand.stage.change(attachment=attachment, adjoins=tiling.adjoining.get(operand.stage))
     _in_order(problem)
 
 

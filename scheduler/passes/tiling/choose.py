@@ -5,6 +5,7 @@ parts (whole blocks along lanes), a few orders of the tile loops, and for each o
 the estimate (``evaluation.py``, ``cycles.py``) makes cheapest is then checked exactly by the allocator.
 """
 
+from collections.abc import Sequence
 from itertools import product as combinations
 from math import inf
 
@@ -23,11 +24,11 @@ def choose_tiling(problem: TilingProblem) -> Tiling:
     """The cheapest tiling found. Raises CapacityError if not even the smallest tiles fit."""
     for narrow in (False, True):
         for cut in CUTS:
-            model = TilingModel(problem, cut, narrow)
-            best = given_tiling(model) if problem.given else next(iter(_cheapest(model)), None)
+            models = _models(problem, cut, narrow)
+            best = given_tiling(models[0]) if problem.given else next(iter(_cheapest(models)), None)
             if best is not None:
                 return best
-    raise CapacityError(_refusal(model), kind="machine")
+    raise CapacityError(_refusal(models[-1]), kind="machine")
 
 
 def cheapest_tilings(problem: TilingProblem, count: int) -> list[Tiling]:
@@ -37,16 +38,28 @@ def cheapest_tilings(problem: TilingProblem, count: int) -> list[Tiling]:
     """
     for narrow in (False, True):
         for cut in CUTS:
-            found = _cheapest(TilingModel(problem, cut, narrow), count)
+            found = _cheapest(_models(problem, cut, narrow), count)
             if found:
                 return found
     return []
 
 
-def _cheapest(model: TilingModel, count: int = 1) -> list[Tiling]:
+def _models(problem: TilingProblem, cut: str, narrow: bool) -> list[TilingModel]:
+    """The group's model, and another if in that one data are loaded as they were stored, in groups of elements."""
+    model = TilingModel(problem, cut, narrow)
+    return [model, TilingModel(problem, cut, narrow, apart=True)] if model.adjoining else [model]
+
+
+def _cheapest(models: Sequence[TilingModel], count: int = 1) -> list[Tiling]:
     """The first of the cheapest; tiles whose computation alone takes longer than what has been found are left out."""
     found: dict[tuple[object, ...], Tiling] = {}
-    limit = inf
+    for model in models:
+        _add_cheapest(model, count, found)
+    return sorted(found.values(), key=lambda each: each.cost)
+
+
+def _add_cheapest(model: TilingModel, count: int, found: dict[tuple[object, ...], Tiling]) -> None:
+    limit = max((each.cost for each in found.values()), default=inf) if len(found) == count else inf
     parts, loops = reductions(model), orders(model)
     for tile in combinations(*(sizes(model, dim) for dim in range(len(model.full)))):
         elements = model.computing_elements(tile)
@@ -62,7 +75,6 @@ def _cheapest(model: TilingModel, count: int = 1) -> list[Tiling]:
                     del found[max(found, key=lambda key: found[key].cost)]
                 if len(found) == count:
                     limit = max(each.cost for each in found.values())
-    return sorted(found.values(), key=lambda each: each.cost)
 
 
 def _refusal(model: TilingModel) -> str:

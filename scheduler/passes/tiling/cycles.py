@@ -81,19 +81,20 @@ def load_cycles(
 def _parts_of(physical: Physical, box: Sequence[int]) -> list[tuple[int, int]]:
     """Elements of a box and of the whole tensor, from the outermost stride in DRAM on.
 
-    Of a group that adjoins there for the sake of a wider memory, one is loaded at a time: scratchpads keep them apart.
+    Of a group that adjoins there for the sake of a wider memory, one is loaded at a time where scratchpads keep them
+    apart.
     """
     parts = [(physical.blocks(dim, 0, box[dim]), physical.blocks(dim, 0, physical.view[dim])) for dim in physical.order]
     if (grouped := _grouped(physical)) is not None:
         place, group = physical.order.index(grouped), physical.group
         part, whole = parts[place]
         parts[place] = ceil(part / group), ceil(whole / group)
-        parts.append((1, group))
+        parts.append((group if physical.adjoins else 1, group))
     return parts
 
 
 def _grouped(physical: Physical) -> int | None:
-    """The dimension of which groups adjoin in DRAM and not in the scratchpad."""
+    """The dimension of which groups adjoin in DRAM."""
     return physical.lanes.cols if physical.group > 1 and physical.lanes.turns is None else None
 
 
@@ -103,7 +104,7 @@ def instructions_of(physical: Physical, box: Sequence[int]) -> int:
     while blocks and blocks[-1][0] == blocks[-1][1]:  # the row, and what it continues
         blocks.pop()
     loads, strided, goes_on = 1, False, False
-    if (grouped := _grouped(physical)) is not None:
+    if (grouped := _grouped(physical)) is not None and not physical.adjoins:
         loads = min(physical.blocks(grouped, 0, box[grouped]), physical.group)
     for part, whole in blocks[-2::-1]:  # around the dimension that ends the row: the stride, and what continues it
         if part > 1 and strided and not goes_on:

@@ -104,7 +104,9 @@ class _Evaluation:
             stage: [(model.root(stage, axis), model.grain(stage, axis)) for axis in axes]
             for stage, axes in model.single.items()
         }
-        return Tiling(self.tile, self.order, len(self.order), levels, reduce_axis, reduce_tile, single, cost)
+        return Tiling(
+            self.tile, self.order, len(self.order), levels, reduce_axis, reduce_tile, single, cost, model.adjoining
+        )
 
     def _cost(self, places: list[Place]) -> float | None:
         """Cycles with operands loaded in these places; None if they do not fit.

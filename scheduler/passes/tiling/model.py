@@ -15,9 +15,11 @@ from lathe.scheduler.passes.tiling.cycles import instructions_of, least_cycles, 
 from lathe.scheduler.passes.tiling.problem import TilingProblem
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.target.adjoining import may_adjoin, stored_source
 from lathe.scheduler.target.data_cells import DataCells, share_with_data
 from lathe.scheduler.target.element import loaded_bytes
-from lathe.scheduler.target.elements import Physical, form_in, outside_of
+from lathe.scheduler.target.elements import Physical, adjoining, form_in, outside_of
 from lathe.scheduler.target.gaps import gaps_of
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.rescaling import missing_extension, rescaling_of
@@ -51,10 +53,11 @@ class TileLoops:
 class TilingModel:
     """What is tried, with reductions cut in one of the ways of ``CUTS``.
 
-    ``narrow``: tiles need not hold whole elements of the memories that the result is loaded to.
+    ``narrow``: tiles need not hold whole elements of the memories that the result is loaded to. ``apart``: elements
+    that one stored element holds are loaded each for itself.
     """
 
-    def __init__(self, problem: TilingProblem, cut: str, narrow: bool = False) -> None:
+    def __init__(self, problem: TilingProblem, cut: str, narrow: bool = False, apart: bool = False) -> None:
         self.problem = problem
         self.narrow = narrow
         target, config = problem.target, problem.target.config
@@ -64,12 +67,15 @@ class TilingModel:
         plan = self.plan = plan_lanes(problem.schedule, config)
         lanes = plan.known
         self.physical: dict[EditedStage, Physical] = {}
+        self.adjoining: dict[EditedStage, bool] = {}
         for stage in (*problem.computing, *(operand.stage for operand in problem.operands)):
             element = target.element_in(stage.state.scope)
             shape, along = stage.tensor.shape, lanes[stage.tensor]
-            self.physical[stage] = form_in(
-                shape, along, element, outside_of(problem.schedule, shape, along), gaps_of(stage, along)
-            )
+            form = form_in(shape, along, element, outside_of(problem.schedule, shape, along), gaps_of(stage, along))
+            decides = not (narrow or problem.given) and stored_source(stage, target) is not None and may_adjoin(form)
+            if decides:
+                self.adjoining[stage] = not apart
+            self.physical[stage] = adjoining(form, self.near.element) if decides and not apart else form
         self.in_dram = {operand.stage: self._as_it_lies(operand.stage) for operand in problem.operands}
         self.sink_axes = problem.sink.state.computation.axes
         self.full = tuple(axis.extent for axis in self.sink_axes)
@@ -133,19 +139,23 @@ class TilingModel:
     def _as_it_lies(self, stage: EditedStage) -> Physical:
         """What an operand loads as it lies in DRAM: of what the program stores, elements of wider memories adjoin."""
         form = self.physical[stage]
-        source = stage.state.copies
+        source = next((read.tensor for read in stage.state.computation.reads), None)
         if source is None or self.problem.schedule.maker(source) is None or form.lanes.turns is not None:
             return form
-        widest = max(
-            self.problem.target.element_in(each.state.scope).cols for each in self.problem.schedule.readers(source)
-        )
+        if form.adjoins:
+            return form
+        scopes = (DRAM, *(each.state.scope for each in self.problem.schedule.readers(source)))
+        widest = max(self.problem.target.element_in(scope).cols for scope in scopes)
         if self.is_data(source):
             widest = max(widest, self.summed)
         return replace(form, group=max(widest // form.element.cols, 1))
 
     def grain(self, stage: EditedStage, axis: Axis) -> int:
-        """Steps of a reduction axis that cannot be separated: those along lanes."""
-        return self.summed if axis is self.inner.get(stage) else 1
+        """Steps of a reduction axis that cannot be separated: those along lanes, of data that are loaded together."""
+        if axis is not self.inner.get(stage):
+            return 1
+        operands = (each.stage for each in self.problem.operands if stage in each.readers)
+        return self.summed * max((form.group for each in operands if (form := self.physical[each]).adjoins), default=1)
 
     def is_data(self, tensor: Tensor) -> bool:
         """Whether a matrix product takes a tensor for data, perhaps with a border around it."""

@@ -54,6 +54,7 @@ class Tiling:
     reduce_tile: dict[EditedStage, int] = field(default_factory=dict)
     single: dict[EditedStage, list[tuple[LoopAxis, int]]] = field(default_factory=dict)
     cost: float = 0.0
+    adjoining: dict[EditedStage, bool] = field(default_factory=dict)  # of loads, whether stored elements stay together
     cut: tuple[LoopAxis, int] | None = None  # a loop of the user's that is split further, and the factor
 
 

@@ -32,13 +32,14 @@ def _in_parts(operand: Operand, width: int) -> Operand:
         return operand
     element = place.physical.element
     parts = element.cols // width
-    physical = replace(place.physical, element=replace(element, cols=width), group=parts)
+    physical = replace(place.physical, element=replace(element, cols=width), group=place.physical.group * parts)
     return replace(operand, place=replace(place, physical=physical, base=place.base * parts))
 
 
 def _whole(parted: VectorOperand, operand: Operand) -> VectorOperand:
     """The same in whole elements."""
     assert parted.operand.place is not None, f"{operand.tensor.name} has no place"
-    parts = parted.operand.place.physical.group
+    assert operand.place is not None, f"{operand.tensor.name} has no place"
+    parts = operand.place.physical.element.cols // parted.operand.place.physical.element.cols
     steps = [stride // parts for stride in parted.strides]
     return replace(parted, operand=operand, base=parted.base // parts, strides=steps)

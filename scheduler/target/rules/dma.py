@@ -67,6 +67,9 @@ def dma(chunk: Chunk) -> list[Instruction]:
 
 def _copy(chunk: Chunk) -> list[Instruction]:
     """The same of a chunk of which every iteration writes a cell."""
+    adjoins = chunk.write.place is not None and chunk.write.place.physical.adjoins
+    if adjoins:  # what adjoins on both sides is moved as one
+        chunk = replace(chunk, write=_joined(chunk.write))
     if isinstance(bare(chunk.expression), Const) and chunk.write.scope in OPERANDS:
         return _constant(chunk)
     source = _source(chunk)
@@ -77,7 +80,7 @@ def _copy(chunk: Chunk) -> list[Instruction]:
             f"{into.tensor.name} in {into.scope}",
             kind="machine",
         )
-    view = vectors(chunk, operands=(source,))
+    view = vectors(chunk, operands=(_joined(source) if adjoins else source,))
     assert view.write is not None
     _same_lanes(view, view.write, view.reads[0])
     if into.scope == DRAM:
@@ -96,6 +99,13 @@ def _copy(chunk: Chunk) -> list[Instruction]:
     ]
     loads = list(load_rows(memory, loops, view.write.base, view.reads[0].base, mask, padding or ZEROS))
     return loads if padding is not None else [*loads, *fill_around(chunk)]
+
+
+def _joined(operand: Operand) -> Operand:
+    """The operand with groups of adjoining elements as blocks."""
+    assert operand.place is not None, f"{operand.tensor.name} has no place"
+    physical = replace(operand.place.physical, adjoins=False, joined=True)
+    return replace(operand, place=replace(operand.place, physical=physical))
 
 
 def _constant(chunk: Chunk) -> list[Instruction]:
