@@ -67,6 +67,17 @@ class IndexMap:
             prod(digit.room for digit in self.digits if digit.place == place) for place in range(len(self.indices))
         )
 
+    def last_live(self, place: int) -> int:
+        """Of a new index, how many values lead to cells of old indices; all, where added cells are among them."""
+        digits = [digit for digit in self.digits if digit.place == place]
+        if len(digits) != 1:
+            return self.shape[place]
+        (digit,) = digits
+        before, behind = self.widths[digit.axis]
+        wide = before + self.axes[digit.axis].extent + behind
+        whole = digit.weight == digit.step == 1 and digit.extent == wide and digit.axis not in self.reversed
+        return wide - behind if whole else digit.extent
+
     @property
     def padded(self) -> bool:
         """Whether there are cells of no index."""

@@ -275,7 +275,7 @@ class Emitter:
         for access in computation.reads:
             read = lanes_through(computation, access, lanes)
             for own, other in ((lanes.rows, read.rows), (lanes.cols, read.cols)):
-                if own is not None and (other is None or not ends_together(computation, access, own, other)):
+                if own is not None and (other is None or not ends_together(stage, access, own, other)):
                     return False
         return True
 

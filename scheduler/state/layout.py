@@ -48,6 +48,11 @@ class TensorLayout:
         """The axes at which another dimension of the physical buffer begins; those of the last map count."""
         return self.maps[-1].separators if self.maps else ()
 
+    def last_value(self, dim: int) -> int:
+        """Along an axis, behind how many indices there are only zeros that the layout adds; its extent where not."""
+        pad = self.pads[-1] if self.pads else None
+        return self.maps[-1].last_live(dim) if pad is not None and pad.constant == 0 else self.shape[dim]
+
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """The axes that each dimension of the physical buffer is made of."""

@@ -7,12 +7,12 @@ what its expression gives for zeros; a matrix product holds zeros where the rows
 from collections.abc import Mapping
 from functools import lru_cache
 
-from lathe.frontend import Computation, Tensor, as_affine, evaluate, walk
+from lathe.frontend import Tensor, as_affine, evaluate, walk
 from lathe.frontend.nodes import AxisRef, Const, Read, ReadAccess, Reduce, Select
 from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.rewrite import transform
 from lathe.scheduler.state.memories import DRAM, PARAMETERS
-from lathe.scheduler.state.schedule import ScheduleView
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import StageState
 from lathe.scheduler.target.lanes import LanePlan, lanes_through
 from lathe.scheduler.target.products import ends_with
@@ -31,7 +31,7 @@ def tensors_with_zeros_behind(schedule: ScheduleView, plan: LanePlan) -> set[Ten
             all_rows = product.column is None or ends_with(product.weight, product.column)
             if all_rows and comes_from_host(schedule, product.weight.tensor):
                 found.update(state.tensors)
-        elif _reads_zeros(state, plan, maker, found) and all(_is_zero(body) for body in state.computation.bodies):
+        elif _reads_zeros(stage, plan, maker, found) and all(_is_zero(body) for body in state.computation.bodies):
             found.update(state.tensors)
     return found
 
@@ -69,8 +69,9 @@ def _keeps_zeros(body: Expr) -> bool:
     return isinstance(body, Read)
 
 
-def _reads_zeros(state: StageState, plan: LanePlan, maker: Mapping[Tensor, StageState], zeros: set[Tensor]) -> bool:
+def _reads_zeros(stage: StageView, plan: LanePlan, maker: Mapping[Tensor, StageState], zeros: set[Tensor]) -> bool:
     """Whether everything read has zeros there as well, not values that are the same in all lanes."""
+    state = stage.state
     lanes = plan.known[state.tensor]
     if state.scope == PARAMETERS and lanes.rows is None:
         return False
@@ -81,20 +82,22 @@ def _reads_zeros(state: StageState, plan: LanePlan, maker: Mapping[Tensor, Stage
                 return False
         elif read is None:
             return False
-        if read is not None and not ends_together(state.computation, access, lanes.cols, read):
+        if read is not None and not ends_together(stage, access, lanes.cols, read):
             return False
     return True
 
 
-def ends_together(computation: Computation, access: ReadAccess, own: int | None, read: int) -> bool:
+def ends_together(stage: StageView, access: ReadAccess, own: int | None, read: int) -> bool:
     """Whether what stands behind the last of a dimension that is computed is behind the last of what is read, too.
 
     Of a tensor of which only a part is read, its other values stand there.
     """
-    index = as_affine(access.indices[read])
+    computation, index = stage.state.computation, as_affine(access.indices[read])
+    layout = stage.schedule.layouts.get(access.tensor)
+    end = access.tensor.shape[read] if layout is None else layout.last_value(read)
     if own is None or index is None or dict(index.coefficients) != {computation.axes[own]: 1}:
         return False
-    return computation.axes[own].extent + index.const >= access.tensor.shape[read]
+    return computation.axes[own].extent + index.const >= end
 
 
 @lru_cache(maxsize=4096)
