@@ -26,7 +26,7 @@ from lathe.configs import (
 from lathe.configs.atomic import FileError
 from lathe.configs.host_memory import MemoryLimitError
 from lathe.cosimulation import Cosimulation, CosimulationError, cosimulate, cosimulate_stream
-from lathe.engines import EngineError, replay, simulate
+from lathe.engines import EngineError, replay
 from lathe.frontend import (
     Axis,
     CausalityError,
@@ -46,7 +46,6 @@ from lathe.frontend import (
     prod,
     recurrence,
     reduce_axis,
-    reference,
     rescale_parameters,
     rescaled_add_parameters,
     rounding_shift,
@@ -54,6 +53,7 @@ from lathe.frontend import (
     state,
     sum,
 )
+from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.operators import (
     add,
     avg_pool2d,
@@ -102,6 +102,10 @@ from lathe.isa import (
     host_copies,
     verify,
 )
+from lathe.networks.dispatch import reference, simulate
+from lathe.networks.network import Network, from_onnx
+from lathe.networks.program import NetworkProgram
+from lathe.networks.running import LayerRow, NetworkResult
 from lathe.optimiser import FoundSchedule, ScheduleCache, ScheduleCacheError, Tried, autoschedule, explain
 from lathe.rtl.geometry import RtlError
 from lathe.scheduler import (
@@ -186,6 +190,7 @@ __all__ = [
     "Instruction",
     "LabelCycles",
     "LatheError",
+    "LayerRow",
     "Layout",
     "LayoutError",
     "LegalityError",
@@ -194,6 +199,10 @@ __all__ = [
     "MemoryConfig",
     "MemoryLimitError",
     "MemoryType",
+    "ModelError",
+    "Network",
+    "NetworkProgram",
+    "NetworkResult",
     "OutputError",
     "Pad",
     "PaddingError",
@@ -258,6 +267,7 @@ __all__ = [
     "emit_rule",
     "explain",
     "flatten",
+    "from_onnx",
     "host_copies",
     "interpret",
     "load_config",

@@ -1,0 +1,1 @@
+"""ONNX models, read with care, and what of them is quantised arithmetic."""

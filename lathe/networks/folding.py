@@ -1,0 +1,41 @@
+"""Layers that only clip what one other layer makes, done by that one.
+
+A rectifier behind a convolution is its own layer where the quantiser has put 8 bits between them. Where both read their
+8 bits alike, rescaling saturates at the zero point, and one pass does both.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from lathe.frontend.onnx.layers import AveragePool, Conv, Layer, Lookup, Product, Sum, Times
+
+_RESCALES = (AveragePool, Conv, Product, Sum, Times)
+
+
+def with_clips_folded(layers: dict[str, Layer], read_elsewhere: set[str]) -> dict[str, Layer]:
+    """The layers by what they make, with rectifiers folded; tensors ``read_elsewhere`` are made as they are."""
+    found = dict(layers)
+    for layer in layers.values():
+        if not isinstance(layer, Lookup) or not _rectifies(layer):
+            continue
+        (source,) = layer.inputs
+        maker = found.get(source)
+        users = [each for each in found.values() if source in each.inputs]
+        if not isinstance(maker, _RESCALES) or source in read_elsewhere or users != [layer]:
+            continue
+        del found[source]
+        found[layer.output] = replace(
+            maker, output=layer.output, relu=True, nodes=tuple(sorted({*maker.nodes, *layer.nodes}))
+        )
+    return found
+
+
+def _rectifies(layer: Lookup) -> bool:
+    """Whether a function is its argument from the zero point on, and the zero point below."""
+    (before,), after = layer.of_inputs, layer.of_output
+    if before != after:
+        return False
+    limits = np.iinfo(before.dtype)
+    values = np.arange(limits.min, limits.max + 1)
+    return np.array_equal(layer.table.astype(np.int64), np.maximum(values, before.zero_point))

@@ -1,0 +1,121 @@
+"""Networks of ONNX: read, taken apart, built for a machine."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from lathe.building import build
+from lathe.configs import HardwareConfig
+from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD
+from lathe.frontend.onnx.layers import Conv, Layer, Lookup, MaxPool, Product, Reshape, Sum
+from lathe.frontend.onnx.reading import Model, part_of, read_model
+from lathe.frontend.onnx.recognise import Recognised, recognise
+from lathe.networks.folding import with_clips_folded
+from lathe.networks.lowering import Lowered, lowered
+from lathe.networks.parts import HostPart, NpuPart, parts_of
+from lathe.networks.program import HostStep, LayerOfProgram, NetworkProgram, NpuStep, Step
+from lathe.scheduler import bound
+from lathe.scheduler.target.machine import check_machine
+
+
+@dataclass(eq=False)
+class Network:
+    """A model of ONNX, its shapes known. ``build`` compiles it for a machine."""
+
+    model: Model
+
+    @cached_property
+    def found(self) -> Recognised:
+        """What of the model are layers of whole numbers."""
+        found = recognise(self.model)
+        inside = {number for layer in found.layers.values() for number in layer.nodes}
+        outside = {name for number, node in enumerate(self.model.nodes) if number not in inside for name in node.input}
+        return replace(found, layers=with_clips_folded(found.layers, {*outside, *self.model.outputs}))
+
+    def build(self, config: HardwareConfig) -> NetworkProgram:
+        """Compile the network for a machine.
+
+        Layers of 8 bits that the machine takes become streams of instructions; the host computes all other nodes.
+        Raises LatheError for what does not fit the machine's memory.
+        """
+        check_machine(config, "build")
+        steps: list[Step] = []
+        for part in parts_of(self.model, self.found, lambda layer: why_not(layer, config) is None):
+            if isinstance(part, HostPart):
+                steps.append(self._host_step(part, config))
+            else:
+                steps.append(self._npu_step(part, config))
+        types = self.model.types
+        return NetworkProgram(
+            self.model.name,
+            config,
+            tuple(steps),
+            {name: types[name] for name in self.model.inputs},
+            {name: types.get(name) for name in self.model.outputs},
+        )
+
+    def _host_step(self, part: HostPart, config: HardwareConfig) -> HostStep:
+        nodes = []
+        for number in part.nodes:
+            node = self.model.nodes[number]
+            nodes.append((node.name or node.output[0], self._why(number, node, config)))
+        proto = part_of(self.model, part.nodes, part.inputs, part.outputs)
+        return HostStep(proto.SerializeToString(), part.inputs, part.outputs, tuple(nodes))
+
+    def _why(self, number: int, node: Any, config: HardwareConfig) -> str:
+        for layer in self.found.layers.values():
+            if number in layer.nodes and (reason := why_not(layer, config)) is not None:
+                return reason
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            return "between float and 8 bits"
+        return self.found.reasons.get(number, "it is computed in float")
+
+    def _npu_step(self, part: NpuPart, config: HardwareConfig) -> NpuStep:
+        program = lowered(part.layers, part.inputs, part.outputs, self.model.types)
+        made = build(program.results, program.tensors, config, constants=program.constants)
+        label_of = {layer: label for label, layer in program.names.items()}
+        rows = tuple(
+            LayerOfProgram(layer.name, label_of[layer.name], self._macs(layer), self._bound(layer, config))
+            for layer in part.layers
+        )
+        return NpuStep(made, tuple(program.inputs), tuple(program.outputs), rows)
+
+    def _macs(self, layer: Layer) -> int:
+        if isinstance(layer, Conv | Product):
+            return prod(self.model.types[layer.output].shape) * int(layer.weights[0].size)
+        return 0
+
+    def _bound(self, layer: Layer, config: HardwareConfig) -> int:
+        alone = lowered((layer,), tuple(dict.fromkeys(layer.inputs)), (layer.output,), self.model.types)
+        return bound(alone.results, config).cycles
+
+
+def program_of(network: Network, part: NpuPart) -> Lowered:
+    """A part as a tensor program."""
+    return lowered(part.layers, part.inputs, part.outputs, network.model.types)
+
+
+def why_not(layer: Layer, config: HardwareConfig) -> str | None:
+    """What a machine lacks for a layer; None where it takes it."""
+    wanted = None if isinstance(layer, MaxPool | Reshape) else RESCALE
+    if isinstance(layer, Sum):
+        wanted = RESCALE_ADD
+    if isinstance(layer, Lookup):
+        wanted = LOOKUP
+    if wanted is not None and wanted not in config.extensions:
+        return f"machine {config.name!r} has no extension {wanted!r}"
+    return None
+
+
+def from_onnx(source: object, shapes: Mapping[str, Sequence[int]] | None = None) -> Network:
+    """The network of an ONNX model: a path or a ModelProto.
+
+    ``shapes`` says what open shapes of inputs are, by name. Raises ModelError for a model that cannot be read or has
+    inputs of open shapes that are not bound.
+
+    >>> network = from_onnx("model.onnx", shapes={"x": [1, 3, 48, 192]})  # doctest: +SKIP
+    >>> program = network.build(load_config("lathe16"))  # doctest: +SKIP
+    """
+    return Network(read_model(source, shapes))

@@ -1,0 +1,62 @@
+"""A network compiled for a machine: streams of instructions, and what the host does between them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lathe.configs import HardwareConfig
+from lathe.frontend.onnx.reading import TensorType
+from lathe.isa import Program
+from lathe.networks.lowering import Port
+
+
+@dataclass(frozen=True)
+class LayerOfProgram:
+    """A layer in a stream: its name in the model and the label of its instructions.
+
+    ``macs``: multiply-accumulates with weights, padded taps counted. ``bound``: cycles that it takes at least, alone.
+    """
+
+    name: str
+    label: str
+    macs: int
+    bound: int
+
+
+@dataclass(frozen=True, eq=False)
+class NpuStep:
+    """One stream of instructions."""
+
+    program: Program
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    layers: tuple[LayerOfProgram, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class HostStep:
+    """Nodes that the host computes: a serialised ModelProto; of each node its name and why it is here."""
+
+    model: bytes
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[tuple[str, str], ...]
+
+
+Step: TypeAlias = NpuStep | HostStep
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkProgram:
+    """What ``network.build`` returns: steps in their order, and the inputs and outputs of the model."""
+
+    name: str
+    config: HardwareConfig
+    steps: tuple[Step, ...]
+    inputs: Mapping[str, TensorType]
+    outputs: Mapping[str, TensorType | None]
+
+    @property
+    def parts(self) -> tuple[Program, ...]:
+        """The streams of instructions, for ``verify``, ``disassemble`` and every engine."""
+        return tuple(step.program for step in self.steps if isinstance(step, NpuStep))

@@ -1,0 +1,168 @@
+"""Networks run: by turns on an engine and on the host, with a row for each layer; and what they mean, in NumPy."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lathe.attribution import UNITS
+from lathe.configs.errors import shown
+from lathe.engines import CYCLE_MODEL, simulate
+from lathe.frontend import reference
+from lathe.frontend.onnx.host import run_on_host
+from lathe.frontend.onnx.reading import TensorType, part_of
+from lathe.isa import Load, Store
+from lathe.isa.table import MEMORIES
+from lathe.networks.network import Network, program_of
+from lathe.networks.parts import HostPart, parts_of
+from lathe.networks.program import HostStep, NetworkProgram, NpuStep
+from lathe.sim import InputError, Result
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """Where a layer ran, and what it cost: cycles, the least that it takes by itself, products, bytes of DRAM."""
+
+    name: str
+    where: str
+    cycles: int
+    bound: int
+    macs: int
+    bytes: int
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkResult:
+    """``outputs`` by name, cycles of all streams together, a row for each layer, the result of each stream."""
+
+    outputs: Mapping[str, Array]
+    cycles: int
+    layers: list[LayerRow]
+    results: tuple[Result, ...]
+
+
+def simulate_network(
+    program: NetworkProgram,
+    inputs: Mapping[str, ArrayLike] | None = None,
+    *,
+    engine: str = CYCLE_MODEL,
+    timing_only: bool = False,
+) -> NetworkResult:
+    """Run a network; ``simulate`` tells of the options."""
+    arrays = {} if timing_only else dict(checked(inputs, program.inputs))
+    rows: list[LayerRow] = []
+    results: list[Result] = []
+    for step in program.steps:
+        if isinstance(step, HostStep):
+            rows += [LayerRow(name, "host", 0, 0, 0, 0, why) for name, why in step.nodes]
+            if not timing_only:
+                given = {name: arrays[name] for name in step.inputs}
+                arrays |= run_on_host(step.model, given, step.outputs)
+            continue
+        given = {} if timing_only else {port.name: port.to_machine(arrays[port.tensor]) for port in step.inputs}
+        result = simulate(step.program, given, engine=engine, timing_only=timing_only)
+        if not timing_only:
+            arrays |= {port.tensor: port.from_machine(result.outputs[port.name]) for port in step.outputs}
+        results.append(result)
+        rows += _rows(step, result)
+    outputs = {} if timing_only else {name: arrays[name] for name in program.outputs}
+    return NetworkResult(outputs, sum(each.cycles for each in results), rows, tuple(results))
+
+
+def network_reference(network: Network, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    """What a network means: layers of 8 bits in whole numbers, exactly, and all else as the host computes it."""
+    types = network.model.types
+    arrays = dict(checked(inputs, {name: types[name] for name in network.model.inputs}))
+    for part in parts_of(network.model, network.found, lambda _: True):
+        if isinstance(part, HostPart):
+            proto = part_of(network.model, part.nodes, part.inputs, part.outputs)
+            given = {name: arrays[name] for name in part.inputs}
+            arrays |= run_on_host(proto.SerializeToString(), given, part.outputs)
+            continue
+        made = program_of(network, part)
+        given = {port.name: port.to_machine(arrays[port.tensor]) for port in made.inputs}
+        found = reference(made.results, {**given, **made.constants})
+        arrays |= {port.tensor: port.from_machine(found[port.name]) for port in made.outputs}
+    return {name: arrays[name] for name in network.model.outputs}
+
+
+def checked(inputs: Mapping[str, ArrayLike] | None, types: Mapping[str, TensorType]) -> dict[str, Array]:
+    """Arrays of the shapes and dtypes that a model wants. Raises InputError otherwise."""
+    if not isinstance(inputs, Mapping):
+        raise InputError(f"inputs of a network must be arrays by name ({', '.join(types)}), not {shown(inputs)}.")
+    if {*inputs} != {*types}:
+        raise InputError(
+            f"inputs of a network must be {', '.join(sorted(types))}, not {', '.join(sorted(map(str, inputs)))}."
+        )
+    found = {}
+    for name, wanted in types.items():
+        array = np.asarray(inputs[name])
+        if array.shape != wanted.shape or str(array.dtype) != wanted.dtype:
+            raise InputError(
+                f"input {name!r} of a network must be an array of shape {wanted.shape} and dtype {wanted.dtype}, not "
+                f"of shape {array.shape} and dtype {array.dtype}."
+            )
+        found[name] = array
+    return found
+
+
+def _rows(step: NpuStep, result: Result) -> list[LayerRow]:
+    """A row for each layer of a stream, whose cycles add up to the stream's.
+
+    A layer's cycles are those by which the last of its instructions to end came after all layers before it.
+    """
+    program = step.program
+    ends = _ends_of_labels(result)
+    moved = _bytes_of_labels(step)
+    cycles: dict[str, int] = {}
+    at = 0
+    for label in sorted(ends, key=lambda each: ends[each]):
+        cycles[label], at = max(ends[label] - at, 0), max(at, ends[label])
+    owner = _owners(program.labels, [each.label for each in step.layers])
+    rest = result.cycles - at
+    rows = []
+    for number, layer in enumerate(step.layers):
+        own = [label for label in program.labels if owner[label] == layer.label]
+        taken = sum(cycles.get(label, 0) for label in own) + (rest if number == len(step.layers) - 1 else 0)
+        rows.append(
+            LayerRow(layer.name, "npu", taken, layer.bound, layer.macs, sum(moved.get(each, 0) for each in own), "")
+        )
+    return rows
+
+
+def _owners(labels: Sequence[str], layers: Sequence[str]) -> dict[str, str]:
+    """The layer that each label belongs to: stages of a layer begin with its name; others belong to the last."""
+    found: dict[str, str] = {}
+    for label in labels:
+        candidates = [each for each in layers if label == each or label.startswith(f"{each}.")]
+        found[label] = max(candidates, key=len, default=layers[-1])
+    return found
+
+
+def _ends_of_labels(result: Result) -> dict[str, int]:
+    program = result.program
+    ends = np.zeros(len(program.labels), np.int64)
+    assert result.trace is not None, "rows need a trace"
+    for unit in UNITS:
+        part = result.trace.of_unit(unit)
+        np.maximum.at(ends, program.label_of[part.instruction], part.end)
+    return {label: int(end) for label, end in zip(program.labels, ends, strict=True) if end}
+
+
+def _bytes_of_labels(step: NpuStep) -> dict[str, int]:
+    program, found = step.program, dict[str, int]()
+    for instruction, label in zip(program.instructions, program.label_of.tolist(), strict=True):
+        if isinstance(instruction, Load | Store):
+            size = (
+                program.config.out_element_bytes
+                if isinstance(instruction, Store)
+                else MEMORIES[instruction.memory_type].element_bytes(program.config)
+            )
+            moved = instruction.y_size * instruction.x_size * size
+            found[program.labels[label]] = found.get(program.labels[label], 0) + moved
+    return found

@@ -1,0 +1,50 @@
+"""A model run by Lathe: its bits are the reference's, and within one unit of onnxruntime's."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+import lathe as lt
+
+LATHE16 = lt.load_config("lathe16")
+
+
+def random_inputs(model: onnx.ModelProto, seed: int = 0) -> dict[str, Any]:
+    generator = np.random.default_rng(seed)
+    shapes = {each.name: [d.dim_value for d in each.type.tensor_type.shape.dim] for each in model.graph.input}
+    return {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def with_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Any]) -> list[Any]:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, inputs))
+
+
+def checked(
+    model: onnx.ModelProto, config: lt.HardwareConfig = LATHE16, *, units: dict[str, float] | None = None, seed: int = 0
+) -> lt.NetworkResult:
+    """The result; asserts that it is the reference's, and onnxruntime's but for one ``unit`` of each output."""
+    network = lt.from_onnx(model)
+    program = network.build(config)
+    inputs = random_inputs(model, seed)
+    result = lt.simulate(program, inputs)
+    for name, expected in lt.reference(network, inputs).items():
+        assert np.array_equal(result.outputs[name], expected), f"seed {seed}: {name} is not the reference's"
+    for info, expected in zip(model.graph.output, with_onnxruntime(model, inputs), strict=True):
+        made = result.outputs[info.name]
+        assert made.shape == expected.shape
+        off = np.abs(made - expected)
+        assert off.max(initial=0) <= (units or {}).get(info.name, 0) * 1.001 + 1e-6, f"seed {seed}: {info.name}"
+    npu = [row for row in result.layers if row.where == "npu"]
+    assert sum(row.cycles for row in npu) == result.cycles
+    return result
+
+
+def where(result: lt.NetworkResult) -> dict[str, str]:
+    """Of each layer the place where it ran."""
+    return {row.name: row.where for row in result.layers}

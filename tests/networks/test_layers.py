@@ -1,0 +1,148 @@
+"""Layers of QDQ models, each alone on the NPU: onnxruntime's values but for one unit, and exactly the reference's."""
+
+import pytest
+from networks_checking import checked, where
+from qdq_models import QdqModel
+
+
+def alone(graph: QdqModel, made: str, name: str):
+    """The model run; its one layer ran on the NPU."""
+    result = checked(graph.model(made), units={made: graph.scales[made]})
+    assert {key: place for key, place in where(result).items() if "Linear" not in key} == {name: "npu"}
+    return result
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(
+    ("options", "attributes"),
+    [
+        ({}, {}),
+        ({"relu": True}, {"pads": [1, 1, 1, 1]}),
+        ({"kernel": 1}, {"strides": [2, 2]}),
+        ({"bias": False}, {"pads": [0, 1, 2, 1], "strides": [2, 1]}),
+        ({"per_channel": False}, {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+        ({}, {"auto_pad": "SAME_LOWER"}),
+        ({}, {"auto_pad": "VALID"}),
+        ({}, {"dilations": [2, 2], "pads": [2, 2, 2, 2]}),
+        ({"groups": 2}, {"pads": [1, 1, 1, 1]}),
+        ({"groups": 12}, {"pads": [1, 1, 1, 1]}),
+    ],
+)
+def test_convolutions(dtype, options, attributes):
+    graph = QdqModel(seed=1, dtype=dtype)
+    result = alone(graph, graph.conv(graph.input(1, 12, 9, 8), 12, name="layer", **options, **attributes), "layer")
+    row = next(row for row in result.layers if row.name == "layer")
+    assert row.cycles >= row.bound > 0
+    assert row.macs > 0
+    assert row.bytes > 0
+
+
+@pytest.mark.parametrize("shape", [(5, 20), (2, 3, 20), (20, 1)])
+@pytest.mark.parametrize("relu", [False, True])
+def test_products(shape, relu):
+    graph = QdqModel(seed=2)
+    alone(graph, graph.product(graph.input(*shape), 24, relu=relu, name="layer"), "layer")
+
+
+def test_gemm_with_a_bias():
+    for transposed in (0, 1):
+        graph = QdqModel(seed=3)
+        data = graph.input(5, 20)
+        weights, scales = graph.weights(*((24, 20) if transposed else (20, 24)), axis=0 if transposed else 1)
+        made = graph.node("Gemm", data, weights, graph.bias(data, scales), name="layer", transB=transposed)
+        made = graph.quantised(made, 0.3)
+        alone(graph, made, "layer")
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_sums(relu):
+    graph = QdqModel(seed=4, dtype="uint8")
+    made = graph.node("Add", graph.input(1, 12, 5, 6), graph.input(1, 12, 5, 6, name="y", scale=0.03), name="layer")
+    alone(graph, graph.quantised(graph.node("Relu", made) if relu else made, 0.03), "layer")
+
+
+@pytest.mark.parametrize("other", [(2, 12, 5, 6), (2, 12, 1, 1), (1, 12, 1, 1)])
+def test_products_of_two_tensors(other):
+    graph = QdqModel(seed=5)
+    made = graph.node("Mul", graph.input(2, 12, 5, 6), graph.input(*other, name="y"), name="layer")
+    alone(graph, graph.quantised(made, 0.02), "layer")
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"kernel_shape": [2, 2], "strides": [2, 2]},
+        {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+        {"kernel_shape": [3, 2]},
+        {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1},
+    ],
+)
+def test_greatest_values(attributes):
+    graph = QdqModel(seed=6)
+    alone(graph, graph.layer("MaxPool", graph.input(1, 12, 7, 9), same=True, name="layer", **attributes), "layer")
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes"),
+    [
+        ("GlobalAveragePool", {}),
+        ("AveragePool", {"kernel_shape": [2, 3], "strides": [2, 1]}),
+        ("AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
+        ("ReduceMean", {"axes": [2, 3]}),
+        ("ReduceMean", {"axes": [-1, -2]}),
+    ],
+)
+def test_averages(kind, attributes):
+    graph = QdqModel(seed=7, dtype="uint8")
+    alone(graph, graph.layer(kind, graph.input(1, 12, 7, 9), scale=0.01, name="layer", **attributes), "layer")
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        ["Relu"],
+        ["Sigmoid"],
+        ["Tanh"],
+        ["LeakyRelu"],
+        ["Exp"],
+        ["HardSwish"],
+        ["Abs", "Sqrt"],
+        ["Neg", "Softplus", "Erf"],
+    ],
+)
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_functions(chain, dtype):
+    graph = QdqModel(seed=8, dtype=dtype)
+    made = graph.input(1, 12, 5, 6)
+    for kind in chain:
+        made = graph.node(kind, made, name=f"{kind}s")
+    made = graph.quantised(made, 0.01)
+    result = checked(graph.model(made), units={made: 0.01})
+    assert "npu" in where(result).values()
+
+
+def test_x_times_sigmoid_of_x_is_one_look_up():
+    graph = QdqModel(seed=9)
+    data = graph.input(1, 12, 5, 6)
+    sigmoid = graph.quantised(graph.node("Sigmoid", data), 1 / 256, -128)
+    made = graph.quantised(graph.node("Mul", data, sigmoid), 0.02)
+    result = checked(graph.model(made), units={made: 0.02})
+    assert [row.where for row in result.layers].count("npu") == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "attributes"), [((1, 12, 1, 1), {}), ((1, 12, 3, 4), {}), ((2, 12, 3, 4), {"axis": 1})]
+)
+def test_flattened_images(before, attributes):
+    graph = QdqModel(seed=10)
+    data = graph.layer("Relu", graph.input(*before))
+    alone_ = graph.layer("Flatten", data, same=True, name="layer", **attributes)
+    result = checked(graph.model(alone_), units={alone_: graph.scales[alone_]})
+    assert where(result)["layer"] == "npu"
+
+
+def test_a_rectifier_behind_8_bits_is_done_by_the_convolution():
+    graph = QdqModel(seed=11)
+    made = graph.layer("Relu", graph.conv(graph.input(1, 12, 5, 6), 12, name="layer"), same=True, name="relu")
+    result = checked(graph.model(made), units={made: graph.scales[made]})
+    assert [row.name for row in result.layers if row.where == "npu"] == ["layer"]
