@@ -114,7 +114,7 @@ def _bind(proto: Any, name: str, shapes: Mapping[str, Sequence[int]]) -> None:
             raise ModelError(f"shapes of model {name!r} must name inputs ({', '.join(inputs)}), not {given!r}.")
         dims = inputs[given].type.tensor_type.shape.dim
         fits = len(dims) == len(shape) and all(
-            not each.HasField("dim_value") or each.dim_value == size for each, size in zip(dims, shape, strict=True)
+            each.dim_value in (size, 0) or each.dim_value < 0 for each, size in zip(dims, shape, strict=True)
         )
         if not fits or any(not isinstance(size, int) or size < 1 for size in shape):
             raise ModelError(

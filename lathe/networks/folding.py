@@ -1,7 +1,8 @@
-"""Layers that only clip what one other layer makes, done by that one.
+"""Layers that another layer does with its own: clips, and functions of functions.
 
-A rectifier behind a convolution is its own layer where the quantiser has put 8 bits between them. Where both read their
-8 bits alike, rescaling saturates at the zero point, and one pass does both.
+Two tables one behind the other are one, whatever else reads the first. A rectifier behind a convolution is its own
+layer where the quantiser has put 8 bits between them. Where both read their 8 bits alike, rescaling saturates at the
+zero point, and one pass does both.
 """
 
 from dataclasses import replace
@@ -11,6 +12,21 @@ import numpy as np
 from lathe.frontend.onnx.layers import AveragePool, Conv, Layer, Lookup, Product, Sum, Times
 
 _RESCALES = (AveragePool, Conv, Product, Sum, Times)
+
+
+def with_tables_joined(layers: dict[str, Layer]) -> dict[str, Layer]:
+    """The layers by what they make, in their order, functions of functions as one; the inner ones are left, too."""
+    found: dict[str, Layer] = {}
+    for name, layer in layers.items():
+        inner = found.get(layer.inputs[0])
+        if isinstance(layer, Lookup) and isinstance(inner, Lookup):
+            places = inner.table.astype(np.int64) - np.iinfo(inner.table.dtype).min
+            nodes = tuple(sorted({*inner.nodes, *layer.nodes}))
+            layer = replace(
+                layer, inputs=inner.inputs, of_inputs=inner.of_inputs, table=layer.table[places], nodes=nodes
+            )
+        found[name] = layer
+    return found
 
 
 def with_clips_folded(layers: dict[str, Layer], read_elsewhere: set[str]) -> dict[str, Layer]:

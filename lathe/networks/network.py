@@ -12,7 +12,7 @@ from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD
 from lathe.frontend.onnx.layers import Conv, Layer, Lookup, MaxPool, Product, Reshape, Sum
 from lathe.frontend.onnx.reading import Model, part_of, read_model
 from lathe.frontend.onnx.recognise import Recognised, recognise
-from lathe.networks.folding import with_clips_folded
+from lathe.networks.folding import with_clips_folded, with_tables_joined
 from lathe.networks.lowering import Lowered, lowered
 from lathe.networks.parts import HostPart, NpuPart, parts_of
 from lathe.networks.program import HostStep, LayerOfProgram, NetworkProgram, NpuStep, Step
@@ -30,6 +30,7 @@ class Network:
     def found(self) -> Recognised:
         """What of the model are layers of whole numbers."""
         found = recognise(self.model)
+        found.layers = with_tables_joined(found.layers)
         inside = {number for layer in found.layers.values() for number in layer.nodes}
         outside = {name for number, node in enumerate(self.model.nodes) if number not in inside for name in node.input}
         return replace(found, layers=with_clips_folded(found.layers, {*outside, *self.model.outputs}))
