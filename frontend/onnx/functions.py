@@ -20,6 +20,7 @@ ELEMENTWISE = frozenset(
     {
         "Abs",
         "Add",
+        "BatchNormalization",
         "Celu",
         "Ceil",
         "Clip",
@@ -73,8 +74,12 @@ def function_above(values: Values, last: int, known: Mapping[str, Layer]) -> tup
         return None
     sources, numbers = found
     while len(sources) > 1:
+        constant = {name for name in sources if name in values.model.initializers}
+        if constant:
+            sources -= constant
+            continue
         inner = next((known[name] for name in sources if isinstance(known.get(name), Lookup)), None)
-        if inner is None:
+        if inner is None or not inner.nodes:
             return None
         sources = (sources - {inner.output}) | {*inner.inputs}
         numbers |= {*inner.nodes}
@@ -96,49 +101,68 @@ def _sources_above(values: Values, last: int) -> tuple[set[str], set[int]] | Non
             return None
         numbers.add(number)
         for place, name in enumerate(node.input):
-            constant = model.constant(name) if name else None
-            if not name or (constant is not None and constant.size == 1):
+            if not name or name in model.initializers:
                 continue
-            if constant is not None or name not in values.producer:
-                known = model.types.get(name)
-                if constant is not None or known is None or place or not _dequantises(node):
-                    return None
+            if place == 0 and node.op_type == "DequantizeLinear":
                 sources.add(name)
-            elif place == 0 and _dequantises(node):
-                sources.add(name)
-            else:
+            elif name in values.producer:
                 ahead.append(values.producer[name])
+            else:
+                return None
     return sources, numbers
 
 
-def _dequantises(node: Any) -> bool:
-    return str(node.op_type) == "DequantizeLinear"
+def channel_axis(rank: int) -> int:
+    """The dimension of which each index may have a function of its own: channels of images, or the last."""
+    return 1 if rank == 4 else rank - 1
 
 
 def tabulated(model: Model, source: str, nodes: tuple[int, ...], output: str) -> NDArray[Any] | None:
-    """What the nodes make of each value of ``source``, from the least on; None where the host cannot say."""
+    """What the nodes make of each value of ``source``, from the least on; None where the host cannot say.
+
+    (256,), or (256, C) where constants make a function of its own for each channel.
+    """
+    shape = model.types[source].shape
+    chosen = [model.nodes[number] for number in nodes]
+    constants = {name for node in chosen for name in node.input if name in model.initializers}
+    axis = channel_axis(len(shape))
+    sizes = {size for name in constants for size in model.types[name].shape if size > 1}
+    if not sizes:
+        return _run(model, source, chosen, output, (256,), constants)
+    if sizes != {shape[axis]} or len(shape) < 2 or axis == 0:
+        return None
+    wide = tuple(256 if n == 0 else size if n == axis else 1 for n, size in enumerate(shape))
+    if model.types[output].shape != shape:
+        return None
+    table = _run(model, source, chosen, output, wide, constants)
+    if table is None:
+        return None
+    table = table.reshape(256, shape[axis])
+    return table[:, 0] if np.all(table == table[:, :1]) else table
+
+
+def _run(
+    model: Model, source: str, chosen: list[Any], output: str, shape: tuple[int, ...], constants: set[str]
+) -> NDArray[Any] | None:
+    """The nodes of all values of a dtype, along the first dimension."""
     onnx = extra("onnx")
     dtype = model.types[source].dtype
     limits = np.iinfo(dtype)
     every = np.arange(limits.min, limits.max + 1).astype(dtype)
-    chosen = [model.nodes[number] for number in nodes]
-    read = {name for node in chosen for name in node.input}
+    every = np.ascontiguousarray(np.broadcast_to(every.reshape(-1, *(1,) * (len(shape) - 1)), shape))
     kind = next(number for number, name in DTYPES_OF_TYPES.items() if name == dtype)
-    constants = [
-        onnx.helper.make_tensor(name, each.data_type, [], _flat(model.constant(name)))
-        for name, each in model.initializers.items()
-        if name in read
-    ]
-    given = [onnx.helper.make_tensor_value_info(source, kind, [every.size])]
+    held = []
+    for name in constants:
+        each = model.initializers[name]
+        values = model.constant(name)
+        assert values is not None, "a constant has values"
+        flat = len(shape) == 1 and values.size == 1
+        held.append(onnx.helper.make_tensor(name, each.data_type, [], values.reshape(-1).tolist()) if flat else each)
+    given = [onnx.helper.make_tensor_value_info(source, kind, list(shape))]
     made = [onnx.helper.make_empty_tensor_value_info(output)]
-    graph = onnx.helper.make_graph(chosen, "function", given, made, constants)
+    graph = onnx.helper.make_graph(chosen, "function", given, made, held)
     proto = onnx.helper.make_model(
         graph, opset_imports=list(model.proto.opset_import), ir_version=model.proto.ir_version
     )
     table = run_on_host(proto.SerializeToString(), {source: every}, (output,))[output]
     return table if table.shape == every.shape and str(table.dtype) in ("int8", "uint8") else None
-
-
-def _flat(values: NDArray[Any] | None) -> list[Any]:
-    assert values is not None, "a constant has values"
-    return list(values.reshape(-1).tolist())

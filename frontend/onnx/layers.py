@@ -97,7 +97,10 @@ class AveragePool(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Lookup(Layer):
-    """Any function of one tensor, element by element: its values, from that of the least on, 256 in all."""
+    """Any function of one tensor, element by element: its values, from that of the least on, 256 in all.
+
+    ``table`` is (256,), or (256, C) with a function of its own for each channel.
+    """
 
     table: NDArray[Any]
 
@@ -105,3 +108,58 @@ class Lookup(Layer):
 @dataclass(frozen=True, eq=False)
 class Reshape(Layer):
     """The same values in row-major order under another shape."""
+
+
+@dataclass(frozen=True, eq=False)
+class Transpose(Layer):
+    """Dimensions in another order: dimension ``n`` of the result is ``order[n]`` of the data."""
+
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Slice(Layer):
+    """From ``starts`` on, every ``steps``-th value along each dimension, as many as the result has."""
+
+    starts: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Pad(Layer):
+    """Zeros (as the data's zero point) before the first value of each dimension and behind the last."""
+
+    before: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Resize(Layer):
+    """Each value as often as ``factors`` say along each dimension."""
+
+    factors: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Concat(Layer):
+    """Tensors behind each other along a dimension."""
+
+    axis: int
+
+
+@dataclass(frozen=True, eq=False)
+class ConvTranspose(Layer):
+    """Each value spread over a window of weights (C, M, KH, KW), windows ``strides`` apart."""
+
+    weights: NDArray[np.int8]
+    weight_scale: NDArray[np.float64]
+    bias: NDArray[np.int64]
+    strides: Pair
+    pads: tuple[int, int, int, int]  # of what is computed, left out: top, left, bottom, right
+    relu: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class TensorProduct(Layer):
+    """Matrix products of two tensors, (..., I, K) and (..., K, J), both with a zero point of 0 as int8."""
+
+    relu: bool = False

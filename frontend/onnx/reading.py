@@ -39,7 +39,7 @@ class Model:
 
     proto: Any
     name: str
-    types: Mapping[str, TensorType]
+    types: dict[str, TensorType]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     initializers: Mapping[str, Any]

@@ -15,18 +15,21 @@ from lathe.frontend.onnx.functions import function_above, tabulated
 from lathe.frontend.onnx.layers import (
     AveragePool,
     Conv,
+    ConvTranspose,
     Layer,
     Lookup,
     MaxPool,
     Pair,
     Product,
     Quantisation,
-    Reshape,
     Sum,
+    TensorProduct,
     Times,
 )
+from lathe.frontend.onnx.moves import MOVES, requantised
 from lathe.frontend.onnx.quantised_values import Values
-from lathe.frontend.onnx.reading import Model, attributes_of
+from lathe.frontend.onnx.reading import Model, TensorType, attributes_of
+from lathe.frontend.onnx.unfit import Unfit
 
 
 @dataclass(eq=False)
@@ -37,22 +40,19 @@ class Recognised:
     reasons: dict[int, str] = field(default_factory=dict)
 
 
-class Unfit(Exception):  # noqa: N818 - a reason, which never leaves this room
-    """Why nodes are no layer."""
-
-
 def recognise(model: Model) -> Recognised:
     """The layers of a model. Raises ModelError for scales that are no positive numbers."""
-    return _Recogniser(model).run()
+    return Recogniser(model).run()
 
 
 @dataclass(frozen=True)
-class _Group:
-    """A QuantizeLinear, and what it reads: ``core`` behind activations; ``relu``: whether one of them was one."""
+class Group:
+    """A QuantizeLinear, and what it reads: result ``source`` of ``core``; ``relu``: whether a rectifier is between."""
 
     quantise: Any
     how: Quantisation
     core: Any
+    source: str
     numbers: tuple[int, ...]
     relu: bool
 
@@ -65,7 +65,7 @@ class _Group:
         return str(self.quantise.output[0])
 
 
-class _Recogniser:
+class Recogniser:
     def __init__(self, model: Model) -> None:
         self.model, self.values = model, Values(model)
         self.found = Recognised()
@@ -114,7 +114,7 @@ class _Recogniser:
         name = next((self.model.nodes[each].name for each in numbers[1:-1] or numbers), "") or node.output[0]
         return Lookup(name, (source,), node.output[0], (of_input,), how, table, nodes=numbers)
 
-    def _group(self, number: int, node: Any) -> _Group:
+    def _group(self, number: int, node: Any) -> Group:
         how = self.values.quantisation(node)
         if how is None:
             raise Unfit("its result has no single constant scale and zero point of 8 bits")
@@ -126,7 +126,7 @@ class _Recogniser:
             above, core = found
             numbers.append(above)
             if core.op_type != "Relu":
-                return _Group(node, how, core, tuple(numbers), relu)
+                return Group(node, how, core, name, tuple(numbers), relu)
             relu, name = True, core.input[0]
 
     def operand(self, name: str) -> tuple[str, Quantisation]:
@@ -135,6 +135,10 @@ class _Recogniser:
         if found is None:
             raise Unfit(f"its operand {name!r} is not a tensor of 8 bits with a single constant scale")
         return found[0], found[1]
+
+    def note_type(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
+        """Say what a tensor is that stands in no model."""
+        self.model.types[name] = TensorType(dtype, shape)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor."""
@@ -162,7 +166,7 @@ class _Recogniser:
         return np.asarray(whole, np.int64)
 
 
-def _conv(of: _Recogniser, group: _Group) -> Layer:
+def _conv(of: Recogniser, group: Group) -> Layer:
     node = group.core
     data, how = of.operand(node.input[0])
     weights = of.values.constant_behind(node.input[1])
@@ -210,18 +214,20 @@ def pads_of(
     return before[0], before[1], behind[0], behind[1]
 
 
-def _gemm(of: _Recogniser, group: _Group) -> Layer:
+def _gemm(of: Recogniser, group: Group) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     if attributes.get("transA", 0) or attributes.get("alpha", 1.0) != 1.0 or attributes.get("beta", 1.0) != 1.0:
         raise Unfit("it scales or transposes its data")
     return _product(of, group, bool(attributes.get("transB", 0)), node.input[2] if len(node.input) > 2 else "")
 
 
-def _matmul(of: _Recogniser, group: _Group) -> Layer:
+def _matmul(of: Recogniser, group: Group) -> Layer:
+    if of.values.bytes_behind(group.core.input[1]) is not None:
+        return _tensor_product(of, group)
     return _product(of, group, transposed=False, bias="")
 
 
-def _product(of: _Recogniser, group: _Group, transposed: bool, bias: str) -> Layer:
+def _product(of: Recogniser, group: Group, transposed: bool, bias: str) -> Layer:
     node = group.core
     data, how = of.operand(node.input[0])
     weights = of.values.constant_behind(node.input[1])
@@ -238,17 +244,16 @@ def _product(of: _Recogniser, group: _Group, transposed: bool, bias: str) -> Lay
     )
 
 
-def _add(of: _Recogniser, group: _Group) -> Layer:
+def _add(of: Recogniser, group: Group) -> Layer:
     (a, of_a), (b, of_b) = (of.operand(name) for name in group.core.input)
     if of.shape(a) != of.shape(b):
         raise Unfit("its operands have different shapes")
     return Sum(group.name, (a, b), group.output, (of_a, of_b), group.how, group.relu, nodes=group.numbers)
 
 
-def _max_pool(of: _Recogniser, group: _Group) -> Layer:
+def _max_pool(of: Recogniser, group: Group) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
-    _same_values(how, group)
     kernel = tuple(attributes["kernel_shape"])
     if len(kernel) != 2 or tuple(attributes.get("dilations", (1, 1))) != (1, 1) or len(node.output) > 1:
         raise Unfit("its windows are not plain ones of an image")
@@ -257,7 +262,12 @@ def _max_pool(of: _Recogniser, group: _Group) -> Layer:
     made = of.shape(node.output[0])[2:]
     if attributes.get("ceil_mode", 0):
         pads = _wide_enough(of.shape(node.input[0])[2:], made, kernel, strides, pads)
-    return MaxPool(group.name, (data,), group.output, (how,), group.how, kernel, strides, pads, nodes=group.numbers)
+    if group.relu:
+        raise Unfit("its result is rectified")
+    data = requantised(of, data, how, group.how)
+    return MaxPool(
+        group.name, (data,), group.output, (group.how,), group.how, kernel, strides, pads, nodes=group.numbers
+    )
 
 
 def _wide_enough(
@@ -271,7 +281,7 @@ def _wide_enough(
     return pads[0], pads[1], behind[0], behind[1]
 
 
-def _global_average(of: _Recogniser, group: _Group) -> Layer:
+def _global_average(of: Recogniser, group: Group) -> Layer:
     data, how = of.operand(group.core.input[0])
     size = of.shape(data)[2:]
     if len(size) != 2:
@@ -281,7 +291,7 @@ def _global_average(of: _Recogniser, group: _Group) -> Layer:
     )
 
 
-def _average(of: _Recogniser, group: _Group) -> Layer:
+def _average(of: Recogniser, group: Group) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
     kernel, strides = tuple(attributes["kernel_shape"]), tuple(attributes.get("strides", (1, 1)))
@@ -295,7 +305,7 @@ def _average(of: _Recogniser, group: _Group) -> Layer:
     )
 
 
-def _mean(of: _Recogniser, group: _Group) -> Layer:
+def _mean(of: Recogniser, group: Group) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
     shape = of.shape(data)
@@ -312,7 +322,7 @@ def _mean(of: _Recogniser, group: _Group) -> Layer:
     )
 
 
-def _mul(of: _Recogniser, group: _Group) -> Layer:
+def _mul(of: Recogniser, group: Group) -> Layer:
     (a, of_a), (b, of_b) = (of.operand(name) for name in group.core.input)
     made = of.shape(group.output)
     if of.shape(a) != made:
@@ -324,21 +334,61 @@ def _mul(of: _Recogniser, group: _Group) -> Layer:
     return Times(group.name, (a, b), group.output, (of_a, of_b), group.how, group.relu, nodes=group.numbers)
 
 
-def _reshape(of: _Recogniser, group: _Group) -> Layer:
-    data, how = of.operand(group.core.input[0])
-    _same_values(how, group)
-    return Reshape(group.name, (data,), group.output, (how,), group.how, nodes=group.numbers)
+def _conv_transpose(of: Recogniser, group: Group) -> Layer:
+    node, attributes = group.core, attributes_of(group.core)
+    data, how = of.operand(node.input[0])
+    weights = of.values.constant_behind(node.input[1])
+    if weights is None or weights.values.ndim != 4:
+        raise Unfit("its weights are no constants of 8 bits with 4 dimensions")
+    plain = tuple(attributes.get("dilations", (1, 1))) == (1, 1) and attributes.get("group", 1) == 1
+    scale = weights.scale_along(1)
+    if not plain or scale is None:
+        raise Unfit("its windows are spread or in groups, or its weights have scales along their first dimension")
+    strides: Pair = tuple(attributes.get("strides", (1, 1)))
+    kernel = weights.values.shape[2:]
+    sizes, made = of.shape(data)[2:], of.shape(group.output)[2:]
+    before = _left_out(attributes, sizes, made, kernel, strides)
+    behind = [
+        (size - 1) * step + taps - first - count
+        for size, step, taps, first, count in zip(sizes, strides, kernel, before, made, strict=True)
+    ]
+    unit = how.scale * scale
+    bias = of.bias(node.input[2], unit) if len(node.input) > 2 and node.input[2] else np.zeros(len(scale), np.int64)
+    return ConvTranspose(
+        group.name, (data,), group.output, (how,), group.how, _weights(weights.values), scale, bias, strides,
+        (*before, *behind), group.relu, nodes=group.numbers,
+    )  # fmt: skip
 
 
-def _same_values(how: Quantisation, group: _Group) -> None:
-    if how != group.how:
-        raise Unfit("its result has another scale or zero point than its data")
-    if group.relu:
-        raise Unfit("its result is rectified")
+def _left_out(
+    attributes: Mapping[str, Any], sizes: tuple[int, ...], made: tuple[int, ...], kernel: tuple[int, ...], strides: Pair
+) -> Pair:
+    """What a transposed convolution leaves out before its first row and column."""
+    automatic = attributes.get("auto_pad", "NOTSET")
+    if automatic in ("NOTSET", "VALID") and "output_shape" not in attributes:
+        first = attributes.get("pads", (0, 0, 0, 0))[:2] if automatic == "NOTSET" else (0, 0)
+        return first[0], first[1]
+    more = attributes.get("output_padding", (0, 0))
+    missing = [
+        step * (size - 1) + wide + taps - count
+        for step, size, wide, taps, count in zip(strides, sizes, more, kernel, made, strict=True)
+    ]
+    top, left = (each // 2 if automatic == "SAME_UPPER" else each - each // 2 for each in missing)
+    return top, left
 
 
-_MAKERS: dict[str, Callable[[_Recogniser, _Group], Layer]] = {
+def _tensor_product(of: Recogniser, group: Group) -> Layer:
+    (a, of_a), (b, of_b) = (of.operand(name) for name in group.core.input)
+    if of_a.own_zero or of_b.own_zero:
+        raise Unfit("both of its operands are computed, and have zero points")
+    if of.shape(a)[:-2] != of.shape(b)[:-2] or len(of.shape(a)) < 2:
+        raise Unfit("its operands are repeated")
+    return TensorProduct(group.name, (a, b), group.output, (of_a, of_b), group.how, group.relu, nodes=group.numbers)
+
+
+_MAKERS: dict[str, Callable[[Recogniser, Group], Layer]] = {
     "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
     "Gemm": _gemm,
     "MatMul": _matmul,
     "Add": _add,
@@ -347,8 +397,5 @@ _MAKERS: dict[str, Callable[[_Recogniser, _Group], Layer]] = {
     "AveragePool": _average,
     "ReduceMean": _mean,
     "Mul": _mul,
-    "Flatten": _reshape,
-    "Reshape": _reshape,
-    "Squeeze": _reshape,
-    "Unsqueeze": _reshape,
+    **MOVES,
 }

@@ -6,8 +6,10 @@ zero point, and one pass does both.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lathe.frontend.onnx.layers import AveragePool, Conv, Layer, Lookup, Product, Sum, Times
 
@@ -20,13 +22,20 @@ def with_tables_joined(layers: dict[str, Layer]) -> dict[str, Layer]:
     for name, layer in layers.items():
         inner = found.get(layer.inputs[0])
         if isinstance(layer, Lookup) and isinstance(inner, Lookup):
-            places = inner.table.astype(np.int64) - np.iinfo(inner.table.dtype).min
             nodes = tuple(sorted({*inner.nodes, *layer.nodes}))
-            layer = replace(
-                layer, inputs=inner.inputs, of_inputs=inner.of_inputs, table=layer.table[places], nodes=nodes
-            )
+            table = _behind(inner.table, layer.table)
+            layer = replace(layer, inputs=inner.inputs, of_inputs=inner.of_inputs, table=table, nodes=nodes)
         found[name] = layer
     return found
+
+
+def _behind(inner: NDArray[Any], outer: NDArray[Any]) -> NDArray[Any]:
+    """The table of one function after another, either perhaps with one for each channel."""
+    places = inner.astype(np.int64) - np.iinfo(inner.dtype).min
+    if outer.ndim == 1:
+        return outer[places]
+    along = places if places.ndim == 2 else places[:, np.newaxis]
+    return outer[along, np.arange(outer.shape[1])]
 
 
 def with_clips_folded(layers: dict[str, Layer], read_elsewhere: set[str]) -> dict[str, Layer]:
@@ -54,4 +63,4 @@ def _rectifies(layer: Lookup) -> bool:
         return False
     limits = np.iinfo(before.dtype)
     values = np.arange(limits.min, limits.max + 1)
-    return np.array_equal(layer.table.astype(np.int64), np.maximum(values, before.zero_point))
+    return layer.table.ndim == 1 and np.array_equal(layer.table.astype(np.int64), np.maximum(values, before.zero_point))

@@ -16,9 +16,28 @@ from lathe.frontend import (
     reduce_axis,
     rescale_parameters,
     rescaled_add_parameters,
+    select,
     sum,
 )
-from lathe.frontend.onnx.layers import AveragePool, Conv, Layer, Lookup, MaxPool, Product, Reshape, Sum, Times
+from lathe.frontend.nodes import AxisRef
+from lathe.frontend.onnx.layers import (
+    AveragePool,
+    Concat,
+    Conv,
+    ConvTranspose,
+    Layer,
+    Lookup,
+    MaxPool,
+    Pad,
+    Product,
+    Reshape,
+    Resize,
+    Slice,
+    Sum,
+    TensorProduct,
+    Times,
+    Transpose,
+)
 from lathe.frontend.onnx.reading import TensorType
 from lathe.frontend.operand import Expr
 from lathe.frontend.operators import (
@@ -94,8 +113,7 @@ def lowered(
 
     for tensor in inputs:
         made = port(tensor)
-        shape = (*made.shape[:1], *made.shape[2:], made.shape[1]) if len(made.shape) == 4 else made.shape
-        found.made[tensor] = placeholder(shape, "int8", name=made.name)
+        found.made[tensor] = placeholder(own_shape(made.shape), "int8", name=made.name)
         found.placeholders.append(found.made[tensor])
         found.inputs.append(made)
     for layer in layers:
@@ -139,7 +157,9 @@ def _wrapped(values: Array) -> Array:
     return wrapped
 
 
-def _rescaled(layer: Conv | Product, sums: Tensor, per_filter: Array, name: str, constant: Parameters) -> Tensor:
+def _rescaled(
+    layer: Conv | ConvTranspose | Product, sums: Tensor, per_filter: Array, name: str, constant: Parameters
+) -> Tensor:
     """Sums of products as values of the output; ``per_filter`` are the sums of each filter's weights."""
     (how,), made = layer.of_inputs, layer.of_output
     bias = _wrapped(layer.bias - how.own_zero * per_filter)
@@ -231,34 +251,168 @@ def _lookup(layer: Lookup, data: tuple[Tensor, ...], _: TensorType, name: str, c
     """Tables by the bits of the machine's own values: row 255 is that of -1. One that only clips does so."""
     (source,) = data
     table = own_table(layer)
-    values = np.arange(-128, 128)
-    in_order = np.concatenate((table[128:], table[:128])).astype(np.int64)
-    low, high = int(in_order[0]), int(in_order[-1])
-    if np.array_equal(in_order, np.clip(values, low, high)):
-        return clip(source, low, high, name=name)
+    if table.ndim == 1:
+        in_order = np.concatenate((table[128:], table[:128])).astype(np.int64)
+        low, high = int(in_order[0]), int(in_order[-1])
+        if np.array_equal(in_order, np.clip(np.arange(-128, 128), low, high)):
+            return clip(source, low, high, name=name)
     return lookup(source, constant("table", table), name=name)
 
 
 def own_table(layer: Lookup) -> Array:
-    """The table of a function as the machine has it: (256,) int8, by the values less 128 of uint8, -1 in row 255."""
+    """The table of a function as the machine has it: int8, by the values less 128 of uint8, -1 in row 255."""
     made = layer.table.astype(np.int64) - (128 if layer.of_output.dtype == "uint8" else 0)
     of_values: Array = made.astype(np.int8)  # of -128 to 127
     return np.concatenate((of_values[128:], of_values[:128]))
 
 
-def _reshape(layer: Reshape, data: tuple[Tensor, ...], made: TensorType, name: str, constant: Parameters) -> Tensor:  # noqa: ARG001
+def _conv_transpose(
+    layer: ConvTranspose, data: tuple[Tensor, ...], made: TensorType, name: str, constant: Parameters
+) -> Tensor:
+    """A convolution with the weights turned round, of the data with zeros between their pixels."""
+    (image,), (how,) = data, layer.of_inputs
+    n, height, width, channels = image.shape
+    (down, along), (high, wide) = layer.strides, layer.weights.shape[2:]
+    top, left = (taps - 1 - first for taps, first in zip((high, wide), layer.pads[:2], strict=True))
+    rows, columns = made.shape[2] + high - 1, made.shape[3] + wide - 1
+
+    def spread_value(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+        at_y, at_x = y - top, x - left
+        inside = (at_y >= 0) & (at_y < (height - 1) * down + 1) & (at_x >= 0) & (at_x < (width - 1) * along + 1)
+        if down > 1:
+            inside = inside & (at_y % down == 0)
+        if along > 1:
+            inside = inside & (at_x % along == 0)
+        return select(inside, image[n, at_y // down, at_x // along, c], how.own_zero)
+
+    spread = compute((n, rows, columns, channels), spread_value, f"{name}.spread")
+    turned = np.ascontiguousarray(layer.weights[:, :, ::-1, ::-1].transpose(1, 2, 3, 0))
+    sums = conv2d(spread, constant("weights", turned), name=f"{name}.sums")
+    return _rescaled(layer, sums, turned.astype(np.int64).sum(axis=(1, 2, 3)), name, constant)
+
+
+def _tensor_product(
+    layer: TensorProduct, data: tuple[Tensor, ...], made: TensorType, name: str, constant: Parameters
+) -> Tensor:
+    a, b = data
+    of_a, of_b = layer.of_inputs
+    k = reduce_axis(of_onnx(a)[-1], "k")
+
+    def element(*i: Expr) -> Expr:
+        inner: Expr = AxisRef(k)
+        left, right = at(a, (*i[:-1], inner)), at(b, (*i[:-2], inner, i[-1]))
+        return sum(left.astype("int32") * right.astype("int32"), axis=k)
+
+    sums = computed(made.shape, element, f"{name}.sums")
+    factors = rescale_parameters(of_a.scale * of_b.scale / layer.of_output.scale, 0, sums.shape[-1])
+    return requantise(
+        sums, parameters=constant("factors", factors), zero_point=layer.of_output.own_zero, relu=layer.relu, name=name
+    )
+
+
+def _transpose(layer: Transpose, data: tuple[Tensor, ...], made: TensorType, name: str, _: Parameters) -> Tensor:
+    places = [layer.order.index(n) for n in range(len(layer.order))]
+    return computed(made.shape, lambda *i: at(data[0], tuple(i[place] for place in places)), name)
+
+
+def _slice(layer: Slice, data: tuple[Tensor, ...], made: TensorType, name: str, _: Parameters) -> Tensor:
+    def element(*i: Expr) -> Expr:
+        return at(
+            data[0],
+            tuple(
+                each * step + start if (start, step) != (0, 1) else each
+                for each, start, step in zip(i, layer.starts, layer.steps, strict=True)
+            ),
+        )
+
+    return computed(made.shape, element, name)
+
+
+def _pad(layer: Pad, data: tuple[Tensor, ...], made: TensorType, name: str, _: Parameters) -> Tensor:
+    (source,), sizes = data, of_onnx(data[0])
+
+    def element(*i: Expr) -> Expr:
+        inside: Expr | None = None
+        for each, first, size, whole in zip(i, layer.before, sizes, made.shape, strict=True):
+            for there in ([each >= first] if first else []) + ([each < first + size] if first + size < whole else []):
+                inside = there if inside is None else inside & there
+        moved = at(source, tuple(each - first if first else each for each, first in zip(i, layer.before, strict=True)))
+        return moved if inside is None else select(inside, moved, layer.of_output.own_zero)
+
+    return computed(made.shape, element, name)
+
+
+def _resize(layer: Resize, data: tuple[Tensor, ...], made: TensorType, name: str, _: Parameters) -> Tensor:
+    def element(*i: Expr) -> Expr:
+        return at(
+            data[0],
+            tuple(each // factor if factor > 1 else each for each, factor in zip(i, layer.factors, strict=True)),
+        )
+
+    return computed(made.shape, element, name)
+
+
+def _concat(layer: Concat, data: tuple[Tensor, ...], made: TensorType, name: str, _: Parameters) -> Tensor:
+    def element(*i: Expr) -> Expr:
+        end = made.shape[layer.axis]
+        value: Expr | None = None
+        for source in reversed(data):
+            start = end - of_onnx(source)[layer.axis]
+            place = i[layer.axis] - start if start else i[layer.axis]
+            read = at(source, (*i[: layer.axis], place, *i[layer.axis + 1 :]))
+            value = read if value is None else select(i[layer.axis] < end, read, value)
+            end = start
+        assert value is not None, f"{name} is made of nothing"
+        return value
+
+    return computed(made.shape, element, name)
+
+
+OWN_ORDER = (0, 2, 3, 1)
+"""Dimensions of images as programs have them, in ONNX's numbers."""
+
+
+def of_onnx(tensor: Tensor) -> tuple[int, ...]:
+    """The shape that ONNX gives a tensor."""
+    shape = tensor.shape
+    return (shape[0], shape[3], shape[1], shape[2]) if len(shape) == 4 else shape
+
+
+def own_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that programs give a tensor."""
+    return tuple(shape[n] for n in OWN_ORDER) if len(shape) == 4 else shape
+
+
+def at(tensor: Tensor, indices: tuple[Expr, ...]) -> Expr:
+    """The element at ONNX's indices."""
+    return tensor[tuple(indices[n] for n in OWN_ORDER) if len(indices) == 4 else indices]
+
+
+def computed(shape: tuple[int, ...], element: Callable[..., Expr], name: str) -> Tensor:
+    """The tensor of a shape of ONNX's whose elements at ONNX's indices are these."""
+    if len(shape) != 4:
+        return compute(shape, element, name)
+    return compute(own_shape(shape), lambda n, y, x, c: element(n, c, y, x), name)
+
+
+def _reshape(layer: Reshape, data: tuple[Tensor, ...], made: TensorType, name: str, _: Parameters) -> Tensor:  # noqa: ARG001
     (source,) = data
-    shape = (*made.shape[:1], *made.shape[2:], made.shape[1]) if len(made.shape) == 4 else made.shape
-    plain_source = source.ndim != 4 or source.shape[1:3] == (1, 1)
-    plain_result = len(shape) != 4 or shape[1:3] == (1, 1)
-    ordered = source
-    if not plain_source:
-        n, height, width, channels = source.shape
-        ordered = compute((n, channels, height, width), lambda n, c, y, x: source[n, y, x, c], f"{name}.channels_first")
-    if plain_result:
+    ordered = source if _is_in_order(source.shape) else computed_in_order(source, f"{name}.in_order")
+    shape = own_shape(made.shape)
+    if _is_in_order(shape):
         return reshaped(ordered, shape, name=name)
     flat = reshaped(ordered, made.shape, name=f"{name}.shaped")
     return compute(shape, lambda n, y, x, c: flat[n, c, y, x], name)
+
+
+def computed_in_order(source: Tensor, name: str) -> Tensor:
+    """An image with its dimensions in ONNX's order."""
+    return compute(of_onnx(source), lambda n, c, y, x: source[n, y, x, c], name)
+
+
+def _is_in_order(shape: tuple[int, ...]) -> bool:
+    """Whether the values of a tensor of a program lie as ONNX's do: no image, or one of one pixel or channel."""
+    return len(shape) != 4 or shape[1:3] == (1, 1) or shape[3] == 1
 
 
 _LOWERINGS: Mapping[type[Layer], Callable[..., Tensor]] = {
@@ -267,6 +421,13 @@ _LOWERINGS: Mapping[type[Layer], Callable[..., Tensor]] = {
     Sum: _sum,
     MaxPool: _max_pool,
     AveragePool: _average,
+    Concat: _concat,
+    ConvTranspose: _conv_transpose,
+    Pad: _pad,
+    Resize: _resize,
+    Slice: _slice,
+    TensorProduct: _tensor_product,
+    Transpose: _transpose,
     Lookup: _lookup,
     Times: _times,
     Reshape: _reshape,

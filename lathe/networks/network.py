@@ -9,7 +9,22 @@ from typing import Any
 from lathe.building import build
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD
-from lathe.frontend.onnx.layers import Conv, Layer, Lookup, MaxPool, Product, Reshape, Sum
+from lathe.frontend.onnx.layers import (
+    Concat,
+    Conv,
+    ConvTranspose,
+    Layer,
+    Lookup,
+    MaxPool,
+    Pad,
+    Product,
+    Reshape,
+    Resize,
+    Slice,
+    Sum,
+    TensorProduct,
+    Transpose,
+)
 from lathe.frontend.onnx.reading import Model, part_of, read_model
 from lathe.frontend.onnx.recognise import Recognised, recognise
 from lathe.networks.folding import with_clips_folded, with_tables_joined
@@ -86,6 +101,10 @@ class Network:
     def _macs(self, layer: Layer) -> int:
         if isinstance(layer, Conv | Product):
             return prod(self.model.types[layer.output].shape) * int(layer.weights[0].size)
+        if isinstance(layer, ConvTranspose):
+            return prod(self.model.types[layer.inputs[0]].shape) * int(layer.weights[0].size)
+        if isinstance(layer, TensorProduct):
+            return prod(self.model.types[layer.output].shape) * self.model.types[layer.inputs[0]].shape[-1]
         return 0
 
     def _bound(self, layer: Layer, config: HardwareConfig) -> int:
@@ -98,9 +117,13 @@ def program_of(network: Network, part: NpuPart) -> Lowered:
     return lowered(part.layers, part.inputs, part.outputs, network.model.types)
 
 
+MOVES = (Concat, MaxPool, Pad, Reshape, Resize, Slice, Transpose)
+"""Layers that compute nothing that a machine could lack."""
+
+
 def why_not(layer: Layer, config: HardwareConfig) -> str | None:
     """What a machine lacks for a layer; None where it takes it."""
-    wanted = None if isinstance(layer, MaxPool | Reshape) else RESCALE
+    wanted = None if isinstance(layer, MOVES) else RESCALE
     if isinstance(layer, Sum):
         wanted = RESCALE_ADD
     if isinstance(layer, Lookup):

@@ -1,0 +1,153 @@
+"""Nodes that move values and compute nothing: each as a layer, and its data brought to the result's scale before.
+
+Where data are read by other scales than the result, they are requantised first, by tables, as DequantizeLinear and
+QuantizeLinear do it in float32.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lathe.frontend.onnx.layers import (
+    Concat,
+    Layer,
+    Lookup,
+    Pad,
+    Quantisation,
+    Reshape,
+    Resize,
+    Slice,
+    Transpose,
+)
+from lathe.frontend.onnx.reading import attributes_of
+from lathe.frontend.onnx.unfit import Unfit
+
+if TYPE_CHECKING:
+    from lathe.frontend.onnx.recognise import Group, Recogniser
+
+MOST = 2**62
+
+
+def requantised(of: "Recogniser", tensor: str, how: Quantisation, wanted: Quantisation) -> str:
+    """The tensor with the same numbers by another scale, for which there is a layer then."""
+    if how == wanted:
+        return tensor
+    name = f"{tensor}@{wanted.scale:.9g},{wanted.zero_point},{wanted.dtype}"
+    if name not in of.found.layers:
+        before, after = np.iinfo(how.dtype), np.iinfo(wanted.dtype)
+        values = np.arange(before.min, before.max + 1)
+        numbers = (values - how.zero_point).astype(np.float32) * np.float32(how.scale)
+        steps = np.rint(numbers / np.float32(wanted.scale)) + wanted.zero_point
+        table = np.clip(steps, after.min, after.max).astype(wanted.dtype)
+        of.found.layers[name] = Lookup(name, (tensor,), name, (how,), wanted, table)
+        of.note_type(name, wanted.dtype, of.shape(tensor))
+    return name
+
+
+def _data(of: "Recogniser", group: "Group", name: str) -> str:
+    if group.relu:
+        raise Unfit("its result is rectified")
+    return requantised(of, *of.operand(name), group.how)
+
+
+def _moved(kind: type[Layer], of: "Recogniser", group: "Group", data: Sequence[str], *more: Any) -> Layer:
+    inputs = tuple(_data(of, group, name) for name in data)
+    return kind(group.name, inputs, group.output, (group.how,) * len(inputs), group.how, *more, nodes=group.numbers)
+
+
+def _reshape(of: "Recogniser", group: "Group") -> Layer:
+    return _moved(Reshape, of, group, group.core.input[:1])
+
+
+def _transpose(of: "Recogniser", group: "Group") -> Layer:
+    rank = len(of.shape(group.core.input[0]))
+    order = attributes_of(group.core).get("perm", tuple(reversed(range(rank))))
+    return _moved(Transpose, of, group, group.core.input, tuple(order))
+
+
+def _slice(of: "Recogniser", group: "Group") -> Layer:
+    node, shape = group.core, of.shape(group.core.input[0])
+    starts, ends, *rest = (_numbers(of, name) for name in node.input[1:])
+    del ends
+    axes = rest[0] if rest and rest[0] is not None else list(range(len(starts or [])))
+    steps = rest[1] if len(rest) > 1 and rest[1] is not None else [1] * len(axes)
+    if starts is None or any(step < 1 for step in steps):
+        raise Unfit("its bounds are no constants, or it runs backwards")
+    first, apart = [0] * len(shape), [1] * len(shape)
+    for axis, start, step in zip(axes, starts, steps, strict=True):
+        size = shape[axis]
+        first[axis], apart[axis] = min(max(start + size if start < 0 else start, 0), size), step
+    return _moved(Slice, of, group, node.input[:1], tuple(first), tuple(apart))
+
+
+def _numbers(of: "Recogniser", name: str) -> list[int] | None:
+    values = of.model.constant(name) if name else None
+    return None if values is None else [int(each) for each in values.reshape(-1)]
+
+
+def _pad(of: "Recogniser", group: "Group") -> Layer:
+    node, attributes = group.core, attributes_of(group.core)
+    rank = len(of.shape(node.input[0]))
+    widths = _numbers(of, node.input[1]) if len(node.input) > 1 else attributes.get("pads")
+    value = of.model.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(1)
+    axes = _numbers(of, node.input[3]) if len(node.input) > 3 and node.input[3] else list(range(rank))
+    if attributes.get("mode", "constant") != "constant" or widths is None or value is None or axes is None:
+        raise Unfit("what it adds is no constant")
+    if float(value.reshape(-1)[0]) != 0 or min(widths) < 0:
+        raise Unfit("it adds something else than zeros, or takes away")
+    before = [0] * rank
+    for axis, width in zip(axes, widths[: len(axes)], strict=True):
+        before[axis] = width
+    return _moved(Pad, of, group, node.input[:1], tuple(before))
+
+
+def _resize(of: "Recogniser", group: "Group") -> Layer:
+    node, attributes = group.core, attributes_of(group.core)
+    before, after = of.shape(node.input[0]), of.shape(group.output)
+    mode = attributes.get("coordinate_transformation_mode", "half_pixel")
+    rounding = attributes.get("nearest_mode", "round_prefer_floor")
+    repeats = (mode == "asymmetric" and rounding == "floor") or (
+        mode in ("half_pixel", "half_pixel_symmetric") and rounding in ("round_prefer_floor", "round_prefer_ceil")
+    )
+    whole = all(m % n == 0 for n, m in zip(before, after, strict=True))
+    if node.op_type == "Upsample":
+        repeats = True
+    if attributes.get("mode", "nearest") != "nearest" or not repeats or not whole:
+        raise Unfit("it does not repeat values a whole number of times")
+    return _moved(Resize, of, group, node.input[:1], tuple(m // n for n, m in zip(before, after, strict=True)))
+
+
+def _concat(of: "Recogniser", group: "Group") -> Layer:
+    axis = attributes_of(group.core)["axis"] % len(of.shape(group.core.input[0]))
+    return _moved(Concat, of, group, group.core.input, axis)
+
+
+def _split(of: "Recogniser", group: "Group") -> Layer:
+    node, attributes = group.core, attributes_of(group.core)
+    shape = of.shape(node.input[0])
+    axis = attributes.get("axis", 0) % len(shape)
+    start = 0
+    for name in node.output:
+        if name == group.source:
+            break
+        start += of.shape(name)[axis]
+    starts = tuple(start if n == axis else 0 for n in range(len(shape)))
+    return _moved(Slice, of, group, node.input[:1], starts, (1,) * len(shape))
+
+
+MOVES: Mapping[str, Callable[["Recogniser", "Group"], Layer]] = {
+    "Concat": _concat,
+    "Expand": _reshape,
+    "Flatten": _reshape,
+    "Identity": _reshape,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Resize": _resize,
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _reshape,
+    "Transpose": _transpose,
+    "Unsqueeze": _reshape,
+    "Upsample": _resize,
+}
