@@ -89,7 +89,9 @@ class Network:
         return self.found.reasons.get(number, "it is computed in float")
 
     def _npu_step(self, part: NpuPart, config: HardwareConfig) -> NpuStep:
-        program = lowered(part.layers, part.inputs, part.outputs, self.model.types)
+        program = lowered(
+            part.layers, part.inputs, part.outputs, self.model.types, max(config.block_in, config.block_out)
+        )
         made = build(program.results, program.tensors, config, constants=program.constants)
         label_of = {layer: label for label, layer in program.names.items()}
         rows = tuple(

@@ -1,0 +1,107 @@
+"""Tensors of a model as a program has them: images with channels last, which fill whole blocks of lanes.
+
+Elements hold a block of channels, whether there are as many or not. Where a program has them all, the last ones being
+nobody's, no block has an end of its own: tensors lie behind each other in whole elements, and no instruction is cut at
+the last channel. Weights for channels of nobody are zeros, and so are their factors.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.frontend import Tensor, compute, select
+from lathe.frontend.operand import Expr
+
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+OWN_ORDER = (0, 2, 3, 1)
+"""Dimensions of images as programs have them, in ONNX's numbers."""
+
+
+def filled(channels: int, lanes: int) -> int:
+    """Channels that fill whole blocks."""
+    return -(-channels // lanes) * lanes
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor of a program, the shape that the model gives it, and for each channel of an image its place.
+
+    ``places`` None: in their order, from 0 on.
+    """
+
+    tensor: Tensor
+    shape: Shape
+    places: Shape | None = None
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it has channels, as images have them."""
+        return len(self.shape) == 4
+
+    @property
+    def width(self) -> int:
+        """Channels that the program has, with those of nobody."""
+        return self.tensor.shape[-1]
+
+    def at(self, indices: tuple[Expr, ...]) -> Expr:
+        """The element at the model's indices; of channels that lie apart, one of several reads."""
+        if not self.is_image:
+            return self.tensor[indices]
+        n, c, y, x = indices
+        if self.places is None:
+            return self.tensor[n, y, x, c]
+        value: Expr | None = None
+        for first, end, place in reversed(self.runs()):
+            read = self.tensor[n, y, x, c + (place - first) if place != first else c]
+            value = read if value is None else select(c < end, read, value)
+        assert value is not None, "a tensor has channels"
+        return value
+
+    def runs(self) -> list[tuple[int, int, int]]:
+        """Channels that lie beside each other: the first, one past the last, the place of the first."""
+        places = self.places or tuple(range(self.shape[1]))
+        begins = [n for n, place in enumerate(places) if n == 0 or place != places[n - 1] + 1]
+        ends = [*begins[1:], len(places)]
+        return [(first, end, places[first]) for first, end in zip(begins, ends, strict=True)]
+
+    def spread(self, per_channel: Array, axis: int) -> Array:
+        """What the model has for each channel, zeros for channels of nobody."""
+        if not self.is_image or (self.places is None and self.width == per_channel.shape[axis]):
+            return per_channel
+        shape = list(per_channel.shape)
+        shape[axis] = self.width
+        made = np.zeros(shape, per_channel.dtype)
+        where: list[Any] = [slice(None)] * made.ndim
+        where[axis] = list(self.places) if self.places is not None else slice(0, per_channel.shape[axis])
+        made[tuple(where)] = per_channel
+        return made
+
+    def dense(self, name: str) -> "Value":
+        """The same with the model's channels alone, in their order."""
+        if not self.is_image or (self.places is None and self.width == self.shape[1]):
+            return self
+        return computed(self.shape, lambda *i: self.at(i), name, 1)
+
+
+def own_shape(shape: Shape, lanes: int) -> Shape:
+    """The shape that programs give a tensor."""
+    if len(shape) != 4:
+        return shape
+    return shape[0], shape[2], shape[3], filled(shape[1], lanes)
+
+
+def computed(shape: Shape, element: Callable[..., Expr], name: str, lanes: int) -> Value:
+    """The tensor of a model's shape whose elements at the model's indices are these, 0 for channels of nobody."""
+    if len(shape) != 4:
+        return Value(compute(shape, element, name), shape)
+    whole = own_shape(shape, lanes)
+
+    def own(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+        value = element(n, c, y, x)
+        return value if whole[3] == shape[1] else select(c < shape[1], value, 0)
+
+    return Value(compute(whole, own, name), shape)
