@@ -22,8 +22,8 @@ OWN_ORDER = (0, 2, 3, 1)
 
 
 def filled(channels: int, lanes: int) -> int:
-    """Channels that fill whole blocks."""
-    return -(-channels // lanes) * lanes
+    """Channels that fill whole blocks; so few that they would fill less than half of one stay alone."""
+    return channels if 2 * channels < lanes else -(-channels // lanes) * lanes
 
 
 @dataclass(frozen=True, eq=False)

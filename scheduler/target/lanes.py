@@ -14,7 +14,8 @@ from math import prod
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, as_affine, walk
 from lathe.frontend.indices.plain import plain_axis
-from lathe.frontend.nodes import Axis, ReadAccess, Select, axes_of
+from lathe.frontend.nodes import Axis, Binary, Compare, ReadAccess, Select, axes_of
+from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.patterns import dimension_of
 from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView
@@ -249,9 +250,8 @@ def obstacles_of(
             lost = mentioning != through or len(through) > 1
             found += [access.tensor] * (lost or (mine is not None and theirs != expected))
     for dim, block, _ in blocks:
-        if dim is None or block == 1:
-            continue
-        found += [state.tensor] * sum(computation.axes[dim] in axes for axes in _axes_of_conditions(computation))
+        if dim is not None and block > 1:
+            found += [state.tensor] * _choices_within(computation, computation.axes[dim], block)
     return found
 
 
@@ -267,10 +267,28 @@ def _dimensions_along(access: ReadAccess, axis: Axis, block: int) -> tuple[list[
 
 
 @lru_cache(maxsize=4096)
-def _axes_of_conditions(computation: Computation) -> tuple[frozenset[Axis], ...]:
-    """For each body, the axes on which it depends which of two values is taken."""
-    nodes = ((node for node in walk(body) if isinstance(node, Select)) for body in computation.bodies)
-    return tuple(frozenset(axes_of(*(node.condition for node in selects))) for selects in nodes)
+def _choices_within(computation: Computation, axis: Axis, block: int) -> int:
+    """Bodies in which it depends on the place within a block along an axis which of two values is taken."""
+    conditions = ([node.condition for node in walk(body) if isinstance(node, Select)] for body in computation.bodies)
+    return sum(any(not _is_alike_in_blocks(each, axis, block) for each in found) for found in conditions)
+
+
+def _is_alike_in_blocks(condition: Expr, axis: Axis, block: int) -> bool:
+    """Whether a condition holds for all of a block along an axis or for none: it compares with multiples of blocks."""
+    if axis not in axes_of(condition):
+        return True
+    match condition:
+        case Binary(op="and" | "or", lhs=lhs, rhs=rhs):
+            return _is_alike_in_blocks(lhs, axis, block) and _is_alike_in_blocks(rhs, axis, block)
+        case Compare(op="lt" | "ge", lhs=lhs, rhs=rhs):
+            left, right = as_affine(lhs), as_affine(rhs)
+            if left is None or right is None:
+                return False
+            difference = left.plus(right, -1)
+            others = (c for other, c in difference.coefficients.items() if other is not axis and other.extent > 1)
+            whole = difference.const % block == 0 and not any(c % block for c in others)
+            return whole and difference.coefficients.get(axis, 0) == 1
+    return False
 
 
 def _leads_through(access: ReadAccess, dim: int, axis: Axis, block: int) -> bool:
