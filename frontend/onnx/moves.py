@@ -5,10 +5,11 @@ QuantizeLinear do it in float32.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from lathe.frontend.onnx.groups import Group, Operands
 from lathe.frontend.onnx.layers import (
     Concat,
     Layer,
@@ -23,13 +24,10 @@ from lathe.frontend.onnx.layers import (
 from lathe.frontend.onnx.reading import attributes_of
 from lathe.frontend.onnx.unfit import Unfit
 
-if TYPE_CHECKING:
-    from lathe.frontend.onnx.recognise import Group, Recogniser
-
 MOST = 2**62
 
 
-def requantised(of: "Recogniser", tensor: str, how: Quantisation, wanted: Quantisation) -> str:
+def requantised(of: Operands, tensor: str, how: Quantisation, wanted: Quantisation) -> str:
     """The tensor with the same numbers by another scale, for which there is a layer then."""
     if how == wanted:
         return tensor
@@ -45,28 +43,28 @@ def requantised(of: "Recogniser", tensor: str, how: Quantisation, wanted: Quanti
     return name
 
 
-def _data(of: "Recogniser", group: "Group", name: str) -> str:
+def _data(of: Operands, group: Group, name: str) -> str:
     if group.relu:
         raise Unfit("its result is rectified")
     return requantised(of, *of.operand(name), group.how)
 
 
-def _moved(kind: type[Layer], of: "Recogniser", group: "Group", data: Sequence[str], *more: Any) -> Layer:
+def _moved(kind: type[Layer], of: Operands, group: Group, data: Sequence[str], *more: Any) -> Layer:
     inputs = tuple(_data(of, group, name) for name in data)
     return kind(group.name, inputs, group.output, (group.how,) * len(inputs), group.how, *more, nodes=group.numbers)
 
 
-def _reshape(of: "Recogniser", group: "Group") -> Layer:
+def _reshape(of: Operands, group: Group) -> Layer:
     return _moved(Reshape, of, group, group.core.input[:1])
 
 
-def _transpose(of: "Recogniser", group: "Group") -> Layer:
+def _transpose(of: Operands, group: Group) -> Layer:
     rank = len(of.shape(group.core.input[0]))
     order = attributes_of(group.core).get("perm", tuple(reversed(range(rank))))
     return _moved(Transpose, of, group, group.core.input, tuple(order))
 
 
-def _slice(of: "Recogniser", group: "Group") -> Layer:
+def _slice(of: Operands, group: Group) -> Layer:
     node, shape = group.core, of.shape(group.core.input[0])
     starts, ends, *rest = (_numbers(of, name) for name in node.input[1:])
     del ends
@@ -81,12 +79,12 @@ def _slice(of: "Recogniser", group: "Group") -> Layer:
     return _moved(Slice, of, group, node.input[:1], tuple(first), tuple(apart))
 
 
-def _numbers(of: "Recogniser", name: str) -> list[int] | None:
+def _numbers(of: Operands, name: str) -> list[int] | None:
     values = of.model.constant(name) if name else None
     return None if values is None else [int(each) for each in values.reshape(-1)]
 
 
-def _pad(of: "Recogniser", group: "Group") -> Layer:
+def _pad(of: Operands, group: Group) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     rank = len(of.shape(node.input[0]))
     widths = _numbers(of, node.input[1]) if len(node.input) > 1 else attributes.get("pads")
@@ -102,7 +100,7 @@ def _pad(of: "Recogniser", group: "Group") -> Layer:
     return _moved(Pad, of, group, node.input[:1], tuple(before))
 
 
-def _resize(of: "Recogniser", group: "Group") -> Layer:
+def _resize(of: Operands, group: Group) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     before, after = of.shape(node.input[0]), of.shape(group.output)
     mode = attributes.get("coordinate_transformation_mode", "half_pixel")
@@ -118,12 +116,12 @@ def _resize(of: "Recogniser", group: "Group") -> Layer:
     return _moved(Resize, of, group, node.input[:1], tuple(m // n for n, m in zip(before, after, strict=True)))
 
 
-def _concat(of: "Recogniser", group: "Group") -> Layer:
+def _concat(of: Operands, group: Group) -> Layer:
     axis = attributes_of(group.core)["axis"] % len(of.shape(group.core.input[0]))
     return _moved(Concat, of, group, group.core.input, axis)
 
 
-def _split(of: "Recogniser", group: "Group") -> Layer:
+def _split(of: Operands, group: Group) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     shape = of.shape(node.input[0])
     axis = attributes.get("axis", 0) % len(shape)
@@ -136,7 +134,7 @@ def _split(of: "Recogniser", group: "Group") -> Layer:
     return _moved(Slice, of, group, node.input[:1], starts, (1,) * len(shape))
 
 
-MOVES: Mapping[str, Callable[["Recogniser", "Group"], Layer]] = {
+MOVES: Mapping[str, Callable[[Operands, Group], Layer]] = {
     "Concat": _concat,
     "Expand": _reshape,
     "Flatten": _reshape,

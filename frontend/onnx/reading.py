@@ -72,6 +72,13 @@ def read_model(source: object, shapes: Mapping[str, Sequence[int]] | None = None
         onnx.checker.check_model(proto)
     except (onnx.checker.ValidationError, ValueError) as error:
         raise ModelError(f"model {name!r} must be valid ONNX, and is not: {_first_line(error)}.") from None
+    newest = onnx.defs.onnx_opset_version()
+    for each in proto.opset_import:
+        if each.domain in ("", "ai.onnx") and each.version > newest:
+            raise ModelError(
+                f"opset of model {name!r} must be at most {newest}, the newest that package onnx knows, not "
+                f"{each.version}. Install a newer one."
+            )
     _bind(proto, name, shapes or {})
     try:
         proto = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
@@ -130,6 +137,9 @@ def _bind(proto: Any, name: str, shapes: Mapping[str, Sequence[int]]) -> None:
                 f"shapes={{{each.name!r}: [...]}}, or --shape {each.name}=... on the command line."
             )
     del proto.graph.value_info[:]  # of the open shapes, perhaps; they are found again
+    for each in proto.graph.output:
+        if any(not dim.HasField("dim_value") or dim.dim_value < 0 for dim in each.type.tensor_type.shape.dim):
+            each.type.tensor_type.ClearField("shape")
 
 
 def _shown_dims(dims: Sequence[Any]) -> str:

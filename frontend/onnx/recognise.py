@@ -5,13 +5,13 @@ What is not found stays with the host, and ``reasons`` says why.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend.onnx.functions import function_above, tabulated
+from lathe.frontend.onnx.groups import Group, Operands, Recognised
 from lathe.frontend.onnx.layers import (
     AveragePool,
     Conv,
@@ -21,55 +21,21 @@ from lathe.frontend.onnx.layers import (
     MaxPool,
     Pair,
     Product,
-    Quantisation,
     Sum,
     TensorProduct,
     Times,
 )
 from lathe.frontend.onnx.moves import MOVES, requantised
-from lathe.frontend.onnx.quantised_values import Values
-from lathe.frontend.onnx.reading import Model, TensorType, attributes_of
+from lathe.frontend.onnx.reading import Model, attributes_of
 from lathe.frontend.onnx.unfit import Unfit
-
-
-@dataclass(eq=False)
-class Recognised:
-    """The layers of a model by the tensor of 8 bits that each makes; why other nodes are none, by node number."""
-
-    layers: dict[str, Layer] = field(default_factory=dict)
-    reasons: dict[int, str] = field(default_factory=dict)
 
 
 def recognise(model: Model) -> Recognised:
     """The layers of a model. Raises ModelError for scales that are no positive numbers."""
-    return Recogniser(model).run()
+    return _Recogniser(model).run()
 
 
-@dataclass(frozen=True)
-class Group:
-    """A QuantizeLinear, and what it reads: result ``source`` of ``core``; ``relu``: whether a rectifier is between."""
-
-    quantise: Any
-    how: Quantisation
-    core: Any
-    source: str
-    numbers: tuple[int, ...]
-    relu: bool
-
-    @property
-    def name(self) -> str:
-        return str(self.core.name or self.core.output[0])
-
-    @property
-    def output(self) -> str:
-        return str(self.quantise.output[0])
-
-
-class Recogniser:
-    def __init__(self, model: Model) -> None:
-        self.model, self.values = model, Values(model)
-        self.found = Recognised()
-
+class _Recogniser(Operands):
     def run(self) -> Recognised:
         for number, node in enumerate(self.model.nodes):
             if node.op_type != "QuantizeLinear" or node.domain not in ("", "ai.onnx"):
@@ -129,44 +95,8 @@ class Recogniser:
                 return Group(node, how, core, name, tuple(numbers), relu)
             relu, name = True, core.input[0]
 
-    def operand(self, name: str) -> tuple[str, Quantisation]:
-        """The tensor of 8 bits that an operand is."""
-        found = self.values.bytes_behind(name)
-        if found is None:
-            raise Unfit(f"its operand {name!r} is not a tensor of 8 bits with a single constant scale")
-        return found[0], found[1]
 
-    def note_type(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
-        """Say what a tensor is that stands in no model."""
-        self.model.types[name] = TensorType(dtype, shape)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor."""
-        known = self.model.types.get(name)
-        if known is None:
-            raise Unfit(f"the shape of {name!r} is not known")
-        return known.shape
-
-    def bias(self, name: str, unit: NDArray[Any]) -> NDArray[Any]:
-        """Biases in units of the sums; such as are no whole numbers of these are rounded to one."""
-        constant = self.values.constant_behind(name)
-        if constant is not None:
-            numbers, scale = constant.values.reshape(-1), np.broadcast_to(constant.scale, unit.shape)
-            if np.allclose(scale, unit, rtol=1e-6, atol=0):
-                return np.asarray(np.broadcast_to(numbers, unit.shape), np.int64)
-            values = numbers * scale
-        else:
-            plain = self.model.constant(name)
-            if plain is None:
-                raise Unfit("its bias is no constant")
-            values = plain.astype(np.float64).reshape(-1)
-        whole = np.rint(np.broadcast_to(values, unit.shape) / unit)
-        if np.any(np.abs(whole) >= 2**31):
-            raise Unfit("its bias does not fit 32 bits in units of its sums")
-        return np.asarray(whole, np.int64)
-
-
-def _conv(of: Recogniser, group: Group) -> Layer:
+def _conv(of: Operands, group: Group) -> Layer:
     node = group.core
     data, how = of.operand(node.input[0])
     weights = of.values.constant_behind(node.input[1])
@@ -214,20 +144,20 @@ def pads_of(
     return before[0], before[1], behind[0], behind[1]
 
 
-def _gemm(of: Recogniser, group: Group) -> Layer:
+def _gemm(of: Operands, group: Group) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     if attributes.get("transA", 0) or attributes.get("alpha", 1.0) != 1.0 or attributes.get("beta", 1.0) != 1.0:
         raise Unfit("it scales or transposes its data")
     return _product(of, group, bool(attributes.get("transB", 0)), node.input[2] if len(node.input) > 2 else "")
 
 
-def _matmul(of: Recogniser, group: Group) -> Layer:
+def _matmul(of: Operands, group: Group) -> Layer:
     if of.values.bytes_behind(group.core.input[1]) is not None:
         return _tensor_product(of, group)
     return _product(of, group, transposed=False, bias="")
 
 
-def _product(of: Recogniser, group: Group, transposed: bool, bias: str) -> Layer:
+def _product(of: Operands, group: Group, transposed: bool, bias: str) -> Layer:
     node = group.core
     data, how = of.operand(node.input[0])
     weights = of.values.constant_behind(node.input[1])
@@ -244,14 +174,14 @@ def _product(of: Recogniser, group: Group, transposed: bool, bias: str) -> Layer
     )
 
 
-def _add(of: Recogniser, group: Group) -> Layer:
+def _add(of: Operands, group: Group) -> Layer:
     (a, of_a), (b, of_b) = (of.operand(name) for name in group.core.input)
     if of.shape(a) != of.shape(b):
         raise Unfit("its operands have different shapes")
     return Sum(group.name, (a, b), group.output, (of_a, of_b), group.how, group.relu, nodes=group.numbers)
 
 
-def _max_pool(of: Recogniser, group: Group) -> Layer:
+def _max_pool(of: Operands, group: Group) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
     kernel = tuple(attributes["kernel_shape"])
@@ -281,7 +211,7 @@ def _wide_enough(
     return pads[0], pads[1], behind[0], behind[1]
 
 
-def _global_average(of: Recogniser, group: Group) -> Layer:
+def _global_average(of: Operands, group: Group) -> Layer:
     data, how = of.operand(group.core.input[0])
     size = of.shape(data)[2:]
     if len(size) != 2:
@@ -291,7 +221,7 @@ def _global_average(of: Recogniser, group: Group) -> Layer:
     )
 
 
-def _average(of: Recogniser, group: Group) -> Layer:
+def _average(of: Operands, group: Group) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
     kernel, strides = tuple(attributes["kernel_shape"]), tuple(attributes.get("strides", (1, 1)))
@@ -305,7 +235,7 @@ def _average(of: Recogniser, group: Group) -> Layer:
     )
 
 
-def _mean(of: Recogniser, group: Group) -> Layer:
+def _mean(of: Operands, group: Group) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
     shape = of.shape(data)
@@ -322,7 +252,7 @@ def _mean(of: Recogniser, group: Group) -> Layer:
     )
 
 
-def _mul(of: Recogniser, group: Group) -> Layer:
+def _mul(of: Operands, group: Group) -> Layer:
     (a, of_a), (b, of_b) = (of.operand(name) for name in group.core.input)
     made = of.shape(group.output)
     if of.shape(a) != made:
@@ -334,7 +264,7 @@ def _mul(of: Recogniser, group: Group) -> Layer:
     return Times(group.name, (a, b), group.output, (of_a, of_b), group.how, group.relu, nodes=group.numbers)
 
 
-def _conv_transpose(of: Recogniser, group: Group) -> Layer:
+def _conv_transpose(of: Operands, group: Group) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
     weights = of.values.constant_behind(node.input[1])
@@ -377,7 +307,7 @@ def _left_out(
     return top, left
 
 
-def _tensor_product(of: Recogniser, group: Group) -> Layer:
+def _tensor_product(of: Operands, group: Group) -> Layer:
     (a, of_a), (b, of_b) = (of.operand(name) for name in group.core.input)
     if of_a.own_zero or of_b.own_zero:
         raise Unfit("both of its operands are computed, and have zero points")
@@ -386,7 +316,7 @@ def _tensor_product(of: Recogniser, group: Group) -> Layer:
     return TensorProduct(group.name, (a, b), group.output, (of_a, of_b), group.how, group.relu, nodes=group.numbers)
 
 
-_MAKERS: dict[str, Callable[[Recogniser, Group], Layer]] = {
+_MAKERS: dict[str, Callable[[Operands, Group], Layer]] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Gemm": _gemm,

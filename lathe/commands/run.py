@@ -12,6 +12,7 @@ from rich.progress import Progress as ProgressBar
 
 from lathe.attribution import cycles_by_label
 from lathe.building import watched_builds
+from lathe.commands.network_run import run_model
 from lathe.commands.options import FILE, check_of_network_only, config_option, given, json_option
 from lathe.commands.summaries import (
     bytes_table,
@@ -35,8 +36,11 @@ OUTPUTS_DIFFER = 1
 
 
 @click.command()
-@click.argument("script", required=False, type=FILE)
+@click.argument("script", metavar="[SCRIPT|MODEL.onnx]", required=False, type=FILE)
+@click.argument("inputs", metavar="[INPUTS.npz]", required=False, type=FILE)
 @config_option
+@click.option("--random", "seed", type=int, default=0, help="The seed of a model's random inputs, without INPUTS.npz.")
+@click.option("--shape", "shapes", multiple=True, metavar="x=1,3,48,192", help="The shape of an input of a model.")
 @click.option(
     "--batch",
     type=int,
@@ -62,14 +66,17 @@ OUTPUTS_DIFFER = 1
 def run(
     ctx: click.Context,
     script: Path | None,
+    inputs: Path | None,
     config_name: str,
+    seed: int,
+    shapes: tuple[str, ...],
     batch: int | None,
     engine: str | None,
     images: int | None,
     trace_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Run the digits network, or a script.
+    """Run the digits network, a script, or an ONNX model.
 
     Without SCRIPT it is the digits network that comes with Lathe: two convolutions, pooling and a dense layer in int8,
     on images that were held out from its training. Every output is compared with NumPy's.
@@ -78,8 +85,21 @@ def run(
     as Python would run it, with the machine's name as its first argument (sys.argv[1]). If main returns what
     lt.simulate returned, or the script has it in a variable "result", its cycles and bytes are printed, and -o writes
     its trace. A script that builds only for other machines than a given -c is refused.
+
+    MODEL.onnx is compiled for the machine, run with the arrays of INPUTS.npz, by name, or with random ones, and
+    compared with onnxruntime. Layers between QuantizeLinear and DequantizeLinear run on the NPU, where the machine has
+    the extensions for them (lathe16 has), all other nodes on the host.
     """
     machine = load_config(config_name)
+    if script is not None and script.suffix == ".onnx":
+        check_of_network_only(ctx, script, "batch", "images")
+        if trace_path is not None:
+            raise ScriptError("-o must be left out for a model, whose streams have traces of their own.")
+        run_model(script, inputs, seed, shapes, machine, engine or CYCLE_MODEL, as_json)
+        return
+    for name, value in (("INPUTS.npz", inputs), ("--shape", shapes)):
+        if value:
+            raise ScriptError(f"{name} must be left out without a model, MODEL.onnx, not {value!r}.")
     check_of_network_only(ctx, script, "batch", "images")
     if trace_path is not None:
         check_writable(trace_path)

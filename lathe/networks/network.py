@@ -9,6 +9,7 @@ from typing import Any
 from lathe.building import build
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD
+from lathe.frontend.onnx.groups import Recognised
 from lathe.frontend.onnx.layers import (
     Concat,
     Conv,
@@ -26,11 +27,12 @@ from lathe.frontend.onnx.layers import (
     Transpose,
 )
 from lathe.frontend.onnx.reading import Model, part_of, read_model
-from lathe.frontend.onnx.recognise import Recognised, recognise
+from lathe.frontend.onnx.recognise import recognise
 from lathe.networks.folding import with_clips_folded, with_tables_joined
 from lathe.networks.lowering import Lowered, lowered
 from lathe.networks.parts import HostPart, NpuPart, parts_of
-from lathe.networks.program import HostStep, LayerOfProgram, NetworkProgram, NpuStep, Step
+from lathe.networks.program import NetworkProgram
+from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
 from lathe.scheduler import bound
 from lathe.scheduler.target.machine import check_machine
 

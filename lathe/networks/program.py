@@ -2,48 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from os import PathLike
+from typing import Any
 
 from lathe.configs import HardwareConfig
 from lathe.frontend.onnx.reading import TensorType
 from lathe.isa import Program
-from lathe.networks.lowering import Port
-
-
-@dataclass(frozen=True)
-class LayerOfProgram:
-    """A layer in a stream: its name in the model and the label of its instructions.
-
-    ``macs``: multiply-accumulates with weights, padded taps counted. ``bound``: cycles that it takes at least, alone.
-    """
-
-    name: str
-    label: str
-    macs: int
-    bound: int
-
-
-@dataclass(frozen=True, eq=False)
-class NpuStep:
-    """One stream of instructions."""
-
-    program: Program
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    layers: tuple[LayerOfProgram, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class HostStep:
-    """Nodes that the host computes: a serialised ModelProto; of each node its name and why it is here."""
-
-    model: bytes
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    nodes: tuple[tuple[str, str], ...]
-
-
-Step: TypeAlias = NpuStep | HostStep
+from lathe.networks.files import read_network, write_network
+from lathe.networks.steps import NpuStep, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,3 +26,35 @@ class NetworkProgram:
     def parts(self) -> tuple[Program, ...]:
         """The streams of instructions, for ``verify``, ``disassemble`` and every engine."""
         return tuple(step.program for step in self.steps if isinstance(step, NpuStep))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the network to a file, whole or not at all; :meth:`load` reads it back."""
+        header = {
+            "name": self.name,
+            "config": self.config.to_dict(),
+            "inputs": {name: [each.dtype, each.shape] for name, each in self.inputs.items()},
+            "outputs": {name: each and [each.dtype, each.shape] for name, each in self.outputs.items()},
+        }
+        write_network(path, header, self.steps)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "NetworkProgram":
+        """The network of a file that :meth:`save` wrote.
+
+        Raises :class:`ProgramError` for a file that is truncated, foreign or of another version.
+        """
+        return read_network(path, cls._of_file)
+
+    @classmethod
+    def _of_file(cls, header: dict[str, Any], steps: tuple[Step, ...]) -> "NetworkProgram":
+        return cls(
+            header["name"],
+            HardwareConfig.from_dict(header["config"]),
+            steps,
+            {name: _type(each) for name, each in header["inputs"].items()},
+            {name: None if each is None else _type(each) for name, each in header["outputs"].items()},
+        )
+
+
+def _type(plain: list[Any]) -> TensorType:
+    return TensorType(plain[0], tuple(plain[1]))

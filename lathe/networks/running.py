@@ -17,7 +17,8 @@ from lathe.isa import Load, Store
 from lathe.isa.table import MEMORIES
 from lathe.networks.network import Network, program_of
 from lathe.networks.parts import HostPart, parts_of
-from lathe.networks.program import HostStep, NetworkProgram, NpuStep
+from lathe.networks.program import NetworkProgram
+from lathe.networks.steps import HostStep, NpuStep
 from lathe.sim import InputError, Result
 
 Array = NDArray[Any]

@@ -1,0 +1,113 @@
+"""Compiled networks in files: one .npz archive, in which each stream is a program file of its own."""
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs.archives import UnreadableArchiveError, read_arrays
+from lathe.configs.atomic import writing
+from lathe.isa import Program, ProgramError
+from lathe.networks.lowering import Port
+from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
+
+FORMAT = "lathe network"
+VERSION = 1
+
+Made = TypeVar("Made")
+
+
+def write_network(path: str | PathLike[str], header: Mapping[str, Any], steps: Sequence[Step]) -> None:
+    """Write a network's plain values and steps to a file, whole or not at all."""
+    arrays: dict[str, Any] = {}
+    plain: list[dict[str, Any]] = []
+    for number, step in enumerate(steps):
+        if isinstance(step, HostStep):
+            arrays[f"model{number}"] = np.frombuffer(step.model, np.uint8)
+            plain.append({"inputs": step.inputs, "outputs": step.outputs, "nodes": step.nodes})
+            continue
+        arrays[f"program{number}"] = np.frombuffer(_bytes_of(step.program), np.uint8)
+        plain.append(
+            {
+                "inputs": [_plain(port) for port in step.inputs],
+                "outputs": [_plain(port) for port in step.outputs],
+                "layers": [[each.name, each.label, each.macs, each.bound] for each in step.layers],
+            }
+        )
+    told = {"format": FORMAT, "version": VERSION, **header, "steps": plain}
+    with writing(path) as file:
+        np.savez(file, network=np.frombuffer(json.dumps(told).encode(), np.uint8), **arrays)
+
+
+def read_network(path: str | PathLike[str], made_of: Callable[[dict[str, Any], tuple[Step, ...]], Made]) -> Made:
+    """What ``made_of`` makes of a network's plain values and steps.
+
+    Raises :class:`ProgramError` for a file that is truncated, foreign or of another version.
+    """
+    source = Path(path)
+    foreign = ProgramError(
+        f"The file {source} must be a network that Lathe has saved, and is not, or it is truncated. Compile it again."
+    )
+    try:
+        arrays = read_arrays(source)
+        header = json.loads(arrays["network"].tobytes())
+        if header["format"] != FORMAT:
+            raise foreign
+        version = header["version"]
+    except UnreadableArchiveError as error:
+        if error.no_file:
+            raise ProgramError(
+                f"The network file {source} must be readable, and is not: {error}. Correct the path or its rights."
+            ) from None
+        raise foreign from None
+    except (KeyError, ValueError, TypeError):
+        raise foreign from None
+    if version != VERSION:
+        raise ProgramError(
+            f"The version of network file {source} must be {VERSION}, not {version!r}. "
+            "Compile the network again with this version of Lathe."
+        )
+    try:
+        return made_of(header, tuple(_step(each, arrays, number) for number, each in enumerate(header["steps"])))
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError):
+        raise foreign from None
+
+
+def _bytes_of(program: Program) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.npz"
+        program.save(path)
+        return path.read_bytes()
+
+
+def _program(content: bytes) -> Program:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.npz"
+        path.write_bytes(content)
+        return Program.load(path)
+
+
+def _plain(port: Port) -> list[Any]:
+    return [port.tensor, port.name, port.dtype, port.shape, port.width, port.places]
+
+
+def _port(plain: list[Any]) -> Port:
+    tensor, name, dtype, shape, width, places = plain
+    return Port(tensor, name, dtype, tuple(shape), width, None if places is None else tuple(places))
+
+
+def _step(plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]], number: int) -> Step:
+    if "nodes" in plain:
+        nodes = tuple((name, why) for name, why in plain["nodes"])
+        return HostStep(arrays[f"model{number}"].tobytes(), tuple(plain["inputs"]), tuple(plain["outputs"]), nodes)
+    return NpuStep(
+        _program(arrays[f"program{number}"].tobytes()),
+        tuple(map(_port, plain["inputs"])),
+        tuple(map(_port, plain["outputs"])),
+        tuple(LayerOfProgram(*each) for each in plain["layers"]),
+    )

@@ -1,0 +1,43 @@
+"""What a compiled network consists of: streams of instructions, and nodes of the host between them."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lathe.isa import Program
+from lathe.networks.lowering import Port
+
+
+@dataclass(frozen=True)
+class LayerOfProgram:
+    """A layer in a stream: its name in the model and the label of its instructions.
+
+    ``macs``: multiply-accumulates with weights, padded taps counted. ``bound``: cycles that it takes at least, alone.
+    """
+
+    name: str
+    label: str
+    macs: int
+    bound: int
+
+
+@dataclass(frozen=True, eq=False)
+class NpuStep:
+    """One stream of instructions."""
+
+    program: Program
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    layers: tuple[LayerOfProgram, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class HostStep:
+    """Nodes that the host computes: a serialised ModelProto; of each node its name and why it is here."""
+
+    model: bytes
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[tuple[str, str], ...]
+
+
+Step: TypeAlias = NpuStep | HostStep

@@ -1,0 +1,153 @@
+"""Whole models: residual ones, encoders and decoders, several streams with nodes of the host between; and machines."""
+
+import numpy as np
+import pytest
+from networks_checking import LATHE16, checked, random_inputs, where
+from qdq_models import QdqModel
+
+import lathe as lt
+
+
+def test_residual_blocks():
+    graph = QdqModel(seed=1)
+    data = graph.conv(graph.input(1, 3, 16, 16), 20, 3, relu=True, strides=[2, 2], pads=[1, 1, 1, 1])
+    for _ in range(2):
+        branch = graph.conv(graph.conv(data, 20, relu=True, pads=[1, 1, 1, 1]), 20, pads=[1, 1, 1, 1])
+        made = graph.quantised(graph.node("Relu", graph.node("Add", branch, data)), 0.1)
+        graph.shapes[made] = graph.shapes[data]
+        data = made
+    pooled = graph.layer("GlobalAveragePool", data)
+    flat = graph.layer("Flatten", pooled, same=True)
+    made = graph.product(flat, 10)
+    result = checked(graph.model(made), units={made: 3 * graph.scales[made]})
+    assert {row.where for row in result.layers if "Linear" not in row.name} == {"npu"}
+    assert len(result.results) == 1
+
+
+@pytest.mark.parametrize("channels", [24, 16, 3])
+def test_what_is_made_smaller_and_larger_again(channels):
+    """Concatenated with what it was, at channels that fill blocks and such that do not."""
+    graph = QdqModel(seed=2)
+    first = graph.conv(graph.input(1, 3, 8, 8), channels, relu=True, pads=[1, 1, 1, 1])
+    small = graph.layer("MaxPool", first, same=True, kernel_shape=[2, 2], strides=[2, 2])
+    inner = graph.conv(small, channels, relu=True, pads=[1, 1, 1, 1])
+    scales = graph.constant(np.array([1, 1, 2, 2], np.float32))
+    large = graph.layer("Resize", inner, "", scales, scale=graph.scales[inner], mode="nearest",
+                        coordinate_transformation_mode="asymmetric", nearest_mode="floor")  # fmt: skip
+    both = graph.layer("Concat", large, first, scale=graph.scales[inner], axis=1)
+    made = graph.conv(both, 5, 1)
+    result = checked(graph.model(made, both), units={made: 3 * graph.scales[made], both: graph.scales[both]})
+    assert {row.where for row in result.layers if "Linear" not in row.name} == {"npu"}
+
+
+@pytest.mark.parametrize("zero_point", [0, -128])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"strides": [2, 2], "pads": [1, 1, 1, 1]},
+        {"strides": [2, 2]},
+        {"strides": [2, 1], "pads": [0, 1, 1, 0], "output_padding": [1, 0]},
+        {"strides": [2, 2], "auto_pad": "SAME_UPPER", "output_shape": [10, 12]},
+    ],
+)
+def test_transposed_convolutions(attributes, zero_point):
+    graph = QdqModel(seed=3)
+    data = graph.quantised(graph.input(1, 6, 5, 6), 0.02, zero_point)
+    weights, _ = graph.weights(6, 7, 3, 3, per_channel=False)
+    made = graph.node("ConvTranspose", data, weights, name="layer", kernel_shape=[3, 3], **attributes)
+    made = graph.quantised(made, 0.1)
+    result = checked(graph.model(made), units={made: 0.1})
+    assert where(result)["layer"] == "npu"
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "attributes"),
+    [
+        ("Transpose", (1, 6, 5, 7), {"perm": [0, 2, 3, 1]}),
+        ("Transpose", (1, 6, 5, 7), {"perm": [0, 1, 3, 2]}),
+        ("Transpose", (2, 20, 30), {"perm": [0, 2, 1]}),
+        ("Concat", (1, 6, 5, 7), {"axis": 2}),
+        ("Concat", (2, 20, 30), {"axis": -1}),
+    ],
+)
+def test_moves(kind, shape, attributes):
+    graph = QdqModel(seed=4, dtype="uint8")
+    data = graph.input(*shape)
+    operands = [data, graph.input(*shape, name="y", scale=0.03)] if kind == "Concat" else [data]
+    made = graph.layer(kind, *operands, name="layer", scale=0.03, **attributes)
+    result = checked(graph.model(made), units={made: 0.03})
+    assert where(result)["layer"] == "npu"
+
+
+@pytest.mark.parametrize("sizes", [(8, 12), (20,), (3, 4, 13)])
+def test_parts_of_channels(sizes):
+    graph = QdqModel(seed=5)
+    total = sum(sizes)
+    data = graph.conv(graph.input(1, 3, 4, 5), total, 1)
+    ends = np.cumsum(sizes)
+    outputs = []
+    for start, end in zip([0, *ends[:-1]], ends, strict=True):
+        held = [graph.constant(np.array([each], np.int64)) for each in (start, end, 1)]
+        outputs.append(graph.layer("Slice", data, *held, scale=graph.scales[data]))
+    units = dict.fromkeys(outputs, graph.scales[data] * 2)
+    result = checked(graph.model(*outputs), units=units)
+    assert [row.where for row in result.layers if row.name.startswith("Slice")] == ["npu"] * len(sizes)
+
+
+def test_borders():
+    graph = QdqModel(seed=6)
+    widths = graph.constant(np.array([0, 0, 1, 2, 0, 0, 0, 3], np.int64))
+    made = graph.layer("Pad", graph.input(1, 6, 5, 7), widths, name="layer")
+    assert where(checked(graph.model(made), units={made: graph.scales[made]}))["layer"] == "npu"
+
+
+def test_a_normalisation_of_channels_is_a_table_for_each():
+    graph = QdqModel(seed=7)
+    data = graph.input(1, 20, 5, 6)
+    held = [graph.constant(graph.random.uniform(0.5, 2, 20).astype(np.float32)) for _ in range(4)]
+    made = graph.quantised(graph.node("BatchNormalization", data, *held, name="layer"), 0.03)
+    result = checked(graph.model(made), units={made: 0.03})
+    assert [row.where for row in result.layers].count("npu") == 1
+
+
+def test_products_of_two_computed_tensors():
+    graph = QdqModel(seed=8)
+    a = graph.quantised(graph.input(2, 9, 20), 0.02, 0)
+    b = graph.quantised(graph.input(2, 20, 11, name="y"), 0.02, 0)
+    made = graph.quantised(graph.node("MatMul", a, b, name="layer"), 0.05)
+    result = checked(graph.model(made), units={made: 0.05})
+    assert where(result)["layer"] == "npu"
+
+
+def test_a_machine_without_extensions_leaves_layers_to_the_host():
+    graph = QdqModel(seed=9)
+    made = graph.conv(graph.input(1, 3, 6, 6), 5, name="layer")
+    model = graph.model(made)
+    program = lt.from_onnx(model).build(lt.load_config("vta"))
+    result = lt.simulate(program, random_inputs(model))
+    row = next(row for row in result.layers if row.name == "layer")
+    assert (row.where, row.why) == ("host", "machine 'vta' has no extension 'rescale'")
+    assert result.cycles == 0
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 16), (1, 16, 8), (1, 8, 32)])
+def test_other_machines(shape):
+    batch, block_in, block_out = shape
+    config = LATHE16.with_(
+        batch=batch, block_in=block_in, block_out=block_out, wgt_buffer_bytes=65536, acc_buffer_bytes=32768
+    )
+    graph = QdqModel(seed=10)
+    first = graph.conv(graph.input(2, 3, 8, 8), 24, relu=True, pads=[1, 1, 1, 1])
+    made = graph.conv(graph.conv(first, 24, pads=[1, 1, 1, 1]), 10, 1, strides=[2, 2])
+    checked(graph.model(made), config, units={made: 3 * graph.scales[made]})
+
+
+def test_an_input_that_is_an_output_and_one_that_nobody_reads():
+    graph = QdqModel(seed=11)
+    made = graph.conv(graph.input(1, 3, 6, 6), 5)
+    graph.input(1, 2, name="unused")
+    model = graph.model(made)
+    model.graph.output.append(model.graph.input[0])
+    program = lt.from_onnx(model).build(LATHE16)
+    inputs = random_inputs(model)
+    assert np.array_equal(lt.simulate(program, inputs).outputs["x"], inputs["x"])
