@@ -123,6 +123,8 @@ def tabulated(model: Model, source: str, nodes: tuple[int, ...], output: str) ->
     (256,), or (256, C) where constants make a function of its own for each channel.
     """
     shape = model.types[source].shape
+    if output not in model.types or model.types[output].shape != shape:
+        return None  # a constant repeats it
     chosen = [model.nodes[number] for number in nodes]
     constants = {name for node in chosen for name in node.input if name in model.initializers}
     axis = channel_axis(len(shape))
@@ -132,8 +134,6 @@ def tabulated(model: Model, source: str, nodes: tuple[int, ...], output: str) ->
     if sizes != {shape[axis]} or len(shape) < 2 or axis == 0:
         return None
     wide = tuple(256 if n == 0 else size if n == axis else 1 for n, size in enumerate(shape))
-    if model.types[output].shape != shape:
-        return None
     table = _run(model, source, chosen, output, wide, constants)
     if table is None:
         return None

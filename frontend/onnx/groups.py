@@ -67,6 +67,8 @@ class Operands:
 
     def bias(self, name: str, unit: NDArray[Any]) -> NDArray[Any]:
         """Biases in units of the sums; such as are no whole numbers of these are rounded to one."""
+        if (self.shape(name) and max(self.shape(name)) not in (1, len(unit))) or np.prod(self.shape(name)) > len(unit):
+            raise Unfit("its bias is not one number for each filter")
         constant = self.values.constant_behind(name)
         if constant is not None:
             numbers, scale = constant.values.reshape(-1), np.broadcast_to(constant.scale, unit.shape)

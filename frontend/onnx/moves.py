@@ -136,7 +136,6 @@ def _split(of: Operands, group: Group) -> Layer:
 
 MOVES: Mapping[str, Callable[[Operands, Group], Layer]] = {
     "Concat": _concat,
-    "Expand": _reshape,
     "Flatten": _reshape,
     "Identity": _reshape,
     "Pad": _pad,

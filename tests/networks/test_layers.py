@@ -1,5 +1,6 @@
 """Layers of QDQ models, each alone on the NPU: onnxruntime's values but for one unit, and exactly the reference's."""
 
+import numpy as np
 import pytest
 from networks_checking import checked, where
 from qdq_models import QdqModel
@@ -146,3 +147,29 @@ def test_a_rectifier_behind_8_bits_is_done_by_the_convolution():
     made = graph.layer("Relu", graph.conv(graph.input(1, 12, 5, 6), 12, name="layer"), same=True, name="relu")
     result = checked(graph.model(made), units={made: graph.scales[made]})
     assert [row.name for row in result.layers if row.where == "npu"] == ["layer"]
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 1, 6, 5)])
+def test_a_constant_that_repeats_a_tensor_is_no_function_of_it(shape):
+    graph = QdqModel(seed=12)
+    held = graph.constant(graph.random.uniform(-1, 1, shape).astype(np.float32))
+    made = graph.quantised(graph.node("Add", graph.input(6, 1), held), 0.02)
+    result = checked(graph.model(made), units={made: 0.02})
+    assert {row.where for row in result.layers} == {"host"}
+
+
+def test_a_bias_for_each_row_is_none_of_filters():
+    graph = QdqModel(seed=13)
+    data = graph.input(5, 20)
+    weights, _ = graph.weights(20, 24, axis=1)
+    held = graph.constant(graph.random.uniform(-1, 1, (5, 1)).astype(np.float32))
+    made = graph.quantised(graph.node("Gemm", data, weights, held, name="layer"), 0.3)
+    result = checked(graph.model(made), units={made: 0.3})
+    assert where(result)["layer"] == "host"
+
+
+def test_what_is_repeated_is_no_reshape():
+    graph = QdqModel(seed=14)
+    sizes = graph.constant(np.array([4, 6], np.int64))
+    made = graph.layer("Expand", graph.input(1, 6), sizes, same=True, name="layer")
+    assert where(checked(graph.model(made), units={made: graph.scales[made]}))["layer"] == "host"
