@@ -1,6 +1,7 @@
 """What a layer is made of: a QuantizeLinear with what it reads, and the operands that stand behind DequantizeLinear."""
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,9 @@ class Operands:
 
     def bias(self, name: str, unit: NDArray[Any]) -> NDArray[Any]:
         """Biases in units of the sums; such as are no whole numbers of these are rounded to one."""
-        if (self.shape(name) and max(self.shape(name)) not in (1, len(unit))) or np.prod(self.shape(name)) > len(unit):
+        shape = self.shape(name)
+        count = prod(shape)
+        if count != 1 and (shape[-1], count) != (len(unit), len(unit)):
             raise Unfit("its bias is not one number for each filter")
         constant = self.values.constant_behind(name)
         if constant is not None:

@@ -158,11 +158,12 @@ def test_a_constant_that_repeats_a_tensor_is_no_function_of_it(shape):
     assert {row.where for row in result.layers} == {"host"}
 
 
-def test_a_bias_for_each_row_is_none_of_filters():
+@pytest.mark.parametrize("rows", [5, 24])
+def test_a_bias_for_each_row_is_none_of_filters(rows):
     graph = QdqModel(seed=13)
-    data = graph.input(5, 20)
+    data = graph.input(rows, 20)
     weights, _ = graph.weights(20, 24, axis=1)
-    held = graph.constant(graph.random.uniform(-1, 1, (5, 1)).astype(np.float32))
+    held = graph.constant(graph.random.uniform(-1, 1, (rows, 1)).astype(np.float32))
     made = graph.quantised(graph.node("Gemm", data, weights, held, name="layer"), 0.3)
     result = checked(graph.model(made), units={made: 0.3})
     assert where(result)["layer"] == "host"
