@@ -92,14 +92,25 @@ def _padded(values: Array, axis: int, count: int) -> Array:
 
 
 def _rescaled(
-    layer: Conv | ConvTranspose | Product, sums: Tensor, per_filter: Array, context: Context, name: str = ""
+    layer: Conv | ConvTranspose | Product,
+    sums: Tensor,
+    per_filter: Array,
+    context: Context,
+    name: str = "",
+    like: Value | None = None,
 ) -> Tensor:
-    """Sums of products as values of the output; ``per_filter`` are the sums of each filter's weights."""
+    """Sums of products as values of the output; ``per_filter`` are the sums of each filter's weights.
+
+    Filters lie as the channels of ``like`` do, or else one behind the other.
+    """
     (how,), made = layer.of_inputs, layer.of_output
     bias = _wrapped(layer.bias - how.own_zero * per_filter)
     factors = rescale_parameters(how.scale * layer.weight_scale / made.scale, bias)
-    parameters = context.constant("factors", _padded(factors, 0, sums.shape[-1]))
-    return requantise(sums, parameters=parameters, zero_point=made.own_zero, relu=layer.relu, name=name or context.name)
+    placed = _padded(factors, 0, sums.shape[-1]) if like is None else like.spread(factors, 0)
+    return requantise(
+        sums, parameters=context.constant("factors", placed), zero_point=made.own_zero, relu=layer.relu,
+        name=name or context.name,
+    )  # fmt: skip
 
 
 def _conv(layer: Conv, data: tuple[Value, ...], context: Context) -> Value:
@@ -117,15 +128,7 @@ def _conv(layer: Conv, data: tuple[Value, ...], context: Context) -> Value:
     if layer.groups == image.shape[1] == filters and depth == 1 and layer.groups > 1:
         weights = context.constant("weights", image.spread(layer.weights[:, 0].transpose(1, 2, 0), 2))
         sums = depthwise_conv2d(image.tensor, weights, **options)
-        if image.places is None:
-            return context.image(_rescaled(layer, sums, per_filter, context))
-        (how,), made = layer.of_inputs, layer.of_output
-        factors = rescale_parameters(
-            how.scale * layer.weight_scale / made.scale, _wrapped(layer.bias - how.own_zero * per_filter)
-        )
-        parameters = context.constant("factors", image.spread(factors, 0))
-        found = requantise(sums, parameters=parameters, zero_point=made.own_zero, relu=layer.relu, name=context.name)
-        return context.image(found, image.places)
+        return context.image(_rescaled(layer, sums, per_filter, context, like=image), image.places)
     if layer.groups > 1:
         weights = context.constant("weights", layer.weights.transpose(0, 2, 3, 1))
         sums = conv2d(image.dense(f"{context.name}.data").tensor, weights, groups=layer.groups, **options)
@@ -204,12 +207,14 @@ def _alike(data: tuple[Value, ...], context: Context) -> tuple[Value, ...]:
     if len({(each.places, each.tensor.shape[-1]) for each in data}) == 1:
         return data
     return tuple(
-        each if each.places is None else computed(each.shape, each_at(each), f"{context.name}.data{n}", context.lanes)
+        each
+        if each.places is None
+        else computed(each.shape, _elements_of(each), f"{context.name}.data{n}", context.lanes)
         for n, each in enumerate(data)
     )
 
 
-def each_at(value: Value) -> Callable[..., Expr]:
+def _elements_of(value: Value) -> Callable[..., Expr]:
     """The elements of a tensor, by the model's indices."""
     return lambda *i: value.at(i)
 

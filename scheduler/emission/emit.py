@@ -42,14 +42,13 @@ from lathe.scheduler.target.chunk import (
 from lathe.scheduler.target.data_cells import Cells, DataCells, within
 from lathe.scheduler.target.element import depth_of
 from lathe.scheduler.target.elements import Physical
-from lathe.scheduler.target.lanes import lanes_through
 from lathe.scheduler.target.rule_choice import rule_for
 from lathe.scheduler.target.rules import RULES, is_own
 from lathe.scheduler.target.rules.borders import constants_around
 from lathe.scheduler.target.statement import statement_of, statement_of_chunk
 from lathe.scheduler.target.temporaries import keeps_source
 from lathe.scheduler.target.vectors import halves, parted
-from lathe.scheduler.target.zero_lanes import ends_together
+from lathe.scheduler.target.zero_lanes import ends_with_sources
 
 
 @dataclass(frozen=True)
@@ -262,22 +261,12 @@ class Emitter:
         state = stage.state
         if keeps is None:
             keeps = state.scope != NEAR and constants_around(state.computation.bodies[0]) <= {0}
-            keeps = keeps and self._ends_with_sources(stage)
+            keeps = keeps and ends_with_sources(stage, self.dram.lanes[stage.tensor])
             self._keep_zeros[stage] = keeps
         if keeps:
             sources = (self.place(read.tensor, stage) for read in state.computation.reads)
             keeps = all(source is not None and source.zero_padded for source in sources)
         return Place(state.scope, self.physical[stage], base, low, extent, zero_padded=keeps, data=data)
-
-    def _ends_with_sources(self, stage: StageView) -> bool:
-        """Whether what stands behind the last lanes of what is read stands there in a copy of it, too."""
-        computation, lanes = stage.state.computation, self.dram.lanes[stage.tensor]
-        for access in computation.reads:
-            read = lanes_through(computation, access, lanes)
-            for own, other in ((lanes.rows, read.rows), (lanes.cols, read.cols)):
-                if own is not None and (other is None or not ends_together(stage, access, own, other)):
-                    return False
-        return True
 
     def slide(self, node: Slide, environment: Mapping[LoopVariable, int]) -> None:
         """A window moves: in a buffer that is shifted, so does what it keeps."""

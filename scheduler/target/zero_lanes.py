@@ -13,7 +13,7 @@ from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.rewrite import transform
 from lathe.scheduler.state.memories import DRAM, PARAMETERS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
-from lathe.scheduler.state.stage import StageState
+from lathe.scheduler.state.stage import Lanes, StageState
 from lathe.scheduler.target.lanes import LanePlan, lanes_through
 from lathe.scheduler.target.products import ends_with
 
@@ -84,6 +84,16 @@ def _reads_zeros(stage: StageView, plan: LanePlan, maker: Mapping[Tensor, StageS
             return False
         if read is not None and not ends_together(stage, access, lanes.cols, read):
             return False
+    return True
+
+
+def ends_with_sources(stage: StageView, lanes: Lanes) -> bool:
+    """Whether what stands behind the last lanes of all that a stage copies stands there in the copy, too."""
+    for access in stage.state.computation.reads:
+        read = lanes_through(stage.state.computation, access, lanes)
+        for own, other in ((lanes.rows, read.rows), (lanes.cols, read.cols)):
+            if own is not None and (other is None or not ends_together(stage, access, own, other)):
+                return False
     return True
 
 

@@ -5,6 +5,8 @@ import pytest
 from networks_checking import checked, where
 from qdq_models import QdqModel
 
+import lathe as lt
+
 
 def alone(graph: QdqModel, made: str, name: str):
     """The model run; its one layer ran on the NPU."""
@@ -174,3 +176,23 @@ def test_what_is_repeated_is_no_reshape():
     sizes = graph.constant(np.array([4, 6], np.int64))
     made = graph.layer("Expand", graph.input(1, 6), sizes, same=True, name="layer")
     assert where(checked(graph.model(made), units={made: graph.scales[made]}))["layer"] == "host"
+
+
+def test_functions_that_the_host_cannot_tabulate_stay_nodes(monkeypatch):
+    import lathe.frontend.onnx.functions as functions
+
+    def refuse(*_):
+        raise lt.ModelError("nodes on the host must run with onnxruntime, and do not.")
+
+    monkeypatch.setattr(functions, "run_on_host", refuse)
+    graph = QdqModel(seed=15)
+    made = graph.layer("Sigmoid", graph.input(1, 12, 5, 6), name="layer")
+    assert where(checked(graph.model(made), units={made: graph.scales[made]}))["layer"] == "host"
+
+
+def test_a_depthwise_convolution_of_channels_that_lie_apart():
+    graph = QdqModel(seed=16)
+    parts = [graph.conv(graph.input(1, 3, 6, 7, name=name), 20, 1, scale=0.05) for name in ("x", "y")]
+    both = graph.layer("Concat", *parts, scale=0.05, axis=1)
+    made = graph.conv(both, 40, groups=40, pads=[1, 1, 1, 1])
+    checked(graph.model(made), units={made: 3 * graph.scales[made]})
