@@ -24,8 +24,6 @@ from lathe.frontend.onnx.layers import (
 from lathe.frontend.onnx.reading import attributes_of
 from lathe.frontend.onnx.unfit import Unfit
 
-MOST = 2**62
-
 
 def requantised(of: Operands, tensor: str, how: Quantisation, wanted: Quantisation) -> str:
     """The tensor with the same numbers by another scale, for which there is a layer then."""

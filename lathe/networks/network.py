@@ -44,6 +44,12 @@ class Network:
     model: Model
 
     @cached_property
+    def _named(self) -> frozenset[str]:
+        """The tensors that stand in the model itself."""
+        made = (name for node in self.model.nodes for name in node.output)
+        return frozenset((*made, *self.model.inputs, *self.model.initializers))
+
+    @cached_property
     def found(self) -> Recognised:
         """What of the model are layers of whole numbers."""
         found = recognise(self.model)
@@ -60,7 +66,7 @@ class Network:
         """
         check_machine(config, "build")
         steps: list[Step] = []
-        for part in parts_of(self.model, self.found, lambda layer: why_not(layer, config) is None):
+        for part in parts_of(self.model, self.found, lambda layer: self._why_not(layer, config) is None):
             if isinstance(part, HostPart):
                 steps.append(self._host_step(part, config))
             else:
@@ -84,11 +90,16 @@ class Network:
 
     def _why(self, number: int, node: Any, config: HardwareConfig) -> str:
         for layer in self.found.layers.values():
-            if number in layer.nodes and (reason := why_not(layer, config)) is not None:
+            if number in layer.nodes and (reason := self._why_not(layer, config)) is not None:
                 return reason
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             return "between float and 8 bits"
         return self.found.reasons.get(number, "it is computed in float")
+
+    def _why_not(self, layer: Layer, config: HardwareConfig) -> str | None:
+        """What a machine lacks for a layer, or for one that only it wants and no node stands for."""
+        wanted = (layer, *(self.found.layers[name] for name in layer.inputs if name not in self._named))
+        return next((reason for each in wanted if (reason := why_not(each, config)) is not None), None)
 
     def _npu_step(self, part: NpuPart, config: HardwareConfig) -> NpuStep:
         program = lowered(
