@@ -66,9 +66,12 @@ class Values:
         scale, zero = self._numbers(node)
         if scale is None or scale.size != 1:
             return None
+        known = self.model.types.get(node.output[0] if node.op_type == "QuantizeLinear" else node.input[0])
+        if known is None or known.dtype not in BYTES:
+            return None
         if zero is None:
-            zero = np.zeros((), np.uint8)
-        if str(zero.dtype) not in BYTES or zero.size != 1:
+            zero = np.zeros((), known.dtype)
+        if str(zero.dtype) != known.dtype or zero.size != 1:
             return None
         return Quantisation(_checked(scale, node).item(), int(zero.reshape(-1)[0]), str(zero.dtype))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from networks_checking import checked, where
-from qdq_models import QdqModel
+from qdq_models import TYPES, QdqModel
 
 import lathe as lt
 
@@ -196,3 +196,17 @@ def test_a_depthwise_convolution_of_channels_that_lie_apart():
     both = graph.layer("Concat", *parts, scale=0.05, axis=1)
     made = graph.conv(both, 40, groups=40, pads=[1, 1, 1, 1])
     checked(graph.model(made), units={made: 3 * graph.scales[made]})
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_no_zero_point_is_one_of_zero(dtype):
+    """Its dtype is then an attribute's, or uint8."""
+    graph = QdqModel(seed=17, opset=21)
+    how = graph.constant(np.array(0.02, np.float32))
+    told = {"output_dtype": TYPES[dtype]} if dtype == "int8" else {}
+    data = graph.node("QuantizeLinear", graph.input(1, 12, 5, 6), how, **told)
+    read = graph.node("DequantizeLinear", data, how)
+    made = graph.node("QuantizeLinear", graph.node("Abs", read, name="layer"), how, **told)
+    made = graph.node("DequantizeLinear", made, how)
+    result = checked(graph.model(made), units={made: 0.02})
+    assert "npu" in where(result).values()
