@@ -118,4 +118,6 @@ class QdqModel:
     def _model(self, outputs: list[str]) -> onnx.ModelProto:
         made = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
         graph = helper.make_graph(self.nodes, "model", self.inputs, made, self.held)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=10 if self.opset > 18 else 8)
+        return helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=10 if self.opset > 18 else 8
+        )
