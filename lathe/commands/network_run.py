@@ -46,6 +46,8 @@ def run_model(
     as_json: bool,
 ) -> None:
     """Compile and run a model, and print its table."""
+    if seed < 0:
+        raise ModelError(f"--random must be a seed of at least 0, not {seed}.")
     network = from_onnx(path, shapes_of(shapes))
     start = time.perf_counter()
     program = network.build(machine)
