@@ -50,8 +50,8 @@ OUTPUTS_DIFFER = 1
 @click.option(
     "--engine",
     metavar="ENGINE",
-    help="What runs it: sim (the cycle model), or verilator or pysim (the RTL), which for the digits network are compared "
-    "with sim.  "
+    help="What runs it: sim (the cycle model), or verilator or pysim (the RTL), which for the digits network are "
+    "compared with sim.  "
     f"[default: {CYCLE_MODEL}]",
 )
 @click.option("--images", type=int, help="Run only the first so many of the 360 images (digits network).")
