@@ -26,12 +26,10 @@ def rescaled(data: Tensor, parameters: Tensor, zero_point: int, dtype: str, relu
     where = f"requantise {name!r}"
     checked_dtypes(data, OPERANDS, f"data of {where}")
     _checked_parameters(parameters, data, (2,), where)
-    point, low, high = _limits(zero_point, dtype, relu, where)
+    point, _, _ = _limits(zero_point, dtype, relu, where)
 
     def element(*i: Expr) -> Expr:
-        total = scaled(data[i], parameters[i[-1], 0], parameters[i[-1], 1])
-        shift = shift_of(parameters[i[-1], 1])
-        return _finished(rounding_shift(total, shift), point, low, high, dtype)
+        return rescaled_value(data[i], parameters[i[-1], 0], parameters[i[-1], 1], point, dtype, relu=relu)
 
     attrs = {"operator": "requantise", "zero_point": point, "dtype": dtype, "relu": relu}
     return compute(data.shape, element, name, attrs=attrs)
@@ -99,6 +97,15 @@ def lookup(data: Tensor, table: Tensor, *, name: str = "lookup") -> Tensor:
 def scaled(value: Expr, bias: Expr, word: Expr) -> Expr:
     """The product of a sum with its bias, wrapped around at 32 bits, and the mantissa of a factor word: int64."""
     return (value.astype("int32") + bias).astype("int64") * (word >> SHIFT_BITS).astype("int64")
+
+
+def rescaled_value(
+    value: Expr, bias: Expr, word: Expr, zero_point: int = 0, dtype: str = "int8", *, relu: bool = False
+) -> Expr:
+    """A sum with its bias and factor word as 8 bits: what ``requantise`` computes of one element."""
+    limits = DTYPES[dtype]
+    total = rounding_shift(scaled(value, bias, word), shift_of(word))
+    return _finished(total, zero_point, zero_point if relu else limits.minimum, limits.maximum, dtype)
 
 
 def shift_of(word: Expr) -> Expr:

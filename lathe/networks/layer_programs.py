@@ -1,6 +1,6 @@
 """Each kind of layer as a tensor program: zero points folded into biases, weights and factors as constants."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -49,6 +49,7 @@ from lathe.frontend.operators import (
     rescaled_add,
 )
 from lathe.frontend.operators import reshape as reshaped
+from lathe.networks.borders import Run, rescaled_by_place, runs_of_taps, sums_of_weights
 from lathe.networks.values import Array, Shape, Value, computed, filled
 
 
@@ -87,7 +88,7 @@ def _wrapped(values: Array) -> Array:
 
 def _padded(values: Array, axis: int, count: int) -> Array:
     """Zeros behind the last along an axis."""
-    widths = [(0, count - values.shape[n] if n == axis else 0) for n in range(values.ndim)]
+    widths = [(0, count - values.shape[n] if n == axis % values.ndim else 0) for n in range(values.ndim)]
     return np.pad(values, widths)
 
 
@@ -98,19 +99,25 @@ def _rescaled(
     context: Context,
     name: str = "",
     like: Value | None = None,
+    runs: tuple[Sequence[Run], Sequence[Run]] = ((), ()),
 ) -> Tensor:
     """Sums of products as values of the output; ``per_filter`` are the sums of each filter's weights.
 
-    Filters lie as the channels of ``like`` do, or else one behind the other.
+    Filters lie as the channels of ``like`` do, or else one behind the other. Where pixels differ in the weights that
+    meet data, there are ``runs`` of rows and columns, and sums (rows, columns, filters).
     """
     (how,), made = layer.of_inputs, layer.of_output
     bias = _wrapped(layer.bias - how.own_zero * per_filter)
-    factors = rescale_parameters(how.scale * layer.weight_scale / made.scale, bias)
-    placed = _padded(factors, 0, sums.shape[-1]) if like is None else like.spread(factors, 0)
-    return requantise(
-        sums, parameters=context.constant("factors", placed), zero_point=made.own_zero, relu=layer.relu,
-        name=name or context.name,
-    )  # fmt: skip
+    if bias.ndim > 1 and np.all(bias == bias[0, 0]):
+        bias = bias[0, 0]
+    shape = (*bias.shape, 2)
+    scale = np.broadcast_to(how.scale * layer.weight_scale / made.scale, bias.shape)
+    factors = rescale_parameters(scale.reshape(-1), bias.reshape(-1)).reshape(shape)
+    placed = _padded(factors, -2, sums.shape[-1]) if like is None else like.spread(factors, len(shape) - 2)
+    held = context.constant("factors", placed)
+    if bias.ndim > 1:
+        return rescaled_by_place(sums, held, *runs, made.own_zero, layer.relu, name or context.name)
+    return requantise(sums, parameters=held, zero_point=made.own_zero, relu=layer.relu, name=name or context.name)
 
 
 def _conv(layer: Conv, data: tuple[Value, ...], context: Context) -> Value:
@@ -118,26 +125,34 @@ def _conv(layer: Conv, data: tuple[Value, ...], context: Context) -> Value:
     top, left, bottom, right = layer.pads
     options: dict[str, Any] = {
         "stride": layer.strides,
-        "padding": ((top, bottom), (left, right)),
-        "pad_value": layer.of_inputs[0].own_zero,
+        "padding": ((top, bottom), (left, right)),  # of zeros: what they stand for is in the biases
         "dilation": layer.dilations,
         "name": f"{context.name}.sums",
     }
     filters, depth = layer.weights.shape[:2]
-    per_filter = layer.weights.astype(np.int64).sum(axis=(1, 2, 3))
+    rows, columns = (
+        runs_of_taps(size, made, taps, stride, dilation, before)
+        for size, made, taps, stride, dilation, before in zip(
+            image.shape[2:], context.shape[2:], layer.weights.shape[2:], layer.strides, layer.dilations, (top, left),
+            strict=True,
+        )
+    )  # fmt: skip
+    per_filter = sums_of_weights(layer.weights, rows, columns)
     if layer.groups == image.shape[1] == filters and depth == 1 and layer.groups > 1:
         weights = context.constant("weights", image.spread(layer.weights[:, 0].transpose(1, 2, 0), 2))
         sums = depthwise_conv2d(image.tensor, weights, **options)
-        return context.image(_rescaled(layer, sums, per_filter, context, like=image), image.places)
+        found = _rescaled(layer, sums, per_filter, context, like=image, runs=(rows, columns))
+        return context.image(found, image.places)
     if layer.groups > 1:
         weights = context.constant("weights", layer.weights.transpose(0, 2, 3, 1))
         sums = conv2d(image.dense(f"{context.name}.data").tensor, weights, groups=layer.groups, **options)
-        found = _rescaled(layer, sums, per_filter, context, f"{context.name}.dense")
+        found = _rescaled(layer, sums, per_filter, context, f"{context.name}.dense", runs=(rows, columns))
         whole = Value(found, context.shape)
         return computed(context.shape, lambda *i: whole.at(i), context.name, context.lanes)
     wide = image.spread(layer.weights.transpose(0, 2, 3, 1), 3)
     weights = context.constant("weights", _padded(wide, 0, filled(filters, context.lanes)))
-    return context.image(_rescaled(layer, conv2d(image.tensor, weights, **options), per_filter, context))
+    sums = conv2d(image.tensor, weights, **options)
+    return context.image(_rescaled(layer, sums, per_filter, context, runs=(rows, columns)))
 
 
 def _conv_transpose(layer: ConvTranspose, data: tuple[Value, ...], context: Context) -> Value:

@@ -14,9 +14,11 @@ from lathe.isa.program import UOPS
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.emission.dram_map import PAGE, DramMap, packed_bytes
 from lathe.scheduler.emission.emit import Emitter
+from lathe.scheduler.emission.fetch_early import fetched_early
 from lathe.scheduler.emission.first_loads import first_things_first
 from lathe.scheduler.emission.footprints import Footprints
 from lathe.scheduler.emission.fresh_zeros import without
+from lathe.scheduler.emission.load_order import loads_in_order
 from lathe.scheduler.emission.order_by_hand import Step, steps_of
 from lathe.scheduler.emission.preloading import preload_microops
 from lathe.scheduler.emission.tokens import TokenPass
@@ -118,7 +120,9 @@ def steps_in_order(emitter: Emitter, footprints: Footprints) -> list[Step]:
     left = without(emitter.entries, needless)
     entries, origins = [entry for entry, _ in left], [origin for _, origin in left]
     stream = list(zip(*preload_microops(entries, origins), strict=True))
-    return steps_of(first_things_first(stream, footprints.anew()), footprints.anew)
+    stream = first_things_first(stream, footprints.anew())
+    stream = loads_in_order(stream, footprints.anew())
+    return steps_of(fetched_early(stream, footprints.anew()), footprints.anew)
 
 
 def footprints_of(emitter: Emitter) -> Footprints:

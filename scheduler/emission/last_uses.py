@@ -1,6 +1,7 @@
 """Which instruction touched a cell last: what an instruction has to wait for."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lathe.isa import Unit
 from lathe.scheduler.emission.footprints import Cells, Footprint, Footprints
@@ -31,6 +32,18 @@ class LastUses:
             _take(latest, self.user[memory], cells)
         latest[unit] = NONE
         return latest
+
+    def last(self, memory: str, cells: Cells, without: Unit | None = None) -> NDArray[np.int64]:
+        """Of each cell the last instruction that touched it, of any unit or of others than one."""
+        users = [numbers[cells] for unit, numbers in zip(Unit, self.user[memory], strict=True) if unit is not without]
+        found: NDArray[np.int64] = np.max(users, axis=0)
+        return found
+
+    def is_last(self, unit: Unit, memory: str, cells: Cells) -> NDArray[np.bool_]:
+        """Whether an instruction of a unit was the last to touch a cell."""
+        users = self.user[memory][:, cells]
+        found: NDArray[np.bool_] = (users[unit] > NONE) & (users[unit] == users.max(axis=0))
+        return found
 
     def note(self, footprint: Footprint, unit: Unit, number: int) -> None:
         """Instruction ``number`` touches these cells now."""

@@ -49,6 +49,7 @@ class TokenPass(Generic[Label]):
         self.done: list[tuple[int, ...]] = []  # per instruction, what is known to be done when it is done
         self.known: list[Clock] = [[NONE] * len(UNITS) for _ in UNITS]  # per unit, from its next instruction on
         self.of_unit: list[list[int]] = [[] for _ in UNITS]
+        self.last_taken = [NONE] * len(UNITS)  # per unit, the last instruction of compute that takes its token
 
     @property
     def output(self) -> list[Instruction]:
@@ -69,7 +70,8 @@ class TokenPass(Generic[Label]):
                 needed[Unit.COMPUTE] = max(needed[Unit.COMPUTE], self.barriers[-1])
             far = Unit.STORE if unit == Unit.LOAD else Unit.LOAD
             if needed[far] > self.known[unit][far]:
-                relay = self._relay(far, needed[far], label)
+                anyway = max(needed[Unit.COMPUTE], self.known[unit][Unit.COMPUTE])
+                relay = self._relay(far, needed[far], anyway, label)
                 needed[Unit.COMPUTE] = max(needed[Unit.COMPUTE], relay)
             needed[far] = NONE
         number = self._append(instruction, label, unit, needed)
@@ -122,21 +124,40 @@ class TokenPass(Generic[Label]):
         forward = giver < taker
         self._mark(pusher, "push_next" if forward else "push_prev")
         self._mark(popper, "pop_prev" if forward else "pop_next")
+        if taker == Unit.COMPUTE:
+            self.last_taken[giver] = popper
         self.known[taker] = [max(a, b) for a, b in zip(self.known[taker], self.done[pusher], strict=True)]
 
     def _mark(self, number: int, field: str) -> None:
         assert not self.marks[number] & BIT_OF[field], f"{field} of instruction {number} is set twice"
         self.marks[number] |= BIT_OF[field]
 
-    def _relay(self, far: Unit, needed: int, label: Label) -> int:
-        """An instruction of compute that is done only after the far unit's; one that does nothing, if there is none."""
+    def _relay(self, far: Unit, needed: int, anyway: int, label: Label) -> int:
+        """An instruction of compute that is done only after the far unit's; one that does nothing, if there is none.
+
+        One that the waiting unit waits for ``anyway``, or a later one, may take the far unit's token: what waits comes
+        no later by that, while an instruction of its own would come behind all that compute has to do by now.
+        """
         candidates = self.of_unit[Unit.COMPUTE]
         position = bisect_left(candidates, needed, key=lambda number: self.done[number][far])
         if position < len(candidates):
             return candidates[position]
+        # Tokens of a queue are taken in the order in which they are given.
+        first = max(needed, self.last_taken[far], anyway - 1)
+        position = bisect_right(candidates, first)
+        if position < len(candidates):
+            taker = candidates[position]
+            self._token(far, needed, Unit.COMPUTE, taker)
+            for number in candidates[position:]:
+                self.done[number] = _later(self.done[number], self.done[needed])
+            return taker
         waits = [NONE] * len(UNITS)
         waits[far] = needed
         return self._append(_nothing(), label, Unit.COMPUTE, waits)
+
+
+def _later(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(max(a, b) for a, b in zip(one, other, strict=True))
 
 
 def _nothing() -> Instruction:

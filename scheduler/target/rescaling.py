@@ -1,12 +1,12 @@
 """What of a rescaling is read from scratchpads of its own, and how it lies there: parameters and tables."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD, TABLE_ELEMENTS
 from lathe.frontend import Computation
-from lathe.frontend.nodes import Read, ReadAccess, axes_of, reads_data
+from lathe.frontend.nodes import Read, ReadAccess, Select, axes_of, reads_data
 from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.patterns import dimension_of
 from lathe.scheduler.algorithm.rescaling import Rescaling, rescaling_in, table_index, why_no_rescaling
@@ -27,10 +27,40 @@ FORM = "clamp(rounding_shift(int64(data + bias) * int64(word >> 6), int64(word %
 
 @lru_cache(maxsize=4096)
 def rescaling_of(computation: Computation) -> Rescaling | None:
-    """The rescaling that a computation is, if it is one."""
+    """The rescaling that a computation is, if it is one; of several that places choose among, the first.
+
+    These are alike but for their parameters.
+    """
+    found = rescalings_of(computation)
+    return found[0] if found else None
+
+
+@lru_cache(maxsize=4096)
+def rescalings_of(computation: Computation) -> tuple[Rescaling, ...]:
+    """The rescaling that a computation is, or those that places choose among, alike but for their parameters."""
     if computation.reduce_axes or len(computation.bodies) != 1:
-        return None
-    return rescaling_in(defined(computation).bodies[0])
+        return ()
+    found: list[Rescaling] = []
+    for branch in _branches(defined(computation).bodies[0]):
+        rescaling = rescaling_in(branch)
+        if rescaling is None or (found and _without_parameters(rescaling) != _without_parameters(found[0])):
+            return ()
+        found.append(rescaling)
+    return tuple(found)
+
+
+def _branches(value: Expr) -> Iterator[Expr]:
+    """What conditions choose among."""
+    if isinstance(value, Select):
+        yield from _branches(value.then)
+        yield from _branches(value.otherwise)
+    else:
+        yield value
+
+
+def _without_parameters(rescaling: Rescaling) -> tuple[object, ...]:
+    data = tuple((term.data.tensor, str(term.data)) for term in rescaling.terms)
+    return data, rescaling.zero_point, rescaling.dtype, rescaling.relu, rescaling.table
 
 
 def missing_extension(rescaling: Rescaling, config: HardwareConfig) -> str | None:
@@ -78,7 +108,8 @@ def own_operands(computation: Computation, config: HardwareConfig) -> Mapping[Re
     if found is None or missing_extension(found, config) is not None:
         return {}
     tables = {} if found.table is None else {found.table: TABLES}
-    return {**dict.fromkeys(found.parameters, PARAMETERS), **tables}
+    parameters = (read for each in rescalings_of(computation) for read in each.parameters)
+    return {**dict.fromkeys(parameters, PARAMETERS), **tables}
 
 
 def lanes_of_own_operand(computation: Computation, access: ReadAccess, scope: str, lanes: Lanes) -> Lanes:

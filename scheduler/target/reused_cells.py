@@ -65,7 +65,7 @@ def _identical_index(stage: StageView, producer: StageView) -> bool:
     for read in stage.state.computation.reads:
         if read.tensor is not producer.tensor:
             continue
-        if read.guards or len(read.indices) != len(axes):
+        if len(read.indices) != len(axes):
             return False
         if any(plain_axis(index) is not axis for index, axis in zip(read.indices, axes, strict=True)):
             return False
