@@ -10,7 +10,7 @@ cut where another comes between.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from heapq import heappop, heappush
@@ -27,7 +27,7 @@ from lathe.isa.operands import usage_of
 from lathe.isa.table import MEMORIES
 from lathe.scheduler.emission.footprints import Cells, Footprint, Footprints
 from lathe.scheduler.emission.last_uses import NONE, LastUses
-from lathe.scheduler.state.memories import OPERANDS
+from lathe.scheduler.state.memories import DRAM, OPERANDS
 from lathe.scheduler.state.signals import Entry, Marker, Origin
 
 Entries = list[tuple[Entry, Origin]]
@@ -46,8 +46,8 @@ class _Part:
     """Elements of a LOAD, so many from ``first`` on in its own order; ``at``: its place in the stream.
 
     ``free``: the place of the last instruction that must be done before, or NONE; ``wanted``: of the first that reads
-    them, or of the end; ``after``: of a LOAD that has brought other elements to the same cells, which nobody reads, or
-    NONE. ``beats``: on the bus.
+    them, or of the end; ``after``: of LOADs that bring other elements to the same cells, which nobody reads. ``beats``:
+    on the bus.
     """
 
     at: int
@@ -56,7 +56,7 @@ class _Part:
     beats: float
     free: int
     wanted: int
-    after: int
+    after: tuple[int, ...]
 
     def joined(self, other: "_Part") -> "_Part":
         """Both as one, the other behind."""
@@ -80,41 +80,73 @@ def loads_in_order(entries: Entries, footprints: Footprints) -> Entries:
     return _placed(entries, order)
 
 
+@dataclass(frozen=True)
+class _Whole:
+    """A LOAD in its place, where it may be cut, when the cells of each part are ``free``, and as ``_Part`` says.
+
+    ``slot``: the number of its first element among all that are loaded; ``stored``: what it reads that is stored.
+    """
+
+    place: int
+    edges: list[int]
+    free: list[int]
+    after: tuple[int, ...]
+    slot: int
+    stored: "Cells | None"
+
+
 def _parts(entries: Entries, footprints: Footprints) -> Iterator[list[_Part]]:
     """The LOADs of the load unit in their order, each in its parts."""
     uses, reads = LastUses(footprints), _FirstReads(footprints)
-    cut: list[tuple[int, list[int], list[int], int, int]] = []
-    latest: dict[int, int] = {}  # of each LOAD
+    wholes: dict[int, _Whole] = {}
+    stores: dict[int, Cells] = {}
     for place, (each, _) in enumerate(entries):
         assert not isinstance(each, Marker), f"signal {each} in a stream without any"
         footprint, unit = footprints.of(each), unit_of(each)
         if isinstance(each, Load) and unit is Unit.LOAD and footprint.writes:
             ((memory, cells),) = footprint.writes
             assert isinstance(cells, slice), "a LOAD writes cells that adjoin"
-            stored = max(uses.needed(Footprint(footprint.reads), unit))
-            edges = _edges(each, cells.stop - cells.start, footprints.config)
+            before = max(uses.needed(Footprint(footprint.reads), unit))
             unread = uses.is_last(Unit.LOAD, memory, cells)
-            after = NONE
-            if unread.any():
-                after = int(uses.last(memory, cells)[unread].max())
-                stored = max(stored, latest[after])
+            after = tuple(np.unique(uses.last(memory, cells)[unread]).tolist())
+            if after:
+                before = max(before, *(free for other in after for free in wholes[other].free))
                 reads.read(memory, cells.start + np.flatnonzero(unread), place)
+            edges = _edges(each, cells.stop - cells.start, footprints.config)
             last = uses.last(memory, cells, without=Unit.LOAD)
-            free = [max(stored, int(last[a:b].max())) for a, b in pairwise(edges)]
-            latest[place] = max(free)
-            cut.append((place, edges, free, after, reads.loaded(memory, cells)))
+            free = [max(before, int(last[a:b].max())) for a, b in pairwise(edges)]
+            stored = next((those for other, those in footprint.reads if other == DRAM), None)
+            wholes[place] = _Whole(place, edges, free, after, reads.loaded(memory, cells), stored)
         for memory, cells in footprint.reads:
             reads.read(memory, cells, place)
+        for memory, cells in footprint.writes:
+            if memory == DRAM:
+                stores[place] = cells
         uses.note(footprint, unit, place)
     first_reads = reads.found(len(entries))
-    for place, edges, free, after, slot in cut:
+    ends = _overwritten(wholes, stores, len(uses.writer[DRAM][0]), len(entries))
+    for place, whole in wholes.items():
         load = entries[place][0]
         assert isinstance(load, Load), f"{load} is no LOAD"
-        each_beats = _beats(load, footprints.config) / max(edges[-1], 1)
-        yield [
-            _Part(place, a, b - a, (b - a) * each_beats, before, int(first_reads[slot + a : slot + b].min()), after)
-            for (a, b), before in zip(pairwise(edges), free, strict=True)
-        ]
+        beats = _beats(load, footprints.config) / max(whole.edges[-1], 1)
+        parts = []
+        for (a, b), last_use in zip(pairwise(whole.edges), whole.free, strict=True):
+            wanted = min(ends[place], int(first_reads[whole.slot + a : whole.slot + b].min()))
+            parts.append(_Part(place, a, b - a, (b - a) * beats, last_use, wanted, whole.after))
+        yield parts
+
+
+def _overwritten(wholes: Mapping[int, _Whole], stores: Mapping[int, Cells], size: int, end: int) -> dict[int, int]:
+    """By the place of a LOAD that of the next STORE to what it reads, or the end."""
+    next_store = np.full(size, end, np.int64)
+    found: dict[int, int] = {}
+    for place in sorted((*wholes, *stores), reverse=True):
+        if place in stores:
+            next_store[stores[place]] = place
+        else:
+            stored = wholes[place].stored
+            found[place] = end if stored is None else int(next_store[stored].min())
+    return found
 
 
 def _edges(load: Load, count: int, config: HardwareConfig) -> list[int]:
@@ -211,7 +243,7 @@ class _Times:
             while taken[wanted[-1]]:
                 taken[wanted.pop()] -= 1
             # One whose cells are in use until something is done that wants another comes behind that one.
-            while behind and behind[-1].free < wanted[-1] and not left[behind[-1].after]:
+            while behind and behind[-1].free < wanted[-1] and not any(left[each] for each in behind[-1].after):
                 part = behind.pop()
                 heappush(free, (self._released(part), part.at, part.first, part))
             if not ready:

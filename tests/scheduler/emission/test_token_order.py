@@ -1,5 +1,6 @@
 """Steps of random streams with signals: every order kept that must be, and refused only where there is none."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -127,3 +128,18 @@ def test_every_wait_is_kept_and_only_circles_are_refused(seed):
     for unit in Unit:
         own = [number for number in at if unit_of(tokens.output[number]) == unit]
         assert all(one < two for one, two in pairwise(own))
+
+
+def test_a_load_of_what_is_stored_waits_with_what_it_waits_for_anyway():
+    """Its cells are in use by a product, which can take the token of the store, too: nothing waits for more."""
+    tokens = TokenPass[str](footprints())
+    product = Gemm(0, 1, 1, 1, 0, 0, 0, 0, 0, 0)
+    tokens.add(Store(sram_base=3, dram_base=1024, y_size=1, x_size=1, x_stride=1), "")
+    for _ in range(3):
+        tokens.add(product, "")
+    stored = 1024 * CONFIG.out_element_bytes // CONFIG.inp_element_bytes
+    tokens.add(Load(MemoryType.INP, 0, stored, 1, 1, 1), "")
+    store, *products, load = tokens.output
+    assert products == [product, product, replace(product, pop_next=True, push_prev=True)]
+    assert store.push_prev
+    assert load.pop_next
