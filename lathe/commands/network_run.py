@@ -1,39 +1,16 @@
 """`lathe run MODEL.onnx`: a network on a machine, layer by layer, beside onnxruntime."""
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from lathe.commands.terminal import console, grouped, notes, percent, print_json, table
+from lathe.commands.models import arrays_of, check_seed, layers_table, random_arrays, shapes_of, told_cycles
+from lathe.commands.terminal import console, notes, percent, print_json, table
 from lathe.configs import HardwareConfig
-from lathe.configs.archives import UnreadableArchiveError, read_arrays
-from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.reading import TensorType
 from lathe.networks.comparison import Compared, compared_with_onnxruntime
 from lathe.networks.dispatch import simulate
 from lathe.networks.network import from_onnx
 from lathe.networks.running import NetworkResult
-
-LARGEST_INTEGER = 128
-"""Random whole numbers are below this."""
-
-
-def shapes_of(words: tuple[str, ...]) -> dict[str, list[int]]:
-    """The shapes that `--shape x=1,3,48,192` gives. Raises ModelError for any other word."""
-    found = {}
-    for word in words:
-        name, _, sizes = word.partition("=")
-        try:
-            found[name] = [int(size) for size in sizes.split(",")]
-        except ValueError:
-            found[name] = []
-        if not name or not found[name]:
-            raise ModelError(f"--shape must be like x=1,3,48,192, not {word!r}.")
-    return found
 
 
 def run_model(
@@ -46,13 +23,12 @@ def run_model(
     as_json: bool,
 ) -> None:
     """Compile and run a model, and print its table."""
-    if seed < 0:
-        raise ModelError(f"--random must be a seed of at least 0, not {seed}.")
+    check_seed(seed)
     network = from_onnx(path, shapes_of(shapes))
     start = time.perf_counter()
     program = network.build(machine)
     built = time.perf_counter() - start
-    arrays = _random(program.inputs, seed) if inputs is None else _read(inputs)
+    arrays = random_arrays(program.inputs, seed) if inputs is None else arrays_of(inputs)
     if inputs is None and not as_json:
         notes().print(f"Inputs are random numbers, of seed {seed}.")
     start = time.perf_counter()
@@ -63,26 +39,6 @@ def run_model(
         print_json(_dict(path, machine, engine, result, found, built, took))
     else:
         _print(path, machine, result, found, built, took)
-
-
-def _random(types: Mapping[str, TensorType], seed: int) -> dict[str, NDArray[Any]]:
-    generator = np.random.default_rng(seed)
-    made = {}
-    for name, each in types.items():
-        if each.dtype.startswith("float"):
-            made[name] = generator.standard_normal(each.shape).astype(each.dtype)
-        else:
-            made[name] = generator.integers(0, LARGEST_INTEGER, each.shape).astype(each.dtype)
-    return made
-
-
-def _read(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        return read_arrays(path)
-    except UnreadableArchiveError as error:
-        raise ModelError(
-            f"inputs {str(path)!r} must be an .npz archive of arrays by name, and cannot be read: {error}."
-        ) from None
 
 
 def _dict(
@@ -110,24 +66,8 @@ def _print(
     path: Path, machine: HardwareConfig, result: NetworkResult, found: list[Compared], built: float, took: float
 ) -> None:
     out = console()
-    columns = ["layer", "where", "cycles", "bound", "of peak", "macs", "bytes", "why on the host"]
-    rows = []
-    for row in result.layers:
-        share = percent(row.macs / (row.cycles * machine.multipliers)) if row.macs and row.cycles else ""
-        numbers = [grouped(each) if row.where == "npu" else "" for each in (row.cycles, row.bound)]
-        more = [grouped(each) if each else "" for each in (row.macs, row.bytes)]
-        rows.append([row.name, row.where, *numbers, share, *more, row.why])
-    out.print(table(f"{path.name} on {machine.name}", columns, rows, left=2))
-    macs = sum(row.macs for row in result.layers)
-    told = [
-        ("cycles", grouped(result.cycles)),
-        (
-            "efficiency",
-            percent(macs / (result.cycles * machine.multipliers)) if result.cycles else "nothing on the NPU",
-        ),
-        ("built in", f"{built:.2f} s"),
-        ("simulated in", f"{took:.2f} s"),
-    ]
+    out.print(layers_table(path, machine, result))
+    told = [*told_cycles(machine, result), ("built in", f"{built:.2f} s"), ("simulated in", f"{took:.2f} s")]
     told += [
         (
             f"{each.name} against onnxruntime",

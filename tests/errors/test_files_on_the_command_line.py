@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from qdq_models import QdqModel
 
 import lathe as lt
 from lathe.command_line import main
@@ -40,6 +41,10 @@ def good(tmp_path_factory):
     (folder / "script.py").write_text(SCRIPT)
     (folder / "machine.yaml").write_bytes(Path(lt.configs.__file__).with_name("tiny.yaml").read_bytes())
     (folder / "sweep.yaml").write_text(SWEEP)
+    graph = QdqModel()
+    model = graph.model(graph.conv(graph.input(1, 3, 4, 4), 4))
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    lt.from_onnx(model).build(lt.load_config("lathe16")).save(folder / "network.npz")
     return folder
 
 
@@ -53,6 +58,13 @@ READS = {
     "explain on a machine": ("explain -c {machine.yaml}", "--batch 1"),
     "simulate": ("simulate {program.npz}", "--random 0 -o o.npz --trace t.json"),
     "simulate on inputs": ("simulate GOOD/program.npz {inputs.npz}", "-o o.npz"),
+    "run a model": ("run {model.onnx}", "-c lathe16"),
+    "compile a model": ("compile {model.onnx}", "-c lathe16 -o o.npz"),
+    "explain a model": ("explain {model.onnx}", "-c lathe16"),
+    "simulate a model": ("simulate {model.onnx}", "-c lathe16 --timing-only --trace t.json"),
+    "simulate a network": ("simulate {network.npz}", "--random 0 -o o.npz --trace t.json"),
+    "disasm a network": ("disasm {network.npz}", "-o o.txt"),
+    "verify a network": ("verify {network.npz}", ""),
     "replay": ("replay {stream.npz}", "-c tiny -o o.npz"),
     "replay and check": ("replay --check {stream.npz}", "-c tiny -o o.npz"),
     "replay on a machine": ("replay GOOD/stream.npz -c {machine.yaml}", "-o o.npz"),
