@@ -23,6 +23,7 @@ ACTIVATIONS = {each.lower(): each for each in ("Relu", "Sigmoid", "Softplus", "S
 """Those that are nodes without a number of their own; ONNX takes their names in any case."""
 MOVES = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 """What only gives another shape to values."""
+RECURRENT = tuple(CELLS)
 OLDEST_OPSET = 13
 """From here on Split takes its sizes as a tensor."""
 

@@ -10,7 +10,7 @@ import click
 
 import lathe as lt
 from lathe.building import watched_builds
-from lathe.commands.models import shapes_of
+from lathe.commands.models import note_float, shapes_of
 from lathe.commands.options import (
     FILE,
     check_of_models_only,
@@ -72,7 +72,9 @@ def explain(
     machine = load_config(config_name)
     check_of_network_only(ctx, script, "batch")
     if script is not None and is_model(script):
-        told = explain_network(from_onnx(script, shapes_of(shapes)), machine, budget or 0)
+        network = from_onnx(script, shapes_of(shapes))
+        told = explain_network(network, machine, budget or 0)
+        note_float(script, network.model)
         if as_json:
             print_json(told.to_dict())
         else:

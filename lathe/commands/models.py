@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from lathe.archives import ArchiveError
-from lathe.commands.terminal import grouped, percent, table
+from lathe.commands.terminal import grouped, notes, percent, table
 from lathe.configs import HardwareConfig, load_config
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.reading import TensorType
+from lathe.frontend.onnx.reading import Model, TensorType
 from lathe.networks.program import NetworkProgram
+from lathe.networks.quantising import is_float
 from lathe.networks.running import NetworkResult
 
 LARGEST_INTEGER = 128
@@ -73,6 +74,17 @@ def load_network(path: Path, config_name: str | None) -> NetworkProgram:
             f"{program.config.name!r}, not {config_name!r}. Leave out -c, or compile the network again."
         )
     return program
+
+
+def note_float(path: Path, model: Model) -> None:
+    """Say on standard error that nothing of a model is of 8 bits, and what helps."""
+    if is_float(model):
+        notes().print(
+            f"No layer of {path.name} is of 8 bits, so that all of it runs on the host. `lathe quantize` brings it to "
+            "8 bits.",
+            soft_wrap=True,
+            markup=False,
+        )
 
 
 def layers_table(path: Path, machine: HardwareConfig, result: NetworkResult) -> Table:

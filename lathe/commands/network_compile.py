@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from lathe.commands.models import shapes_of
+from lathe.commands.models import note_float, shapes_of
 from lathe.commands.terminal import console, grouped, print_json, table
 from lathe.configs import HardwareConfig
 from lathe.isa import Program
@@ -16,8 +16,10 @@ from lathe.networks.steps import HostStep
 
 def compile_model(path: Path, shapes: tuple[str, ...], machine: HardwareConfig, output: Path, as_json: bool) -> None:
     """Compile a model, save it, and print its layers and streams."""
-    program = from_onnx(path, shapes_of(shapes)).build(machine)
+    network = from_onnx(path, shapes_of(shapes))
+    program = network.build(machine)
     program.save(output)
+    note_float(path, network.model)
     if as_json:
         streams = [{"instructions": _instructions(each), "bytes": _bytes(each)} for each in program.parts]
         print_json({"model": str(path), "machine": machine.name, "layers": _layers(program), "streams": streams})

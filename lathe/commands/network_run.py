@@ -1,16 +1,23 @@
 """`lathe run MODEL.onnx`: a network on a machine, layer by layer, beside onnxruntime."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from lathe.commands.models import arrays_of, check_seed, layers_table, random_arrays, shapes_of, told_cycles
+from lathe.commands.quantize import random_samples, tell_of, warn, warn_of_random
 from lathe.commands.terminal import console, notes, percent, print_json, table
 from lathe.configs import HardwareConfig
+from lathe.frontend.onnx.errors import ModelError
+from lathe.frontend.onnx.reading import Model, read_model
 from lathe.networks.comparison import Compared, compared_with_onnxruntime
 from lathe.networks.dispatch import simulate
-from lathe.networks.network import from_onnx
-from lathe.networks.running import NetworkResult
+from lathe.networks.network import Network
+from lathe.networks.quantising import inputs_of, is_float, quantised, samples_of
+from lathe.networks.running import NetworkResult, checked
 
 
 def run_model(
@@ -24,11 +31,17 @@ def run_model(
 ) -> None:
     """Compile and run a model, and print its table."""
     check_seed(seed)
-    network = from_onnx(path, shapes_of(shapes))
+    model = read_model(path, shapes_of(shapes))
+    types = inputs_of(model)
+    arrays = random_arrays(types, seed) if inputs is None else arrays_of(inputs)
+    calibration = ""
+    if is_float(model):
+        arrays = checked(arrays, types)
+        model, calibration = _quantised(path, model, inputs, arrays, seed)
+    network = Network(model)
     start = time.perf_counter()
     program = network.build(machine)
     built = time.perf_counter() - start
-    arrays = random_arrays(program.inputs, seed) if inputs is None else arrays_of(inputs)
     if inputs is None and not as_json:
         notes().print(f"Inputs are random numbers, of seed {seed}.")
     start = time.perf_counter()
@@ -36,9 +49,36 @@ def run_model(
     took = time.perf_counter() - start
     found = compared_with_onnxruntime(network.model, arrays, result.outputs)
     if as_json:
-        print_json(_dict(path, machine, engine, result, found, built, took))
+        quantised_with = {"calibration": calibration} if calibration else {}
+        print_json({**quantised_with, **_dict(path, machine, engine, result, found, built, took)})
     else:
         _print(path, machine, result, found, built, took)
+
+
+def _quantised(
+    path: Path, model: Model, inputs: Path | None, arrays: Mapping[str, NDArray[Any]], seed: int
+) -> tuple[Model, str]:
+    """A float model in 8 bits, and whether its samples are the "inputs" or "random"; said loudly on standard error.
+
+    One that onnxruntime's quantiser refuses stays in float, and samples are "none".
+    """
+    samples = random_samples(model, seed) if inputs is None else samples_of(arrays, inputs_of(model))
+    try:
+        made = quantised(model, samples)
+        found = read_model(made.proto)
+    except ModelError as error:
+        warn(f"{path.name} is in float, and stays so, because it cannot be quantised: {error}")
+        return model, "none"
+    found.name = model.name
+    if inputs is None:
+        warn_of_random(path, seed)
+    else:
+        warn(
+            f"{path.name} is in float, and is quantised for this run with the arrays of {inputs.name} as samples. "
+            "`lathe quantize` keeps a model in 8 bits."
+        )
+    tell_of(made)
+    return found, "random" if inputs is None else "inputs"
 
 
 def _dict(

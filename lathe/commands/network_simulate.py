@@ -8,20 +8,31 @@ import click
 from numpy.typing import NDArray
 
 from lathe.commands.comparison import prepare
-from lathe.commands.models import layers_table, random_arrays, told_cycles
+from lathe.commands.models import check_seed, layers_table, note_float, random_arrays, shapes_of, told_cycles
 from lathe.commands.summaries import bytes_table, counters_dict, counters_table, units_table
 from lathe.commands.terminal import console, grouped, print_json, table
+from lathe.configs import HardwareConfig
 from lathe.configs.archives import write_arrays
 from lathe.input_values import InputsFileError, read_inputs
 from lathe.networks.cosimulation import NetworkCosimulation, cosimulate_network
+from lathe.networks.network import from_onnx
 from lathe.networks.program import NetworkProgram
 from lathe.networks.running import NetworkResult, simulate_network
+
+
+def network_of(path: Path, shapes: tuple[str, ...], machine: HardwareConfig) -> NetworkProgram:
+    """A model, compiled."""
+    network = from_onnx(path, shapes_of(shapes))
+    made = network.build(machine)
+    note_float(path, network.model)
+    return made
 
 
 def network_inputs(program: NetworkProgram, inputs: Path | None, seed: int | None) -> dict[str, NDArray[Any]]:
     """The arrays of INPUTS or of --random. Raises InputsFileError where neither is given."""
     if inputs is not None:
         return read_inputs(inputs)
+    check_seed(seed or 0)
     if seed is None and program.inputs:
         raise InputsFileError(
             f"The inputs of network {program.name!r} ({', '.join(program.inputs)}) must come from INPUTS.npz or from "

@@ -7,8 +7,7 @@ import click
 from lathe import engines
 from lathe.attribution import cycles_by_label
 from lathe.commands.comparison import DIFFERENT, agreement_dict, engines_of, prepare, print_agreement
-from lathe.commands.models import shapes_of
-from lathe.commands.network_simulate import network_inputs, run_network_program
+from lathe.commands.network_simulate import network_inputs, network_of, run_network_program
 from lathe.commands.options import (
     DEFAULT_CONFIG,
     FILE,
@@ -30,7 +29,6 @@ from lathe.engines import EngineError
 from lathe.input_values import InputsFileError, blank_inputs, random_inputs, read_inputs
 from lathe.isa import Program
 from lathe.networks.files import holds_network
-from lathe.networks.network import from_onnx
 from lathe.networks.program import NetworkProgram
 from lathe.sim import Result
 
@@ -81,24 +79,23 @@ def simulate(
             "The inputs must come from INPUTS, from --random, or be left out with --timing-only, which has no outputs "
             "for -o, not several of these. Choose one."
         )
-    if seed is not None and seed < 0:
-        raise InputsFileError(f"The seed of --random must be an integer of at least 0, not {seed}.")
-    model = is_model(program)
-    if not model:
+    if not is_model(program):
         check_of_models_only(**{"-c": config_name, "--shape": shapes})
-    if model or holds_network(program):
+    if is_model(program) or holds_network(program):
         if wave_path is not None:
             raise EngineError(
                 f"--wave must be left out for a network, which has several streams, not {str(wave_path)!r}. Run one of "
                 "them in Python: program.parts has them."
             )
         machine = load_config(config_name or DEFAULT_CONFIG)
-        network = from_onnx(program, shapes_of(shapes)).build(machine) if model else NetworkProgram.load(program)
+        network = network_of(program, shapes, machine) if is_model(program) else NetworkProgram.load(program)
         arrays = None if timing_only else network_inputs(network, inputs, seed)
         if not run_network_program(program, network, arrays, engines_of(engine), output, trace_path, as_json):
             ctx.exit(DIFFERENT)
         return
     loaded = Program.load(program)
+    if seed is not None and seed < 0:
+        raise InputsFileError(f"The seed of --random must be an integer of at least 0, not {seed}.")
     values = read_inputs(inputs) if inputs is not None else {} if seed is None else random_inputs(loaded, seed)
     names = engines_of(engine)
     prepare(names, loaded.config, wave_path)

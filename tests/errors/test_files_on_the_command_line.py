@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from qdq_models import QdqModel
+from recurrent_models import RecurrentModel
 
 import lathe as lt
 from lathe.command_line import main
@@ -44,6 +45,9 @@ def good(tmp_path_factory):
     graph = QdqModel()
     model = graph.model(graph.conv(graph.input(1, 3, 4, 4), 4))
     (folder / "model.onnx").write_bytes(model.SerializeToString())
+    graph = RecurrentModel()
+    (folder / "float.onnx").write_bytes(graph.model(graph.product(graph.input(1, 4), 4, 4)).SerializeToString())
+    np.savez(folder / "samples.npz", x=np.ones((2, 1, 4), np.float32))
     lt.from_onnx(model).build(lt.load_config("lathe16")).save(folder / "network.npz")
     return folder
 
@@ -65,6 +69,8 @@ READS = {
     "simulate a network": ("simulate {network.npz}", "--random 0 -o o.npz --trace t.json"),
     "disasm a network": ("disasm {network.npz}", "-o o.txt"),
     "verify a network": ("verify {network.npz}", ""),
+    "quantize": ("quantize {float.onnx}", "-o o.onnx"),
+    "quantize with data": ("quantize GOOD/float.onnx --calibration {samples.npz}", "-o o.onnx"),
     "replay": ("replay {stream.npz}", "-c tiny -o o.npz"),
     "replay and check": ("replay --check {stream.npz}", "-c tiny -o o.npz"),
     "replay on a machine": ("replay GOOD/stream.npz -c {machine.yaml}", "-o o.npz"),
@@ -157,6 +163,7 @@ WRITES = {
     "simulate": "simulate GOOD/program.npz --random 0 -o {o.npz}",
     "a trace": "simulate GOOD/program.npz --random 0 --trace {o.json}",
     "a waveform": "simulate GOOD/program.npz --random 0 --engine pysim --wave {o.vcd}",
+    "quantize": "quantize GOOD/float.onnx -o {o.onnx}",
     "replay": "replay GOOD/stream.npz -c tiny -o {o.npz}",
     "a trace of a stream": "replay GOOD/stream.npz -c tiny --trace {o.json}",
     "disasm": "disasm GOOD/program.npz -o {o.txt}",
