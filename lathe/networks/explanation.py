@@ -76,6 +76,7 @@ class NetworkExplanation:
             for stage in layer.stages:
                 classes = stream.of(stage)
                 yield f"  {stage} in {classes[0].scope}:"
+                yield from (f"    {buffer}" for buffer in stream.buffers if buffer.stage == stage)
                 yield from (f"    {reason}" for name, reason in stream.units if name == stage)
                 yield from (f"    {each}" for each in classes)
 
@@ -85,10 +86,7 @@ def _of_stream(stream: Explanation, number: int) -> Iterator[str]:
     verdict = "maps" if stream.maps else f"does not map ({len(stream.refused)} refused)"
     yield f"stream {number}: {verdict}; {chunks} chunks of {len(stream.classes)} classes"
     yield from (f"  {refusal}" for refusal in stream.refusals)
-    for scope, depth in stream.depths:
-        used = [buffer for buffer in stream.buffers if buffer.scope == scope]
-        if used:
-            yield f"  {scope}, {depth} elements: {', '.join(map(str, used))}"
+    yield f"  with {', '.join(f'{depth} elements of {scope}' for scope, depth in stream.depths)}"
     if stream.outlook is not None:
         yield from (f"  {line}" for line in stream.outlook.lines())
 

@@ -28,6 +28,7 @@ from lathe.frontend.onnx.layers import (
 )
 from lathe.frontend.onnx.reading import Model, part_of, read_model
 from lathe.frontend.onnx.recognise import recognise
+from lathe.networks.cutting import with_long_parts_cut
 from lathe.networks.folding import with_clips_folded, with_tables_joined
 from lathe.networks.lowering import Lowered, lowered
 from lathe.networks.parts import HostPart, NpuPart, Part, parts_of
@@ -82,7 +83,8 @@ class Network:
 
     def parts(self, config: HardwareConfig) -> list[Part]:
         """What runs on a machine and what on the host, in the order in which it does."""
-        return parts_of(self.model, self.found, lambda layer: self._why_not(layer, config) is None)
+        found = parts_of(self.model, self.found, lambda layer: self._why_not(layer, config) is None)
+        return with_long_parts_cut(found)
 
     def reasons(self, part: HostPart, config: HardwareConfig) -> tuple[tuple[str, str], ...]:
         """Of each node of the host its name and why it is there."""
