@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def _quantised(
     except ModelError as error:
         warn(f"{path.name} is in float, and stays so, because it cannot be quantised: {error}")
         return model, "none"
-    found.name = model.name
+    found = replace(found, name=model.name)
     if inputs is None:
         warn_of_random(path, seed)
     else:

@@ -95,18 +95,19 @@ def print_quantised(output: Path, made: Quantised, samples: int, source: str) ->
     """What the model consists of now."""
     nodes = made.proto.graph.node
     of_bytes = {name for node in nodes if node.op_type == "DequantizeLinear" for name in node.output}
-    kinds = [node.op_type for node in nodes if not node.op_type.endswith("QuantizeLinear")]
-    kinds = [kind for kind in kinds if kind != "DequantizeLinear"]
-    inside = [node.op_type for node in nodes if node.op_type in kinds and any(name in of_bytes for name in node.input)]
+    kinds = Counter(node.op_type for node in nodes if node.op_type not in ("QuantizeLinear", "DequantizeLinear"))
+    inside = Counter(
+        node.op_type for node in nodes if node.op_type in made.kinds and any(name in of_bytes for name in node.input)
+    )
     rows = [
         ("samples", f"{samples}  ({source})"),
-        ("of 8 bits", _counted(inside) or "nothing"),
-        ("in float", _counted(Counter(kinds) - Counter(inside)) or "nothing"),
+        ("quantised", _counted(inside)),
+        ("other nodes", _counted(kinds - inside)),
     ]
     if made.unrolled:
         rows.append(("unrolled", ", ".join(made.unrolled)))
     console().print(table(str(output), ["", ""], rows, left=2))
 
 
-def _counted(kinds: list[str] | Counter[str]) -> str:
-    return ", ".join(f"{grouped(count)} {kind}" for kind, count in sorted(Counter(kinds).items()))
+def _counted(kinds: Counter[str]) -> str:
+    return ", ".join(f"{grouped(count)} {kind}" for kind, count in sorted(kinds.items())) or "none"

@@ -7,7 +7,7 @@ import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,12 @@ WARNINGS, ERRORS = 2, 3  # onnxruntime's severities
 class Quantised:
     """A ModelProto in 8 bits; names of recurrent nodes that were unrolled, and of others the reason why not.
 
+    ``kinds``: those of nodes that were quantised.
     ``unprepared``: why it was quantised as it is, without ``quant_pre_process``; empty if that worked.
     """
 
     proto: Any
+    kinds: tuple[str, ...]
     unrolled: tuple[str, ...]
     stayed: Mapping[str, str]
     unprepared: str
@@ -137,7 +139,7 @@ def quantised(
         proto = prepared.proto if apart is None else apart.proto
         stayed = dict.fromkeys(recurrent, "no Gemm is quantised") if apart is None else dict(apart.stayed)
         made = _quantised(model.name, _named(proto), samples, kinds, per_channel, symmetric)
-    return Quantised(made, tuple(sorted(recurrent - {*stayed})), stayed, unprepared)
+    return Quantised(made, kinds, tuple(sorted(recurrent - {*stayed})), stayed, unprepared)
 
 
 def _kinds(only: Sequence[str] | None) -> tuple[str, ...]:
@@ -167,14 +169,12 @@ def _of_known_opset(model: Model) -> Model:
             f"opset of model {model.name!r} must be at least {OLDEST_OPSET} to be quantised, and it cannot be brought "
             f"there from {opset}: {_line(error)}. Export it anew."
         ) from None
-    return _again(proto, model)
+    return replace(model, proto=proto)
 
 
 def _again(proto: Any, model: Model) -> Model:
     """A changed ModelProto, read under the same name."""
-    found = read_model(proto)
-    found.name = model.name
-    return found
+    return replace(read_model(proto), name=model.name)
 
 
 def _prepared(model: Model, heard: list[logging.LogRecord]) -> tuple[Model, str]:
@@ -196,9 +196,19 @@ def _prepared(model: Model, heard: list[logging.LogRecord]) -> tuple[Model, str]
 
 
 def _named(proto: Any) -> Any:
-    """The same with a name for every node, by which its layer is known later."""
-    for node in proto.graph.node:
+    """The same with a name for every node, by which its layer is known later, and with biases as they are quantised.
+
+    Onnxruntime leaves biases (1, N) where it makes one product of MatMul and Add, and its quantiser then takes scales
+    of filters for one.
+    """
+    nodes = proto.graph.node
+    for node in nodes:
         node.name = node.name or next((name for name in node.output if name), "")
+    biases = {node.input[2] for node in nodes if node.op_type == "Gemm" and len(node.input) > 2}
+    others = {name for node in nodes for n, name in enumerate(node.input) if node.op_type != "Gemm" or n != 2}
+    for each in proto.graph.initializer:
+        if each.name in biases - others and len(each.dims) == 2 and each.dims[0] == 1:
+            del each.dims[0]
     return proto
 
 
