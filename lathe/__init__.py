@@ -105,6 +105,7 @@ from lathe.isa import (
 from lathe.networks.dispatch import reference, simulate
 from lathe.networks.network import Network, from_onnx
 from lathe.networks.program import NetworkProgram
+from lathe.networks.quantising import quantize
 from lathe.networks.running import LayerRow, NetworkResult
 from lathe.optimiser import FoundSchedule, ScheduleCache, ScheduleCacheError, Tried, autoschedule, explain
 from lathe.rtl.geometry import RtlError
@@ -281,6 +282,7 @@ __all__ = [
     "parameter",
     "placeholder",
     "prod",
+    "quantize",
     "recurrence",
     "reduce_axis",
     "reference",

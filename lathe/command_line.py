@@ -9,6 +9,7 @@ from lathe.commands.compile import compile
 from lathe.commands.configs import configs
 from lathe.commands.disasm import disasm
 from lathe.commands.explain import explain
+from lathe.commands.quantize import quantize
 from lathe.commands.replay import replay
 from lathe.commands.rtl import rtl
 from lathe.commands.run import run
@@ -64,5 +65,5 @@ def main(debug: bool) -> None:
     """
 
 
-for command in (run, compile, explain, simulate, replay, disasm, asm, verify, sweep, rtl, configs):
+for command in (run, compile, explain, simulate, quantize, replay, disasm, asm, verify, sweep, rtl, configs):
     main.add_command(command)

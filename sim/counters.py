@@ -1,6 +1,6 @@
 """What a launch has done, in numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -69,6 +69,27 @@ class Counters:
         return asdict(self)
 
     @classmethod
+    def of_several(cls, launches: "Sequence[Counters]") -> "Counters":
+        """The counts of launches one after the other on one machine; of none, zeros."""
+        operations = ("gemm_operations", "reset_operations", "alu_operations")
+        names = ("cycles", *operations, "read_bursts", "read_beats", "write_bursts", "write_beats")
+        units = dict.fromkeys(name for each in launches for name in each.units)
+        return cls(
+            **{name: sum(getattr(each, name) for each in launches) for name in names},
+            alu_operations_of=_summed([each.alu_operations_of for each in launches]),
+            bytes_read=_summed([each.bytes_read for each in launches]),
+            bytes_written=_summed([each.bytes_written for each in launches]),
+            units={
+                unit: UnitCounters(
+                    sum(each.units[unit].instructions for each in launches),
+                    sum(each.units[unit].busy for each in launches),
+                    _summed([each.units[unit].stalls for each in launches]),
+                )
+                for unit in units
+            },
+        )
+
+    @classmethod
     def of(cls, cfg: HardwareConfig, columns: Columns, engine: Engine) -> "Counters":
         """The counts of a complete launch of the stream `columns`."""
         opcode = columns.opcode
@@ -106,6 +127,12 @@ class Counters:
             write_beats=port.beats[WRITE],
             units=_units(columns, engine),
         )
+
+
+def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """The sums by name, in the order in which names come."""
+    names = dict.fromkeys(name for each in counts for name in each)
+    return {name: sum(each.get(name, 0) for each in counts) for name in names}
 
 
 def _units(columns: Columns, engine: Engine) -> dict[str, UnitCounters]:

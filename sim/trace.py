@@ -72,6 +72,26 @@ class Trace:
             stream=stream,
         )
 
+    @classmethod
+    def one_after_the_other(cls, launches: Sequence[tuple["Trace", int]]) -> "Trace":
+        """The trace of several launches, each with its cycles, as if each began where the one before it ended."""
+        instructions = np.cumsum([0, *(len(trace.stream) for trace, _ in launches)])
+        cycles = np.cumsum([0, *(count for _, count in launches)])
+        moved = [
+            replace(
+                trace, instruction=trace.instruction + instructions[at], start=trace.start + cycles[at],
+                end=trace.end + cycles[at],
+            )
+            for at, (trace, _) in enumerate(launches)
+        ]  # fmt: skip
+        names = ("unit", "instruction", "start", "end", "cause", "stalled", "waited")
+        arrays = {
+            name: np.concatenate([np.zeros(0, np.int64), *(getattr(each, name) for each in moved)]) for name in names
+        }
+        stream = tuple(instruction for each in moved for instruction in each.stream)
+        # A launch's entries are in order already, so that those of a unit stay so.
+        return cls(**arrays, stream=stream).select(np.argsort(arrays["unit"], kind="stable"))
+
     def of_unit(self, name: str) -> "Trace":
         """The entries of one unit: "load", "compute", "store" or "fetch"."""
         if not isinstance(name, str) or name not in UNIT_NAMES:

@@ -7,6 +7,7 @@ until somebody asks for the values.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def _loaded(onnx: Any, source: object) -> tuple[Any, str]:
     if not isinstance(source, str | PathLike):
         raise ModelError(f"source of from_onnx must be a path or a ModelProto, not {shown(source)}.")
     path = Path(source)
-    if not path.is_file():
+    if not isfile(path):  # a path may be too long for the system to ask
         raise ModelError(f"file of model must be one that there is, not {str(path)!r}.")
     try:
         return onnx.load(str(path)), path.name

@@ -1,4 +1,4 @@
-"""`lathe compile`: a script's program, or the digits network, to a file."""
+"""`lathe compile`: a script's program, a model, or the digits network, to a file."""
 
 import sys
 from collections import Counter
@@ -9,7 +9,17 @@ import click
 
 import lathe as lt
 from lathe.building import checked_builds
-from lathe.commands.options import FILE, check_of_network_only, config_option, given, json_option
+from lathe.commands.network_compile import compile_model
+from lathe.commands.options import (
+    FILE,
+    check_of_models_only,
+    check_of_network_only,
+    config_option,
+    given,
+    is_model,
+    json_option,
+    shape_option,
+)
 from lathe.commands.terminal import console, grouped, print_json, table
 from lathe.configs import HardwareConfig, load_config
 from lathe.configs.atomic import check_writable
@@ -20,17 +30,25 @@ from lathe.scripts import ScriptError, check_machine_of, run_script
 
 
 @click.command()
-@click.argument("script", required=False, type=FILE)
+@click.argument("script", metavar="[SCRIPT|MODEL.onnx]", required=False, type=FILE)
 @config_option
+@shape_option
 @click.option("--batch", default=DEFAULT_BATCH, show_default=True, help="Images of one launch (digits network).")
 @click.option("--check", is_flag=True, help="Validate the instructions: see docs/validation.md.")
 @click.option("-o", "--output", type=FILE, required=True, help="The .npz file to write.")
 @json_option
 @click.pass_context
 def compile(
-    ctx: click.Context, script: Path | None, config_name: str, batch: int, check: bool, output: Path, as_json: bool
+    ctx: click.Context,
+    script: Path | None,
+    config_name: str,
+    shapes: tuple[str, ...],
+    batch: int,
+    check: bool,
+    output: Path,
+    as_json: bool,
 ) -> None:
-    """Compile a script's program to a file.
+    """Compile a script's program, or an ONNX model, to a file.
 
     The file is for `lathe simulate`, `lathe disasm` and `lathe verify`.
 
@@ -38,10 +56,18 @@ def compile(
     returned; otherwise the script runs as Python would run it, with the machine's name as its first argument, and
     leaves the program in a variable "program". A script that names another machine than a given -c is refused. Without
     SCRIPT it is the digits network.
+
+    Of MODEL.onnx, layers between QuantizeLinear and DequantizeLinear become streams of instructions, where the machine
+    has the extensions for them (lathe16 has), and the host computes all other nodes.
     """
     machine = load_config(config_name)
     check_of_network_only(ctx, script, "batch")
     check_writable(output)
+    if script is not None and is_model(script):
+        with checked_builds(check):
+            compile_model(script, shapes, machine, output, as_json)
+        return
+    check_of_models_only(**{"--shape": shapes})
     # With --json, standard output is for the JSON alone.
     with redirect_stdout(sys.stderr) if as_json else nullcontext(), checked_builds(check):
         program = digits_program(machine, batch) if script is None else script_program(script, config_name)

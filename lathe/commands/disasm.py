@@ -1,4 +1,4 @@
-"""`lathe disasm`: a program or stream as assembly text."""
+"""`lathe disasm`: a program, a stream, or the streams of a network as assembly text."""
 
 from pathlib import Path
 
@@ -7,33 +7,65 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.archives import load_archive
+from lathe.commands.models import load_network
 from lathe.commands.options import FILE, stream_config_option
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import write_text
 from lathe.configs.memory import PAGE_BYTES
-from lathe.isa import MemoryType, Opcode, PagedMemory, Program, disassemble, disassemble_program
+from lathe.isa import MemoryType, Opcode, PagedMemory, Program, ProgramError, disassemble, disassemble_program
 from lathe.isa.encoding import extract_columns
+from lathe.networks.files import holds_network
+from lathe.networks.program import NetworkProgram
+from lathe.networks.steps import HostStep
 from lathe.sim import RawStream
 
 
 @click.command()
 @click.argument("file", type=FILE)
 @stream_config_option
+@click.option("--stream", type=int, metavar="N", help="Print only this stream of a network, from 1 on.")
 @click.option("-o", "--output", type=FILE, help="Write the text there instead of to standard output.")
-def disasm(file: Path, config_name: str | None, output: Path | None) -> None:
-    """Print a program or stream as assembly text.
+def disasm(file: Path, config_name: str | None, stream: int | None, output: Path | None) -> None:
+    """Print a program or stream, or the streams of a network, as assembly text.
 
-    `lathe asm` reads the text back to the same bytes.
+    `lathe asm` reads the text of one program or stream back to the same bytes.
 
     FILE is what `lathe compile` wrote, or a stream for `lathe replay`; of a stream the micro-ops that its instructions
-    load are shown too, under their address in memory.
+    load are shown too, under their address in memory. Of a network, what the host computes is told between its streams.
     """
-    found, machine = load_archive(file, config_name)
-    text = disassemble_program(found) if isinstance(found, Program) else stream_text(machine, found)
+    if holds_network(file):
+        text = network_text(load_network(file, config_name), stream)
+    elif stream is not None:
+        raise ProgramError(f"--stream must be left out for a file that is no network, {str(file)!r}, not {stream}.")
+    else:
+        found, machine = load_archive(file, config_name)
+        text = disassemble_program(found) if isinstance(found, Program) else stream_text(machine, found)
     if output is None:
         click.echo(text, nl=not text.endswith("\n"))
     else:
         write_text(output, text)
+
+
+def network_text(program: NetworkProgram, number: int | None) -> str:
+    """The text of one stream of a network, or of all in their order, with the nodes of the host as comments between."""
+    if number is not None:
+        if not 1 <= number <= len(program.parts):
+            raise ProgramError(
+                f"--stream must be from 1 to {len(program.parts)}, the streams of network {program.name!r}, not "
+                f"{number}."
+            )
+        return disassemble_program(program.parts[number - 1])
+    told = [f"; network {program.name!r} for machine {program.config.name!r}"]
+    told += [f"; input {name}: {each.dtype} {list(each.shape)}" for name, each in program.inputs.items()]
+    streams = 0
+    for step in program.steps:
+        if isinstance(step, HostStep):
+            told += ["", *(f"; on the host: {name}; {why}" for name, why in step.nodes)]
+            continue
+        streams += 1
+        layers = ", ".join(each.name for each in step.layers)
+        told += ["", f"; stream {streams}: {layers}", disassemble_program(step.program).rstrip()]
+    return "\n".join(told) + "\n"
 
 
 def stream_text(machine: HardwareConfig, stream: RawStream) -> str:

@@ -1,4 +1,4 @@
-"""`lathe explain`: how the chunks of a script's schedule, or of the digits network, meet the rules of a machine."""
+"""`lathe explain`: how the chunks of a script's schedule, a model or the digits network meet the rules of a machine."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,23 @@ import click
 
 import lathe as lt
 from lathe.building import watched_builds
-from lathe.commands.options import FILE, check_of_network_only, config_option, given, json_option
+from lathe.commands.models import note_float, shapes_of
+from lathe.commands.options import (
+    FILE,
+    check_of_models_only,
+    check_of_network_only,
+    config_option,
+    given,
+    is_model,
+    json_option,
+    shape_option,
+)
 from lathe.commands.terminal import print_json
 from lathe.configs import HardwareConfig, load_config
 from lathe.networks.digits.job import DEFAULT_BATCH
 from lathe.networks.digits.network import digits_network
+from lathe.networks.explanation import explain_network
+from lathe.networks.network import from_onnx
 from lathe.scripts import ScriptError, check_machine_of, run_script
 
 REFUSED = 1
@@ -24,8 +36,9 @@ Explained: TypeAlias = lt.Schedule | lt.Tensor | Sequence[lt.Tensor]
 
 
 @click.command()
-@click.argument("script", required=False, type=FILE)
+@click.argument("script", metavar="[SCRIPT|MODEL.onnx]", required=False, type=FILE)
 @config_option
+@shape_option
 @click.option("--batch", default=DEFAULT_BATCH, show_default=True, help="Images of one launch (digits network).")
 @click.option(
     "--budget", type=click.IntRange(min=1),
@@ -34,7 +47,13 @@ Explained: TypeAlias = lt.Schedule | lt.Tensor | Sequence[lt.Tensor]
 @json_option
 @click.pass_context
 def explain(
-    ctx: click.Context, script: Path | None, config_name: str, batch: int, budget: int | None, as_json: bool
+    ctx: click.Context,
+    script: Path | None,
+    config_name: str,
+    shapes: tuple[str, ...],
+    batch: int,
+    budget: int | None,
+    as_json: bool,
 ) -> None:
     """Say which rule takes each chunk, or why none does.
 
@@ -46,9 +65,24 @@ def explain(
     machine's name as its first argument, and may leave the schedule in a variable "schedule". Where there is no
     schedule, everything that is given to lt.build is explained, each for its machine, also what lt.build refuses; a
     script that builds only for other machines than a given -c is refused. Without SCRIPT it is the digits network.
+
+    Of MODEL.onnx, each layer is told in turn: where it runs and why, the least cycles that it takes alone and what
+    bounds it, and its chunks.
     """
     machine = load_config(config_name)
     check_of_network_only(ctx, script, "batch")
+    if script is not None and is_model(script):
+        network = from_onnx(script, shapes_of(shapes))
+        told = explain_network(network, machine, budget or 0)
+        note_float(script, network.model)
+        if as_json:
+            print_json(told.to_dict())
+        else:
+            click.echo(str(told), nl=False)
+        if not told.maps:
+            ctx.exit(REFUSED)
+        return
+    check_of_models_only(**{"--shape": shapes})
     # With --json, standard output is for the JSON alone.
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         if script is None:

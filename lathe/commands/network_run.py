@@ -2,38 +2,23 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from lathe.commands.terminal import console, grouped, notes, percent, print_json, table
+from lathe.commands.models import arrays_of, check_seed, layers_table, random_arrays, shapes_of, told_cycles
+from lathe.commands.quantize import random_samples, tell_of, warn, warn_of_random
+from lathe.commands.terminal import console, notes, percent, print_json, table
 from lathe.configs import HardwareConfig
-from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.reading import TensorType
+from lathe.frontend.onnx.reading import Model, read_model
 from lathe.networks.comparison import Compared, compared_with_onnxruntime
 from lathe.networks.dispatch import simulate
-from lathe.networks.network import from_onnx
-from lathe.networks.running import NetworkResult
-
-LARGEST_INTEGER = 128
-"""Random whole numbers are below this."""
-
-
-def shapes_of(words: tuple[str, ...]) -> dict[str, list[int]]:
-    """The shapes that `--shape x=1,3,48,192` gives. Raises ModelError for any other word."""
-    found = {}
-    for word in words:
-        name, _, sizes = word.partition("=")
-        try:
-            found[name] = [int(size) for size in sizes.split(",")]
-        except ValueError:
-            found[name] = []
-        if not name or not found[name]:
-            raise ModelError(f"--shape must be like x=1,3,48,192, not {word!r}.")
-    return found
+from lathe.networks.network import Network
+from lathe.networks.quantising import inputs_of, is_float, quantised, samples_of
+from lathe.networks.running import NetworkResult, checked
 
 
 def run_model(
@@ -46,13 +31,18 @@ def run_model(
     as_json: bool,
 ) -> None:
     """Compile and run a model, and print its table."""
-    if seed < 0:
-        raise ModelError(f"--random must be a seed of at least 0, not {seed}.")
-    network = from_onnx(path, shapes_of(shapes))
+    check_seed(seed)
+    model = read_model(path, shapes_of(shapes))
+    types = inputs_of(model)
+    arrays = random_arrays(types, seed) if inputs is None else arrays_of(inputs)
+    calibration = ""
+    if is_float(model):
+        arrays = checked(arrays, types)
+        model, calibration = _quantised(path, model, inputs, arrays, seed)
+    network = Network(model)
     start = time.perf_counter()
     program = network.build(machine)
     built = time.perf_counter() - start
-    arrays = _random(program.inputs, seed) if inputs is None else _read(inputs)
     if inputs is None and not as_json:
         notes().print(f"Inputs are random numbers, of seed {seed}.")
     start = time.perf_counter()
@@ -60,29 +50,36 @@ def run_model(
     took = time.perf_counter() - start
     found = compared_with_onnxruntime(network.model, arrays, result.outputs)
     if as_json:
-        print_json(_dict(path, machine, engine, result, found, built, took))
+        quantised_with = {"calibration": calibration} if calibration else {}
+        print_json({**quantised_with, **_dict(path, machine, engine, result, found, built, took)})
     else:
         _print(path, machine, result, found, built, took)
 
 
-def _random(types: Mapping[str, TensorType], seed: int) -> dict[str, NDArray[Any]]:
-    generator = np.random.default_rng(seed)
-    made = {}
-    for name, each in types.items():
-        if each.dtype.startswith("float"):
-            made[name] = generator.standard_normal(each.shape).astype(each.dtype)
-        else:
-            made[name] = generator.integers(0, LARGEST_INTEGER, each.shape).astype(each.dtype)
-    return made
+def _quantised(
+    path: Path, model: Model, inputs: Path | None, arrays: Mapping[str, NDArray[Any]], seed: int
+) -> tuple[Model, str]:
+    """A float model in 8 bits, and whether its samples are the "inputs" or "random"; said loudly on standard error.
 
-
-def _read(path: Path) -> dict[str, NDArray[Any]]:
+    One that onnxruntime's quantiser refuses stays in float, and samples are "none".
+    """
+    samples = random_samples(model, seed) if inputs is None else samples_of(arrays, inputs_of(model))
     try:
-        return read_arrays(path)
-    except UnreadableArchiveError as error:
-        raise ModelError(
-            f"inputs {str(path)!r} must be an .npz archive of arrays by name, and cannot be read: {error}."
-        ) from None
+        made = quantised(model, samples)
+        found = read_model(made.proto)
+    except ModelError as error:
+        warn(f"{path.name} is in float, and stays so, because it cannot be quantised: {error}")
+        return model, "none"
+    found = replace(found, name=model.name)
+    if inputs is None:
+        warn_of_random(path, seed)
+    else:
+        warn(
+            f"{path.name} is in float, and is quantised for this run with the arrays of {inputs.name} as samples. "
+            "`lathe quantize` keeps a model in 8 bits."
+        )
+    tell_of(made)
+    return found, "random" if inputs is None else "inputs"
 
 
 def _dict(
@@ -110,24 +107,8 @@ def _print(
     path: Path, machine: HardwareConfig, result: NetworkResult, found: list[Compared], built: float, took: float
 ) -> None:
     out = console()
-    columns = ["layer", "where", "cycles", "bound", "of peak", "macs", "bytes", "why on the host"]
-    rows = []
-    for row in result.layers:
-        share = percent(row.macs / (row.cycles * machine.multipliers)) if row.macs and row.cycles else ""
-        numbers = [grouped(each) if row.where == "npu" else "" for each in (row.cycles, row.bound)]
-        more = [grouped(each) if each else "" for each in (row.macs, row.bytes)]
-        rows.append([row.name, row.where, *numbers, share, *more, row.why])
-    out.print(table(f"{path.name} on {machine.name}", columns, rows, left=2))
-    macs = sum(row.macs for row in result.layers)
-    told = [
-        ("cycles", grouped(result.cycles)),
-        (
-            "efficiency",
-            percent(macs / (result.cycles * machine.multipliers)) if result.cycles else "nothing on the NPU",
-        ),
-        ("built in", f"{built:.2f} s"),
-        ("simulated in", f"{took:.2f} s"),
-    ]
+    out.print(layers_table(path, machine, result))
+    told = [*told_cycles(machine, result), ("built in", f"{built:.2f} s"), ("simulated in", f"{took:.2f} s")]
     told += [
         (
             f"{each.name} against onnxruntime",

@@ -40,10 +40,30 @@ def check_of_network_only(ctx: click.Context, script: Path | None, *names: str) 
     for name in names:
         if script is not None and given(ctx, name):
             option = f"--{name.replace('_', '-')}"
+            what, why = ("model", "has its shapes") if is_model(script) else ("script", "decides for itself")
             raise ScriptError(
-                f"{option} must be left out for the script {str(script)!r}, not {ctx.params[name]!r}. It is an option "
-                "of the digits network; a script decides for itself."
+                f"{option} must be left out for the {what} {str(script)!r}, not {ctx.params[name]!r}. It is an option "
+                f"of the digits network; a {what} {why}."
             )
+
+
+def is_model(path: Path | None) -> bool:
+    """Whether a file is to be read as a model of ONNX: by its suffix."""
+    return path is not None and path.suffix == ".onnx"
+
+
+def check_of_models_only(**values: object) -> None:
+    """Raise ScriptError if one of these is given, by the words that the command line has for it."""
+    for name, value in values.items():
+        if value:
+            raise ScriptError(f"{name} must be left out without a model, MODEL.onnx, not {value!r}.")
+
+
+def shape_option(command: Decorated) -> Decorated:
+    """`--shape`: what open dimensions of a model are."""
+    return click.option(
+        "--shape", "shapes", multiple=True, metavar="x=1,3,48,192", help="The shape of an input of a model."
+    )(command)
 
 
 def json_option(command: Decorated) -> Decorated:

@@ -13,7 +13,16 @@ from rich.progress import Progress as ProgressBar
 from lathe.attribution import cycles_by_label
 from lathe.building import watched_builds
 from lathe.commands.network_run import run_model
-from lathe.commands.options import FILE, check_of_network_only, config_option, given, json_option
+from lathe.commands.options import (
+    FILE,
+    check_of_models_only,
+    check_of_network_only,
+    config_option,
+    given,
+    is_model,
+    json_option,
+    shape_option,
+)
 from lathe.commands.summaries import (
     bytes_table,
     counters_table,
@@ -40,7 +49,7 @@ OUTPUTS_DIFFER = 1
 @click.argument("inputs", metavar="[INPUTS.npz]", required=False, type=FILE)
 @config_option
 @click.option("--random", "seed", type=int, default=0, help="The seed of a model's random inputs, without INPUTS.npz.")
-@click.option("--shape", "shapes", multiple=True, metavar="x=1,3,48,192", help="The shape of an input of a model.")
+@shape_option
 @click.option(
     "--batch",
     type=int,
@@ -92,15 +101,13 @@ def run(
     the extensions for them (lathe16 has), all other nodes on the host.
     """
     machine = load_config(config_name)
-    if script is not None and script.suffix == ".onnx":
+    if script is not None and is_model(script):
         check_of_network_only(ctx, script, "batch", "images")
         if trace_path is not None:
             raise ScriptError("-o must be left out for a model, whose streams have traces of their own.")
         run_model(script, inputs, seed, shapes, machine, engine or CYCLE_MODEL, as_json)
         return
-    for name, value in (("INPUTS.npz", inputs), ("--shape", shapes)):
-        if value:
-            raise ScriptError(f"{name} must be left out without a model, MODEL.onnx, not {value!r}.")
+    check_of_models_only(**{"INPUTS.npz": inputs, "--shape": shapes})
     check_of_network_only(ctx, script, "batch", "images")
     if trace_path is not None:
         check_writable(trace_path)

@@ -1,4 +1,4 @@
-"""`lathe simulate`: a compiled program on its machine."""
+"""`lathe simulate`: a compiled program or network, or a model, on its machine."""
 
 from pathlib import Path
 
@@ -7,20 +7,39 @@ import click
 from lathe import engines
 from lathe.attribution import cycles_by_label
 from lathe.commands.comparison import DIFFERENT, agreement_dict, engines_of, prepare, print_agreement
-from lathe.commands.options import FILE, engine_option, json_option, trace_option, wave_option
+from lathe.commands.network_simulate import network_inputs, network_of, run_network_program
+from lathe.commands.options import (
+    DEFAULT_CONFIG,
+    FILE,
+    check_of_models_only,
+    engine_option,
+    is_model,
+    json_option,
+    shape_option,
+    trace_option,
+    wave_option,
+)
 from lathe.commands.summaries import bytes_table, counters_table, labels_dict, labels_table, result_dict, units_table
 from lathe.commands.terminal import console, print_json
+from lathe.configs import load_config
 from lathe.configs.archives import write_arrays
 from lathe.configs.atomic import check_writable
 from lathe.cosimulation import cosimulate
+from lathe.engines import EngineError
 from lathe.input_values import InputsFileError, blank_inputs, random_inputs, read_inputs
 from lathe.isa import Program
+from lathe.networks.files import holds_network
+from lathe.networks.program import NetworkProgram
 from lathe.sim import Result
+
+MACHINE_HELP = f"The machine of a model; a program carries its own.  [default: {DEFAULT_CONFIG}]"
 
 
 @click.command()
-@click.argument("program", type=FILE)
-@click.argument("inputs", required=False, type=FILE)
+@click.argument("program", metavar="PROGRAM.npz|MODEL.onnx", type=FILE)
+@click.argument("inputs", metavar="[INPUTS.npz]", required=False, type=FILE)
+@click.option("-c", "--config", "config_name", metavar="CONFIG", help=MACHINE_HELP)
+@shape_option
 @engine_option
 @click.option("--random", "seed", type=int, metavar="SEED", help="Make inputs of random values instead of INPUTS.")
 @click.option("--timing-only", is_flag=True, help="Count cycles without data; needs no inputs and has no outputs.")
@@ -33,6 +52,8 @@ def simulate(
     ctx: click.Context,
     program: Path,
     inputs: Path | None,
+    config_name: str | None,
+    shapes: tuple[str, ...],
     engine: str,
     seed: int | None,
     timing_only: bool,
@@ -41,10 +62,10 @@ def simulate(
     wave_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Run a compiled program and say where its cycles went.
+    """Run a compiled program, or a network, and say where its cycles went.
 
-    PROGRAM is what `lathe compile` wrote. INPUTS is an .npz file with an array for each input, by name, in its logical
-    shape and dtype; `lathe disasm` lists the program's inputs.
+    PROGRAM is what `lathe compile` wrote; MODEL.onnx is compiled first. INPUTS is an .npz file with an array for each
+    input, by name, in its logical shape and dtype; `lathe disasm` lists the inputs.
 
     With several engines, outputs, memory, counters, and start and end of each instruction in each unit are compared.
     The exit status is 1 when something differs; what is printed and written otherwise is of the first engine.
@@ -58,6 +79,20 @@ def simulate(
             "The inputs must come from INPUTS, from --random, or be left out with --timing-only, which has no outputs "
             "for -o, not several of these. Choose one."
         )
+    if not is_model(program):
+        check_of_models_only(**{"-c": config_name, "--shape": shapes})
+    if is_model(program) or holds_network(program):
+        if wave_path is not None:
+            raise EngineError(
+                f"--wave must be left out for a network, which has several streams, not {str(wave_path)!r}. Run one of "
+                "them in Python: program.parts has them."
+            )
+        machine = load_config(config_name or DEFAULT_CONFIG)
+        network = network_of(program, shapes, machine) if is_model(program) else NetworkProgram.load(program)
+        arrays = None if timing_only else network_inputs(network, inputs, seed)
+        if not run_network_program(program, network, arrays, engines_of(engine), output, trace_path, as_json):
+            ctx.exit(DIFFERENT)
+        return
     loaded = Program.load(program)
     if seed is not None and seed < 0:
         raise InputsFileError(f"The seed of --random must be an integer of at least 0, not {seed}.")

@@ -1,4 +1,4 @@
-"""`lathe verify`: what the static verifier finds in a program or stream."""
+"""`lathe verify`: what the static verifier finds in a program, a stream, or the streams of a network."""
 
 from pathlib import Path
 from typing import Any
@@ -6,11 +6,14 @@ from typing import Any
 import click
 
 from lathe.archives import load_archive
+from lathe.commands.models import load_network
 from lathe.commands.options import FILE, json_option, stream_config_option
 from lathe.commands.terminal import print_json
 from lathe.isa import Finding, PagedMemory, Program, decode
 from lathe.isa import verify as verify_program
 from lathe.isa.verifier import verify_stream
+from lathe.networks.files import holds_network
+from lathe.networks.program import NetworkProgram
 
 FINDINGS = 1
 
@@ -21,12 +24,16 @@ FINDINGS = 1
 @json_option
 @click.pass_context
 def verify(ctx: click.Context, file: Path, config_name: str | None, as_json: bool) -> None:
-    """Find mistakes in a program or stream.
+    """Find mistakes in a program or stream, or in each stream of a network.
 
     Nothing is run. Mistakes are accesses out of range, reads of what nothing has written, micro-ops that are never
     loaded, tokens that do not balance, that deadlock or that a counter may not hold, stores into the stream itself,
     and races between units. The exit status is 1 when there are any.
     """
+    if holds_network(file):
+        if not verify_network(load_network(file, config_name), as_json):
+            ctx.exit(FINDINGS)
+        return
     found, machine = load_archive(file, config_name)
     if isinstance(found, Program):
         findings = verify_program(found)
@@ -40,10 +47,29 @@ def verify(ctx: click.Context, file: Path, config_name: str | None, as_json: boo
     else:
         for finding in findings:
             click.echo(str(finding))
-        many = f"{len(findings)} finding{'s' * (len(findings) != 1)}" if findings else "nothing wrong"
-        click.echo(f"{many} in {count} instructions")
+        click.echo(f"{told(len(findings))} in {count} instructions")
     if findings:
         ctx.exit(FINDINGS)
+
+
+def told(findings: int) -> str:
+    """How many findings there are."""
+    return f"{findings} finding{'s' * (findings != 1)}" if findings else "nothing wrong"
+
+
+def verify_network(program: NetworkProgram, as_json: bool) -> bool:
+    """Print the findings of each stream; returns whether there are none."""
+    found = [(number, finding) for number, part in enumerate(program.parts, 1) for finding in verify_program(part)]
+    count = sum(len(part.instructions) for part in program.parts)
+    if as_json:
+        findings = [{"stream": number, **finding_dict(finding)} for number, finding in found]
+        print_json({"instructions": count, "streams": len(program.parts), "findings": findings})
+    else:
+        for number, finding in found:
+            click.echo(f"stream {number}: {finding}")
+        streams = f"{len(program.parts)} stream{'s' * (len(program.parts) != 1)}"
+        click.echo(f"{told(len(found))} in {count} instructions of {streams}")
+    return not found
 
 
 def finding_dict(finding: Finding) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
 
 FORMAT = "lathe network"
 VERSION = 1
+KEY = "network"  # of the array that tells what a network consists of; neither programs nor streams have it
 
 Made = TypeVar("Made")
 
@@ -40,8 +41,17 @@ def write_network(path: str | PathLike[str], header: Mapping[str, Any], steps: S
             }
         )
     told = {"format": FORMAT, "version": VERSION, **header, "steps": plain}
+    arrays[KEY] = np.frombuffer(json.dumps(told).encode(), np.uint8)
     with writing(path) as file:
-        np.savez(file, network=np.frombuffer(json.dumps(told).encode(), np.uint8), **arrays)
+        np.savez(file, **arrays)
+
+
+def holds_network(path: str | PathLike[str]) -> bool:
+    """Whether a file is an archive as networks are saved in; whoever reads another file says what is wrong with it."""
+    try:
+        return bool(read_arrays(path, (KEY,)))
+    except UnreadableArchiveError:
+        return False
 
 
 def read_network(path: str | PathLike[str], made_of: Callable[[dict[str, Any], tuple[Step, ...]], Made]) -> Made:
@@ -55,7 +65,7 @@ def read_network(path: str | PathLike[str], made_of: Callable[[dict[str, Any], t
     )
     try:
         arrays = read_arrays(source)
-        header = json.loads(arrays["network"].tobytes())
+        header = json.loads(arrays[KEY].tobytes())
         if header["format"] != FORMAT:
             raise foreign
         version = header["version"]

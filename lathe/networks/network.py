@@ -28,12 +28,13 @@ from lathe.frontend.onnx.layers import (
 )
 from lathe.frontend.onnx.reading import Model, part_of, read_model
 from lathe.frontend.onnx.recognise import recognise
+from lathe.networks.cutting import with_long_parts_cut
 from lathe.networks.folding import with_clips_folded, with_tables_joined
 from lathe.networks.lowering import Lowered, lowered
-from lathe.networks.parts import HostPart, NpuPart, parts_of
+from lathe.networks.parts import HostPart, NpuPart, Part, parts_of
 from lathe.networks.program import NetworkProgram
 from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
-from lathe.scheduler import bound
+from lathe.scheduler import Bound, bound
 from lathe.scheduler.target.machine import check_machine
 
 
@@ -66,7 +67,7 @@ class Network:
         """
         check_machine(config, "build")
         steps: list[Step] = []
-        for part in parts_of(self.model, self.found, lambda layer: self._why_not(layer, config) is None):
+        for part in self.parts(config):
             if isinstance(part, HostPart):
                 steps.append(self._host_step(part, config))
             else:
@@ -80,13 +81,29 @@ class Network:
             {name: types.get(name) for name in self.model.outputs},
         )
 
+    def parts(self, config: HardwareConfig) -> list[Part]:
+        """What runs on a machine and what on the host, in the order in which it does."""
+        found = parts_of(self.model, self.found, lambda layer: self._why_not(layer, config) is None)
+        return with_long_parts_cut(found)
+
+    def reasons(self, part: HostPart, config: HardwareConfig) -> tuple[tuple[str, str], ...]:
+        """Of each node of the host its name and why it is there."""
+        nodes = [(number, self.model.nodes[number]) for number in part.nodes]
+        return tuple((node.name or node.output[0], self._why(number, node, config)) for number, node in nodes)
+
+    def lowered(self, part: NpuPart, config: HardwareConfig) -> Lowered:
+        """A part as the tensor program that is built for a machine."""
+        lanes = max(config.block_in, config.block_out)
+        return lowered(part.layers, part.inputs, part.outputs, self.model.types, lanes)
+
+    def bound(self, layer: Layer, config: HardwareConfig) -> Bound:
+        """What a layer takes at least, alone."""
+        alone = lowered((layer,), tuple(dict.fromkeys(layer.inputs)), (layer.output,), self.model.types)
+        return bound(alone.results, config)
+
     def _host_step(self, part: HostPart, config: HardwareConfig) -> HostStep:
-        nodes = []
-        for number in part.nodes:
-            node = self.model.nodes[number]
-            nodes.append((node.name or node.output[0], self._why(number, node, config)))
         proto = part_of(self.model, part.nodes, part.inputs, part.outputs)
-        return HostStep(proto.SerializeToString(), part.inputs, part.outputs, tuple(nodes))
+        return HostStep(proto.SerializeToString(), part.inputs, part.outputs, self.reasons(part, config))
 
     def _why(self, number: int, node: Any, config: HardwareConfig) -> str:
         for layer in self.found.layers.values():
@@ -102,14 +119,12 @@ class Network:
         return next((reason for each in wanted if (reason := why_not(each, config)) is not None), None)
 
     def _npu_step(self, part: NpuPart, config: HardwareConfig) -> NpuStep:
-        program = lowered(
-            part.layers, part.inputs, part.outputs, self.model.types, max(config.block_in, config.block_out)
-        )
+        program = self.lowered(part, config)
         made = build(program.results, program.tensors, config, constants=program.constants)
-        label_of = {layer: label for label, layer in program.names.items()}
+        # In their order: several layers may have one name.
         rows = tuple(
-            LayerOfProgram(layer.name, label_of[layer.name], self._macs(layer), self._bound(layer, config))
-            for layer in part.layers
+            LayerOfProgram(layer.name, label, self._macs(layer), self.bound(layer, config).cycles)
+            for layer, label in zip(part.layers, program.names, strict=True)
         )
         return NpuStep(made, tuple(program.inputs), tuple(program.outputs), rows)
 
@@ -121,10 +136,6 @@ class Network:
         if isinstance(layer, TensorProduct):
             return prod(self.model.types[layer.output].shape) * self.model.types[layer.inputs[0]].shape[-1]
         return 0
-
-    def _bound(self, layer: Layer, config: HardwareConfig) -> int:
-        alone = lowered((layer,), tuple(dict.fromkeys(layer.inputs)), (layer.output,), self.model.types)
-        return bound(alone.results, config).cycles
 
 
 def program_of(network: Network, part: NpuPart) -> Lowered:

@@ -1,25 +1,26 @@
 """Networks run: by turns on an engine and on the host, with a row for each layer; and what they mean, in NumPy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from os import PathLike
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lathe.attribution import UNITS
+from lathe.attribution import UNITS, recorded_trace
 from lathe.configs.errors import shown
 from lathe.engines import CYCLE_MODEL, simulate
 from lathe.frontend import reference
 from lathe.frontend.onnx.host import run_on_host
 from lathe.frontend.onnx.reading import TensorType, part_of
-from lathe.isa import Load, Store
+from lathe.isa import Load, Program, Store
 from lathe.isa.table import MEMORIES
 from lathe.networks.network import Network, program_of
 from lathe.networks.parts import HostPart, parts_of
 from lathe.networks.program import NetworkProgram
 from lathe.networks.steps import HostStep, NpuStep
-from lathe.sim import InputError, Result
+from lathe.sim import Counters, InputError, Result, Trace
 
 Array = NDArray[Any]
 
@@ -46,6 +47,24 @@ class NetworkResult:
     layers: list[LayerRow]
     results: tuple[Result, ...]
 
+    @property
+    def counters(self) -> Counters:
+        """The counts of all streams together."""
+        return Counters.of_several([each.counters for each in self.results])
+
+    def write_chrome_trace(self, path: str | PathLike[str]) -> None:
+        """Write the streams' traces one after the other, with the layers' labels, as ``Result`` does that of one.
+
+        What the host computes takes no time in it. Raises TraceError when no trace was recorded.
+        """
+        labels = [each.program.labels[label] for each in self.results for label in each.program.label_of.tolist()]
+        launches = [(recorded_trace(each), each.cycles) for each in self.results]
+        Trace.one_after_the_other(launches).write_chrome_trace(path, labels.__getitem__)
+
+
+RunStream: TypeAlias = Callable[[Program, Mapping[str, Array]], Result]
+"""Runs one stream on arrays by the names of its program, none of which are given where only time is asked for."""
+
 
 def simulate_network(
     program: NetworkProgram,
@@ -55,6 +74,17 @@ def simulate_network(
     timing_only: bool = False,
 ) -> NetworkResult:
     """Run a network; ``simulate`` tells of the options."""
+
+    def run(stream: Program, given: Mapping[str, Array]) -> Result:
+        return simulate(stream, given, engine=engine, timing_only=timing_only)
+
+    return run_network(program, inputs, run, timing_only=timing_only)
+
+
+def run_network(
+    program: NetworkProgram, inputs: Mapping[str, ArrayLike] | None, run: RunStream, *, timing_only: bool
+) -> NetworkResult:
+    """Run a network's steps in their order, its streams with ``run``."""
     arrays = {} if timing_only else dict(checked(inputs, program.inputs))
     rows: list[LayerRow] = []
     results: list[Result] = []
@@ -66,7 +96,7 @@ def simulate_network(
                 arrays |= run_on_host(step.model, given, step.outputs)
             continue
         given = {} if timing_only else {port.name: port.to_machine(arrays[port.tensor]) for port in step.inputs}
-        result = simulate(step.program, given, engine=engine, timing_only=timing_only)
+        result = run(step.program, given)
         if not timing_only:
             arrays |= {port.tensor: port.from_machine(result.outputs[port.name]) for port in step.outputs}
         results.append(result)
@@ -124,7 +154,7 @@ def _rows(step: NpuStep, result: Result) -> list[LayerRow]:
     at = 0
     for label in sorted(ends, key=lambda each: ends[each]):
         cycles[label], at = max(ends[label] - at, 0), max(at, ends[label])
-    owner = _owners(program.labels, [each.label for each in step.layers])
+    owner = owners(program.labels, [each.label for each in step.layers])
     rest = result.cycles - at
     rows = []
     for number, layer in enumerate(step.layers):
@@ -136,7 +166,7 @@ def _rows(step: NpuStep, result: Result) -> list[LayerRow]:
     return rows
 
 
-def _owners(labels: Sequence[str], layers: Sequence[str]) -> dict[str, str]:
+def owners(labels: Sequence[str], layers: Sequence[str]) -> dict[str, str]:
     """The layer that each label belongs to: stages of a layer begin with its name; others belong to the last."""
     found: dict[str, str] = {}
     for label in labels:

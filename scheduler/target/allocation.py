@@ -5,7 +5,7 @@ acquired again in each iteration; with two slots, iterations take turns, so that
 one is being computed. Nothing else makes double buffering here: tokens follow from the cells that instructions touch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from lathe.configs import HardwareConfig
@@ -198,53 +198,96 @@ def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
         room = depth_of(config, scope)
         for buffer in own:
             buffer.slots = buffer.wanted or 1
-        if not _fit(own, room):
+        fitting = _Fitting(own, room)
+        if not fitting.place():
             _refuse(own, scope, room)
         for buffer in sorted((b for b in own if b.in_loop and b.wanted is None), key=lambda b: (not b.loaded, b.size)):
-            buffer.slots = 2
-            if not _fit(own, room):
-                buffer.slots = 1
-                assert _fit(own, room), f"{scope} buffers fitted before"
-        apart = UNIT_OF_SCOPE[scope] is Unit.LOAD and _fit(own, room, apart=True)
+            fitting.set_slots(buffer, 2)
+            if not fitting.place():
+                fitting.set_slots(buffer, 1)
+                assert fitting.place(), f"{scope} buffers fitted before"
+        apart = UNIT_OF_SCOPE[scope] is Unit.LOAD and _Fitting(own, room, apart=True).place()
         if UNIT_OF_SCOPE[scope] is Unit.LOAD and not apart:
-            assert _fit(own, room), f"{scope} buffers fitted before"
+            assert fitting.place(), f"{scope} buffers fitted before"
         _spread(own, room, apart=apart)
 
 
-def _fit(buffers: list[Buffer], room: int, *, apart: bool = False) -> bool:
-    """First fit, the largest first, else the longest-lived or the earliest first; sets ``base``. False if none fits.
+_ORDERS: tuple[Callable[[Buffer], tuple[int, int]], ...] = (
+    lambda b: (-b.total, b.first),
+    lambda b: (b.first - b.last, -b.total),
+    lambda b: (b.first, -b.last),
+)
+"""The largest first, else the longest-lived or the earliest first."""
 
-    ``apart``: buffers take no cells in turn that are in the same outermost loop.
+
+class _Fitting:
+    """First fit of buffers, in an order in which all fit.
+
+    Buffers that no chain of others connects in time know nothing of each other: places are found for one such family
+    at a time, and again only where slots have changed. ``apart``: buffers take no cells in turn that are in the same
+    outermost loop.
     """
-    return any(
-        _first_fit(sorted(buffers, key=order), room, apart=apart)
-        for order in (
-            lambda b: (-b.total, b.first),
-            lambda b: (b.first - b.last, -b.total),
-            lambda b: (b.first, -b.last),
-        )
-    )
+
+    def __init__(self, buffers: list[Buffer], room: int, *, apart: bool = False) -> None:
+        self.room, self.apart = room, apart
+        self.families: list[list[Buffer]] = []
+        ends: list[int] = []
+        for buffer in sorted(buffers, key=lambda each: each.life(apart=apart)[0]):
+            first, last = buffer.life(apart=apart)
+            if not ends or first > ends[-1]:
+                self.families.append([])
+                ends.append(last)
+            self.families[-1].append(buffer)
+            ends[-1] = max(ends[-1], last)
+        place = {id(each): number for number, each in enumerate(buffers)}
+        for family in self.families:  # where an order says nothing, the buffers' own counts
+            family.sort(key=lambda each: place[id(each)])
+        self.family_of = {id(each): number for number, family in enumerate(self.families) for each in family}
+        self.found: dict[tuple[int, int], dict[int, int] | None] = {}
+
+    def set_slots(self, buffer: Buffer, slots: int) -> None:
+        """Give a buffer so many slots."""
+        buffer.slots = slots
+        for order in range(len(_ORDERS)):
+            self.found.pop((self.family_of[id(buffer)], order), None)
+
+    def place(self) -> bool:
+        """Set ``base`` of each buffer. False if they do not fit."""
+        for order in range(len(_ORDERS)):
+            bases = [self._bases(number, order) for number in range(len(self.families))]
+            if None in bases:
+                continue
+            for family, found in zip(self.families, bases, strict=True):
+                assert found is not None, "all families fit"
+                for buffer in family:
+                    buffer.base = found[id(buffer)]
+            return True
+        return False
+
+    def _bases(self, number: int, order: int) -> dict[int, int] | None:
+        if (number, order) not in self.found:
+            family = sorted(self.families[number], key=_ORDERS[order])
+            self.found[number, order] = _first_fit(family, self.room, apart=self.apart)
+        return self.found[number, order]
 
 
-def _first_fit(buffers: list[Buffer], room: int, *, apart: bool) -> bool:
-    """Each buffer as low as those before it in the list allow."""
-    placed: list[Buffer] = []
+def _first_fit(buffers: list[Buffer], room: int, *, apart: bool) -> dict[int, int] | None:
+    """By identity, each buffer's base, as low as those before it in the list allow; None if one does not fit."""
+    placed: list[tuple[int, int, int, int]] = []
+    bases: dict[int, int] = {}
     for buffer in buffers:
         first, last = buffer.life(apart=apart)
-        lives = ((other, *other.life(apart=apart)) for other in placed)
-        taken = sorted(
-            (other.base, other.base + other.total) for other, begin, end in lives if begin <= last and first <= end
-        )
+        taken = sorted((start, stop) for start, stop, begin, end in placed if begin <= last and first <= end)
         base = 0
         for start, end in taken:
             if start - base >= buffer.total:
                 break
             base = max(base, end)
         if base + buffer.total > room:
-            return False
-        buffer.base = base
-        placed.append(buffer)
-    return True
+            return None
+        bases[id(buffer)] = base
+        placed.append((base, base + buffer.total, first, last))
+    return bases
 
 
 class _Before:
@@ -267,15 +310,13 @@ def _spread(buffers: list[Buffer], room: int, *, apart: bool) -> None:
     """
     placed: list[Buffer] = []
     bases: list[int] = []
+    alive: list[tuple[int, Buffer, int]] = []
     before = _Before()
     for buffer in sorted(buffers, key=lambda each: (each.life(apart=apart), -each.total)):
         first, _ = buffer.life(apart=apart)
         recent = list(zip(placed[-LOOKED_AT:], bases[-LOOKED_AT:], strict=True))
-        living = [
-            (base, base + other.total)
-            for other, base in zip(placed, bases, strict=True)
-            if other.life(apart=apart)[1] >= first
-        ]
+        alive = [each for each in alive if each[0] >= first]  # buffers come in the order in which they begin
+        living = [(base, base + other.total) for _, other, base in alive]
         best: tuple[int, int] | None = None
         for base in sorted({0, *(base + other.total for other, base in recent), *(end for _, end in living)}):
             end = base + buffer.total
@@ -288,6 +329,7 @@ def _spread(buffers: list[Buffer], room: int, *, apart: bool) -> None:
             return
         placed.append(buffer)
         bases.append(best[1])
+        alive.append((buffer.life(apart=apart)[1], buffer, best[1]))
     for buffer, base in zip(placed, bases, strict=True):
         buffer.base = base
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from qdq_models import QdqModel
+from recurrent_models import RecurrentModel
 
 import lathe as lt
 from lathe.command_line import main
@@ -40,6 +42,13 @@ def good(tmp_path_factory):
     (folder / "script.py").write_text(SCRIPT)
     (folder / "machine.yaml").write_bytes(Path(lt.configs.__file__).with_name("tiny.yaml").read_bytes())
     (folder / "sweep.yaml").write_text(SWEEP)
+    graph = QdqModel()
+    model = graph.model(graph.conv(graph.input(1, 3, 4, 4), 4))
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    graph = RecurrentModel()
+    (folder / "float.onnx").write_bytes(graph.model(graph.product(graph.input(1, 4), 4, 4)).SerializeToString())
+    np.savez(folder / "samples.npz", x=np.ones((2, 1, 4), np.float32))
+    lt.from_onnx(model).build(lt.load_config("lathe16")).save(folder / "network.npz")
     return folder
 
 
@@ -53,6 +62,15 @@ READS = {
     "explain on a machine": ("explain -c {machine.yaml}", "--batch 1"),
     "simulate": ("simulate {program.npz}", "--random 0 -o o.npz --trace t.json"),
     "simulate on inputs": ("simulate GOOD/program.npz {inputs.npz}", "-o o.npz"),
+    "run a model": ("run {model.onnx}", "-c lathe16"),
+    "compile a model": ("compile {model.onnx}", "-c lathe16 -o o.npz"),
+    "explain a model": ("explain {model.onnx}", "-c lathe16"),
+    "simulate a model": ("simulate {model.onnx}", "-c lathe16 --timing-only --trace t.json"),
+    "simulate a network": ("simulate {network.npz}", "--random 0 -o o.npz --trace t.json"),
+    "disasm a network": ("disasm {network.npz}", "-o o.txt"),
+    "verify a network": ("verify {network.npz}", ""),
+    "quantize": ("quantize {float.onnx}", "-o o.onnx"),
+    "quantize with data": ("quantize GOOD/float.onnx --calibration {samples.npz}", "-o o.onnx"),
     "replay": ("replay {stream.npz}", "-c tiny -o o.npz"),
     "replay and check": ("replay --check {stream.npz}", "-c tiny -o o.npz"),
     "replay on a machine": ("replay GOOD/stream.npz -c {machine.yaml}", "-o o.npz"),
@@ -145,6 +163,7 @@ WRITES = {
     "simulate": "simulate GOOD/program.npz --random 0 -o {o.npz}",
     "a trace": "simulate GOOD/program.npz --random 0 --trace {o.json}",
     "a waveform": "simulate GOOD/program.npz --random 0 --engine pysim --wave {o.vcd}",
+    "quantize": "quantize GOOD/float.onnx -o {o.onnx}",
     "replay": "replay GOOD/stream.npz -c tiny -o {o.npz}",
     "a trace of a stream": "replay GOOD/stream.npz -c tiny --trace {o.json}",
     "disasm": "disasm GOOD/program.npz -o {o.txt}",

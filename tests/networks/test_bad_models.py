@@ -26,6 +26,8 @@ def test_what_is_no_model(tmp_path):
     assert refusal(7) == "source of from_onnx must be a path or a ModelProto, not 7."
     missing = tmp_path / "missing.onnx"
     assert refusal(missing) == f"file of model must be one that there is, not {str(missing)!r}."
+    long = "a" * 5000 + ".onnx"
+    assert refusal(long) == f"file of model must be one that there is, not {long!r}."
     damaged = tmp_path / "damaged.onnx"
     for content in (b"hello", relu(1, 2).SerializeToString()[:-7], b"\x00" * 100):
         damaged.write_bytes(content)

@@ -55,9 +55,8 @@ def test_the_pass_after_which_the_nest_is_another_is_named(monkeypatch):
 
 def test_buffers_over_each_other_are_found(monkeypatch):
     def overlapping(buffers, room, apart):  # noqa: ARG001 - as the one that it stands for
-        for buffer in buffers:
-            buffer.base = 0
-        return room > 0 or not buffers  # of memories that the machine is without nothing is asked
+        # Of memories that the machine is without nothing is asked.
+        return {id(each): 0 for each in buffers} if room > 0 or not buffers else None
 
     monkeypatch.setattr(allocation, "_first_fit", overlapping)
     monkeypatch.setattr(allocation, "_spread", lambda *_, **__: None)

@@ -1,0 +1,204 @@
+"""One step of LSTM, GRU and RNN as plain nodes: products, sums, activations, as ONNX defines them.
+
+What the input contributes is computed for all steps before; a step adds what the last state does. Products are Gemm of
+one matrix that all steps share, and gates that have one activation are one tensor, in ONNX's order of gates.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.frontend.onnx.extra import extra
+
+Floats = NDArray[Any]
+
+
+class NodeList:
+    """Nodes that grow behind each other, with their constants; names begin with that of the node they stand for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.nodes: list[Any] = []
+        self.held: list[Any] = []
+
+    def named(self, suffix: str) -> str:
+        """A name of this node's own."""
+        return f"{self.name}.{suffix}"
+
+    def constant(self, suffix: str, values: NDArray[Any]) -> str:
+        """An initializer."""
+        name = self.named(suffix)
+        self.held.append(extra("onnx.numpy_helper").from_array(np.ascontiguousarray(values), name))
+        return name
+
+    def node(self, kind: str, inputs: Sequence[str], suffix: str, **attributes: Any) -> str:
+        """The only result of a node."""
+        return self.several(kind, inputs, [self.named(suffix)], **attributes)[0]
+
+    def several(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> list[str]:
+        """The results of a node, which is named like the first."""
+        self.nodes.append(extra("onnx.helper").make_node(kind, list(inputs), list(outputs), outputs[0], **attributes))
+        return list(outputs)
+
+    def reshaped(self, data: str, shape: Sequence[int], suffix: str) -> str:
+        """The same values under another shape."""
+        return self.node("Reshape", [data, self.constant(f"{suffix}.shape", np.array(shape, np.int64))], suffix)
+
+    def cut(self, data: str, sizes: Sequence[int], axis: int, suffixes: Sequence[str]) -> list[str]:
+        """Parts of a tensor along an axis."""
+        if len(sizes) == 1:
+            return [data]
+        held = self.constant(f"{suffixes[0]}.sizes", np.array(sizes, np.int64))
+        return self.several("Split", [data, held], [self.named(each) for each in suffixes], axis=axis)
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction of a recurrent node, as arrays: of G gates and H values of state.
+
+    ``of_input`` (G·H, I), ``of_state`` (G·H, H) and the biases (G·H,) that ONNX gives each of them.
+    """
+
+    of_input: Floats
+    of_state: Floats
+    input_bias: Floats
+    state_bias: Floats
+
+    @property
+    def hidden(self) -> int:
+        """Values of state."""
+        return int(self.of_state.shape[1])
+
+
+@dataclass(frozen=True)
+class State:
+    """Names of what a step leaves, (batch, H) each: ``h``, and of LSTM ``c``; None for zeros."""
+
+    h: str | None
+    c: str | None = None
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all steps of a direction share: their activations, attributes of the node, and a prefix of names."""
+
+    nodes: NodeList
+    own: Direction
+    activations: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    prefix: str
+
+    def constant(self, suffix: str, values: Floats) -> str:
+        """An initializer that every step reads."""
+        return self.nodes.constant(f"{self.prefix}.{suffix}", values)
+
+
+Step = Callable[[str, str, State], State]
+"""From the prefix of its names, its part of the input's products (batch, G·H), and the state before, that after."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A kind of recurrent node: how many gates, activations by default, and what makes its steps."""
+
+    gates: int
+    activations: tuple[str, ...]
+    steps: Callable[[Shared], Step]
+
+
+def input_bias(kind: str, own: Direction, attributes: Mapping[str, Any]) -> Floats:
+    """What is added to the products of the input: all biases, but for one of a GRU that is reset with the state's."""
+    held = own.state_bias.copy()
+    if kind == "GRU" and attributes.get("linear_before_reset", 0):
+        held[2 * own.hidden :] = 0
+    both: Floats = own.input_bias + held
+    return both
+
+
+def _lstm(shared: Shared) -> Step:
+    nodes, count = shared.nodes, shared.own.hidden
+    weights = shared.constant("state_weights", shared.own.of_state)
+    of_gates, of_candidate, of_cell = shared.activations
+
+    def step(at: str, sums: str, state: State) -> State:
+        if state.h is not None:
+            product = nodes.node("Gemm", [state.h, weights], f"{at}.product", transB=1)
+            sums = nodes.node("Add", [sums, product], f"{at}.sums")
+        gates, candidate = nodes.cut(sums, (3 * count, count), 1, (f"{at}.gate_sums", f"{at}.candidate_sums"))
+        opened = nodes.node(of_gates, [gates], f"{at}.gates")
+        inward, outward, forget = nodes.cut(opened, (count,) * 3, 1, (f"{at}.in", f"{at}.out", f"{at}.forget"))
+        cell = nodes.node("Mul", [inward, nodes.node(of_candidate, [candidate], f"{at}.candidate")], f"{at}.new")
+        if state.c is not None:
+            kept = nodes.node("Mul", [forget, state.c], f"{at}.kept")
+            cell = nodes.node("Add", [kept, cell], f"{at}.cell")
+        told = nodes.node(of_cell, [cell], f"{at}.told")
+        return State(nodes.node("Mul", [outward, told], f"{at}.state"), cell)
+
+    return step
+
+
+def _gru(shared: Shared) -> Step:
+    nodes, own, count = shared.nodes, shared.own, shared.own.hidden
+    behind = bool(shared.attributes.get("linear_before_reset", 0))
+    of_gates, of_candidate = shared.activations
+    one = shared.constant("one", np.ones(1, own.of_state.dtype))
+    # The last gate's weights are apart where they multiply a state that has been reset.
+    weights = shared.constant("state_weights", own.of_state if behind else own.of_state[: 2 * count])
+    inner = "" if behind else shared.constant("candidate_weights", own.of_state[2 * count :])
+    late = own.state_bias.copy()
+    late[: 2 * count] = 0
+    has_late = behind and bool(np.any(late))
+    bias = [shared.constant("state_bias", late)] if has_late else []
+    of_zeros = shared.constant("candidate_bias", late[np.newaxis, 2 * count :]) if has_late else None
+
+    def step(at: str, sums: str, state: State) -> State:
+        gates, candidate = nodes.cut(sums, (2 * count, count), 1, (f"{at}.gate_inputs", f"{at}.candidate_inputs"))
+        before = of_zeros
+        if state.h is not None:
+            product = nodes.node("Gemm", [state.h, weights, *bias], f"{at}.product", transB=1)
+            if behind:
+                names = (f"{at}.gate_products", f"{at}.candidate_products")
+                product, before = nodes.cut(product, (2 * count, count), 1, names)
+            gates = nodes.node("Add", [gates, product], f"{at}.gate_sums")
+        opened = nodes.node(of_gates, [gates], f"{at}.gates")
+        update, reset = nodes.cut(opened, (count, count), 1, (f"{at}.update", f"{at}.reset"))
+        if not behind and state.h is not None:
+            kept = nodes.node("Mul", [reset, state.h], f"{at}.reset_state")
+            product = nodes.node("Gemm", [kept, inner], f"{at}.candidate_product", transB=1)
+            candidate = nodes.node("Add", [candidate, product], f"{at}.candidate_sums")
+        elif before is not None:
+            kept = nodes.node("Mul", [reset, before], f"{at}.reset_products")
+            candidate = nodes.node("Add", [candidate, kept], f"{at}.candidate_sums")
+        fresh = nodes.node(of_candidate, [candidate], f"{at}.candidate")
+        share = nodes.node("Sub", [one, update], f"{at}.share")
+        if state.h is None:
+            return State(nodes.node("Mul", [share, fresh], f"{at}.state"))
+        new = nodes.node("Mul", [share, fresh], f"{at}.new")
+        kept = nodes.node("Mul", [update, state.h], f"{at}.kept")
+        return State(nodes.node("Add", [new, kept], f"{at}.state"))
+
+    return step
+
+
+def _rnn(shared: Shared) -> Step:
+    nodes = shared.nodes
+    weights = shared.constant("state_weights", shared.own.of_state)
+    (activation,) = shared.activations
+
+    def step(at: str, sums: str, state: State) -> State:
+        if state.h is not None:
+            product = nodes.node("Gemm", [state.h, weights], f"{at}.product", transB=1)
+            sums = nodes.node("Add", [sums, product], f"{at}.sums")
+        return State(nodes.node(activation, [sums], f"{at}.state"))
+
+    return step
+
+
+CELLS: Mapping[str, Cell] = {
+    "LSTM": Cell(4, ("Sigmoid", "Tanh", "Tanh"), _lstm),
+    "GRU": Cell(3, ("Sigmoid", "Tanh"), _gru),
+    "RNN": Cell(1, ("Tanh",), _rnn),
+}

@@ -1,0 +1,132 @@
+"""How the layers of a network meet a machine: where each runs and why, its bound, the rules that take its chunks."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lathe.configs import HardwareConfig
+from lathe.networks.lowering import Lowered
+from lathe.networks.network import Network
+from lathe.networks.parts import HostPart, NpuPart
+from lathe.networks.running import owners
+from lathe.optimiser import explain
+from lathe.scheduler import Explanation
+
+
+@dataclass(frozen=True)
+class LayerExplained:
+    """A layer of stream number ``stream``, from 1 on, or a node of the host, which has 0, and ``why``.
+
+    ``bound``: cycles that the layer takes at least, alone; ``limit`` says what makes it so, "compute" or "memory".
+    ``stages``: those of the stream's explanation that are the layer's.
+    """
+
+    name: str
+    where: str
+    stream: int
+    why: str
+    bound: int = 0
+    limit: str = ""
+    stages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NetworkExplanation:
+    """Layers in the order in which they run, and the explanation of each stream."""
+
+    network: str
+    machine: str
+    layers: tuple[LayerExplained, ...]
+    streams: tuple[Explanation, ...]
+
+    @property
+    def maps(self) -> bool:
+        """Whether all streams become instructions."""
+        return all(each.maps for each in self.streams)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain nested values for JSON."""
+        return {
+            "network": self.network,
+            "machine": self.machine,
+            "maps": self.maps,
+            "layers": [asdict(each) for each in self.layers],
+            "streams": [each.to_dict() for each in self.streams],
+        }
+
+    def __str__(self) -> str:
+        return "".join(f"{line}\n" for line in self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        own = sum(1 for each in self.layers if each.stream)
+        yield (
+            f"{self.network} on {self.machine}: {_many(own, 'layer')} on the NPU in "
+            f"{_many(len(self.streams), 'stream')}, {_many(len(self.layers) - own, 'node')} on the host"
+        )
+        told: set[int] = set()
+        for layer in self.layers:
+            if not layer.stream:
+                yield f"{layer.name}: on the host; {layer.why}"
+                continue
+            stream = self.streams[layer.stream - 1]
+            if layer.stream not in told:
+                told.add(layer.stream)
+                yield from _of_stream(stream, layer.stream)
+            yield f"{layer.name}: stream {layer.stream}; at least {layer.bound:,} cycles, bound by {layer.limit}"
+            for stage in layer.stages:
+                classes = stream.of(stage)
+                yield f"  {stage} in {classes[0].scope}:"
+                yield from (f"    {buffer}" for buffer in stream.buffers if buffer.stage == stage)
+                yield from (f"    {reason}" for name, reason in stream.units if name == stage)
+                yield from (f"    {each}" for each in classes)
+
+
+def _of_stream(stream: Explanation, number: int) -> Iterator[str]:
+    chunks = sum(each.count for each in stream.classes)
+    verdict = "maps" if stream.maps else f"does not map ({len(stream.refused)} refused)"
+    yield f"stream {number}: {verdict}; {chunks} chunks of {len(stream.classes)} classes"
+    yield from (f"  {refusal}" for refusal in stream.refusals)
+    yield f"  with {', '.join(f'{depth} elements of {scope}' for scope, depth in stream.depths)}"
+    if stream.outlook is not None:
+        yield from (f"  {line}" for line in stream.outlook.lines())
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def explain_network(network: Network, config: HardwareConfig, budget: int = 0) -> NetworkExplanation:
+    """Where each layer of a network runs on a machine and why, and what ``lathe.explain`` says of each stream.
+
+    With a ``budget`` of 1 or more, that looks around for each stream besides. Raises what it raises.
+    """
+    layers: list[LayerExplained] = []
+    streams: list[Explanation] = []
+    for part in network.parts(config):
+        if isinstance(part, HostPart):
+            layers += [LayerExplained(name, "host", 0, why) for name, why in network.reasons(part, config)]
+            continue
+        program = network.lowered(part, config)
+        streams.append(explain(program.results, config, budget=budget))
+        owned = _stages_of(part, program, streams[-1])
+        for layer, label in zip(part.layers, program.names, strict=True):
+            least, stages = network.bound(layer, config), owned.get(label, ())
+            layers.append(LayerExplained(layer.name, "npu", len(streams), "", least.cycles, least.limit, tuple(stages)))
+    return NetworkExplanation(network.model.name, config.name, tuple(layers), tuple(streams))
+
+
+def _stages_of(part: NpuPart, program: Lowered, stream: Explanation) -> dict[str, list[str]]:
+    """The stages of each layer by its label; loads of the stream's inputs belong to the first layer that reads them."""
+    stages = list(dict.fromkeys(each.stage for each in stream.classes))
+    labelled = list(zip(part.layers, program.names, strict=True))
+    readers = {
+        port.name: next(label for layer, label in labelled if port.tensor in layer.inputs) for port in program.inputs
+    }
+    inputs = owners(stages, list(readers)) if readers else {}
+    found: dict[str, list[str]] = {}
+    for stage, label in owners(stages, list(program.names)).items():
+        source = inputs.get(stage)
+        if source is not None and (stage == source or stage.startswith(f"{source}.")):
+            label = readers[source]
+        found.setdefault(label, []).append(stage)
+    return found

@@ -1,0 +1,244 @@
+"""`lathe compile`, `simulate`, `explain`, `verify` and `disasm` of models and of networks in files."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from networks_checking import LATHE16, random_inputs
+from qdq_models import QdqModel
+
+import lathe as lt
+from lathe.command_line import main
+
+
+def lathe(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def good(*words):
+    result = lathe(*words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(*words):
+    result = lathe(*words)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    return " ".join(result.stderr.split()).removeprefix("Error: ")
+
+
+def two_streams():
+    graph = QdqModel(seed=1)
+    first = graph.conv(graph.input(1, 3, 8, 8), 12, relu=True, name="first", pads=[1, 1, 1, 1])
+    between = graph.quantised(graph.node("Softmax", first, name="between", axis=1), 1 / 128, 0)
+    graph.shapes[between] = graph.shapes[first]
+    return graph.model(graph.node("Softmax", graph.conv(between, 4, name="second"), name="last", axis=1))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "model.onnx"
+    path.write_bytes(two_streams().SerializeToString())
+    return path
+
+
+@pytest.fixture(scope="module")
+def saved(model):
+    path = model.with_suffix(".npz")
+    good("compile", model, "-c", "lathe16", "-o", path)
+    return path
+
+
+def test_compile_writes_the_network(model, saved, tmp_path):
+    inputs = random_inputs(two_streams())
+    again = lt.simulate(lt.NetworkProgram.load(saved), inputs)
+    made = lt.simulate(lt.from_onnx(model).build(LATHE16), inputs)
+    assert again.cycles == made.cycles
+    text = good("compile", model, "-c", "lathe16", "-o", tmp_path / "n.npz", "--check")
+    for word in ("first", "stream 1", "second", "stream 2", "Softmax is computed in float", "6 load"):
+        assert word in text
+    told = json.loads(good("compile", model, "-c", "lathe16", "-o", tmp_path / "n.npz", "--json"))
+    assert [each["stream"] for each in told["layers"] if each["where"] == "npu"] == [1, 2]
+    assert [each["instructions"]["gemm"] for each in told["streams"]] == [4, 4]
+    assert told["streams"][0]["bytes"]["input"] == 8 * 8 * 16
+
+
+def test_simulate_a_file_and_a_model(model, saved, tmp_path):
+    inputs = random_inputs(two_streams(), seed=4)
+    np.savez(tmp_path / "in.npz", **inputs)
+    output, trace = tmp_path / "out.npz", tmp_path / "trace.json"
+    text = good("simulate", saved, tmp_path / "in.npz", "-o", output, "--trace", trace)
+    result = lt.simulate(lt.NetworkProgram.load(saved), inputs)
+    for word in (
+        "model.npz on lathe16",
+        "first",
+        "between",
+        "Softmax",
+        "GEMM operations",
+        "beats of the bus",
+    ):
+        assert word in text
+    with np.load(output) as found:
+        assert {*found} == {*result.outputs}
+        assert all(np.array_equal(found[name], values) for name, values in result.outputs.items())
+    told = json.loads(good("simulate", model, "-c", "lathe16", "--random", 4, "--json"))
+    assert told["cycles"] == result.cycles == sum(each["cycles"] for each in told["streams"])
+    assert told["layers"] == [vars(row) for row in result.layers]
+    timed = json.loads(good("simulate", saved, "--timing-only", "--json"))
+    assert timed["cycles"] == result.cycles
+
+
+def test_the_trace_has_one_stream_behind_the_other(saved, tmp_path):
+    good("simulate", saved, "--random", 0, "--trace", tmp_path / "t.json")
+    events = [each for each in json.loads((tmp_path / "t.json").read_text())["traceEvents"] if each["ph"] == "X"]
+    result = lt.simulate(lt.NetworkProgram.load(saved), random_inputs(two_streams()))
+    first, second = result.results
+    assert {each["args"]["label"] for each in events} == {"first", "second"}
+    assert len(events) == len(first.trace) + len(second.trace)
+    ends = {name: [each["args"] for each in events if each["args"]["label"] == name] for name in ("first", "second")}
+    assert max(each["end"] for each in ends["first"]) < first.cycles <= min(each["start"] for each in ends["second"])
+    assert max(each["end"] for each in ends["second"]) < result.cycles
+    assert min(each["instruction"] for each in ends["second"]) == len(first.program.instructions)
+
+
+def test_counters_of_several_launches(saved):
+    result = lt.simulate(lt.NetworkProgram.load(saved), timing_only=True)
+    first, second = (each.counters for each in result.results)
+    both = result.counters
+    assert both.cycles == result.cycles
+    assert both.gemm_operations == first.gemm_operations + second.gemm_operations
+    assert both.bytes_read["wgt"] == first.bytes_read["wgt"] + second.bytes_read["wgt"]
+    for unit, each in both.units.items():
+        assert each.busy + sum(each.stalls.values()) == both.cycles
+        assert each.instructions == first.units[unit].instructions + second.units[unit].instructions
+
+
+def test_engines_are_compared(saved):
+    text = good("simulate", saved, "--timing-only", "--engine", "sim,pysim")
+    assert "sim and pysim agree in 2 streams: start and end of " in text
+    told = json.loads(good("simulate", saved, "--random", 1, "--engine", "sim,pysim", "--json"))
+    assert told["agree"] is True
+    assert told["differences"] == []
+    assert {each["cycles"] for each in told["engines"].values()} == {told["cycles"]}
+
+
+def test_engines_that_differ(saved, monkeypatch):
+    import lathe.networks.cosimulation as cosimulation
+
+    def differing(*args, **options):
+        return lt.Cosimulation(real(*args, **options).results, ("They differ.",))
+
+    real = cosimulation.cosimulate
+    monkeypatch.setattr(cosimulation, "cosimulate", differing)
+    result = lathe("simulate", saved, "--timing-only", "--engine", "sim,pysim")
+    assert result.exit_code == 1
+    assert result.stdout.endswith("The engines DIFFER.\nStream 1: They differ.\nStream 2: They differ.\n")
+
+
+def test_explain_tells_of_each_layer(model):
+    text = good("explain", model, "-c", "lathe16")
+    lines = text.splitlines()
+    assert lines[0] == "model.onnx on lathe16: 2 layers on the NPU in 2 streams, 6 nodes on the host"
+    assert "between: on the host; Softmax is computed in float" in lines
+    first = lines.index("first: stream 1; at least 640 cycles, bound by compute")
+    assert any(
+        "gemm, 7 instructions" in line for line in lines[first : lines.index("stream 2: maps; 11 chunks of 7 classes")]
+    )
+    told = json.loads(good("explain", model, "-c", "lathe16", "--json"))
+    assert told["maps"] is True
+    layers = {each["name"]: each for each in told["layers"]}
+    rows = {row.name: row for row in lt.simulate(lt.from_onnx(model).build(LATHE16), timing_only=True).layers}
+    assert all(layers[name]["bound"] == row.bound and layers[name]["why"] == row.why for name, row in rows.items())
+    assert layers["second"]["limit"] == "memory"
+    for number, stream in enumerate(told["streams"], 1):
+        stages = [stage for each in told["layers"] if each["stream"] == number for stage in each["stages"]]
+        assert sorted(stages) == sorted({each["stage"] for each in stream["classes"]})
+
+
+def test_a_machine_without_the_extensions_leaves_all_to_the_host(model):
+    text = good("explain", model, "-c", "tiny")
+    assert "first: on the host; machine 'tiny' has no extension 'rescale'" in text
+    assert "nothing on the NPU" in good("simulate", model, "-c", "tiny", "--random", 0)
+
+
+def test_verify_and_disasm(saved, tmp_path):
+    assert good("verify", saved) == "nothing wrong in 28 instructions of 2 streams\n"
+    assert json.loads(good("verify", saved, "--json")) == {"instructions": 28, "streams": 2, "findings": []}
+    text = good("disasm", saved, "-c", "lathe16")
+    for line in (
+        "; network 'model.onnx' for machine 'lathe16'",
+        "; input x: float32 [1, 3, 8, 8]",
+        "; stream 2: second",
+        "; on the host: between; Softmax is computed in float",
+    ):
+        assert line in text.splitlines()
+    part = lt.NetworkProgram.load(saved).parts[1]
+    assert good("disasm", saved, "--stream", 2) == lt.isa.disassemble_program(part)
+    (tmp_path / "second.asm").write_text(good("disasm", saved, "--stream", 2))
+    part.save(tmp_path / "second.npz")
+    good("asm", tmp_path / "second.asm", "--into", tmp_path / "second.npz", "-o", tmp_path / "again.npz")
+    assert np.array_equal(lt.Program.load(tmp_path / "again.npz").encoded, part.encoded)
+
+
+def test_verify_tells_in_which_stream(saved, tmp_path):
+    network = lt.NetworkProgram.load(saved)
+    steps = list(network.steps)
+    (at,) = (n for n, step in enumerate(steps) if getattr(step, "program", None) is network.parts[1])
+    part = network.parts[1]
+    without = [each for each in part.instructions if not isinstance(each, lt.Store)]
+    labels = part.label_of[[not isinstance(each, lt.Store) for each in part.instructions]]
+    broken = replace(part, instructions=tuple(without), label_of=labels)
+    steps[at] = replace(steps[at], program=broken)
+    replace(network, steps=tuple(steps)).save(tmp_path / "broken.npz")
+    result = lathe("verify", tmp_path / "broken.npz")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("stream 2: ")
+
+
+def test_words_that_do_not_fit(model, saved, tmp_path):
+    (tmp_path / "script.py").write_text("")
+    script, output = tmp_path / "script.py", tmp_path / "o.npz"
+    told = {
+        ("compile", script, "--shape", "x=1", "-o", output): (
+            "--shape must be left out without a model, MODEL.onnx, not ('x=1',)."
+        ),
+        ("compile", model, "--batch", 3, "-o", output): (
+            f"--batch must be left out for the model {str(model)!r}, not 3. It is an option of the digits network; a "
+            "model has its shapes."
+        ),
+        ("compile", model, "--shape", "z=1", "-o", output): (
+            "shapes of model 'model.onnx' must name inputs (x), not 'z'."
+        ),
+        ("explain", script, "--shape", "x=1"): "--shape must be left out without a model, MODEL.onnx, not ('x=1',).",
+        ("explain", model, "--shape", "x"): "--shape must be like x=1,3,48,192, not 'x'.",
+        ("simulate", saved, "-c", "lathe16", "--random", 1): (
+            "-c must be left out without a model, MODEL.onnx, not 'lathe16'."
+        ),
+        ("simulate", saved, "--shape", "x=1", "--random", 1): (
+            "--shape must be left out without a model, MODEL.onnx, not ('x=1',)."
+        ),
+        ("simulate", saved): (
+            "The inputs of network 'model.onnx' (x) must come from INPUTS.npz or from --random, or be left out with "
+            "--timing-only, and none of these is given. Choose one."
+        ),
+        ("simulate", saved, "--random", 1, "--engine", "pysim", "--wave", tmp_path / "w.vcd"): (
+            f"--wave must be left out for a network, which has several streams, not {str(tmp_path / 'w.vcd')!r}. Run "
+            "one of them in Python: program.parts has them."
+        ),
+        ("verify", saved, "-c", "vta"): (
+            f"The machine of the network {str(saved)!r} must be the one that it was compiled for, 'lathe16', not "
+            "'vta'. Leave out -c, or compile the network again."
+        ),
+        ("disasm", saved, "--stream", 3): (
+            "--stream must be from 1 to 2, the streams of network 'model.onnx', not 3."
+        ),
+        ("disasm", model, "--stream", 1): (
+            f"--stream must be left out for a file that is no network, {str(model)!r}, not 1."
+        ),
+    }  # fmt: skip
+    for words, message in told.items():
+        assert refused(*words) == message
+    assert not output.exists()
