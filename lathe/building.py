@@ -52,6 +52,11 @@ def watched_builds(watcher: Watcher) -> Iterator[None]:
         _WATCHERS.reset(before)
 
 
+def are_builds_looked_at() -> bool:
+    """Whether somebody watches or checks every build, so that none may be left out."""
+    return bool(_WATCHERS.get() or _AT_LEAST.get())
+
+
 @within_memory("a program's build")
 def build(
     program: Schedule | Tensor | Sequence[Tensor],

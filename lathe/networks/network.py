@@ -6,7 +6,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from lathe.building import build
+from lathe.building import are_builds_looked_at, build
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD
 from lathe.frontend.onnx.groups import Recognised
@@ -30,12 +30,16 @@ from lathe.frontend.onnx.reading import Model, part_of, read_model
 from lathe.frontend.onnx.recognise import recognise
 from lathe.networks.cutting import with_long_parts_cut
 from lathe.networks.folding import with_clips_folded, with_tables_joined
+from lathe.networks.kept import keep, network_key, read_kept
 from lathe.networks.lowering import Lowered, lowered
 from lathe.networks.parts import HostPart, NpuPart, Part, parts_of
 from lathe.networks.program import NetworkProgram
 from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
+from lathe.optimiser.autoschedule import cache_for
+from lathe.optimiser.kept import ScheduleCache
 from lathe.scheduler import Bound, bound
 from lathe.scheduler.target.machine import check_machine
+from lathe.scheduler.target.rules import RULES, is_own
 
 
 @dataclass(eq=False)
@@ -59,13 +63,25 @@ class Network:
         outside = {name for number, node in enumerate(self.model.nodes) if number not in inside for name in node.input}
         return replace(found, layers=with_clips_folded(found.layers, {*outside, *self.model.outputs}))
 
-    def build(self, config: HardwareConfig) -> NetworkProgram:
+    def build(self, config: HardwareConfig, *, cache: ScheduleCache | bool = True) -> NetworkProgram:
         """Compile the network for a machine.
 
-        Layers of 8 bits that the machine takes become streams of instructions; the host computes all other nodes.
+        Layers of 8 bits that the machine takes become streams of instructions; the host computes all other nodes. What
+        has been compiled is kept in ``cache`` (True: the user's; False: not), by the content of all that it depends on.
         Raises LatheError for what does not fit the machine's memory.
         """
         check_machine(config, "build")
+        kept = cache_for(self, cache, "build")
+        if kept is None or are_builds_looked_at() or any(map(is_own, RULES)):
+            return self._compiled(config)  # somebody looks at every build, or the key does not know the user's rules
+        key = network_key(self.model, config)
+        found = read_kept(kept, key)
+        if found is None:
+            found = self._compiled(config)
+            keep(kept, key, found)
+        return found
+
+    def _compiled(self, config: HardwareConfig) -> NetworkProgram:
         steps: list[Step] = []
         for part in self.parts(config):
             if isinstance(part, HostPart):

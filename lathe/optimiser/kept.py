@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -119,6 +120,17 @@ class ScheduleCache:
         """Keep bytes, as ``write`` does."""
         with contextlib.suppress(sqlite3.Error, OSError), self._open() as connection:
             connection.execute("insert or replace into programs values (?, ?, ?)", (key, _digest(content), content))
+
+    def forget_oldest(self, kind: str, most: int) -> None:
+        """Let the bytes whose keys begin with ``kind`` take no more than so many, those written last."""
+        with contextlib.suppress(sqlite3.Error, OSError), self._open() as connection:
+            rows = connection.execute(
+                "select rowid, length(content) from programs where key >= ? and key < ? order by rowid desc",
+                (kind, f"{kind}~"),
+            ).fetchall()
+            total = list(accumulate(size for _, size in rows))
+            gone = [(row,) for (row, _), before in zip(rows, total, strict=True) if before > most]
+            connection.executemany("delete from programs where rowid = ?", gone)
 
     def export(self, path: str | os.PathLike[str]) -> int:
         """Write all schedules and programs to a new file, or add them to one that holds such; how many schedules.
@@ -232,16 +244,16 @@ def key_of(outputs: Sequence[Tensor], config: HardwareConfig, budget: int) -> st
     """What a search depends on, as one number: program, machine, budget and compiler."""
     machine = json.dumps(asdict(config), sort_keys=True, default=str)
     program = format_program(list(outputs)) + "\n" + " ".join(each.name for each in outputs)
-    content = "\0".join([program, machine, str(budget), _compiler()])
+    content = "\0".join([program, machine, str(budget), sources_of(ROOMS)])
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-@lru_cache(maxsize=1)
-def _compiler() -> str:
-    """The content of all sources that a schedule depends on."""
+@lru_cache(maxsize=8)
+def sources_of(rooms: tuple[str, ...]) -> str:
+    """The content of all sources of some rooms, as one number."""
     root = Path(__file__).parent.parent
     content = hashlib.sha256()
-    for room in ROOMS:
+    for room in rooms:
         for path in sorted((root / room).rglob("*.py")):
             content.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     return content.hexdigest()

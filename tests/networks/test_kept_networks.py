@@ -1,0 +1,91 @@
+"""Compiled networks in the cache: read where nothing has changed, and compiled anew where something has."""
+
+import sqlite3
+
+import numpy as np
+import pytest
+from networks_checking import LATHE16, random_inputs
+from qdq_models import QdqModel
+
+import lathe as lt
+import lathe.networks.kept as kept
+import lathe.networks.network as network_module
+from lathe.building import checked_builds
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return lt.ScheduleCache(tmp_path / "schedules.db")
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The machines that something is compiled for."""
+    found = []
+    build = network_module.build
+
+    def noted(outputs, tensors, config, **options):
+        found.append(config.name)
+        return build(outputs, tensors, config, **options)
+
+    monkeypatch.setattr(network_module, "build", noted)
+    return found
+
+
+def model(seed: int = 1):
+    graph = QdqModel(seed=seed)
+    return graph.model(graph.conv(graph.input(1, 8, 5, 6), 12, 1))
+
+
+def test_a_network_is_compiled_once(cache, compiled):
+    given = model()
+    first = lt.from_onnx(given).build(LATHE16, cache=cache)
+    again = lt.from_onnx(given).build(LATHE16, cache=cache)
+    assert compiled == ["lathe16"]
+    inputs = random_inputs(given)
+    one, two = (lt.simulate(each, inputs) for each in (first, again))
+    assert one.layers == two.layers
+    assert all(np.array_equal(one.outputs[name], two.outputs[name]) for name in one.outputs)
+
+
+def test_other_weights_machines_and_checks_are_compiled(cache, compiled):
+    lt.from_onnx(model()).build(LATHE16, cache=cache)
+    lt.from_onnx(model(2)).build(LATHE16, cache=cache)
+    lt.from_onnx(model()).build(LATHE16.with_(**{"memory.latency": 0}), cache=cache)
+    with checked_builds():
+        lt.from_onnx(model()).build(LATHE16, cache=cache)
+    lt.from_onnx(model()).build(LATHE16, cache=False)
+    assert len(compiled) == 5
+
+
+def test_what_is_damaged_is_compiled_again(cache, compiled):
+    lt.from_onnx(model()).build(LATHE16, cache=cache)
+    with sqlite3.connect(cache.path) as connection:
+        connection.execute("update programs set content = zeroblob(100)")
+    connection.close()
+    lt.from_onnx(model()).build(LATHE16, cache=cache)
+    assert len(compiled) == 2
+
+
+def test_the_oldest_are_forgotten(cache, compiled, monkeypatch):
+    lt.from_onnx(model()).build(LATHE16, cache=cache)
+    monkeypatch.setattr(kept, "MOST_BYTES", 1)
+    lt.from_onnx(model(2)).build(LATHE16, cache=cache)
+    with sqlite3.connect(cache.path) as connection:
+        assert connection.execute("select count(*) from programs").fetchone() == (0,)
+    connection.close()
+    cache.write_bytes("program x", b"of another kind")
+    monkeypatch.setattr(kept, "MOST_BYTES", 1 << 20)
+    for seed in (1, 2):
+        lt.from_onnx(model(seed)).build(LATHE16, cache=cache)
+    cache.forget_oldest(
+        kept.KIND, len(cache.read_bytes(kept.network_key(lt.from_onnx(model(2)).model, LATHE16)) or b"")
+    )
+    assert cache.read_bytes(kept.network_key(lt.from_onnx(model()).model, LATHE16)) is None
+    assert cache.read_bytes("program x") == b"of another kind"
+
+
+def test_a_cache_is_one():
+    with pytest.raises(lt.BuildError) as caught:
+        lt.from_onnx(model()).build(LATHE16, cache="schedules.db")
+    assert str(caught.value) == "cache of build must be a ScheduleCache, True or False, not 'schedules.db'."
