@@ -67,7 +67,7 @@ def test_what_is_damaged_is_compiled_again(cache, compiled):
     assert len(compiled) == 2
 
 
-def test_the_oldest_are_forgotten(cache, compiled, monkeypatch):
+def test_the_oldest_are_forgotten(cache, monkeypatch):
     lt.from_onnx(model()).build(LATHE16, cache=cache)
     monkeypatch.setattr(kept, "MOST_BYTES", 1)
     lt.from_onnx(model(2)).build(LATHE16, cache=cache)
