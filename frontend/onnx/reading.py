@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs.errors import shown
+from lathe.frontend.onnx.child import names_read
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.extra import extra
 
@@ -171,20 +172,6 @@ def attributes_of(node: Any) -> dict[str, Any]:
 def scalar(values: NDArray[Any]) -> float:
     """The number that an array of one element holds."""
     return float(np.asarray(values).reshape(-1)[0])
-
-
-def names_read(node: Any) -> list[str]:
-    """The tensors that a node reads, those included that the bodies of its control flow take from around it."""
-    found = dict.fromkeys(name for name in node.input if name)
-    for attribute in node.attribute:
-        bodies = [attribute.g, *attribute.graphs] if attribute.HasField("g") or attribute.graphs else []
-        for body in bodies:
-            own = {each.name for each in (*body.input, *body.initializer)}
-            for inner in body.node:
-                found |= dict.fromkeys(name for name in names_read(inner) if name not in own)
-                own |= set(inner.output)
-            found |= dict.fromkeys(each.name for each in body.output if each.name not in own)
-    return list(found)
 
 
 def part_of(model: Model, nodes: Sequence[int], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
