@@ -135,11 +135,13 @@ class Held:
         if not separately and self.nodes is None:
             try:
                 self.session = self.session or session_of(self.model)
-                return run_session(self.session, inputs, outputs)
+                return run_session(self.session, inputs, outputs) if outputs else []
             except ImportError:
                 raise
-            except Exception:  # onnxruntime's own types have no common base but this
+            except Exception as error:  # onnxruntime's own types have no common base but this
                 self.session = None
+                if not outputs:
+                    raise RefusedError(REFUSED, "", text_of(error)) from None
         return self._node_by_node(inputs, outputs, evaluated)
 
     def _node_by_node(self, inputs: Mapping[str, Any], outputs: Sequence[str], evaluated: set[int]) -> list[Any]:

@@ -66,6 +66,14 @@ def run_on_host(model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...
         )
 
 
+def host_takes(model: bytes) -> bool:
+    """Whether onnxruntime makes a session for a model, none of which is computed."""
+    try:
+        return bool(PROCESS.ask(model, {}, (), False, set())[0] == child.MADE)
+    except EndedError:
+        return False
+
+
 def _only_node(model: bytes) -> tuple[int, str] | None:
     """The number and name of the node of a model that has but one."""
     nodes = extra("onnx").load_model_from_string(model).graph.node

@@ -12,7 +12,7 @@ from lathe.commands.terminal import console, grouped, notes, percent, print_json
 from lathe.configs import HardwareConfig
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.reading import TensorType
+from lathe.frontend.onnx.value_types import TensorType
 from lathe.networks.comparison import Compared, compared_with_onnxruntime
 from lathe.networks.dispatch import simulate
 from lathe.networks.network import from_onnx
@@ -20,6 +20,10 @@ from lathe.networks.running import NetworkResult
 
 LARGEST_INTEGER = 128
 """Random whole numbers are below this."""
+RANDOM = frozenset(
+    {"bool", *(f"float{n}" for n in (16, 32, 64)), *(f"{sign}int{n}" for sign in ("", "u") for n in (8, 16, 32, 64))}
+)
+"""Dtypes of which there are random numbers."""
 
 
 def shapes_of(words: tuple[str, ...]) -> dict[str, list[int]]:
@@ -65,10 +69,16 @@ def run_model(
         _print(path, machine, result, found, built, took)
 
 
-def _random(types: Mapping[str, TensorType], seed: int) -> dict[str, NDArray[Any]]:
+def _random(types: Mapping[str, TensorType | None], seed: int) -> dict[str, NDArray[Any]]:
     generator = np.random.default_rng(seed)
     made = {}
     for name, each in types.items():
+        if each is None or each.dtype not in RANDOM:
+            told = "something else" if each is None else each.dtype
+            raise ModelError(
+                f"input {name!r} must be a tensor of numbers to be random, not {told}. Give INPUTS.npz, or run the "
+                "model from Python."
+            )
         if each.dtype.startswith("float"):
             made[name] = generator.standard_normal(each.shape).astype(each.dtype)
         else:

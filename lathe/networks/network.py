@@ -76,7 +76,7 @@ class Network:
             self.model.name,
             config,
             tuple(steps),
-            {name: types[name] for name in self.model.inputs},
+            {name: types.get(name) for name in self.model.inputs},
             {name: types.get(name) for name in self.model.outputs},
         )
 
