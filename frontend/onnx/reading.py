@@ -20,12 +20,10 @@ from lathe.frontend.onnx.binding import bind
 from lathe.frontend.onnx.child import names_read
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.extra import extra
+from lathe.frontend.onnx.simplifying import simplified
 from lathe.frontend.onnx.tensor_data import check_data
-from lathe.frontend.onnx.validity import check_model, first_line, with_shapes
-from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, TensorType, type_of
-
-LEAST_IR = 4
-"""The first version in which initializers need not be inputs."""
+from lathe.frontend.onnx.validity import check_model, first_line
+from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, LEAST_IR, TensorType, type_of
 
 
 @dataclass(eq=False)
@@ -71,7 +69,8 @@ def read_model(source: object, shapes: Mapping[str, Sequence[int]] | None = None
     check_data(proto, name, folder)
     check_model(proto, name)
     bind(proto, name, shapes or {})
-    return _model(proto, with_shapes(in_order(proto), name), name)
+    proto = in_order(proto)
+    return _model(proto, simplified(proto, name), name)
 
 
 def _model(original: Any, proto: Any, name: str) -> Model:

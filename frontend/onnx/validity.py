@@ -3,6 +3,7 @@
 Any model that onnxruntime runs is taken, so its word is the last.
 """
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,9 +25,13 @@ def check_model(proto: Any, name: str) -> None:
                 f"opset of model {name!r} must be at most {newest}, the newest that package onnx knows, not "
                 f"{each.version}. Install a newer one."
             )
+    invalid = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError)
     try:
         onnx.checker.check_model(proto)
-    except (onnx.checker.ValidationError, ValueError) as error:
+    except invalid as error:
+        with contextlib.suppress(*invalid):  # outputs need a shape, which may be inferred
+            onnx.checker.check_model(onnx.shape_inference.infer_shapes(proto))
+            return
         if host_takes(proto.SerializeToString()):
             return
         _check_operators(onnx, proto, name)

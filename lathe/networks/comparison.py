@@ -26,7 +26,7 @@ class Compared:
 
 def compared_with_onnxruntime(model: Model, inputs: Arrays, outputs: Arrays) -> list[Compared]:
     """Each output against onnxruntime's. Raises ModelError where that does not run the model."""
-    wanted = run_on_host(model.proto.SerializeToString(), inputs, model.outputs)
+    wanted = run_on_host(model.original.SerializeToString(), inputs, model.outputs)
     return [compared(name, outputs[name], wanted[name]) for name in model.outputs]
 
 

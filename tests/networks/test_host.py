@@ -120,9 +120,9 @@ def test_models_that_are_kept(monkeypatch):
 
 
 def test_memory_that_other_models_keep_is_given_back(monkeypatch):
-    monkeypatch.setenv("LATHE_HOST_GIBIBYTES", "0.8")
+    monkeypatch.setenv("LATHE_HOST_GIBIBYTES", "0.4")
     monkeypatch.setattr(host_process, "MOST_BYTES", 1 << 40)
-    held = np.ones(80 << 20, np.uint8)
+    held = np.ones(40 << 20, np.uint8)
     for number in range(4):
         cast = helper.make_node("ReduceMax", ["c"], ["y"], f"node{number}")
         assert run_on_host(model(cast, held=[("c", held)], opset=18), {}, ("y",))["y"].item() == 1
