@@ -25,8 +25,10 @@ MEMORY, REFUSED, MISSING, MADE, AT = "memory", "refused", "missing", "made", "at
 """Kinds of messages that come back."""
 PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : (Non-zero status code .*? Status Message: )?")
 """What onnxruntime says before it says what is wrong."""
-NO_MEMORY = ("bad_alloc", "Failed to allocate memory", "overflow", "exceeds maximum protobuf size", "std::length_error")
-"""What onnxruntime says when a tensor is larger than memory."""
+NO_MEMORY = ("bad_alloc", "Failed to allocate memory", "std::length_error", "Failed to serialize proto")
+"""What libraries say when there is no memory for a tensor."""
+TOO_LARGE = (*NO_MEMORY, "overflow", "Maximum allowed", "array is too big")
+"""What they say of tensors larger than an address space, among others."""
 
 
 def send(stream: IO[bytes], message: object) -> None:
@@ -76,6 +78,11 @@ def text_of(error: BaseException) -> str:
 def is_of_memory(error: BaseException) -> bool:
     """Whether an error is about memory that there is not."""
     return isinstance(error, MemoryError) or any(word in str(error) for word in NO_MEMORY)
+
+
+def is_of_size(error: BaseException, before: BaseException) -> bool:
+    """Whether an error, and the one before it, are about tensors that are too large."""
+    return is_of_memory(error) or all(any(word in text for word in TOO_LARGE) for text in (str(error), str(before)))
 
 
 def names_read(node: Any) -> list[str]:
@@ -180,7 +187,7 @@ class NodeRunner:
 
     def run(self, inputs: Mapping[str, Any], evaluated: bool) -> dict[str, Any]:
         """The node's outputs by name."""
-        refusal = "it ended the process"
+        refusal: Exception = RuntimeError("it ended the process")
         if not evaluated and self.evaluator is None:
             try:
                 self.session = self.session or session_of(self._model(inputs))
@@ -191,16 +198,16 @@ class NodeRunner:
                 self.session = None
                 if is_of_memory(error):
                     raise RefusedError(MEMORY, self.name, text_of(error)) from None
-                refusal = text_of(error)
+                refusal = error
         try:
             if self.evaluator is None:
                 self.evaluator = import_module("onnx.reference").ReferenceEvaluator(self._proto(inputs))
             return dict(zip(self.outputs, self.evaluator.run(self.outputs, dict(inputs)), strict=True))
         except Exception as error:
-            kind = MEMORY if is_of_memory(error) else REFUSED
+            kind = MEMORY if is_of_size(error, refusal) else REFUSED
             self.evaluator = None
             raise RefusedError(
-                kind, self.name, f"onnxruntime says: {refusal}; ONNX's evaluator: {text_of(error)}"
+                kind, self.name, f"onnxruntime says: {text_of(refusal)}; ONNX's evaluator: {text_of(error)}"
             ) from None
 
     def _model(self, inputs: Mapping[str, Any]) -> bytes:
@@ -260,9 +267,10 @@ def answer(models: dict[int, Held], request: Any) -> tuple[Any, ...]:
         except RefusedError as error:
             if error.kind != MEMORY or len(models) == 1:
                 raise
-            for each in [each for each in models if each != key]:
-                del models[each]  # what others keep may be what is missing
+            kept = models[key].model
+            models.clear()  # what others keep may be what is missing
             gc.collect()
+            models[key] = Held(kept)
             made = models[key].run(inputs, outputs, separately, evaluated)
     except RefusedError as error:
         return error.kind, error.node, error.text, tuple(models)

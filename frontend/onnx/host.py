@@ -32,6 +32,8 @@ def run_on_host(model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...
         try:
             kind, *found = PROCESS.ask(model, given, outputs, separately, evaluated)
         except EndedError as ended:
+            if ended.crowded and not ended.late:
+                continue  # others' models may have been what it had no memory for
             node = ended.node or _only_node(model)
             if node is not None and ended.late:
                 raise ModelError(
@@ -70,8 +72,8 @@ def host_takes(model: bytes) -> bool:
     """Whether onnxruntime makes a session for a model, none of which is computed."""
     try:
         return bool(PROCESS.ask(model, {}, (), False, set())[0] == child.MADE)
-    except EndedError:
-        return False
+    except EndedError as ended:
+        return host_takes(model) if ended.crowded and not ended.late else False
 
 
 def _only_node(model: bytes) -> tuple[int, str] | None:

@@ -43,12 +43,13 @@ def limit(name: str) -> float:
 class EndedError(Exception):
     """The process ended before it answered; ``late``: it was killed because its time was over.
 
-    ``node``: number and name of the node that it was at, if it computed them one by one.
+    ``node``: number and name of the node that it was at, if it computed them one by one. ``crowded``: it kept other
+    models, too.
     """
 
-    def __init__(self, late: bool, status: int, node: tuple[int, str] | None) -> None:
+    def __init__(self, late: bool, status: int, node: tuple[int, str] | None, crowded: bool = False) -> None:
         super().__init__(status)
-        self.late, self.status, self.node = late, status, node
+        self.late, self.status, self.node, self.crowded = late, status, node, crowded
 
 
 class HostProcess:
@@ -123,8 +124,9 @@ class HostProcess:
                 while (found := child.receive(process.stdout))[0] == child.AT:
                     node = found[1], found[2]
             except (EOFError, OSError):
+                crowded = len(self.known) > 1
                 status = self.end_after_death()
-                raise EndedError(late.is_set(), status, node) from None
+                raise EndedError(late.is_set(), status, node, crowded) from None
             except BaseException:  # interrupted: what would come is nobody's
                 self.end()
                 raise
