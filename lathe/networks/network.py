@@ -32,6 +32,7 @@ from lathe.networks.folding import with_clips_folded, with_tables_joined
 from lathe.networks.lowering import Lowered, lowered
 from lathe.networks.parts import HostPart, NpuPart, parts_of
 from lathe.networks.program import NetworkProgram
+from lathe.networks.sizes import check_sizes
 from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
 from lathe.scheduler import bound
 from lathe.scheduler.target.machine import check_machine
@@ -102,6 +103,7 @@ class Network:
         return next((reason for each in wanted if (reason := why_not(each, config)) is not None), None)
 
     def _npu_step(self, part: NpuPart, config: HardwareConfig) -> NpuStep:
+        check_sizes(part.layers, self.model.types, config)
         program = lowered(
             part.layers, part.inputs, part.outputs, self.model.types, max(config.block_in, config.block_out)
         )

@@ -72,8 +72,9 @@ def test_scales_that_are_no_positive_numbers(scale):
         if each.name == model.graph.node[0].input[1]:
             each.CopyFrom(numpy_helper.from_array(np.array(scale, np.float32), each.name))
     network = lt.from_onnx(model)
-    with pytest.raises(lt.ModelError, match="scale of node 'QuantizeLinear0' must be a positive number, not "):
+    with pytest.raises(lt.ModelError) as error:
         network.build(lt.load_config("lathe16"))
+    assert str(error.value) == f"scale of node 'QuantizeLinear0' must be a positive number, not {scale}."
 
 
 def outside(location, shape=(16,), **more):
@@ -186,6 +187,18 @@ def test_tensors_of_every_type_are_read(kind):
 def test_gigantic_shapes_allocate_nothing():
     network = lt.from_onnx(relu(1 << 20, 1 << 20))
     assert network.model.types["y"].shape == (1 << 20, 1 << 20)
+
+
+@pytest.mark.parametrize("side", [1 << 20, 1 << 30])
+def test_tensors_larger_than_the_address_space(side):
+    graph = QdqModel()
+    network = lt.from_onnx(graph.model(graph.conv(graph.input(1, 3, side, side), 5, name="layer")))
+    with pytest.raises(lt.ModelError) as error:
+        network.build(lt.load_config("lathe16"))
+    assert str(error.value) == (
+        f"tensor 't0' of node 'layer' must take at most 2147483648 bytes, as much as machine 'lathe16' can name, "
+        f"not {3 * side * side}."
+    )
 
 
 def test_shapes_that_disagree():
