@@ -62,8 +62,16 @@ class HostProcess:
         self.count = 0
         self.lock = threading.Lock()
 
-    def start(self) -> None:
+    def prepare(self) -> None:
         """Start the process if there is none; it gets ready while others work."""
+        if self.lock.acquire(blocking=False):  # somebody else's request has started it
+            try:
+                self.start()
+            finally:
+                self.lock.release()
+
+    def start(self) -> None:
+        """Start the process if there is none, or one with other limits."""
         gibibytes = limit(GIBIBYTES)
         if self.process is not None and (self.process.poll() is not None or self.gibibytes != gibibytes):
             self.end()

@@ -20,6 +20,7 @@ from lathe.frontend.onnx.binding import bind
 from lathe.frontend.onnx.child import names_read
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.extra import extra
+from lathe.frontend.onnx.host_process import PROCESS
 from lathe.frontend.onnx.simplifying import simplified
 from lathe.frontend.onnx.tensor_data import check_data
 from lathe.frontend.onnx.validity import check_model, first_line
@@ -65,7 +66,9 @@ def read_model(source: object, shapes: Mapping[str, Sequence[int]] | None = None
     Raises ModelError for what is no model, damaged, of an opset that is not known, or has inputs of open shapes that
     ``shapes`` does not bind.
     """
-    proto, name, folder = _loaded(extra("onnx"), source)
+    onnx = extra("onnx")
+    PROCESS.prepare()
+    proto, name, folder = _loaded(onnx, source)
     check_data(proto, name, folder)
     check_model(proto, name)
     bind(proto, name, shapes or {})

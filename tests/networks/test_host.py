@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -107,6 +108,14 @@ def test_one_process_that_is_started_anew_after_its_death():
     PROCESS.process.wait()
     assert run_on_host(relu, inputs, ("y",))["y"].tolist() == [0, 1]
     assert PROCESS.process.pid != first
+
+
+def test_threads_take_turns():
+    models = [model(helper.make_node("Add", ["x", "c"], ["y"]), held=[("c", np.array([n], np.float32))],
+                    inputs=[image("x", 1)]) for n in range(8)]  # fmt: skip
+    with ThreadPoolExecutor(4) as pool:
+        made = pool.map(lambda each: run_on_host(each, {"x": ONE}, ("y",))["y"].item(), models * 4)
+    assert list(made) == [*range(8)] * 4
 
 
 def test_models_that_are_kept(monkeypatch):
