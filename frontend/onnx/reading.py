@@ -19,11 +19,12 @@ from lathe.configs.errors import shown
 from lathe.frontend.onnx.binding import bind
 from lathe.frontend.onnx.child import names_read
 from lathe.frontend.onnx.errors import ModelError
+from lathe.frontend.onnx.expansion import check_expansion
 from lathe.frontend.onnx.extra import extra
 from lathe.frontend.onnx.host_process import PROCESS
 from lathe.frontend.onnx.simplifying import simplified
 from lathe.frontend.onnx.tensor_data import check_data
-from lathe.frontend.onnx.validity import check_model, first_line
+from lathe.frontend.onnx.validity import check_model, words_of
 from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, LEAST_IR, TensorType, type_of
 
 
@@ -70,6 +71,7 @@ def read_model(source: object, shapes: Mapping[str, Sequence[int]] | None = None
     PROCESS.prepare()
     proto, name, folder = _loaded(onnx, source)
     check_data(proto, name, folder)
+    check_expansion(proto, name)
     check_model(proto, name)
     bind(proto, name, shapes or {})
     proto = in_order(proto)
@@ -102,9 +104,7 @@ def _loaded(onnx: Any, source: object) -> tuple[Any, str, Path | None]:
     try:
         return onnx.load(str(path), load_external_data=False), path.name, path.parent
     except Exception as error:  # the parser raises a dozen types
-        raise ModelError(
-            f"file {str(path)!r} must be an ONNX model, and cannot be read: {first_line(error)}."
-        ) from None
+        raise ModelError(f"file {str(path)!r} must be an ONNX model, and cannot be read: {words_of(error)}.") from None
 
 
 def in_order(proto: Any) -> Any:

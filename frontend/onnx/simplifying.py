@@ -25,6 +25,7 @@ def simplified(proto: Any, name: str) -> Any:
     found = with_shapes(_with_functions_inlined(proto), name)
     if found is proto:
         found = type(proto).FromString(proto.SerializeToString())
+    _make_nodes_of_sparse(found.graph)
     steps = dict.fromkeys((with_constants_held, with_constants_computed, with_branches_taken, without_copies))
     changed = True
     for _ in range(MOST_ROUNDS):
@@ -45,6 +46,18 @@ def simplified(proto: Any, name: str) -> Any:
     _make_outputs(found.graph)
     _drop_unread(found.graph)
     return found
+
+
+def _make_nodes_of_sparse(graph: Any) -> None:
+    """Hold sparse constants in nodes: they are dense when the host has computed them, and not before."""
+    make_node = extra("onnx.helper").make_node
+    made = [make_node("Constant", [], [each.values.name], each.values.name, sparse_value=each)
+            for each in graph.sparse_initializer]  # fmt: skip
+    if made:
+        del graph.sparse_initializer[:]
+        nodes = [*made, *(type(node).FromString(node.SerializeToString()) for node in graph.node)]
+        del graph.node[:]
+        graph.node.extend(nodes)
 
 
 class _Before:

@@ -3,7 +3,6 @@
 Any model that onnxruntime runs is taken, so its word is the last.
 """
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,24 +17,35 @@ OFFICIAL = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.tr
 def check_model(proto: Any, name: str) -> None:
     """Raises ModelError for a model of an opset that is not known, and for one that neither takes."""
     onnx = extra("onnx")
-    newest = onnx.defs.onnx_opset_version()
+    newest = {"": onnx.defs.onnx_opset_version(), "ai.onnx.ml": onnx.defs.onnx_ml_opset_version()}
     for each in proto.opset_import:
-        if each.domain in ("", "ai.onnx") and each.version > newest:
+        domain = "" if each.domain == "ai.onnx" else each.domain
+        if domain in newest and each.version > newest[domain]:
             raise ModelError(
-                f"opset of model {name!r} must be at most {newest}, the newest that package onnx knows, not "
-                f"{each.version}. Install a newer one."
+                f"opset {each.version} of model {name!r} must be at most {newest[domain]}, the newest of domain "
+                f"{domain or 'ai.onnx'!r} that package onnx knows. Install a newer one."
             )
-    invalid = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError)
+    wrong = _what_is_wrong(onnx, proto)
+    if wrong is None or host_takes(proto.SerializeToString()):
+        return
+    _check_operators(onnx, proto, name)
+    raise ModelError(f"model {name!r} must be valid ONNX, and is not: {words_of(wrong)}.") from None
+
+
+def _what_is_wrong(onnx: Any, proto: Any) -> Exception | None:
+    """What ONNX's checker says, but for outputs of open shapes, which it does not want and shape inference finds."""
+    open_ones = [each.type.tensor_type for each in proto.graph.output if each.type.HasField("tensor_type")]
+    open_ones = [each for each in open_ones if not each.HasField("shape")]
+    for each in open_ones:
+        each.shape.SetInParent()
     try:
         onnx.checker.check_model(proto)
-    except invalid as error:
-        with contextlib.suppress(*invalid):  # outputs need a shape, which may be inferred
-            onnx.checker.check_model(onnx.shape_inference.infer_shapes(proto))
-            return
-        if host_takes(proto.SerializeToString()):
-            return
-        _check_operators(onnx, proto, name)
-        raise ModelError(f"model {name!r} must be valid ONNX, and is not: {first_line(error)}.") from None
+    except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
+        return error
+    finally:
+        for each in open_ones:
+            each.ClearField("shape")
+    return None
 
 
 def with_shapes(proto: Any, name: str) -> Any:
@@ -49,7 +59,7 @@ def with_shapes(proto: Any, name: str) -> Any:
         return onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
     except errors as error:
         if not host_takes(proto.SerializeToString()):
-            raise ModelError(f"shapes of model {name!r} must agree, and do not: {first_line(error)}.") from None
+            raise ModelError(f"shapes of model {name!r} must agree, and do not: {words_of(error)}.") from None
     for options in ({"data_prop": True}, {}):
         try:
             return onnx.shape_inference.infer_shapes(proto, **options)
@@ -80,7 +90,7 @@ def _nodes_of(graph: Any) -> Iterator[Any]:
                 yield from _nodes_of(body)
 
 
-def first_line(error: Exception) -> str:
-    """What an error of a library says, in one short line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".")[:200]
+def words_of(error: Exception) -> str:
+    """What an error of a library says, on one short line."""
+    text = " ".join(str(error).replace("==> Context:", "Context:").split())
+    return (text or type(error).__name__)[:250].rstrip(".: ")

@@ -9,6 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 from qdq_models import QdqModel
 
 import lathe as lt
+from lathe.frontend.onnx import child
+from lathe.frontend.onnx.host_process import PROCESS
 
 
 def refusal(source, **shapes) -> str:
@@ -53,14 +55,44 @@ def test_open_shapes():
 def test_unknown_operators_and_opsets():
     newest = onnx.defs.onnx_opset_version()
     assert refusal(relu(1, 2, opset=9999)) == (
-        f"opset of model 'relu' must be at most {newest}, the newest that package onnx knows, not 9999. Install a "
-        "newer one."
+        f"opset 9999 of model 'relu' must be at most {newest}, the newest of domain 'ai.onnx' that package onnx knows. "
+        "Install a newer one."
     )
+    model = relu(1, 2)
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 999))
+    assert refusal(model).startswith("opset 999 of model 'relu' must be at most ")
     model = relu(1, 2)
     model.graph.node[0].op_type = "NoSuchOperator"
     assert refusal(model) == (
         "operator of node 'y' of model 'relu' must be one that opset 17 of domain 'ai.onnx' has, not 'NoSuchOperator'."
     )
+
+
+def test_models_that_are_not_valid():
+    """What ONNX's checker says is told, with the node; open shapes of outputs are nothing wrong."""
+    choice = relu(1, 2, initializers=[numpy_helper.from_array(np.array(True), "flag")])
+    choice.graph.node[0].CopyFrom(helper.make_node("If", ["flag"], ["y"], "choice"))
+    choice.graph.output[0].type.tensor_type.ClearField("shape")
+    twice = relu(1, 2)
+    twice.graph.node.append(helper.make_node("Abs", ["x"], ["y"]))
+    unknown = relu(1, 2)
+    unknown.graph.node[0].input[0] = "q"
+    old = relu(1, 2)
+    old.ir_version = 9999
+    told = {
+        "Required attribute 'else_branch' is missing. Context: Bad node spec for node. Name: choice OpType: If": choice,
+        "Graph must be in single static assignment (SSA) form, however 'y' has been used as ": twice,
+        "Nodes in a graph must be topologically sorted, however input 'q' of node:": unknown,
+        "Your model ir_version 9999 is higher than the checker's": old,
+        "The model does not have an ir_version set properly": onnx.ModelProto(),
+    }
+    for words, model in told.items():
+        assert refusal(model).startswith(
+            f"model {model.graph.name or 'model'!r} must be valid ONNX, and is not: {words}"
+        )
+    open_output = relu(1, 2)
+    open_output.graph.output[0].type.tensor_type.ClearField("shape")
+    assert lt.from_onnx(open_output).model.types["y"].shape == (1, 2)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
@@ -201,11 +233,47 @@ def test_tensors_larger_than_the_address_space(side):
     )
 
 
+def with_functions(**calls):
+    """A model that calls its function F; each calls others one behind the other, and one that calls none is Relu."""
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    functions = []
+    for name, called in calls.items():
+        steps = [f"t{n}" for n in range(max(len(called) - 1, 0))]
+        nodes = [helper.make_node(each, [before], [behind], domain="own")
+                 for each, before, behind in zip(called, ["a", *steps], [*steps, "b"], strict=False)]  # fmt: skip
+        nodes = nodes or [helper.make_node("Relu", ["a"], ["b"])]
+        functions.append(helper.make_function("own", name, ["a"], ["b"], nodes, opsets))
+    model = relu(1, 2)
+    model.graph.node[0].CopyFrom(helper.make_node("F", ["x"], ["y"], domain="own"))
+    model.functions.extend(functions)
+    model.opset_import.append(opsets[1])
+    return model
+
+
+def test_functions_that_call_themselves():
+    message = "functions of model 'relu' must not call themselves, as in {}."
+    assert refusal(with_functions(F="F")) == message.format("own:F -> own:F")
+    assert refusal(with_functions(F="G", G="F")) in {
+        message.format(each) for each in ("own:F -> own:G -> own:F", "own:G -> own:F -> own:G")
+    }
+
+
+def test_functions_that_stand_for_more_than_anybody_writes():
+    names = [chr(0x100 + n) for n in range(40)]
+    calls = {name: behind * 2 for name, behind in zip(names, [*names[1:], ""], strict=True)}
+    assert refusal(with_functions(F=names[0] * 2, **calls)) == (
+        f"model 'relu' must have at most 1000000 nodes where functions stand for theirs, not {3 * 2**40 - 1}."
+    )
+    assert lt.from_onnx(with_functions(F="GG", G="HH", H="")).model.types["y"].shape == (1, 2)
+
+
 def test_shapes_that_disagree():
-    graph = QdqModel()
-    data = graph.input(1, 3, 6, 6)
-    model = graph._model([graph.node("Concat", data, graph.input(1, 3, 5, 6, name="y"), axis=1)])
-    assert "must agree, and do not" in refusal(model) or "must be valid ONNX" in refusal(model)
+    nodes = [helper.make_node("Concat", ["x", "c"], ["y"], "joins", axis=1)]
+    model = relu(1, 2, initializers=[numpy_helper.from_array(np.zeros((2, 2), np.float32), "c")])
+    model.graph.node[0].CopyFrom(nodes[0])
+    found = refusal(model)
+    assert found.startswith("shapes of model 'relu' must agree, and do not: ")
+    assert "node name: joins" in found
 
 
 def test_without_the_package(monkeypatch):
@@ -218,4 +286,16 @@ def test_without_the_package(monkeypatch):
     assert refusal(onnx.ModelProto()) == (
         "package 'onnx' must be there to read ONNX models, and cannot be imported: No module named 'onnx'. Install it "
         "with: pip install 'lathe-npu[onnx]'."
+    )
+
+
+def test_without_onnxruntime(monkeypatch):
+    """The host's process says that it is not there."""
+    monkeypatch.setattr(PROCESS, "ask", lambda *_: (child.MISSING, "onnxruntime", "No module named 'onnxruntime'"))
+    program = lt.from_onnx(relu(1, 2)).build(lt.load_config("lathe16"))
+    with pytest.raises(lt.ModelError) as error:
+        lt.simulate(program, {"x": np.zeros((1, 2), np.float32)})
+    assert str(error.value) == (
+        "package 'onnxruntime' must be there to read ONNX models, and cannot be imported: No module named "
+        "'onnxruntime'. Install it with: pip install 'lathe-npu[onnx]'."
     )

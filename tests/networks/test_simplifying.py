@@ -89,6 +89,20 @@ def test_constants_of_every_kind():
     assert nodes_left(made(nodes, shape=(2, 3))) == ["Constant", "Add"]
 
 
+def test_sparse_constants_are_dense_when_they_are_computed():
+    def sparse(size):
+        values = numpy_helper.from_array(np.array([2.0], np.float32), "s")
+        return helper.make_sparse_tensor(values, numpy_helper.from_array(np.array([1])), [size])
+
+    model = made([helper.make_node("Add", ["x", "s"], ["y"])], shape=(2, 3))
+    model.graph.sparse_initializer.append(sparse(3))
+    assert nodes_left(model) == ["Constant", "Add"]
+    model.graph.sparse_initializer[0].CopyFrom(sparse(1 << 50))
+    model.graph.node[0].CopyFrom(helper.make_node("ReduceMax", ["s"], ["y"]))
+    with pytest.raises(lt.ModelError, match="^node 's' on the host must be computed by onnxruntime or ONNX's evalua"):
+        lt.simulate(lt.from_onnx(model).build(LATHE16), random_inputs(model))
+
+
 def test_what_would_be_large_is_left_alone():
     nodes = [helper.make_node("ConstantOfShape", ["sizes"], ["ones"], "large"),
              helper.make_node("ReduceMax", ["ones"], ["most"], keepdims=0),
