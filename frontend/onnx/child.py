@@ -12,6 +12,7 @@ import os
 import pickle
 import queue
 import re
+import signal
 import struct
 import sys
 import threading
@@ -36,10 +37,9 @@ def send(stream: IO[bytes], message: object) -> None:
     arrays: list[pickle.PickleBuffer] = []
     head = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
     parts = [memoryview(head), *(each.raw() for each in arrays)]
-    stream.write(struct.pack(f"<{len(parts) + 1}Q", len(parts), *(part.nbytes for part in parts)))
+    _write(stream, memoryview(struct.pack(f"<{len(parts) + 1}Q", len(parts), *(part.nbytes for part in parts))))
     for part in parts:
-        stream.write(part)
-    stream.flush()
+        _write(stream, part)
 
 
 def receive(stream: IO[bytes]) -> Any:
@@ -48,6 +48,12 @@ def receive(stream: IO[bytes]) -> Any:
     sizes = struct.unpack(f"<{count}Q", _read(stream, 8 * count))
     head, *arrays = [_read(stream, size) for size in sizes]
     return pickle.loads(head, buffers=arrays)
+
+
+def _write(stream: IO[bytes], data: memoryview) -> None:
+    """All of it: a stream without a buffer takes what it can."""
+    while data.nbytes:
+        data = data[stream.write(data) :]
 
 
 def _read(stream: IO[bytes], size: int) -> bytearray:
@@ -292,9 +298,10 @@ _out: IO[bytes] = io.BytesIO()
 def main() -> None:
     """Answer requests until the other side ends, and then end, whatever is being computed."""
     global _out
-    _out = os.fdopen(os.dup(1), "wb")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever is interrupted ends this process, if it must end
+    _out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what libraries print is no message
-    source = os.fdopen(os.dup(0), "rb")
+    source = os.fdopen(os.dup(0), "rb", buffering=0)
     requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def read() -> None:

@@ -82,7 +82,7 @@ class HostProcess:
         self.gibibytes = gibibytes
         self.process = subprocess.Popen(
             [sys.executable, "-P", str(Path(child.__file__)), str(int(gibibytes * 2**30))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
             env={**os.environ, **one_thread, **where},
         )  # fmt: skip
 
@@ -102,7 +102,8 @@ class HostProcess:
         """In a copy of this process: leave the original's process to it."""
         if self.process is not None:
             for stream in (self.process.stdin, self.process.stdout):
-                os.close(stream.fileno())  # type: ignore[union-attr]
+                stream.close()  # type: ignore[union-attr]
+            self.process.returncode = 0  # it is no child of this process, which is not to wait for it
         self.__init__()  # type: ignore[misc]
 
     def ask(

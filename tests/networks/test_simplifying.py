@@ -99,8 +99,9 @@ def test_sparse_constants_are_dense_when_they_are_computed():
     assert nodes_left(model) == ["Constant", "Add"]
     model.graph.sparse_initializer[0].CopyFrom(sparse(1 << 50))
     model.graph.node[0].CopyFrom(helper.make_node("ReduceMax", ["s"], ["y"]))
-    with pytest.raises(lt.ModelError, match="^node 's' on the host must be computed by onnxruntime or ONNX's evalua"):
+    with pytest.raises(lt.ModelError) as error:
         lt.simulate(lt.from_onnx(model).build(LATHE16), random_inputs(model))
+    assert str(error.value).startswith("node 's' on the host must ")
 
 
 def test_what_would_be_large_is_left_alone():
