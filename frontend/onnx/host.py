@@ -31,6 +31,10 @@ def run_on_host(model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...
     while True:
         try:
             kind, *found = PROCESS.ask(model, given, outputs, separately, evaluated)
+        except MemoryError:  # in this process, which takes what the other has made
+            raise ModelError(
+                f"results of nodes on the host ({', '.join(outputs)}) must fit into memory, and do not."
+            ) from None
         except EndedError as ended:
             if ended.crowded and not ended.late:
                 continue  # others' models may have been what it had no memory for

@@ -16,7 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import lathe as lt
-from lathe.frontend.onnx import host_process
+from lathe.frontend.onnx import child, host_process
 from lathe.frontend.onnx.host import run_on_host
 from lathe.frontend.onnx.host_process import PROCESS
 
@@ -199,6 +199,16 @@ def test_a_node_that_ends_the_process(monkeypatch):
     assert [each[0] for each in asked] == [False, True]
     two = model(helper.make_node("Relu", ["x"], ["z"]), helper.make_node("Relu", ["z"], ["y"]), inputs=[image("x", 1)])
     assert refusal(two, x=ONE) == "the process that computes for the host must go on, and ended: SIGSEGV."
+
+
+def test_results_that_do_not_fit_into_memory_here(monkeypatch):
+    def full(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(child, "receive", full)
+    relu = model(helper.make_node("Relu", ["x"], ["y"]), inputs=[image("x", 1)])
+    assert refusal(relu, x=ONE) == "results of nodes on the host (y) must fit into memory, and do not."
+    assert PROCESS.process is None
 
 
 SCRIPT = """
