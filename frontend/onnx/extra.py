@@ -11,7 +11,12 @@ def extra(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise ModelError(
-            f"package {name.partition('.')[0]!r} must be there to read ONNX models, and cannot be imported: {error}. "
-            "Install it with: pip install 'lathe-npu[onnx]'."
-        ) from None
+        raise not_there(name, str(error)) from None
+
+
+def not_there(name: str, error: str) -> ModelError:
+    """What is wrong where a module cannot be imported."""
+    return ModelError(
+        f"package {name.partition('.')[0]!r} must be there to read ONNX models, and cannot be imported: {error}. "
+        "Install it with: pip install 'lathe-npu[onnx]'."
+    )

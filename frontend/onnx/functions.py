@@ -15,7 +15,8 @@ from lathe.frontend.onnx.extra import extra
 from lathe.frontend.onnx.host import run_on_host
 from lathe.frontend.onnx.layers import Layer, Lookup
 from lathe.frontend.onnx.quantised_values import Values
-from lathe.frontend.onnx.reading import DTYPES_OF_TYPES, Model
+from lathe.frontend.onnx.reading import Model
+from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES
 
 ELEMENTWISE = frozenset(
     {

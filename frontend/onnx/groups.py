@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from lathe.frontend.onnx.layers import Layer, Quantisation
 from lathe.frontend.onnx.quantised_values import Values
-from lathe.frontend.onnx.reading import Model, TensorType
+from lathe.frontend.onnx.reading import Model
 from lathe.frontend.onnx.unfit import Unfit
+from lathe.frontend.onnx.value_types import TensorType
 
 
 @dataclass(eq=False)

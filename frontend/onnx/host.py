@@ -1,28 +1,92 @@
-"""What the host computes: nodes of a model, by onnxruntime as they are written, without its graph optimisations."""
+"""What the host computes: nodes of a model, by onnxruntime as they are written, or by ONNX's evaluator.
 
+They run in a process of their own, which may take so much memory and time (``host_process``): a model may ask for more
+than there is, or never end.
+"""
+
+import signal
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.frontend.onnx import child
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.extra import extra
+from lathe.frontend.onnx.extra import extra, not_there
+from lathe.frontend.onnx.host_process import GIBIBYTES, PROCESS, SECONDS, EndedError, limit
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def run_on_host(model: bytes, inputs: Arrays, outputs: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """The outputs of a serialised ModelProto. Raises ModelError where onnxruntime does not run it."""
-    onnxruntime = extra("onnxruntime")
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
+def run_on_host(model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...]) -> dict[str, Any]:
+    """The outputs of a serialised ModelProto: arrays, lists of them for sequences, None for what is optional.
+
+    Raises ModelError, which names the node, where neither onnxruntime nor ONNX's evaluator runs it, or where it takes
+    more memory or time than it may.
+    """
+    given = {name: values if isinstance(values, list) or values is None else np.asarray(values)
+             for name, values in inputs.items()}  # fmt: skip
+    separately, evaluated = False, set[int]()
+    while True:
+        try:
+            kind, *found = PROCESS.ask(model, given, outputs, separately, evaluated)
+        except MemoryError:  # in this process, which takes what the other has made
+            raise ModelError(
+                f"results of nodes on the host ({', '.join(outputs)}) must fit into memory, and do not."
+            ) from None
+        except EndedError as ended:
+            if ended.crowded and not ended.late:
+                continue  # others' models may have been what it had no memory for
+            node = ended.node or _only_node(model)
+            if node is not None and ended.late:
+                raise ModelError(
+                    f"node {node[1]!r} on the host must end within {limit(SECONDS):g} seconds, and does not. Set "
+                    f"{SECONDS} to allow more."
+                ) from None
+            if node is not None and node[0] in evaluated:
+                raise ModelError(
+                    f"node {node[1]!r} on the host must be computed by onnxruntime or ONNX's evaluator, and both "
+                    f"ended their process: {_status(ended.status)}."
+                ) from None
+            if node is None and separately:
+                raise ModelError(
+                    f"the process that computes for the host must go on, and ended: {_status(ended.status)}."
+                ) from None
+            if node is not None:
+                evaluated.add(node[0])
+            separately = True  # one by one, so that the node is known, and onnxruntime left out where it dies
+            continue
+        if kind == child.MADE:
+            return dict(zip(outputs, found[0], strict=True))
+        name, text = found
+        if kind == child.MISSING:
+            raise not_there(name, text)
+        if kind == child.MEMORY:
+            raise ModelError(
+                f"node {name!r} on the host must take at most {limit(GIBIBYTES):g} GiB of memory, and asks for more. "
+                f"Set {GIBIBYTES} to allow more."
+            )
+        raise ModelError(
+            f"node {name!r} on the host must be computed by onnxruntime or ONNX's evaluator, and is by neither. {text}."
+        )
+
+
+def host_takes(model: bytes) -> bool:
+    """Whether onnxruntime makes a session for a model, none of which is computed."""
     try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        made = session.run(list(outputs), {name: np.asarray(values) for name, values in inputs.items()})
-    except Exception as error:  # onnxruntime's own types have no common base but this
-        text = " ".join(str(error).split())[:200].rstrip(".")
-        raise ModelError(f"nodes on the host must run with onnxruntime, and do not: {text}.") from None
-    return dict(zip(outputs, made, strict=True))
+        return bool(PROCESS.ask(model, {}, (), False, set())[0] == child.MADE)
+    except EndedError as ended:
+        return host_takes(model) if ended.crowded and not ended.late else False
+
+
+def _only_node(model: bytes) -> tuple[int, str] | None:
+    """The number and name of the node of a model that has but one."""
+    nodes = extra("onnx").load_model_from_string(model).graph.node
+    if len(nodes) != 1:
+        return None
+    return 0, nodes[0].name or next(filter(None, nodes[0].output), nodes[0].op_type)
+
+
+def _status(status: int) -> str:
+    return signal.Signals(-status).name if status < 0 else f"exit status {status}"

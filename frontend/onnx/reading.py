@@ -5,7 +5,9 @@ until somebody asks for the values.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from os import PathLike
 from os.path import isfile
 from pathlib import Path
@@ -15,28 +17,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs.errors import shown
+from lathe.frontend.onnx.binding import bind
+from lathe.frontend.onnx.child import names_read
 from lathe.frontend.onnx.errors import ModelError
+from lathe.frontend.onnx.expansion import check_expansion
 from lathe.frontend.onnx.extra import extra
-
-Shape = tuple[int, ...]
-DTYPES_OF_TYPES = {
-    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
-    11: "float64", 12: "uint32", 13: "uint64",
-}  # fmt: skip
-"""NumPy's names of ONNX's element types (onnx.proto, TensorProto.DataType)."""
-
-
-@dataclass(frozen=True)
-class TensorType:
-    """Element type and shape of a tensor of a model."""
-
-    dtype: str
-    shape: Shape
+from lathe.frontend.onnx.host_process import PROCESS
+from lathe.frontend.onnx.simplifying import simplified
+from lathe.frontend.onnx.tensor_data import check_data
+from lathe.frontend.onnx.validity import check_model, words_of
+from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, LEAST_IR, TensorType, type_of
 
 
 @dataclass(eq=False)
 class Model:
-    """A model whose shapes are known; ``proto`` is its ModelProto."""
+    """A model whose shapes are known; ``proto`` is its ModelProto.
+
+    ``infos`` has the ValueInfoProto of each input, output and value between. ``original`` is the ModelProto as it was
+    given, but for its shapes.
+    """
 
     proto: Any
     name: str
@@ -44,6 +43,8 @@ class Model:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     initializers: Mapping[str, Any]
+    infos: Mapping[str, Any] = field(default_factory=dict)
+    original: Any = None
     _constants: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
@@ -68,98 +69,63 @@ def read_model(source: object, shapes: Mapping[str, Sequence[int]] | None = None
     ``shapes`` does not bind.
     """
     onnx = extra("onnx")
-    proto, name = _loaded(onnx, source)
-    try:
-        onnx.checker.check_model(proto)
-    except (onnx.checker.ValidationError, ValueError) as error:
-        raise ModelError(f"model {name!r} must be valid ONNX, and is not: {_first_line(error)}.") from None
-    newest = onnx.defs.onnx_opset_version()
-    for each in proto.opset_import:
-        if each.domain in ("", "ai.onnx") and each.version > newest:
-            raise ModelError(
-                f"opset of model {name!r} must be at most {newest}, the newest that package onnx knows, not "
-                f"{each.version}. Install a newer one."
-            )
-    _bind(proto, name, shapes or {})
-    try:
-        proto = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
-    except (onnx.shape_inference.InferenceError, RuntimeError) as error:
-        raise ModelError(f"shapes of model {name!r} must agree, and do not: {_first_line(error)}.") from None
+    PROCESS.prepare()
+    proto, name, folder = _loaded(onnx, source)
+    check_data(proto, name, folder)
+    check_expansion(proto, name)
+    check_model(proto, name)
+    bind(proto, name, shapes or {})
+    proto = in_order(proto)
+    return _model(proto, simplified(proto, name), name)
+
+
+def _model(original: Any, proto: Any, name: str) -> Model:
     graph = proto.graph
     initializers = {each.name: each for each in graph.initializer}
     given = [each for each in graph.input if each.name not in initializers]
-    types = {each.name: found for each in (*given, *graph.value_info, *graph.output) if (found := _type_of(each))}
+    infos = {each.name: each for each in (*given, *graph.value_info, *graph.output)}
+    types = {name: found for name, each in infos.items() if (found := type_of(each))}
     for each in graph.initializer:
         types[each.name] = TensorType(DTYPES_OF_TYPES.get(each.data_type, "other"), tuple(each.dims))
-    return Model(
-        proto, name, types, tuple(each.name for each in given), tuple(each.name for each in graph.output), initializers
-    )
+    inputs, outputs = (tuple(each.name for each in chosen) for chosen in (given, graph.output))
+    return Model(proto, name, types, inputs, outputs, initializers, infos, original)
 
 
-def _loaded(onnx: Any, source: object) -> tuple[Any, str]:
+def _loaded(onnx: Any, source: object) -> tuple[Any, str, Path | None]:
+    """A model, its name, and the folder in which its data may lie."""
     if isinstance(source, onnx.ModelProto):
         copy = onnx.ModelProto()
         copy.CopyFrom(source)
-        return copy, source.graph.name or "model"
+        return copy, source.graph.name or "model", None
     if not isinstance(source, str | PathLike):
         raise ModelError(f"source of from_onnx must be a path or a ModelProto, not {shown(source)}.")
     path = Path(source)
     if not isfile(path):  # a path may be too long for the system to ask
         raise ModelError(f"file of model must be one that there is, not {str(path)!r}.")
     try:
-        return onnx.load(str(path)), path.name
-    except Exception as error:  # parser and external data raise a dozen types
+        return onnx.load(str(path), load_external_data=False), path.name, path.parent
+    except Exception as error:  # the parser raises a dozen types
+        raise ModelError(f"file {str(path)!r} must be an ONNX model, and cannot be read: {words_of(error)}.") from None
+
+
+def in_order(proto: Any) -> Any:
+    """The model with each node behind those that it reads; onnxruntime takes any order."""
+    nodes = proto.graph.node
+    maker = {name: number for number, node in enumerate(nodes) for name in node.output if name}
+    reads = {number: {maker[name] for name in names_read(node) if name in maker} for number, node in enumerate(nodes)}
+    if all(each < number for number, before in reads.items() for each in before):
+        return proto
+    try:
+        order = list(TopologicalSorter(reads).static_order())
+    except CycleError as error:
+        node = nodes[error.args[1][0]]
         raise ModelError(
-            f"file {str(path)!r} must be an ONNX model, and cannot be read: {_first_line(error)}."
+            f"node {node.name or node.output[0]!r} must read what others make, not what it makes itself."
         ) from None
-
-
-def _bind(proto: Any, name: str, shapes: Mapping[str, Sequence[int]]) -> None:
-    initializers = {each.name for each in proto.graph.initializer}
-    inputs = {each.name: each for each in proto.graph.input if each.name not in initializers}
-    for given, shape in shapes.items():
-        if given not in inputs:
-            raise ModelError(f"shapes of model {name!r} must name inputs ({', '.join(inputs)}), not {given!r}.")
-        dims = inputs[given].type.tensor_type.shape.dim
-        fits = len(dims) == len(shape) and all(
-            each.dim_value in (size, 0) or each.dim_value < 0 for each, size in zip(dims, shape, strict=True)
-        )
-        if not fits or any(not isinstance(size, int) or size < 1 for size in shape):
-            raise ModelError(
-                f"shape of input {given!r} of model {name!r} must fit {_shown_dims(dims)}, not {shown(list(shape))}."
-            )
-        for each, size in zip(dims, shape, strict=True):
-            each.dim_value = size
-    for each in inputs.values():
-        dims = each.type.tensor_type.shape.dim
-        if any(not dim.HasField("dim_value") or dim.dim_value < 1 for dim in dims):
-            raise ModelError(
-                f"shape of input {each.name!r} of model {name!r} must be known, not {_shown_dims(dims)}. Say it with "
-                f"shapes={{{each.name!r}: [...]}}, or --shape {each.name}=... on the command line."
-            )
-    del proto.graph.value_info[:]  # of the open shapes, perhaps; they are found again
-    for each in proto.graph.output:
-        if any(not dim.HasField("dim_value") or dim.dim_value < 0 for dim in each.type.tensor_type.shape.dim):
-            each.type.tensor_type.ClearField("shape")
-
-
-def _shown_dims(dims: Sequence[Any]) -> str:
-    return "[" + ", ".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in dims) + "]"
-
-
-def _type_of(info: Any) -> TensorType | None:
-    tensor = info.type.tensor_type
-    if not info.type.HasField("tensor_type") or not tensor.HasField("shape"):
-        return None
-    if any(not dim.HasField("dim_value") for dim in tensor.shape.dim):
-        return None
-    dtype = DTYPES_OF_TYPES.get(tensor.elem_type, "other")
-    return TensorType(dtype, tuple(dim.dim_value for dim in tensor.shape.dim))
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".")[:200]
+    ordered = [deepcopy(nodes[number]) for number in order]
+    del proto.graph.node[:]
+    proto.graph.node.extend(ordered)
+    return proto
 
 
 def attributes_of(node: Any) -> dict[str, Any]:
@@ -172,20 +138,6 @@ def attributes_of(node: Any) -> dict[str, Any]:
 def scalar(values: NDArray[Any]) -> float:
     """The number that an array of one element holds."""
     return float(np.asarray(values).reshape(-1)[0])
-
-
-def names_read(node: Any) -> list[str]:
-    """The tensors that a node reads, those included that the bodies of its control flow take from around it."""
-    found = dict.fromkeys(name for name in node.input if name)
-    for attribute in node.attribute:
-        bodies = [attribute.g, *attribute.graphs] if attribute.HasField("g") or attribute.graphs else []
-        for body in bodies:
-            own = {each.name for each in (*body.input, *body.initializer)}
-            for inner in body.node:
-                found |= dict.fromkeys(name for name in names_read(inner) if name not in own)
-                own |= set(inner.output)
-            found |= dict.fromkeys(each.name for each in body.output if each.name not in own)
-    return list(found)
 
 
 def part_of(model: Model, nodes: Sequence[int], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
@@ -201,15 +153,18 @@ def part_of(model: Model, nodes: Sequence[int], inputs: Sequence[str], outputs: 
         [each for name, each in model.initializers.items() if name in read],
     )
     made = onnx.helper.make_model(
-        graph, opset_imports=list(model.proto.opset_import), ir_version=model.proto.ir_version
+        graph, opset_imports=list(model.proto.opset_import), ir_version=max(model.proto.ir_version, LEAST_IR)
     )
     made.functions.extend(model.proto.functions)
     return made
 
 
 def _info(onnx: Any, model: Model, name: str) -> Any:
-    known = model.types.get(name)
-    if known is None:
+    known = model.infos.get(name)
+    if known is not None and known.type.WhichOneof("value"):
+        return known
+    found = model.types.get(name)
+    if found is None:
         return onnx.helper.make_empty_tensor_value_info(name)
-    number = next(number for number, dtype in DTYPES_OF_TYPES.items() if dtype == known.dtype)
-    return onnx.helper.make_tensor_value_info(name, number, known.shape)
+    number = next(number for number, dtype in DTYPES_OF_TYPES.items() if dtype == found.dtype)
+    return onnx.helper.make_tensor_value_info(name, number, found.shape)

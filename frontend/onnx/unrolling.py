@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.frontend.onnx.child import names_read
 from lathe.frontend.onnx.extra import extra
-from lathe.frontend.onnx.reading import Model, attributes_of, names_read
+from lathe.frontend.onnx.reading import Model, attributes_of
 from lathe.frontend.onnx.recurrent_cells import CELLS, Direction, NodeList, Shared, State, input_bias
 from lathe.frontend.onnx.unfit import Unfit
 

@@ -56,7 +56,8 @@ def network_text(program: NetworkProgram, number: int | None) -> str:
             )
         return disassemble_program(program.parts[number - 1])
     told = [f"; network {program.name!r} for machine {program.config.name!r}"]
-    told += [f"; input {name}: {each.dtype} {list(each.shape)}" for name, each in program.inputs.items()]
+    types = {name: f"{each.dtype} {list(each.shape)}" if each else "no tensor" for name, each in program.inputs.items()}
+    told += [f"; input {name}: {what}" for name, what in types.items()]
     streams = 0
     for step in program.steps:
         if isinstance(step, HostStep):

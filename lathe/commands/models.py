@@ -13,13 +13,18 @@ from lathe.commands.terminal import grouped, notes, percent, table
 from lathe.configs import HardwareConfig, load_config
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.reading import Model, TensorType
+from lathe.frontend.onnx.reading import Model
+from lathe.frontend.onnx.value_types import TensorType
 from lathe.networks.program import NetworkProgram
 from lathe.networks.quantising import is_float
 from lathe.networks.running import NetworkResult
 
 LARGEST_INTEGER = 128
 """Random whole numbers are below this."""
+RANDOM = frozenset(
+    {"bool", *(f"float{n}" for n in (16, 32, 64)), *(f"{sign}int{n}" for sign in ("", "u") for n in (8, 16, 32, 64))}
+)
+"""Dtypes of which there are random numbers."""
 
 
 def shapes_of(words: tuple[str, ...]) -> dict[str, list[int]]:
@@ -42,11 +47,20 @@ def check_seed(seed: int) -> None:
         raise ModelError(f"--random must be a seed of at least 0, not {seed}.")
 
 
-def random_arrays(types: Mapping[str, TensorType], seed: int) -> dict[str, NDArray[Any]]:
-    """An array for each input: numbers of a normal distribution, or whole ones from 0 on."""
+def random_arrays(types: Mapping[str, TensorType | None], seed: int) -> dict[str, NDArray[Any]]:
+    """An array for each input: numbers of a normal distribution, or whole ones from 0 on.
+
+    Raises ModelError for an input that is no tensor of numbers.
+    """
     generator = np.random.default_rng(seed)
     made = {}
     for name, each in types.items():
+        if each is None or each.dtype not in RANDOM:
+            told = "something else" if each is None else each.dtype
+            raise ModelError(
+                f"input {name!r} must be a tensor of numbers to be random, not {told}. Give INPUTS.npz, or run the "
+                "model from Python."
+            )
         if each.dtype.startswith("float"):
             made[name] = generator.standard_normal(each.shape).astype(each.dtype)
         else:

@@ -8,7 +8,7 @@ import numpy as np
 
 from lathe.frontend import Tensor, placeholder
 from lathe.frontend.onnx.layers import Layer
-from lathe.frontend.onnx.reading import TensorType
+from lathe.frontend.onnx.value_types import TensorType
 from lathe.networks.layer_programs import Context, program_of_layer
 from lathe.networks.values import Array, Shape, Value, own_shape
 

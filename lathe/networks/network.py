@@ -34,6 +34,7 @@ from lathe.networks.kept import keep, network_key, read_kept
 from lathe.networks.lowering import Lowered, lowered
 from lathe.networks.parts import HostPart, NpuPart, Part, parts_of
 from lathe.networks.program import NetworkProgram
+from lathe.networks.sizes import check_sizes
 from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
 from lathe.optimiser.autoschedule import cache_for
 from lathe.optimiser.kept import ScheduleCache
@@ -93,7 +94,7 @@ class Network:
             self.model.name,
             config,
             tuple(steps),
-            {name: types[name] for name in self.model.inputs},
+            {name: types.get(name) for name in self.model.inputs},
             {name: types.get(name) for name in self.model.outputs},
         )
 
@@ -135,6 +136,7 @@ class Network:
         return next((reason for each in wanted if (reason := why_not(each, config)) is not None), None)
 
     def _npu_step(self, part: NpuPart, config: HardwareConfig) -> NpuStep:
+        check_sizes(part.layers, self.model.types, config)
         program = self.lowered(part, config)
         made = build(program.results, program.tensors, config, constants=program.constants)
         # In their order: several layers may have one name.

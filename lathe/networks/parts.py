@@ -7,9 +7,10 @@ all that it reads, so that a part takes all that can be computed without waiting
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from lathe.frontend.onnx.child import names_read
 from lathe.frontend.onnx.groups import Recognised
 from lathe.frontend.onnx.layers import Layer
-from lathe.frontend.onnx.reading import Model, names_read
+from lathe.frontend.onnx.reading import Model
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from os import PathLike
 from typing import Any
 
 from lathe.configs import HardwareConfig
-from lathe.frontend.onnx.reading import TensorType
+from lathe.frontend.onnx.value_types import TensorType
 from lathe.isa import Program
 from lathe.networks.files import read_network, write_network
 from lathe.networks.steps import NpuStep, Step
@@ -19,7 +19,7 @@ class NetworkProgram:
     name: str
     config: HardwareConfig
     steps: tuple[Step, ...]
-    inputs: Mapping[str, TensorType]
+    inputs: Mapping[str, TensorType | None]
     outputs: Mapping[str, TensorType | None]
 
     @property
@@ -32,7 +32,7 @@ class NetworkProgram:
         header = {
             "name": self.name,
             "config": self.config.to_dict(),
-            "inputs": {name: [each.dtype, each.shape] for name, each in self.inputs.items()},
+            "inputs": {name: each and [each.dtype, each.shape] for name, each in self.inputs.items()},
             "outputs": {name: each and [each.dtype, each.shape] for name, each in self.outputs.items()},
         }
         write_network(path, header, self.steps)
@@ -52,9 +52,9 @@ class NetworkProgram:
             HardwareConfig.from_dict(header["config"]),
             steps,
             {name: _type(each) for name, each in header["inputs"].items()},
-            {name: None if each is None else _type(each) for name, each in header["outputs"].items()},
+            {name: _type(each) for name, each in header["outputs"].items()},
         )
 
 
-def _type(plain: list[Any]) -> TensorType:
-    return TensorType(plain[0], tuple(plain[1]))
+def _type(plain: list[Any] | None) -> TensorType | None:
+    return None if plain is None else TensorType(plain[0], tuple(plain[1]))

@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from lathe.configs.errors import shown
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.extra import extra
-from lathe.frontend.onnx.reading import Model, TensorType, read_model
+from lathe.frontend.onnx.reading import Model, read_model
 from lathe.frontend.onnx.unrolling import OLDEST_OPSET, RECURRENT, unrolled
+from lathe.frontend.onnx.value_types import TensorType
 
 Sample = Mapping[str, NDArray[Any]]
 WARNINGS, ERRORS = 2, 3  # onnxruntime's severities
@@ -64,9 +65,9 @@ def quantize(
     return quantised(read, samples, per_channel=per_channel, symmetric=symmetric, only=only).proto
 
 
-def inputs_of(model: Model) -> dict[str, TensorType]:
-    """The inputs of a model by name."""
-    return {name: model.types[name] for name in model.inputs}
+def inputs_of(model: Model) -> dict[str, TensorType | None]:
+    """The inputs of a model by name; None for what is no tensor."""
+    return {name: model.types.get(name) for name in model.inputs}
 
 
 def is_float(model: Model) -> bool:
@@ -88,7 +89,7 @@ def _is_of_bytes(kind: str) -> bool:
     return kind.startswith("QLinear") or kind.endswith(("QuantizeLinear", "DequantizeLinear", "Integer"))
 
 
-def samples_of(calibration: object, types: Mapping[str, TensorType]) -> list[Sample]:
+def samples_of(calibration: object, types: Mapping[str, TensorType | None]) -> list[Sample]:
     """Calibration data as one dictionary for each sample. Raises ModelError for what does not fit the inputs."""
     if not isinstance(calibration, Mapping):
         raise ModelError(f"calibration data must be arrays by name ({', '.join(types)}), not {shown(calibration)}.")
@@ -103,8 +104,10 @@ def samples_of(calibration: object, types: Mapping[str, TensorType]) -> list[Sam
     return [{name: stack[at] for name, stack in stacks.items()} for at in range(min(counts.values(), default=1))]
 
 
-def _stack(name: str, array: NDArray[Any], wanted: TensorType) -> NDArray[Any]:
+def _stack(name: str, array: NDArray[Any], wanted: TensorType | None) -> NDArray[Any]:
     """The samples of one input."""
+    if wanted is None:
+        raise ModelError(f"input {name!r} must be a tensor for a model to be quantised, not something else.")
     fits = array.shape == wanted.shape or array.shape[1:] == wanted.shape
     if not fits or array.size == 0 or str(array.dtype) != wanted.dtype:
         raise ModelError(

@@ -6,14 +6,15 @@ from os import PathLike
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from lathe.attribution import UNITS, recorded_trace
 from lathe.configs.errors import shown
 from lathe.engines import CYCLE_MODEL, simulate
 from lathe.frontend import reference
 from lathe.frontend.onnx.host import run_on_host
-from lathe.frontend.onnx.reading import TensorType, part_of
+from lathe.frontend.onnx.reading import part_of
+from lathe.frontend.onnx.value_types import TensorType
 from lathe.isa import Load, Program, Store
 from lathe.isa.table import MEMORIES
 from lathe.networks.network import Network, program_of
@@ -40,9 +41,12 @@ class LayerRow:
 
 @dataclass(frozen=True, eq=False)
 class NetworkResult:
-    """``outputs`` by name, cycles of all streams together, a row for each layer, the result of each stream."""
+    """``outputs`` by name, cycles of all streams together, a row for each layer, the result of each stream.
 
-    outputs: Mapping[str, Array]
+    Outputs are arrays, lists of them for sequences, and None for what is optional and not there.
+    """
+
+    outputs: Mapping[str, Any]
     cycles: int
     layers: list[LayerRow]
     results: tuple[Result, ...]
@@ -68,7 +72,7 @@ RunStream: TypeAlias = Callable[[Program, Mapping[str, Array]], Result]
 
 def simulate_network(
     program: NetworkProgram,
-    inputs: Mapping[str, ArrayLike] | None = None,
+    inputs: Mapping[str, Any] | None = None,
     *,
     engine: str = CYCLE_MODEL,
     timing_only: bool = False,
@@ -82,10 +86,10 @@ def simulate_network(
 
 
 def run_network(
-    program: NetworkProgram, inputs: Mapping[str, ArrayLike] | None, run: RunStream, *, timing_only: bool
+    program: NetworkProgram, inputs: Mapping[str, Any] | None, run: RunStream, *, timing_only: bool
 ) -> NetworkResult:
     """Run a network's steps in their order, its streams with ``run``."""
-    arrays = {} if timing_only else dict(checked(inputs, program.inputs))
+    arrays = {} if timing_only else checked(inputs, program.inputs)
     rows: list[LayerRow] = []
     results: list[Result] = []
     for step in program.steps:
@@ -105,10 +109,10 @@ def run_network(
     return NetworkResult(outputs, sum(each.cycles for each in results), rows, tuple(results))
 
 
-def network_reference(network: Network, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
+def network_reference(network: Network, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """What a network means: layers of 8 bits in whole numbers, exactly, and all else as the host computes it."""
     types = network.model.types
-    arrays = dict(checked(inputs, {name: types[name] for name in network.model.inputs}))
+    arrays = checked(inputs, {name: types.get(name) for name in network.model.inputs})
     for part in parts_of(network.model, network.found, lambda _: True):
         if isinstance(part, HostPart):
             proto = part_of(network.model, part.nodes, part.inputs, part.outputs)
@@ -122,8 +126,8 @@ def network_reference(network: Network, inputs: Mapping[str, ArrayLike]) -> dict
     return {name: arrays[name] for name in network.model.outputs}
 
 
-def checked(inputs: Mapping[str, ArrayLike] | None, types: Mapping[str, TensorType]) -> dict[str, Array]:
-    """Arrays of the shapes and dtypes that a model wants. Raises InputError otherwise."""
+def checked(inputs: Mapping[str, Any] | None, types: Mapping[str, TensorType | None]) -> dict[str, Any]:
+    """Arrays of the shapes and dtypes that a model wants; what is no tensor, as it is. Raises InputError otherwise."""
     if not isinstance(inputs, Mapping):
         raise InputError(f"inputs of a network must be arrays by name ({', '.join(types)}), not {shown(inputs)}.")
     if {*inputs} != {*types}:
@@ -132,14 +136,21 @@ def checked(inputs: Mapping[str, ArrayLike] | None, types: Mapping[str, TensorTy
         )
     found = {}
     for name, wanted in types.items():
+        if wanted is None:
+            found[name] = inputs[name]
+            continue
         array = np.asarray(inputs[name])
-        if array.shape != wanted.shape or str(array.dtype) != wanted.dtype:
+        if array.shape != wanted.shape or not _is_of(array, wanted.dtype):
             raise InputError(
                 f"input {name!r} of a network must be an array of shape {wanted.shape} and dtype {wanted.dtype}, not "
                 f"of shape {array.shape} and dtype {array.dtype}."
             )
         found[name] = array
     return found
+
+
+def _is_of(array: Array, dtype: str) -> bool:
+    return array.dtype.kind in "OSU" if dtype == "str" else str(array.dtype) == dtype
 
 
 def _rows(step: NpuStep, result: Result) -> list[LayerRow]:

@@ -1,5 +1,7 @@
 """Models that cannot be read: one clear error each, and nothing is read or allocated that should not be."""
 
+import os
+
 import numpy as np
 import onnx
 import pytest
@@ -7,6 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 from qdq_models import QdqModel
 
 import lathe as lt
+from lathe.frontend.onnx import child
+from lathe.frontend.onnx.host_process import PROCESS
 
 
 def refusal(source, **shapes) -> str:
@@ -53,12 +57,44 @@ def test_open_shapes():
 def test_unknown_operators_and_opsets():
     newest = onnx.defs.onnx_opset_version()
     assert refusal(relu(1, 2, opset=9999)) == (
-        f"opset of model 'relu' must be at most {newest}, the newest that package onnx knows, not 9999. Install a "
-        "newer one."
+        f"opset 9999 of model 'relu' must be at most {newest}, the newest of domain 'ai.onnx' that package onnx knows. "
+        "Install a newer one."
     )
     model = relu(1, 2)
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 999))
+    assert refusal(model).startswith("opset 999 of model 'relu' must be at most ")
+    model = relu(1, 2)
     model.graph.node[0].op_type = "NoSuchOperator"
-    assert "must be valid ONNX, and is not" in refusal(model)
+    assert refusal(model) == (
+        "operator of node 'y' of model 'relu' must be one that opset 17 of domain 'ai.onnx' has, not 'NoSuchOperator'."
+    )
+
+
+def test_models_that_are_not_valid():
+    """What ONNX's checker says is told, with the node; open shapes of outputs are nothing wrong."""
+    choice = relu(1, 2, initializers=[numpy_helper.from_array(np.array(True), "flag")])
+    choice.graph.node[0].CopyFrom(helper.make_node("If", ["flag"], ["y"], "choice"))
+    choice.graph.output[0].type.tensor_type.ClearField("shape")
+    twice = relu(1, 2)
+    twice.graph.node.append(helper.make_node("Abs", ["x"], ["y"]))
+    unknown = relu(1, 2)
+    unknown.graph.node[0].input[0] = "q"
+    old = relu(1, 2)
+    old.ir_version = 9999
+    told = {
+        "Required attribute 'else_branch' is missing. Context: Bad node spec for node. Name: choice OpType: If": choice,
+        "Graph must be in single static assignment (SSA) form, however 'y' has been used as ": twice,
+        "Nodes in a graph must be topologically sorted, however input 'q' of node:": unknown,
+        "Your model ir_version 9999 is higher than the checker's": old,
+        "The model does not have an ir_version set properly": onnx.ModelProto(),
+    }
+    for words, model in told.items():
+        assert refusal(model).startswith(
+            f"model {model.graph.name or 'model'!r} must be valid ONNX, and is not: {words}"
+        )
+    open_output = relu(1, 2)
+    open_output.graph.output[0].type.tensor_type.ClearField("shape")
+    assert lt.from_onnx(open_output).model.types["y"].shape == (1, 2)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
@@ -70,22 +106,116 @@ def test_scales_that_are_no_positive_numbers(scale):
         if each.name == model.graph.node[0].input[1]:
             each.CopyFrom(numpy_helper.from_array(np.array(scale, np.float32), each.name))
     network = lt.from_onnx(model)
-    with pytest.raises(lt.ModelError, match="scale of node 'QuantizeLinear0' must be a positive number, not "):
+    with pytest.raises(lt.ModelError) as error:
         network.build(lt.load_config("lathe16"))
+    assert str(error.value) == f"scale of node 'QuantizeLinear0' must be a positive number, not {scale}."
 
 
-@pytest.mark.parametrize("location", ["../secret.bin", "/etc/hostname", "missing.bin"])
+def outside(location, shape=(16,), **more):
+    """An initializer whose data are in another file."""
+    held = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=shape, data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": location, **more}.items():
+        held.external_data.add(key=key, value=str(value))
+    return held
+
+
+def with_output(*initializers):
+    """A model with initializers that are outputs."""
+    model = relu(1, 16, initializers=initializers)
+    for each in initializers:
+        model.graph.output.append(helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+    return model
+
+
+def output_of(source):
+    program = lt.from_onnx(source).build(lt.load_config("lathe16"))
+    return lt.simulate(program, {"x": np.zeros((1, 16), np.float32)}).outputs["w"]
+
+
+def written(folder, *initializers):
+    folder.mkdir(exist_ok=True)
+    (folder / "model.onnx").write_bytes(with_output(*initializers).SerializeToString())
+    return folder / "model.onnx"
+
+
+DATA = "data of tensor 'w' of model 'model.onnx' must be"
+
+
+@pytest.mark.parametrize(
+    "location", ["../secret.bin", "/etc/hostname", "inner/../../secret.bin", "link.bin", "far/secret.bin", ""]
+)
 def test_data_outside_of_the_folder(tmp_path, location):
     (tmp_path / "secret.bin").write_bytes(b"\x00" * 64)
+    path = written(tmp_path / "models", outside(location))
+    (path.parent / "link.bin").symlink_to(tmp_path / "secret.bin")
+    (path.parent / "far").symlink_to(tmp_path)
+    assert refusal(path) == f"{DATA} in a file of the model's folder that is no link, not in {location!r}."
+
+
+def test_data_that_are_missing(tmp_path):
+    path = written(tmp_path, outside("missing.bin"))
+    assert refusal(path) == f"{DATA} in a file that there is, not in 'missing.bin'."
+    assert refusal(onnx.load(path, load_external_data=False)) == (
+        "data of tensor 'w' of model 'relu' must be in the model, not in file 'missing.bin'. Give the path of the "
+        "model instead."
+    )
+    os.mkfifo(tmp_path / "pipe.bin")
+    assert refusal(written(tmp_path, outside("pipe.bin"))) == f"{DATA} in a file that there is, not in 'pipe.bin'."
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"offset": 8}, {"offset": -4}, {"length": 4}, {"length": "many"}, {"offset": 1 << 70, "length": 64}]
+)
+def test_data_that_are_too_short(tmp_path, more):
+    (tmp_path / "w.bin").write_bytes(b"\x00" * 60)
+    told = more.get("length", 64) if more.get("length") != "many" else "many"
+    assert refusal(written(tmp_path, outside("w.bin", **more))) == (
+        f"{DATA} 64 bytes from an offset within file 'w.bin' of 60 bytes on, not {told} bytes from offset "
+        f"{more.get('offset', 0)} on."
+    )
+
+
+def test_data_in_another_file(tmp_path):
+    (tmp_path / "w.bin").write_bytes(np.arange(17, dtype=np.float32).tobytes())
+    assert output_of(written(tmp_path, outside("w.bin", offset=4))).tolist() == list(range(1, 17))
+
+
+def test_more_data_than_a_model_takes(tmp_path):
+    with open(tmp_path / "w.bin", "wb") as file:
+        file.truncate(3 << 30)  # a hole, of which nothing is read
+    path = written(tmp_path, outside("w.bin", shape=(3 << 28,)))
+    size = path.stat().st_size + (3 << 30)
+    assert refusal(path) == f"model 'model.onnx' must take less than 2 GiB with its data, not {size} bytes."
+
+
+def test_data_that_are_not_as_many_as_their_shape_says():
     held = numpy_helper.from_array(np.zeros(16, np.float32), "w")
-    held.ClearField("raw_data")
-    held.data_location = TensorProto.EXTERNAL
-    held.external_data.add(key="location", value=location)
-    model = relu(1, 16, initializers=[held])
-    folder = tmp_path / "models"
-    folder.mkdir()
-    (folder / "model.onnx").write_bytes(model.SerializeToString())
-    assert refusal(folder / "model.onnx").startswith(f"file {str(folder / 'model.onnx')!r} must be an ONNX model, and")
+    held.dims[:] = [1 << 40, 1 << 20]
+    message = "tensor 'w' of model 'relu' must hold {} bytes, as its shape {} says, not 64."
+    assert refusal(relu(1, 16, initializers=[held])) == message.format(1 << 62, [1 << 40, 1 << 20])
+    held.dims[:] = [3, 5]
+    assert refusal(relu(1, 16, initializers=[held])) == message.format(60, [3, 5])
+    held.dims[:] = [-4, -4]
+    assert refusal(relu(1, 16, initializers=[held])) == (
+        "shape of tensor 'w' of model 'relu' must have sizes of at least 0, not [-4, -4]."
+    )
+    listed = helper.make_tensor("w", TensorProto.INT8, [4], [1, 2, 3, 4])
+    listed.dims[:] = [1 << 40]
+    assert refusal(relu(1, 16, initializers=[listed])) == (
+        "tensor 'w' of model 'relu' must hold 1099511627776 values, as its shape [1099511627776] says, not 4."
+    )
+    inner = helper.make_node("Constant", [], ["c"], value=held)
+    model = relu(1, 16)
+    model.graph.node.insert(0, inner)
+    assert refusal(model).startswith("shape of tensor 'w' of model 'relu' must have")
+
+
+@pytest.mark.parametrize("kind", [each for each in TensorProto.DataType.values() if each])
+def test_tensors_of_every_type_are_read(kind):
+    values = np.arange(1, 6).astype(helper.tensor_dtype_to_np_dtype(kind))
+    if kind == TensorProto.STRING:
+        values = np.array(["a", "b", "", "d", "e"], object)
+    assert output_of(with_output(numpy_helper.from_array(values, "w"))).tolist() == values.tolist()
 
 
 def test_gigantic_shapes_allocate_nothing():
@@ -93,11 +223,59 @@ def test_gigantic_shapes_allocate_nothing():
     assert network.model.types["y"].shape == (1 << 20, 1 << 20)
 
 
-def test_shapes_that_disagree():
+@pytest.mark.parametrize("side", [1 << 20, 1 << 30])
+def test_tensors_larger_than_the_address_space(side):
     graph = QdqModel()
-    data = graph.input(1, 3, 6, 6)
-    model = graph._model([graph.node("Concat", data, graph.input(1, 3, 5, 6, name="y"), axis=1)])
-    assert "must agree, and do not" in refusal(model) or "must be valid ONNX" in refusal(model)
+    network = lt.from_onnx(graph.model(graph.conv(graph.input(1, 3, side, side), 5, name="layer")))
+    with pytest.raises(lt.ModelError) as error:
+        network.build(lt.load_config("lathe16"))
+    assert str(error.value) == (
+        f"tensor 't0' of node 'layer' must take at most 2147483648 bytes, as much as machine 'lathe16' can name, "
+        f"not {3 * side * side}."
+    )
+
+
+def with_functions(**calls):
+    """A model that calls its function F; each calls others one behind the other, and one that calls none is Relu."""
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    functions = []
+    for name, called in calls.items():
+        steps = [f"t{n}" for n in range(max(len(called) - 1, 0))]
+        nodes = [helper.make_node(each, [before], [behind], domain="own")
+                 for each, before, behind in zip(called, ["a", *steps], [*steps, "b"], strict=False)]  # fmt: skip
+        nodes = nodes or [helper.make_node("Relu", ["a"], ["b"])]
+        functions.append(helper.make_function("own", name, ["a"], ["b"], nodes, opsets))
+    model = relu(1, 2)
+    model.graph.node[0].CopyFrom(helper.make_node("F", ["x"], ["y"], domain="own"))
+    model.functions.extend(functions)
+    model.opset_import.append(opsets[1])
+    return model
+
+
+def test_functions_that_call_themselves():
+    message = "functions of model 'relu' must not call themselves, as in {}."
+    assert refusal(with_functions(F="F")) == message.format("own:F -> own:F")
+    assert refusal(with_functions(F="G", G="F")) in {
+        message.format(each) for each in ("own:F -> own:G -> own:F", "own:G -> own:F -> own:G")
+    }
+
+
+def test_functions_that_stand_for_more_than_anybody_writes():
+    names = [chr(0x100 + n) for n in range(40)]
+    calls = {name: behind * 2 for name, behind in zip(names, [*names[1:], ""], strict=True)}
+    assert refusal(with_functions(F=names[0] * 2, **calls)) == (
+        f"model 'relu' must have at most 1000000 nodes where functions stand for theirs, not {3 * 2**40 - 1}."
+    )
+    assert lt.from_onnx(with_functions(F="GG", G="HH", H="")).model.types["y"].shape == (1, 2)
+
+
+def test_shapes_that_disagree():
+    nodes = [helper.make_node("Concat", ["x", "c"], ["y"], "joins", axis=1)]
+    model = relu(1, 2, initializers=[numpy_helper.from_array(np.zeros((2, 2), np.float32), "c")])
+    model.graph.node[0].CopyFrom(nodes[0])
+    found = refusal(model)
+    assert found.startswith("shapes of model 'relu' must agree, and do not: ")
+    assert "node name: joins" in found
 
 
 def test_without_the_package(monkeypatch):
@@ -110,4 +288,16 @@ def test_without_the_package(monkeypatch):
     assert refusal(onnx.ModelProto()) == (
         "package 'onnx' must be there to read ONNX models, and cannot be imported: No module named 'onnx'. Install it "
         "with: pip install 'lathe-npu[onnx]'."
+    )
+
+
+def test_without_onnxruntime(monkeypatch):
+    """The host's process says that it is not there."""
+    monkeypatch.setattr(PROCESS, "ask", lambda *_: (child.MISSING, "onnxruntime", "No module named 'onnxruntime'"))
+    program = lt.from_onnx(relu(1, 2)).build(lt.load_config("lathe16"))
+    with pytest.raises(lt.ModelError) as error:
+        lt.simulate(program, {"x": np.zeros((1, 2), np.float32)})
+    assert str(error.value) == (
+        "package 'onnxruntime' must be there to read ONNX models, and cannot be imported: No module named "
+        "'onnxruntime'. Install it with: pip install 'lathe-npu[onnx]'."
     )

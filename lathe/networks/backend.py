@@ -1,0 +1,88 @@
+"""Lathe as a backend of ONNX (``onnx.backend.base``): what ONNX's own suite of tests runs.
+
+    >>> import lathe.networks.backend as backend
+    >>> backend.prepare(model).run([x])  # doctest: +SKIP
+
+Models are compiled when their inputs are known, for dimensions may be open, and run on the simulator.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lathe.configs import HardwareConfig, load_config
+from lathe.frontend.onnx.extra import extra
+from lathe.networks.dispatch import simulate
+from lathe.networks.network import from_onnx
+from lathe.networks.running import NetworkResult
+
+MACHINE = "lathe16"
+"""The machine that models are compiled for, unless ``config`` names another."""
+
+
+class Prepared:
+    """A model that runs as often as it is wanted (``onnx.backend.base.BackendRep``)."""
+
+    def __init__(self, model: Any, config: HardwareConfig) -> None:
+        self.model, self.config = model, config
+        held = {each.name for each in model.graph.initializer}
+        self.names = [each.name for each in model.graph.input if each.name not in held]
+        self.result: NetworkResult | None = None
+
+    def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
+        """The outputs in their order, of inputs in theirs, or by name. ``result`` then says what ran where."""
+        given = inputs if isinstance(inputs, Mapping) else dict(zip(self.names, inputs, strict=False))
+        open_ones = {
+            each.name: list(np.shape(given[each.name]))
+            for each in self.model.graph.input
+            if each.name in given and each.type.HasField("tensor_type") and _is_open(each.type.tensor_type)
+        }
+        program = from_onnx(self.model, open_ones).build(self.config)
+        self.result = simulate(program, given)
+        return tuple(self.result.outputs[each.name] for each in self.model.graph.output)
+
+
+def _is_open(tensor: Any) -> bool:
+    return not tensor.HasField("shape") or any(not dim.HasField("dim_value") for dim in tensor.shape.dim)
+
+
+def is_compatible(model: Any, device: str = "CPU", **_: Any) -> bool:
+    """Whether a model is worth trying: any is."""
+    del model
+    return supports_device(device)
+
+
+def supports_device(device: str) -> bool:
+    """Whether models run on a device: the simulator is the host's."""
+    return device.partition(":")[0] == "CPU"
+
+
+def prepare(model: Any, device: str = "CPU", config: HardwareConfig | None = None, **_: Any) -> Prepared:
+    """A model that can be run. ``config``: the machine, `lathe16` unless given."""
+    del device
+    return Prepared(model, config or load_config(MACHINE))
+
+
+def run_model(model: Any, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:
+    """The outputs of a model, run once."""
+    return prepare(model, device, **options).run(inputs)
+
+
+def run_node(
+    node: Any, inputs: Any, device: str = "CPU", outputs_info: Sequence[Any] | None = None, **options: Any
+) -> tuple[Any, ...]:
+    """The outputs of one node; ``opset_version`` says by which operators, the newest unless given."""
+    del outputs_info
+    helper = extra("onnx.helper")
+    version = options.pop("opset_version", extra("onnx.defs").onnx_opset_version())
+    names = [name for name in node.input if name]
+    arrays = [np.asarray(each) for each in (inputs.values() if isinstance(inputs, Mapping) else inputs)]
+    given = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(each.dtype), each.shape)
+        for name, each in zip(names, arrays, strict=True)
+    ]
+    made = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    graph = helper.make_graph([node], "node", given, made)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(node.domain, version)])
+    return run_model(model, arrays, device, **options)
