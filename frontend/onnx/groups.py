@@ -87,3 +87,10 @@ class Operands:
         if np.any(np.abs(whole) >= 2**31):
             raise Unfit("its bias does not fit 32 bits in units of its sums")
         return np.asarray(whole, np.int64)
+
+
+def weights_of(values: NDArray[Any]) -> NDArray[Any]:
+    """Weights as int8."""
+    if values.min(initial=0) < -128 or values.max(initial=0) > 127:
+        raise Unfit("its weights less their zero point do not fit int8")
+    return values.astype(np.int8)

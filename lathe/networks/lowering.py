@@ -9,7 +9,8 @@ import numpy as np
 from lathe.frontend import Tensor, placeholder
 from lathe.frontend.onnx.layers import Layer
 from lathe.frontend.onnx.reading import TensorType
-from lathe.networks.layer_programs import Context, program_of_layer
+from lathe.networks.layer_programs.context import Context
+from lathe.networks.layer_programs.programs import program_of_layer
 from lathe.networks.values import Array, Shape, Value, own_shape
 
 
