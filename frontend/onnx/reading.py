@@ -87,7 +87,7 @@ def read_model(source: object, shapes: Mapping[str, Sequence[int]] | None = None
     graph = proto.graph
     initializers = {each.name: each for each in graph.initializer}
     given = [each for each in graph.input if each.name not in initializers]
-    types = {each.name: found for each in (*given, *graph.value_info, *graph.output) if (found := _type_of(each))}
+    types = {each.name: found for each in (*given, *graph.value_info, *graph.output) if (found := type_of(each))}
     for each in graph.initializer:
         types[each.name] = TensorType(DTYPES_OF_TYPES.get(each.data_type, "other"), tuple(each.dims))
     return Model(
@@ -146,7 +146,8 @@ def _shown_dims(dims: Sequence[Any]) -> str:
     return "[" + ", ".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in dims) + "]"
 
 
-def _type_of(info: Any) -> TensorType | None:
+def type_of(info: Any) -> TensorType | None:
+    """What a ValueInfoProto says of a tensor, if that is all."""
     tensor = info.type.tensor_type
     if not info.type.HasField("tensor_type") or not tensor.HasField("shape"):
         return None

@@ -4,6 +4,7 @@ A layer is found from its QuantizeLinear upwards: activations, one operator, and
 What is not found stays with the host, and ``reasons`` says why.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from lathe.frontend.onnx.convolutions import CONVOLUTIONS
@@ -11,6 +12,7 @@ from lathe.frontend.onnx.functions import function_above, tabulated
 from lathe.frontend.onnx.groups import Group, Operands, Recognised
 from lathe.frontend.onnx.layers import Layer, Lookup
 from lathe.frontend.onnx.moves import MOVES
+from lathe.frontend.onnx.one_node_operators import view_of
 from lathe.frontend.onnx.pairs import PAIRS
 from lathe.frontend.onnx.pools import POOLS
 from lathe.frontend.onnx.products import PRODUCTS
@@ -21,8 +23,17 @@ _MAKERS = {**CONVOLUTIONS, **MOVES, **PAIRS, **POOLS, **PRODUCTS}
 
 
 def recognise(model: Model) -> Recognised:
-    """The layers of a model. Raises ModelError for scales that are no positive numbers."""
-    return _Recogniser(model).run()
+    """The layers of a model. Raises ModelError for scales that are no positive numbers.
+
+    Types of tensors that are found with them are noted in the model.
+    """
+    view = view_of(model)
+    found = _Recogniser(view.model).run()
+    for name, layer in found.layers.items():
+        found.layers[name] = replace(layer, nodes=tuple(sorted({view.origins[number] for number in layer.nodes})))
+    made = {name for node in model.nodes for name in node.output} | {*found.layers}
+    model.types.update({name: known for name, known in view.model.types.items() if name in made})
+    return Recognised(found.layers, {view.origins[number]: reason for number, reason in found.reasons.items()})
 
 
 class _Recogniser(Operands):
