@@ -99,10 +99,11 @@ class AveragePool(Layer):
 class Lookup(Layer):
     """Any function of one tensor, element by element: its values, from that of the least on, 256 in all.
 
-    ``table`` is (256,), or (256, C) with a function of its own for each channel.
+    ``table`` is (256,), or (256, C) with a function of its own for each index of dimension ``axis``.
     """
 
     table: NDArray[Any]
+    axis: int = 1
 
 
 @dataclass(frozen=True, eq=False)

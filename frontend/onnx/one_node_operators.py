@@ -227,4 +227,5 @@ def _inferred(model: Model) -> dict[str, TensorType]:
             proto.graph.input.append(onnx.helper.make_tensor_value_info(name, number_of[known.dtype], known.shape))
     proto.graph.initializer.extend(small.values())
     found = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph.value_info
-    return {each.name: known for each in found if (known := type_of(each)) is not None}
+    types = {each.name: type_of(each) for each in found}
+    return {name: known for name, known in types.items() if known is not None}

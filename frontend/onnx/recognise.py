@@ -75,11 +75,11 @@ class _Recogniser(Operands):
         source, numbers = found
         readers = [self.model.nodes[each] for each in numbers if source in self.model.nodes[each].input]
         of_input = self.values.quantisation(readers[0])
-        table = None if of_input is None else tabulated(self.model, source, numbers, node.output[0])
-        if of_input is None or table is None:
+        made = None if of_input is None else tabulated(self.model, source, numbers, node.output[0])
+        if of_input is None or made is None:
             return None
         name = next((self.model.nodes[each].name for each in numbers[1:-1] or numbers), "") or node.output[0]
-        return Lookup(name, (source,), node.output[0], (of_input,), how, table, nodes=numbers)
+        return Lookup(name, (source,), node.output[0], (of_input,), how, *made, nodes=numbers)
 
     def _group(self, number: int, node: Any) -> Group:
         how = self.values.quantisation(node)

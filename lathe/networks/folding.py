@@ -21,12 +21,18 @@ def with_tables_joined(layers: dict[str, Layer]) -> dict[str, Layer]:
     found: dict[str, Layer] = {}
     for name, layer in layers.items():
         inner = found.get(layer.inputs[0])
-        if isinstance(layer, Lookup) and isinstance(inner, Lookup):
+        if isinstance(layer, Lookup) and isinstance(inner, Lookup) and _joins(inner, layer):
             nodes = tuple(sorted({*inner.nodes, *layer.nodes}))
             table = _behind(inner.table, layer.table)
-            layer = replace(layer, inputs=inner.inputs, of_inputs=inner.of_inputs, table=table, nodes=nodes)
+            axis = inner.axis if inner.table.ndim > 1 else layer.axis
+            layer = replace(layer, inputs=inner.inputs, of_inputs=inner.of_inputs, table=table, axis=axis, nodes=nodes)
         found[name] = layer
     return found
+
+
+def _joins(inner: Lookup, outer: Lookup) -> bool:
+    """Whether two functions are one: with a function for each index of a dimension, of the same one."""
+    return 1 in (inner.table.ndim, outer.table.ndim) or inner.axis == outer.axis
 
 
 def _behind(inner: NDArray[Any], outer: NDArray[Any]) -> NDArray[Any]:

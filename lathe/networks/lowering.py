@@ -11,12 +11,16 @@ from lathe.frontend.onnx.layers import Layer
 from lathe.frontend.onnx.reading import TensorType
 from lathe.networks.layer_programs.context import Context
 from lathe.networks.layer_programs.programs import program_of_layer
-from lathe.networks.values import Array, Shape, Value, own_shape
+from lathe.networks.layouts import read_as_image
+from lathe.networks.values import Array, Shape, Value, image_shape, own_shape
 
 
 @dataclass(frozen=True)
 class Port:
-    """A tensor of a model as a program has it: under another name, images with channels last, less 128 if uint8."""
+    """A tensor of a model as a program has it: under another name, images with channels last, less 128 if uint8.
+
+    ``width``: of an image the channels that the program has; 0 of what is none.
+    """
 
     tensor: str
     name: str
@@ -28,18 +32,18 @@ class Port:
     def to_machine(self, values: Array) -> Array:
         """The array that the program takes."""
         signed = (values ^ np.uint8(128)).view(np.int8) if self.dtype == "uint8" else values
-        if signed.ndim != 4:
+        if not self.width:
             return np.ascontiguousarray(signed)
-        n, channels, height, width = self.shape
-        made = np.zeros((n, height, width, self.width), np.int8)
-        made[..., : self.shape[1]] = signed.transpose(0, 2, 3, 1)
+        batch, channels, height, width = image_shape(self.shape)
+        made = np.zeros((batch, height, width, self.width), np.int8)
+        made[..., :channels] = np.moveaxis(signed, 1, -1).reshape(batch, height, width, channels)
         return made
 
     def from_machine(self, values: Array) -> Array:
         """The model's tensor of what the program made."""
-        if values.ndim == 4:
+        if self.width:
             chosen = values[..., : self.shape[1]] if self.places is None else values[..., list(self.places)]
-            values = chosen.transpose(0, 3, 1, 2)
+            values = np.moveaxis(chosen, -1, 1).reshape(self.shape)
         ordered = np.ascontiguousarray(values)
         return ordered.view(np.uint8) ^ np.uint8(128) if self.dtype == "uint8" else ordered
 
@@ -78,19 +82,23 @@ def lowered(
     found, names = Lowered(), _Names()
     for tensor in inputs:
         known = types[tensor]
-        held = placeholder(own_shape(known.shape, lanes), "int8", name=names.fresh(tensor))
-        found.made[tensor] = Value(held, known.shape)
+        is_image = read_as_image(tensor, known.shape, layers)
+        held = placeholder(own_shape(known.shape, lanes, is_image=is_image), "int8", name=names.fresh(tensor))
+        found.made[tensor] = Value(held, known.shape, is_image)
         found.placeholders.append(held)
-        found.inputs.append(Port(tensor, held.name, known.dtype, known.shape, held.shape[-1] if held.ndim else 0))
-    for layer in layers:
-        name = names.fresh(layer.name)
-        context = Context(name, types[layer.output].shape, lanes, found.constants, found.placeholders)
+        found.inputs.append(Port(tensor, held.name, known.dtype, known.shape, held.shape[-1] if is_image else 0))
+    for number, layer in enumerate(layers):
+        name, shape = names.fresh(layer.name), types[layer.output].shape
+        read_so = read_as_image(layer.output, shape, layers[number + 1 :])
+        context = Context(name, shape, read_so, lanes, found.constants, found.placeholders)
         data = tuple(found.made[tensor] for tensor in layer.inputs)
         found.made[layer.output] = program_of_layer(layer, data, context)
         found.names[name] = layer.name
     for tensor in outputs:
         known, made = types[tensor], found.made[tensor]
-        found.outputs.append(Port(tensor, made.tensor.name, known.dtype, known.shape, 0, made.places))
+        found.outputs.append(
+            Port(tensor, made.tensor.name, known.dtype, known.shape, made.width if made.is_image else 0, made.places)
+        )
     return found
 
 

@@ -7,15 +7,19 @@ import numpy as np
 
 from lathe.frontend import Tensor, placeholder
 from lathe.frontend.operand import Expr
-from lathe.networks.values import Array, Shape, Value, computed
+from lathe.networks.values import Array, Shape, Value, computed, image_shape
 
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What a layer is lowered with: its ``name``, the model's ``shape`` of its result, lanes; constants are added."""
+    """What a layer is lowered with; constants are added.
+
+    Its ``name``, the model's ``shape`` of its result, whether others read that as an image, and the machine's lanes.
+    """
 
     name: str
     shape: Shape
+    read_as_image: bool
     lanes: int
     constants: dict[str, Array]
     placeholders: list[Tensor]
@@ -27,9 +31,30 @@ class Context:
         self.placeholders.append(held)
         return held
 
+    @property
+    def image_shape(self) -> Shape:
+        """The shape of the result as (N, C, H, W)."""
+        return image_shape(self.shape)
+
     def image(self, tensor: Tensor, places: Shape | None = None) -> Value:
-        """The result."""
-        return Value(tensor, self.shape, places)
+        """The result as an image."""
+        return Value(tensor, self.shape, is_image=True, places=places)
+
+    def plain(self, tensor: Tensor) -> Value:
+        """The result as the model has it."""
+        return Value(tensor, self.shape, is_image=False)
+
+    def like(self, tensor: Tensor, other: Value) -> Value:
+        """The result as another tensor of its shape lies."""
+        return Value(tensor, self.shape, other.is_image, other.places)
+
+    def as_image(self, value: Value) -> Value:
+        """An operand as an image."""
+        return value.laid_out(f"{self.name}.image", self.lanes, is_image=True)
+
+    def as_plain(self, value: Value) -> Value:
+        """An operand as the model has it."""
+        return value.laid_out(f"{self.name}.plain", self.lanes, is_image=False)
 
 
 def wrapped(values: Array) -> Array:
@@ -45,13 +70,14 @@ def padded(values: Array, axis: int, count: int) -> Array:
 
 
 def alike(data: tuple[Value, ...], context: Context) -> tuple[Value, ...]:
-    """Operands whose channels have the same places."""
-    if len({(each.places, each.tensor.shape[-1]) for each in data}) == 1:
+    """Operands of one shape that lie as the first does, without gaps between channels if any lies otherwise."""
+    if len({(each.is_image, each.places, each.width) for each in data}) == 1:
         return data
+    is_image = data[0].is_image
     return tuple(
         each
-        if each.places is None
-        else computed(each.shape, _elements_of(each), f"{context.name}.data{n}", context.lanes)
+        if each.is_image == is_image and each.is_usual(context.lanes)
+        else computed(each.shape, _elements_of(each), f"{context.name}.data{n}", context.lanes, is_image=is_image)
         for n, each in enumerate(data)
     )
 

@@ -15,7 +15,7 @@ from lathe.networks.values import Value, computed, filled
 
 
 def _conv(layer: Conv, data: tuple[Value, ...], context: Context) -> Value:
-    (image,) = data
+    image = context.as_image(data[0])
     top, left, bottom, right = layer.pads
     options: dict[str, Any] = {
         "stride": layer.strides,
@@ -34,8 +34,8 @@ def _conv(layer: Conv, data: tuple[Value, ...], context: Context) -> Value:
         weights = context.constant("weights", layer.weights.transpose(0, 2, 3, 1))
         sums = conv2d(image.dense(f"{context.name}.data").tensor, weights, groups=layer.groups, **options)
         found = rescaled_sums(layer, sums, per_filter, context, f"{context.name}.dense")
-        whole = Value(found, context.shape)
-        return computed(context.shape, lambda *i: whole.at(i), context.name, context.lanes)
+        whole = context.image(found)
+        return computed(context.shape, lambda *i: whole.at(i), context.name, context.lanes, is_image=True)
     wide = image.spread(layer.weights.transpose(0, 2, 3, 1), 3)
     weights = context.constant("weights", padded(wide, 0, filled(filters, context.lanes)))
     return context.image(rescaled_sums(layer, conv2d(image.tensor, weights, **options), per_filter, context))
@@ -43,12 +43,12 @@ def _conv(layer: Conv, data: tuple[Value, ...], context: Context) -> Value:
 
 def _conv_transpose(layer: ConvTranspose, data: tuple[Value, ...], context: Context) -> Value:
     """A convolution with the weights turned round, of the data with zeros between their pixels."""
-    (value,), (how,) = data, layer.of_inputs
+    value, (how,) = context.as_image(data[0]), layer.of_inputs
     image = value.tensor
     n, height, width, channels = image.shape
     (down, along), (high, wide) = layer.strides, layer.weights.shape[2:]
     top, left = (taps - 1 - first for taps, first in zip((high, wide), layer.pads[:2], strict=True))
-    rows, columns = context.shape[2] + high - 1, context.shape[3] + wide - 1
+    rows, columns = context.image_shape[2] + high - 1, context.image_shape[3] + wide - 1
 
     def element(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
         at_y, at_x = y - top, x - left

@@ -22,7 +22,7 @@ def _sum(layer: Sum, data: tuple[Value, ...], context: Context) -> Value:
         left.tensor, right.tensor, parameters=context.constant("factors", factors), zero_point=made.own_zero,
         relu=layer.relu, name=context.name,
     )  # fmt: skip
-    return context.image(found, left.places)
+    return context.like(found, left)
 
 
 def _times(layer: Times, data: tuple[Value, ...], context: Context) -> Value:
@@ -40,7 +40,7 @@ def _times(layer: Times, data: tuple[Value, ...], context: Context) -> Value:
         products, parameters=context.constant("factors", factors), zero_point=made.own_zero, relu=layer.relu,
         name=context.name,
     )  # fmt: skip
-    return context.image(found, left.places)
+    return context.like(found, left)
 
 
 def _lookup(layer: Lookup, data: tuple[Value, ...], context: Context) -> Value:
@@ -48,13 +48,14 @@ def _lookup(layer: Lookup, data: tuple[Value, ...], context: Context) -> Value:
     (source,) = data
     table = own_table(layer)
     if table.ndim > 1:
+        source = context.as_image(source) if layer.axis == 1 and len(context.shape) > 2 else context.as_plain(source)
         table = source.spread(table, 1)
     in_order = np.concatenate((table[128:], table[:128])).astype(np.int64)
     if table.ndim == 1 and np.array_equal(in_order, np.clip(np.arange(-128, 128), in_order[0], in_order[-1])):
         found = clip(source.tensor, int(in_order[0]), int(in_order[-1]), name=context.name)
     else:
         found = lookup(source.tensor, context.constant("table", table), name=context.name)
-    return context.image(found, source.places)
+    return context.like(found, source)
 
 
 def own_table(layer: Lookup) -> Array:

@@ -10,16 +10,18 @@ from lathe.networks.values import Value
 
 
 def _max_pool(layer: MaxPool, data: tuple[Value, ...], context: Context) -> Value:
+    image = context.as_image(data[0])
     top, left, bottom, right = layer.pads
     found = max_pool2d(
-        data[0].tensor, layer.kernel, stride=layer.strides, padding=((top, bottom), (left, right)), name=context.name
+        image.tensor, layer.kernel, stride=layer.strides, padding=((top, bottom), (left, right)), name=context.name
     )
-    return context.image(found, data[0].places)
+    return context.image(found, image.places)
 
 
 def _average(layer: AveragePool, data: tuple[Value, ...], context: Context) -> Value:
     (how,), made = layer.of_inputs, layer.of_output
-    image = data[0].tensor
+    source = context.as_image(data[0])
+    image = source.tensor
     if any(layer.pads):
         top, left, bottom, right = layer.pads
         around = ((top, bottom), (left, right))
@@ -38,7 +40,7 @@ def _average(layer: AveragePool, data: tuple[Value, ...], context: Context) -> V
         total, parameters=context.constant("factors", factors), zero_point=made.own_zero, relu=layer.relu,
         name=context.name,
     )  # fmt: skip
-    return context.image(found, data[0].places)
+    return context.image(found, source.places)
 
 
 POOLS: Mapping[type[Layer], Callable[..., Value]] = {AveragePool: _average, MaxPool: _max_pool}
