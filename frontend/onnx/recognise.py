@@ -4,22 +4,28 @@ A layer is found from its QuantizeLinear upwards: activations, one operator, and
 What is not found stays with the host, and ``reasons`` says why.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from lathe.frontend.onnx.convolutions import CONVOLUTIONS
 from lathe.frontend.onnx.functions import function_above, tabulated
 from lathe.frontend.onnx.groups import Group, Operands, Recognised
 from lathe.frontend.onnx.layers import Layer, Lookup
-from lathe.frontend.onnx.moves import MOVES
+from lathe.frontend.onnx.moves import MOVES, quantised
 from lathe.frontend.onnx.one_node_operators import view_of
 from lathe.frontend.onnx.pairs import PAIRS
 from lathe.frontend.onnx.pools import POOLS
 from lathe.frontend.onnx.products import PRODUCTS
-from lathe.frontend.onnx.reading import Model
+from lathe.frontend.onnx.reading import Model, attributes_of
 from lathe.frontend.onnx.unfit import Unfit
 
-_MAKERS = {**CONVOLUTIONS, **MOVES, **PAIRS, **POOLS, **PRODUCTS}
+Maker: TypeAlias = Callable[[Operands, Group], Layer]
+_MAKERS: Mapping[str, Maker] = {**CONVOLUTIONS, **MOVES, **PAIRS, **POOLS, **PRODUCTS}
+_OF_ITS_DATA = frozenset({*MOVES, "Max", "MaxPool", "Min"})
+"""Operators whose results are values of their data, and not brought to 8 bits by the layer."""
 
 
 def recognise(model: Model) -> Recognised:
@@ -56,7 +62,7 @@ class _Recogniser(Operands):
             make = _MAKERS.get(group.core.op_type) if group.core.domain in ("", "ai.onnx") else None
             if make is None:
                 raise Unfit(f"{group.core.op_type} is computed in float")
-            layer = make(self, group)
+            layer = self._limited(make, group)
             if len(layer.inputs) < 2:
                 return layer
             return self._function(number, node) or layer
@@ -65,6 +71,22 @@ class _Recogniser(Operands):
             if function is None:
                 raise
             return function
+
+    def _limited(self, make: Maker, group: Group) -> Layer:
+        """The layer of a group. Limits that it does not keep by itself are a clip of its own behind it."""
+        least, greatest = np.iinfo(group.how.dtype).min, np.iinfo(group.how.dtype).max
+        low, high = group.limits
+        relu = low == group.how.zero_point and group.core.op_type not in _OF_ITS_DATA
+        if high == greatest and (relu or low == least):
+            return make(self, replace(group, relu=relu))
+        inner = f"{group.output}@unlimited"
+        self.note_type(inner, group.how.dtype, self.shape(group.output))
+        layer = make(self, replace(group, relu=relu, output=inner))
+        self.found.layers[inner] = layer
+        table = np.clip(np.arange(least, greatest + 1), low, high).astype(group.how.dtype)
+        return Lookup(
+            f"{group.name}.limits", (inner,), group.output, (group.how,), group.how, table, nodes=group.numbers
+        )
 
     def _function(self, number: int, node: Any) -> Layer | None:
         """A function of one tensor, whose last node brings it to 8 bits; one of no more than two scales is none."""
@@ -85,13 +107,33 @@ class _Recogniser(Operands):
         how = self.values.quantisation(node)
         if how is None:
             raise Unfit("its result has no single constant scale and zero point of 8 bits")
-        numbers, relu, name = [number], False, node.input[0]
+        numbers, name, low, high = [number], node.input[0], -np.inf, np.inf
         while True:
             found = self.values.node_of(name)
             if found is None:
                 raise Unfit("it brings float values to 8 bits")
             above, core = found
             numbers.append(above)
-            if core.op_type != "Relu":
-                return Group(node, how, core, name, tuple(numbers), relu)
-            relu, name = True, core.input[0]
+            limits = self._limits(core)
+            if limits is None:
+                points = quantised(np.array([low, high]), how)
+                return Group(node.output[0], how, core, name, tuple(numbers), False, (int(points[0]), int(points[1])))
+            low, high = np.clip(limits, low, high)
+            name = core.input[0]
+
+    def _limits(self, node: Any) -> tuple[float, float] | None:
+        """The limits that a rectifier or a clip has; None of any other node, and if they are no constants."""
+        if node.domain not in ("", "ai.onnx"):
+            return None
+        if node.op_type == "Relu":
+            return 0.0, np.inf
+        if node.op_type != "Clip":
+            return None
+        attributes = attributes_of(node)
+        limits = [attributes.get("min", -np.inf), attributes.get("max", np.inf)]
+        for place, given in enumerate(node.input[1:]):
+            held = self.model.constant(given) if given else np.array(limits[place])
+            if held is None:
+                return None
+            limits[place] = float(held.reshape(-1)[0])
+        return min(limits), limits[1]

@@ -1,36 +1,75 @@
-"""Borders of windows that walk over an image."""
+"""Windows that walk over an image, as nodes tell of them; of one dimension they are those of an image of one row."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
-from lathe.frontend.onnx.layers import Pair
+from lathe.frontend.onnx.layers import Pair, Sides
+from lathe.frontend.onnx.unfit import Unfit
 
 
-def pads_of(
-    attributes: Mapping[str, Any], sizes: tuple[int, ...], kernel: Pair, strides: Pair, dilations: Pair
-) -> tuple[int, int, int, int]:
-    """Top, left, bottom and right, by ``pads`` or ``auto_pad``."""
+@dataclass(frozen=True)
+class Windows:
+    """Taps, steps, borders (top, left, bottom, right) and distances of taps, of an image of ``sizes``."""
+
+    sizes: Pair
+    kernel: Pair
+    strides: Pair
+    pads: Sides
+    dilations: Pair
+
+    @property
+    def plain(self) -> bool:
+        """Whether taps are neighbours."""
+        return all(apart == 1 or taps == 1 for apart, taps in zip(self.dilations, self.kernel, strict=True))
+
+    def reach(self, axis: int) -> int:
+        """Rows, or columns, from the first tap to the last."""
+        return (self.kernel[axis] - 1) * self.dilations[axis] + 1
+
+
+def windows_of(attributes: Mapping[str, Any], shape: Sequence[int], kernel: Sequence[int]) -> Windows:
+    """The windows of a node on data (N, C, H, W) or (N, C, L), by ``pads`` or ``auto_pad``."""
+    rank = len(kernel)
+    if rank not in (1, 2) or len(shape) != rank + 2:
+        raise Unfit(f"its windows have {rank} dimensions, not 1 or 2")
+    strides, dilations = (tuple(attributes.get(name, (1,) * rank)) for name in ("strides", "dilations"))
     automatic = attributes.get("auto_pad", "NOTSET")
+    before, behind = [0] * rank, [0] * rank
     if automatic == "NOTSET":
-        top, left, bottom, right = attributes.get("pads", (0, 0, 0, 0))
-        return top, left, bottom, right
-    if automatic == "VALID":
-        return 0, 0, 0, 0
-    before, behind = [], []
-    for size, taps, step, apart in zip(sizes, kernel, strides, dilations, strict=True):
-        missing = max((-(-size // step) - 1) * step + (taps - 1) * apart + 1 - size, 0)
-        less, more = missing // 2, missing - missing // 2
-        before.append(less if automatic == "SAME_UPPER" else more)
-        behind.append(more if automatic == "SAME_UPPER" else less)
-    return before[0], before[1], behind[0], behind[1]
+        pads = list(attributes.get("pads", (0,) * 2 * rank))
+        before, behind = pads[:rank], pads[rank:]
+    elif automatic != "VALID":
+        for axis, (size, taps, step, apart) in enumerate(zip(shape[2:], kernel, strides, dilations, strict=True)):
+            missing = max((-(-size // step) - 1) * step + (taps - 1) * apart + 1 - size, 0)
+            less, more = missing // 2, missing - missing // 2
+            before[axis], behind[axis] = (less, more) if automatic == "SAME_UPPER" else (more, less)
+    if min(*before, *behind) < 0:
+        raise Unfit("its borders take away from the image")
+    return Windows(
+        as_pair(shape[2:], 1), as_pair(kernel, 1), as_pair(strides, 1),
+        (*as_pair(before, 0), *as_pair(behind, 0)), as_pair(dilations, 1),
+    )  # fmt: skip
 
 
-def wide_enough(
-    sizes: tuple[int, ...], made: tuple[int, ...], kernel: Pair, strides: Pair, pads: tuple[int, int, int, int]
-) -> tuple[int, int, int, int]:
-    """Borders behind an image so wide that windows which begin inside are whole."""
+def as_pair(numbers: Sequence[int], of_rows: int) -> Pair:
+    """Numbers of an image's rows and columns; of one number, what a single row has before it."""
+    first, second = (of_rows, *numbers)[-2:]
+    return first, second
+
+
+def wide_enough(windows: Windows, made: Sequence[int]) -> Sides:
+    """Borders behind an image so wide that as many windows as are made are whole."""
     behind = [
-        max((count - 1) * step + taps - size - before, least)
-        for size, count, taps, step, before, least in zip(sizes, made, kernel, strides, pads[:2], pads[2:], strict=True)
+        max((count - 1) * step + windows.reach(axis) - size - before, least)
+        for axis, (size, count, step, before, least) in enumerate(
+            zip(windows.sizes, as_pair(made, 1), windows.strides, windows.pads[:2], windows.pads[2:], strict=True)
+        )
     ]
-    return pads[0], pads[1], behind[0], behind[1]
+    return windows.pads[0], windows.pads[1], behind[0], behind[1]
+
+
+def most_taps(windows: Windows) -> int:
+    """Taps of a window."""
+    return prod(windows.kernel)

@@ -11,9 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.layers import AveragePool, Conv, Layer, Lookup, Product, Sum, Times
+from lathe.frontend.onnx.layers import (
+    AveragePool,
+    Conv,
+    ConvTranspose,
+    Layer,
+    Lookup,
+    Mean,
+    Product,
+    Sum,
+    TensorProduct,
+    Times,
+)
 
-_RESCALES = (AveragePool, Conv, Product, Sum, Times)
+_RESCALES = (AveragePool, Conv, ConvTranspose, Mean, Product, Sum, TensorProduct, Times)
 
 
 def with_tables_joined(layers: dict[str, Layer]) -> dict[str, Layer]:

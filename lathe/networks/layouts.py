@@ -7,6 +7,7 @@ from lathe.frontend.onnx.layers import (
     Concat,
     Conv,
     ConvTranspose,
+    Extreme,
     Layer,
     Lookup,
     MaxPool,
@@ -22,7 +23,7 @@ from lathe.networks.values import IMAGE_RANKS, Shape
 
 _IMAGES = (AveragePool, Conv, ConvTranspose, MaxPool, Resize)
 _PLAIN = (Product, TensorProduct)
-_EITHER = (Concat, Lookup, Pad, Slice, Sum, Times)
+_EITHER = (Concat, Extreme, Lookup, Pad, Slice, Sum, Times)
 
 
 def read_as_image(tensor: str, shape: Shape, layers: Iterable[Layer]) -> bool:

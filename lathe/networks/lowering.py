@@ -91,7 +91,7 @@ def lowered(
         name, shape = names.fresh(layer.name), types[layer.output].shape
         read_so = read_as_image(layer.output, shape, layers[number + 1 :])
         context = Context(name, shape, read_so, lanes, found.constants, found.placeholders)
-        data = tuple(found.made[tensor] for tensor in layer.inputs)
+        data = _operands(layer, found, types, context)
         found.made[layer.output] = program_of_layer(layer, data, context)
         found.names[name] = layer.name
     for tensor in outputs:
@@ -100,6 +100,23 @@ def lowered(
             Port(tensor, made.tensor.name, known.dtype, known.shape, made.width if made.is_image else 0, made.places)
         )
     return found
+
+
+def _operands(layer: Layer, found: Lowered, types: Mapping[str, TensorType], context: Context) -> tuple[Value, ...]:
+    """What a layer reads; constants lie as the operand does that is none."""
+    made = next((found.made[tensor] for tensor in layer.inputs if tensor not in layer.held), None)
+    values = []
+    for number, tensor in enumerate(layer.inputs):
+        if tensor not in layer.held:
+            values.append(found.made[tensor])
+            continue
+        known = types[tensor]
+        is_image = made is not None and made.is_image and len(known.shape) == len(made.shape)
+        whole = own_shape(known.shape, context.lanes, is_image=is_image)
+        port = Port(tensor, "", known.dtype, known.shape, whole[-1] if is_image else 0)
+        held = context.constant(f"operand{number}", port.to_machine(layer.held[tensor]))
+        values.append(Value(held, known.shape, is_image))
+    return tuple(values)
 
 
 class _Names:

@@ -14,6 +14,7 @@ from lathe.frontend.onnx.layers import (
     Concat,
     Conv,
     ConvTranspose,
+    Extreme,
     Layer,
     Lookup,
     MaxPool,
@@ -98,8 +99,11 @@ class Network:
 
     def _why_not(self, layer: Layer, config: HardwareConfig) -> str | None:
         """What a machine lacks for a layer, or for one that only it wants and no node stands for."""
-        wanted = (layer, *(self.found.layers[name] for name in layer.inputs if name not in self._named))
-        return next((reason for each in wanted if (reason := why_not(each, config)) is not None), None)
+        reason = why_not(layer, config)
+        inner = iter(self.found.layers[name] for name in layer.inputs if name not in self._named)
+        while reason is None and (each := next(inner, None)) is not None:
+            reason = self._why_not(each, config)
+        return reason
 
     def _npu_step(self, part: NpuPart, config: HardwareConfig) -> NpuStep:
         program = lowered(
@@ -117,7 +121,8 @@ class Network:
         if isinstance(layer, Conv | Product):
             return prod(self.model.types[layer.output].shape) * int(layer.weights[0].size)
         if isinstance(layer, ConvTranspose):
-            return prod(self.model.types[layer.inputs[0]].shape) * int(layer.weights[0].size)
+            channels = self.model.types[layer.inputs[0]].shape[1]
+            return prod(self.model.types[layer.inputs[0]].shape) * int(layer.weights.size) // channels
         if isinstance(layer, TensorProduct):
             return prod(self.model.types[layer.output].shape) * self.model.types[layer.inputs[0]].shape[-1]
         return 0
@@ -132,7 +137,7 @@ def program_of(network: Network, part: NpuPart) -> Lowered:
     return lowered(part.layers, part.inputs, part.outputs, network.model.types)
 
 
-MOVES = (Concat, MaxPool, Pad, Reshape, Resize, Slice, Transpose)
+MOVES = (Concat, Extreme, MaxPool, Pad, Reshape, Resize, Slice, Transpose)
 """Layers that compute nothing that a machine could lack."""
 
 

@@ -5,40 +5,73 @@ from typing import Any
 
 import numpy as np
 
-from lathe.frontend import compute, select
+from lathe.frontend import Tensor, compute, reduce_axis, select, sum
 from lathe.frontend.onnx.layers import Conv, ConvTranspose, Layer
 from lathe.frontend.operand import Expr
-from lathe.frontend.operators import conv2d, depthwise_conv2d
+from lathe.frontend.operators import conv2d, depthwise_conv2d, pad2d
 from lathe.networks.layer_programs.context import Context, padded
-from lathe.networks.layer_programs.rescaling import rescaled_sums
-from lathe.networks.values import Value, computed, filled
+from lathe.networks.layer_programs.rescaling import rescaled_sums, terms_of
+from lathe.networks.values import Array, Value, computed, filled
 
 
 def _conv(layer: Conv, data: tuple[Value, ...], context: Context) -> Value:
-    image = context.as_image(data[0])
     top, left, bottom, right = layer.pads
     options: dict[str, Any] = {
         "stride": layer.strides,
         "padding": ((top, bottom), (left, right)),
         "pad_value": layer.of_inputs[0].own_zero,
         "dilation": layer.dilations,
-        "name": f"{context.name}.sums",
     }
+    return _convolved(layer, context.as_image(data[0]), options, context)
+
+
+def _convolved(layer: Conv | ConvTranspose, image: Value, options: dict[str, Any], context: Context) -> Value:
+    """The layer's convolution of an image."""
+    options["name"] = f"{context.name}.sums"
     filters, depth = layer.weights.shape[:2]
     per_filter = layer.weights.astype(np.int64).sum(axis=(1, 2, 3))
-    if layer.groups == image.shape[1] == filters and depth == 1 and layer.groups > 1:
-        weights = context.constant("weights", image.spread(layer.weights[:, 0].transpose(1, 2, 0), 2))
+    terms = terms_of(layer.weights)
+    channels = image.shape[1]
+    if layer.groups == channels == filters and depth == 1 and layer.groups > 1 and len(terms) == 1:
+        weights = context.constant("weights", image.spread(terms[0][:, 0].transpose(1, 2, 0), 2))
         sums = depthwise_conv2d(image.tensor, weights, **options)
         return context.image(rescaled_sums(layer, sums, per_filter, context, like=image), image.places)
     if layer.groups > 1:
-        weights = context.constant("weights", layer.weights.transpose(0, 2, 3, 1))
-        sums = conv2d(image.dense(f"{context.name}.data").tensor, weights, groups=layer.groups, **options)
+        image = image.dense(f"{context.name}.data")
+        sums = _sums(image.tensor, [term.transpose(0, 2, 3, 1) for term in terms], layer.groups, options, context)
         found = rescaled_sums(layer, sums, per_filter, context, f"{context.name}.dense")
         whole = context.image(found)
         return computed(context.shape, lambda *i: whole.at(i), context.name, context.lanes, is_image=True)
-    wide = image.spread(layer.weights.transpose(0, 2, 3, 1), 3)
-    weights = context.constant("weights", padded(wide, 0, filled(filters, context.lanes)))
-    return context.image(rescaled_sums(layer, conv2d(image.tensor, weights, **options), per_filter, context))
+    wide = filled(filters, context.lanes)
+    placed = [padded(image.spread(term.transpose(0, 2, 3, 1), 3), 0, wide) for term in terms]
+    sums = _sums(image.tensor, placed, 1, options, context)
+    return context.image(rescaled_sums(layer, sums, per_filter, context))
+
+
+def _sums(image: Tensor, terms: list[Array], groups: int, options: dict[str, Any], context: Context) -> Tensor:
+    """Sums of products with the sum of several weights (M, KH, KW, C / groups)."""
+    if len(terms) == 1:
+        return conv2d(image, context.constant("weights", terms[0]), groups=groups, **options)
+    weights = context.constant("weights", np.stack(terms))
+    count, filters, high, wide, depth = weights.shape
+    (down, along), (apart_y, apart_x) = options.get("stride", (1, 1)), options.get("dilation", (1, 1))
+    if "padding" in options:
+        name = f"{context.name}.border"
+        image = pad2d(image, options["padding"], value=options["pad_value"], name=name)
+    batch, height, width, _ = image.shape
+    term, ry, rx, rc = (
+        reduce_axis(extent, name)
+        for extent, name in zip((count, high, wide, depth), ("term", "ry", "rx", "rc"), strict=True)
+    )
+
+    def element(n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
+        channel = rc + 0 if groups == 1 else o // (filters // groups) * depth + rc
+        pixel = image[n, y * down + ry * apart_y, x * along + rx * apart_x, channel]
+        return sum(pixel.astype("int32") * weights[term, o, ry, rx, rc].astype("int32"), axis=(term, ry, rx, rc))
+
+    rows = (height - (high - 1) * apart_y - 1) // down + 1
+    columns = (width - (wide - 1) * apart_x - 1) // along + 1
+    return compute((batch, rows, columns, filters), element, options["name"])
 
 
 def _conv_transpose(layer: ConvTranspose, data: tuple[Value, ...], context: Context) -> Value:
@@ -46,9 +79,10 @@ def _conv_transpose(layer: ConvTranspose, data: tuple[Value, ...], context: Cont
     value, (how,) = context.as_image(data[0]), layer.of_inputs
     image = value.tensor
     n, height, width, channels = image.shape
-    (down, along), (high, wide) = layer.strides, layer.weights.shape[2:]
-    top, left = (taps - 1 - first for taps, first in zip((high, wide), layer.pads[:2], strict=True))
-    rows, columns = context.image_shape[2] + high - 1, context.image_shape[3] + wide - 1
+    down, along = layer.strides
+    reaches = [(taps - 1) * apart for taps, apart in zip(layer.weights.shape[2:], layer.dilations, strict=True)]
+    top, left = (reach - first for reach, first in zip(reaches, layer.before, strict=True))
+    rows, columns = (count + reach for count, reach in zip(context.image_shape[2:], reaches, strict=True))
 
     def element(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
         at_y, at_x = y - top, x - left
@@ -60,11 +94,8 @@ def _conv_transpose(layer: ConvTranspose, data: tuple[Value, ...], context: Cont
         return select(inside, image[n, at_y // down, at_x // along, c], how.own_zero)
 
     spread = compute((n, rows, columns, channels), element, f"{context.name}.spread")
-    turned = layer.weights[:, :, ::-1, ::-1].transpose(1, 2, 3, 0)
-    per_filter = turned.astype(np.int64).sum(axis=(1, 2, 3))
-    placed = padded(value.spread(turned, 3), 0, filled(turned.shape[0], context.lanes))
-    sums = conv2d(spread, context.constant("weights", placed), name=f"{context.name}.sums")
-    return context.image(rescaled_sums(layer, sums, per_filter, context))
+    spaced = Value(spread, (n, value.shape[1], rows, columns), is_image=True, places=value.places)
+    return _convolved(layer, spaced, {"dilation": layer.dilations}, context)
 
 
 CONVOLUTIONS: Mapping[type[Layer], Callable[..., Value]] = {Conv: _conv, ConvTranspose: _conv_transpose}

@@ -1,5 +1,7 @@
 """Sums of products, brought to the 8 bits of a layer's output."""
 
+import numpy as np
+
 from lathe.frontend import Tensor, rescale_parameters
 from lathe.frontend.onnx.layers import Conv, ConvTranspose, Product
 from lathe.frontend.operators import requantise
@@ -27,3 +29,12 @@ def rescaled_sums(
         sums, parameters=context.constant("factors", placed), zero_point=made.own_zero, relu=layer.relu,
         name=name or context.name,
     )  # fmt: skip
+
+
+def terms_of(weights: Array) -> list[Array]:
+    """Weights of int8 whose sum some weights are, of -255 to 255: themselves, if they can be."""
+    terms, rest = list[Array](), weights.astype(np.int64)
+    while not terms or np.any(rest):
+        terms.append(np.clip(rest, -128, 127).astype(np.int8))
+        rest = rest - terms[-1]
+    return terms
