@@ -48,7 +48,10 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Conv(Layer):
-    """Sums of products with weights (M, C / groups, KH, KW), and biases in their units."""
+    """Sums of products with weights (M, C / groups, KH, KW), and biases in their units.
+
+    A result of int32 are the sums themselves. A second input is the zero point of the data, if that is computed.
+    """
 
     weights: NDArray[np.int16]
     weight_scale: NDArray[np.float64]
@@ -62,7 +65,10 @@ class Conv(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Product(Layer):
-    """A matrix product with weights (N, K): (…, K) becomes (…, N)."""
+    """A matrix product with weights (N, K): (…, K) becomes (…, N).
+
+    A result of int32 are the sums themselves. A second input is the zero point of the data, if that is computed.
+    """
 
     weights: NDArray[np.int16]
     weight_scale: NDArray[np.float64]

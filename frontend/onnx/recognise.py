@@ -13,6 +13,7 @@ import numpy as np
 from lathe.frontend.onnx.convolutions import CONVOLUTIONS
 from lathe.frontend.onnx.functions import function_above, tabulated
 from lathe.frontend.onnx.groups import Group, Operands, Recognised
+from lathe.frontend.onnx.integers import INTEGERS
 from lathe.frontend.onnx.layers import Layer, Lookup
 from lathe.frontend.onnx.moves import MOVES, quantised
 from lathe.frontend.onnx.one_node_operators import view_of
@@ -54,6 +55,14 @@ class _Recogniser(Operands):
                 self.found.reasons[number if made is None else made] = str(reason)
             else:
                 self.found.layers[layer.output] = layer
+        for number, node in enumerate(self.model.nodes):
+            make = INTEGERS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+            if make is None:
+                continue
+            try:
+                self.found.layers[node.output[0]] = make(self, number, node)
+            except Unfit as reason:
+                self.found.reasons[number] = str(reason)
         return self.found
 
     def _layer(self, number: int, node: Any) -> Layer:

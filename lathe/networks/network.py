@@ -144,6 +144,8 @@ MOVES = (Concat, Extreme, MaxPool, Pad, Reshape, Resize, Slice, Transpose)
 def why_not(layer: Layer, config: HardwareConfig) -> str | None:
     """What a machine lacks for a layer; None where it takes it."""
     wanted = None if isinstance(layer, MOVES) else RESCALE
+    if layer.of_output.dtype == "int32":
+        wanted = None
     if isinstance(layer, Sum):
         wanted = RESCALE_ADD
     if isinstance(layer, Lookup):

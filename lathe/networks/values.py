@@ -30,13 +30,19 @@ def filled(channels: int, lanes: int) -> int:
 class Value:
     """A tensor of a program, the shape that the model gives it, whether it is an image, and its channels' places.
 
-    ``places`` None: in their order, from 0 on.
+    ``places`` None: in their order, from 0 on. ``more``: of 32 bits the bytes behind the lowest, which ``tensor`` is.
     """
 
     tensor: Tensor
     shape: Shape
     is_image: bool
     places: Shape | None = None
+    more: tuple[Tensor, ...] = ()
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All of it."""
+        return self.tensor, *self.more
 
     @property
     def image_shape(self) -> Shape:

@@ -36,13 +36,13 @@ class Context:
         """The shape of the result as (N, C, H, W)."""
         return image_shape(self.shape)
 
-    def image(self, tensor: Tensor, places: Shape | None = None) -> Value:
+    def image(self, tensor: Tensor, places: Shape | None = None, more: tuple[Tensor, ...] = ()) -> Value:
         """The result as an image."""
-        return Value(tensor, self.shape, is_image=True, places=places)
+        return Value(tensor, self.shape, is_image=True, places=places, more=more)
 
-    def plain(self, tensor: Tensor) -> Value:
+    def plain(self, tensor: Tensor, more: tuple[Tensor, ...] = ()) -> Value:
         """The result as the model has it."""
-        return Value(tensor, self.shape, is_image=False)
+        return Value(tensor, self.shape, is_image=False, more=more)
 
     def like(self, tensor: Tensor, other: Value) -> Value:
         """The result as another tensor of its shape lies."""
@@ -77,11 +77,11 @@ def alike(data: tuple[Value, ...], context: Context) -> tuple[Value, ...]:
     return tuple(
         each
         if each.is_image == is_image and each.is_usual(context.lanes)
-        else computed(each.shape, _elements_of(each), f"{context.name}.data{n}", context.lanes, is_image=is_image)
+        else computed(each.shape, elements_of(each), f"{context.name}.data{n}", context.lanes, is_image=is_image)
         for n, each in enumerate(data)
     )
 
 
-def _elements_of(value: Value) -> Callable[..., Expr]:
+def elements_of(value: Value) -> Callable[..., Expr]:
     """The elements of a tensor, by the model's indices."""
     return lambda *i: value.at(i)

@@ -9,8 +9,8 @@ from lathe.frontend import Tensor, compute, reduce_axis, select, sum
 from lathe.frontend.onnx.layers import Conv, ConvTranspose, Layer
 from lathe.frontend.operand import Expr
 from lathe.frontend.operators import conv2d, depthwise_conv2d, pad2d
-from lathe.networks.layer_programs.context import Context, padded
-from lathe.networks.layer_programs.rescaling import rescaled_sums, terms_of
+from lathe.networks.layer_programs.context import Context, elements_of, padded
+from lathe.networks.layer_programs.rescaling import results_of, terms_of
 from lathe.networks.values import Array, Value, computed, filled
 
 
@@ -27,51 +27,59 @@ def _conv(layer: Conv, data: tuple[Value, ...], context: Context) -> Value:
 
 def _convolved(layer: Conv | ConvTranspose, image: Value, options: dict[str, Any], context: Context) -> Value:
     """The layer's convolution of an image."""
-    options["name"] = f"{context.name}.sums"
     filters, depth = layer.weights.shape[:2]
     per_filter = layer.weights.astype(np.int64).sum(axis=(1, 2, 3))
     terms = terms_of(layer.weights)
-    channels = image.shape[1]
-    if layer.groups == channels == filters and depth == 1 and layer.groups > 1 and len(terms) == 1:
+    if layer.groups == image.shape[1] == filters and depth == 1 and layer.groups > 1 and len(terms) == 1:
         weights = context.constant("weights", image.spread(terms[0][:, 0].transpose(1, 2, 0), 2))
-        sums = depthwise_conv2d(image.tensor, weights, **options)
-        return context.image(rescaled_sums(layer, sums, per_filter, context, like=image), image.places)
+        made = results_of(
+            layer, lambda name: depthwise_conv2d(image.tensor, weights, name=name, **options), per_filter, context,
+            like=image,
+        )  # fmt: skip
+        return context.image(made[0], image.places, made[1:])
     if layer.groups > 1:
-        image = image.dense(f"{context.name}.data")
-        sums = _sums(image.tensor, [term.transpose(0, 2, 3, 1) for term in terms], layer.groups, options, context)
-        found = rescaled_sums(layer, sums, per_filter, context, f"{context.name}.dense")
-        whole = context.image(found)
-        return computed(context.shape, lambda *i: whole.at(i), context.name, context.lanes, is_image=True)
+        placed = [term.transpose(0, 2, 3, 1) for term in terms]
+        sums = _sums(image.dense(f"{context.name}.data").tensor, placed, layer.groups, options, context)
+        parts = [context.image(each) for each in results_of(layer, sums, per_filter, context, f"{context.name}.dense")]
+        names = [f"{context.name}.whole{number}" if number else context.name for number in range(len(parts))]
+        whole = [
+            computed(context.shape, elements_of(part), name, context.lanes, is_image=True).tensor
+            for part, name in zip(parts, names, strict=True)
+        ]
+        return context.image(whole[0], more=tuple(whole[1:]))
     wide = filled(filters, context.lanes)
     placed = [padded(image.spread(term.transpose(0, 2, 3, 1), 3), 0, wide) for term in terms]
-    sums = _sums(image.tensor, placed, 1, options, context)
-    return context.image(rescaled_sums(layer, sums, per_filter, context))
+    made = results_of(layer, _sums(image.tensor, placed, 1, options, context), per_filter, context)
+    return context.image(made[0], more=made[1:])
 
 
-def _sums(image: Tensor, terms: list[Array], groups: int, options: dict[str, Any], context: Context) -> Tensor:
-    """Sums of products with the sum of several weights (M, KH, KW, C / groups)."""
+def _sums(
+    image: Tensor, terms: list[Array], groups: int, options: dict[str, Any], context: Context
+) -> Callable[[str], Tensor]:
+    """Sums of products with the sum of several weights (M, KH, KW, C / groups): stages, by their names."""
     if len(terms) == 1:
-        return conv2d(image, context.constant("weights", terms[0]), groups=groups, **options)
+        plain = context.constant("weights", terms[0])
+        return lambda name: conv2d(image, plain, groups=groups, name=name, **options)
     weights = context.constant("weights", np.stack(terms))
     count, filters, high, wide, depth = weights.shape
     (down, along), (apart_y, apart_x) = options.get("stride", (1, 1)), options.get("dilation", (1, 1))
+    source = image
     if "padding" in options:
-        name = f"{context.name}.border"
-        image = pad2d(image, options["padding"], value=options["pad_value"], name=name)
-    batch, height, width, _ = image.shape
+        source = pad2d(image, options["padding"], value=options["pad_value"], name=f"{context.name}.border")
+    batch, height, width, _ = source.shape
+    rows = (height - (high - 1) * apart_y - 1) // down + 1
+    columns = (width - (wide - 1) * apart_x - 1) // along + 1
+    names = ("term", "ry", "rx", "rc")
     term, ry, rx, rc = (
-        reduce_axis(extent, name)
-        for extent, name in zip((count, high, wide, depth), ("term", "ry", "rx", "rc"), strict=True)
+        reduce_axis(extent, name) for extent, name in zip(weights.shape[:1] + weights.shape[2:], names, strict=True)
     )
 
     def element(n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
         channel = rc + 0 if groups == 1 else o // (filters // groups) * depth + rc
-        pixel = image[n, y * down + ry * apart_y, x * along + rx * apart_x, channel]
+        pixel = source[n, y * down + ry * apart_y, x * along + rx * apart_x, channel]
         return sum(pixel.astype("int32") * weights[term, o, ry, rx, rc].astype("int32"), axis=(term, ry, rx, rc))
 
-    rows = (height - (high - 1) * apart_y - 1) // down + 1
-    columns = (width - (wide - 1) * apart_x - 1) // along + 1
-    return compute((batch, rows, columns, filters), element, options["name"])
+    return lambda name: compute((batch, rows, columns, filters), element, name)
 
 
 def _conv_transpose(layer: ConvTranspose, data: tuple[Value, ...], context: Context) -> Value:

@@ -12,7 +12,7 @@ from lathe.frontend.operand import Expr
 from lathe.frontend.operators import dense, requantise
 from lathe.frontend.operators import reshape as reshaped
 from lathe.networks.layer_programs.context import Context
-from lathe.networks.layer_programs.rescaling import rescaled_sums, terms_of
+from lathe.networks.layer_programs.rescaling import results_of, terms_of
 from lathe.networks.values import Array, Value
 
 
@@ -24,19 +24,22 @@ def _product(layer: Product, data: tuple[Value, ...], context: Context) -> Value
     per_filter = layer.weights.astype(np.int64).sum(axis=1)
     sums = _sums(flat, terms_of(layer.weights), context)
     if rows.ndim == 2:
-        return context.plain(rescaled_sums(layer, sums, per_filter, context))
-    found = rescaled_sums(layer, sums, per_filter, context, f"{context.name}.flat")
-    return context.plain(reshaped(found, context.shape, name=context.name))
+        first, *more = results_of(layer, sums, per_filter, context)
+        return context.plain(first, tuple(more))
+    made = results_of(layer, sums, per_filter, context, f"{context.name}.flat")
+    names = [f"{context.name}.whole{number}" if number else context.name for number in range(len(made))]
+    first, *more = (reshaped(each, context.shape, name=name) for each, name in zip(made, names, strict=True))
+    return context.plain(first, tuple(more))
 
 
-def _sums(rows: Tensor, terms: list[Array], context: Context) -> Tensor:
-    """Products of rows with the sum of several weights (N, K)."""
-    name = f"{context.name}.sums"
+def _sums(rows: Tensor, terms: list[Array], context: Context) -> Callable[[str], Tensor]:
+    """Products of rows with the sum of several weights (N, K): stages, by their names."""
     if len(terms) == 1:
-        return dense(rows, context.constant("weights", terms[0]), name=name)
+        plain = context.constant("weights", terms[0])
+        return lambda name: dense(rows, plain, name=name)
     weights = context.constant("weights", np.stack(terms))
     term, k = reduce_axis(len(terms), "term"), reduce_axis(rows.shape[1], "k")
-    return compute(
+    return lambda name: compute(
         (rows.shape[0], weights.shape[1]),
         lambda i, j: sum(rows[i, k].astype("int32") * weights[term, j, k].astype("int32"), axis=(term, k)),
         name,
