@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from lathe.frontend.onnx.layers import Pair, Sides
@@ -60,7 +59,15 @@ def as_pair(numbers: Sequence[int], of_rows: int) -> Pair:
 
 
 def wide_enough(windows: Windows, made: Sequence[int]) -> Sides:
-    """Borders behind an image so wide that as many windows as are made are whole."""
+    """Borders behind an image so wide that as many windows as are made are whole, of which each begins before its end.
+
+    ONNX's inference of shapes counts windows that onnxruntime leaves out.
+    """
+    for count, step, before, size in zip(
+        as_pair(made, 1), windows.strides, windows.pads[:2], windows.sizes, strict=True
+    ):
+        if (count - 1) * step >= size + before:
+            raise Unfit("its last window begins behind the image")
     behind = [
         max((count - 1) * step + windows.reach(axis) - size - before, least)
         for axis, (size, count, step, before, least) in enumerate(
@@ -68,8 +75,3 @@ def wide_enough(windows: Windows, made: Sequence[int]) -> Sides:
         )
     ]
     return windows.pads[0], windows.pads[1], behind[0], behind[1]
-
-
-def most_taps(windows: Windows) -> int:
-    """Taps of a window."""
-    return prod(windows.kernel)

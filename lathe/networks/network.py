@@ -1,6 +1,6 @@
 """Networks of ONNX: read, taken apart, built for a machine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -34,6 +34,7 @@ from lathe.networks.lowering import Lowered, lowered
 from lathe.networks.parts import HostPart, NpuPart, parts_of
 from lathe.networks.program import NetworkProgram
 from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
+from lathe.networks.streams import UnmappedLayer, streams_of
 from lathe.scheduler import bound
 from lathe.scheduler.target.machine import check_machine
 
@@ -62,16 +63,25 @@ class Network:
     def build(self, config: HardwareConfig) -> NetworkProgram:
         """Compile the network for a machine.
 
-        Layers of 8 bits that the machine takes become streams of instructions; the host computes all other nodes.
-        Raises LatheError for what does not fit the machine's memory.
+        Layers of 8 bits that the machine takes become streams of instructions; the host computes all other nodes, and
+        layers for which there is no mapping, as what does not fit the machine's memory.
         """
         check_machine(config, "build")
-        steps: list[Step] = []
-        for part in parts_of(self.model, self.found, lambda layer: self._why_not(layer, config) is None):
-            if isinstance(part, HostPart):
-                steps.append(self._host_step(part, config))
-            else:
-                steps.append(self._npu_step(part, config))
+        unmapped: dict[str, str] = {}
+        made: dict[tuple[object, ...], NpuStep] = {}
+
+        def compiled(part: NpuPart) -> NpuStep:
+            key = part.layers, part.inputs, part.outputs
+            if key not in made:
+                made[key] = self._npu_step(part, config)
+            return made[key]
+
+        steps: list[Step] | None = None
+        while steps is None:
+            try:
+                steps = self._steps(config, compiled, unmapped)
+            except UnmappedLayer as found:
+                unmapped[found.layer.output] = found.reason
         types = self.model.types
         return NetworkProgram(
             self.model.name,
@@ -81,28 +91,40 @@ class Network:
             {name: types.get(name) for name in self.model.outputs},
         )
 
-    def _host_step(self, part: HostPart, config: HardwareConfig) -> HostStep:
+    def _steps(
+        self, config: HardwareConfig, compiled: Callable[[NpuPart], NpuStep], unmapped: Mapping[str, str]
+    ) -> list[Step]:
+        """The steps with ``unmapped`` layers, by what they make, on the host. Raises UnmappedLayer for another one."""
+        steps: list[Step] = []
+        for part in parts_of(self.model, self.found, lambda layer: self._why_not(layer, config, unmapped) is None):
+            if isinstance(part, HostPart):
+                steps.append(self._host_step(part, config, unmapped))
+            else:
+                steps += streams_of(part, compiled)
+        return steps
+
+    def _host_step(self, part: HostPart, config: HardwareConfig, unmapped: Mapping[str, str]) -> HostStep:
         nodes = []
         for number in part.nodes:
             node = self.model.nodes[number]
-            nodes.append((node.name or node.output[0], self._why(number, node, config)))
+            nodes.append((node.name or node.output[0], self._why(number, node, config, unmapped)))
         proto = part_of(self.model, part.nodes, part.inputs, part.outputs)
         return HostStep(proto.SerializeToString(), part.inputs, part.outputs, tuple(nodes))
 
-    def _why(self, number: int, node: Any, config: HardwareConfig) -> str:
+    def _why(self, number: int, node: Any, config: HardwareConfig, unmapped: Mapping[str, str]) -> str:
         for layer in self.found.layers.values():
-            if number in layer.nodes and (reason := self._why_not(layer, config)) is not None:
+            if number in layer.nodes and (reason := self._why_not(layer, config, unmapped)) is not None:
                 return reason
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             return "between float and 8 bits"
         return self.found.reasons.get(number, "it is computed in float")
 
-    def _why_not(self, layer: Layer, config: HardwareConfig) -> str | None:
-        """What a machine lacks for a layer, or for one that only it wants and no node stands for."""
-        reason = why_not(layer, config)
+    def _why_not(self, layer: Layer, config: HardwareConfig, unmapped: Mapping[str, str]) -> str | None:
+        """Why a machine does not take a layer, or one that only it wants and no node stands for."""
+        reason = unmapped.get(layer.output) or why_not(layer, config)
         inner = iter(self.found.layers[name] for name in layer.inputs if name not in self._named)
         while reason is None and (each := next(inner, None)) is not None:
-            reason = self._why_not(each, config)
+            reason = self._why_not(each, config, unmapped)
         return reason
 
     def _npu_step(self, part: NpuPart, config: HardwareConfig) -> NpuStep:
@@ -110,10 +132,9 @@ class Network:
             part.layers, part.inputs, part.outputs, self.model.types, max(config.block_in, config.block_out)
         )
         made = build(program.results, program.tensors, config, constants=program.constants)
-        label_of = {layer: label for label, layer in program.names.items()}
         rows = tuple(
-            LayerOfProgram(layer.name, label_of[layer.name], self._macs(layer), self._bound(layer, config))
-            for layer in part.layers
+            LayerOfProgram(layer.name, label, self._macs(layer), self._bound(layer, config))
+            for layer, label in zip(part.layers, program.names, strict=True)
         )
         return NpuStep(made, tuple(program.inputs), tuple(program.outputs), rows)
 

@@ -300,3 +300,28 @@ def test_weights_with_a_zero_point(dtype, kind, point):
     attributes = {} if kind == "MatMul" else {"group": 3 if kind == "grouped" else 1, "pads": [1] * 4}
     made = graph.node("MatMul" if kind == "MatMul" else "Conv", data, weights, name="layer", **attributes)
     alone(graph, graph.quantised(made, 0.2))
+
+
+def test_a_window_that_begins_behind_the_image_is_none():
+    """ONNX's inference of shapes counts it, and onnxruntime does not."""
+    graph = QdqModel(seed=18)
+    made = graph.layer(
+        "AveragePool", graph.input(1, 12, 4, 4), name="layer", kernel_shape=[2, 2], strides=[4, 4], ceil_mode=1,
+        pads=[0, 0, 1, 1],
+    )  # fmt: skip
+    result = lt.from_onnx(graph.model(made)).build(lt.load_config("lathe16"))
+    why = {row.name: row.why for row in lt.simulate(result, timing_only=True).layers}
+    assert why["layer"] == "its last window begins behind the image"
+
+
+def test_channels_of_a_depthwise_convolution_that_are_regrouped():
+    graph = QdqModel(seed=19)
+    made = graph.conv(graph.input(1, 38, 1, 7), 38, 1, groups=38, name="layer")
+    part = graph.layer("Slice", made, sizes(graph, 0), sizes(graph, 36), sizes(graph, 1), same=True)
+    alone(graph, graph.layer("Reshape", part, sizes(graph, 1, 36, 7, 1), same=True))
+
+
+def test_an_average_along_rows_of_what_is_computed():
+    graph = QdqModel(seed=20)
+    data = graph.conv(graph.input(1, 12, 5, 12), 3, name="first")
+    alone(graph, graph.layer("ReduceMean", data, axes=[3], name="layer"))

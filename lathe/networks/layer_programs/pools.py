@@ -5,7 +5,8 @@ from math import lcm, prod
 
 import numpy as np
 
-from lathe.frontend import Tensor, compute, max, reduce_axis, rescale_parameters, sum
+from lathe.frontend import Tensor, compute, reduce_axis, rescale_parameters, sum
+from lathe.frontend import max as greatest
 from lathe.frontend.onnx.layers import AveragePool, Layer, MaxPool, Mean
 from lathe.frontend.operand import Expr
 from lathe.frontend.operators import dense, max_pool2d, pad2d, requantise
@@ -27,7 +28,7 @@ def _max_pool(layer: MaxPool, data: tuple[Value, ...], context: Context) -> Valu
     ry, rx = reduce_axis(layer.kernel[0], "ry"), reduce_axis(layer.kernel[1], "rx")
     found = compute(
         (source.shape[0], rows, columns, source.shape[3]),
-        lambda n, y, x, c: max(source[n, y * down + ry * apart_y, x * along + rx * apart_x, c], axis=(ry, rx)),
+        lambda n, y, x, c: greatest(source[n, y * down + ry * apart_y, x * along + rx * apart_x, c], axis=(ry, rx)),
         context.name,
     )
     return context.image(found, image.places)
@@ -75,9 +76,10 @@ def _average(layer: AveragePool, data: tuple[Value, ...], context: Context) -> V
 def _mean(layer: Mean, data: tuple[Value, ...], context: Context) -> Value:
     """Sums along dimensions other than that which lies in lanes, or products with ones along the last ones."""
     rank, axes = len(data[0].shape), layer.axes
-    if axes == tuple(range(axes[0], rank)):
+    over_pixels = data[0].is_image and 1 not in axes
+    if axes == tuple(range(axes[0], rank)) and not over_pixels:
         return _mean_of_rows(layer, context.as_plain(data[0]), context)
-    as_image = 1 not in axes and rank in IMAGE_RANKS and (data[0].is_image or rank - 1 in axes)
+    as_image = over_pixels or (1 not in axes and rank in IMAGE_RANKS and rank - 1 in axes)
     source = context.as_image(data[0]) if as_image else context.as_plain(data[0])
     kept = tuple(size for axis, size in enumerate(source.shape) if axis not in axes)
     along = {axis: reduce_axis(source.shape[axis], f"r{axis}") for axis in axes}
