@@ -14,7 +14,15 @@ from lathe.frontend.onnx.convolutions import CONVOLUTIONS
 from lathe.frontend.onnx.functions import function_above, tabulated
 from lathe.frontend.onnx.groups import Group, Operands, Recognised
 from lathe.frontend.onnx.integers import INTEGERS
-from lathe.frontend.onnx.layers import Layer, Lookup
+from lathe.frontend.onnx.layers import (
+    Conv,
+    ConvTranspose,
+    Layer,
+    Lookup,
+    Product,
+    TensorProduct,
+    Times,
+)
 from lathe.frontend.onnx.moves import MOVES, quantised
 from lathe.frontend.onnx.one_node_operators import view_of
 from lathe.frontend.onnx.pairs import PAIRS
@@ -22,6 +30,7 @@ from lathe.frontend.onnx.pools import POOLS
 from lathe.frontend.onnx.products import PRODUCTS
 from lathe.frontend.onnx.reading import Model, attributes_of
 from lathe.frontend.onnx.unfit import Unfit
+from lathe.frontend.rescale_parameters import FACTOR_LIMIT
 
 Maker: TypeAlias = Callable[[Operands, Group], Layer]
 _MAKERS: Mapping[str, Maker] = {**CONVOLUTIONS, **MOVES, **PAIRS, **POOLS, **PRODUCTS}
@@ -87,10 +96,10 @@ class _Recogniser(Operands):
         low, high = group.limits
         relu = low == group.how.zero_point and group.core.op_type not in _OF_ITS_DATA
         if high == greatest and (relu or low == least):
-            return make(self, replace(group, relu=relu))
+            return _with_fitting_factors(make(self, replace(group, relu=relu)))
         inner = f"{group.output}@unlimited"
         self.note_type(inner, group.how.dtype, self.shape(group.output))
-        layer = make(self, replace(group, relu=relu, output=inner))
+        layer = _with_fitting_factors(make(self, replace(group, relu=relu, output=inner)))
         self.found.layers[inner] = layer
         table = np.clip(np.arange(least, greatest + 1), low, high).astype(group.how.dtype)
         return Lookup(
@@ -146,3 +155,17 @@ class _Recogniser(Operands):
                 return None
             limits[place] = float(held.reshape(-1)[0])
         return min(limits), limits[1]
+
+
+def _with_fitting_factors(layer: Layer) -> Layer:
+    """The layer, if what its sums are multiplied by is no greater than a factor of RESCALE can be."""
+    scales = [how.scale for how in layer.of_inputs]
+    if isinstance(layer, Times | TensorProduct):
+        factor = scales[0] * scales[1]
+    elif isinstance(layer, Conv | ConvTranspose | Product):
+        factor = scales[0] * float(np.abs(layer.weight_scale).max())
+    else:
+        factor = max(scales)
+    if factor / layer.of_output.scale >= FACTOR_LIMIT:
+        raise Unfit("its result has a scale that is too small for its data")
+    return layer

@@ -325,3 +325,20 @@ def test_an_average_along_rows_of_what_is_computed():
     graph = QdqModel(seed=20)
     data = graph.conv(graph.input(1, 12, 5, 12), 3, name="first")
     alone(graph, graph.layer("ReduceMean", data, axes=[3], name="layer"))
+
+
+@pytest.mark.parametrize("kind", ["Conv", "Add", "Mul", "AveragePool"])
+def test_scales_that_no_factor_reaches(kind):
+    graph = QdqModel(seed=21)
+    data = graph.input(1, 12, 5, 6)
+    if kind == "Conv":
+        weights, scales = graph.weights(18, 12, 3, 3)
+        made = graph.node("Conv", data, weights, graph.bias(data, scales), name="layer")
+    elif kind == "AveragePool":
+        made = graph.node(kind, data, name="layer", kernel_shape=[2, 2])
+    else:
+        made = graph.node(kind, data, graph.input(1, 12, 5, 6, name="y"), name="layer")
+    made = graph.quantised(made, 1e-12)
+    result = checked(graph.model(made), units={made: 1e-12})
+    row = next(row for row in result.layers if row.name == "layer")
+    assert (row.where, row.why) == ("host", "its result has a scale that is too small for its data")

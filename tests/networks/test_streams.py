@@ -75,3 +75,15 @@ def test_both_parts_of_a_split_have_rows_of_their_own():
     rows = [row for row in result.layers if row.name == "split"]
     assert len(rows) == 2
     assert all(row.bytes for row in rows)
+
+
+def test_a_transposed_convolution_of_elements_wider_than_it_loads():
+    """Its rows are two dimensions, and those of what it reads are one."""
+    config = LATHE16.with_(block_in=8, block_out=32, wgt_buffer_bytes=65536, acc_buffer_bytes=32768)
+    graph = QdqModel(seed=4)
+    data = graph.conv(graph.input(1, 37, 6, 4), 37, 1, groups=37)
+    weights, _ = graph.weights(37, 7, 2, 2, per_channel=False)
+    made = graph.node("ConvTranspose", data, weights, name="layer", strides=[2, 1], pads=[1, 0, 0, 1])
+    made = graph.quantised(made, 0.3)
+    result = checked(graph.model(made), config, units={made: 3 * 0.3})
+    assert where(result)["layer"] == "npu"
