@@ -114,33 +114,30 @@ def _sources_above(values: Values, last: int) -> tuple[set[str], set[int]] | Non
     return sources, numbers
 
 
-def channel_axis(rank: int) -> int:
-    """The dimension of which each index may have a function of its own: channels of images, or the last."""
-    return 1 if rank == 4 else rank - 1
-
-
-def tabulated(model: Model, source: str, nodes: tuple[int, ...], output: str) -> NDArray[Any] | None:
+def tabulated(model: Model, source: str, nodes: tuple[int, ...], output: str) -> tuple[NDArray[Any], int] | None:
     """What the nodes make of each value of ``source``, from the least on; None where the host cannot say.
 
-    (256,), or (256, C) where constants make a function of its own for each channel.
+    (256,), or (256, C) where constants make a function of its own for each index of the dimension that is told: that
+    of an image's channels or the last.
     """
     shape = model.types[source].shape
     if output not in model.types or model.types[output].shape != shape:
         return None  # a constant repeats it
     chosen = [model.nodes[number] for number in nodes]
     constants = {name for node in chosen for name in node.input if name in model.initializers}
-    axis = channel_axis(len(shape))
     sizes = {size for name in constants for size in model.types[name].shape if size > 1}
     if not sizes:
-        return _run(model, source, chosen, output, (256,), constants)
-    if sizes != {shape[axis]} or len(shape) < 2 or axis == 0:
-        return None
-    wide = tuple(256 if n == 0 else size if n == axis else 1 for n, size in enumerate(shape))
-    table = _run(model, source, chosen, output, wide, constants)
-    if table is None:
-        return None
-    table = table.reshape(256, shape[axis])
-    return table[:, 0] if np.all(table == table[:, :1]) else table
+        table = _run(model, source, chosen, output, (256,), constants)
+        return None if table is None else (table, 1)
+    for axis in dict.fromkeys((1, len(shape) - 1) if len(shape) in (3, 4) else (len(shape) - 1,)):
+        if axis < 1 or sizes != {shape[axis]}:
+            continue
+        wide = tuple(256 if n == 0 else size if n == axis else 1 for n, size in enumerate(shape))
+        table = _run(model, source, chosen, output, wide, constants)
+        if table is not None:
+            table = table.reshape(256, shape[axis])
+            return (table[:, 0] if np.all(table == table[:, :1]) else table), axis
+    return None
 
 
 def _run(

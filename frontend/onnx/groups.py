@@ -1,8 +1,9 @@
 """What a layer is made of: a QuantizeLinear with what it reads, and the operands that stand behind DequantizeLinear."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,22 +25,26 @@ class Recognised:
 
 @dataclass(frozen=True)
 class Group:
-    """A QuantizeLinear, and what it reads: result ``source`` of ``core``; ``relu``: whether a rectifier is between."""
+    """A QuantizeLinear, and what it reads: result ``source`` of ``core``; ``relu``: whether a rectifier is between.
 
-    quantise: Any
+    ``output`` is the tensor of 8 bits that is made, and ``limits`` are those of its values.
+    """
+
+    output: str
     how: Quantisation
     core: Any
     source: str
     numbers: tuple[int, ...]
     relu: bool
+    limits: tuple[int, int]
 
     @property
     def name(self) -> str:
         return str(self.core.name or self.core.output[0])
 
-    @property
-    def output(self) -> str:
-        return str(self.quantise.output[0])
+
+Operand: TypeAlias = tuple[str, Quantisation, Mapping[str, NDArray[Any]]]
+"""A tensor of 8 bits, how it is read, and its values by its name, if it is a constant."""
 
 
 class Operands:
@@ -55,6 +60,15 @@ class Operands:
         if found is None:
             raise Unfit(f"its operand {name!r} is not a tensor of 8 bits with a single constant scale")
         return found[0], found[1]
+
+    def operand_or_constant(self, name: str) -> Operand:
+        """The tensor of 8 bits that an operand is, and its values by its name, if it is a constant."""
+        found = self.values.node_of(name, "DequantizeLinear")
+        held = None if found is None else self.model.constant(found[1].input[0])
+        how = None if found is None else self.values.quantisation(found[1])
+        if found is None or held is None or how is None:
+            return *self.operand(name), {}
+        return found[1].input[0], how, {found[1].input[0]: held}
 
     def note_type(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
         """Say what a tensor is that stands in no model."""
@@ -88,3 +102,10 @@ class Operands:
         if np.any(np.abs(whole) >= 2**31):
             raise Unfit("its bias does not fit 32 bits in units of its sums")
         return np.asarray(whole, np.int64)
+
+
+def weights_of(values: NDArray[np.int64]) -> NDArray[np.int16]:
+    """Weights of 8 bits, less their zero point."""
+    if np.any(np.abs(values) > 255):
+        raise Unfit("its weights have more than 8 bits")
+    return values.astype(np.int16)

@@ -1,8 +1,10 @@
 """Layers of quantised networks: what is computed of tensors of 8 bits, in whole numbers and scales.
 
-A tensor of 8 bits holds ``q`` for the number ``scale · (q - zero_point)``. Images lie as in ONNX, (N, C, H, W).
+A tensor of 8 bits holds ``q`` for the number ``scale · (q - zero_point)``. Images lie as in ONNX, (N, C, H, W), or
+(N, C, L): then windows are those of an image of one row. Weights are whole numbers without a zero point, -255 to 255.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Pair = tuple[int, int]
+Sides = tuple[int, int, int, int]
+"""Top, left, bottom, right."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,10 @@ class Quantisation:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One output tensor computed of some inputs, all of 8 bits. ``nodes``: the numbers of the nodes it stands for."""
+    """One output tensor computed of some inputs, all of 8 bits. ``nodes``: the numbers of the nodes it stands for.
+
+    ``held`` are the values of inputs that are constants, by name.
+    """
 
     name: str
     inputs: tuple[str, ...]
@@ -36,17 +43,21 @@ class Layer:
     of_inputs: tuple[Quantisation, ...]
     of_output: Quantisation
     nodes: tuple[int, ...] = field(default=(), kw_only=True)
+    held: Mapping[str, NDArray[Any]] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
 class Conv(Layer):
-    """Sums of products with weights (M, C / groups, KH, KW), without a zero point, and biases in their units."""
+    """Sums of products with weights (M, C / groups, KH, KW), and biases in their units.
 
-    weights: NDArray[np.int8]
+    A result of int32 are the sums themselves. A second input is the zero point of the data, if that is computed.
+    """
+
+    weights: NDArray[np.int16]
     weight_scale: NDArray[np.float64]
     bias: NDArray[np.int64]
     strides: Pair
-    pads: tuple[int, int, int, int]  # top, left, bottom, right
+    pads: Sides
     dilations: Pair
     groups: int
     relu: bool = False
@@ -54,9 +65,12 @@ class Conv(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Product(Layer):
-    """A matrix product with weights (N, K): (…, K) becomes (…, N)."""
+    """A matrix product with weights (N, K): (…, K) becomes (…, N).
 
-    weights: NDArray[np.int8]
+    A result of int32 are the sums themselves. A second input is the zero point of the data, if that is computed.
+    """
+
+    weights: NDArray[np.int16]
     weight_scale: NDArray[np.float64]
     bias: NDArray[np.int64]
     relu: bool = False
@@ -64,16 +78,24 @@ class Product(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Sum(Layer):
-    """The sum of two tensors of one shape."""
+    """The sum of two tensors, or their difference, repeated along dimensions that one of them has not."""
 
+    minus: bool = False
     relu: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Times(Layer):
-    """The product of two tensors, element by element; the second may be of extent 1 along dimensions of the first."""
+    """The product of two tensors, element by element, repeated along dimensions that one of them has not."""
 
     relu: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Extreme(Layer):
+    """The greatest or the least value of some tensors, all read as the result is, element by element."""
+
+    greatest: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,16 +104,30 @@ class MaxPool(Layer):
 
     kernel: Pair
     strides: Pair
-    pads: tuple[int, int, int, int]
+    pads: Sides
+    dilations: Pair = (1, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class AveragePool(Layer):
-    """The average of each window of an image, in whose border are zeros."""
+    """The average of each window of an image, in whose border are zeros.
+
+    ``counted``: how many values each window has by which its sum is divided, (HO, WO); None: all of them all taps.
+    """
 
     kernel: Pair
     strides: Pair
-    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    pads: Sides = (0, 0, 0, 0)
+    relu: bool = False
+    counted: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Mean(Layer):
+    """The average along some dimensions, which are then of extent 1 or, without ``kept``, not there."""
+
+    axes: tuple[int, ...]
+    kept: bool
     relu: bool = False
 
 
@@ -99,10 +135,11 @@ class AveragePool(Layer):
 class Lookup(Layer):
     """Any function of one tensor, element by element: its values, from that of the least on, 256 in all.
 
-    ``table`` is (256,), or (256, C) with a function of its own for each channel.
+    ``table`` is (256,), or (256, C) with a function of its own for each index of dimension ``axis``.
     """
 
     table: NDArray[Any]
+    axis: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,18 +185,24 @@ class Concat(Layer):
 
 @dataclass(frozen=True, eq=False)
 class ConvTranspose(Layer):
-    """Each value spread over a window of weights (C, M, KH, KW), windows ``strides`` apart."""
+    """Each value spread over a window, windows ``strides`` apart: as a convolution with zeros between the pixels.
 
-    weights: NDArray[np.int8]
+    Weights are those of the convolution, (M, C / groups, KH, KW), turned round. ``before``: the rows and columns of
+    what is computed that are left out before the first of the result.
+    """
+
+    weights: NDArray[np.int16]
     weight_scale: NDArray[np.float64]
     bias: NDArray[np.int64]
     strides: Pair
-    pads: tuple[int, int, int, int]  # of what is computed, left out: top, left, bottom, right
+    before: Pair
+    dilations: Pair
+    groups: int
     relu: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class TensorProduct(Layer):
-    """Matrix products of two tensors, (..., I, K) and (..., K, J), both with a zero point of 0 as int8."""
+    """Matrix products of two tensors, (..., I, K) and (..., K, J), repeated along other dimensions as sums are."""
 
     relu: bool = False

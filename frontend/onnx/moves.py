@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lathe.frontend.onnx.groups import Group, Operands
 from lathe.frontend.onnx.layers import (
@@ -31,19 +32,24 @@ def requantised(of: Operands, tensor: str, how: Quantisation, wanted: Quantisati
         return tensor
     name = f"{tensor}@{wanted.scale:.9g},{wanted.zero_point},{wanted.dtype}"
     if name not in of.found.layers:
-        before, after = np.iinfo(how.dtype), np.iinfo(wanted.dtype)
+        before = np.iinfo(how.dtype)
         values = np.arange(before.min, before.max + 1)
         numbers = (values - how.zero_point).astype(np.float32) * np.float32(how.scale)
-        steps = np.rint(numbers / np.float32(wanted.scale)) + wanted.zero_point
-        table = np.clip(steps, after.min, after.max).astype(wanted.dtype)
+        table = quantised(numbers, wanted)
         of.found.layers[name] = Lookup(name, (tensor,), name, (how,), wanted, table)
         of.note_type(name, wanted.dtype, of.shape(tensor))
     return name
 
 
+def quantised(numbers: NDArray[Any], how: Quantisation) -> NDArray[Any]:
+    """What QuantizeLinear makes of numbers."""
+    limits = np.iinfo(how.dtype)
+    steps = np.rint(numbers.astype(np.float32) / np.float32(how.scale)) + how.zero_point
+    values: NDArray[Any] = np.clip(steps, limits.min, limits.max).astype(how.dtype)
+    return values
+
+
 def _data(of: Operands, group: Group, name: str) -> str:
-    if group.relu:
-        raise Unfit("its result is rectified")
     return requantised(of, *of.operand(name), group.how)
 
 

@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.configs.atomic import writing
 from lathe.isa import Program, ProgramError
-from lathe.networks.lowering import Port
+from lathe.networks.ports import Port
 from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
 
 FORMAT = "lathe network"
-VERSION = 1
+VERSION = 2
 KEY = "network"  # of the array that tells what a network consists of; neither programs nor streams have it
 
 Made = TypeVar("Made")
@@ -103,12 +104,12 @@ def _program(content: bytes) -> Program:
 
 
 def _plain(port: Port) -> list[Any]:
-    return [port.tensor, port.name, port.dtype, port.shape, port.width, port.places]
+    return [*astuple(port)]
 
 
 def _port(plain: list[Any]) -> Port:
-    tensor, name, dtype, shape, width, places = plain
-    return Port(tensor, name, dtype, tuple(shape), width, None if places is None else tuple(places))
+    tensor, name, dtype, shape, width, places, more, *rest = plain
+    return Port(tensor, name, dtype, tuple(shape), width, None if places is None else tuple(places), tuple(more), *rest)
 
 
 def _step(plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]], number: int) -> Step:

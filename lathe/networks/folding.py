@@ -11,9 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.layers import AveragePool, Conv, Layer, Lookup, Product, Sum, Times
+from lathe.frontend.onnx.layers import (
+    AveragePool,
+    Conv,
+    ConvTranspose,
+    Layer,
+    Lookup,
+    Mean,
+    Product,
+    Sum,
+    TensorProduct,
+    Times,
+)
 
-_RESCALES = (AveragePool, Conv, Product, Sum, Times)
+_RESCALES = (AveragePool, Conv, ConvTranspose, Mean, Product, Sum, TensorProduct, Times)
 
 
 def with_tables_joined(layers: dict[str, Layer]) -> dict[str, Layer]:
@@ -21,12 +32,18 @@ def with_tables_joined(layers: dict[str, Layer]) -> dict[str, Layer]:
     found: dict[str, Layer] = {}
     for name, layer in layers.items():
         inner = found.get(layer.inputs[0])
-        if isinstance(layer, Lookup) and isinstance(inner, Lookup):
+        if isinstance(layer, Lookup) and isinstance(inner, Lookup) and _joins(inner, layer):
             nodes = tuple(sorted({*inner.nodes, *layer.nodes}))
             table = _behind(inner.table, layer.table)
-            layer = replace(layer, inputs=inner.inputs, of_inputs=inner.of_inputs, table=table, nodes=nodes)
+            axis = inner.axis if inner.table.ndim > 1 else layer.axis
+            layer = replace(layer, inputs=inner.inputs, of_inputs=inner.of_inputs, table=table, axis=axis, nodes=nodes)
         found[name] = layer
     return found
+
+
+def _joins(inner: Lookup, outer: Lookup) -> bool:
+    """Whether two functions are one: with a function for each index of a dimension, of the same one."""
+    return 1 in (inner.table.ndim, outer.table.ndim) or inner.axis == outer.axis
 
 
 def _behind(inner: NDArray[Any], outer: NDArray[Any]) -> NDArray[Any]:

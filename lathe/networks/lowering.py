@@ -2,45 +2,17 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-import numpy as np
+from dataclasses import dataclass, field, replace
 
 from lathe.frontend import Tensor, placeholder
-from lathe.frontend.onnx.layers import Layer
+from lathe.frontend.onnx.layers import Conv, Layer
 from lathe.frontend.onnx.value_types import TensorType
-from lathe.networks.layer_programs import Context, program_of_layer
-from lathe.networks.values import Array, Shape, Value, own_shape
-
-
-@dataclass(frozen=True)
-class Port:
-    """A tensor of a model as a program has it: under another name, images with channels last, less 128 if uint8."""
-
-    tensor: str
-    name: str
-    dtype: str
-    shape: Shape
-    width: int = 0
-    places: Shape | None = None
-
-    def to_machine(self, values: Array) -> Array:
-        """The array that the program takes."""
-        signed = (values ^ np.uint8(128)).view(np.int8) if self.dtype == "uint8" else values
-        if signed.ndim != 4:
-            return np.ascontiguousarray(signed)
-        n, channels, height, width = self.shape
-        made = np.zeros((n, height, width, self.width), np.int8)
-        made[..., : self.shape[1]] = signed.transpose(0, 2, 3, 1)
-        return made
-
-    def from_machine(self, values: Array) -> Array:
-        """The model's tensor of what the program made."""
-        if values.ndim == 4:
-            chosen = values[..., : self.shape[1]] if self.places is None else values[..., list(self.places)]
-            values = chosen.transpose(0, 3, 1, 2)
-        ordered = np.ascontiguousarray(values)
-        return ordered.view(np.uint8) ^ np.uint8(128) if self.dtype == "uint8" else ordered
+from lathe.networks.layer_programs.context import Context
+from lathe.networks.layer_programs.programs import program_of_layer
+from lathe.networks.layer_programs.zero_points import channels_of_zero_point, has_zero_point, without_zero_point
+from lathe.networks.layouts import read_as_image
+from lathe.networks.ports import Port
+from lathe.networks.values import Array, Value, filled, own_shape
 
 
 @dataclass(eq=False)
@@ -55,10 +27,17 @@ class Lowered:
     names: dict[str, str] = field(default_factory=dict)
     """Of each stage that ends a layer, the layer's name in the model."""
 
+    def given(self, port: Port, is_image: bool, lanes: int) -> Value:
+        """An input, of a port without a width yet."""
+        held = placeholder(own_shape(port.shape, lanes, is_image=is_image), "int8", name=port.name)
+        self.placeholders.append(held)
+        self.inputs.append(replace(port, width=held.shape[-1] if is_image else 0))
+        return Value(held, port.shape, is_image)
+
     @property
     def results(self) -> list[Tensor]:
         """The tensors that the program makes for others."""
-        return [self.made[port.tensor].tensor for port in self.outputs]
+        return [tensor for port in self.outputs for tensor in self.made[port.tensor].tensors]
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -75,22 +54,70 @@ def lowered(
 ) -> Lowered:
     """The program of some layers, in which channels of images fill whole blocks of so many ``lanes``."""
     found, names = Lowered(), _Names()
+    read = {tensor for layer in layers if not has_zero_point(layer) for tensor in layer.inputs}
     for tensor in inputs:
         known = types[tensor]
-        held = placeholder(own_shape(known.shape, lanes), "int8", name=names.fresh(tensor))
-        found.made[tensor] = Value(held, known.shape)
-        found.placeholders.append(held)
-        found.inputs.append(Port(tensor, held.name, known.dtype, known.shape, held.shape[-1] if held.ndim else 0))
-    for layer in layers:
-        name = names.fresh(layer.name)
-        context = Context(name, types[layer.output].shape, lanes, found.constants, found.placeholders)
-        data = tuple(found.made[tensor] for tensor in layer.inputs)
-        found.made[layer.output] = program_of_layer(layer, data, context)
+        if tensor in read:
+            is_image = read_as_image(tensor, known.shape, layers)
+            found.made[tensor] = found.given(
+                Port(tensor, names.fresh(tensor), known.dtype, known.shape), is_image, lanes
+            )
+    extended = _with_zero_points(layers, found, types, names, lanes)
+    for number, layer in enumerate(layers):
+        name, shape = names.fresh(layer.name), types[layer.output].shape
+        read_so = read_as_image(layer.output, shape, layers[number + 1 :])
+        context = Context(name, shape, read_so, lanes, found.constants, found.placeholders)
+        if has_zero_point(layer):
+            value, extra = extended[layer.inputs, isinstance(layer, Conv)]
+            found.made[layer.output] = program_of_layer(without_zero_point(layer, extra), (value,), context)
+        else:
+            data = _operands(layer, found, types, context)
+            found.made[layer.output] = program_of_layer(layer, data, context)
         found.names[name] = layer.name
     for tensor in outputs:
         known, made = types[tensor], found.made[tensor]
-        found.outputs.append(Port(tensor, made.tensor.name, known.dtype, known.shape, 0, made.places))
+        width, more = made.width if made.is_image else 0, tuple(each.name for each in made.more)
+        found.outputs.append(Port(tensor, made.tensor.name, known.dtype, known.shape, width, made.places, more))
     return found
+
+
+def _with_zero_points(
+    layers: tuple[Layer, ...], found: Lowered, types: Mapping[str, TensorType], names: "_Names", lanes: int
+) -> dict[tuple[tuple[str, ...], bool], tuple[Value, int]]:
+    """Data beside their zero points, in as many channels as any layer wants, by both and whether they are images."""
+    wanted: dict[tuple[tuple[str, ...], bool], int] = {}
+    made: dict[tuple[tuple[str, ...], bool], tuple[Value, int]] = {}
+    for layer in layers:
+        if has_zero_point(layer):
+            key = layer.inputs, isinstance(layer, Conv)
+            wanted[key] = max(wanted.get(key, 0), channels_of_zero_point(layer))
+    for (inputs, is_image), least in wanted.items():
+        tensor, zero_point = inputs
+        known = types[tensor]
+        axis = 1 if is_image else len(known.shape) - 1
+        own = known.shape[axis]
+        extra = least if is_image else filled(own + least, lanes) - own
+        shape = tuple(own + extra if n == axis else size for n, size in enumerate(known.shape))
+        port = Port(tensor, names.fresh(tensor), known.dtype, shape, zero_point=zero_point, extra=extra)
+        made[inputs, is_image] = found.given(port, is_image, lanes), extra
+    return made
+
+
+def _operands(layer: Layer, found: Lowered, types: Mapping[str, TensorType], context: Context) -> tuple[Value, ...]:
+    """What a layer reads; constants lie as the operand does that is none."""
+    made = next((found.made[tensor] for tensor in layer.inputs if tensor not in layer.held), None)
+    values = []
+    for number, tensor in enumerate(layer.inputs):
+        if tensor not in layer.held:
+            values.append(found.made[tensor])
+            continue
+        known = types[tensor]
+        is_image = made is not None and made.is_image and len(known.shape) == len(made.shape)
+        whole = own_shape(known.shape, context.lanes, is_image=is_image)
+        port = Port(tensor, "", known.dtype, known.shape, whole[-1] if is_image else 0)
+        held = context.constant(f"operand{number}", port.to_machine(layer.held))
+        values.append(Value(held, known.shape, is_image))
+    return tuple(values)
 
 
 class _Names:

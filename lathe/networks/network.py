@@ -1,9 +1,10 @@
 """Networks of ONNX: read, taken apart, built for a machine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 from lathe.building import are_builds_looked_at, build
@@ -14,6 +15,7 @@ from lathe.frontend.onnx.layers import (
     Concat,
     Conv,
     ConvTranspose,
+    Extreme,
     Layer,
     Lookup,
     MaxPool,
@@ -36,11 +38,14 @@ from lathe.networks.parts import HostPart, NpuPart, Part, parts_of
 from lathe.networks.program import NetworkProgram
 from lathe.networks.sizes import check_sizes
 from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
+from lathe.networks.streams import UnmappedLayer, streams_of
 from lathe.optimiser.autoschedule import cache_for
 from lathe.optimiser.kept import ScheduleCache
 from lathe.scheduler import Bound, bound
 from lathe.scheduler.target.machine import check_machine
 from lathe.scheduler.target.rules import RULES, is_own
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(eq=False)
@@ -67,9 +72,9 @@ class Network:
     def build(self, config: HardwareConfig, *, cache: ScheduleCache | bool = True) -> NetworkProgram:
         """Compile the network for a machine.
 
-        Layers of 8 bits that the machine takes become streams of instructions; the host computes all other nodes. What
-        has been compiled is kept in ``cache`` (True: the user's; False: not), by the content of all that it depends on.
-        Raises LatheError for what does not fit the machine's memory.
+        Layers of 8 bits that the machine takes become streams of instructions; the host computes all other nodes, and
+        layers for which there is no mapping, as what does not fit the machine's memory. What has been compiled is kept
+        in ``cache`` (True: the user's; False: not), by the content of all that it depends on.
         """
         check_machine(config, "build")
         kept = cache_for(self, cache, "build")
@@ -83,12 +88,21 @@ class Network:
         return found
 
     def _compiled(self, config: HardwareConfig) -> NetworkProgram:
-        steps: list[Step] = []
-        for part in self.parts(config):
-            if isinstance(part, HostPart):
-                steps.append(self._host_step(part, config))
-            else:
-                steps.append(self._npu_step(part, config))
+        unmapped: dict[str, str] = {}
+        made: dict[tuple[object, ...], NpuStep] = {}
+
+        def compiled(part: NpuPart) -> NpuStep:
+            key = part.layers, part.inputs, part.outputs
+            if key not in made:
+                made[key] = self._npu_step(part, config)
+            return made[key]
+
+        steps: list[Step] | None = None
+        while steps is None:
+            try:
+                steps = self._steps(config, compiled, unmapped)
+            except UnmappedLayer as found:
+                unmapped[found.layer.output] = found.reason
         types = self.model.types
         return NetworkProgram(
             self.model.name,
@@ -98,15 +112,20 @@ class Network:
             {name: types.get(name) for name in self.model.outputs},
         )
 
-    def parts(self, config: HardwareConfig) -> list[Part]:
-        """What runs on a machine and what on the host, in the order in which it does."""
-        found = parts_of(self.model, self.found, lambda layer: self._why_not(layer, config) is None)
+    def parts(self, config: HardwareConfig, unmapped: Mapping[str, str] = NOTHING) -> list[Part]:
+        """What runs on a machine and what on the host, in the order in which it does.
+
+        Layers ``unmapped``, by what they make, are on the host, and why.
+        """
+        found = parts_of(self.model, self.found, lambda layer: self._why_not(layer, config, unmapped) is None)
         return with_long_parts_cut(found)
 
-    def reasons(self, part: HostPart, config: HardwareConfig) -> tuple[tuple[str, str], ...]:
+    def reasons(
+        self, part: HostPart, config: HardwareConfig, unmapped: Mapping[str, str] = NOTHING
+    ) -> tuple[tuple[str, str], ...]:
         """Of each node of the host its name and why it is there."""
         nodes = [(number, self.model.nodes[number]) for number in part.nodes]
-        return tuple((node.name or node.output[0], self._why(number, node, config)) for number, node in nodes)
+        return tuple((node.name or node.output[0], self._why(number, node, config, unmapped)) for number, node in nodes)
 
     def lowered(self, part: NpuPart, config: HardwareConfig) -> Lowered:
         """A part as the tensor program that is built for a machine."""
@@ -118,22 +137,37 @@ class Network:
         alone = lowered((layer,), tuple(dict.fromkeys(layer.inputs)), (layer.output,), self.model.types)
         return bound(alone.results, config)
 
-    def _host_step(self, part: HostPart, config: HardwareConfig) -> HostStep:
-        proto = part_of(self.model, part.nodes, part.inputs, part.outputs)
-        return HostStep(proto.SerializeToString(), part.inputs, part.outputs, self.reasons(part, config))
+    def _steps(
+        self, config: HardwareConfig, compiled: Callable[[NpuPart], NpuStep], unmapped: Mapping[str, str]
+    ) -> list[Step]:
+        """The steps with ``unmapped`` layers on the host. Raises UnmappedLayer for another one."""
+        steps: list[Step] = []
+        for part in self.parts(config, unmapped):
+            if isinstance(part, HostPart):
+                steps.append(self._host_step(part, config, unmapped))
+            else:
+                steps += streams_of(part, compiled)
+        return steps
 
-    def _why(self, number: int, node: Any, config: HardwareConfig) -> str:
+    def _host_step(self, part: HostPart, config: HardwareConfig, unmapped: Mapping[str, str]) -> HostStep:
+        proto = part_of(self.model, part.nodes, part.inputs, part.outputs)
+        return HostStep(proto.SerializeToString(), part.inputs, part.outputs, self.reasons(part, config, unmapped))
+
+    def _why(self, number: int, node: Any, config: HardwareConfig, unmapped: Mapping[str, str]) -> str:
         for layer in self.found.layers.values():
-            if number in layer.nodes and (reason := self._why_not(layer, config)) is not None:
+            if number in layer.nodes and (reason := self._why_not(layer, config, unmapped)) is not None:
                 return reason
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             return "between float and 8 bits"
         return self.found.reasons.get(number, "it is computed in float")
 
-    def _why_not(self, layer: Layer, config: HardwareConfig) -> str | None:
-        """What a machine lacks for a layer, or for one that only it wants and no node stands for."""
-        wanted = (layer, *(self.found.layers[name] for name in layer.inputs if name not in self._named))
-        return next((reason for each in wanted if (reason := why_not(each, config)) is not None), None)
+    def _why_not(self, layer: Layer, config: HardwareConfig, unmapped: Mapping[str, str]) -> str | None:
+        """Why a machine does not take a layer, or one that only it wants and no node stands for."""
+        reason = unmapped.get(layer.output) or why_not(layer, config)
+        inner = iter(self.found.layers[name] for name in layer.inputs if name not in self._named)
+        while reason is None and (each := next(inner, None)) is not None:
+            reason = self._why_not(each, config, unmapped)
+        return reason
 
     def _npu_step(self, part: NpuPart, config: HardwareConfig) -> NpuStep:
         check_sizes(part.layers, self.model.types, config)
@@ -150,7 +184,8 @@ class Network:
         if isinstance(layer, Conv | Product):
             return prod(self.model.types[layer.output].shape) * int(layer.weights[0].size)
         if isinstance(layer, ConvTranspose):
-            return prod(self.model.types[layer.inputs[0]].shape) * int(layer.weights[0].size)
+            channels = self.model.types[layer.inputs[0]].shape[1]
+            return prod(self.model.types[layer.inputs[0]].shape) * int(layer.weights.size) // channels
         if isinstance(layer, TensorProduct):
             return prod(self.model.types[layer.output].shape) * self.model.types[layer.inputs[0]].shape[-1]
         return 0
@@ -161,13 +196,15 @@ def program_of(network: Network, part: NpuPart) -> Lowered:
     return lowered(part.layers, part.inputs, part.outputs, network.model.types)
 
 
-MOVES = (Concat, MaxPool, Pad, Reshape, Resize, Slice, Transpose)
+MOVES = (Concat, Extreme, MaxPool, Pad, Reshape, Resize, Slice, Transpose)
 """Layers that compute nothing that a machine could lack."""
 
 
 def why_not(layer: Layer, config: HardwareConfig) -> str | None:
     """What a machine lacks for a layer; None where it takes it."""
     wanted = None if isinstance(layer, MOVES) else RESCALE
+    if layer.of_output.dtype == "int32":
+        wanted = None
     if isinstance(layer, Sum):
         wanted = RESCALE_ADD
     if isinstance(layer, Lookup):

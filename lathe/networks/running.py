@@ -99,10 +99,10 @@ def run_network(
                 given = {name: arrays[name] for name in step.inputs}
                 arrays |= run_on_host(step.model, given, step.outputs)
             continue
-        given = {} if timing_only else {port.name: port.to_machine(arrays[port.tensor]) for port in step.inputs}
+        given = {} if timing_only else {port.name: port.to_machine(arrays) for port in step.inputs}
         result = run(step.program, given)
         if not timing_only:
-            arrays |= {port.tensor: port.from_machine(result.outputs[port.name]) for port in step.outputs}
+            arrays |= {port.tensor: port.from_machine(result.outputs) for port in step.outputs}
         results.append(result)
         rows += _rows(step, result)
     outputs = {} if timing_only else {name: arrays[name] for name in program.outputs}
@@ -120,9 +120,9 @@ def network_reference(network: Network, inputs: Mapping[str, Any]) -> dict[str, 
             arrays |= run_on_host(proto.SerializeToString(), given, part.outputs)
             continue
         made = program_of(network, part)
-        given = {port.name: port.to_machine(arrays[port.tensor]) for port in made.inputs}
+        given = {port.name: port.to_machine(arrays) for port in made.inputs}
         found = reference(made.results, {**given, **made.constants})
-        arrays |= {port.tensor: port.from_machine(found[port.name]) for port in made.outputs}
+        arrays |= {port.tensor: port.from_machine(found) for port in made.outputs}
     return {name: arrays[name] for name in network.model.outputs}
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lathe.isa import Program
-from lathe.networks.lowering import Port
+from lathe.networks.ports import Port
 
 
 @dataclass(frozen=True)

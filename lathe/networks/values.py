@@ -1,8 +1,9 @@
-"""Tensors of a model as a program has them: images with channels last, which fill whole blocks of lanes.
+"""Tensors of a model as a program has them: plain, or as images with channels last, which fill whole blocks of lanes.
 
 Elements hold a block of channels, whether there are as many or not. Where a program has them all, the last ones being
 nobody's, no block has an end of its own: tensors lie behind each other in whole elements, and no instruction is cut at
-the last channel. Weights for channels of nobody are zeros, and so are their factors.
+the last channel. Weights for channels of nobody are zeros, and so are their factors. An image of one row, (N, C, L), is
+(N, 1, L, C) in a program. Whether a tensor of three or four dimensions is one, its makers and readers say.
 """
 
 from collections.abc import Callable
@@ -17,8 +18,7 @@ from lathe.frontend.operand import Expr
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
-OWN_ORDER = (0, 2, 3, 1)
-"""Dimensions of images as programs have them, in ONNX's numbers."""
+IMAGE_RANKS = (3, 4)
 
 
 def filled(channels: int, lanes: int) -> int:
@@ -28,35 +28,47 @@ def filled(channels: int, lanes: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A tensor of a program, the shape that the model gives it, and for each channel of an image its place.
+    """A tensor of a program, the shape that the model gives it, whether it is an image, and its channels' places.
 
-    ``places`` None: in their order, from 0 on.
+    ``places`` None: in their order, from 0 on. ``more``: of 32 bits the bytes behind the lowest, which ``tensor`` is.
     """
 
     tensor: Tensor
     shape: Shape
+    is_image: bool
     places: Shape | None = None
+    more: tuple[Tensor, ...] = ()
 
     @property
-    def is_image(self) -> bool:
-        """Whether it has channels, as images have them."""
-        return len(self.shape) == 4
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All of it."""
+        return self.tensor, *self.more
+
+    @property
+    def image_shape(self) -> Shape:
+        """The shape of an image as (N, C, H, W)."""
+        return image_shape(self.shape)
 
     @property
     def width(self) -> int:
         """Channels that the program has, with those of nobody."""
         return self.tensor.shape[-1]
 
+    def is_usual(self, lanes: int) -> bool:
+        """Whether its channels lie in order, and are as many as tensors have that are computed as they are."""
+        return self.places is None and (not self.is_image or self.width == filled(self.shape[1], lanes))
+
     def at(self, indices: tuple[Expr, ...]) -> Expr:
         """The element at the model's indices; of channels that lie apart, one of several reads."""
         if not self.is_image:
             return self.tensor[indices]
-        n, c, y, x = indices
+        n, c, *rest = indices
+        pixel: list[Expr | int] = [n, *rest] if len(rest) == 2 else [n, 0, *rest]
         if self.places is None:
-            return self.tensor[n, y, x, c]
+            return self.tensor[(*pixel, c)]
         value: Expr | None = None
         for first, end, place in reversed(self.runs()):
-            read = self.tensor[n, y, x, c + (place - first) if place != first else c]
+            read = self.tensor[(*pixel, c + (place - first) if place != first else c)]
             value = read if value is None else select(c < end, read, value)
         assert value is not None, "a tensor has channels"
         return value
@@ -84,24 +96,38 @@ class Value:
         """The same with the model's channels alone, in their order."""
         if not self.is_image or (self.places is None and self.width == self.shape[1]):
             return self
-        return computed(self.shape, lambda *i: self.at(i), name, 1)
+        return computed(self.shape, lambda *i: self.at(i), name, 1, is_image=True)
+
+    def laid_out(self, name: str, lanes: int, *, is_image: bool) -> "Value":
+        """The same as an image, or plain."""
+        if self.is_image == is_image:
+            return self
+        return computed(self.shape, lambda *i: self.at(i), name, lanes, is_image=is_image)
 
 
-def own_shape(shape: Shape, lanes: int) -> Shape:
+def image_shape(shape: Shape) -> tuple[int, int, int, int]:
+    """The shape of an image as (N, C, H, W): of one row, if the model has (N, C, L)."""
+    batch, channels, *rest = shape
+    height, width = (1, *rest)[-2:]
+    return batch, channels, height, width
+
+
+def own_shape(shape: Shape, lanes: int, *, is_image: bool) -> Shape:
     """The shape that programs give a tensor."""
-    if len(shape) != 4:
+    if not is_image:
         return shape
-    return shape[0], shape[2], shape[3], filled(shape[1], lanes)
+    batch, channels, height, width = image_shape(shape)
+    return batch, height, width, filled(channels, lanes)
 
 
-def computed(shape: Shape, element: Callable[..., Expr], name: str, lanes: int) -> Value:
+def computed(shape: Shape, element: Callable[..., Expr], name: str, lanes: int, *, is_image: bool) -> Value:
     """The tensor of a model's shape whose elements at the model's indices are these, 0 for channels of nobody."""
-    if len(shape) != 4:
-        return Value(compute(shape, element, name), shape)
-    whole = own_shape(shape, lanes)
+    if not is_image:
+        return Value(compute(shape, element, name), shape, is_image=False)
+    whole = own_shape(shape, lanes, is_image=True)
 
     def own(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
-        value = element(n, c, y, x)
+        value = element(n, c, y, x) if len(shape) == 4 else element(n, c, x)
         return value if whole[3] == shape[1] else select(c < shape[1], value, 0)
 
-    return Value(compute(whole, own, name), shape)
+    return Value(compute(whole, own, name), shape, is_image=True)

@@ -122,9 +122,7 @@ class _Agreement:
             product = plan.products[stage.state.tensor]
             if product is not None:
                 for read in self._unfit_operands(product, plan, zeros, weights):
-                    maker = self.schedule.maker(read.tensor)
-                    assert maker is not None, f"{read.tensor.name} is no computed operand of {stage.name}"
-                    found.append(_Disagreement(maker, stage, read.tensor, (read,)))
+                    found.append(_Disagreement(self.schedule.maker(read.tensor) or stage, stage, read.tensor, (read,)))
                 continue
             for tensor in obstacles_of(stage.state, plan.known, self.target.near.element, self.target.config):
                 reads = tuple(read.node for read in stage.state.computation.reads if read.tensor is tensor)

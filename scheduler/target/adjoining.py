@@ -56,6 +56,8 @@ def adjoins(placed: Mapping[StageView, Placement], stage: StageView, form: Physi
     step, computation = form.step(cols), placement.state.computation
     axis = computation.axes[cols]
     for read in computation.reads:
+        if cols >= len(read.indices):
+            return False  # a dimension of what is read is several here
         index = as_affine(read.indices[cols])
         if index is None or dict(index.coefficients) != {axis: 1} or index.const % step:
             return False

@@ -146,7 +146,7 @@ def test_explain_tells_of_each_layer(model):
     assert lines[0] == "model.onnx on lathe16: 2 layers on the NPU in 2 streams, 6 nodes on the host"
     assert "between: on the host; Softmax is computed in float" in lines
     rows = {row.name: row for row in lt.simulate(lt.from_onnx(model).build(LATHE16), timing_only=True).layers}
-    first = lines.index(f"first: stream 1; at least {rows['first'].bound} cycles, bound by compute")
+    first = lines.index(f"first: stream 1; at least {rows['first'].bound} cycles, bound by memory")
     second = next(n for n, line in enumerate(lines) if line.startswith("stream 2: maps; "))
     assert any("gemm, " in line for line in lines[first:second])
     told = json.loads(good("explain", model, "-c", "lathe16", "--json"))

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Tensor, compute, select
+from lathe.frontend.onnx.layers import Conv
 from lathe.frontend.operand import Expr
 from lathe.frontend.operators.rescaling import rescaled_value
 
@@ -29,7 +30,49 @@ class Run:
     taps: tuple[int, ...]
 
 
-def runs_of_taps(size: int, made: int, taps: int, stride: int, dilation: int, before: int) -> tuple[Run, ...]:
+@dataclass(frozen=True)
+class PlacesOfTaps:
+    """The runs of rows and of columns of a result."""
+
+    rows: tuple[Run, ...]
+    columns: tuple[Run, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SumsOfWeights:
+    """Of each filter the sum of its weights, (filters,); or of those that meet data, (rows, columns, filters)."""
+
+    sums: NDArray[np.int64]
+    places: PlacesOfTaps | None = None
+
+    @classmethod
+    def of(cls, weights: NDArray[Any], places: PlacesOfTaps | None = None) -> "SumsOfWeights":
+        """The sums of weights (filters, ...), or of (filters, C, KH, KW) by the places of their taps."""
+        whole = weights.astype(np.int64)
+        if places is None:
+            return cls(whole.reshape(len(whole), -1).sum(axis=1))
+        taps = whole.sum(axis=1)
+        by_row = [taps[:, list(row.taps)].sum(axis=1) for row in places.rows]
+        sums = [[row[:, list(column.taps)].sum(axis=1) for column in places.columns] for row in by_row]
+        return cls(np.array(sums), places)
+
+    @property
+    def everywhere(self) -> NDArray[np.int64]:
+        """The sums where all taps do."""
+        assert self.places is None, "the sums differ by place"
+        return self.sums
+
+
+def places_of_taps(layer: Conv, data: tuple[int, ...], made: tuple[int, ...]) -> PlacesOfTaps:
+    """Where which taps of a convolution meet data, of images (N, C, H, W)."""
+    rows, columns = (
+        _runs(data[2 + n], made[2 + n], layer.weights.shape[2 + n], layer.strides[n], layer.dilations[n], layer.pads[n])
+        for n in range(2)
+    )
+    return PlacesOfTaps(rows, columns)
+
+
+def _runs(size: int, made: int, taps: int, stride: int, dilation: int, before: int) -> tuple[Run, ...]:
     """The runs of a dimension of ``made`` results of ``size`` values with so many ``before`` the first."""
     runs: list[Run] = []
     for n in range(made):
@@ -41,31 +84,17 @@ def runs_of_taps(size: int, made: int, taps: int, stride: int, dilation: int, be
     return tuple(runs)
 
 
-def sums_of_weights(weights: NDArray[Any], rows: Sequence[Run], columns: Sequence[Run]) -> NDArray[np.int64]:
-    """Of weights (M, C, KH, KW) the sums of those that meet data, (rows, columns, M)."""
-    by_tap = weights.astype(np.int64).sum(axis=1)
-    return np.array(
-        [[by_tap[:, list(row.taps)][:, :, list(column.taps)].sum(axis=(1, 2)) for column in columns] for row in rows]
-    )
-
-
 def rescaled_by_place(
-    sums: Tensor,
-    parameters: Tensor,
-    rows: Sequence[Run],
-    columns: Sequence[Run],
-    zero_point: int,
-    relu: bool,
-    name: str,
+    sums: Tensor, parameters: Tensor, places: PlacesOfTaps, zero_point: int, relu: bool, name: str
 ) -> Tensor:
-    """Sums (N, H, W, C) as int8, with parameters (rows, columns, C, 2) as ``requantise`` takes them, by runs."""
+    """Sums (N, H, W, C) as int8, with parameters (rows, columns, C, 2) as ``requantise`` takes them."""
 
     def element(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
         def rescaled(row: int, column: int) -> Expr:
             bias, word = (parameters[row, column, c, number] for number in (0, 1))
             return rescaled_value(sums[n, y, x, c], bias, word, zero_point, relu=relu)
 
-        return _by_run(y, rows, lambda row: _by_run(x, columns, lambda column: rescaled(row, column)))
+        return _by_run(y, places.rows, lambda row: _by_run(x, places.columns, lambda column: rescaled(row, column)))
 
     return compute(sums.shape, element, name)
 

@@ -1,0 +1,58 @@
+"""Two tensors, element by element, as layers."""
+
+from collections.abc import Callable, Mapping
+
+from lathe.frontend.onnx.groups import Group, Operand, Operands
+from lathe.frontend.onnx.layers import Extreme, Layer, Sum, Times
+from lathe.frontend.onnx.moves import requantised
+from lathe.frontend.onnx.unfit import Unfit
+
+
+def _sum(of: Operands, group: Group) -> Layer:
+    (a, of_a, held_a), (b, of_b, held_b) = _two(of, group)
+    return Sum(
+        group.name, (a, b), group.output, (of_a, of_b), group.how, group.core.op_type == "Sub", group.relu,
+        nodes=group.numbers, held={**held_a, **held_b},
+    )  # fmt: skip
+
+
+def _times(of: Operands, group: Group) -> Layer:
+    (a, of_a, held_a), (b, of_b, held_b) = _two(of, group)
+    return Times(
+        group.name, (a, b), group.output, (of_a, of_b), group.how, group.relu, nodes=group.numbers,
+        held={**held_a, **held_b},
+    )  # fmt: skip
+
+
+def _extreme(of: Operands, group: Group) -> Layer:
+    operands = [of.operand(name) for name in group.core.input]
+    for tensor, _ in operands:
+        _check_rank(of, tensor)
+    inputs = tuple(requantised(of, tensor, how, group.how) for tensor, how in operands)
+    return Extreme(
+        group.name, inputs, group.output, (group.how,) * len(inputs), group.how, group.core.op_type == "Max",
+        nodes=group.numbers,
+    )  # fmt: skip
+
+
+def _two(of: Operands, group: Group) -> tuple[Operand, Operand]:
+    first, second = (of.operand_or_constant(name) for name in group.core.input)
+    if first[2] and second[2]:
+        raise Unfit("both of its operands are constants")
+    for tensor, *_ in (first, second):
+        _check_rank(of, tensor)
+    return first, second
+
+
+def _check_rank(of: Operands, tensor: str) -> None:
+    if not of.shape(tensor):
+        raise Unfit(f"its operand {tensor!r} is a single number")
+
+
+PAIRS: Mapping[str, Callable[[Operands, Group], Layer]] = {
+    "Add": _sum,
+    "Max": _extreme,
+    "Min": _extreme,
+    "Mul": _times,
+    "Sub": _sum,
+}

@@ -1,0 +1,145 @@
+"""Values moved, and none computed: other indices, other shapes, tensors behind each other."""
+
+from collections.abc import Callable, Mapping
+
+from lathe.frontend import compute, select
+from lathe.frontend.onnx.layers import Concat, Layer, Pad, Reshape, Resize, Slice, Transpose
+from lathe.frontend.operand import Expr
+from lathe.frontend.operators import reshape as reshaped
+from lathe.networks.layer_programs.context import Context
+from lathe.networks.values import IMAGE_RANKS, Value, computed
+
+
+def _transpose(layer: Transpose, data: tuple[Value, ...], context: Context) -> Value:
+    """An image becomes plain, or the other way round, where values then lie as they did."""
+    (source,), order = data, layer.order
+    places = [order.index(n) for n in range(len(order))]
+    channels_last = {False: order, True: (order[0], *order[2:], *order[1:2])}
+    before = (0, *range(2, len(order)), 1) if source.is_image else tuple(range(len(order)))
+    may_be_image = len(order) in IMAGE_RANKS
+    kept = [
+        is_image for is_image in (True, False) if channels_last[is_image] == before and (may_be_image or not is_image)
+    ]
+    return _moved(
+        source,
+        context,
+        lambda *i: tuple(i[place] for place in places),
+        is_image=kept[0] if kept else context.read_as_image,
+        keeps_channels=places[1:2] == [1],
+    )
+
+
+def _slice(layer: Slice, data: tuple[Value, ...], context: Context) -> Value:
+    return _moved(
+        data[0],
+        context,
+        lambda *i: tuple(
+            each * step + start if (start, step) != (0, 1) else each
+            for each, start, step in zip(i, layer.starts, layer.steps, strict=True)
+        ),
+        is_image=data[0].is_image,
+        keeps_channels=data[0].shape[1:2] == context.shape[1:2] and layer.starts[1:2] == (0,),
+    )
+
+
+def _resize(layer: Resize, data: tuple[Value, ...], context: Context) -> Value:
+    return _moved(
+        data[0],
+        context,
+        lambda *i: tuple(each // factor if factor > 1 else each for each, factor in zip(i, layer.factors, strict=True)),
+        is_image=data[0].is_image,
+        keeps_channels=layer.factors[1:2] == (1,),
+    )
+
+
+def _moved(
+    source: Value, context: Context, place: Callable[..., tuple[Expr, ...]], *, is_image: bool, keeps_channels: bool
+) -> Value:
+    """The values of a tensor at other indices. Channels that stay where they are keep their places."""
+    if source.is_image and is_image and keeps_channels and len(source.shape) == len(context.shape):
+        batch, _, height, width = context.image_shape
+        rows = len(context.shape) == 4
+
+        def own(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+            at_n, at_c, *rest = place(n, c, y, x) if rows else place(n, c, x)
+            return source.tensor[(at_n, *([] if rows else [0]), *rest, at_c)]
+
+        return context.image(compute((batch, height, width, source.width), own, context.name), source.places)
+    return computed(context.shape, lambda *i: source.at(place(*i)), context.name, context.lanes, is_image=is_image)
+
+
+def _pad(layer: Pad, data: tuple[Value, ...], context: Context) -> Value:
+    (source,) = data
+
+    def element(*i: Expr) -> Expr:
+        inside: Expr | None = None
+        for each, first, size, whole in zip(i, layer.before, source.shape, context.shape, strict=True):
+            for there in ([each >= first] if first else []) + ([each < first + size] if first + size < whole else []):
+                inside = there if inside is None else inside & there
+        moved = source.at(tuple(each - first if first else each for each, first in zip(i, layer.before, strict=True)))
+        return moved if inside is None else select(inside, moved, layer.of_output.own_zero)
+
+    return computed(context.shape, element, context.name, context.lanes, is_image=source.is_image)
+
+
+def _concat(layer: Concat, data: tuple[Value, ...], context: Context) -> Value:
+    """Tensors behind each other; channels of nobody stay between, so that each begins with an element of its own."""
+    is_image = data[0].is_image
+    data = tuple(
+        value.laid_out(f"{context.name}.data{n}", context.lanes, is_image=is_image) for n, value in enumerate(data)
+    )
+    channels = layer.axis == 1 and is_image
+    starts, places, end = [], list[int](), 0
+    for value in data:
+        starts.append(end)
+        if channels:
+            places += [end + place for place in (value.places or range(value.shape[1]))]
+        end += value.width if channels else value.shape[layer.axis]
+
+    def element(*i: Expr) -> Expr:
+        along = i[-1] if channels else i[layer.axis]
+        found: Expr | None = None
+        for value, start, stop in reversed(list(zip(data, starts, [*starts[1:], end], strict=True))):
+            place = along - start if start else along
+            if channels:
+                read: Expr = value.tensor[(*i[:-1], place)]
+            else:
+                read = value.at((*i[: layer.axis], place, *i[layer.axis + 1 :]))
+            found = read if found is None else select(along < stop, read, found)
+        assert found is not None, f"{context.name} is made of nothing"
+        return found
+
+    if not channels:
+        return computed(context.shape, element, context.name, context.lanes, is_image=is_image)
+    batch, _, height, width = context.image_shape
+    made = compute((batch, height, width, end), element, context.name)
+    return context.image(made, None if places == list(range(context.shape[1])) else tuple(places))
+
+
+def _reshape(layer: Reshape, data: tuple[Value, ...], context: Context) -> Value:  # noqa: ARG001 - one signature
+    source = data[0]
+    if source.is_image and context.read_as_image and source.image_shape == context.image_shape:
+        return context.image(compute(source.tensor.shape, lambda *i: source.tensor[i], context.name), source.places)
+    source = source.dense(f"{context.name}.data")
+    flat = source.tensor
+    if not _is_in_order(source):
+        flat = context.as_plain(source).tensor
+    if not context.read_as_image:
+        return context.plain(reshaped(flat, context.shape, name=context.name))
+    shaped = context.plain(reshaped(flat, context.shape, name=f"{context.name}.shaped"))
+    return computed(context.shape, lambda *i: shaped.at(i), context.name, context.lanes, is_image=True)
+
+
+def _is_in_order(value: Value) -> bool:
+    """Whether the values of a tensor of a program lie as ONNX's do: no image, or one of one pixel or channel."""
+    return not value.is_image or value.image_shape[2:] == (1, 1) or value.shape[1] == 1
+
+
+MOVES: Mapping[type[Layer], Callable[..., Value]] = {
+    Concat: _concat,
+    Pad: _pad,
+    Reshape: _reshape,
+    Resize: _resize,
+    Slice: _slice,
+    Transpose: _transpose,
+}

@@ -1,0 +1,87 @@
+"""Sums of products, brought to the 8 bits of a layer's output."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lathe.frontend import Tensor, compute, rescale_parameters
+from lathe.frontend.onnx.layers import Conv, ConvTranspose, Product
+from lathe.frontend.operators import bias_add, requantise
+from lathe.networks.layer_programs.borders import SumsOfWeights, rescaled_by_place
+from lathe.networks.layer_programs.context import Context, padded, wrapped
+from lathe.networks.values import Array, Value
+
+
+def rescaled_sums(
+    layer: Conv | ConvTranspose | Product,
+    sums: Tensor,
+    per_filter: SumsOfWeights,
+    context: Context,
+    name: str = "",
+    like: Value | None = None,
+) -> Tensor:
+    """Sums of products as values of the output; ``per_filter`` are the sums of each filter's weights.
+
+    Filters lie as the channels of ``like`` do, or else one behind the other.
+    """
+    (how,), made = layer.of_inputs, layer.of_output
+    bias = wrapped(layer.bias - how.own_zero * per_filter.sums)
+    places = per_filter.places
+    if places is None or np.all(bias == bias[0, 0]):
+        places, bias = None, bias.reshape(-1, bias.shape[-1])[0]
+    scale = np.broadcast_to(how.scale * layer.weight_scale / made.scale, bias.shape)
+    factors = rescale_parameters(scale.reshape(-1), bias.reshape(-1)).reshape(*bias.shape, 2)
+    placed = padded(factors, bias.ndim - 1, sums.shape[-1]) if like is None else like.spread(factors, bias.ndim - 1)
+    held = context.constant("factors", placed)
+    if places is not None:
+        return rescaled_by_place(sums, held, places, made.own_zero, layer.relu, name or context.name)
+    return requantise(sums, parameters=held, zero_point=made.own_zero, relu=layer.relu, name=name or context.name)
+
+
+def results_of(
+    layer: Conv | ConvTranspose | Product,
+    sums: Callable[[str], Tensor],
+    per_filter: SumsOfWeights,
+    context: Context,
+    name: str = "",
+    like: Value | None = None,
+) -> tuple[Tensor, ...]:
+    """What a layer makes of its ``sums``, stages by their names: values of 8 bits, or their own bytes from the lowest.
+
+    Machines store bytes. Each is made of sums of its own: those of one product do not stay where they are until all
+    of their bytes are stored, and going to memory and back takes longer than a product.
+    """
+    if layer.of_output.dtype != "int32":
+        return (rescaled_sums(layer, sums(f"{context.name}.sums"), per_filter, context, name, like),)
+    (how,) = layer.of_inputs
+    bias = wrapped(layer.bias - how.own_zero * per_filter.everywhere)
+    made: list[Tensor] = []
+    held: Tensor | None = None
+    for number in range(_bytes_of_sums(layer)):
+        whole = sums(f"{context.name}.sums{number}")
+        if bias.any():
+            if held is None:
+                placed = padded(bias, 0, whole.shape[-1]) if like is None else like.spread(bias, 0)
+                held = context.constant("bias", placed)
+            whole = bias_add(whole, held, name=f"{context.name}.biased{number}")
+        made.append(_byte(whole, number, f"{name or context.name}.byte{number}"))
+    return tuple(made)
+
+
+def _byte(sums: Tensor, number: int, name: str) -> Tensor:
+    return compute(sums.shape, lambda *i: (sums[i] >> 8 * number if number else sums[i]).astype("int8"), name)
+
+
+def _bytes_of_sums(layer: Conv | ConvTranspose | Product) -> int:
+    """Bytes that the sums of any data, less their zero point, fit into."""
+    most = 255 * int(np.abs(layer.weights.astype(np.int64)).reshape(len(layer.weights), -1).sum(axis=1).max())
+    return min(-(-(most.bit_length() + 1) // 8), 4)
+
+
+def terms_of(weights: Array) -> list[Array]:
+    """Weights of int8 whose sum some weights are, of -255 to 255: themselves, if they can be."""
+    terms, rest = list[Array](), weights.astype(np.int64)
+    while not terms or np.any(rest):
+        terms.append(np.clip(rest, -128, 127).astype(np.int8))
+        rest = rest - terms[-1]
+    return terms

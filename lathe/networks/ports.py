@@ -1,0 +1,66 @@
+"""What goes into a program and comes out of it: arrays as models have them, and as machines do."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from lathe.networks.values import Array, Shape, image_shape
+
+
+@dataclass(frozen=True)
+class Port:
+    """A tensor of a model as a program has it: under another name, images with channels last, less 128 if uint8.
+
+    ``width``: of an image the channels that the program has; 0 of what is none. ``more``: of a result of 32 bits the
+    names of its bytes behind the lowest, which ``name`` is; the last of them has the sign. ``zero_point``: a tensor
+    whose one value stands in the last ``extra`` channels, or columns, of ``shape``.
+    """
+
+    tensor: str
+    name: str
+    dtype: str
+    shape: Shape
+    width: int = 0
+    places: Shape | None = None
+    more: tuple[str, ...] = ()
+    zero_point: str = ""
+    extra: int = 0
+
+    def to_machine(self, arrays: Mapping[str, Array]) -> Array:
+        """The array that the program takes, of the model's arrays by name."""
+        signed = self._signed(arrays[self.tensor])
+        if self.extra:
+            point = self._signed(arrays[self.zero_point]).reshape(-1)[0]
+            axis = 1 if self.width else signed.ndim - 1
+            shape = [self.extra if n == axis else size for n, size in enumerate(signed.shape)]
+            signed = np.concatenate([signed, np.full(shape, point, np.int8)], axis=axis)
+        if not self.width:
+            return np.ascontiguousarray(signed)
+        batch, channels, height, width = image_shape(self.shape)
+        made = np.zeros((batch, height, width, self.width), np.int8)
+        made[..., :channels] = np.moveaxis(signed, 1, -1).reshape(batch, height, width, channels)
+        return made
+
+    def _signed(self, values: Array) -> Array:
+        return (values ^ np.uint8(128)).view(np.int8) if self.dtype == "uint8" else values
+
+    def from_machine(self, results: Mapping[str, Array]) -> Array:
+        """The model's tensor of what the program made, by name."""
+        values = self._in_order(results[self.name])
+        if self.dtype == "int32":
+            return self._joined([values, *(self._in_order(results[name]) for name in self.more)])
+        return values.view(np.uint8) ^ np.uint8(128) if self.dtype == "uint8" else values
+
+    def _in_order(self, values: Array) -> Array:
+        if self.width:
+            chosen = values[..., : self.shape[1]] if self.places is None else values[..., list(self.places)]
+            values = np.moveaxis(chosen, -1, 1).reshape(self.shape)
+        return np.ascontiguousarray(values)
+
+    def _joined(self, planes: list[Array]) -> Array:
+        """Numbers of 32 bits, of their bytes from the lowest on."""
+        found = planes[-1].astype(np.int32)
+        for plane in reversed(planes[:-1]):
+            found = (found << 8) | plane.view(np.uint8)
+        return found

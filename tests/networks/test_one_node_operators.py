@@ -1,0 +1,237 @@
+"""Operators that compute on 8 bits in one node: QLinearConv and its like, and moves of bytes."""
+
+import numpy as np
+import onnx
+import pytest
+from networks_checking import checked, random_inputs, where, with_onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+import lathe as lt
+
+MICROSOFT = "com.microsoft"
+
+
+class Bytes:
+    """A model of a QuantizeLinear, operators of 8 bits, and a DequantizeLinear."""
+
+    def __init__(self, seed: int, dtype: str = "int8") -> None:
+        self.random, self.dtype = np.random.default_rng(seed), dtype
+        self.nodes: list[onnx.NodeProto] = []
+        self.held: list[onnx.TensorProto] = []
+        self.inputs: list[onnx.ValueInfoProto] = []
+
+    def constant(self, values) -> str:
+        self.held.append(numpy_helper.from_array(np.asarray(values), f"c{len(self.held)}"))
+        return self.held[-1].name
+
+    def how(self, scale: float, zero: int) -> list[str]:
+        """Scale and zero point, which is 128 more of uint8."""
+        return [self.constant(np.float32(scale)), self.constant(np.dtype(self.dtype).type(zero + 128 * self.unsigned))]
+
+    @property
+    def unsigned(self) -> bool:
+        return self.dtype == "uint8"
+
+    def node(self, kind: str, inputs, name: str = "layer", domain: str = MICROSOFT, **attributes) -> str:
+        self.nodes.append(helper.make_node(kind, inputs, [f"t{len(self.nodes)}"], name, domain=domain, **attributes))
+        return self.nodes[-1].output[0]
+
+    def data(self, *shape: int, name: str = "x", scale: float = 0.02, zero: int = 5) -> list[str]:
+        """An input brought to 8 bits, its scale, its zero point."""
+        self.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        how = self.how(scale, zero)
+        return [self.node("QuantizeLinear", [name, *how], "", ""), *how]
+
+    def weights(self, *shape: int, axis: int | None = 0, dtype: str = "int8") -> list[str]:
+        count = () if axis is None else (shape[axis],)
+        limits = np.iinfo(dtype)
+        values = self.random.integers(limits.min, limits.max + 1, shape).astype(dtype)
+        scales = self.random.uniform(0.002, 0.006, count).astype(np.float32)
+        zero = np.full(count, 128 if dtype == "uint8" else 0, dtype)
+        return [self.constant(each) for each in (values, scales, zero)]
+
+    def bias(self, count: int) -> str:
+        return self.constant(self.random.integers(-4000, 4000, count).astype(np.int32))
+
+    def model(self, made: str, how: list[str]) -> onnx.ModelProto:
+        self.nodes.append(helper.make_node("DequantizeLinear", [made, *how], ["y"]))
+        output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+        graph = helper.make_graph(self.nodes, "bytes", self.inputs, [output], self.held)
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        (found,) = with_onnxruntime(model, random_inputs(model))
+        model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, found.shape))
+        return model
+
+
+def places(model: onnx.ModelProto, scale: float) -> dict[str, str]:
+    found = where(checked(model, units={"y": scale}))
+    return {name: place for name, place in found.items() if not name.startswith("t") and name != "y"}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(
+    ("axis", "bias", "attributes"),
+    [
+        (0, True, {"pads": [1, 1, 1, 1]}),
+        (None, False, {"strides": [2, 2], "auto_pad": "SAME_UPPER"}),
+        (None, True, {"pads": [0, 1, 1, 0], "dilations": [2, 1]}),
+        (0, True, {"group": 3}),
+    ],
+)
+def test_convolutions(dtype, axis, bias, attributes):
+    graph = Bytes(1, dtype)
+    data, how = graph.data(1, 12, 7, 8), graph.how(0.1, -3)
+    held = graph.weights(18, 12 // attributes.get("group", 1), 3, 3, axis=axis, dtype="int8" if axis == 0 else dtype)
+    more = [graph.bias(18)] if bias else []
+    made = graph.node("QLinearConv", [*data, *held, *how, *more], domain="", **attributes)
+    assert places(graph.model(made, how), 0.1) == {"layer": "npu"}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_products(dtype):
+    graph = Bytes(2, dtype)
+    data, how = graph.data(3, 5, 20), graph.how(0.1, 4)
+    made = graph.node("QLinearMatMul", [*data, *graph.weights(20, 24, axis=1), *how], domain="")
+    assert places(graph.model(made, how), 0.1) == {"layer": "npu"}
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_products_with_a_bias(transposed):
+    graph = Bytes(3)
+    data, how = graph.data(5, 20), graph.how(0.1, 4)
+    held = graph.weights(*((24, 20) if transposed else (20, 24)), axis=0 if transposed else 1)
+    made = graph.node("QGemm", [*data, *held, graph.bias(24), *how], transB=transposed, alpha=1.0)
+    assert places(graph.model(made, how), 0.1) == {"layer": "npu"}
+
+
+@pytest.mark.parametrize("kind", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_two_tensors(kind, dtype):
+    graph = Bytes(4, dtype)
+    data, other, how = graph.data(1, 12, 5, 6), graph.data(1, 12, 5, 6, name="z", scale=0.03), graph.how(0.04, 2)
+    assert places(graph.model(graph.node(kind, [*data, *other, *how]), how), 0.04) == {"layer": "npu"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes"),
+    [
+        ("QLinearSigmoid", {}),
+        ("QLinearLeakyRelu", {"alpha": 0.2}),
+        ("QLinearGlobalAveragePool", {}),
+        ("QLinearAveragePool", {"kernel_shape": [2, 3], "strides": [2, 1]}),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_one_tensor(kind, attributes, dtype):
+    graph = Bytes(5, dtype)
+    data, how = graph.data(1, 12, 5, 6), graph.how(0.01, -30)
+    model = graph.model(graph.node(kind, [*data, *how], **attributes), how)
+    assert places(model, 0.01) == {"layer": "npu"}
+
+
+def test_a_concatenation_of_three_scales():
+    graph = Bytes(6, "uint8")
+    data, other, how = graph.data(1, 12, 5, 6), graph.data(1, 9, 5, 6, name="z", scale=0.03), graph.how(0.04, 2)
+    made = graph.node("QLinearConcat", [*how, *data, *other], axis=1)
+    assert places(graph.model(made, how), 0.04) == {"layer": "npu"}
+
+
+def test_what_has_channels_last_stays_as_it_is():
+    graph = Bytes(7)
+    data, how = graph.data(1, 5, 6, 12), graph.how(0.01, -30)
+    made = graph.node("QLinearGlobalAveragePool", [*data, *how], channels_last=1)
+    assert places(graph.model(made, how), 0.01) == {"layer": "host"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "constants", "attributes"),
+    [
+        ("MaxPool", (1, 12, 7, 9), (), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        ("Reshape", (2, 12, 3, 4), (np.array([2, 36, 4]),), {}),
+        ("Transpose", (2, 9, 20), (), {"perm": [0, 2, 1]}),
+        ("Flatten", (1, 12, 3, 4), (), {}),
+        ("Slice", (1, 12, 5, 6), (np.array([2]), np.array([9]), np.array([1])), {}),
+        ("Relu", (1, 12, 5, 6), (), {}),
+    ],
+)
+def test_moves_of_bytes(kind, shape, constants, attributes):
+    graph = Bytes(8)
+    data, *how = graph.data(*shape)
+    made = graph.node(kind, [data, *map(graph.constant, constants)], domain="", **attributes)
+    assert places(graph.model(made, how), 0) == {"layer": "npu"}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_borders_of_any_value(dtype):
+    graph = Bytes(9, dtype)
+    data, *how = graph.data(1, 12, 5, 6)
+    filling = graph.constant(np.dtype(dtype).type(77))
+    made = graph.node("Pad", [data, graph.constant(np.array([0, 0, 1, 2, 0, 0, 0, 3])), filling], domain="")
+    assert places(graph.model(made, how), 0) == {"layer": "npu"}
+
+
+def test_bytes_that_nobody_quantised_are_moved_on_the_host():
+    value = helper.make_tensor_value_info("x", TensorProto.UINT8, [2, 3, 4])
+    nodes = [helper.make_node("Transpose", ["x"], ["t"], "move"), helper.make_node("Cast", ["t"], ["y"], to=1)]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 3, 2])
+    graph = helper.make_graph(nodes, "moved", [value], [output], [])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    program = lt.from_onnx(model).build(lt.load_config("lathe16"))
+    assert program.parts == ()
+
+
+def test_what_the_quantiser_makes_of_a_network_runs_as_one_stream(tmp_path):
+    """Float, quantised by onnxruntime to operators of its own and ONNX's."""
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+    generator = np.random.default_rng(10)
+    held, nodes = [], []
+
+    def constant(values):
+        held.append(numpy_helper.from_array(np.asarray(values), f"c{len(held)}"))
+        return held[-1].name
+
+    def node(kind, *inputs, **attributes):
+        nodes.append(helper.make_node(kind, inputs, [f"t{len(nodes)}"], f"{kind}{len(nodes)}", **attributes))
+        return nodes[-1].output[0]
+
+    def conv(data, channels, filters, **attributes):
+        weights = generator.normal(0, 0.2, (filters, channels, 3, 3)).astype(np.float32)
+        bias = generator.normal(0, 0.1, filters).astype(np.float32)
+        return node("Conv", data, constant(weights), constant(bias), pads=[1, 1, 1, 1], **attributes)
+
+    first = node("Relu", conv("x", 3, 20))
+    second = node("Sigmoid", conv(first, 20, 20))
+    both = node("Add", node("Mul", first, second), first)
+    smaller = node("MaxPool", both, kernel_shape=[2, 2], strides=[2, 2])
+    average = node("AveragePool", both, kernel_shape=[2, 2], strides=[2, 2])
+    joined = node("Concat", smaller, node("LeakyRelu", average), axis=1)
+    pooled = node("GlobalAveragePool", conv(joined, 40, 24, strides=[2, 2]))
+    flat = node("Reshape", pooled, constant(np.array([1, 24])))
+    weights = generator.normal(0, 0.2, (10, 24)).astype(np.float32)
+    made = node("Gemm", flat, constant(weights), constant(np.zeros(10, np.float32)), transB=1)
+    shape = [1, 3, 12, 12]
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    output = helper.make_tensor_value_info(made, TensorProto.FLOAT, [1, 10])
+    graph = helper.make_graph(nodes, "float", [image], [output], held)
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "float.onnx")
+
+    class Pictures(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.left = [{"x": generator.standard_normal(shape).astype(np.float32)} for _ in range(3)]
+
+        def get_next(self):
+            return self.left.pop() if self.left else None
+
+    quantize_static(
+        tmp_path / "float.onnx", tmp_path / "bytes.onnx", Pictures(), quant_format=QuantFormat.QOperator,
+        activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, per_channel=True,
+    )  # fmt: skip
+    model = onnx.load(tmp_path / "bytes.onnx")
+    assert {node.domain for node in model.graph.node} == {"", MICROSOFT}
+    scale = next(each for each in model.graph.initializer if each.name == model.graph.node[-1].input[1])
+    result = checked(model, units={made: 2 * float(numpy_helper.to_array(scale))})
+    assert {row.why for row in result.layers if row.where == "host"} == {"between float and 8 bits"}
+    assert len(result.results) == 1
