@@ -128,8 +128,12 @@ def main() -> None:
                 continue
             path = Path(folder) / "model.onnx"
             alone(written, name, path)
-            figures += alone(measured, name, path)
-    show(figures, as_json=given.json)
+            found = alone(measured, name, path)
+            if not given.json:
+                show(found, as_json=False)
+            figures += found
+    if given.json:
+        show(figures, as_json=True)
 
 
 if __name__ == "__main__":
