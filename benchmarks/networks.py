@@ -1,93 +1,139 @@
-"""ResNet-18 (He et al., 2015) at 224² pixels, quantised by onnxruntime, on `lathe16` with a memory that never waits.
+"""Whole networks of ONNX, quantised by onnxruntime, on `lathe16` with a memory that never waits.
 
-The float model of `examples/models` has seeded weights; calibration takes two seeded pictures of noise. `symmetric`:
-activations with a zero point of 0, with which taps in borders are left out. The body is what lies between max-pool and
-global average. Outputs are compared with the NumPy meaning and with onnxruntime, its graph optimisations off.
+Models of `examples/models` with seeded weights, and trained ones of the extra `models` if it is installed; which, and
+with what inputs, is in `network_models.py`. Each is built and run in a process of its own, whose memory is told.
+Outputs are compared with the NumPy meaning and with onnxruntime, its graph optimisations off; so is each layer alone,
+fed with onnxruntime's inputs of it. Halves, which float32 rounds either way, are no difference then.
 
-    python benchmarks/networks.py [--json]
+    python benchmarks/networks.py [--json] [--only ResNet-50]
 """
 
+import argparse
+import importlib.util
+import resource
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "models"))
 
-from figures import Figure, at_least, at_most, one_core, report, seconds
-from resnet import resnet18
+from figures import Figure, at_least, at_most, one_core, seconds, show
+from network_models import CASES, MEASURED
+from quantised_products import left_to_the_host
 
 import lathe as lt
-from lathe.networks.comparison import compared_with_onnxruntime
+from lathe.frontend.onnx.host import run_on_host
+from lathe.networks.comparison import compared, compared_with_onnxruntime
+from lathe.networks.layer_comparison import layers_compared
 
-PIXELS = 224
 OUTSIDE = ("conv0", "maxpool2", "globalaveragepool46", "flatten47", "classifier")
-"""Layers that are no part of the body."""
+"""Layers that are no part of ResNet-18's body."""
 
 
-class Pictures(CalibrationDataReader):
-    """Two pictures of noise."""
-
-    def __init__(self) -> None:
-        generator = np.random.default_rng(1)
-        self.left = [{"image": noise(generator)} for _ in range(2)]
-
-    def get_next(self) -> dict[str, np.ndarray] | None:
-        return self.left.pop(0) if self.left else None
+def written(name: str, path: Path) -> None:
+    """The quantised model in a file; a process of its own, so that its memory is not the network's."""
+    CASES[name].write(path)
 
 
-def noise(generator: np.random.Generator) -> np.ndarray:
-    return generator.standard_normal((1, 3, PIXELS, PIXELS)).astype(np.float32)
-
-
-def measured(path: Path, name: str, machine: lt.HardwareConfig) -> list[Figure]:
+def measured(name: str, path: Path) -> list[Figure]:
     """The figures of one model."""
-    network = lt.from_onnx(path)
+    one_core()
+    machine = lt.load_config("lathe16").with_(**{"memory.latency": 0})
+    inputs = CASES[name].inputs(MEASURED)
     start = time.perf_counter()
+    network = lt.from_onnx(path)
     program = network.build(machine)
     built = time.perf_counter() - start
-    inputs = {"image": noise(np.random.default_rng(5))}
     result = lt.simulate(program, inputs)
-    expected = lt.reference(network, inputs)["classes"]
-    assert np.array_equal(result.outputs["classes"], expected), "bits differ from NumPy"
-    (found,) = compared_with_onnxruntime(network.model, inputs, result.outputs)
-    rows = {row.name: row for row in result.layers if row.where == "npu"}
-    body = sum(row.cycles for row in rows.values() if row.name not in OUTSIDE)
-    macs = sum(row.macs for row in rows.values())
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # kilobytes, on Linux
+    rows = [row for row in result.layers if row.where == "npu"]
+    macs, left = sum(row.macs for row in rows), left_to_the_host(network, result)
+    found = [
+        Figure("layers on the NPU", len(rows), ""),
+        Figure("nodes on the host", len(result.layers) - len(rows), ""),
+        Figure("multiply-accumulates", macs, ""),
+        at_least("quantised ones on the NPU", macs / (macs + left), "of all", 0.99),
+        Figure("cycles", result.cycles, ""),
+        *body(name, rows),
+        Figure("bound", sum(row.bound for row in rows), "cycles"),
+        Figure("efficiency", round(macs / max(result.cycles * machine.multipliers, 1), 3), "of peak"),
+        Figure("bytes", sum(row.bytes for row in rows), ""),
+        limited(name, "compiled cold in", built, 15),
+        limited(name, "simulated in", seconds(lambda: lt.simulate(program, inputs), 3), 0.8),
+        limited(name, "timing only in", seconds(lambda: lt.simulate(program, timing_only=True), 3), 0.15),
+        at_most("memory", memory, "GB", 1),
+        *agreement(name, network, inputs, result),
+    ]
+    return [Figure(f"{name}: {each.name}", each.value, each.unit, each.target, each.met) for each in found]
+
+
+def body(name: str, rows: list[lt.LayerRow]) -> list[Figure]:
+    """Of ResNet-18, the cycles from behind max-pool to before global average."""
+    if not name.startswith("ResNet-18"):
+        return []
+    return [at_most("body", sum(row.cycles for row in rows if row.name not in OUTSIDE), "cycles", 6.5e6)]
+
+
+def limited(name: str, what: str, value: float, limit: float) -> Figure:
+    """Seconds; ResNet-18 has targets."""
+    return at_most(what, value, "s", limit) if name.startswith("ResNet-18") else Figure(what, round(value, 3), "s")
+
+
+def agreement(name: str, network: lt.Network, inputs: dict[str, np.ndarray], result: lt.NetworkResult) -> list[Figure]:
+    """With NumPy exactly, with onnxruntime nearly; the quantised model with the float one as it is."""
+    case, (output,) = CASES[name], network.model.outputs
+    expected = lt.reference(network, inputs)[output]
+    assert np.array_equal(result.outputs[output], expected), f"{name}: bits differ from NumPy"
+    (whole,) = compared_with_onnxruntime(network.model, inputs, result.outputs)
+    quantised = run_on_host(network.model.proto.SerializeToString(), inputs, (output,))[output]
+    plain = run_on_host(case.model().SerializeToString(), inputs, (output,))[output]
+    layers = layers_compared(network, inputs)
+    figures = [at_least("cosine with onnxruntime", whole.cosine, "", 0.999)]
+    if case.decides is not None:
+        answers = [np.argmax(values, case.decides) for values in (result.outputs[output], quantised)]
+        alike = float(np.mean(answers[0] == answers[1]))
+        # One answer for each pixel is often one between equals.
+        few = answers[0].size < 1000
+        figures.append(at_least("top-1 as onnxruntime", alike, "", 1) if few else Figure("top-1", round(alike, 4), ""))
     return [
-        Figure(f"{name}: layers on the NPU", len(rows), ""),
-        Figure(f"{name}: nodes on the host", len(result.layers) - len(rows), ""),
-        Figure(f"{name}: multiply-accumulates", macs, ""),
-        Figure(f"{name}: cycles", result.cycles, ""),
-        at_most(f"{name}: body", body, "cycles", 6.5e6),
-        Figure(f"{name}: efficiency", round(macs / (result.cycles * machine.multipliers), 3), "of peak"),
-        Figure(f"{name}: bytes", sum(row.bytes for row in rows.values()), ""),
-        at_most(f"{name}: compiled cold in", built, "s", 15),
-        at_most(f"{name}: simulated in", seconds(lambda: lt.simulate(program, inputs), 3), "s", 0.8),
-        at_most(f"{name}: timing only in", seconds(lambda: lt.simulate(program, timing_only=True), 3), "s", 0.15),
-        at_least(f"{name}: cosine with onnxruntime", found.cosine, "", 0.999),
+        *figures,
+        Figure("cosine of quantised with float", round(compared(output, quantised, plain).cosine, 4), ""),
+        at_least("least equal layer", min(each.equal + each.halves for each in layers), "of values", 0.999),
+        at_most("most different layer", max(each.largest for each in layers), "units", 1),
     ]
 
 
+def alone(work: object, *arguments: object) -> object:
+    """What a function returns in a process of its own."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
+
+
 def main() -> None:
-    one_core()
-    machine = lt.load_config("lathe16").with_(**{"memory.latency": 0})
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print a list of {name, value, unit, target, met}")
+    parser.add_argument("--only", action="append", choices=CASES, metavar="NAME", help=f"one of: {', '.join(CASES)}")
+    given = parser.parse_args()
     figures = []
     with tempfile.TemporaryDirectory() as folder:
-        onnx.save(resnet18(PIXELS), Path(folder) / "float.onnx")
-        for name, symmetric in (("ResNet-18", False), ("ResNet-18 symmetric", True)):
-            path = Path(folder) / f"{name}.onnx"
-            quantize_static(
-                Path(folder) / "float.onnx", path, Pictures(), quant_format=QuantFormat.QDQ, per_channel=True,
-                extra_options={"ActivationSymmetric": symmetric},
-            )  # fmt: skip
-            figures += measured(path, name, machine)
-    report(figures, __doc__ or "")
+        for name in given.only or CASES:
+            package = CASES[name].package
+            if not given.only and package and importlib.util.find_spec(package) is None:
+                print(f"{name} is left out: package {package!r} is not there (extra models)", file=sys.stderr)
+                continue
+            path = Path(folder) / "model.onnx"
+            alone(written, name, path)
+            found = alone(measured, name, path)
+            if not given.json:
+                show(found, as_json=False)
+            figures += found
+    if given.json:
+        show(figures, as_json=True)
 
 
 if __name__ == "__main__":

@@ -27,16 +27,38 @@ class FloatGraph:
         self.nodes.append(helper.make_node(kind, list(inputs), [name], name, **attributes))
         return name
 
-    def normal(self, *shape: int, fan_in: int) -> str:
-        """Weights that keep the size of what is rectified (He et al., 2015)."""
-        return self.constant((self.random.standard_normal(shape) * np.sqrt(2 / fan_in)).astype(np.float32))
+    def centred(self, *shape: int) -> np.ndarray:
+        """Weights of filters, each of which sums to zero, that keep the size of what is rectified.
+
+        The mean, which is what all pictures have in common, adds nothing to sums then, and results of different
+        pictures stay apart however many layers there are (Qiao et al., 2019). Rectified, normal values keep a third of
+        their variance.
+        """
+        weights = self.random.standard_normal(shape)
+        weights -= weights.mean(axis=tuple(range(1, len(shape))), keepdims=True)
+        return weights * np.sqrt(3 / np.prod(shape[1:]))
+
+    def classifier(self, data: str, channels: int, classes: int, output: str) -> None:
+        """Averages of images, and a product of them, which is the model's output."""
+        pooled = self.node("Flatten", self.node("GlobalAveragePool", data), axis=1)
+        weights = self.constant(self.centred(classes, channels).T.astype(np.float32))
+        bias = self.constant((self.random.standard_normal(classes) * 0.1).astype(np.float32))
+        self.nodes.append(helper.make_node("Gemm", [pooled, weights, bias], [output], "classifier"))
+
+    def name_last(self, name: str) -> None:
+        """Give the result of the last node a name of its own, as outputs of models have."""
+        self.nodes[-1].output[0] = name
+
+    def normal(self, *shape: int, fan_in: int, gain: float = 1) -> str:
+        """Weights that keep the size of what is rectified (He et al., 2015), times ``gain``."""
+        return self.constant((gain * self.random.standard_normal(shape) * np.sqrt(2 / fan_in)).astype(np.float32))
 
     def conv(
         self, data: str, channels: int, filters: int, kernel: int, *, stride: int = 1, groups: int = 1, gain: float = 1
     ) -> str:
         """A convolution with a bias, its border as wide as keeps the size with a stride of 1."""
-        fan_in = channels // groups * kernel * kernel
-        weights = self.random.standard_normal((filters, channels // groups, kernel, kernel)) * np.sqrt(2 / fan_in)
+        shape = (filters, channels // groups, kernel, kernel)
+        weights = self.centred(*shape) if groups == 1 else self.random.standard_normal(shape) / kernel
         bias = self.random.standard_normal(filters) * 0.1
         return self.node(
             "Conv",

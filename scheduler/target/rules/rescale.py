@@ -141,8 +141,9 @@ def _brought(chunk: Chunk, view: VectorView, dst: VectorOperand, data: VectorOpe
     if data.base == dst.base and all(data.strides[n] == dst.strides[n] for n in view.loops):
         return []
     extents, strides = [view.extents[n] for n in loops], [dst.strides[n] for n in loops]
-    copied = add_elements(chunk, extents, strides, dst.base, [data.strides[n] for n in loops], data.base)
-    return [*zero(chunk, extents, strides, dst.base), *copied]
+    # In the order of the stream: what is placed first brings micro-ops that both may have.
+    reset = zero(chunk, extents, strides, dst.base)
+    return [*reset, *add_elements(chunk, extents, strides, dst.base, [data.strides[n] for n in loops], data.base)]
 
 
 def _with_one_table(view: VectorView, lut: list[VectorOperand]) -> Iterator[tuple[dict[int, int], int, list[int]]]:
