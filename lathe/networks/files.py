@@ -16,9 +16,10 @@ from lathe.configs.atomic import writing
 from lathe.isa import Program, ProgramError
 from lathe.networks.ports import Port
 from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
+from lathe.networks.windows import Windows
 
 FORMAT = "lathe network"
-VERSION = 2
+VERSION = 3
 KEY = "network"  # of the array that tells what a network consists of; neither programs nor streams have it
 
 Made = TypeVar("Made")
@@ -108,8 +109,13 @@ def _plain(port: Port) -> list[Any]:
 
 
 def _port(plain: list[Any]) -> Port:
-    tensor, name, dtype, shape, width, places, more, *rest = plain
-    return Port(tensor, name, dtype, tuple(shape), width, None if places is None else tuple(places), tuple(more), *rest)
+    tensor, name, dtype, shape, width, places, more, zero_point, extra, windows = plain
+    known = None
+    if windows is not None:
+        kernel, strides, dilations, pads, border = windows
+        known = Windows(tuple(kernel), tuple(strides), tuple(dilations), tuple(pads), border)
+    placed = None if places is None else tuple(places)
+    return Port(tensor, name, dtype, tuple(shape), width, placed, tuple(more), zero_point, extra, known)
 
 
 def _step(plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]], number: int) -> Step:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from lathe.frontend import Tensor, placeholder
 from lathe.frontend.onnx.layers import Conv, Layer
@@ -12,7 +13,10 @@ from lathe.networks.layer_programs.programs import program_of_layer
 from lathe.networks.layer_programs.zero_points import channels_of_zero_point, has_zero_point, without_zero_point
 from lathe.networks.layouts import read_as_image
 from lathe.networks.ports import Port
+from lathe.networks.stems import Stem
 from lathe.networks.values import Array, Value, filled, own_shape
+
+NO_STEMS: Mapping[str, Stem] = MappingProxyType({})
 
 
 @dataclass(eq=False)
@@ -51,13 +55,21 @@ def lowered(
     outputs: tuple[str, ...],
     types: Mapping[str, TensorType],
     lanes: int = 1,
+    stems: Mapping[str, Stem] = NO_STEMS,
 ) -> Lowered:
-    """The program of some layers, in which channels of images fill whole blocks of so many ``lanes``."""
+    """The program of some layers, in which channels of images fill whole blocks of so many ``lanes``.
+
+    ``stems`` are first convolutions, by their data, of which the host sends windows.
+    """
     found, names = Lowered(), _Names()
     read = {tensor for layer in layers if not has_zero_point(layer) for tensor in layer.inputs}
     for tensor in inputs:
         known = types[tensor]
-        if tensor in read:
+        if tensor in stems:
+            stem = stems[tensor]
+            port = Port(tensor, names.fresh(tensor), known.dtype, stem.shape, windows=stem.windows)
+            found.made[tensor] = found.given(port, True, lanes)
+        elif tensor in read:
             is_image = read_as_image(tensor, known.shape, layers)
             found.made[tensor] = found.given(
                 Port(tensor, names.fresh(tensor), known.dtype, known.shape), is_image, lanes
@@ -72,7 +84,8 @@ def lowered(
             found.made[layer.output] = program_of_layer(without_zero_point(layer, extra), (value,), context)
         else:
             data = _operands(layer, found, types, context)
-            found.made[layer.output] = program_of_layer(layer, data, context)
+            own = stems[layer.inputs[0]].layer if layer.inputs[0] in stems else layer
+            found.made[layer.output] = program_of_layer(own, data, context)
         found.names[name] = layer.name
     for tensor in outputs:
         known, made = types[tensor], found.made[tensor]

@@ -37,6 +37,7 @@ from lathe.networks.lowering import Lowered, lowered
 from lathe.networks.parts import HostPart, NpuPart, Part, parts_of
 from lathe.networks.program import NetworkProgram
 from lathe.networks.sizes import check_sizes
+from lathe.networks.stems import Stem, stems_of
 from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
 from lathe.networks.streams import UnmappedLayer, streams_of
 from lathe.optimiser.autoschedule import cache_for
@@ -129,13 +130,16 @@ class Network:
 
     def lowered(self, part: NpuPart, config: HardwareConfig) -> Lowered:
         """A part as the tensor program that is built for a machine."""
-        lanes = max(config.block_in, config.block_out)
-        return lowered(part.layers, part.inputs, part.outputs, self.model.types, lanes)
+        lanes, stems = max(config.block_in, config.block_out), self._stems(part.layers, config)
+        return lowered(part.layers, part.inputs, part.outputs, self.model.types, lanes, stems)
+
+    def _stems(self, layers: Sequence[Layer], config: HardwareConfig) -> Mapping[str, Stem]:
+        return stems_of(layers, self.model.types, config, lambda tensor: tensor not in self.found.layers)
 
     def bound(self, layer: Layer, config: HardwareConfig) -> Bound:
         """What a layer takes at least, alone."""
-        alone = lowered((layer,), tuple(dict.fromkeys(layer.inputs)), (layer.output,), self.model.types)
-        return bound(alone.results, config)
+        inputs, stems = tuple(dict.fromkeys(layer.inputs)), self._stems((layer,), config)
+        return bound(lowered((layer,), inputs, (layer.output,), self.model.types, stems=stems).results, config)
 
     def _steps(
         self, config: HardwareConfig, compiled: Callable[[NpuPart], NpuStep], unmapped: Mapping[str, str]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lathe.networks.values import Array, Shape, image_shape
+from lathe.networks.windows import Windows
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,8 @@ class Port:
 
     ``width``: of an image the channels that the program has; 0 of what is none. ``more``: of a result of 32 bits the
     names of its bytes behind the lowest, which ``name`` is; the last of them has the sign. ``zero_point``: a tensor
-    whose one value stands in the last ``extra`` channels, or columns, of ``shape``.
+    whose one value stands in the last ``extra`` channels, or columns, of ``shape``. ``windows`` of the tensor lie in
+    the channels, if any.
     """
 
     tensor: str
@@ -26,10 +28,13 @@ class Port:
     more: tuple[str, ...] = ()
     zero_point: str = ""
     extra: int = 0
+    windows: Windows | None = None
 
     def to_machine(self, arrays: Mapping[str, Array]) -> Array:
         """The array that the program takes, of the model's arrays by name."""
         signed = self._signed(arrays[self.tensor])
+        if self.windows is not None:
+            signed = self.windows.laid(signed)
         if self.extra:
             point = self._signed(arrays[self.zero_point]).reshape(-1)[0]
             axis = 1 if self.width else signed.ndim - 1
