@@ -52,6 +52,11 @@ def reductions(model: TilingModel) -> list[dict[EditedStage, int]]:
     return choices
 
 
+def has_given_reduction(model: TilingModel) -> bool:
+    """Whether the user has split a reduction of the group."""
+    return any(_given_reduction(stage, axis) is not None for stage, axis in model.reduction.items())
+
+
 def _given_reduction(stage: EditedStage, axis: Axis) -> int | None:
     """How much of the reduction one iteration of its outermost loop covers, where the user has split it."""
     state = stage.state
@@ -73,4 +78,4 @@ def equal_parts(count: int) -> list[int]:
     return sorted({ceil(count / n) for n in numbers} | {1}, reverse=True)
 
 
-__all__ = ["equal_parts", "orders", "reductions", "sizes"]
+__all__ = ["equal_parts", "has_given_reduction", "orders", "reductions", "sizes"]

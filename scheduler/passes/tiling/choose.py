@@ -5,16 +5,19 @@ parts (whole blocks along lanes), a few orders of the tile loops, and for each o
 the estimate (``evaluation.py``, ``cycles.py``) makes cheapest is then checked exactly by the allocator.
 """
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from itertools import product as combinations
 from math import inf
 
 from lathe.scheduler.errors import CapacityError
-from lathe.scheduler.passes.tiling.candidates import orders, reductions, sizes
+from lathe.scheduler.passes.tiling.candidates import has_given_reduction, orders, reductions, sizes
 from lathe.scheduler.passes.tiling.evaluation import evaluated
 from lathe.scheduler.passes.tiling.given import given_tiling
 from lathe.scheduler.passes.tiling.model import TilingModel
 from lathe.scheduler.passes.tiling.problem import Tiling, TilingProblem
+from lathe.scheduler.passes.tiling.signature import signature_of
 
 CUTS = ("channels", "longest", "every")
 """How reductions are cut in parts: along the channels; if need be along the longest axis, or step by step along all."""
@@ -50,16 +53,57 @@ def _models(problem: TilingProblem, cut: str, narrow: bool) -> list[TilingModel]
     return [model, TilingModel(problem, cut, narrow, apart=True)] if model.adjoining else [model]
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """A tiling as numbers: of which model, and what it was evaluated with; parts of reductions in their order."""
+
+    model: int
+    tile: tuple[int, ...]
+    order: tuple[int, ...]
+    inner: tuple[int, ...]
+    elements: int
+
+    def tiling(self, models: Sequence[TilingModel]) -> Tiling:
+        """The tiling for a group that is like the one for which it was chosen."""
+        model = models[self.model]
+        inner = dict(zip(model.reduction, self.inner, strict=True)) if self.inner else {}
+        found = evaluated(model, self.tile, self.order, inner, self.elements, inf)
+        assert found is not None, f"tile {self.tile} of {model.problem.sink.name} fits no more"
+        return found
+
+
+_CHOSEN: OrderedDict[Hashable, tuple[_Choice, ...]] = OrderedDict()
+"""What has been chosen for groups by their signatures, the last used at the end."""
+MOST_CHOSEN = 1024
+
+
 def _cheapest(models: Sequence[TilingModel], count: int = 1) -> list[Tiling]:
-    """The first of the cheapest; tiles whose computation alone takes longer than what has been found are left out."""
-    found: dict[tuple[object, ...], Tiling] = {}
-    for model in models:
-        _add_cheapest(model, count, found)
-    return sorted(found.values(), key=lambda each: each.cost)
+    """The first of the cheapest; tiles whose computation alone takes longer than what has been found are left out.
+
+    Groups that are alike are searched once.
+    """
+    if models[0].problem.given or any(has_given_reduction(model) for model in models):
+        return [choice.tiling(models) for choice in _searched(models, count)]
+    key = (count, tuple(signature_of(model) for model in models))
+    if key not in _CHOSEN:
+        _CHOSEN[key] = tuple(_searched(models, count))
+        if len(_CHOSEN) > MOST_CHOSEN:
+            _CHOSEN.popitem(last=False)
+    _CHOSEN.move_to_end(key)
+    return [choice.tiling(models) for choice in _CHOSEN[key]]
 
 
-def _add_cheapest(model: TilingModel, count: int, found: dict[tuple[object, ...], Tiling]) -> None:
-    limit = max((each.cost for each in found.values()), default=inf) if len(found) == count else inf
+def _searched(models: Sequence[TilingModel], count: int) -> list[_Choice]:
+    found: dict[tuple[object, ...], tuple[float, _Choice]] = {}
+    for number, model in enumerate(models):
+        _add_cheapest(number, model, count, found)
+    return [choice for _, choice in sorted(found.values(), key=lambda each: each[0])]
+
+
+def _add_cheapest(
+    number: int, model: TilingModel, count: int, found: dict[tuple[object, ...], tuple[float, _Choice]]
+) -> None:
+    limit = max((cost for cost, _ in found.values()), default=inf) if len(found) == count else inf
     parts, loops = reductions(model), orders(model)
     for tile in combinations(*(sizes(model, dim) for dim in range(len(model.full)))):
         elements = model.computing_elements(tile)
@@ -70,11 +114,12 @@ def _add_cheapest(model: TilingModel, count: int, found: dict[tuple[object, ...]
                 tiling = evaluated(model, tile, order, inner, elements, limit)
                 if tiling is None:
                     continue
-                found.setdefault((tile, tuple(inner.values()), tiling.cost), tiling)
+                choice = _Choice(number, tile, order, tuple(inner.values()), elements)
+                found.setdefault((tile, tuple(inner.values()), tiling.cost), (tiling.cost, choice))
                 if len(found) > count:
-                    del found[max(found, key=lambda key: found[key].cost)]
+                    del found[max(found, key=lambda key: found[key][0])]
                 if len(found) == count:
-                    limit = max(each.cost for each in found.values())
+                    limit = max(cost for cost, _ in found.values())
 
 
 def _refusal(model: TilingModel) -> str:

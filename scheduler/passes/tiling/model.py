@@ -62,7 +62,7 @@ class TilingModel:
         self.narrow = narrow
         target, config = problem.target, problem.target.config
         self.config, self.near, self.summed = config, target.near, target.data.element.cols
-        self._lives = self._lives_of(problem.computing)
+        self.lives = self._lives_of(problem.computing)
         self.resets = 0 if GEMM_BEGIN in config.extensions else 1  # of each accumulator of a product
         plan = self.plan = plan_lanes(problem.schedule, config)
         lanes = plan.known
@@ -89,7 +89,7 @@ class TilingModel:
         states = [stage.state for stage in problem.schedule.stages]
         computations = {tensor: state.computation for state in states for tensor in state.tensors}
         self._data_cells = DataCells(computations.get)
-        self._shares = {stage: self._share_with_data(stage) for stage in self.gemms}
+        self.shares = {stage: self._share_with_data(stage) for stage in self.gemms}
         self.has_diagonals = any(each.diagonal for stage in self.gemms if (each := plan.products[stage.tensor]))
         self._counts: dict[tuple[EditedStage, tuple[int, ...]], int] = {}
         self.rooms = {name: memory.depth - problem.spare.get(name, 0) for name, memory in target.memories.items()}
@@ -131,7 +131,7 @@ class TilingModel:
         self._tile_loops_known: dict[tuple[tuple[int, ...], tuple[int, ...]], TileLoops] = {}
         self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[EditedStage, tuple[int, ...]]] = {}
         self._tensors = [(stage, stage.tensor) for stage in self.physical]
-        self._walk = [
+        self.walk = [
             self._reads(stage)
             for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands))
         ]
@@ -175,7 +175,7 @@ class TilingModel:
         if known is not None:
             return known
         need: dict[Tensor, list[int]] = {self.problem.computing[-1].tensor: list(tile)}
-        for stage, made, reductions, reads in self._walk:
+        for stage, made, reductions, reads in self.walk:
             extents = need.get(made)
             if extents is None:
                 continue
@@ -211,7 +211,7 @@ class TilingModel:
         """Accumulators that a tile takes at a time: of what has been computed and is still to be read."""
         boxes = self.boxes(tile, {})
         most = live = 0
-        for stage, freed, grows in self._lives:
+        for stage, freed, grows in self.lives:
             live += self.count(stage, boxes[stage]) if grows else 0
             most = max(most, live)
             live -= sum(self.count(each, boxes[each]) for each in freed)
@@ -304,7 +304,7 @@ class TilingModel:
             return count * self.steps_of(stage) * depth
         product = self.plan.products[stage.tensor]
         assert product is not None, f"{stage.name} is no product"
-        steps = product.steps(stage.state.computation, self.config) * self._shares[stage]
+        steps = product.steps(stage.state.computation, self.config) * self.shares[stage]
         return count * (max(round(steps), 1) + self.resets)
 
     def _share_with_data(self, stage: EditedStage) -> float:
