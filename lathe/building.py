@@ -17,6 +17,7 @@ from lathe.optimiser.kept import ScheduleCache
 from lathe.optimiser.kept_programs import program_key, read_program, write_program
 from lathe.scheduler import BuildError, Schedule, create_schedule
 from lathe.scheduler.build import bound_arguments, build_compiled, check_tensors
+from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.target.machine import check_machine
 from lathe.scheduler.target.rules import RULES, is_own
 from lathe.validation import validate
@@ -93,12 +94,32 @@ def build(
         message = f"check of build must be True, False or 'passes', not {shown(check)}."
         raise BuildError(message, kind="argument")
     check = check or _AT_LEAST.get()
+    _tell(program, config, parameters)
+    if budget != 1:
+        return _searched(program, tensors, config, constants, parameters, budget, cache, check)
+    return _built(program, tensors, config, constants, parameters, check).program
+
+
+@within_memory("a program's build")
+def build_with_stages(
+    program: Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    config: HardwareConfig,
+    constants: Mapping[str, NDArray[Any]],
+) -> tuple[Program, list[str]]:
+    """What ``build`` returns, and for each instruction the name of the stage that it is for; "" for none."""
+    _tell(program, config, None)
+    made = _built(program, tensors, config, constants, None, _AT_LEAST.get())
+    return made.program, [origin.stage for origin in made.origins]
+
+
+def _tell(
+    program: Schedule | Tensor | Sequence[Tensor], config: HardwareConfig, parameters: Mapping[str, int] | None
+) -> None:
+    """Tell whoever watches of a build that begins."""
     if isinstance(config, HardwareConfig):
         for watcher in _WATCHERS.get():
             watcher(program, config, parameters)
-    if budget != 1:
-        return _searched(program, tensors, config, constants, parameters, budget, cache, check)
-    return _built(program, tensors, config, constants, parameters, check)
 
 
 def _searched(
@@ -125,7 +146,7 @@ def _searched(
         if before is not None:
             return before
     found = autoschedule(program, config, budget=budget, cache=cache)
-    made = _built(found, tensors, config, constants, None, check)
+    made = _built(found, tensors, config, constants, None, check).program
     if kept is not None:
         write_program(kept, key, made)
     return made
@@ -138,11 +159,11 @@ def _built(
     constants: Mapping[str, NDArray[Any]] | None,
     parameters: Mapping[str, int] | None,
     check: Check,
-) -> Program:
+) -> Compiled:
     """A program compiled, and validated where that is asked for."""
     made = build_compiled(
         program, tensors, config, constants=constants, parameters=parameters, check_passes=check == "passes"
     )
     if check:
         validate(made, made.schedule.program)
-    return made.program
+    return made

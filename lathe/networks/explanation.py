@@ -7,8 +7,8 @@ from typing import Any
 from lathe.configs import HardwareConfig
 from lathe.networks.lowering import Lowered
 from lathe.networks.network import Network
+from lathe.networks.owners import owners
 from lathe.networks.parts import HostPart, NpuPart
-from lathe.networks.running import owners
 from lathe.optimiser import explain
 from lathe.scheduler import Explanation
 

@@ -35,6 +35,7 @@ def write_network(path: str | PathLike[str], header: Mapping[str, Any], steps: S
             plain.append({"inputs": step.inputs, "outputs": step.outputs, "nodes": step.nodes})
             continue
         arrays[f"program{number}"] = np.frombuffer(_bytes_of(step.program), np.uint8)
+        arrays[f"layers{number}"] = step.layer_of
         plain.append(
             {
                 "inputs": [_plain(port) for port in step.inputs],
@@ -127,4 +128,5 @@ def _step(plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]], number: int
         tuple(map(_port, plain["inputs"])),
         tuple(map(_port, plain["outputs"])),
         tuple(LayerOfProgram(*each) for each in plain["layers"]),
+        arrays[f"layers{number}"],
     )

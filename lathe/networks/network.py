@@ -7,7 +7,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from lathe.building import are_builds_looked_at, build
+from lathe.building import are_builds_looked_at, build_with_stages
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD
 from lathe.frontend.onnx.groups import Recognised
@@ -34,6 +34,7 @@ from lathe.networks.cutting import with_long_parts_cut
 from lathe.networks.folding import with_clips_folded, with_tables_joined
 from lathe.networks.kept import keep, network_key, read_kept
 from lathe.networks.lowering import Lowered, lowered
+from lathe.networks.owners import layers_of_stages
 from lathe.networks.parts import HostPart, NpuPart, Part, parts_of
 from lathe.networks.program import NetworkProgram
 from lathe.networks.sizes import check_sizes
@@ -176,13 +177,15 @@ class Network:
     def _npu_step(self, part: NpuPart, config: HardwareConfig) -> NpuStep:
         check_sizes(part.layers, self.model.types, config)
         program = self.lowered(part, config)
-        made = build(program.results, program.tensors, config, constants=program.constants)
+        made, stages = build_with_stages(program.results, program.tensors, config, program.constants)
         # In their order: several layers may have one name.
         rows = tuple(
             LayerOfProgram(layer.name, label, self._macs(layer), self.bound(layer, config).cycles)
             for layer, label in zip(part.layers, program.names, strict=True)
         )
-        return NpuStep(made, tuple(program.inputs), tuple(program.outputs), rows)
+        labels = [made.labels[label] for label in made.label_of.tolist()]
+        layer_of = layers_of_stages(stages, labels, list(program.names))
+        return NpuStep(made, tuple(program.inputs), tuple(program.outputs), rows, layer_of)
 
     def _macs(self, layer: Layer) -> int:
         if isinstance(layer, Conv | Product):

@@ -1,6 +1,6 @@
 """Networks run: by turns on an engine and on the host, with a row for each layer; and what they mean, in NumPy."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, TypeAlias
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.attribution import UNITS, recorded_trace
+from lathe.attribution import recorded_trace
 from lathe.configs.errors import shown
 from lathe.engines import CYCLE_MODEL, simulate
 from lathe.frontend import reference
@@ -156,55 +156,31 @@ def _is_of(array: Array, dtype: str) -> bool:
 def _rows(step: NpuStep, result: Result) -> list[LayerRow]:
     """A row for each layer of a stream, whose cycles add up to the stream's.
 
-    A layer's cycles are those by which the last of its instructions to end came after all layers before it.
+    The compute unit's time is divided: an instruction has it from when the one before has done its work until it has
+    done its own, what it waits for included. What stores take at the end belongs to the last.
     """
-    program = step.program
-    ends = _ends_of_labels(result)
-    moved = _bytes_of_labels(step)
-    cycles: dict[str, int] = {}
-    at = 0
-    for label in sorted(ends, key=lambda each: ends[each]):
-        cycles[label], at = max(ends[label] - at, 0), max(at, ends[label])
-    owner = owners(program.labels, [each.label for each in step.layers])
-    rest = result.cycles - at
-    rows = []
-    for number, layer in enumerate(step.layers):
-        own = [label for label in program.labels if owner[label] == layer.label]
-        taken = sum(cycles.get(label, 0) for label in own) + (rest if number == len(step.layers) - 1 else 0)
-        rows.append(
-            LayerRow(layer.name, "npu", taken, layer.bound, layer.macs, sum(moved.get(each, 0) for each in own), "")
-        )
-    return rows
-
-
-def owners(labels: Sequence[str], layers: Sequence[str]) -> dict[str, str]:
-    """The layer that each label belongs to: stages of a layer begin with its name; others belong to the last."""
-    found: dict[str, str] = {}
-    for label in labels:
-        candidates = [each for each in layers if label == each or label.startswith(f"{each}.")]
-        found[label] = max(candidates, key=len, default=layers[-1])
-    return found
-
-
-def _ends_of_labels(result: Result) -> dict[str, int]:
-    program = result.program
-    ends = np.zeros(len(program.labels), np.int64)
     assert result.trace is not None, "rows need a trace"
-    for unit in UNITS:
-        part = result.trace.of_unit(unit)
-        np.maximum.at(ends, program.label_of[part.instruction], part.end)
-    return {label: int(end) for label, end in zip(program.labels, ends, strict=True) if end}
+    part = result.trace.of_unit("compute")
+    begins = part.start - part.stalled
+    if len(begins):
+        begins[0] = 0
+    taken = np.diff(np.append(begins, result.cycles))
+    cycles = np.bincount(step.layer_of[part.instruction], taken, len(step.layers)).astype(np.int64)
+    moved = np.bincount(step.layer_of, _bytes_of(step.program), len(step.layers)).astype(np.int64)
+    return [
+        LayerRow(layer.name, "npu", int(cycles[number]), layer.bound, layer.macs, int(moved[number]), "")
+        for number, layer in enumerate(step.layers)
+    ]
 
 
-def _bytes_of_labels(step: NpuStep) -> dict[str, int]:
-    program, found = step.program, dict[str, int]()
-    for instruction, label in zip(program.instructions, program.label_of.tolist(), strict=True):
-        if isinstance(instruction, Load | Store):
-            size = (
-                program.config.out_element_bytes
-                if isinstance(instruction, Store)
-                else MEMORIES[instruction.memory_type].element_bytes(program.config)
-            )
-            moved = instruction.y_size * instruction.x_size * size
-            found[program.labels[label]] = found.get(program.labels[label], 0) + moved
-    return found
+def _bytes_of(program: Program) -> list[int]:
+    """Bytes of DRAM that each instruction moves."""
+    sizes = []
+    for each in program.instructions:
+        size = 0
+        if isinstance(each, Load):
+            size = each.y_size * each.x_size * MEMORIES[each.memory_type].element_bytes(program.config)
+        elif isinstance(each, Store):
+            size = each.y_size * each.x_size * program.config.out_element_bytes
+        sizes.append(size)
+    return sizes

@@ -3,13 +3,16 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lathe.isa import Program
 from lathe.networks.ports import Port
 
 
 @dataclass(frozen=True)
 class LayerOfProgram:
-    """A layer in a stream: its name in the model and the label of its instructions.
+    """A layer in a stream: its name in the model, and in the program that of the stage which makes its result.
 
     ``macs``: multiply-accumulates with weights, padded taps counted. ``bound``: cycles that it takes at least, alone.
     """
@@ -22,12 +25,13 @@ class LayerOfProgram:
 
 @dataclass(frozen=True, eq=False)
 class NpuStep:
-    """One stream of instructions."""
+    """One stream of instructions; ``layer_of`` is for each of them the number of its layer."""
 
     program: Program
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     layers: tuple[LayerOfProgram, ...]
+    layer_of: NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)

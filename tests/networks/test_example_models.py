@@ -39,7 +39,7 @@ HOST = {
     "ResNet-50": set(),
     "MobileNetV2": set(),
     "U-Net": set(),
-    "LSTM": {"LSTM", "Squeeze", "Reshape"},
+    "LSTM": {"Reshape"},
     "Transformer": {"LayerNormalization", "Softmax"},
     "Text detector": set(),
     "Text direction": {"Div", "MaxPool", "Softmax"},

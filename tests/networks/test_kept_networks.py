@@ -22,13 +22,13 @@ def cache(tmp_path):
 def compiled(monkeypatch):
     """The machines that something is compiled for."""
     found = []
-    build = network_module.build
+    build = network_module.build_with_stages
 
-    def noted(outputs, tensors, config, **options):
+    def noted(outputs, tensors, config, constants):
         found.append(config.name)
-        return build(outputs, tensors, config, **options)
+        return build(outputs, tensors, config, constants)
 
-    monkeypatch.setattr(network_module, "build", noted)
+    monkeypatch.setattr(network_module, "build_with_stages", noted)
     return found
 
 

@@ -21,14 +21,14 @@ def chain(length: int) -> tuple[QdqModel, str]:
 
 def refused_with(monkeypatch, refuses) -> None:
     """Programs that it ``refuses``, by the names of their tensors, are not built."""
-    build = networks.build
+    build = networks.build_with_stages
 
-    def some(results, tensors, config, **options):
+    def some(results, tensors, config, constants):
         if refuses(" ".join(each.name for each in tensors)):
             raise lt.LatheError("stage x must be another one, not this one. Change it.")
-        return build(results, tensors, config, **options)
+        return build(results, tensors, config, constants)
 
-    monkeypatch.setattr(networks, "build", some)
+    monkeypatch.setattr(networks, "build_with_stages", some)
 
 
 def test_layers_that_are_mapped_only_apart_are_several_streams(monkeypatch):
