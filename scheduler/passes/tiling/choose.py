@@ -13,6 +13,7 @@ from math import inf
 
 from lathe.scheduler.errors import CapacityError
 from lathe.scheduler.passes.tiling.candidates import has_given_reduction, orders, reductions, sizes
+from lathe.scheduler.passes.tiling.cycles import ROUNDING
 from lathe.scheduler.passes.tiling.evaluation import evaluated
 from lathe.scheduler.passes.tiling.given import given_tiling
 from lathe.scheduler.passes.tiling.model import TilingModel
@@ -107,10 +108,15 @@ def _add_cheapest(
     parts, loops = reductions(model), orders(model)
     for tile in combinations(*(sizes(model, dim) for dim in range(len(model.full)))):
         elements = model.computing_elements(tile)
-        if elements > model.rooms[model.near.name] or model.least_cost(tile) >= limit:
+        if elements > model.rooms[model.near.name] or (least := model.least_cost(tile)) >= limit:
             continue
+        in_order = {order: model.least_cost_in_order(tile, order, least) for order in loops}
         for inner in parts:
+            if least + model.least_cost_of_parts(tile, inner) * (1 - ROUNDING) >= limit:
+                continue
             for order in loops:
+                if in_order[order] >= limit:
+                    continue
                 tiling = evaluated(model, tile, order, inner, elements, limit)
                 if tiling is None:
                     continue

@@ -23,6 +23,8 @@ SHARPNESS = 6
 """How well transfers hide behind computation: two that take equally long take a little longer together."""
 TRAFFIC = 1 / 32
 """What a beat counts for, in cycles, when it is hidden behind computation: others wait for the bus meanwhile."""
+ROUNDING = 1e-9
+"""By how much of it a lower bound may be above what it bounds, because both are rounded."""
 LAST = 4
 """The part of a tile's steps on the ALU, as a divisor, that its last instruction takes."""
 HANDLING = 20
@@ -118,6 +120,11 @@ def instructions_of(physical: Physical, box: Sequence[int]) -> int:
 def least_cycles(config: HardwareConfig, tiles: int, steps: int, *, product: bool) -> float:
     """A lower bound on the cycles of a group, with a matrix product or not: tiles with so many steps each."""
     return tiles * (steps + (2 * (config.memory.latency + HANDLING) if product else HANDLING))
+
+
+def least_cycles_of_transfers(least: float, transfers: float) -> float:
+    """A lower bound on the cycles of a group with a matrix product, of one on its computation and one on transfers."""
+    return (max(least, transfers) + transfers * TRAFFIC) * (1 - ROUNDING)
 
 
 def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Work) -> float:

@@ -5,7 +5,7 @@ for all that is loaded before it, and a part for each tile may hide behind the t
 """
 
 from collections.abc import Sequence
-from math import ceil, prod
+from math import prod
 from typing import TypeAlias
 
 from lathe.isa import AluOp
@@ -59,9 +59,7 @@ class _Evaluation:
     ) -> None:
         self.model, self.tile, self.order, self.inner, self.acc = model, tile, order, inner, acc
         self.loops = model.tile_loops(tile, order)
-        self.rounds = {stage: ceil(model.reduction[stage].extent / size) for stage, size in inner.items()}
-        for stage, axes in model.single.items():
-            self.rounds[stage] *= prod(ceil(axis.extent / model.grain(stage, axis)) for axis in axes)
+        self.rounds = {stage: model.parts_of(stage, size) for stage, size in inner.items()}
         self.innermost = model.boxes(tile, inner)
         self.options = [self._options(n, operand) for n, operand in enumerate(model.problem.operands)]
 

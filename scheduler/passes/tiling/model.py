@@ -1,6 +1,6 @@
 """A model of one group's tiles: what a tile holds of each stage, how it is loaded, and the compute unit's steps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
@@ -8,10 +8,16 @@ from lathe.configs.encoding import GEMM_BEGIN, PAD_VALUE
 from lathe.frontend import Tensor, as_affine
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.nodes import Axis, axes_of, reads_data
-from lathe.isa import AluOp
+from lathe.isa import AluOp, Unit
 from lathe.scheduler.algorithm.patterns import dimension_of
 from lathe.scheduler.passes.groups import is_padding
-from lathe.scheduler.passes.tiling.cycles import instructions_of, least_cycles, load_cycles
+from lathe.scheduler.passes.tiling.cycles import (
+    PART,
+    instructions_of,
+    least_cycles,
+    least_cycles_of_transfers,
+    load_cycles,
+)
 from lathe.scheduler.passes.tiling.problem import TilingProblem
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.loops import LoopAxis
@@ -236,6 +242,30 @@ class TilingModel:
         """Cycles that the tiles take, whatever is loaded when: the compute unit's."""
         tiles = prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True))
         return least_cycles(self.config, tiles, self._steps_of_all(self.boxes(tile, {})), product=bool(self.gemms))
+
+    def least_cost_of_parts(self, tile: tuple[int, ...], inner: Mapping[EditedStage, int]) -> float:
+        """Cycles that come to those of the tiles where a matrix product sums up so much in one part."""
+        if not self.gemms:
+            return 0
+        parts = max((self.parts_of(stage, size) for stage, size in inner.items()), default=1)
+        return prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True)) * parts * PART
+
+    def parts_of(self, stage: EditedStage, size: int) -> int:
+        """In how many parts a stage's reduction is cut, of so much each."""
+        others = (ceil(axis.extent / self.grain(stage, axis)) for axis in self.single.get(stage, ()))
+        return ceil(self.reduction[stage].extent / size) * prod(others)
+
+    def least_cost_in_order(self, tile: tuple[int, ...], order: tuple[int, ...], least: float) -> float:
+        """Cycles that the tiles take in this order, ``least`` of them computing; the bus may take more."""
+        if not self.gemms:
+            return least
+        loops, config = self.tile_loops(tile, order), self.config
+        moved = loops.tiles * loops.stored * config.out_element_bytes * self.planes
+        for operand, options in zip(self.problem.operands, loops.options, strict=True):
+            scope, dtype = operand.stage.state.scope, operand.stage.tensor.dtype
+            if self.problem.target.memories[scope].unit is Unit.LOAD:
+                moved += min(options)[0] * loaded_bytes(config, scope, dtype)
+        return least_cycles_of_transfers(least, moved / config.bus_bytes)
 
     def _reads(self, stage: EditedStage) -> _Reads:
         """A stage as ``boxes`` walks over it."""
