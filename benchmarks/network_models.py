@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "models"))
+sys.path.append(str(Path(__file__).parents[1] / "examples" / "models"))
 
 from lstm import FEATURES, lstm
 from mobilenet import mobilenetv2

@@ -19,9 +19,6 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from figures import Figure, at_least, at_most, one_core, seconds, show
 from network_models import CASES, MEASURED
 from quantised_products import left_to_the_host

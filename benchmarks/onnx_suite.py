@@ -8,23 +8,18 @@ of their names.
 
 import argparse
 import json
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
+from figures import Figure, show
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 from onnx.reference import ReferenceEvaluator
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from figures import Figure, show
 
 from lathe.networks import backend
 

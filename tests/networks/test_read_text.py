@@ -14,7 +14,7 @@ def read_text() -> ModuleType:
     """The example as a module."""
     for package in ("rapidocr_onnxruntime", "PIL"):
         pytest.importorskip(package, reason="extra models is not installed")
-    sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+    sys.path.append(str(Path(__file__).parents[2] / "examples"))
     return importlib.import_module("read_text")
 
 
