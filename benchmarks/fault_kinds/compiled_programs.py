@@ -154,6 +154,21 @@ def panels(s: lt.Schedule, outputs: Any) -> None:
         s[tensor].double_buffer(2)
 
 
+def rescaled_layers() -> lt.Tensor:
+    """Convolutions with parameters for each channel, whose weights and micro-ops do not all fit."""
+    made = lt.placeholder((1, 14, 14, 48), "int8", name="data")
+    for number in range(3):
+        weights = lt.placeholder((48, 3, 3, 48), "int8", name=f"weights{number}")
+        parameters = lt.placeholder((48, 2), "int32", name=f"parameters{number}")
+        sums = lt.conv2d(made, weights, padding=1, name=f"conv{number}")
+        made = lt.requantise(sums, parameters=parameters, name=f"layer{number}")
+    return made
+
+
+SMALL_RESCALING = lt.load_config("lathe16").with_(
+    name="small rescaling", uop_buffer_bytes=256, wgt_buffer_bytes=16384, inp_buffer_bytes=2048, acc_buffer_bytes=16384,
+    par_buffer_bytes=1024,
+)  # fmt: skip
 FEW_MICRO_OPS = CONFIG.with_(name="few micro-ops", uop_buffer_bytes=64)
 LEAST_MICRO_OPS = CONFIG.with_(name="least micro-ops", uop_buffer_bytes=32)
 WIDE_OUTPUTS = CONFIG.with_(name="wide outputs", block_out=8)
@@ -200,5 +215,6 @@ MORE_RECIPES = (
     Recipe("depthwise", depthwise),
     Recipe("depthwise with wide inputs", depthwise, config=WIDE_INPUTS),
     Recipe("depthwise with wide outputs", depthwise, config=WIDE_OUTPUTS),
+    Recipe("rescaled layers", rescaled_layers, config=SMALL_RESCALING),
     Recipe("narrow sums", pointwise(lambda a, b: (a + b) >> 1, "int8", "int8")),
 )

@@ -87,6 +87,19 @@ FAULTS = (
         "schedule.insert(initial_state(computation), before=stage)",
         "schedule.insert(initial_state(computation), behind=stage)",
     ),
+    # The stream: LOADs that move, and what they wait for.
+    fault(
+        "a LOAD moves before its cells are free",
+        "emission.load_order",
+        "while part is not None and part.free < place:",
+        "while part is not None:",
+    ),
+    fault(
+        "a LOAD of parameters comes behind what reads them",
+        "emission.fetch_early",
+        "        if step.meets(load):\n            return\n",
+        "        if False:\n            return\n",
+    ),
     # Allocation: where buffers are, and for how long.
     fault(
         "buffers overlap by an element",

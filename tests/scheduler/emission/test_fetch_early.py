@@ -50,6 +50,11 @@ def test_micro_ops_that_are_in_use_are_not_overwritten():
     assert early(*stream) == [uops(0, 2), gemm(0, 500), gemm(1, 500), uops(1, 1, 5), gemm(1, 500)]
 
 
+def test_micro_ops_that_a_short_instruction_runs_are_not_overwritten():
+    stream = [uops(0, 2), gemm(0, 500), rescale(1), uops(1, 1, 5), gemm(1, 500)]
+    assert early(*stream) == stream
+
+
 def test_a_load_goes_before_a_short_instruction_where_a_long_one_hides_it():
     stream = [uops(0, 2), gemm(0, 500), rescale(1), uops(7, 1), gemm(7, 500)]
     assert early(*stream) == [uops(0, 2), gemm(0, 500), uops(7, 1), rescale(1), gemm(7, 500)]

@@ -143,3 +143,22 @@ def test_a_load_of_what_is_stored_waits_with_what_it_waits_for_anyway():
     assert products == [product, product, replace(product, pop_next=True, push_prev=True)]
     assert store.push_prev
     assert load.pop_next
+
+
+def test_tokens_of_a_queue_are_taken_in_the_order_in_which_they_are_given():
+    """A later product takes the token of an earlier store; what the load waits for anyway comes before that product."""
+    tokens = TokenPass[str](footprints())
+
+    def store(cell: int, place: int) -> Store:
+        return Store(sram_base=cell, dram_base=place, y_size=1, x_size=1, x_stride=1)
+
+    tokens.add(store(2, 1024), "")
+    tokens.add(store(3, 1025), "")
+    tokens.add(Gemm(0, 1, 1, 1, 0, 0, 0, 0, 0, 0), "")  # reads the cell that is loaded
+    tokens.add(Gemm(0, 1, 3, 1, 1, 0, 0, 0, 0, 0, reset=True), "")  # writes what the first store reads
+    stored = 1025 * CONFIG.out_element_bytes // CONFIG.inp_element_bytes
+    tokens.add(Load(MemoryType.INP, 0, stored, 1, 1, 1), "")
+    first, second, reads, resets, nothing, load = tokens.output
+    assert [first.push_prev, second.push_prev] == [True, True]
+    assert [reads.pop_next, resets.pop_next, nothing.pop_next] == [False, True, True]
+    assert load.pop_next
