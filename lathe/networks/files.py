@@ -18,7 +18,7 @@ from lathe.networks.ports import Port
 from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
 
 FORMAT = "lathe network"
-VERSION = 2
+VERSION = 3
 KEY = "network"  # of the array that tells what a network consists of; neither programs nor streams have it
 
 Made = TypeVar("Made")
@@ -108,8 +108,11 @@ def _plain(port: Port) -> list[Any]:
 
 
 def _port(plain: list[Any]) -> Port:
-    tensor, name, dtype, shape, width, places, more, *rest = plain
-    return Port(tensor, name, dtype, tuple(shape), width, None if places is None else tuple(places), tuple(more), *rest)
+    tensor, name, dtype, shape, width, places, more, zero_point, extra, digits, axes = plain
+    return Port(
+        tensor, name, dtype, tuple(shape), width, None if places is None else tuple(places), tuple(more), zero_point,
+        extra, tuple(digits), tuple(axes),
+    )  # fmt: skip
 
 
 def _step(plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]], number: int) -> Step:
