@@ -17,7 +17,7 @@ def _transpose(layer: Transpose, data: tuple[Value, ...], context: Context) -> V
     channels_last = {False: order, True: (order[0], *order[2:], *order[1:2])}
     before = (0, *range(2, len(order)), 1) if source.is_image else tuple(range(len(order)))
     may_be_image = len(order) in IMAGE_RANKS
-    if context.is_view and not source.is_image:
+    if context.is_view and not source.is_image and not source.more:
         return source.transposed(order)
     kept = [
         is_image for is_image in (True, False) if channels_last[is_image] == before and (may_be_image or not is_image)
