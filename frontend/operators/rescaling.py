@@ -5,6 +5,8 @@ With a row [bias, word] of parameters, mantissa = word >> 6 and shift = word % 6
     rescaled = clamp(rounding_shift(int64(int32(data + bias)) * mantissa, shift) + zero_point)
 """
 
+from collections.abc import Sequence
+
 from lathe.configs.encoding import TABLE_ELEMENTS
 from lathe.configs.integers import integer
 from lathe.frontend.arithmetic import rounding_shift
@@ -60,12 +62,11 @@ def rescaled_add(
     if a.shape != b.shape:
         raise TensorError(f"shapes of {where} must be equal, not {a.shape} of a and {b.shape} of b.")
     _checked_parameters(parameters, a, (2, 2), where)
-    point, low, high = _limits(zero_point, dtype, relu, where)
+    point, _, _ = _limits(zero_point, dtype, relu, where)
 
     def element(*i: Expr) -> Expr:
-        terms = [scaled(each[i], parameters[i[-1], n, 0], parameters[i[-1], n, 1]) for n, each in ((0, a), (1, b))]
-        shift = shift_of(parameters[i[-1], 0, 1])
-        return _finished(rounding_shift(terms[0] + terms[1], shift), point, low, high, dtype)
+        rows = [(parameters[i[-1], n, 0], parameters[i[-1], n, 1]) for n in (0, 1)]
+        return rescaled_sum_value((a[i], b[i]), rows, point, dtype, relu=relu)
 
     attrs = {"operator": "rescaled_add", "zero_point": point, "dtype": dtype, "relu": relu}
     return compute(a.shape, element, name, attrs=attrs)
@@ -105,6 +106,21 @@ def rescaled_value(
     """A sum with its bias and factor word as 8 bits: what ``requantise`` computes of one element."""
     limits = DTYPES[dtype]
     total = rounding_shift(scaled(value, bias, word), shift_of(word))
+    return _finished(total, zero_point, zero_point if relu else limits.minimum, limits.maximum, dtype)
+
+
+def rescaled_sum_value(
+    values: Sequence[Expr],
+    rows: Sequence[tuple[Expr, Expr]],
+    zero_point: int = 0,
+    dtype: str = "int8",
+    *,
+    relu: bool = False,
+) -> Expr:
+    """Two values, each with its bias and factor word, added and brought to 8 bits: an element of ``rescaled_add``."""
+    limits = DTYPES[dtype]
+    (first, second), (_, word) = [scaled(value, *row) for value, row in zip(values, rows, strict=True)], rows[0]
+    total = rounding_shift(first + second, shift_of(word))
     return _finished(total, zero_point, zero_point if relu else limits.minimum, limits.maximum, dtype)
 
 

@@ -19,7 +19,7 @@ from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
 from lathe.networks.windows import Windows
 
 FORMAT = "lathe network"
-VERSION = 3
+VERSION = 4
 KEY = "network"  # of the array that tells what a network consists of; neither programs nor streams have it
 
 Made = TypeVar("Made")
@@ -110,13 +110,26 @@ def _plain(port: Port) -> list[Any]:
 
 
 def _port(plain: list[Any]) -> Port:
-    tensor, name, dtype, shape, width, places, more, zero_point, extra, windows = plain
+    tensor, name, dtype, shape, width, places, more, zero_point, extra, digits, axes, windows = plain
     known = None
     if windows is not None:
         kernel, strides, dilations, pads, border = windows
         known = Windows(tuple(kernel), tuple(strides), tuple(dilations), tuple(pads), border)
     placed = None if places is None else tuple(places)
-    return Port(tensor, name, dtype, tuple(shape), width, placed, tuple(more), zero_point, extra, known)
+    return Port(
+        tensor,
+        name,
+        dtype,
+        tuple(shape),
+        width,
+        placed,
+        tuple(more),
+        zero_point,
+        extra,
+        tuple(digits),
+        tuple(axes),
+        known,
+    )
 
 
 def _step(plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]], number: int) -> Step:

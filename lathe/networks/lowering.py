@@ -3,18 +3,20 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from types import MappingProxyType
 
 from lathe.frontend import Tensor, placeholder
 from lathe.frontend.onnx.layers import Conv, Layer
 from lathe.frontend.onnx.value_types import TensorType
-from lathe.networks.layer_programs.context import Context
+from lathe.networks.layer_programs.context import Context, elements_of, plain_in_digits
 from lathe.networks.layer_programs.programs import program_of_layer
 from lathe.networks.layer_programs.zero_points import channels_of_zero_point, has_zero_point, without_zero_point
 from lathe.networks.layouts import read_as_image
+from lathe.networks.making_digits import digits_of
 from lathe.networks.ports import Port
 from lathe.networks.stems import Stem
-from lathe.networks.values import Array, Value, filled, own_shape
+from lathe.networks.values import Array, Shape, Value, computed, filled, own_shape
 
 NO_STEMS: Mapping[str, Stem] = MappingProxyType({})
 
@@ -31,8 +33,14 @@ class Lowered:
     names: dict[str, str] = field(default_factory=dict)
     """Of each stage that ends a layer, the layer's name in the model."""
 
-    def given(self, port: Port, is_image: bool, lanes: int) -> Value:
-        """An input, of a port without a width yet."""
+    def given(self, port: Port, is_image: bool, lanes: int, digits: tuple[Shape, ...] | None = None) -> Value:
+        """An input, of a port without a width yet; of a plain one perhaps with its dimensions in digits."""
+        if digits is not None and not is_image:
+            whole = tuple(chain.from_iterable(digits))
+            held = placeholder(whole, "int8", name=port.name)
+            self.placeholders.append(held)
+            self.inputs.append(replace(port, digits=whole, axes=tuple(range(len(whole)))))
+            return plain_in_digits(held, port.shape, digits)
         held = placeholder(own_shape(port.shape, lanes, is_image=is_image), "int8", name=port.name)
         self.placeholders.append(held)
         self.inputs.append(replace(port, width=held.shape[-1] if is_image else 0))
@@ -61,7 +69,7 @@ def lowered(
 
     ``stems`` are first convolutions, by their data, of which the host sends windows.
     """
-    found, names = Lowered(), _Names()
+    found, names, digits = Lowered(), _Names(), digits_of(layers, types)
     read = {tensor for layer in layers if not has_zero_point(layer) for tensor in layer.inputs}
     for tensor in inputs:
         known = types[tensor]
@@ -72,13 +80,17 @@ def lowered(
         elif tensor in read:
             is_image = read_as_image(tensor, known.shape, layers)
             found.made[tensor] = found.given(
-                Port(tensor, names.fresh(tensor), known.dtype, known.shape), is_image, lanes
+                Port(tensor, names.fresh(tensor), known.dtype, known.shape), is_image, lanes, digits.of.get(tensor)
             )
     extended = _with_zero_points(layers, found, types, names, lanes)
+    labels: dict[str, str] = {}
     for number, layer in enumerate(layers):
         name, shape = names.fresh(layer.name), types[layer.output].shape
         read_so = read_as_image(layer.output, shape, layers[number + 1 :])
-        context = Context(name, shape, read_so, lanes, found.constants, found.placeholders)
+        context = Context(
+            name, shape, read_so, lanes, found.constants, found.placeholders, digits.of.get(layer.output),
+            layer.output in digits.views,
+        )  # fmt: skip
         if has_zero_point(layer):
             value, extra = extended[layer.inputs, isinstance(layer, Conv)]
             found.made[layer.output] = program_of_layer(without_zero_point(layer, extra), (value,), context)
@@ -86,12 +98,31 @@ def lowered(
             data = _operands(layer, found, types, context)
             own = stems[layer.inputs[0]].layer if layer.inputs[0] in stems else layer
             found.made[layer.output] = program_of_layer(own, data, context)
-        found.names[name] = layer.name
+        found.names[name], labels[layer.output] = layer.name, name
     for tensor in outputs:
-        known, made = types[tensor], found.made[tensor]
-        width, more = made.width if made.is_image else 0, tuple(each.name for each in made.more)
-        found.outputs.append(Port(tensor, made.tensor.name, known.dtype, known.shape, width, made.places, more))
+        made = found.made[tensor] = _made_alone(tensor, found, labels)
+        found.outputs.append(_output(tensor, types[tensor], made))
     return found
+
+
+def _made_alone(tensor: str, found: Lowered, labels: Mapping[str, str]) -> Value:
+    """What a tensor that others want is: such as is another one, read otherwise, is made where that is wanted, too."""
+    value = found.made[tensor]
+    others = [*found.placeholders, *found.results]
+    if all(value.tensor is not each for each in others):
+        return value
+    return computed(value.shape, elements_of(value), f"{labels[tensor]}.made", 1, is_image=value.is_image)
+
+
+def _output(tensor: str, known: TensorType, made: Value) -> Port:
+    port = Port(tensor, made.tensor.name, known.dtype, known.shape, more=tuple(each.name for each in made.more))
+    if made.is_image:
+        return replace(port, width=made.width, places=made.places)
+    if made.axes is None:
+        return port
+    read = [axis for dimension in made.axes for axis in dimension]
+    axes = (*read, *(axis for axis in range(made.tensor.ndim) if axis not in read))
+    return replace(port, digits=tuple(made.tensor.shape[axis] for axis in axes), axes=axes)
 
 
 def _with_zero_points(

@@ -15,8 +15,9 @@ class Port:
 
     ``width``: of an image the channels that the program has; 0 of what is none. ``more``: of a result of 32 bits the
     names of its bytes behind the lowest, which ``name`` is; the last of them has the sign. ``zero_point``: a tensor
-    whose one value stands in the last ``extra`` channels, or columns, of ``shape``. ``windows`` of the tensor lie in
-    the channels, if any.
+    whose one value stands in the last ``extra`` channels, or columns, of ``shape``. ``digits``: the shape of a tensor
+    whose dimensions are taken apart, and ``axes`` the axes of the program's tensor in their order. ``windows`` of the
+    tensor lie in the channels, if any.
     """
 
     tensor: str
@@ -28,6 +29,8 @@ class Port:
     more: tuple[str, ...] = ()
     zero_point: str = ""
     extra: int = 0
+    digits: Shape = ()
+    axes: Shape = ()
     windows: Windows | None = None
 
     def to_machine(self, arrays: Mapping[str, Array]) -> Array:
@@ -40,6 +43,8 @@ class Port:
             axis = 1 if self.width else signed.ndim - 1
             shape = [self.extra if n == axis else size for n, size in enumerate(signed.shape)]
             signed = np.concatenate([signed, np.full(shape, point, np.int8)], axis=axis)
+        if self.digits:
+            signed = signed.reshape(self.digits).transpose(np.argsort(self.axes))
         if not self.width:
             return np.ascontiguousarray(signed)
         batch, channels, height, width = image_shape(self.shape)
@@ -61,6 +66,8 @@ class Port:
         if self.width:
             chosen = values[..., : self.shape[1]] if self.places is None else values[..., list(self.places)]
             values = np.moveaxis(chosen, -1, 1).reshape(self.shape)
+        elif self.digits:
+            values = values.transpose(self.axes).reshape(self.shape)
         return np.ascontiguousarray(values)
 
     def _joined(self, planes: list[Array]) -> Array:

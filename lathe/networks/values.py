@@ -4,9 +4,11 @@ Elements hold a block of channels, whether there are as many or not. Where a pro
 nobody's, no block has an end of its own: tensors lie behind each other in whole elements, and no instruction is cut at
 the last channel. Weights for channels of nobody are zeros, and so are their factors. An image of one row, (N, C, L), is
 (N, 1, L, C) in a program. Whether a tensor of three or four dimensions is one, its makers and readers say.
+
+A plain tensor may be another one, read otherwise (``axes``): reshaped or transposed without anything being moved.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Tensor, compute, select
+from lathe.frontend.nodes import Axis
 from lathe.frontend.operand import Expr
+from lathe.networks.indices import Index, in_digits, regrouped
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -31,6 +35,8 @@ class Value:
     """A tensor of a program, the shape that the model gives it, whether it is an image, and its channels' places.
 
     ``places`` None: in their order, from 0 on. ``more``: of 32 bits the bytes behind the lowest, which ``tensor`` is.
+    ``axes``: of each dimension of a plain tensor the axes of ``tensor`` that are its digits, the last moving fastest;
+    None: each its own.
     """
 
     tensor: Tensor
@@ -38,6 +44,16 @@ class Value:
     is_image: bool
     places: Shape | None = None
     more: tuple[Tensor, ...] = ()
+    axes: tuple[Shape, ...] | None = None
+
+    @property
+    def own_axes(self) -> tuple[Shape, ...]:
+        """Of each dimension of a plain tensor the axes."""
+        return tuple((n,) for n in range(len(self.shape))) if self.axes is None else self.axes
+
+    def digits(self, dimension: int) -> Shape:
+        """The extents of a dimension's axes."""
+        return tuple(self.tensor.shape[axis] for axis in self.own_axes[dimension])
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -56,10 +72,14 @@ class Value:
 
     def is_usual(self, lanes: int) -> bool:
         """Whether its channels lie in order, and are as many as tensors have that are computed as they are."""
-        return self.places is None and (not self.is_image or self.width == filled(self.shape[1], lanes))
+        if not self.is_image:
+            return self.axes is None
+        return self.places is None and self.width == filled(self.shape[1], lanes)
 
     def at(self, indices: tuple[Expr, ...]) -> Expr:
         """The element at the model's indices; of channels that lie apart, one of several reads."""
+        if self.axes is not None:
+            return self.read([Index((size,), (index,)) for size, index in zip(self.shape, indices, strict=True)])
         if not self.is_image:
             return self.tensor[indices]
         n, c, *rest = indices
@@ -72,6 +92,31 @@ class Value:
             value = read if value is None else select(c < end, read, value)
         assert value is not None, "a tensor has channels"
         return value
+
+    def read(self, indices: Sequence[Index]) -> Expr:
+        """The element of a plain tensor at the model's indices, each given by its digits."""
+        found: list[Expr | Axis | int] = [0] * self.tensor.ndim
+        for index, axes in zip(indices, self.own_axes, strict=True):
+            for axis, digit in zip(axes, in_digits(index, [self.tensor.shape[axis] for axis in axes]), strict=True):
+                found[axis] = digit
+        return self.tensor[tuple(found)]
+
+    def reshaped(self, shape: Shape) -> "Value | None":
+        """A plain tensor under another shape, nothing being moved; None where an axis would have to be taken apart."""
+        axes = [axis for dimension in self.own_axes for axis in dimension if self.tensor.shape[axis] > 1]
+        groups = regrouped([self.tensor.shape[axis] for axis in axes], shape)
+        if groups is None or self.more:
+            return None
+        return self.seen_as(shape, tuple(tuple(axes[n] for n in group) for group in groups))
+
+    def transposed(self, order: Shape) -> "Value":
+        """A plain tensor with its dimensions in another order, nothing being moved."""
+        return self.seen_as(tuple(self.shape[n] for n in order), tuple(self.own_axes[n] for n in order))
+
+    def seen_as(self, shape: Shape, axes: tuple[Shape, ...]) -> "Value":
+        """The same tensor of the program as a plain one of the model, with these axes."""
+        usual = shape == self.tensor.shape and axes == tuple((n,) for n in range(len(shape)))
+        return Value(self.tensor, shape, is_image=False, axes=None if usual else axes)
 
     def runs(self) -> list[tuple[int, int, int]]:
         """Channels that lie beside each other: the first, one past the last, the place of the first."""
@@ -99,8 +144,8 @@ class Value:
         return computed(self.shape, lambda *i: self.at(i), name, 1, is_image=True)
 
     def laid_out(self, name: str, lanes: int, *, is_image: bool) -> "Value":
-        """The same as an image, or plain."""
-        if self.is_image == is_image:
+        """The same as an image, or plain, in either case with axes of its own."""
+        if self.is_image == is_image and self.axes is None:
             return self
         return computed(self.shape, lambda *i: self.at(i), name, lanes, is_image=is_image)
 

@@ -1,6 +1,7 @@
 """Sums and products of two tensors, element by element, and functions of one."""
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 
 import numpy as np
 
@@ -8,22 +9,42 @@ from lathe.frontend import Tensor, compute, max, min, rescale_parameters, rescal
 from lathe.frontend.onnx.layers import Extreme, Layer, Lookup, Sum, Times
 from lathe.frontend.operand import Expr
 from lathe.frontend.operators import clip, lookup, requantise, rescaled_add
+from lathe.frontend.operators.rescaling import rescaled_sum_value
+from lathe.networks.indices import indices_of
 from lathe.networks.layer_programs.context import Context, alike
 from lathe.networks.values import Array, Value, computed, image_shape
 
 
 def _sum(layer: Sum, data: tuple[Value, ...], context: Context) -> Value:
     (a, b), made = layer.of_inputs, layer.of_output
-    left, right = alike(_repeated(data, context), context)
     sign = -1 if layer.minus else 1
-    factors = rescaled_add_parameters(
-        (a.scale / made.scale, sign * b.scale / made.scale), (-a.own_zero, -b.own_zero), left.width
-    )
+    scales, biases = (a.scale / made.scale, sign * b.scale / made.scale), (-a.own_zero, -b.own_zero)
+    in_digits = any(value.axes is not None and value.digits(-1) for value in data)
+    if in_digits and all(value.shape == context.shape and not value.is_image for value in data):
+        return _sum_in_digits(layer, data, context, rescaled_add_parameters(scales, biases, context.shape[-1]))
+    left, right = alike(_repeated(data, context), context)
+    factors = rescaled_add_parameters(scales, biases, left.width)
     found = rescaled_add(
         left.tensor, right.tensor, parameters=context.constant("factors", factors), zero_point=made.own_zero,
         relu=layer.relu, name=context.name,
     )  # fmt: skip
     return context.like(found, left)
+
+
+def _sum_in_digits(layer: Sum, data: tuple[Value, ...], context: Context, factors: Array) -> Value:
+    """The sum as the first operand with axes of its own lies; the other one is read where it lies."""
+    first = next(value for value in data if value.axes is not None and value.digits(-1))
+    digits = tuple(first.digits(n) for n in range(len(first.shape)))
+    held = context.constant("factors", factors.reshape(*digits[-1], 2, 2))
+    lane = len(digits[-1])
+
+    def element(*i: Expr) -> Expr:
+        indices, last = indices_of(i, digits), i[len(i) - lane :]
+        rows = [(held[(*last, n, 0)], held[(*last, n, 1)]) for n in (0, 1)]
+        values = [value.read(indices) for value in data]
+        return rescaled_sum_value(values, rows, layer.of_output.own_zero, relu=layer.relu)
+
+    return context.in_digits(compute(tuple(chain.from_iterable(digits)), element, context.name), digits)
 
 
 def _times(layer: Times, data: tuple[Value, ...], context: Context) -> Value:

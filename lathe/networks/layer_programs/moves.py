@@ -17,6 +17,8 @@ def _transpose(layer: Transpose, data: tuple[Value, ...], context: Context) -> V
     channels_last = {False: order, True: (order[0], *order[2:], *order[1:2])}
     before = (0, *range(2, len(order)), 1) if source.is_image else tuple(range(len(order)))
     may_be_image = len(order) in IMAGE_RANKS
+    if context.is_view and not source.is_image and not source.more:
+        return source.transposed(order)
     kept = [
         is_image for is_image in (True, False) if channels_last[is_image] == before and (may_be_image or not is_image)
     ]
@@ -118,6 +120,9 @@ def _concat(layer: Concat, data: tuple[Value, ...], context: Context) -> Value:
 
 def _reshape(layer: Reshape, data: tuple[Value, ...], context: Context) -> Value:  # noqa: ARG001 - one signature
     source = data[0]
+    seen = source.reshaped(context.shape) if context.is_view and not source.is_image else None
+    if seen is not None:
+        return seen
     if source.is_image and context.read_as_image and source.image_shape == context.image_shape:
         return context.image(compute(source.tensor.shape, lambda *i: source.tensor[i], context.name), source.places)
     source = source.dense(f"{context.name}.data")
@@ -132,6 +137,8 @@ def _reshape(layer: Reshape, data: tuple[Value, ...], context: Context) -> Value
 
 def _is_in_order(value: Value) -> bool:
     """Whether the values of a tensor of a program lie as ONNX's do: no image, or one of one pixel or channel."""
+    if value.axes is not None:
+        return False
     return not value.is_image or value.image_shape[2:] == (1, 1) or value.shape[1] == 1
 
 

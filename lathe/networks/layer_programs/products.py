@@ -1,23 +1,32 @@
 """Matrix products with weights, and of two tensors."""
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from lathe.frontend import Tensor, compute, reduce_axis, rescale_parameters, sum
+from lathe.frontend import Tensor, compute, reduce_axis, rescale_parameters
+from lathe.frontend import sum as summed
+from lathe.frontend.nodes import Axis
 from lathe.frontend.onnx.layers import Layer, Product, TensorProduct
 from lathe.frontend.operand import Expr
 from lathe.frontend.operators import dense, requantise
 from lathe.frontend.operators import reshape as reshaped
+from lathe.frontend.operators.rescaling import rescaled_value
+from lathe.networks.indices import Index, indices_of
 from lathe.networks.layer_programs.borders import SumsOfWeights
-from lathe.networks.layer_programs.context import Context
-from lathe.networks.layer_programs.rescaling import results_of, terms_of
+from lathe.networks.layer_programs.context import Context, plain_in_digits
+from lathe.networks.layer_programs.rescaling import factors_of, results_of, terms_of
 from lathe.networks.values import Array, Value
 
 
 def _product(layer: Product, data: tuple[Value, ...], context: Context) -> Value:
+    if context.digits is not None or data[0].axes is not None:
+        source = context.as_readable(data[0])
+        is_made_so = layer.of_output.dtype != "int32" and len(terms_of(layer.weights)) == 1
+        if is_made_so and source.digits(-1) and context.digits_made[-1]:
+            return _product_in_digits(layer, source, context)
     rows = context.as_plain(data[0]).tensor
     flat = (
         rows if rows.ndim == 2 else reshaped(rows, (prod(rows.shape[:-1]), rows.shape[-1]), name=f"{context.name}.rows")
@@ -42,9 +51,31 @@ def _sums(rows: Tensor, terms: list[Array], context: Context) -> Callable[[str],
     term, k = reduce_axis(len(terms), "term"), reduce_axis(rows.shape[1], "k")
     return lambda name: compute(
         (rows.shape[0], weights.shape[1]),
-        lambda i, j: sum(rows[i, k].astype("int32") * weights[term, j, k].astype("int32"), axis=(term, k)),
+        lambda i, j: summed(rows[i, k].astype("int32") * weights[term, j, k].astype("int32"), axis=(term, k)),
         name,
     )
+
+
+def _product_in_digits(layer: Product, data: Value, context: Context) -> Value:
+    """The product with filters in digits, summed over the digits of the data's rows: neither has to be moved."""
+    digits = context.digits_made
+    depth, filters = data.digits(-1), digits[-1]
+    sum_over = tuple(reduce_axis(extent, f"k{number}") for number, extent in enumerate(depth))
+    weights = context.constant("weights", layer.weights.astype(np.int8).reshape(*filters, *depth))
+    factors = context.constant("factors", factors_of(layer, SumsOfWeights.of(layer.weights)).reshape(*filters, 2))
+    rows = sum(len(extents) for extents in digits[:-1])
+
+    def product(*i: Expr) -> Expr:
+        element = data.read([*indices_of(i[:rows], digits[:-1]), _index_of(sum_over)])
+        return summed(element.astype("int32") * weights[(*i[rows:], *sum_over)].astype("int32"), axis=sum_over)
+
+    sums = compute(tuple(chain.from_iterable(digits)), product, f"{context.name}.sums")
+
+    def rescaled(*i: Expr) -> Expr:
+        bias, word = (factors[(*i[rows:], number)] for number in (0, 1))
+        return rescaled_value(sums[i], bias, word, layer.of_output.own_zero, relu=layer.relu)
+
+    return context.in_digits(compute(sums.shape, rescaled, context.name), digits)
 
 
 def _tensor_product(layer: TensorProduct, data: tuple[Value, ...], context: Context) -> Value:
@@ -53,33 +84,28 @@ def _tensor_product(layer: TensorProduct, data: tuple[Value, ...], context: Cont
     Σ (a - p)(b - q) = Σ ab - q Σ a - p Σ b + Kpq: the second is a product with weights that are all q, so many as a
     block has lanes, the third one with a row of values that are all p.
     """
-    a, b = (context.as_plain(each).tensor for each in data)
+    a, b = (context.as_readable(each, number) for number, each in enumerate(data))
+    if not a.digits(-1) or [n for n in a.digits(-1) if n > 1] != [n for n in b.digits(-2) if n > 1]:
+        a, b = (context.as_plain(each, number) for number, each in enumerate((a, b)))
     (of_a, of_b), made = layer.of_inputs, layer.of_output
+    digits = context.digits_made
     depth, columns = a.shape[-1], context.shape[-1]
-    k = reduce_axis(depth, "k")
+    sum_over = tuple(reduce_axis(extent, f"k{number}" if number else "k") for number, extent in enumerate(a.digits(-1)))
+    along = _index_of(sum_over)
 
-    def product(i: tuple[Expr, ...]) -> Expr:
-        left, right = _repeated(a, (*i[:-1], k)), _repeated(b, (*i[:-2], k, i[-1]))
-        return sum(left.astype("int32") * right.astype("int32"), axis=k)
+    def product(*i: Expr) -> Expr:
+        *others, row, column = indices_of(i, digits)
+        left, right = _repeated(a, [*others, row, along]), _repeated(b, [*others, along, column])
+        return summed(left.astype("int32") * right.astype("int32"), axis=sum_over)
 
-    sums = compute(context.shape, lambda *i: product(i), f"{context.name}.sums")
-    terms: list[Callable[[tuple[Expr, ...]], Expr]] = []
+    sums = compute(tuple(chain.from_iterable(digits)), product, f"{context.name}.sums")
+    terms: list[Callable[[list[Index]], Expr]] = []
     if of_b.own_zero:
-        lanes = min(columns, context.lanes)
-        of_rows = context.constant("zeros_b", np.full((lanes, depth), of_b.own_zero, np.int8))
-        rows = compute(
-            (*a.shape[:-1], lanes),
-            lambda *i: sum(a[(*i[:-1], k)].astype("int32") * of_rows[i[-1], k].astype("int32"), axis=k),
-            f"{context.name}.rows",
-        )
-        terms.append(lambda i: _repeated(rows, (*i[:-1], i[-1] % lanes if columns > lanes else i[-1])))
+        lanes = columns if columns % context.lanes else context.lanes
+        rows = _sums_of_rows(a, sum_over, of_b.own_zero, lanes, context)
+        terms.append(lambda i: _repeated(rows, [*i[:-1], _within(i[-1], rows.shape[-1])]))
     if of_a.own_zero:
-        of_columns = context.constant("zeros_a", np.full((1, depth), of_a.own_zero, np.int8))
-        below = compute(
-            (*b.shape[:-2], 1, columns),
-            lambda *i: sum(of_columns[i[-2], k].astype("int32") * b[(*i[:-2], k, i[-1])].astype("int32"), axis=k),
-            f"{context.name}.columns",
-        )
+        below = _sums_of_columns(b, sum_over, of_a.own_zero, context)
         terms.append(lambda i: _repeated(below, i))
     if terms:
         plain = sums
@@ -87,10 +113,10 @@ def _tensor_product(layer: TensorProduct, data: tuple[Value, ...], context: Cont
         def corrected(*i: Expr) -> Expr:
             value: Expr = plain[i]
             for term in terms:
-                value = value - term(i)
+                value = value - term(indices_of(i, digits))
             return value
 
-        sums = compute(context.shape, corrected, f"{context.name}.corrected")
+        sums = compute(plain.shape, corrected, f"{context.name}.corrected")
     factors = rescale_parameters(
         of_a.scale * of_b.scale / made.scale, depth * of_a.own_zero * of_b.own_zero, sums.shape[-1]
     )
@@ -98,13 +124,56 @@ def _tensor_product(layer: TensorProduct, data: tuple[Value, ...], context: Cont
         sums, parameters=context.constant("factors", factors), zero_point=made.own_zero, relu=layer.relu,
         name=context.name,
     )  # fmt: skip
-    return context.plain(found)
+    return context.in_digits(found, digits)
 
 
-def _repeated(tensor: Tensor, indices: tuple[Any, ...]) -> Expr:
+def _sums_of_rows(a: Value, sum_over: tuple[Axis, ...], weight: int, lanes: int, context: Context) -> Value:
+    """The sums of rows times a weight, once for each lane."""
+    digits = (*(a.digits(n) for n in range(len(a.shape) - 1)), (lanes,))
+    along = _index_of(sum_over)
+    weights = context.constant("zeros_b", np.full((lanes, *along.extents), weight, np.int8))
+
+    def element(*i: Expr) -> Expr:
+        data = a.read([*indices_of(i, digits)[:-1], along])
+        return summed(data.astype("int32") * weights[(i[-1], *along.digits)].astype("int32"), axis=sum_over)
+
+    made = compute(tuple(chain.from_iterable(digits)), element, f"{context.name}.rows")
+    return plain_in_digits(made, (*a.shape[:-1], lanes), digits)
+
+
+def _sums_of_columns(b: Value, sum_over: tuple[Axis, ...], weight: int, context: Context) -> Value:
+    """The sums of columns times a weight, as a matrix of one row."""
+    others = tuple(b.digits(n) for n in range(len(b.shape) - 2))
+    digits = (*others, (1,), b.digits(len(b.shape) - 1))
+    along = _index_of(sum_over)
+    weights = context.constant("zeros_a", np.full((1, *along.extents), weight, np.int8))
+
+    def element(*i: Expr) -> Expr:
+        *before, row, column = indices_of(i, digits)
+        data = b.read([*before, along, column])
+        return summed(weights[(*row.digits, *along.digits)].astype("int32") * data.astype("int32"), axis=sum_over)
+
+    made = compute(tuple(chain.from_iterable(digits)), element, f"{context.name}.columns")
+    return plain_in_digits(made, (*b.shape[:-2], 1, b.shape[-1]), digits)
+
+
+def _index_of(axes: tuple[Axis, ...]) -> Index:
+    """The index of a dimension that is summed over, by its digits."""
+    return Index(tuple(axis.extent for axis in axes), axes)
+
+
+def _within(index: Index, lanes: int) -> Index:
+    """An index as that of one of so many lanes, whose values are all the same."""
+    if prod(index.extents) == lanes:
+        return index
+    last = index.digits[-1]
+    return Index((lanes,), (last % lanes if index.extents[-1] > lanes else last,))
+
+
+def _repeated(value: Value, indices: list[Index]) -> Expr:
     """The element at indices of a result that has more dimensions perhaps, or repeats some."""
-    own = indices[len(indices) - tensor.ndim :]
-    return tensor[tuple(0 if extent == 1 else each for extent, each in zip(tensor.shape, own, strict=True))]
+    own = indices[len(indices) - len(value.shape) :]
+    return value.read([each if extent > 1 else Index((), ()) for extent, each in zip(value.shape, own, strict=True)])
 
 
 PRODUCTS: Mapping[type[Layer], Callable[..., Value]] = {Product: _product, TensorProduct: _tensor_product}

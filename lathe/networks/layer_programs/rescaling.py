@@ -24,18 +24,24 @@ def rescaled_sums(
 
     Filters lie as the channels of ``like`` do, or else one behind the other.
     """
-    (how,), made = layer.of_inputs, layer.of_output
-    bias = wrapped(layer.bias - how.own_zero * per_filter.sums)
-    places = per_filter.places
-    if places is None or np.all(bias == bias[0, 0]):
-        places, bias = None, bias.reshape(-1, bias.shape[-1])[0]
-    scale = np.broadcast_to(how.scale * layer.weight_scale / made.scale, bias.shape)
-    factors = rescale_parameters(scale.reshape(-1), bias.reshape(-1)).reshape(*bias.shape, 2)
-    placed = padded(factors, bias.ndim - 1, sums.shape[-1]) if like is None else like.spread(factors, bias.ndim - 1)
+    made = layer.of_output
+    factors = factors_of(layer, per_filter)
+    axis = factors.ndim - 2
+    placed = padded(factors, axis, sums.shape[-1]) if like is None else like.spread(factors, axis)
     held = context.constant("factors", placed)
-    if places is not None:
+    if (places := per_filter.places) is not None and axis:
         return rescaled_by_place(sums, held, places, made.own_zero, layer.relu, name or context.name)
     return requantise(sums, parameters=held, zero_point=made.own_zero, relu=layer.relu, name=name or context.name)
+
+
+def factors_of(layer: Conv | ConvTranspose | Product, per_filter: SumsOfWeights) -> Array:
+    """Rows [bias, word] for each filter, (filters, 2); (rows, columns, filters, 2) where biases differ by place."""
+    (how,), made = layer.of_inputs, layer.of_output
+    bias = wrapped(layer.bias - how.own_zero * per_filter.sums)
+    if per_filter.places is None or np.all(bias == bias[0, 0]):
+        bias = bias.reshape(-1, bias.shape[-1])[0]
+    scale = np.broadcast_to(how.scale * layer.weight_scale / made.scale, bias.shape)
+    return rescale_parameters(scale.reshape(-1), bias.reshape(-1)).reshape(*bias.shape, 2)
 
 
 def results_of(
