@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from functools import lru_cache
 from pathlib import Path
 
 from lathe.configs import LatheError
@@ -35,7 +34,7 @@ def point_key(point: Point, options: Options) -> str:
         **described,
         "workload": point.workload,
         "parameters": {name: value for name, value in point.parameters.items() if name not in paths},
-        "content": content_of(point),
+        "content": content_of(point) if paths else "",
         "check": options.check,
         "memories": [repr(each) for each in options.memories],
         "energies": digest_of(options.energies or str(OWN)),
@@ -49,26 +48,13 @@ def measuring_sources() -> str:
 
 
 def content_of(point: Point) -> str:
-    """What the files of a workload hold; nothing for one without any, and for one that cannot be made."""
+    """What a workload that stands in a file holds; nothing for others, and for one that cannot be made."""
     try:
-        changed = tuple(_stamp(str(value)) for value in point.parameters.values() if isinstance(value, str))
-        return _content(point.workload, tuple(sorted(point.parameters.items())), changed)
+        return make(point.workload, point.parameters).content()
     except LatheError:
         return ""
-
-
-@lru_cache(maxsize=256)
-def _content(workload: str, parameters: tuple[tuple[str, object], ...], changed: tuple[int, ...]) -> str:  # noqa: ARG001
-    return make(workload, dict(parameters)).content()
 
 
 def digest_of(path: str) -> str:
     """The content of a file as one number."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-
-
-def _stamp(path: str) -> int:
-    try:
-        return Path(path).stat().st_mtime_ns
-    except (OSError, ValueError):
-        return 0

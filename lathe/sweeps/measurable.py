@@ -7,7 +7,7 @@ import hashlib
 import runpy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -58,10 +58,11 @@ class Measurable(Protocol):
 
 @dataclass(frozen=True)
 class TensorProgram:
-    """A tensor program, and the arrays that are part of it."""
+    """A tensor program, the arrays that are part of it, and what else than parameters it follows from."""
 
     output: Tensor | Sequence[Tensor]
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    follows_from: str = ""
 
     @property
     def outputs(self) -> list[Tensor]:
@@ -96,8 +97,8 @@ class TensorProgram:
         return reference(self.outputs, {**inputs, **self.constants})
 
     def content(self) -> str:
-        """Nothing: parameters say all."""
-        return ""
+        """What it follows from."""
+        return self.follows_from
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +138,10 @@ class Model:
 
     def content(self) -> str:
         """The digest of the model, its weights in it."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         return hashlib.sha256(self.network.model.proto.SerializeToString(deterministic=True)).hexdigest()
 
     def _bounds(self, machine: HardwareConfig) -> list[tuple[str, int]]:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +158,8 @@ class SweepFile(SweepYaml):
 
     def check_machines(self, node: yaml.Node, bases: Sequence[str], grid: Grid) -> None:
         """Refuse a grid none of whose machines exists."""
-        reason = refusal(changed, product(bases, grid.points()), len(bases) * grid.count)
+        cases = ((base, changes) for changes in grid.points() for base in bases)  # of which there may be 10⁸
+        reason = refusal(changed, cases, len(bases) * grid.count)
         if reason is not None:
             contract = "a grid with at least one machine that exists, and has none"
             self.refuse_at(node, "machine", "machine", contract, reason)

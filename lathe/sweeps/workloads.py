@@ -155,11 +155,11 @@ def topology(path: Path, layer: str) -> TensorProgram:
     """A layer of a topology of SCALE-Sim's, a CSV file; every layer of it where none is named."""
     found = layer_of(str(path), layer)
     if isinstance(found, Product):
-        return TensorProgram(finished(product(found.m, found.n, found.k), "cut"))
+        return TensorProgram(finished(product(found.m, found.n, found.k), "cut"), follows_from=repr(found))
     assert isinstance(found, Convolution)
     data = placeholder((1, found.height, found.width, found.channels), name="data")
     weight = placeholder((found.filters, found.kernel_height, found.kernel_width, found.channels), name="weight")
-    return TensorProgram(finished(op.conv2d(data, weight, stride=found.stride), "cut"))
+    return TensorProgram(finished(op.conv2d(data, weight, stride=found.stride), "cut"), follows_from=repr(found))
 
 
 @workload
