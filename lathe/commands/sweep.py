@@ -12,6 +12,7 @@ from lathe.commands.options import FILE, json_option
 from lathe.commands.sweep_plan import print_plan
 from lathe.commands.terminal import console, grouped, notes, percent, print_json, table
 from lathe.configs.atomic import check_writable
+from lathe.sweeps.errors import SweepError
 from lathe.sweeps.execution import Running
 from lathe.sweeps.measurement import DIFFERENT, FAILED, OK, Row
 from lathe.sweeps.reading import read_sweep
@@ -52,6 +53,9 @@ def _told(parameter: inspect.Parameter) -> str:
     "--retries", type=click.IntRange(min=0), default=2, show_default=True,
     help="How often a point is begun anew whose process has ended.",
 )  # fmt: skip
+@click.option(
+    "--cluster", metavar="tcp://HOST:PORT", help="Measure on the workers of a Dask scheduler (extra `cluster`)."
+)
 @click.option("--dry-run", is_flag=True, help="Print the points, why some have no numbers, and an estimate of time.")
 @click.option("--yes", is_flag=True, help="Measure grids of more than 100000 points, too.")
 @click.option(
@@ -68,6 +72,7 @@ def sweep(
     check: bool,
     timeout: float | None,
     retries: int,
+    cluster: str | None,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -87,7 +92,8 @@ def sweep(
     configs/sweeps. The exit status is 1 when outputs differ from NumPy's, or when Lathe itself failed on a row.
     """
     found = read_sweep(sweep_file, known_workloads(), make, any_size=yes)
-    running = Running(jobs, timeout, retries)
+    check_of_one_place(cluster, jobs, timeout)
+    running = Running(jobs, timeout, retries, cluster)
     if dry_run:
         print_plan(found, running, check, as_json)
         return
@@ -107,6 +113,16 @@ def sweep(
         print_rows(found, rows, output)
     if any(row.status in (DIFFERENT, FAILED) for row in rows):
         ctx.exit(SOMETHING_WRONG)
+
+
+def check_of_one_place(cluster: str | None, jobs: int | None, timeout: float | None) -> None:
+    """Raise SweepError for options of local processes beside a cluster."""
+    for name, value in (("--jobs", jobs), ("--timeout", timeout)):
+        if cluster is not None and value is not None:
+            raise SweepError(
+                f"{name} must be left out with --cluster, not {value!r}. The scheduler decides where and when points "
+                "are measured."
+            )
 
 
 def watched_rows(found: Sweep, output: Path | None, running: Running, check: bool) -> list[Row]:

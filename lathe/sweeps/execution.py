@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lathe.configs import LatheError
 from lathe.sweeps.backlog import Backlog
+from lathe.sweeps.cluster import measured_on_cluster
 from lathe.sweeps.machines import machine_of
 from lathe.sweeps.measurement import LATE, LOST, Options, Row, family_of, measure, measure_content
 from lathe.sweeps.sharing import memories_of
@@ -21,11 +22,15 @@ def available_cores() -> int:
 
 @dataclass(frozen=True)
 class Running:
-    """How a sweep is run: on how many processes, seconds that a point may take, how often a lost one is begun anew."""
+    """How a sweep is run: on how many processes, seconds that a point may take, how often a lost one is begun anew.
+
+    ``cluster``: the address of a Dask scheduler, whose workers measure instead.
+    """
 
     jobs: int | None = None
     timeout: float | None = None
     retries: int = 2
+    cluster: str | None = None
 
 
 def options_of(sweep: Sweep, check: bool = False) -> Options:
@@ -56,6 +61,9 @@ def measured_points(
     points: Iterator[tuple[int, Point]], most: int, options: Options, running: Running, ahead: int | None = None
 ) -> Generator[tuple[int, Row], None, None]:
     """Places and rows of points, at most so many; ``ahead`` of them are taken before their turn (all that fit)."""
+    if running.cluster is not None:
+        yield from measured_on_cluster(running.cluster, points, options)
+        return
     count = min(running.jobs or available_cores(), most)
     if count <= 1 and running.timeout is None:
         yield from ((place, measure(point, options=options)) for place, point in points)
