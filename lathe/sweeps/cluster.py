@@ -42,7 +42,7 @@ def measured_on_cluster(
     waiting: dict[Any, tuple[int, Point]] = {}
     try:
         _check_workers(client, address)
-        done = package.as_completed()
+        done = package.as_completed(loop=client.loop)
 
         def submit_next() -> None:
             for place, point in points:

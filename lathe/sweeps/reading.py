@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from lathe import configs
+import lathe.configs
 from lathe.configs import LatheError, load_config, shipped_configs
 from lathe.configs.errors import shown
 from lathe.configs.validation import all_keys
@@ -35,7 +35,7 @@ LOOKED_AT = 4096
 Maker = Callable[[str, Mapping[str, Any]], object]
 """Makes the workload of a name and parameters, or raises LatheError."""
 
-SHIPPED = Path(configs.__file__).parent / "sweeps"
+SHIPPED = Path(lathe.configs.__file__).parent / "sweeps"
 
 
 def shipped_sweeps() -> tuple[str, ...]:

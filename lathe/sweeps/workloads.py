@@ -11,8 +11,7 @@ from typing import Any, Literal, NewType, TypeAlias, get_args
 
 from lathe.frontend import Tensor, compute, placeholder
 from lathe.frontend import operators as op
-from lathe.networks.digits.job import DEFAULT_BATCH
-from lathe.networks.digits.network import digits_network
+from lathe.networks.digits.network import DEFAULT_BATCH, digits_network
 from lathe.sweeps.measurable import Measurable, Model, Scripted, TensorProgram
 from lathe.sweeps.specification import Parameter
 from lathe.sweeps.topologies import Convolution, Product, layer_of
