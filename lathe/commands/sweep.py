@@ -12,8 +12,7 @@ from lathe.commands.options import FILE, json_option
 from lathe.commands.sweep_plan import print_plan
 from lathe.commands.terminal import console, grouped, notes, percent, print_json, table
 from lathe.configs.atomic import check_writable
-from lathe.sweeps.errors import SweepError
-from lathe.sweeps.execution import Running
+from lathe.sweeps.execution import Running, check_of_one_place
 from lathe.sweeps.measurement import DIFFERENT, FAILED, OK, Row
 from lathe.sweeps.reading import read_sweep
 from lathe.sweeps.specification import Sweep
@@ -92,7 +91,8 @@ def sweep(
     configs/sweeps. The exit status is 1 when outputs differ from NumPy's, or when Lathe itself failed on a row.
     """
     found = read_sweep(sweep_file, known_workloads(), make, any_size=yes)
-    check_of_one_place(cluster, jobs, timeout)
+    if cluster is not None:
+        check_of_one_place(**{"--jobs": jobs, "--timeout": timeout})
     running = Running(jobs, timeout, retries, cluster)
     if dry_run:
         print_plan(found, running, check, as_json)
@@ -113,16 +113,6 @@ def sweep(
         print_rows(found, rows, output)
     if any(row.status in (DIFFERENT, FAILED) for row in rows):
         ctx.exit(SOMETHING_WRONG)
-
-
-def check_of_one_place(cluster: str | None, jobs: int | None, timeout: float | None) -> None:
-    """Raise SweepError for options of local processes beside a cluster."""
-    for name, value in (("--jobs", jobs), ("--timeout", timeout)):
-        if cluster is not None and value is not None:
-            raise SweepError(
-                f"{name} must be left out with --cluster, not {value!r}. The scheduler decides where and when points "
-                "are measured."
-            )
 
 
 def watched_rows(found: Sweep, output: Path | None, running: Running, check: bool) -> list[Row]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lathe.configs import LatheError
 from lathe.sweeps.backlog import Backlog
 from lathe.sweeps.cluster import measured_on_cluster
+from lathe.sweeps.errors import SweepError
 from lathe.sweeps.machines import machine_of
 from lathe.sweeps.measurement import LATE, LOST, Options, Row, family_of, measure, measure_content
 from lathe.sweeps.sharing import memories_of
@@ -31,6 +32,17 @@ class Running:
     timeout: float | None = None
     retries: int = 2
     cluster: str | None = None
+
+
+def check_of_one_place(**options: float | None) -> None:
+    """Raise SweepError for options of local processes, by their names, that are given beside a cluster."""
+    for name, value in options.items():
+        if value is not None:
+            told = "--cluster" if name.startswith("--") else "cluster"
+            raise SweepError(
+                f"{name} must be left out with {told}, not {value!r}. The scheduler decides where and when points "
+                "are measured."
+            )
 
 
 def options_of(sweep: Sweep, check: bool = False) -> Options:

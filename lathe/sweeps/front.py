@@ -9,7 +9,7 @@ import yaml
 
 from lathe.configs.errors import shown
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.execution import Running
+from lathe.sweeps.execution import Running, check_of_one_place
 from lathe.sweeps.reading import SweepFile, read_sweep
 from lathe.sweeps.specification import Sweep
 from lathe.sweeps.sweeping import SECONDS, run_whole
@@ -26,6 +26,7 @@ def sweep(
     timeout: float | None = None,
     retries: int = 2,
     any_size: bool = False,
+    cluster: str | None = None,
 ) -> list[dict[str, Any]]:
     """Measure workloads on a grid of machines; a row for each point, in the order of the grid.
 
@@ -37,7 +38,8 @@ def sweep(
     ``output``: a store, ``.db``, whose rows are not measured again, or a CSV file. ``jobs``: processes, one for each
     core unless given; a script that uses more than one must call this under ``if __name__ == "__main__":``.
     ``timeout``: seconds that a point may take. ``retries``: how often a point is begun anew whose process has ended.
-    ``check``: compare outputs with NumPy's. ``any_size``: grids of more than 100,000 points, too.
+    ``check``: compare outputs with NumPy's. ``any_size``: grids of more than 100,000 points, too. ``cluster``: the
+    address of a Dask scheduler whose workers measure, instead of ``jobs`` and ``timeout``.
 
         >>> rows = lt.sweep({"machine": {"memory.latency": [0, 32]},
         ...                  "workloads": [{"matmul": {"m": 64, "n": 64, "k": 64}}]})  # doctest: +SKIP
@@ -46,7 +48,9 @@ def sweep(
     Raises SweepError and ConfigError for what no row could be right with, FileError for an output that cannot be
     written.
     """
-    running = Running(_count(jobs, "jobs", 1), _seconds(timeout), _count(retries, "retries", 0) or 0)
+    running = Running(_count(jobs, "jobs", 1), _seconds(timeout), _count(retries, "retries", 0) or 0, cluster)
+    if cluster is not None:
+        check_of_one_place(jobs=jobs, timeout=timeout)
     found = _read(source, any_size)
     rows = run_whole(found, None if output is None else Path(output), running, check=check)
     return [{**values_of(row, found.metrics), SECONDS: round(row.seconds, 6)} for row in rows.values()]

@@ -1,9 +1,12 @@
 """Workloads that stand in files: models, SCALE-Sim's topologies, functions in Python."""
 
+from pathlib import Path
+
 import pytest
 from qdq_models import QdqModel
 
 import lathe as lt
+import lathe.sweeps.energy
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.execution import options_of
 from lathe.sweeps.keys import point_key
@@ -55,6 +58,22 @@ def folder(tmp_path):
 def read(folder, text):
     (folder / "sweep.yaml").write_text("base: lathe16\n" + text)
     return read_sweep(folder / "sweep.yaml", known_workloads(), make)
+
+
+def test_the_file_in_the_manual_is_one(folder):
+    page = (Path(lathe.sweeps.energy.__file__).resolve().parents[2] / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    text = page.partition("```yaml\n")[2].partition("```")[0]
+    graph = QdqModel()
+    model = graph.model(graph.conv(graph.input(1, 3, 224, 224, name="image"), 8))
+    (folder / "resnet18.onnx").write_bytes(model.SerializeToString())
+    (folder / "alexnet.csv").write_text(TOPOLOGY)
+    (folder / "mine_energy.yaml").write_bytes(lathe.sweeps.energy.OWN.read_bytes())
+    (folder / "sweep.yaml").write_text(text)
+    sweep = read_sweep(folder / "sweep.yaml", known_workloads(), make)
+    assert len(sweep.workloads) == 4
+    assert (sweep.machine.count, sweep.shared, sweep.sample.points) == (3 * 4 * 3 * 2 * 2, True, 100)
+    (folder / "sweep.yaml").write_text(text.replace("sample:", "# sample:").replace("# search:", "search:"))
+    assert read_sweep(folder / "sweep.yaml", known_workloads(), make).search.objectives == ("time_us", "energy_pj")
 
 
 def measured(folder, text, check=True):
