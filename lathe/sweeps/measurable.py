@@ -5,7 +5,9 @@ Each is compiled for a machine, has a least number of cycles there, and says wha
 
 import hashlib
 import runpy
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -181,6 +183,19 @@ def _random(rng: np.random.Generator, name: str, of: TensorType | None) -> NDArr
     return rng.standard_normal(of.shape).astype(dtype)
 
 
+@contextmanager
+def _modules_of(folder: Path) -> Iterator[None]:
+    """Forget what is imported inside from a folder: another script's folder may have other files of the same names."""
+    before = set(sys.modules)
+    try:
+        yield
+    finally:
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file is not None and Path(file).resolve().parent == folder:
+                del sys.modules[name]
+
+
 @dataclass(frozen=True, eq=False)
 class Scripted:
     """A user's function of a machine, which makes or builds what is measured."""
@@ -228,7 +243,7 @@ class Scripted:
         return content.hexdigest()
 
     def _made(self, machine: HardwareConfig) -> "Compiled | TensorProgram | Model":
-        with beside(self.path), lines_of(self.path):
+        with _modules_of(self.path.resolve().parent), beside(self.path), lines_of(self.path):
             made = runpy.run_path(str(self.path), run_name=SCRIPT_NAME)[self.function](machine, **self.parameters)
         if isinstance(made, Program | NetworkProgram | TensorProgram):
             return made

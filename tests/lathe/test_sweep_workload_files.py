@@ -110,6 +110,14 @@ def test_a_function_makes_what_is_measured(folder, function):
     assert [row.status for row in rows] == ["ok"] * (2 if function == "build" else 1)
 
 
+def test_what_a_script_imports_is_read_anew(folder):
+    text = "workloads:\n  - python: {path: mine.py, rows: 4}\n"
+    (first,) = measured(folder, text)
+    (folder / "beside.py").write_text("WIDTH = 160\n")
+    (second,) = measured(folder, text)
+    assert second.numbers["bytes_written"] == 10 * first.numbers["bytes_written"]
+
+
 def test_what_a_function_built_is_measured_and_cannot_be_checked(folder):
     text = "workloads:\n  - python: {path: mine.py, function: built, rows: 4}\n"
     (row,) = measured(folder, text, check=False)
