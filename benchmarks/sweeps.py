@@ -27,7 +27,7 @@ from resnet import resnet18
 import lathe as lt
 
 BLOCKS = [[16, 16], [16, 32], [32, 16], [32, 32], [64, 32]]
-SCRATCHPADS = [[size >> shift for size in (32768, 262144, 131072, 8192)] for shift in range(5)]
+SCRATCHPADS = [[size >> shift for size in (32768, 262144, 131072, 32768)] for shift in range(5)]
 BUSES, LATENCIES = [64, 128], [0, 32, 64, 128]
 HOUR = 3600.0
 """A time-out, for which even one process is one of its own, as two are."""

@@ -38,8 +38,8 @@ def main() -> None:
                     "block_in, block_out": [16, 32],
                     # Keys that are written together move together.
                     "inp_buffer_bytes, wgt_buffer_bytes, acc_buffer_bytes, par_buffer_bytes": [
-                        [16384, 131072, 65536, 8192],
-                        [32768, 262144, 131072, 8192],
+                        [16384, 131072, 65536, 16384],
+                        [32768, 262144, 131072, 32768],
                     ],
                     "memory.bus_bits": [64, 128],
                     "clock_mhz": 200,
