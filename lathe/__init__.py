@@ -150,6 +150,8 @@ from lathe.scheduler import (
 )
 from lathe.scripts import ScriptError
 from lathe.sim import InputError, OutputError, ReplayResult, Result, StreamError, TraceError
+from lathe.sweeps.errors import SweepError
+from lathe.sweeps.front import sweep
 
 __version__ = "0.1.0"
 
@@ -236,6 +238,7 @@ __all__ = [
     "StorageWitness",
     "Store",
     "StreamError",
+    "SweepError",
     "Tensor",
     "TensorError",
     "TensorLayout",
@@ -299,6 +302,7 @@ __all__ = [
     "simulate",
     "state",
     "sum",
+    "sweep",
     "undef",
     "verify",
 ]

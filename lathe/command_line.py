@@ -11,6 +11,7 @@ from lathe.commands.disasm import disasm
 from lathe.commands.explain import explain
 from lathe.commands.quantize import quantize
 from lathe.commands.replay import replay
+from lathe.commands.results import results
 from lathe.commands.rtl import rtl
 from lathe.commands.run import run
 from lathe.commands.simulate import simulate
@@ -65,5 +66,5 @@ def main(debug: bool) -> None:
     """
 
 
-for command in (run, compile, explain, simulate, quantize, replay, disasm, asm, verify, sweep, rtl, configs):
+for command in (run, compile, explain, simulate, quantize, replay, disasm, asm, verify, sweep, results, rtl, configs):
     main.add_command(command)

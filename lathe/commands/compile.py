@@ -24,8 +24,7 @@ from lathe.commands.terminal import console, grouped, print_json, table
 from lathe.configs import HardwareConfig, load_config
 from lathe.configs.atomic import check_writable
 from lathe.isa import Program
-from lathe.networks.digits.job import DEFAULT_BATCH
-from lathe.networks.digits.network import digits_network
+from lathe.networks.digits.network import DEFAULT_BATCH, digits_network
 from lathe.scripts import ScriptError, check_machine_of, run_script
 
 

@@ -23,8 +23,7 @@ from lathe.commands.options import (
 )
 from lathe.commands.terminal import print_json
 from lathe.configs import HardwareConfig, load_config
-from lathe.networks.digits.job import DEFAULT_BATCH
-from lathe.networks.digits.network import digits_network
+from lathe.networks.digits.network import DEFAULT_BATCH, digits_network
 from lathe.networks.explanation import explain_network
 from lathe.networks.network import from_onnx
 from lathe.scripts import ScriptError, check_machine_of, run_script

@@ -36,7 +36,8 @@ from lathe.commands.terminal import console, grouped, notes, percent, print_json
 from lathe.configs import HardwareConfig, load_config
 from lathe.configs.atomic import check_writable
 from lathe.engines import CYCLE_MODEL, engine_named
-from lathe.networks.digits.job import DEFAULT_BATCH, Job, Progress, run_digits
+from lathe.networks.digits.job import Job, Progress, run_digits
+from lathe.networks.digits.network import DEFAULT_BATCH
 from lathe.scripts import ScriptError, check_machine_of, run_script
 from lathe.sim import Result
 

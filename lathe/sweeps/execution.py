@@ -1,22 +1,19 @@
-"""Running a sweep on all cores, and its table."""
+"""Running a sweep: points to processes, rows as they come, lost ones told of."""
 
-import csv
-import io
-import multiprocessing
 import os
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
 
-from lathe.configs.atomic import write_text
+from lathe.configs import LatheError
+from lathe.sweeps.backlog import Backlog
+from lathe.sweeps.cluster import measured_on_cluster
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.measurement import NUMBERS, Row, measure
-from lathe.sweeps.specification import Sweep
-
-# One thread of BLAS for each process: the processes already take all cores, and small products want no more.
-BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+from lathe.sweeps.machines import machine_of
+from lathe.sweeps.measurement import LATE, LOST, Options, Row, family_of, measure, measure_content
+from lathe.sweeps.sharing import memories_of
+from lathe.sweeps.specification import Point, Sweep
+from lathe.sweeps.workers import Crew, Lost, Task
 
 
 def available_cores() -> int:
@@ -24,71 +21,87 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run_sweep(sweep: Sweep, *, jobs: int | None = None, check: bool = False) -> Iterator[tuple[int, Row]]:
-    """Measure every point on `jobs` processes (one for each core unless given); yields places and rows as they come.
+@dataclass(frozen=True)
+class Running:
+    """How a sweep is run: on how many processes, seconds that a point may take, how often a lost one is begun anew.
 
-    With one job everything runs in this process. Raises :class:`SweepError` when a process dies, mostly for want of
-    memory.
+    ``cluster``: the address of a Dask scheduler, whose workers measure instead.
     """
-    points = sweep.points()
-    count = min(jobs or available_cores(), len(points))
-    if count <= 1:
-        yield from ((place, measure(point, check)) for place, point in enumerate(points))
+
+    jobs: int | None = None
+    timeout: float | None = None
+    retries: int = 2
+    cluster: str | None = None
+
+
+def check_of_one_place(**options: float | None) -> None:
+    """Raise SweepError for options of local processes, by their names, that are given beside a cluster."""
+    for name, value in options.items():
+        if value is not None:
+            told = "--cluster" if name.startswith("--") else "cluster"
+            raise SweepError(
+                f"{name} must be left out with {told}, not {value!r}. The scheduler decides where and when points "
+                "are measured."
+            )
+
+
+def options_of(sweep: Sweep, check: bool = False) -> Options:
+    """How the points of a sweep are measured."""
+    return Options(check, memories_of(sweep) if sweep.shared else (), sweep.energies)
+
+
+def run_sweep(
+    sweep: Sweep,
+    *,
+    jobs: int | None = None,
+    check: bool = False,
+    running: Running | None = None,
+    left_out: Callable[[int, Point], bool] = lambda *_: False,
+) -> Generator[tuple[int, Row], None, None]:
+    """Measure every point but those ``left_out``; yields places and rows as they come.
+
+    On `jobs` processes, one for each core unless given; with one and without a time-out everything runs in this
+    process. A point whose process ends is begun anew, and is at last a row that says so, as is one that takes too long.
+    Closing the iterator ends all processes.
+    """
+    found = ((place, sweep.point(place)) for place in sweep.places())
+    points = ((place, point) for place, point in found if not left_out(place, point))
+    yield from measured_points(points, sweep.count, options_of(sweep, check), running or Running(jobs))
+
+
+def measured_points(
+    points: Iterator[tuple[int, Point]], most: int, options: Options, running: Running, ahead: int | None = None
+) -> Generator[tuple[int, Row], None, None]:
+    """Places and rows of points, at most so many; ``ahead`` of them are taken before their turn (all that fit)."""
+    if running.cluster is not None:
+        yield from measured_on_cluster(running.cluster, points, options)
         return
-    before = {name: os.environ.get(name) for name in BLAS_VARIABLES}
-    os.environ.update(dict.fromkeys(BLAS_VARIABLES, "1"))
+    count = min(running.jobs or available_cores(), most)
+    if count <= 1 and running.timeout is None:
+        yield from ((place, measure(point, options=options)) for place, point in points)
+        return
+    tasks = (Task(place, (point, options), _family(point, options)) for place, point in points)
+    backlog = Backlog(tasks) if ahead is None else Backlog(tasks, ahead)
+    crew = Crew(measure_content, max(count, 1), running.timeout, running.retries)
+    with closing(crew.run(backlog)) as results:
+        for task, result in results:
+            yield task.number, _row(task, result)
+
+
+def _family(point: Point, options: Options) -> object:
+    """What a point shares work in; None where it shares none."""
+    if not options.memories:
+        return None
     try:
-        # spawn: the same on every system, and no copy of this process's threads.
-        with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool:
-            places = {pool.submit(partial(measure, check=check), point): place for place, point in enumerate(points)}
-            try:
-                for future in as_completed(places):
-                    yield places[future], future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-    except BrokenProcessPool:
-        raise SweepError(
-            f"The sweep must have memory for {count} processes, and one of them ended unexpectedly. "
-            "Use fewer with --jobs, or smaller shapes."
-        ) from None
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        return family_of(point, machine_of(point))
+    except LatheError:
+        return None
 
 
-def columns_of(sweep: Sweep) -> list[str]:
-    """The columns of the table."""
-    return ["workload", *sweep.parameter_keys, "base", *sweep.machine.keys, "status", *NUMBERS, "reason"]
-
-
-def values_of(row: Row) -> dict[str, object]:
-    """A row by column; what it does not have is missing."""
-    point = row.point
-    numbers = dict(row.numbers)
-    return {
-        "workload": point.workload,
-        **point.parameters,
-        "base": point.base,
-        **point.changes,
-        "status": row.status,
-        **numbers,
-        "reason": row.reason,
-    }
-
-
-def csv_text(sweep: Sweep, rows: Iterable[Row]) -> str:
-    """The table as CSV (RFC 4180 with plain line ends), one line for each row."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns_of(sweep), restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(values_of(row) for row in rows)
-    return text.getvalue()
-
-
-def write_csv(sweep: Sweep, rows: Iterable[Row], path: Path) -> None:
-    """Write the table, whole or not at all."""
-    write_text(path, csv_text(sweep, rows))
+def _row(task: Task, result: object) -> Row:
+    if isinstance(result, Lost):
+        point, _ = task.content
+        remedy = "Allow more with --timeout." if result.late else "Use fewer processes with --jobs."
+        return Row(point, LATE if result.late else LOST, f"{result.reason}. {remedy}")
+    assert isinstance(result, Row)
+    return result

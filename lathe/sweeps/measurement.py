@@ -1,21 +1,33 @@
 """One row of a sweep: a machine, a workload, and what came of them."""
 
+import time
 import traceback
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-import lathe as lt
-from lathe.configs import HardwareConfig, LatheError, load_config
+from lathe.configs import LatheError, MemoryConfig
+from lathe.engines import simulate
 from lathe.isa.stall import CAUSES_OF, TRACK_NAMES
+from lathe.networks.dispatch import simulate as simulate_any
+from lathe.networks.program import NetworkProgram
+from lathe.networks.steps import HostStep
+from lathe.sim import Counters
+from lathe.sweeps.energy import energies, energy_table
+from lathe.sweeps.errors import SweepError
+from lathe.sweeps.machines import Machine, machine_of
+from lathe.sweeps.measurable import Compiled, Measurable
+from lathe.sweeps.sharing import Shared
 from lathe.sweeps.specification import Point
-from lathe.sweeps.workloads import Workload, make
+from lathe.sweeps.workloads import make
 
 OK, INVALID, UNMAPPABLE, DIFFERENT, FAILED = "ok", "invalid machine", "unmappable", "outputs differ", "internal error"
+LATE, LOST = "timed out", "worker lost"
+AGAIN = (LATE, LOST)
+"""Statuses of rows that are measured again when a sweep goes on."""
 
 UNITS = TRACK_NAMES[:3]
 WAITS = {
@@ -45,73 +57,152 @@ NUMBERS = (
     "efficiency",
     *(f"{unit}_busy" for unit in UNITS),
     *WAITS,
+    "macs",
+    "bound_cycles",
+    "time_us",
+    "energy_pj",
+    "energy_core_pj",
+    "energy_sram_pj",
+    "energy_dram_pj",
+    "host_nodes",
 )
 
 
 @dataclass(frozen=True)
+class Options:
+    """How points are measured: with data and a comparison, with programs that are shared, with which energies.
+
+    ``memories``: those that shared programs are compiled for; none where each point has its own program.
+    """
+
+    check: bool = False
+    memories: tuple[MemoryConfig, ...] = ()
+    energies: str | None = None
+
+
+@dataclass(frozen=True)
 class Row:
-    """What came of a point: a status, the reason unless it is ok, and the numbers if there are any."""
+    """What came of a point: a status, the reason unless it is ok, numbers if there are any, and how long it took.
+
+    ``seconds`` are those of the process that measured it.
+    """
 
     point: Point
     status: str
     reason: str = ""
     numbers: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = field(default=0.0, compare=False)
 
 
-def measure(point: Point, check: bool = False) -> Row:
+SHARED = Shared()
+
+
+def measure(point: Point, check: bool = False, options: Options | None = None) -> Row:
     """Build and simulate a point, its time only, or with data and a comparison with NumPy when `check` is set.
 
     Whatever Lathe refuses is a row with the reason. So is a fault of Lathe itself, so that one does not end the sweep.
     """
+    start = time.perf_counter()
+    row = _row(point, options or Options(check=check))
+    return replace(row, seconds=time.perf_counter() - start)
+
+
+def _row(point: Point, options: Options) -> Row:
     try:
-        machine = load_config(point.base).with_(**point.changes)
+        machine = machine_of(point)
     except LatheError as error:
         return Row(point, INVALID, str(error))
     try:
-        return measured(point, machine, check)
+        return measured(point, machine, options)
     except LatheError as error:
         return Row(point, UNMAPPABLE, str(error))
     except Exception:
         return Row(point, FAILED, " ".join(traceback.format_exc(limit=-1).split()))
 
 
-def measured(point: Point, machine: HardwareConfig, check: bool) -> Row:
+def measured(point: Point, machine: Machine, options: Options) -> Row:
     """The row of a point on a machine that exists; raises LatheError for what cannot be built."""
     work = make(point.workload, point.parameters)
-    program = lt.build(work.output, work.tensors, machine, constants=work.constants)
-    inputs = random_inputs(work, point) if check else None
-    result = lt.simulate(program, inputs, timing_only=not check, trace=False)
-    counters = result.counters
-    numbers = {
+    if options.memories:
+        programs = SHARED.programs(family_of(point, machine), work, machine, options.memories)
+    else:
+        programs = [work.compiled(machine.config)]
+    timed = [(timing(program), program) for program in programs]
+    counters, program = min(timed, key=lambda each: each[0].cycles)
+    if not counters.cycles:
+        return Row(point, UNMAPPABLE, "No layer of the network is computed by the machine.")
+    numbers = numbers_of(machine, work, program, counters, options)
+    if options.check:
+        reason = _difference(point, work, program)
+        if reason is not None:
+            return Row(point, DIFFERENT, reason, numbers)
+    return Row(point, OK, "", numbers)
+
+
+def family_of(point: Point, machine: Machine) -> Hashable:
+    """What points have in common that share programs: all but the memory."""
+    parameters = tuple(sorted(point.parameters.items()))
+    rest = (getattr(machine.config, each.name) for each in fields(machine.config) if each.name != "memory")
+    return point.workload, parameters, *rest
+
+
+def timing(program: Compiled) -> Counters:
+    """The counts of a run without data, of all streams of a network."""
+    streams = program.parts if isinstance(program, NetworkProgram) else (program,)
+    return Counters.of_several([simulate(each, timing_only=True, trace=False).counters for each in streams])
+
+
+def numbers_of(
+    machine: Machine, work: Measurable, program: Compiled, counters: Counters, options: Options
+) -> dict[str, float]:
+    """The numbers of a row; what nobody knows is left out."""
+    streams = program.parts if isinstance(program, NetworkProgram) else (program,)
+    products = [each.products for each in streams if each.products is not None]
+    macs = sum(products) if len(products) == len(streams) else None
+    hosts = [step for step in getattr(program, "steps", ()) if isinstance(step, HostStep)]
+    dram_bit = None if machine.dram is None else machine.dram.pj_per_bit
+    found: dict[str, float | None] = {
         "cycles": counters.cycles,
         "utilisation": round(counters.utilisation, 6),
         "gemm_operations": counters.gemm_operations,
         "alu_operations": counters.alu_operations,
-        "instructions": len(program.instructions),
+        "instructions": sum(len(each.instructions) for each in streams),
         "bytes_read": sum(counters.bytes_read.values()),
         "bytes_written": sum(counters.bytes_written.values()),
         **{f"read_{name}": count for name, count in counters.bytes_read.items()},
-        "efficiency": round(result.efficiency or 0.0, 6),
+        "efficiency": round((macs or 0) / (counters.cycles * machine.config.multipliers), 6),
         **{f"{unit}_busy": counters.units[unit].busy for unit in UNITS},
         **{name: counters.units[unit].stalls.get(cause, 0) for name, (unit, cause) in WAITS.items()},
+        "macs": macs,
+        "bound_cycles": work.bound(machine.config, program),
+        "time_us": None if machine.clock_mhz is None else round(counters.cycles / machine.clock_mhz, 6),
+        **energies(machine.config, counters, energy_table(options.energies), dram_bit),
+        "host_nodes": sum(len(step.nodes) for step in hosts),
     }
-    if inputs is not None:
-        expected = lt.reference(work.output, {**inputs, **work.constants})
-        wrong = int((result.outputs[work.output.name] != expected).sum())
-        if wrong:
-            return Row(point, DIFFERENT, f"{wrong} of {result.outputs[work.output.name].size} outputs", numbers)
-    return Row(point, OK, "", numbers)
+    return {name: value for name, value in found.items() if value is not None}
 
 
-def random_inputs(work: Workload, point: Point) -> dict[str, NDArray[Any]]:
-    """Values for the inputs of a workload, the same whenever the point is measured.
+def _difference(point: Point, work: Measurable, program: Compiled) -> str | None:
+    """What of the outputs differs from NumPy's on random inputs, the same whenever the point is measured."""
+    inputs = work.inputs(program, seed_of(point))
+    expected = work.expected(program, inputs)
+    if expected is None:
+        raise SweepError(
+            f"Workload {point.workload} of a checked sweep must have a meaning in NumPy, and what its function built "
+            "has none. Return the tensor instead, or leave out --check."
+        )
+    outputs = simulate_any(program, inputs).outputs
+    wrong = sum(int((np.asarray(outputs[name]) != np.asarray(values)).sum()) for name, values in expected.items())
+    total = sum(np.asarray(values).size for values in expected.values())
+    return f"{wrong} of {total} outputs" if wrong else None
 
-    int8 takes its whole range, int32 (biases) as much as 16 bits hold.
-    """
-    rng = np.random.default_rng(zlib.crc32(repr((point.workload, sorted(point.parameters.items()))).encode()))
-    values = {}
-    for tensor in work.tensors[:-1]:
-        if tensor.name not in work.constants:
-            bounds = np.iinfo(tensor.dtype if np.dtype(tensor.dtype).itemsize < 2 else np.int16)
-            values[tensor.name] = rng.integers(bounds.min, bounds.max, tensor.shape, tensor.dtype, endpoint=True)
-    return values
+
+def seed_of(point: Point) -> int:
+    """A number that follows from a point's workload."""
+    return zlib.crc32(repr((point.workload, sorted(point.parameters.items()))).encode())
+
+
+def measure_content(content: Any) -> Row:
+    """What processes do: a point with its options."""
+    point, options = content
+    return measure(point, options=options)

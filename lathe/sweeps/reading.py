@@ -1,28 +1,41 @@
 """Reading sweep files, with the line of every mistake."""
 
-import itertools
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 
-from lathe import configs
+import lathe.configs
 from lathe.configs import LatheError, load_config, shipped_configs
-from lathe.configs.errors import Fault, shown
-from lathe.configs.validation import all_keys, unknown
-from lathe.configs.yaml_file import NotYamlError, YamlFile, line_of, text_of, value_of
+from lathe.configs.errors import shown
+from lathe.configs.validation import all_keys
+from lathe.configs.yaml_file import text_of
+from lathe.sweeps.constraints import NAMES, Constraint, NoConstraintError, first_broken
+from lathe.sweeps.dram import DRAM_KEYS
+from lathe.sweeps.energy import energy_table
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.specification import Axis, Grid, Parameter, Sweep
+from lathe.sweeps.machines import DRAM, OWN_KEYS, changed, machine_of
+from lathe.sweeps.measurement import NUMBERS
+from lathe.sweeps.specification import Axis, Grid, Parameter, Point, Sample, Search, Sweep
+from lathe.sweeps.sweep_yaml import SweepYaml
+from lathe.sweeps.topologies import layers_of
+from lathe.sweeps.workloads import ANY
 
-ROOT_KEYS = ("base", "machine", "workloads")
+ROOT_KEYS = ("base", "machine", "workloads", "constraints", "sample", "search", "schedules", "metrics", "energy")
 FIXED_KEYS = ("name", "memory", "timing", "extensions")  # of a machine; not numbers to sweep over
+SCHEDULES = ("each", "shared")
+MOST_POINTS = 100_000
+"""More have to be meant."""
+LOOKED_AT = 4096
+"""Combinations that are looked at for one that is possible; of more, some are taken to be."""
 
 Maker = Callable[[str, Mapping[str, Any]], object]
 """Makes the workload of a name and parameters, or raises LatheError."""
 
-SHIPPED = Path(configs.__file__).parent / "sweeps"
+SHIPPED = Path(lathe.configs.__file__).parent / "sweeps"
 
 
 def shipped_sweeps() -> tuple[str, ...]:
@@ -42,27 +55,35 @@ def read_sweep(
     path: str | os.PathLike[str],
     workloads: Mapping[str, Mapping[str, Parameter]],
     make: Maker = lambda *_: None,
+    *,
+    any_size: bool = False,
 ) -> Sweep:
     """The sweep of a YAML file, or of a shipped one by its name.
 
     `workloads` are the known workloads with their parameters; `make` makes one. A machine or a combination of shapes
     that is impossible becomes a row of the result; but a number or a word that no workload takes, a workload none of
-    whose combinations can be made, and a grid none of whose machines exists are mistakes.
+    whose combinations can be made, a grid none of whose machines exists, and one of more than 100,000 points that are
+    all measured are mistakes, the last one unless ``any_size`` is set.
 
     Raises :class:`SweepError` with file, line, key and the nearest known key.
     """
-    return SweepFile(sweep_path(path), workloads, make).sweep()
+    found = sweep_path(path)
+    remedy = f"Correct the path, or give the name of a shipped one: {', '.join(shipped_sweeps())}."
+    text = text_of(found, "sweep file", remedy, SweepError)
+    return SweepFile(found, text, workloads, make, any_size).sweep()
 
 
-class SweepFile(YamlFile):
+class SweepFile(SweepYaml):
     """One sweep file."""
 
-    def __init__(self, path: Path, workloads: Mapping[str, Mapping[str, Parameter]], make: Maker) -> None:
-        remedy = f"Correct the path, or give the name of a shipped one: {', '.join(shipped_sweeps())}."
-        super().__init__(path, text_of(path, "sweep file", remedy, SweepError), SweepError)
+    def __init__(
+        self, path: Path, text: str, workloads: Mapping[str, Mapping[str, Parameter]], make: Maker, any_size: bool
+    ) -> None:
+        super().__init__(path, text, SweepError)
         self.known_workloads = workloads
         self.make = make
-        self.machine_keys = tuple(key for key in all_keys() if key not in FIXED_KEYS)
+        self.any_size = any_size
+        self.machine_keys = (*(key for key in all_keys() if key not in FIXED_KEYS), *OWN_KEYS)
 
     def sweep(self) -> Sweep:
         """The whole file."""
@@ -73,14 +94,40 @@ class SweepFile(YamlFile):
         if "workloads" not in entries:
             message = f"The keys of {self.path} must include workloads, and do not. Name at least one operator there."
             raise SweepError(message, file=self.path)
+        if "sample" in entries and "search" in entries:
+            self.refuse_at(
+                entries["search"], "search", "search", "left out beside sample, not given too", "Remove one."
+            )
         bases = self.bases(entries["base"]) if "base" in entries else ["vta"]
-        grid = self.machine(entries["machine"], bases) if "machine" in entries else Grid(())
-        return Sweep(bases=bases, machine=grid, workloads=self.workloads(entries["workloads"]))
+        grid = self.machine(entries["machine"]) if "machine" in entries else Grid(())
+        workloads = self.workloads(entries["workloads"])
+        chosen = {key: getattr(self, key)(entries[key]) for key in ("sample", "search") if key in entries}
+        if not chosen:
+            self.check_size(entries, len(bases) * grid.count, sum(shapes.count for _, shapes in workloads))
+        if "machine" in entries:
+            self.check_machines(entries["machine"], bases, grid)
+        for name, shapes, node in zip(*zip(*workloads, strict=True), self.nodes_of_workloads, strict=True):
+            self.check_shapes(name, shapes, node)
+        constraints = self.constraints(entries["constraints"]) if "constraints" in entries else ()
+        sweep = Sweep(
+            bases=bases,
+            machine=grid,
+            workloads=workloads,
+            constraints=tuple(each.text for each in constraints),
+            broken=_broken(constraints),
+            shared="schedules" in entries and self.word(entries["schedules"], "schedules", SCHEDULES) == "shared",
+            metrics=tuple(self.words(entries["metrics"], "metrics", NUMBERS)) if "metrics" in entries else (),
+            energies=self.energy(entries["energy"]) if "energy" in entries else None,
+            **chosen,
+        )
+        if constraints:
+            self.check_constraints(entries["constraints"], sweep)
+        return sweep
 
     def bases(self, node: yaml.Node) -> list[str]:
         """The base machines; files are looked for beside the sweep file."""
         names = []
-        for item in node.value if isinstance(node, yaml.SequenceNode) else [node]:
+        for item in self.items(node):
             name = self.value(item)
             if not isinstance(name, str):
                 self.refuse_at(item, "base", "base", f"a machine's name or file, not {name!r}", "See `lathe configs`.")
@@ -91,25 +138,39 @@ class SweepFile(YamlFile):
             self.refuse_at(node, "base", "base", "at least one machine, not an empty list", "See `lathe configs`.")
         return names
 
-    def machine(self, node: yaml.Node, bases: Sequence[str]) -> Grid:
-        """The machine's parameters that change; some machine of them exists."""
+    def machine(self, node: yaml.Node) -> Grid:
+        """The machine's parameters that change."""
         axes = []
-        seen: set[str] = set()
+        seen: dict[str, yaml.Node] = {}
         for text, key_node, value_node in self.pairs_of(node, "machine"):
             keys = tuple(key.strip() for key in text.split(","))
             for key in keys:
                 self.check_known(key_node, key, self.machine_keys, "A machine's parameter")
                 self.check_new(key_node, key, seen, "Parameter")
-                seen.add(key)
+                seen[key] = key_node
             axes.append(self.axis(keys, value_node))
-        grid = Grid(tuple(axes))
-        reasons = refusals(
-            lambda base, changes: load_config(base).with_(**changes), itertools.product(bases, grid.points())
-        )
-        if reasons:
+        for key in DRAM_KEYS if DRAM in seen else ():
+            if key in seen:
+                self.refuse_at(
+                    seen[key], key, f"Parameter {key}", "left out beside dram, which decides it", "Remove one."
+                )
+        return Grid(tuple(axes))
+
+    def check_machines(self, node: yaml.Node, bases: Sequence[str], grid: Grid) -> None:
+        """Refuse a grid none of whose machines exists."""
+        cases = ((base, changes) for changes in grid.points() for base in bases)  # of which there may be 10⁸
+        reason = refusal(changed, cases, len(bases) * grid.count)
+        if reason is not None:
             contract = "a grid with at least one machine that exists, and has none"
-            self.refuse_at(node, "machine", "machine", contract, reasons[0])
-        return grid
+            self.refuse_at(node, "machine", "machine", contract, reason)
+
+    def check_size(self, entries: Mapping[str, yaml.Node], machines: int, workloads: int) -> None:
+        """Refuse a grid of so many points that it is hardly meant."""
+        if machines * workloads <= MOST_POINTS or self.any_size:
+            return
+        key = "machine" if machines > workloads and "machine" in entries else "workloads"
+        contract = f"a grid of at most {MOST_POINTS} points in all without --yes, not of {machines * workloads}"
+        self.refuse_at(entries[key], key, key, contract, "Give fewer values, take a sample, or say --yes.")
 
     def workloads(self, node: yaml.Node) -> list[tuple[str, Grid]]:
         """The operators and their shapes."""
@@ -118,100 +179,164 @@ class SweepFile(YamlFile):
             remedy = "Begin each line with a dash: '- matmul: {m: 64, n: 64, k: 64}'."
             self.refuse_at(node, "workloads", "workloads", f"a list of operators, not {found}", remedy)
         found_workloads = []
+        self.nodes_of_workloads = []
         for item in node.value:
             for name, name_node, grid_node in self.pairs_of(item, "A workload"):
                 self.check_known(name_node, name, tuple(self.known_workloads), "A workload")
                 found_workloads.append((name, self.shapes(name, name_node, grid_node)))
+                self.nodes_of_workloads.append(name_node)
+        if not found_workloads:
+            self.refuse_at(node, "workloads", "workloads", "a list of operators, not of nothing", "Name one.")
         return found_workloads
 
     def shapes(self, workload: str, name_node: yaml.Node, node: yaml.Node) -> Grid:
-        """The grid of one workload's parameters; nothing after the colon is a grid of its defaults.
-
-        Some of its combinations make the workload.
-        """
+        """The grid of one workload's parameters; nothing after the colon is a grid of its defaults."""
         known, title = self.known_workloads[workload], f"Workload {workload}"
         empty = isinstance(node, yaml.ScalarNode) and self.value(node) is None
-        entries = {} if empty else self.entries(node, tuple(known), title, f"A parameter of {workload}")
+        names = () if ANY in known else tuple(known)
+        entries = {} if empty else self.entries(node, names, title, f"A parameter of {workload}")
+        axes = []
+        for parameter, value_node in entries.items():
+            axis = self.axis((parameter,), value_node)
+            if parameter in known:
+                axis = self.checked(workload, parameter, axis, value_node)
+            axes.append(axis)
+        if workload == "topology" and "path" in entries and "layer" not in entries:
+            axes.append(self.layers(axes, name_node))
+            entries["layer"] = name_node
         for parameter, expected in known.items():
             if expected.required and parameter not in entries:
                 needed = ", ".join(name for name, each in known.items() if each.required)
                 self.refuse_at(name_node, parameter, title, f"complete, not without {parameter}", f"It needs {needed}.")
-        axes = []
-        for parameter, value_node in entries.items():
-            axis = self.axis((parameter,), value_node)
-            for (value,) in axis.steps:
-                if not known[parameter].takes(value):
-                    thing, contract = f"Parameter {parameter} of {workload}", known[parameter].contract
-                    self.refuse_at(value_node, parameter, thing, f"{contract}, not {shown(value)}", "Correct it.")
-            axes.append(axis)
-        grid = Grid(tuple(axes))
-        reasons = refusals(self.make, ((workload, parameters) for parameters in grid.points()))
-        if reasons:
-            contract = f"possible with one of its {len(reasons)} combinations, and is with none"
-            self.refuse_at(name_node, workload, title, contract, reasons[0])
-        return grid
+        return Grid(tuple(axes))
 
-    def axis(self, keys: tuple[str, ...], node: yaml.Node) -> Axis:
-        """A value or a list of values; with several keys a value may be a list of one for each."""
-        values = self.value(node)
-        steps = []
-        for value in values if isinstance(values, list) else [values]:
-            if len(keys) > 1 and isinstance(value, list) and len(value) == len(keys):
-                steps.append(tuple(value))
-            elif isinstance(value, list | dict):
-                each = f"a list of {len(keys)}" if len(keys) > 1 else "a plain value"
-                self.refuse_at(node, keys[0], f"A value of {', '.join(keys)}", f"{each}, not {value!r}", "Correct it.")
-            else:
-                steps.append((value,) * len(keys))
-        if not steps:
-            self.refuse_at(node, keys[0], ", ".join(keys), "at least one value, not an empty list", "Add a value.")
-        return Axis(keys, tuple(steps))
+    def checked(self, workload: str, parameter: str, axis: Axis, node: yaml.Node) -> Axis:
+        """The axis of a parameter, each of whose values it takes; files are looked for beside the sweep file."""
+        form = self.known_workloads[workload][parameter]
+        ends = axis.steps if isinstance(axis.steps, tuple) else (axis.steps[0], axis.steps[-1])
+        for (value,) in ends:
+            if not form.takes(value):
+                thing, contract = f"Parameter {parameter} of {workload}", form.contract
+                self.refuse_at(node, parameter, thing, f"{contract}, not {shown(value)}", "Correct it.")
+        if form.path:
+            return Axis(axis.keys, tuple((str(self.path.parent / value),) for (value,) in axis.steps))
+        return axis
 
-    def entries(self, node: yaml.Node, known: Sequence[str], what: str, thing: str) -> dict[str, yaml.Node]:
-        """Known keys to their values' nodes."""
-        found: dict[str, yaml.Node] = {}
-        for key, key_node, value_node in self.pairs_of(node, what):
-            self.check_known(key_node, key, known, thing)
-            self.check_new(key_node, key, found, "Key")
-            found[key] = value_node
+    def layers(self, axes: Sequence[Axis], node: yaml.Node) -> Axis:
+        """Every layer of a topology."""
+        paths = next(axis.steps for axis in axes if axis.keys == ("path",))
+        if len(paths) > 1:
+            self.refuse_at(
+                node, "path", "path of topology", "one file where no layer is named, not several", "Split it."
+            )
+        try:
+            return Axis(("layer",), tuple((name,) for name in layers_of(paths[0][0])))
+        except SweepError as error:
+            self.refuse_at(node, "path", "Workload topology", "one that can be read, and is not", str(error))
+
+    def check_shapes(self, workload: str, grid: Grid, name_node: yaml.Node) -> None:
+        """Refuse a workload none of whose combinations makes one."""
+        reason = refusal(self.make, ((workload, parameters) for parameters in grid.points()), grid.count)
+        if reason is not None:
+            contract = f"possible with one of its {grid.count} combinations, and is with none"
+            self.refuse_at(name_node, workload, f"Workload {workload}", contract, reason)
+
+    def constraints(self, node: yaml.Node) -> tuple[Constraint, ...]:
+        """Expressions that are true or false of a machine."""
+        found = []
+        for item in self.items(node):
+            try:
+                found.append(Constraint.of(self.value(item)))
+            except NoConstraintError as error:
+                if error.name is not None:
+                    self.check_known(item, error.name, NAMES, "A name in a constraint")
+                contract = f"an expression like 'block_in <= 32', and is not: {error}"
+                self.refuse_at(item, "constraints", "A constraint", contract, "Correct it.")
+        if not found:
+            self.refuse_at(node, "constraints", "constraints", "at least one expression, not an empty list", "Add one.")
+        return tuple(found)
+
+    def check_constraints(self, node: yaml.Node, sweep: Sweep) -> None:
+        """Refuse constraints that have no truth, or that forbid every point."""
+        try:
+            looked_at = [sweep.broken(sweep.point(place)) for place in range(min(sweep.count, LOOKED_AT))]
+        except SweepError as error:
+            self.refuse_at(
+                node, "constraints", "constraints", "true or false of every machine, and are not", str(error)
+            )
+        if sweep.count <= LOOKED_AT and all(each is not None for each in looked_at):
+            contract = f"such that one of the {sweep.count} points is left, and leave none"
+            self.refuse_at(node, "constraints", "constraints", contract, f"The first breaks {looked_at[0]!r}.")
+
+    def sample(self, node: yaml.Node) -> Sample:
+        """How many points are drawn."""
+        entries = self.entries(node, ("points", "seed"), "sample", "A key of sample")
+        return Sample(self.points_of(node, entries, "sample"), self.seed_of(entries, "sample"))
+
+    def search(self, node: yaml.Node) -> Search:
+        """What is looked for, and in how many points."""
+        entries = self.entries(node, ("objectives", "points", "seed"), "search", "A key of search")
+        if "objectives" not in entries:
+            self.refuse_at(node, "objectives", "search", "complete, not without objectives", "Name metrics.")
+        known = (*NUMBERS, *(f"-{name}" for name in NUMBERS))
+        objectives = tuple(self.words(entries["objectives"], "objectives", known))
+        return Search(objectives, self.points_of(node, entries, "search"), self.seed_of(entries, "search"))
+
+    def points_of(self, node: yaml.Node, entries: Mapping[str, yaml.Node], where: str) -> int:
+        """The number of points of a sample or a search."""
+        if "points" not in entries:
+            self.refuse_at(node, "points", where, "complete, not without points", "Say how many.")
+        return self.number(entries["points"], "points", where, 1)
+
+    def seed_of(self, entries: Mapping[str, yaml.Node], where: str) -> int:
+        """The seed of a sample or a search, 0 unless given."""
+        return self.number(entries["seed"], "seed", where, 0) if "seed" in entries else 0
+
+    def words(self, node: yaml.Node, key: str, known: Sequence[str]) -> list[str]:
+        """A list of known words, each once."""
+        found: list[str] = []
+        for item in self.items(node):
+            found.append(self.word(item, key, known, found))
+        if not found:
+            self.refuse_at(node, key, key, "at least one word, not an empty list", "Add one, or leave it out.")
         return found
 
-    def pairs_of(self, node: yaml.Node, what: str) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
-        """The pairs of what must be a mapping."""
-        if not isinstance(node, yaml.MappingNode):
-            self.refuse_at(node, "", what, f"keys with values, not {self.shown(node)}", "Write 'key: value'.")
-        return self.pairs(node)
+    def word(self, node: yaml.Node, key: str, known: Sequence[str], seen: Sequence[str] = ()) -> str:
+        """A known word."""
+        value = str(self.value(node))
+        self.check_known(node, value, known, f"A word of {key}")
+        self.check_new(node, value, seen, "Word")
+        return value
 
-    def value(self, node: yaml.Node) -> Any:
-        """A node as plain Python."""
+    def energy(self, node: yaml.Node) -> str:
+        """A table of energies beside the sweep file."""
+        value = self.value(node)
+        if not isinstance(value, str):
+            self.refuse_at(node, "energy", "energy", f"the path of a table, not {shown(value)}", "Give a YAML file.")
+        path = str(self.path.parent / value)
+        energy_table(path)  # which says what is wrong with it
+        return path
+
+
+def _broken(constraints: tuple[Constraint, ...]) -> Callable[[Point], str | None]:
+    def broken(point: Point) -> str | None:
         try:
-            return value_of(node)
-        except NotYamlError as error:
-            self.refuse_at(node, "", "The value", f"plain YAML, and is not: {error}", "Correct it.")
+            machine = machine_of(point)
+        except LatheError:
+            return None  # a row, with the reason
+        return first_broken(constraints, machine)
 
-    def check_known(self, node: yaml.Node, key: str, known: Sequence[str], thing: str) -> None:
-        """Refuse a key that is not known."""
-        if key not in known:
-            self.refuse(line_of(node), unknown(key, known, thing))
-
-    def check_new(self, node: yaml.Node, key: str, seen: Collection[str], kind: str) -> None:
-        """Refuse a key that has been seen."""
-        if key in seen:
-            self.refuse_at(node, key, f"{kind} {key}", "given once, not twice", "Remove one of the two.")
-
-    def refuse_at(self, node: yaml.Node, key: str, thing: str, contract: str, remedy: str) -> NoReturn:
-        """Raise the error for what stands at `node`."""
-        self.refuse(line_of(node), Fault(key, thing, contract, remedy))
+    return broken if constraints else lambda _: None
 
 
-def refusals(attempt: Callable[..., object], cases: Iterable[tuple[Any, ...]]) -> list[str]:
-    """Why each of the cases is refused; nothing as soon as one is not."""
-    reasons = []
-    for case in cases:
+def refusal(attempt: Callable[..., object], cases: Iterable[tuple[Any, ...]], count: int) -> str | None:
+    """Why the first of so many cases is refused; None where one of them is not, or where there are too many to tell."""
+    first = None
+    for case in islice(cases, LOOKED_AT):
         try:
             attempt(*case)
         except LatheError as error:
-            reasons.append(str(error))
+            first = first or str(error)
         else:
-            return []
-    return reasons
+            return None
+    return first if count <= LOOKED_AT else None

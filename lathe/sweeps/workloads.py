@@ -1,4 +1,4 @@
-"""The workloads that a sweep file may name: operators with their shapes, and networks.
+"""The workloads that a sweep file may name: operators with their shapes, networks, and what stands in files.
 
 A workload is a function whose parameters are the keys that the file gives. To add one, write the function with the
 decorator; its docstring is what `lathe sweep --workloads` shows.
@@ -6,16 +6,15 @@ decorator; its docstring is what `lathe sweep --workloads` shows.
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, NewType, TypeAlias, get_args
 
-from numpy.typing import NDArray
-
-from lathe.frontend import Tensor, compute, placeholder, placeholders
+from lathe.frontend import Tensor, compute, placeholder
 from lathe.frontend import operators as op
-from lathe.networks.digits.job import DEFAULT_BATCH
-from lathe.networks.digits.network import digits_network
+from lathe.networks.digits.network import DEFAULT_BATCH, digits_network
+from lathe.sweeps.measurable import Measurable, Model, Scripted, TensorProgram
 from lathe.sweeps.specification import Parameter
+from lathe.sweeps.topologies import Convolution, Product, layer_of
 
 Border = NewType("Border", int)
 """Rows and columns around an image, which may be none; every other number of a workload is at least 1."""
@@ -23,22 +22,12 @@ Border = NewType("Border", int)
 Epilogue: TypeAlias = Literal["cut", "requantise"]
 
 
-@dataclass(frozen=True)
-class Workload:
-    """A tensor program to measure, and the arrays that are part of it."""
-
-    output: Tensor
-    constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """All arguments of the program."""
-        return [*placeholders([self.output]), self.output]
-
-
-Builder = Callable[..., Workload]
+Builder = Callable[..., Measurable]
 
 WORKLOADS: dict[str, Builder] = {}
+
+ANY = "**"
+"""Stands for parameters of any name."""
 
 
 def workload(function: Builder) -> Builder:
@@ -48,9 +37,12 @@ def workload(function: Builder) -> Builder:
 
 
 def known_workloads() -> dict[str, dict[str, Parameter]]:
-    """Workloads with their parameters."""
+    """Workloads with their parameters; ``ANY`` among them where a workload takes others, too."""
     return {
-        name: {parameter.name: _form_of(parameter) for parameter in inspect.signature(function).parameters.values()}
+        name: {
+            ANY if parameter.kind is parameter.VAR_KEYWORD else parameter.name: _form_of(parameter)
+            for parameter in inspect.signature(function).parameters.values()
+        }
         for name, function in WORKLOADS.items()
     }
 
@@ -58,10 +50,14 @@ def known_workloads() -> dict[str, dict[str, Parameter]]:
 def _form_of(parameter: inspect.Parameter) -> Parameter:
     """What the annotation says that a parameter may be."""
     words = get_args(parameter.annotation) if parameter.annotation is Epilogue else ()
-    return Parameter(parameter.default is parameter.empty, 0 if parameter.annotation is Border else 1, words)
+    required = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+    least = 0 if parameter.annotation is Border else 1
+    return Parameter(
+        required, least, words, text=parameter.annotation in (str, Path), path=parameter.annotation is Path
+    )
 
 
-def make(name: str, parameters: Mapping[str, Any]) -> Workload:
+def make(name: str, parameters: Mapping[str, Any]) -> Measurable:
     """The workload of a name. Raises LatheError for parameters that make none together."""
     return WORKLOADS[name](**parameters)
 
@@ -73,19 +69,24 @@ def finished(sums: Tensor, epilogue: Epilogue) -> Tensor:
     return op.requantise(sums, 8)
 
 
-@workload
-def matmul(m: int, n: int, k: int, epilogue: Epilogue = "cut") -> Workload:
-    """A (m, k) times B (n, k), transposed."""
+def product(m: int, n: int, k: int) -> Tensor:
+    """Sums of products, in int32."""
     A, B = placeholder((m, k), "int8", name="A"), placeholder((n, k), "int8", name="B")
-    return Workload(finished(op.matmul(A, B, transpose_b=True), epilogue))
+    return op.matmul(A, B, transpose_b=True)
 
 
 @workload
-def dense(inputs: int, outputs: int, batch: int = 1, epilogue: Epilogue = "requantise") -> Workload:
+def matmul(m: int, n: int, k: int, epilogue: Epilogue = "cut") -> TensorProgram:
+    """A (m, k) times B (n, k), transposed."""
+    return TensorProgram(finished(product(m, n, k), epilogue))
+
+
+@workload
+def dense(inputs: int, outputs: int, batch: int = 1, epilogue: Epilogue = "requantise") -> TensorProgram:
     """A fully connected layer with bias."""
     data, weight = placeholder((batch, inputs), name="data"), placeholder((outputs, inputs), name="weight")
     bias = placeholder((outputs,), "int32", name="bias")
-    return Workload(finished(op.dense(data, weight, bias), epilogue))
+    return TensorProgram(finished(op.dense(data, weight, bias), epilogue))
 
 
 @workload
@@ -101,42 +102,69 @@ def conv2d(
     dilation: int = 1,
     groups: int = 1,
     epilogue: Epilogue = "cut",
-) -> Workload:
+) -> TensorProgram:
     """A convolution of images (batch, height, width, channels)."""
     data = placeholder((batch, height, width, channels), name="data")
     per_group = channels // groups if groups > 0 else channels
     weight = placeholder((filters, kernel, kernel, per_group), name="weight")
     sums = op.conv2d(data, weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
-    return Workload(finished(sums, epilogue))
+    return TensorProgram(finished(sums, epilogue))
 
 
 @workload
-def max_pool2d(height: int, width: int, channels: int, window: int = 2, batch: int = 1) -> Workload:
+def max_pool2d(height: int, width: int, channels: int, window: int = 2, batch: int = 1) -> TensorProgram:
     """The maximum over square windows that do not overlap."""
-    return Workload(op.max_pool2d(placeholder((batch, height, width, channels), name="data"), window))
+    return TensorProgram(op.max_pool2d(placeholder((batch, height, width, channels), name="data"), window))
 
 
 @workload
-def avg_pool2d(height: int, width: int, channels: int, window: int = 2, batch: int = 1) -> Workload:
+def avg_pool2d(height: int, width: int, channels: int, window: int = 2, batch: int = 1) -> TensorProgram:
     """The average over square windows that do not overlap."""
-    return Workload(op.avg_pool2d(placeholder((batch, height, width, channels), name="data"), window))
+    return TensorProgram(op.avg_pool2d(placeholder((batch, height, width, channels), name="data"), window))
 
 
 @workload
-def relu(height: int, width: int, channels: int, batch: int = 1) -> Workload:
+def relu(height: int, width: int, channels: int, batch: int = 1) -> TensorProgram:
     """max(x, 0) on images in int8."""
-    return Workload(op.relu(placeholder((batch, height, width, channels), name="data")))
+    return TensorProgram(op.relu(placeholder((batch, height, width, channels), name="data")))
 
 
 @workload
-def add(height: int, width: int, channels: int, batch: int = 1) -> Workload:
+def add(height: int, width: int, channels: int, batch: int = 1) -> TensorProgram:
     """The sum of two int8 images, cut to int8."""
     A, B = (placeholder((batch, height, width, channels), name=name) for name in ("A", "B"))
-    return Workload(finished(op.add(A, B), "cut"))
+    return TensorProgram(finished(op.add(A, B), "cut"))
 
 
 @workload
-def digits(batch: int = DEFAULT_BATCH) -> Workload:
+def digits(batch: int = DEFAULT_BATCH) -> TensorProgram:
     """The digits network of `lathe run`."""
     network = digits_network(batch)
-    return Workload(network.logits, network.constants)
+    return TensorProgram(network.logits, network.constants)
+
+
+@workload
+def onnx(path: Path, shapes: str = "") -> Model:
+    """A model; what open dimensions of its inputs are: shapes "x=1,3,48,192 y=1,8"."""
+    return Model.read(str(path), shapes)
+
+
+@workload
+def topology(path: Path, layer: str) -> TensorProgram:
+    """A layer of a topology of SCALE-Sim's, a CSV file; every layer of it where none is named."""
+    found = layer_of(str(path), layer)
+    if isinstance(found, Product):
+        return TensorProgram(finished(product(found.m, found.n, found.k), "cut"), follows_from=repr(found))
+    assert isinstance(found, Convolution)
+    data = placeholder((1, found.height, found.width, found.channels), name="data")
+    weight = placeholder((found.filters, found.kernel_height, found.kernel_width, found.channels), name="weight")
+    return TensorProgram(finished(op.conv2d(data, weight, stride=found.stride), "cut"), follows_from=repr(found))
+
+
+@workload
+def python(path: Path, function: str = "build", **parameters: object) -> Scripted:
+    """A function of a Python file, called with the machine and with all other parameters.
+
+    It returns a tensor, or tensors, a program that it has built, or a network of lt.from_onnx or what this has built.
+    """
+    return Scripted.read(str(path), function, parameters)

@@ -11,14 +11,26 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+SWEEPING = {"sweep_resnet18.py": ["--pixels", "32", "--check"], "smallest_machine.py": ["--microseconds", "200"]}
+"""Scripts that name their machines themselves, and their arguments."""
+SCRIPTS = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name not in SWEEPING]
+
+
 @pytest.mark.parametrize("machine", ["vta", "tiny", "wide", "batch4"])
-@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_an_example_runs(
     script: Path, machine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", [str(script), machine])
     runpy.run_path(str(script), run_name="__main__")
     assert "equal to NumPy" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("script", ["smallest_machine.py", pytest.param("sweep_resnet18.py", marks=pytest.mark.slow)])
+def test_an_example_sweeps(script: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "examples" / script), *SWEEPING[script]]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert "equal to NumPy" in done.stdout
 
 
 def test_the_own_rule_fires_on_body_and_tail(

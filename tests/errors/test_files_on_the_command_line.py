@@ -42,6 +42,7 @@ def good(tmp_path_factory):
     (folder / "script.py").write_text(SCRIPT)
     (folder / "machine.yaml").write_bytes(Path(lt.configs.__file__).with_name("tiny.yaml").read_bytes())
     (folder / "sweep.yaml").write_text(SWEEP)
+    lt.sweep(folder / "sweep.yaml", output=folder / "results.db", jobs=1)
     graph = QdqModel()
     model = graph.model(graph.conv(graph.input(1, 3, 4, 4), 4))
     (folder / "model.onnx").write_bytes(model.SerializeToString())
@@ -82,6 +83,8 @@ READS = {
     "verify": ("verify {program.npz}", ""),
     "verify a stream": ("verify {stream.npz}", "-c tiny"),
     "sweep": ("sweep {sweep.yaml}", "--jobs 1 -o o.csv"),
+    "sweep into a store": ("sweep {sweep.yaml}", "--jobs 1 -o o.db"),
+    "results": ("results {results.db}", "--csv -o o.csv"),
     "rtl verilog": ("rtl verilog -c {machine.yaml}", "-o o.v"),
     "rtl stats": ("rtl stats -c {machine.yaml}", ""),
     "configs": ("configs {machine.yaml}", ""),
@@ -169,6 +172,8 @@ WRITES = {
     "disasm": "disasm GOOD/program.npz -o {o.txt}",
     "asm": "asm GOOD/text.asm -o {o.npz}",
     "sweep": "sweep GOOD/sweep.yaml --jobs 1 -o {o.csv}",
+    "sweep into a store": "sweep GOOD/sweep.yaml --jobs 1 -o {o.db}",
+    "results": "results GOOD/results.db --csv -o {o.csv}",
     "rtl verilog": "rtl verilog -c tiny -o {o.v}",
 }
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import lathe as lt
+from lathe.building import build
 from lathe.configs import HardwareConfig, LatheError
 from lathe.differences import output_differences, time_differences
-from lathe.engines import CYCLE_MODEL, engine_named
-from lathe.networks.digits.network import Digits, Network, digits_network, load_digits
+from lathe.engines import CYCLE_MODEL, engine_named, simulate
+from lathe.frontend import reference
+from lathe.networks.digits.network import DEFAULT_BATCH, Digits, Network, digits_network, load_digits
 from lathe.sim import Result
 
-DEFAULT_BATCH = 60
 INPUT, OUTPUT = "images", "logits"
 
 Progress = Callable[[str, int, int], None]
@@ -108,7 +108,7 @@ def run_digits(
     progress("compiling", 0, 1)
     begun = time.perf_counter()
     network = digits_network(batch)
-    program = lt.build(network.logits, network.tensors, machine, constants=network.constants)
+    program = build(network.logits, network.tensors, machine, constants=network.constants)
     built = time.perf_counter()
     progress("compiling", 1, 1)
     progress("building the machine", 0, 1)
@@ -122,10 +122,10 @@ def run_digits(
         progress("simulating", launch, launches)
         inputs = {INPUT: filled[launch * batch : (launch + 1) * batch]}
         begun_launch = time.perf_counter()
-        results.append(lt.simulate(program, inputs, engine=engine, trace=launch == 0))
+        results.append(simulate(program, inputs, engine=engine, trace=launch == 0))
         simulating += time.perf_counter() - begun_launch
         if engine != CYCLE_MODEL:
-            modelled = lt.simulate(program, inputs, trace=launch == 0)
+            modelled = simulate(program, inputs, trace=launch == 0)
             if launch == 0:
                 differences += time_differences(CYCLE_MODEL, modelled, engine, results[0])
             differences += output_differences(CYCLE_MODEL, modelled.outputs, engine, results[-1].outputs)
@@ -150,7 +150,7 @@ def expected_logits(digits: Digits, count: int) -> NDArray[np.int8]:
     """NumPy's meaning of the network on the first `count` images."""
     network: Network = digits_network(count)
     arrays: dict[str, NDArray[Any]] = {INPUT: digits.images[:count], **network.constants}
-    logits = lt.reference(network.logits, arrays)
+    logits = reference(network.logits, arrays)
     assert isinstance(logits, np.ndarray)
     return logits
 

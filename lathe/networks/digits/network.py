@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from lathe.frontend import Tensor, placeholder
 from lathe.frontend.operators import bias_add, conv2d, dense, flatten, max_pool2d, requantise
 
+DEFAULT_BATCH = 60
+
 IMAGE_SHAPE = (8, 8, 1)
 CLASSES = 10
 LAYERS = ("conv1", "conv2", "dense")

@@ -1,0 +1,130 @@
+"""`lathe results`: what a store of a sweep holds, as a table, CSV, JSON or Parquet, and the best of it."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lathe.commands.options import FILE, json_option
+from lathe.commands.terminal import console, grouped, print_json, table
+from lathe.configs.atomic import check_writable, write_bytes, write_text
+from lathe.sweeps.errors import SweepError
+from lathe.sweeps.measurement import NUMBERS
+from lathe.sweeps.pareto import objectives_of, pareto_front
+from lathe.sweeps.store import reading_store
+from lathe.sweeps.sweeping import SECONDS, flat_rows
+from lathe.sweeps.tables import csv_lines
+
+WIDTH = 200
+SHOWN = ("cycles", "efficiency", "time_us", "energy_pj")
+"""The numbers of the table, where no others are asked for."""
+
+
+@click.command()
+@click.argument("store", metavar="RESULTS.db", type=FILE)
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@click.option("--parquet", "as_parquet", is_flag=True, help="Write Parquet to -o (extra `sweep`).")
+@click.option("-o", "--output", type=FILE, help="Write there instead of printing.")
+@click.option(
+    "--pareto", metavar="A,B", help="Only rows that none beats in these metrics; -A where great is better than small."
+)
+@json_option
+def results(
+    store: Path, as_csv: bool, as_parquet: bool, output: Path | None, pareto: str | None, as_json: bool
+) -> None:
+    """Show what a sweep has measured so far.
+
+    RESULTS.db is a store that `lathe sweep -o RESULTS.db` writes, also while it does. JSON is a list of flat rows;
+    values that depend on the run have keys with "second" in them. --pareto keeps the rows for which no other is at
+    least as good in all of the metrics and better in one.
+    """
+    if as_csv + as_json + as_parquet > 1:
+        raise SweepError("The form of results must be one of --csv, --json and --parquet, not several. Choose one.")
+    if as_parquet and output is None:
+        raise SweepError("--parquet must come with -o FILE, which it is written to, and does not. Give one.")
+    if output is not None and not (as_csv or as_json or as_parquet):
+        raise SweepError("-o must come with --csv, --json or --parquet, and does not. Choose one.")
+    if output is not None:
+        check_writable(output)
+    with reading_store(store) as opened:
+        rows: Sequence[Mapping[str, Any]] = flat_rows(opened)
+    objectives: tuple[str, ...] = ()
+    if pareto is not None:
+        objectives = objectives_of(pareto, rows)
+        rows = pareto_front(rows, objectives)
+    if as_parquet:
+        assert output is not None
+        write_bytes(output, parquet_bytes(rows))
+    elif as_csv:
+        _print_or_write(csv_lines(rows[0] if rows else (), rows), output)
+    elif as_json and output is None:
+        print_json([dict(row) for row in rows])
+    elif as_json:
+        _print_or_write(json_text(rows), output)
+    else:
+        print_table(rows, objectives)
+
+
+def json_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A list of flat rows."""
+    return json.dumps([dict(row) for row in rows], indent=2) + "\n"
+
+
+def parquet_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """The rows as one Parquet file. Raises SweepError without pyarrow."""
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise SweepError(
+            f"package 'pyarrow' must be there to write Parquet, and cannot be imported: {error}. Install it with: pip "
+            "install 'lathe-npu[sweep]'."
+        ) from None
+    columns = {key: _of_one_type([row[key] for row in rows]) for key in (rows[0] if rows else ())}
+    sink = arrow.BufferOutputStream()
+    parquet.write_table(arrow.table(columns), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _of_one_type(values: list[Any]) -> list[Any]:
+    """Values as one type: numbers, or texts where an axis mixes both."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float}:
+        return [float(value) if value is not None and float in kinds else value for value in values]
+    return [value if value is None or kinds == {type(value)} else str(value) for value in values]
+
+
+def _print_or_write(text: str, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_text(output, text)
+
+
+def print_table(rows: Sequence[Mapping[str, Any]], objectives: Sequence[str]) -> None:
+    """The rows with the numbers that matter; what all have in common stands above them."""
+    names = [key for key in (rows[0] if rows else ()) if key not in (*NUMBERS, "status", "reason", SECONDS)]
+    varying = [name for name in names if len({str(row[name]) for row in rows}) > 1]
+    fixed = ", ".join(f"{name} {rows[0][name]}" for name in names if name not in varying and rows[0][name] is not None)
+    wanted = [name.removeprefix("-") for name in objectives] or list(SHOWN)
+    numbers = [name for name in wanted if any(row.get(name) is not None for row in rows)]
+    cells = [
+        (*("" if row[name] is None else row[name] for name in varying), *(_number(row[name]) for name in numbers),
+         row["status"])
+        for row in rows
+    ]  # fmt: skip
+    out = console(WIDTH)
+    out.print(table(fixed, [*varying, *numbers, "status"], cells, left=0))
+    told = ", ".join(f"{count} {status}" for status, count in Counter(row["status"] for row in rows).items())
+    which = f" that none beats in {', '.join(objectives)}" if objectives else ""
+    out.print(f"\n{len(rows)} rows{which}: {told}" if rows else "no rows", soft_wrap=True)
+
+
+def _number(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return grouped(value) if isinstance(value, int) else ""

@@ -1,0 +1,60 @@
+"""What a row depends on, as two numbers: the point by content, and the sources of Lathe that measure it."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from lathe.configs import LatheError
+from lathe.optimiser.kept import ROOMS, sources_of
+from lathe.sweeps.energy import OWN
+from lathe.sweeps.machines import machine_of
+from lathe.sweeps.measurement import Options
+from lathe.sweeps.specification import Point
+from lathe.sweeps.workloads import known_workloads, make
+
+MEASURING = (*ROOMS, "networks", "sweeps")
+
+
+def point_key(point: Point, options: Options) -> str:
+    """The content of a point's machine, workload and options, as one number.
+
+    Files count by what is in them, not by their names. A machine that does not exist counts by what describes it.
+    """
+    try:
+        machine = machine_of(point)
+        described = {
+            "machine": machine.config.to_dict(),
+            "clock": machine.clock_mhz,
+            "dram": machine.dram and machine.dram.name,
+        }
+    except LatheError:
+        described = {"base": point.base, "changes": dict(point.changes)}
+    paths = {name for name, form in known_workloads().get(point.workload, {}).items() if form.path}
+    content = {
+        **described,
+        "workload": point.workload,
+        "parameters": {name: value for name, value in point.parameters.items() if name not in paths},
+        "content": content_of(point) if paths else "",
+        "check": options.check,
+        "memories": [repr(each) for each in options.memories],
+        "energies": digest_of(options.energies or str(OWN)),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def measuring_sources() -> str:
+    """All of Lathe's sources that measure, as one number."""
+    return sources_of(MEASURING)
+
+
+def content_of(point: Point) -> str:
+    """What a workload that stands in a file holds; nothing for others, and for one that cannot be made."""
+    try:
+        return make(point.workload, point.parameters).content()
+    except LatheError:
+        return ""
+
+
+def digest_of(path: str) -> str:
+    """The content of a file as one number."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

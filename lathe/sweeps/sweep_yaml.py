@@ -1,0 +1,119 @@
+"""What all parts of a sweep file are read with: keys that are known, each once, and the axes of grids."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NoReturn
+
+import yaml
+
+from lathe.configs.errors import Fault, shown
+from lathe.configs.validation import unknown
+from lathe.configs.yaml_file import NotYamlError, YamlFile, line_of, value_of
+from lathe.sweeps.specification import Axis, Span
+
+RANGE, DOUBLING = ("from", "to", "step"), "powers_of_two"
+
+
+class SweepYaml(YamlFile):
+    """A file's document as mappings of known keys and as axes."""
+
+    def axis(self, keys: tuple[str, ...], node: yaml.Node) -> Axis:
+        """A value, a list of values, or a range; with several keys a value may be a list of one for each."""
+        if isinstance(node, yaml.MappingNode):
+            return self._range(keys, node)
+        values = self.value(node)
+        steps = []
+        for value in values if isinstance(values, list) else [values]:
+            if len(keys) > 1 and isinstance(value, list) and len(value) == len(keys):
+                steps.append(tuple(value))
+            elif isinstance(value, list | dict):
+                each = f"a list of {len(keys)}" if len(keys) > 1 else "a plain value"
+                self.refuse_at(node, keys[0], f"A value of {', '.join(keys)}", f"{each}, not {value!r}", "Correct it.")
+            else:
+                steps.append((value,) * len(keys))
+        if not steps:
+            self.refuse_at(node, keys[0], ", ".join(keys), "at least one value, not an empty list", "Add a value.")
+        return Axis(keys, tuple(steps))
+
+    def _range(self, keys: tuple[str, ...], node: yaml.MappingNode) -> Axis:
+        """Whole numbers from one to another, by steps or by doubling; both ends are in it."""
+        thing = f"The range of {', '.join(keys)}"
+        entries = self.entries(node, (*RANGE, DOUBLING), thing, f"A key of the range of {', '.join(keys)}")
+        if DOUBLING in entries:
+            if len(entries) > 1:
+                self.refuse_at(node, keys[0], thing, "powers_of_two alone, not with other keys", "Remove one of them.")
+            return Axis(keys, self._doubling(keys, thing, entries[DOUBLING]))
+        for key in RANGE[:2]:
+            if key not in entries:
+                self.refuse_at(node, keys[0], thing, f"complete, not without {key}", "It needs from and to.")
+        first, last, step = (self.value(entries[key]) if key in entries else 1 for key in RANGE)
+        for key, value in zip(RANGE, (first, last, step), strict=True):
+            if type(value) is not int or (key == "step" and value < 1):
+                contract = "a whole number" if key != "step" else "a whole number of at least 1"
+                self.refuse_at(entries[key], keys[0], f"{key} of {', '.join(keys)}", f"{contract}, not {shown(value)}",
+                               "Correct it.")  # fmt: skip
+        if last < first:
+            self.refuse_at(
+                node, keys[0], thing, f"one with a number in it, not from {first} to {last}", "Turn it round."
+            )
+        return Axis(keys, Span(range(first, last + 1, step), len(keys)))
+
+    def _doubling(self, keys: tuple[str, ...], thing: str, node: yaml.Node) -> tuple[tuple[int, ...], ...]:
+        ends = self.value(node)
+        if not isinstance(ends, list) or len(ends) != 2 or not all(map(_is_power_of_two, ends)) or ends[0] > ends[1]:
+            contract = f"two powers of two in rising order, not {shown(ends)}"
+            self.refuse_at(node, keys[0], thing, contract, "Write 'powers_of_two: [8192, 65536]'.")
+        first, last = (end.bit_length() - 1 for end in ends)
+        return tuple((1 << exponent,) * len(keys) for exponent in range(first, last + 1))
+
+    def entries(self, node: yaml.Node, known: Sequence[str], what: str, thing: str) -> dict[str, yaml.Node]:
+        """Known keys to their values' nodes; with none ``known``, any keys."""
+        found: dict[str, yaml.Node] = {}
+        for key, key_node, value_node in self.pairs_of(node, what):
+            if known:
+                self.check_known(key_node, key, known, thing)
+            self.check_new(key_node, key, found, "Key")
+            found[key] = value_node
+        return found
+
+    def pairs_of(self, node: yaml.Node, what: str) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
+        """The pairs of what must be a mapping."""
+        if not isinstance(node, yaml.MappingNode):
+            self.refuse_at(node, "", what, f"keys with values, not {self.shown(node)}", "Write 'key: value'.")
+        return self.pairs(node)
+
+    def items(self, node: yaml.Node) -> list[yaml.Node]:
+        """The items of a list; of what is none, itself."""
+        return list(node.value) if isinstance(node, yaml.SequenceNode) else [node]
+
+    def number(self, node: yaml.Node, key: str, where: str, least: int) -> int:
+        """A whole number."""
+        value = self.value(node)
+        if type(value) is not int or value < least:
+            contract = f"a whole number of at least {least}, not {shown(value)}"
+            self.refuse_at(node, key, f"{key} of {where}", contract, "Correct it.")
+        return value
+
+    def value(self, node: yaml.Node) -> Any:
+        """A node as plain Python."""
+        try:
+            return value_of(node)
+        except NotYamlError as error:
+            self.refuse_at(node, "", "The value", f"plain YAML, and is not: {error}", "Correct it.")
+
+    def check_known(self, node: yaml.Node, key: str, known: Sequence[str], thing: str) -> None:
+        """Refuse a key that is not known."""
+        if key not in known:
+            self.refuse(line_of(node), unknown(key, known, thing))
+
+    def check_new(self, node: yaml.Node, key: str, seen: Collection[str], kind: str) -> None:
+        """Refuse a key that has been seen."""
+        if key in seen:
+            self.refuse_at(node, key, f"{kind} {key}", "given once, not twice", "Remove one of the two.")
+
+    def refuse_at(self, node: yaml.Node, key: str, thing: str, contract: str, remedy: str) -> NoReturn:
+        """Raise the error for what stands at `node`."""
+        self.refuse(line_of(node), Fault(key, thing, contract, remedy))
+
+
+def _is_power_of_two(value: object) -> bool:
+    return type(value) is int and value > 0 and value & (value - 1) == 0

@@ -1,0 +1,107 @@
+"""A whole sweep: from its file to a store or a table, going on where an earlier one ended."""
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lathe.sweeps.execution import Running, options_of, run_sweep
+from lathe.sweeps.keys import measuring_sources, point_key
+from lathe.sweeps.measurement import AGAIN, NUMBERS, OK, Options, Row
+from lathe.sweeps.search import needed, run_search
+from lathe.sweeps.specification import Point, Sweep
+from lathe.sweeps.store import Store, StoredRow, writing_store
+from lathe.sweeps.tables import GrowingCsv, values_of
+
+STORE = ".db"
+SECONDS = "run_seconds"
+"""What depends on the run has "second" in its name."""
+
+Watch: TypeAlias = Callable[[int, Row], None]
+"""Is told of every row as it comes, by its place."""
+
+Rows: TypeAlias = Generator[tuple[int, Row], None, None]
+
+
+def run_whole(
+    sweep: Sweep, output: Path | None, running: Running, *, check: bool = False, watch: Watch = lambda *_: None
+) -> dict[int, Row]:
+    """Measure a sweep into a store (.db) or a CSV file (any other suffix), if one is named; rows by their places.
+
+    A store that has rows of the sweep keeps them: only what is missing is measured, and what was lost. Rows are written
+    as they come, so that whoever ends this loses none. Raises SweepError and FileError for what cannot be written.
+    """
+    needed(sweep)
+    rows: dict[int, Row] = {}
+    with ExitStack() as stack:
+        keep: Watch = lambda *_: None  # noqa: E731 - one of three
+        kept: dict[int, Row] = {}
+        if output is not None and output.suffix == STORE:
+            keeper = _Keeper(stack.enter_context(writing_store(output)), sweep, check)
+            keep, kept = keeper.keep, keeper.kept()
+        elif output is not None:
+            keep = stack.enter_context(GrowingCsv(sweep, output)).add
+        for place, row in kept.items():
+            rows[place] = row
+            watch(place, row)
+        with closing(_measured(sweep, kept, running, check)) as results:
+            for place, row in results:
+                keep(place, row)
+                rows[place] = row
+                watch(place, row)
+    return {place: rows[place] for place in sorted(rows)}
+
+
+def _measured(sweep: Sweep, kept: Mapping[int, Row], running: Running, check: bool) -> Rows:
+    if sweep.search is None:
+        yield from run_sweep(sweep, check=check, running=running, left_out=lambda place, _: place in kept)
+        return
+    known = {place: row.numbers if row.status == OK else None for place, row in kept.items()}
+    yield from run_search(sweep, options_of(sweep, check), running, known)
+
+
+class _Keeper:
+    """Writes rows of a sweep to a store, and finds those that it has."""
+
+    def __init__(self, store: Store, sweep: Sweep, check: bool) -> None:
+        self.store, self.sweep = store, sweep
+        self.options: Options = options_of(sweep, check)
+        self.sources = measuring_sources()
+
+    def kept(self) -> dict[int, Row]:
+        """The rows of the sweep that these sources have measured and that are not lost, by their places."""
+        found = {row.point: row for row in self.store.rows() if row.sources == self.sources and row.status not in AGAIN}
+        if not found:
+            return {}
+        if self.sweep.search is not None:  # of a grid that may be large only what is there
+            places = {row.place: row for row in found.values() if row.place < self.sweep.count}
+            chosen = ((place, self.sweep.point(place)) for place in places)
+        else:
+            chosen = ((place, self.sweep.point(place)) for place in self.sweep.places())
+        keyed = ((place, point, self.key(point)) for place, point in chosen)
+        return {place: _row_of(point, found[key]) for place, point, key in keyed if key in found}
+
+    def keep(self, place: int, row: Row) -> None:
+        """Write a row."""
+        columns = values_of(row)
+        stored = StoredRow(self.key(row.point), place, self.sources, row.status, round(row.seconds, 6), columns)
+        self.store.write(stored)
+
+    def key(self, point: Point) -> str:
+        """The key of a point."""
+        return point_key(point, self.options)
+
+
+def _row_of(point: Point, stored: StoredRow) -> Row:
+    numbers = {name: value for name, value in stored.columns.items() if name in NUMBERS}
+    return Row(point, stored.status, str(stored.columns["reason"]), numbers, stored.seconds)
+
+
+def flat_rows(store: Store) -> list[dict[str, Any]]:
+    """The rows of a store as flat values, all with the same keys; what a row does not have is None."""
+    rows = [{**row.columns, SECONDS: row.seconds} for row in store.rows()]
+    keys = dict.fromkeys(key for row in rows for key in row)
+    leading = [key for key in keys if key not in (*NUMBERS, "status", "reason", SECONDS)]
+    numbers = [name for name in NUMBERS if name in keys]
+    order = [*leading, *(["status", *numbers, "reason", SECONDS] if rows else [])]
+    return [{key: row.get(key) for key in order} for row in rows]

@@ -1,0 +1,242 @@
+"""Processes that measure: each has one task at a time, and none of them is missed when it dies.
+
+A process that ends, for want of memory or by a signal, takes nothing with it but its task, which another one begins
+anew; a task that takes too long ends with its process. Each process has a pipe of its own, so that none dies with a
+lock that others wait for. All of them are ended when the driver stops, and end by themselves when it is killed.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Protocol
+
+from lathe.sweeps.errors import SweepError
+
+# One thread of BLAS for each process: the processes already take all cores, and small products want no more.
+BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+READY = "ready"
+FAILED_STARTS = 3
+"""So many processes in a row that end before they have begun are no accident."""
+PATIENCE = 1.0
+"""Seconds that a process has to end by itself when all is done."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to measure: its number, what it is, and the family that it shares work with."""
+
+    number: int
+    content: Any
+    family: Hashable = None
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What became of a task that has no result: it took too long, or every process that tried it ended."""
+
+    late: bool
+    reason: str
+
+
+class Source(Protocol):
+    """Where tasks come from. ``held`` of them are known to be there."""
+
+    held: int
+
+    def take(self, family: Hashable) -> Task | None:
+        """The next task for a process that had one of a family before; None where there is none now."""
+        ...
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    ready: bool = False
+    task: Task | None = None
+    family: Hashable = None
+    deadline: float = float("inf")
+
+
+@dataclass(eq=False)
+class Crew:
+    """So many processes that apply ``function`` to tasks' contents.
+
+    ``timeout``: seconds that one task may take. ``retries``: how often a task is begun anew whose process has ended.
+    """
+
+    function: Callable[[Any], Any]
+    size: int
+    timeout: float | None = None
+    retries: int = 2
+    workers: list[_Worker] = field(default_factory=list)
+    failed_starts: int = 0
+    ended: dict[int, int] = field(default_factory=dict)
+    again: deque[Task] = field(default_factory=deque)
+
+    def run(self, source: Source) -> Generator[tuple[Task, Any], None, None]:
+        """Tasks with their results, or :class:`Lost`, as they come; closing it ends all processes.
+
+        Raises SweepError where no process can be started.
+        """
+        try:
+            first = source.take(None)
+            if first is None:
+                return
+            self.again.append(first)
+            with _one_thread_each():
+                self.workers += [self._started() for _ in range(min(self.size, 1 + source.held))]
+            while True:
+                for worker in self.workers:
+                    if worker.ready and worker.task is None:
+                        self._give(worker, source)
+                if all(worker.ready and worker.task is None for worker in self.workers):
+                    return
+                yield from self._settled()
+        finally:
+            self._end()
+
+    def _give(self, worker: _Worker, source: Source) -> None:
+        task = self.again.popleft() if self.again else source.take(worker.family)
+        if task is None:
+            return
+        worker.task, worker.family = task, task.family
+        worker.deadline = time.monotonic() + (self.timeout or float("inf"))
+        with suppress(OSError):  # it has just ended, which is seen next
+            worker.pipe.send(task.content)
+
+    def _settled(self) -> Iterator[tuple[Task, Any]]:
+        """Wait until something happens, and tell what has come of tasks."""
+        now = time.monotonic()
+        nearest = min((worker.deadline for worker in self.workers if worker.task is not None), default=float("inf"))
+        busy = [worker for worker in self.workers if worker.task is not None or not worker.ready]
+        signs: dict[Any, _Worker] = {worker.pipe: worker for worker in self.workers}
+        signs |= {worker.process.sentinel: worker for worker in busy}
+        left = None if nearest == float("inf") else max(nearest - now, 0)
+        for worker in list(dict.fromkeys(signs[each] for each in wait(list(signs), left))):
+            yield from self._heard(worker)
+        for worker in list(self.workers):
+            if worker.task is not None and time.monotonic() >= worker.deadline:
+                task = worker.task
+                self._replace(worker)
+                yield task, Lost(True, f"The point took more than {self.timeout:g} seconds")
+
+    def _heard(self, worker: _Worker) -> Iterator[tuple[Task, Any]]:
+        """What a process has said; or that it has ended, behind what it said before."""
+        try:
+            while worker.pipe.poll():
+                said = worker.pipe.recv()
+                if not worker.ready:
+                    worker.ready, self.failed_starts = True, 0
+                    continue
+                task, worker.task, worker.deadline = worker.task, None, float("inf")
+                assert task is not None
+                yield task, said
+                return
+        except (EOFError, OSError):  # it ended, perhaps while it spoke
+            worker.process.join(PATIENCE)
+        if worker.process.is_alive():
+            return
+        task, code = worker.task, worker.process.exitcode
+        if not worker.ready:
+            self.failed_starts += 1
+            if self.failed_starts >= FAILED_STARTS:
+                raise SweepError(
+                    f"The processes of a sweep must start, and {FAILED_STARTS} in a row ended at once "
+                    f"({_told(code)}). A script that sweeps must do so under `if __name__ == '__main__':`; else use "
+                    "--jobs 1."
+                )
+        self._replace(worker)
+        if task is None:
+            return
+        self.ended[task.number] = self.ended.get(task.number, 0) + 1
+        if self.ended[task.number] <= self.retries:
+            self.again.append(task)
+        else:
+            times = self.ended[task.number]
+            yield task, Lost(False, f"The point's process ended {times} times, at last with {_told(code)}")
+
+    def _replace(self, worker: _Worker) -> None:
+        """Another process in the place of one that has ended, or must."""
+        _kill(worker)
+        with _one_thread_each():
+            self.workers[self.workers.index(worker)] = self._started()
+
+    def _started(self) -> _Worker:
+        # spawn: the same on every system, and no copy of this process's threads.
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        process = context.Process(target=_work, args=(there, self.function), daemon=False)
+        process.start()
+        there.close()
+        return _Worker(process, here)
+
+    def _end(self) -> None:
+        """End all processes: those that rest may do so by themselves, the others are killed."""
+        for worker in self.workers:
+            if worker.task is not None or not worker.ready:
+                _kill(worker)
+            else:
+                with suppress(OSError):
+                    worker.pipe.send(None)
+        until = time.monotonic() + PATIENCE
+        for worker in self.workers:
+            worker.process.join(max(until - time.monotonic(), 0))
+            _kill(worker)
+        self.workers = []
+
+
+def _kill(worker: _Worker) -> None:
+    worker.process.kill()
+    worker.process.join()
+    worker.pipe.close()
+
+
+def _told(code: int | None) -> str:
+    if code is not None and code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        return f"{name}, mostly for want of memory" if name == "SIGKILL" else name
+    return f"status {code}"
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Processes that start inside have one thread of BLAS."""
+    before = {name: os.environ.get(name) for name in BLAS_VARIABLES}
+    os.environ.update(dict.fromkeys(BLAS_VARIABLES, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _work(pipe: Connection, function: Callable[[Any], Any]) -> None:
+    """What a process does: tasks, until it is told to end or the driver is no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is said to all; the driver ends this process
+    driver = multiprocessing.parent_process()
+    assert driver is not None
+    threading.Thread(target=_end_with, args=(driver.sentinel,), daemon=True).start()
+    with suppress(EOFError, OSError):
+        pipe.send(READY)
+        while (content := pipe.recv()) is not None:
+            pipe.send(function(content))
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)

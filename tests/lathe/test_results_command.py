@@ -1,0 +1,191 @@
+"""`lathe results`, stores written by `lathe sweep`, plans, and the rows that `lt.sweep` returns."""
+
+import csv
+import io
+import json
+
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+
+import lathe as lt
+from lathe.command_line import main
+from lathe.sweeps.pareto import pareto_front
+
+SWEEP = """
+machine:
+  memory.latency: [0, 64]
+  block_in: [16, 24]
+workloads:
+  - matmul: {m: [16, 20], n: 32, k: 32}
+  - relu: {height: 4, width: 4, channels: 16}
+"""
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+@pytest.fixture
+def store(tmp_path):
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    result = run("sweep", tmp_path / "sweep.yaml", "-o", tmp_path / "r.db", "--jobs", 1)
+    assert result.exit_code == 0, result.output
+    return tmp_path / "r.db"
+
+
+def test_json_is_a_list_of_flat_rows(store):
+    rows = json.loads(run("results", store, "--json").stdout)
+    assert len(rows) == 12
+    assert len({tuple(row) for row in rows}) == 1  # the same keys
+    assert all(isinstance(value, str | int | float | None) for row in rows for value in row.values())
+    assert [key for key in rows[0] if "second" in key] == ["run_seconds"]
+    assert {row["status"] for row in rows} == {"ok", "invalid machine"}
+
+
+def test_csv_and_parquet_have_the_same_rows(store, tmp_path):
+    rows = json.loads(run("results", store, "--json").stdout)
+    text = list(csv.DictReader(io.StringIO(run("results", store, "--csv").stdout)))
+    assert [{key: str(value) if value is not None else "" for key, value in row.items()} for row in rows] == text
+    assert run("results", store, "--parquet", "-o", tmp_path / "r.parquet").exit_code == 0
+    assert pyarrow.parquet.read_table(tmp_path / "r.parquet").to_pylist() == rows
+    assert run("results", store, "--json", "-o", tmp_path / "r.json").exit_code == 0
+    assert json.loads((tmp_path / "r.json").read_text()) == rows
+
+
+def test_a_sweep_goes_on_and_repeats_nothing(store, tmp_path):
+    before = json.loads(run("results", store, "--json").stdout)
+    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("[0, 64]", "[0, 32, 64]"))
+    assert run("sweep", tmp_path / "sweep.yaml", "-o", store, "--jobs", 1).exit_code == 0
+    after = json.loads(run("results", store, "--json").stdout)
+    assert len(after) == 18
+    assert [row for row in after if row in before] == before  # with their times: they are the rows of before
+
+
+def test_the_rows_of_another_version_are_measured_again(store, tmp_path, monkeypatch):
+    before = json.loads(run("results", store, "--json").stdout)
+    monkeypatch.setattr("lathe.sweeps.sweeping.measuring_sources", lambda: "other sources")
+    assert run("sweep", tmp_path / "sweep.yaml", "-o", store, "--jobs", 1).exit_code == 0
+    after = json.loads(run("results", store, "--json").stdout)
+    assert len(after) == 12
+    assert after != before
+    strip = [{key: value for key, value in row.items() if key != "run_seconds"} for row in (*before, *after)]
+    assert strip[:12] == strip[12:]
+
+
+def test_the_front_is_what_none_beats(store):
+    rows = json.loads(run("results", store, "--pareto", "cycles,energy_pj", "--json").stdout)
+    everything = [row for row in json.loads(run("results", store, "--json").stdout) if row["status"] == "ok"]
+    assert rows
+    for row in everything:
+        beaten = any(
+            other["cycles"] <= row["cycles"] and other["energy_pj"] <= row["energy_pj"]
+            and (other["cycles"], other["energy_pj"]) != (row["cycles"], row["energy_pj"])
+            for other in everything
+        )  # fmt: skip
+        assert (row in rows) is not beaten
+    assert "rows that none beats in cycles, energy_pj" in run("results", store, "--pareto", "cycles,energy_pj").stdout
+
+
+def test_a_front_may_want_more_of_a_metric():
+    rows = [{"status": "ok", "a": a, "b": b} for a, b in [(1, 5), (2, 6), (2, 5), (3, 9), (1, 5)]]
+    rows += [{"status": "unmappable", "a": 0, "b": 9}, {"status": "ok", "a": None, "b": 9}]
+    assert [(row["a"], row["b"]) for row in pareto_front(rows, ("a", "-b"))] == [(1, 5), (1, 5), (2, 6), (3, 9)]
+    assert [(row["a"], row["b"]) for row in pareto_front(rows, ("a",))] == [(1, 5), (1, 5)]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--pareto", "cycels,energy_pj"], "A metric of --pareto must be one of "),
+        (["--pareto", "base"], "A metric of --pareto must be one of "),
+        (["--csv", "--json"], "The form of results must be one of --csv, --json and --parquet, not several."),
+        (["--parquet"], "--parquet must come with -o FILE, which it is written to, and does not. Give one."),
+        (["-o", "x"], "-o must come with --csv, --json or --parquet, and does not. Choose one."),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(store, words, message):
+    result = run("results", store, *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"Error: {message}")
+
+
+def test_other_files_are_refused_by_both_commands(tmp_path):
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    (tmp_path / "r.db").write_text("not a database\n" * 20)
+    for words in (["results", tmp_path / "r.db"], ["sweep", tmp_path / "sweep.yaml", "-o", tmp_path / "r.db"]):
+        result = run(*words)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr == (
+            f"Error: The store {str(tmp_path / 'r.db')!r} must be a store of a sweep, and is no database of SQLite. It "
+            "was left as it is; name another file.\n"
+        )
+    assert (tmp_path / "r.db").read_text() == "not a database\n" * 20
+
+
+def test_chosen_metrics_are_the_columns(tmp_path):
+    (tmp_path / "sweep.yaml").write_text(SWEEP + "metrics: [cycles, energy_pj]\n")
+    assert run("sweep", tmp_path / "sweep.yaml", "-o", tmp_path / "r.csv", "--jobs", 1).exit_code == 0
+    head = (tmp_path / "r.csv").read_text().splitlines()[0].split(",")
+    assert head == ["workload", "m", "n", "k", "height", "width", "channels", "base", "memory.latency", "block_in",
+                    "status", "cycles", "energy_pj", "reason"]  # fmt: skip
+    rows = json.loads(run("sweep", tmp_path / "sweep.yaml", "--json", "--jobs", 1).stdout)
+    assert list(rows[0]) == ["workload", "m", "n", "k", "base", "memory.latency", "block_in", "status", "cycles",
+                             "energy_pj", "reason"]  # fmt: skip
+
+
+def test_a_dry_run_measures_one_point_and_tells_of_all(tmp_path):
+    (tmp_path / "sweep.yaml").write_text(SWEEP + "constraints: memory.latency < 64\n")
+    plan = json.loads(run("sweep", tmp_path / "sweep.yaml", "--dry-run", "--json", "--jobs", 1).stdout)
+    assert [row["status"] for row in plan["rows"]] == ["ok", "invalid machine", "left out", "invalid machine"] * 3
+    assert plan["rows"][2]["reason"] == "The constraint 'memory.latency < 64' does not hold."
+    assert plan["rows"][1]["reason"].startswith("block_in of machine 'vta' must be a power of two, not 24.")
+    assert plan["estimated_seconds"] > 0
+    told = run("sweep", tmp_path / "sweep.yaml", "--dry-run", "-o", tmp_path / "r.db").stdout
+    assert "12 points looked at: 3 ok, 6 invalid machine, 3 left out; the grid has 12" in told
+    assert "by measuring 2 of them now." in told
+    assert not (tmp_path / "r.db").exists()
+
+
+def test_python_has_the_rows_of_the_command(tmp_path):
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    rows = lt.sweep(tmp_path / "sweep.yaml", jobs=1)
+    told = json.loads(run("sweep", tmp_path / "sweep.yaml", "--json", "--jobs", 1).stdout)
+    assert [{key: value for key, value in row.items() if key != "run_seconds"} for row in rows] == told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"source": 3}, "The source of a sweep must be a path, a name or a dictionary, not 3."),
+        ({"source": "matmul_blocks", "jobs": 0}, "jobs of a sweep must be a whole number of at least 1, not 0."),
+        ({"source": "matmul_blocks", "retries": -1},
+         "retries of a sweep must be a whole number of at least 0, not -1."),
+        ({"source": "matmul_blocks", "timeout": "1"},
+         "timeout of a sweep must be a number of seconds above 0, not '1'."),
+        ({"source": {"workloads": [{"relu": {"height": object()}}]}},
+         "The dictionary of a sweep must have plain values, and has not: "),
+        ({"source": "matmul_blocks", "jobs": 2, "cluster": "tcp://127.0.0.1:9"},
+         "jobs must be left out with cluster, not 2. The scheduler decides where and when points are measured."),
+        ({"source": {"workloads": []}}, "workloads of sweep, line 1, must be a list of operators, not an empty list."),
+    ],
+)  # fmt: skip
+def test_python_is_refused_in_the_same_words(arguments, message):
+    with pytest.raises(lt.SweepError) as caught:
+        lt.sweep(**arguments)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_time_out_is_a_row_and_is_tried_again(tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import time\nimport lathe as lt\n\ndef build(cfg, wait):\n    time.sleep(wait)\n"
+        "    return lt.relu(lt.placeholder((2, 16), 'int8', name='A'), name='B')\n"
+    )
+    (tmp_path / "sweep.yaml").write_text("workloads:\n  - python: {path: slow.py, wait: [0, 4]}\n")
+    words = ["sweep", tmp_path / "sweep.yaml", "-o", tmp_path / "r.db", "--jobs", 1, "--timeout"]
+    assert run(*words, 3).exit_code == 0
+    rows = json.loads(run("results", tmp_path / "r.db", "--json").stdout)
+    assert [row["status"] for row in rows] == ["ok", "timed out"]
+    assert rows[1]["reason"] == "The point took more than 3 seconds. Allow more with --timeout."
+    assert run(*words, 600).exit_code == 0
+    assert [row["status"] for row in json.loads(run("results", tmp_path / "r.db", "--json").stdout)] == ["ok", "ok"]

@@ -1,0 +1,110 @@
+"""Sweeps on a Dask scheduler with workers of its own, on this machine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+import lathe.sweeps.cluster as cluster_module
+from lathe.command_line import main
+from lathe.sweeps.errors import SweepError
+
+SWEEP = """
+machine:
+  memory.latency: [0, 16, 32, 64]
+workloads:
+  - conv2d: {height: [12, 13, 14], width: 14, channels: 32, filters: 32, padding: 1}
+"""
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def rows_of(store):
+    result = run("results", store, "--json")
+    rows = json.loads(result.stdout) if result.exit_code == 0 else []  # it may just be made
+    return [{key: value for key, value in row.items() if key != "run_seconds"} for row in rows]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """The address of a scheduler, and its two workers, which have no nanny that would begin them anew."""
+    told = tmp_path / "scheduler.json"
+    options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
+    program = "import sys; from distributed.cli.dask_{0} import main; main()".format
+    place = ["--scheduler-file", str(told), "--host", "127.0.0.1", "--no-dashboard"]
+    started = [subprocess.Popen([sys.executable, "-c", program("scheduler"), *place, "--port", "0"], **options)]
+    try:
+        until = time.monotonic() + 120
+        while not told.exists() or not told.read_text().strip():
+            assert time.monotonic() < until, "the scheduler does not start"
+            time.sleep(0.1)
+        words = [sys.executable, "-c", program("worker"), *place, "--nthreads", "1", "--no-nanny"]
+        started += [subprocess.Popen(words, **options) for _ in range(2)]
+        address = json.loads(told.read_text())["address"]
+        client = cluster_module.connected(cluster_module.distributed(), address)
+        client.wait_for_workers(2, timeout=120)
+        client.close()
+        yield address, started[1:]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+def test_a_worker_of_a_cluster_that_is_killed_loses_nothing(cluster, tmp_path):
+    address, workers = cluster
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    words = [sys.executable, "-c", "from lathe.command_line import main; main()", "sweep", str(tmp_path / "sweep.yaml")]
+    driver = subprocess.Popen([*words, "-o", str(tmp_path / "r.db"), "--cluster", address], stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 240
+    while driver.poll() is None and time.monotonic() < until:
+        if len(rows_of(tmp_path / "r.db")) >= 2:
+            break
+        time.sleep(0.05)
+    os.kill(workers[0].pid, signal.SIGKILL)
+    assert driver.wait(timeout=300) == 0
+    assert run("sweep", tmp_path / "sweep.yaml", "-o", tmp_path / "here.db", "--jobs", 1).exit_code == 0
+    assert rows_of(tmp_path / "r.db") == rows_of(tmp_path / "here.db")
+
+
+def test_a_scheduler_that_does_not_answer_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster_module, "SECONDS", 0.5)
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    result = run("sweep", tmp_path / "sweep.yaml", "--cluster", "tcp://127.0.0.1:9")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(
+        "Error: The cluster 'tcp://127.0.0.1:9' must be a Dask scheduler that answers, such as tcp://10.0.0.1:8786, "
+        "and does not: "
+    )
+
+
+@pytest.mark.parametrize(("option", "value"), [("--jobs", "2"), ("--timeout", "2.5")])
+def test_options_of_local_processes_are_refused_beside_a_cluster(option, value, tmp_path):
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    result = run("sweep", tmp_path / "sweep.yaml", "--cluster", "tcp://127.0.0.1:9", option, value)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: {option} must be left out with --cluster, not {value}. The scheduler decides where and when points "
+        "are measured.\n",
+    )
+
+
+def test_a_cluster_without_the_package_says_what_to_install(monkeypatch):
+    def missing(name):
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr(cluster_module, "import_module", missing)
+    with pytest.raises(SweepError) as caught:
+        cluster_module.distributed()
+    assert str(caught.value) == (
+        "package 'distributed' must be there for --cluster, and cannot be imported: No module named 'distributed'. "
+        "Install it with: pip install 'lathe-npu[cluster]'."
+    )

@@ -1,0 +1,145 @@
+"""Sweeps that are killed and stopped, as commands of their own: nothing is lost, nothing is twice, nobody is left."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lathe.command_line import main
+from lathe.sweeps.errors import SweepError
+from lathe.sweeps.store import reading_store
+from lathe.sweeps.sweeping import SECONDS, flat_rows
+
+GRID = """
+machine:
+  memory.latency: [0, 8, 16, 32, 64, 128]
+  memory.bus_bits: [64, 128]
+workloads:
+  - conv2d: {height: [14, 15], width: 14, channels: 32, filters: 32, padding: 1}
+"""
+SAMPLE = GRID + "sample: {points: 17, seed: 5}\n"
+COMMAND = [sys.executable, "-c", "from lathe.command_line import main; main()", "sweep"]
+MARK = "LATHE_TEST_OF_KILLS"
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found in /proc")
+
+
+def started(folder, text, *words, **options):
+    (folder / "sweep.yaml").write_text(text)
+    marked = {**os.environ, MARK: str(folder), "LATHE_CACHE": str(folder / "cache")}
+    command = [*COMMAND, str(folder / "sweep.yaml"), "-o", str(folder / "r.db"), *words]
+    return subprocess.Popen(command, env=marked, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options)
+
+
+def processes(folder):
+    """The processes of a sweep, whoever is their parent."""
+    sign = f"{MARK}={folder}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            state = (path / "stat").read_text().rpartition(")")[2].split()[0]
+            if sign in (path / "environ").read_bytes().split(b"\0") and state != "Z":
+                found.append(int(path.name))
+        except OSError:
+            continue
+    return found
+
+
+def rows_of(folder):
+    """The rows so far, without what depends on the run."""
+    try:
+        with reading_store(folder / "r.db") as store:
+            rows = flat_rows(store)
+    except SweepError:
+        return []
+    return [{key: value for key, value in row.items() if key != SECONDS} for row in rows]
+
+
+def wait_for(condition, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.02)
+
+
+def undisturbed(folder, text):
+    """The rows of a sweep in one process."""
+    folder.mkdir()
+    (folder / "sweep.yaml").write_text(text)
+    words = ["sweep", str(folder / "sweep.yaml"), "-o", str(folder / "r.db"), "--jobs", "1"]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    return rows_of(folder)
+
+
+def killed_and_resumed(folder, text, kills, seed):
+    """Kill the driver so often after a random number of rows and a random while; then let it end."""
+    chance = random.Random(seed)
+    killed = 0
+    for _ in range(kills):
+        driver = started(folder, text, "--jobs", "2")
+        there = len(rows_of(folder))
+        wanted = there + chance.randrange(3)
+        wait_for(lambda driver=driver, wanted=wanted: driver.poll() is not None or len(rows_of(folder)) >= wanted)
+        time.sleep(chance.random() * 0.5)
+        killed += driver.poll() is None
+        driver.kill()
+        driver.communicate()
+        wait_for(lambda: not processes(folder))  # workers end with their driver
+    assert killed
+    driver = started(folder, text, "--jobs", "2")
+    assert driver.wait(timeout=300) == 0
+    driver.communicate()
+    return rows_of(folder)
+
+
+@pytest.mark.parametrize("text", [GRID, pytest.param(SAMPLE, marks=pytest.mark.slow)], ids=["grid", "sample"])
+def test_a_driver_that_is_killed_loses_nothing(text, tmp_path):
+    (tmp_path / "killed").mkdir()
+    assert killed_and_resumed(tmp_path / "killed", text, 2, 1) == undisturbed(tmp_path / "whole", text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("text", [GRID, SAMPLE], ids=["grid", "sample"])
+def test_a_driver_that_is_killed_ten_times_loses_nothing(text, seed, tmp_path):
+    (tmp_path / "killed").mkdir()
+    assert killed_and_resumed(tmp_path / "killed", text, 10, seed) == undisturbed(tmp_path / "whole", text)
+
+
+def test_workers_that_are_killed_lose_nothing(tmp_path):
+    (tmp_path / "killed").mkdir()
+    folder = tmp_path / "killed"
+    driver = started(folder, GRID, "--jobs", "2", "--retries", "5")
+    chance = random.Random(2)
+    for wanted in (1, 5, 9):
+        wait_for(lambda wanted=wanted: driver.poll() is not None or len(rows_of(folder)) >= wanted)
+        workers = [each for each in processes(folder) if each != driver.pid]
+        if driver.poll() is None and workers:
+            os.kill(chance.choice(workers), signal.SIGKILL)
+    assert driver.wait(timeout=300) == 0
+    driver.communicate()
+    assert rows_of(folder) == undisturbed(tmp_path / "whole", GRID)
+    assert not processes(folder)
+
+
+def test_ctrl_c_ends_all_processes_and_keeps_what_is_there(tmp_path):
+    driver = started(tmp_path, GRID, "--jobs", "2", start_new_session=True)
+    wait_for(lambda: driver.poll() is not None or len(rows_of(tmp_path)) >= 2)
+    assert driver.poll() is None
+    assert len(processes(tmp_path)) >= 3
+    os.killpg(driver.pid, signal.SIGINT)  # as a terminal says it: to all
+    _, said = driver.communicate(timeout=60)
+    assert driver.returncode == 130
+    assert said.decode() == f"Stopped. What was measured is kept in {tmp_path / 'r.db'}. The same command goes on.\n"
+    wait_for(lambda: not processes(tmp_path), 10)
+    kept = rows_of(tmp_path)
+    assert 2 <= len(kept) < 24
+    assert started(tmp_path, GRID, "--jobs", "2").wait(timeout=300) == 0
+    assert {str(row) for row in kept} <= {str(row) for row in rows_of(tmp_path)}
+    assert len(rows_of(tmp_path)) == 24

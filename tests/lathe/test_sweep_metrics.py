@@ -1,0 +1,169 @@
+"""What a sweep says of a point beside its cycles: energy, time, memories of a preset, programs that points share."""
+
+import math
+
+import pytest
+from qdq_models import QdqModel
+
+import lathe as lt
+from lathe.sweeps.dram import preset, presets
+from lathe.sweeps.energy import KEYS, energies, energy_table
+from lathe.sweeps.errors import SweepError
+from lathe.sweeps.execution import options_of
+from lathe.sweeps.machines import changed
+from lathe.sweeps.measurement import measure
+from lathe.sweeps.reading import read_sweep
+from lathe.sweeps.sharing import memories_of, retimed
+from lathe.sweeps.specification import Point
+from lathe.sweeps.workloads import known_workloads, make
+
+VTA = lt.load_config("vta")
+MATMUL = {"m": 16, "n": 16, "k": 32}
+
+
+def counters(machine=VTA):
+    work = make("matmul", MATMUL)
+    return lt.simulate(work.compiled(machine), timing_only=True).counters
+
+
+def test_energy_is_the_sum_of_the_actions():
+    counted, table = counters(), energy_table(None)
+    found = energies(VTA, counted, table)
+    assert counted.gemm_operations == 16 * 2
+    assert found["energy_core_pj"] == pytest.approx(32 * 256 * 0.3)  # no operation of the ALU
+    moved = sum(counted.bytes_read.values()) + sum(counted.bytes_written.values())
+    assert found["energy_dram_pj"] == pytest.approx(8 * moved * 20.3)
+    bits = 8 * (32 * 16 + counted.bytes_read["inp"])
+    alone = energies(VTA.with_(inp_buffer_bytes=8192), counted, table)
+    assert found["energy_sram_pj"] - alone["energy_sram_pj"] == pytest.approx(bits * (20 - 10) / 64)
+    assert found["energy_pj"] == pytest.approx(sum(value for name, value in found.items() if name != "energy_pj"))
+
+
+def test_a_memory_costs_what_lies_between_the_sizes_of_the_table():
+    table = energy_table(None)
+    assert [64 * table.sram_bit(size) for size in (8192, 32768, 1048576)] == pytest.approx([10, 20, 100])
+    assert 64 * table.sram_bit(16384) == pytest.approx(math.sqrt(10 * 20))
+    assert 64 * table.sram_bit(2048) == pytest.approx(5)
+    sizes = [table.sram_bit(1 << exponent) for exponent in range(6, 30)]
+    assert sizes == sorted(sizes)
+
+
+def test_users_replace_the_table(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "mac: 1\nalu: 2\nalu_multiply: 3\nsram_bits: 8\ndram_bit: 5\nsram:\n  1024: 6\n"
+    )
+    text = "energy: mine.yaml\nworkloads:\n  - matmul: {m: 16, n: 16, k: 32}\n"
+    (tmp_path / "sweep.yaml").write_text(text)
+    sweep = read_sweep(tmp_path / "sweep.yaml", known_workloads(), make)
+    (point,) = sweep.points()
+    row = measure(point, options=options_of(sweep))
+    assert row.numbers["energy_core_pj"] == 32 * 256
+    (rows,) = lt.sweep(tmp_path / "sweep.yaml", jobs=1)
+    assert rows["energy_core_pj"] == 32 * 256
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mac: 1\n", "The table of energies of {file} must be complete, not without alu. It needs mac, alu, "
+         "alu_multiply, sram_bits, dram_bit, sram."),
+        ("mac: -1\n", "mac of {file}, line 1, must be a number above 0, not -1. Give pJ, or bits and bytes."),
+        ("mac: 1\nmacs: 1\n", "A key of {file}, line 2, must be one of mac, alu, alu_multiply, sram_bits, dram_bit, "
+         "sram, not 'macs'. Did you mean 'mac'?"),
+        ("sram: 3\n", "sram of {file}, line 1, must be energies by sizes in bytes. Write '8192: 10' on a line for each "
+         "size."),
+        ("", "The content of {file}, line 1, must be keys with values such as 'mac: 0.3'. It needs mac, alu, "
+         "alu_multiply, sram_bits, dram_bit, sram."),
+    ],
+)  # fmt: skip
+def test_a_table_that_is_none_is_refused(tmp_path, text, message):
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(SweepError) as caught:
+        energy_table(str(tmp_path / "mine.yaml"))
+    assert str(caught.value) == message.format(file=tmp_path / "mine.yaml")
+    assert set(KEYS) == {"mac", "alu", "alu_multiply", "sram_bits", "dram_bit", "sram"}
+
+
+@pytest.mark.parametrize("clock", [1, 33.3, 100, 200, 1000, 5000])
+@pytest.mark.parametrize("name", presets())
+def test_a_memory_gives_a_machine_at_most_what_it_has_and_at_least_half(name, clock):
+    dram = preset(name)
+    bus, cycles, latency = dram.at(clock)
+    carried = bus / cycles * clock
+    assert carried <= dram.megabits * (1 + 1e-9)
+    assert carried >= dram.megabits / 2 or bus == 1024
+    assert latency - 1 < dram.latency_ns * clock / 1000 <= latency
+    assert dram.source
+
+
+def test_a_memory_is_a_bus_a_rate_and_a_latency():
+    assert preset("ddr3_1600").at(200) == (512, 1, 6)
+    machine = changed("vta", {"clock_mhz": 200, "dram": "ddr3_1600"})
+    memory = machine.config.memory
+    assert (memory.bus_bits, memory.cycles_per_beat, memory.latency) == (512, 1, 6)
+    assert preset("ddr3_1600").at(102400) == (8, 8, 2816)
+    with pytest.raises(lt.ConfigError, match="must be one of ddr3_1600"):
+        preset("ddr9")
+
+
+def test_time_is_cycles_at_the_clock_and_a_dram_knows_its_energy():
+    row = measure(Point("vta", {"clock_mhz": 250, "dram": "hbm2"}, "matmul", MATMUL))
+    assert row.numbers["time_us"] == row.numbers["cycles"] / 250
+    bits = 8 * (row.numbers["bytes_read"] + row.numbers["bytes_written"])
+    assert row.numbers["energy_dram_pj"] == pytest.approx(bits * 3.92)
+    assert "time_us" not in measure(Point("vta", {}, "matmul", MATMUL)).numbers
+
+
+SHARED = """
+base: lathe16
+machine:
+  memory.bus_bits: [64, 128]
+  memory.latency: [0, 32, 128]
+schedules: shared
+workloads:
+  - onnx: {path: model.onnx}
+  - conv2d: {height: 9, width: 9, channels: 32, filters: 32, padding: 1}
+"""
+
+
+def test_shared_programs_are_as_quick_as_those_of_each_point(tmp_path):
+    graph = QdqModel()
+    model = graph.model(graph.conv(graph.conv(graph.input(1, 16, 10, 10), 32, relu=True), 32))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    (tmp_path / "sweep.yaml").write_text(SHARED)
+    sweep = read_sweep(tmp_path / "sweep.yaml", known_workloads(), make)
+    slowest, quickest = memories_of(sweep)
+    assert (slowest.bus_bits, slowest.latency) == (64, 128)
+    assert (quickest.bus_bits, quickest.latency) == (128, 0)
+    rows = [measure(point, options=options_of(sweep, check=True)) for point in sweep.points()]
+    alone = [measure(point) for point in sweep.points()]
+    assert {row.status for row in rows} == {"ok"}
+    for row, own in zip(rows, alone, strict=True):
+        assert row.numbers["cycles"] <= 1.05 * own.numbers["cycles"]
+        assert row.numbers["bound_cycles"] == own.numbers["bound_cycles"]
+    cycles = {(row.point.workload, *row.point.changes.values()): row.numbers["cycles"] for row in rows}
+    for (workload, bus, latency), count in cycles.items():
+        assert count <= 1.01 * cycles[workload, 64, latency]  # a bus of twice the width makes nothing worse
+        assert count <= 1.01 * cycles[workload, bus, 128]
+
+
+def test_a_shared_row_is_what_one_of_its_programs_takes_by_hand(tmp_path):
+    (tmp_path / "sweep.yaml").write_text(SHARED.replace("  - onnx: {path: model.onnx}\n", ""))
+    sweep = read_sweep(tmp_path / "sweep.yaml", known_workloads(), make)
+    machine = lt.load_config("lathe16")
+    for point in sweep.points():
+        own = machine.with_(**point.changes)
+        work = make(point.workload, point.parameters)
+        programs = [work.compiled(changed("lathe16", {}).with_memory(memory)) for memory in memories_of(sweep)]
+        least = min(lt.simulate(retimed(each, own), timing_only=True).cycles for each in programs)
+        assert measure(point, options=options_of(sweep)).numbers["cycles"] == least
+
+
+@pytest.mark.parametrize("latency", [0, 7, 64])
+def test_rows_are_what_the_hardware_takes(latency):
+    point = Point("tiny", {"memory.latency": latency}, "matmul", {"m": 5, "n": 8, "k": 8})
+    machine = lt.load_config("tiny").with_(**point.changes)
+    work = make(point.workload, point.parameters)
+    program = work.compiled(machine)
+    ran = lt.simulate(program, work.inputs(program, 0), engine="pysim")
+    assert measure(point).numbers["cycles"] == ran.cycles

@@ -1,0 +1,98 @@
+"""Searches by Optuna: no point twice, going on from what is known."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import lathe as lt
+import lathe.sweeps.search as search_module
+from lathe.command_line import main
+from lathe.sweeps.errors import SweepError
+from lathe.sweeps.reading import read_sweep
+from lathe.sweeps.search import Study
+from lathe.sweeps.workloads import known_workloads, make
+
+TEXT = """
+machine:
+  memory.latency: {from: 0, to: 63}
+  memory.bus_bits: [64, 128]
+constraints: memory.latency != 5
+search: {objectives: [OBJECTIVES], points: 8, seed: 1}
+workloads:
+  - matmul: {m: [16, 32], n: 16, k: 16}
+  - relu: {height: 2, width: 2, channels: 16}
+"""
+
+
+def read(tmp_path, objectives="cycles", text=TEXT):
+    (tmp_path / "sweep.yaml").write_text(text.replace("OBJECTIVES", objectives))
+    return read_sweep(tmp_path / "sweep.yaml", known_workloads(), make)
+
+
+@pytest.mark.parametrize("objectives", ["cycles", "cycles, -efficiency", "energy_pj, cycles"])
+def test_a_search_measures_so_many_points_none_twice(tmp_path, objectives):
+    read(tmp_path, objectives)
+    rows = lt.sweep(tmp_path / "sweep.yaml", jobs=1)
+    assert len(rows) == 8
+    named = {json.dumps({key: row.get(key) for key in ("workload", "m", "memory.latency", "memory.bus_bits")})
+             for row in rows}  # fmt: skip
+    assert len(named) == 8
+    assert all(row["memory.latency"] != 5 for row in rows)
+
+
+def test_a_search_goes_on_without_repeating(tmp_path):
+    read(tmp_path)
+    store = tmp_path / "r.db"
+    first = lt.sweep(tmp_path / "sweep.yaml", output=store, jobs=1)
+    assert lt.sweep(tmp_path / "sweep.yaml", output=store, jobs=1) == first
+    read(tmp_path, text=TEXT.replace("points: 8", "points: 12"))
+    more = lt.sweep(tmp_path / "sweep.yaml", output=store, jobs=1)
+    assert len(more) == 12
+    assert [row for row in more if row in first] == first
+
+
+def test_a_search_of_a_small_grid_ends_with_all_of_it(tmp_path):
+    text = TEXT.replace("{from: 0, to: 63}", "[0, 5, 9]").replace("points: 8", "points: 100")
+    read(tmp_path, text=text)
+    assert len(lt.sweep(tmp_path / "sweep.yaml", jobs=1)) == 2 * 2 * 3
+
+
+def test_a_search_on_processes_tells_what_it_learns(tmp_path):
+    read(tmp_path)
+    result = CliRunner().invoke(main, ["sweep", str(tmp_path / "sweep.yaml"), "--jobs", "2", "--json"])
+    assert result.exit_code == 0
+    assert len(json.loads(result.stdout)) == 8
+
+
+def test_places_and_steps_of_trials_are_each_others(tmp_path):
+    sweep = read(tmp_path)
+    known = {place: {"cycles": float(place)} for place in range(0, sweep.count, 37)}
+    study = Study(sweep, sweep.search, known)
+    trials = study.study.get_trials()
+    assert [study._place(_Fixed(trial.params)) for trial in trials] == list(known)
+
+
+class _Fixed:
+    """A trial that suggests what it is given."""
+
+    def __init__(self, params):
+        self.params = params
+
+    def suggest_int(self, name, _low, _high):
+        return self.params[name]
+
+
+def test_a_search_without_optuna_says_what_to_install(tmp_path, monkeypatch):
+    def missing(name):
+        raise ImportError(f"No module named {name!r}")
+
+    read(tmp_path)
+    monkeypatch.setattr(search_module, "import_module", missing)
+    with pytest.raises(SweepError) as caught:
+        lt.sweep(tmp_path / "sweep.yaml", output=tmp_path / "r.db")
+    assert str(caught.value) == (
+        "package 'optuna' must be there to search a sweep, and cannot be imported: No module named 'optuna'. Install "
+        "it with: pip install 'lathe-npu[sweep]'."
+    )
+    assert not (tmp_path / "r.db").exists()

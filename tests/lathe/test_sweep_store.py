@@ -1,0 +1,215 @@
+"""The store of a sweep: rows as they come, other files left alone, earlier versions brought to this one."""
+
+import json
+import os
+import sqlite3
+
+import pytest
+
+import lathe.sweeps.store as store_module
+from lathe.sweeps.errors import SweepError
+from lathe.sweeps.store import APPLICATION, MIGRATIONS, VERSION, StoredRow, reading_store, writing_store
+
+
+def row(point="p", place=0, sources="s", status="ok", **columns):
+    return StoredRow(point, place, sources, status, 0.5, {"cycles": 3, **columns})
+
+
+def rows_of(path):
+    with reading_store(path) as store:
+        return store.rows()
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_rows_are_kept_in_the_order_of_their_places(tmp_path):
+    path = tmp_path / "r.db"
+    with writing_store(path) as store:
+        for place in (2, 0, 1):
+            store.write(row(f"point {place}", place))
+    assert [each.place for each in rows_of(path)] == [0, 1, 2]
+    assert [each.name for each in tmp_path.iterdir()] == ["r.db"]
+
+
+def test_a_row_is_there_for_others_as_soon_as_it_is_written(tmp_path):
+    path = tmp_path / "r.db"
+    with writing_store(path) as store:
+        assert rows_of(path) == []
+        store.write(row())
+        assert rows_of(path) == [row()]
+
+
+def test_a_point_has_one_row_the_last_one(tmp_path):
+    path = tmp_path / "r.db"
+    with writing_store(path) as store:
+        store.write(row(sources="old"))
+        assert store.measured("new") == set()
+        store.write(row(sources="new", cycles=4))
+        assert store.measured("new") == {"p"}
+        assert store.measured("new", but=("ok",)) == set()
+    assert rows_of(path) == [row(sources="new", cycles=4)]
+
+
+def test_the_file_says_whose_it_is_and_of_which_version(tmp_path):
+    path = tmp_path / "r.db"
+    with writing_store(path) as store:
+        head = path.read_bytes()[:100]  # also before the log is brought into the file
+        store.write(row())
+    assert int.from_bytes(head[68:72], "big") == APPLICATION
+    assert int.from_bytes(head[60:64], "big") == VERSION == len(MIGRATIONS)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
+
+
+def earlier(path, version=1):
+    """A store as an earlier version has made it, with one row."""
+    with sqlite3.connect(path) as connection:
+        for step in MIGRATIONS[:version]:
+            connection.execute(step)
+        connection.execute(f"pragma application_id = {APPLICATION}")
+        connection.execute(f"pragma user_version = {version}")
+        connection.execute("insert into rows values ('p', 0, 's', 'ok', 0.5, ?)", (json.dumps({"cycles": 3}),))
+    connection.close()
+
+
+def test_an_earlier_version_is_brought_to_this_one_with_its_rows(tmp_path):
+    earlier(tmp_path / "r.db")
+    with writing_store(tmp_path / "r.db") as store:
+        assert store.rows() == [row()]
+        store.write(row("q", 1))
+    assert rows_of(tmp_path / "r.db") == [row(), row("q", 1)]
+    assert (tmp_path / "r.db").read_bytes()[63] == VERSION
+
+
+def test_an_earlier_version_is_read_and_not_changed(tmp_path):
+    earlier(tmp_path / "r.db")
+    before = files(tmp_path)
+    assert rows_of(tmp_path / "r.db") == [row()]
+    assert files(tmp_path) == before
+
+
+def foreign(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table rows (a)")
+        connection.execute("pragma application_id = 7")
+    connection.close()
+
+
+def newer(path):
+    with writing_store(path) as store:
+        store.write(row())
+    with sqlite3.connect(path) as connection:
+        connection.execute("pragma journal_mode = delete")
+        connection.execute("pragma user_version = 99")
+    connection.close()
+
+
+def large(path):
+    with writing_store(path) as store:
+        for place in range(200):
+            store.write(row(f"point {place}", place, text="x" * 200))
+
+
+def damaged(path):
+    large(path)
+    content = bytearray(path.read_bytes())
+    content[4096 * 3 : 4096 * 6] = b"\xa5" * 4096 * 3
+    path.write_bytes(content)
+
+
+def cut(path):
+    large(path)
+    path.write_bytes(path.read_bytes()[: 4096 * 3])
+
+
+def text(path):
+    path.write_text("cycles\n1\n" * 50)
+
+
+def short(path):
+    path.write_bytes(b"SQLite format 3\0")
+
+
+WRONG = {
+    foreign: "must be a store of a sweep, and is another program's database (application 0x7)",
+    newer: "must be of version 2 or below, and is of version 99, which a later Lathe has written",
+    damaged: "must be whole, and is damaged: ",
+    cut: "must be whole, and is damaged: ",
+    text: "must be a store of a sweep, and is no database of SQLite",
+    short: "must be a store of a sweep, and is no database of SQLite",
+}
+
+
+@pytest.mark.parametrize("opened", [writing_store, reading_store])
+@pytest.mark.parametrize("make", WRONG, ids=lambda make: make.__name__)
+def test_another_file_is_refused_in_words_and_left_as_it_is(make, opened, tmp_path):
+    path = tmp_path / "r.db"
+    make(path)
+    before = files(tmp_path)
+    with pytest.raises(SweepError) as caught, opened(path):
+        pass
+    assert str(caught.value).startswith(f"The store {str(path)!r} {WRONG[make]}")
+    assert str(caught.value).endswith(". It was left as it is; name another file.")
+    assert files(tmp_path) == before
+
+
+def test_a_damaged_store_with_a_log_is_left_as_it_is(tmp_path):
+    damaged(tmp_path / "r.db")
+    (tmp_path / "r.db-wal").write_bytes(b"\x37\x7f\x06\x82" + bytes(28))
+    before = files(tmp_path)
+    with pytest.raises(SweepError), writing_store(tmp_path / "r.db"):
+        pass
+    assert files(tmp_path) == before
+
+
+def test_a_folder_and_a_missing_file_are_refused(tmp_path):
+    with pytest.raises(SweepError, match="must be one that there is, and is not"), reading_store(tmp_path / "no.db"):
+        pass
+    (tmp_path / "empty.db").write_bytes(b"")
+    with pytest.raises(SweepError, match="and is empty"), reading_store(tmp_path / "empty.db"):
+        pass
+    assert sorted(os.listdir(tmp_path)) == ["empty.db"]
+
+
+def test_an_empty_file_is_what_is_left_of_a_store_that_was_never_begun(tmp_path):
+    (tmp_path / "r.db").write_bytes(b"")
+    with writing_store(tmp_path / "r.db") as store:
+        store.write(row())
+    assert rows_of(tmp_path / "r.db") == [row()]
+
+
+def filled(store):
+    """How many rows went into a store before it refused one, and how it did."""
+    for place in range(10_000):
+        try:
+            store.write(row(f"point {place}", place, text="x" * 300))
+        except SweepError as error:
+            return place, error
+    raise AssertionError("it is never full")
+
+
+def test_a_full_disk_is_an_error_and_the_store_opens(tmp_path):
+    path = tmp_path / "r.db"
+    with writing_store(path) as store:
+        store.connection.execute("pragma max_page_count = 12")  # SQLite's answer is that of a full disk
+        kept, error = filled(store)
+    assert str(error) == (
+        f"The store {str(path)!r} must be one that can be read and written, and is not: database or disk is full. What "
+        "was measured before is kept in it; make room, and the same command goes on."
+    )
+    assert kept > 0
+    assert len(rows_of(path)) == kept
+    with writing_store(path) as store:
+        store.write(row("more", kept))
+    assert len(rows_of(path)) == kept + 1
+
+
+def test_a_store_that_is_locked_for_long_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(store_module, "SECONDS", 0.1)
+    path = tmp_path / "r.db"
+    with writing_store(path) as store, writing_store(path) as other:
+        other.connection.execute("begin immediate")
+        with pytest.raises(SweepError, match="database is locked"):
+            store.write(row())

@@ -1,0 +1,105 @@
+"""Processes of a sweep: none is missed when it dies, and none is left."""
+
+import os
+import time
+from contextlib import closing
+
+import pytest
+import sweep_tasks
+
+import lathe.sweeps.workers as workers_module
+from lathe.sweeps.backlog import Backlog
+from lathe.sweeps.errors import SweepError
+from lathe.sweeps.workers import Crew, Lost, Task
+
+
+def results(crew, contents, families=None):
+    tasks = (Task(number, content, families and families[number]) for number, content in enumerate(contents))
+    with closing(crew.run(Backlog(tasks))) as found:
+        return {task.number: result for task, result in found}
+
+
+def test_every_task_has_its_result():
+    found = results(Crew(sweep_tasks.told, 2), range(20))
+    assert {number: content for number, (content, _) in found.items()} == {number: number for number in range(20)}
+    assert os.getpid() not in {process for _, process in found.values()}
+
+
+def test_a_task_whose_process_is_killed_is_begun_anew(tmp_path):
+    paths = [str(tmp_path / f"{number}") for number in range(4)]
+    assert results(Crew(sweep_tasks.ends_once, 2), paths) == dict(enumerate(paths))
+
+
+def test_a_task_that_ends_every_process_is_lost_and_the_others_are_not():
+    found = results(Crew(sweep_tasks.ends_always, 2, retries=1), ["a", "end", "b", "c"])
+    assert found.pop(1) == Lost(False, "The point's process ended 2 times, at last with status 3")
+    assert found == {0: "a", 2: "b", 3: "c"}
+
+
+def test_a_task_that_takes_too_long_is_ended_and_the_others_are_not():
+    start = time.monotonic()
+    found = results(Crew(sweep_tasks.sleeps, 2, timeout=0.5), [0, 600, 0, 0.1])
+    assert found == {0: 0, 1: Lost(True, "The point took more than 0.5 seconds"), 2: 0, 3: 0.1}
+    assert time.monotonic() - start < 300
+
+
+def test_a_result_that_cannot_be_sent_is_a_lost_task():
+    found = results(Crew(sweep_tasks.cannot_be_sent, 1, retries=0), [0])
+    assert found[0] == Lost(False, "The point's process ended 1 times, at last with status 1")
+
+
+def test_no_process_is_left_when_the_results_are_no_longer_wanted():
+    crew = Crew(sweep_tasks.sleeps, 2)
+    running = crew.run(Backlog(Task(number, 600 * number) for number in range(3)))
+    assert next(running)[1] == 0
+    processes = [worker.process for worker in crew.workers]
+    assert len(processes) == 2
+    running.close()
+    assert not any(process.is_alive() for process in processes)
+
+
+def test_nothing_to_do_starts_no_process():
+    crew = Crew(sweep_tasks.told, 2)
+    assert results(crew, []) == {}
+    assert crew.workers == []
+
+
+def test_a_family_stays_with_its_process():
+    families = [number % 2 for number in range(12)]
+    found = results(Crew(sweep_tasks.told, 2), range(12), families)
+    first, second = ({found[number][1] for number in range(which, 12, 2)} for which in (0, 1))
+    # The first process that is ready may be done with its family, and help, before the other one is there.
+    assert min(len(first), len(second)) == 1
+
+
+def test_a_backlog_begins_families_one_by_one_and_helps_with_the_largest():
+    tasks = [Task(number, None, family) for number, family in enumerate("aabbbb")]
+    backlog = Backlog(iter(tasks))
+    assert backlog.take(None).family == "a"
+    assert backlog.take(None).family == "b"
+    assert backlog.take("a").number == 1
+    assert [backlog.take("a").number for _ in range(3)] == [3, 4, 5]
+    assert backlog.take("a") is None
+
+
+def test_a_backlog_looks_ahead_no_further_than_it_may():
+    seen = []
+
+    def tasks():
+        for number in range(100):
+            seen.append(number)
+            yield Task(number, None)
+
+    backlog = Backlog(tasks(), ahead=3)
+    backlog.take(None)
+    assert seen == [0, 1, 2]
+
+
+def test_processes_that_do_not_start_are_an_error(monkeypatch):
+    monkeypatch.setattr(workers_module, "_work", None)  # a process that does nothing
+    with pytest.raises(SweepError) as caught:
+        results(Crew(sweep_tasks.told, 1), [0])
+    assert str(caught.value) == (
+        "The processes of a sweep must start, and 3 in a row ended at once (status 0). A script that sweeps must do so "
+        "under `if __name__ == '__main__':`; else use --jobs 1."
+    )

@@ -1,0 +1,212 @@
+"""Workloads that stand in files: models, SCALE-Sim's topologies, functions in Python."""
+
+from pathlib import Path
+
+import pytest
+from qdq_models import QdqModel
+
+import lathe as lt
+import lathe.sweeps.energy
+from lathe.sweeps.errors import SweepError
+from lathe.sweeps.execution import options_of
+from lathe.sweeps.keys import point_key
+from lathe.sweeps.measurement import measure
+from lathe.sweeps.reading import read_sweep
+from lathe.sweeps.workloads import known_workloads, make
+
+SCRIPT = """
+import lathe as lt
+from beside import WIDTH
+
+def build(cfg, rows):
+    A = lt.placeholder((rows, WIDTH), "int8", name="A")
+    return lt.relu(A, name="B")
+
+def built(cfg, rows):
+    A = lt.placeholder((rows, WIDTH), "int8", name="A")
+    B = lt.relu(A, name="B")
+    return lt.build(B, [A, B], cfg)
+
+def network(cfg):
+    return lt.from_onnx("{model}")
+
+def nothing(cfg):
+    pass
+
+def faulty(cfg):
+    raise ValueError("no such thing")
+"""
+TOPOLOGY = """Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides,
+Conv1, 11, 11, 3, 3, 3, 16, 2,
+Conv2, 6, 7, 1, 3, 16, 8, 1,
+"""
+GEMM = "Layer, M, N, K,\nfirst, 4, 16, 32,\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    graph = QdqModel()
+    model = graph.model(graph.conv(graph.input(1, 3, 6, 6), 8, relu=True))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    (tmp_path / "layers.csv").write_text(TOPOLOGY)
+    (tmp_path / "products.csv").write_text(GEMM)
+    (tmp_path / "beside.py").write_text("WIDTH = 16\n")
+    (tmp_path / "mine.py").write_text(SCRIPT.replace("{model}", str(tmp_path / "model.onnx")))
+    return tmp_path
+
+
+def read(folder, text):
+    (folder / "sweep.yaml").write_text("base: lathe16\n" + text)
+    return read_sweep(folder / "sweep.yaml", known_workloads(), make)
+
+
+def test_the_file_in_the_manual_is_one(folder):
+    page = (Path(lathe.sweeps.energy.__file__).resolve().parents[2] / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    text = page.partition("```yaml\n")[2].partition("```")[0]
+    graph = QdqModel()
+    model = graph.model(graph.conv(graph.input(1, 3, 224, 224, name="image"), 8))
+    (folder / "resnet18.onnx").write_bytes(model.SerializeToString())
+    (folder / "alexnet.csv").write_text(TOPOLOGY)
+    (folder / "mine_energy.yaml").write_bytes(lathe.sweeps.energy.OWN.read_bytes())
+    (folder / "sweep.yaml").write_text(text)
+    sweep = read_sweep(folder / "sweep.yaml", known_workloads(), make)
+    assert len(sweep.workloads) == 4
+    assert (sweep.machine.count, sweep.shared, sweep.sample.points) == (3 * 4 * 3 * 2 * 2, True, 100)
+    (folder / "sweep.yaml").write_text(text.replace("sample:", "# sample:").replace("# search:", "search:"))
+    assert read_sweep(folder / "sweep.yaml", known_workloads(), make).search.objectives == ("time_us", "energy_pj")
+
+
+def measured(folder, text, check=True):
+    return [measure(point, check) for point in read(folder, text).points()]
+
+
+def test_a_model_has_the_cycles_that_it_has_by_hand(folder):
+    (row,) = measured(folder, "workloads:\n  - onnx: {path: model.onnx}\n")
+    program = lt.from_onnx(folder / "model.onnx").build(lt.load_config("lathe16"))
+    result = lt.simulate(program, timing_only=True)
+    assert (row.status, row.numbers["cycles"]) == ("ok", result.cycles)
+    npu = [each for each in result.layers if each.where == "npu"]
+    assert row.numbers["bound_cycles"] == sum(each.bound for each in npu)
+    assert row.numbers["host_nodes"] == len(result.layers) - len(npu)
+    assert row.numbers["macs"] == program.parts[0].products
+
+
+def test_every_layer_of_a_topology_is_a_workload(folder):
+    rows = measured(folder, "workloads:\n  - topology: {path: layers.csv}\n  - topology: {path: products.csv}\n")
+    assert [row.point.parameters["layer"] for row in rows] == ["Conv1", "Conv2", "first"]
+    assert [row.status for row in rows] == ["ok"] * 3
+    assert [row.numbers["macs"] for row in rows] == [5 * 5 * 3 * 3 * 3 * 16, 6 * 5 * 3 * 16 * 8, 4 * 16 * 32]
+
+
+def test_a_layer_of_a_topology_may_be_named(folder):
+    rows = measured(folder, "workloads:\n  - topology: {path: layers.csv, layer: Conv2}\n")
+    assert [row.point.parameters["layer"] for row in rows] == ["Conv2"]
+
+
+@pytest.mark.parametrize("function", ["build", "network"])
+def test_a_function_makes_what_is_measured(folder, function):
+    parameters = "rows: [4, 8]" if function == "build" else ""
+    rows = measured(folder, f"workloads:\n  - python: {{path: mine.py, function: {function}, {parameters}}}\n")
+    assert [row.status for row in rows] == ["ok"] * (2 if function == "build" else 1)
+
+
+def test_what_a_script_imports_is_read_anew(folder):
+    text = "workloads:\n  - python: {path: mine.py, rows: 4}\n"
+    (first,) = measured(folder, text)
+    (folder / "beside.py").write_text("WIDTH = 160\n")
+    (second,) = measured(folder, text)
+    assert second.numbers["bytes_written"] == 10 * first.numbers["bytes_written"]
+
+
+def test_what_a_function_built_is_measured_and_cannot_be_checked(folder):
+    text = "workloads:\n  - python: {path: mine.py, function: built, rows: 4}\n"
+    (row,) = measured(folder, text, check=False)
+    assert row.status == "ok"
+    assert "bound_cycles" not in row.numbers
+    (row,) = measured(folder, text)
+    assert (row.status, row.reason) == (
+        "unmappable",
+        "Workload python of a checked sweep must have a meaning in NumPy, and what its function built has none. Return "
+        "the tensor instead, or leave out --check.",
+    )
+
+
+def test_what_a_function_does_wrong_is_a_row(folder):
+    rows = measured(folder, "workloads:\n  - python: {path: mine.py, function: [nothing, faulty]}\n")
+    assert [row.status for row in rows] == ["unmappable", "internal error"]
+    assert rows[0].reason == (
+        f"nothing of script {folder / 'mine.py'} must return a tensor, a list of tensors, a network or what was built "
+        "of one, not None."
+    )
+    assert rows[1].reason.endswith("ValueError: no such thing")
+
+
+# fmt: off
+WRONG = {
+    "a model that is not there": ("onnx: {path: none.onnx}", "Workload onnx of "),
+    "a model that is none": ("onnx: {path: mine.py}", "Workload onnx of "),
+    "a path that is a number": ("onnx: {path: 3}", "Parameter path of onnx of "),
+    "no path": ("onnx: {shapes: 'x=1'}", "Workload onnx of "),
+    "shapes that are none": ("onnx: {path: model.onnx, shapes: 'x'}", "Workload onnx of "),
+    "a topology that is not there": ("topology: {path: none.csv}", "Workload topology of "),
+    "a topology that is none": ("topology: {path: mine.py}", "Workload topology of "),
+    "a layer that is none": ("topology: {path: layers.csv, layer: Conv3}", "Workload topology of "),
+    "a script that is not there": ("python: {path: none.py}", "Workload python of "),
+    "a script that is none": ("python: {path: layers.csv}", "Workload python of "),
+    "a function that is none": ("python: {path: mine.py, function: main}", "Workload python of "),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_a_workload_that_cannot_exist_is_told_with_line_and_key(folder, mistake):
+    text, message = WRONG[mistake]
+    with pytest.raises(SweepError) as caught:
+        read(folder, f"workloads:\n  - relu: {{height: 1, width: 1, channels: 1}}\n  - {text}\n")
+    assert str(caught.value).startswith(f"{message}{folder / 'sweep.yaml'}, line 4, must be ")
+    assert caught.value.line == 4
+    assert caught.value.key is not None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "The topology {file} must have a line of column names, and is empty."),
+        ("a,b\n1,2\n", "The columns of topology {file} must be Layer name, Ifmap Height, Ifmap Width, Filter Height, "
+         "Filter Width, Channels, Num Filter, Strides, or Layer, M, N, K, not a, b."),
+        (GEMM + "second, 4, x, 32,\n", "The n of {file}, line 3, must be a whole number of at least 1, not 'x'."),
+        (GEMM + "second, 4\n", "The n of {file}, line 3, must be a whole number of at least 1, not ''."),
+        (GEMM + "first, 4, 4, 4\n", "The name of a layer of {file}, line 3, must be there once, not again: "
+         "'first'."),
+        ("Layer, M, N, K\n", "The topology {file} must have layers, and has only column names."),
+    ],
+)  # fmt: skip
+def test_a_topology_is_refused_with_its_line(tmp_path, content, message):
+    (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(SweepError) as caught:
+        read(tmp_path, "workloads:\n  - topology: {path: t.csv}\n")
+    assert str(caught.value).endswith(message.format(file=tmp_path / "t.csv"))
+
+
+def test_a_point_is_known_by_what_its_files_hold(folder):
+    texts = [
+        "onnx: {path: model.onnx}",
+        "python: {path: mine.py, rows: 4}",
+        "topology: {path: layers.csv, layer: Conv1}",
+    ]
+
+    def keys():
+        sweep = read(folder, "workloads:\n" + "".join(f"  - {text}\n" for text in texts))
+        return [point_key(point, options_of(sweep)) for point in sweep.points()]
+
+    first = keys()
+    assert len(set(first)) == 3
+    assert keys() == first
+    (folder / "other.onnx").write_bytes((folder / "model.onnx").read_bytes())
+    texts[0] = "onnx: {path: other.onnx}"
+    assert keys() == first
+    graph = QdqModel(1)
+    (folder / "other.onnx").write_bytes(graph.model(graph.conv(graph.input(1, 3, 6, 6), 8)).SerializeToString())
+    (folder / "beside.py").write_text("WIDTH = 32\n")
+    (folder / "layers.csv").write_text(TOPOLOGY.replace("11, 11", "13, 13"))
+    assert not set(keys()) & set(first)
