@@ -84,8 +84,12 @@ def test_small_models(models, name):
     check(models(name, small(name)), small(name), name)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+LONG = ("ResNet-50", "Text detector")  # minutes each
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly if name in LONG else pytest.mark.slow) for name in NAMES]
+)
 def test_models_as_they_are_measured(models, name):
     network = models(f"whole {name}", CASES[name])
     check(network, CASES[name], name)
