@@ -22,12 +22,19 @@ def _conv(of: Operands, group: Group) -> Layer:
     if scale is None:
         raise Unfit("its weights have scales along another dimension than that of filters")
     values = weights.values
+    _check_groups(attributes.get("group", 1), values.shape[1:2], of.shape(node.input[0]), values.shape[0])
     windows = windows_of(attributes, of.shape(node.input[0]), values.shape[2:])
     return Conv(
         group.name, (data,), group.output, (how,), group.how, as_images(values), scale,
         _bias(of, node, how.scale * scale), windows.strides, windows.pads, windows.dilations,
         attributes.get("group", 1), group.relu, nodes=group.numbers,
     )  # fmt: skip
+
+
+def _check_groups(groups: int, depth: Sequence[int], shape: Sequence[int], whole: int) -> None:
+    """Raise Unfit unless data have as many channels as all groups of weights together."""
+    if groups < 1 or len(shape) < 3 or not depth or depth[0] * groups != shape[1] or whole % groups:
+        raise Unfit(f"its weights in {groups} groups do not have the channels of its data")
 
 
 def _weights(of: Operands, name: str) -> Constant:
@@ -54,6 +61,8 @@ def _conv_transpose(of: Operands, group: Group) -> Layer:
     data, how = of.operand(node.input[0])
     weights = _weights(of, node.input[1])
     groups = attributes.get("group", 1)
+    channels = (weights.values.shape[0] // groups,) if groups > 0 and weights.values.ndim > 2 else ()
+    _check_groups(groups, channels, of.shape(data), weights.values.shape[0])
     filters = weights.values.shape[1] * groups
     scale = weights.scale_along(1)
     if scale is None or (groups > 1 and weights.scale.size > 1):
@@ -64,6 +73,9 @@ def _conv_transpose(of: Operands, group: Group) -> Layer:
     rank = len(kernel)
     strides, dilations = (tuple(attributes.get(name, (1,) * rank)) for name in ("strides", "dilations"))
     reaches = [(taps - 1) * apart + 1 for taps, apart in zip(kernel, dilations, strict=True)]
+    more = tuple(attributes.get("output_padding", (0,) * rank))
+    if any(each >= max(pair) for each, pair in zip(more, zip(strides, dilations, strict=False), strict=False)):
+        raise Unfit("it adds more rows or columns than a step or the distance of taps leaves room for")
     before = _left_out(attributes, shape[2:], made[2:], reaches, strides)
     scale = np.full(filters, scale[0]) if groups > 1 else scale
     return ConvTranspose(

@@ -98,6 +98,8 @@ class Operands:
             if plain is None:
                 raise Unfit("its bias is no constant")
             values = plain.astype(np.float64).reshape(-1)
+        if not np.all(np.isfinite(values)):
+            raise Unfit("its bias is not finite")
         whole = np.rint(np.broadcast_to(values, unit.shape) / unit)
         if np.any(np.abs(whole) >= 2**31):
             raise Unfit("its bias does not fit 32 bits in units of its sums")

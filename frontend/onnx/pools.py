@@ -84,7 +84,9 @@ def _mean(of: Operands, group: Group) -> Layer:
         if held is None:
             raise Unfit("the dimensions of its average are no constants")
         axes = held.tolist()
-    axes = sorted(axis % len(shape) for axis in axes or range(len(shape)))
+    if not axes and attributes.get("noop_with_empty_axes", 0):
+        raise Unfit("it averages along no dimension")
+    axes = sorted({axis % len(shape) for axis in axes or range(len(shape))})  # onnxruntime takes one named twice once
     kept = bool(attributes.get("keepdims", 1))
     if kept and len(shape) in (3, 4) and axes == list(range(2, len(shape))):
         return AveragePool(

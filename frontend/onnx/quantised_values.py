@@ -90,6 +90,9 @@ class Values:
         if attributes.get("block_size", 0):
             return None
         values = stored.astype(np.int64)
+        along = max(scale.size, 1 if zero is None else zero.size)
+        if along > 1 and (not -stored.ndim <= axis < stored.ndim or along != stored.shape[axis]):
+            return None
         if zero is not None:
             along = zero.size > 1
             shape = [-1 if along and n == axis % stored.ndim else 1 for n in range(stored.ndim)]

@@ -80,7 +80,7 @@ class _Recogniser(Operands):
             make = _MAKERS.get(group.core.op_type) if group.core.domain in ("", "ai.onnx") else None
             if make is None:
                 raise Unfit(f"{group.core.op_type} is computed in float")
-            layer = self._limited(make, group)
+            layer = self._with_extents(self._limited(make, group))
             if len(layer.inputs) < 2:
                 return layer
             return self._function(number, node) or layer
@@ -88,7 +88,15 @@ class _Recogniser(Operands):
             function = self._function(number, node)
             if function is None:
                 raise
-            return function
+            return self._with_extents(function)
+
+    def _with_extents(self, layer: Layer) -> Layer:
+        """The layer, if none of its tensors is a single number or empty: machines have neither."""
+        for name in (*layer.inputs, layer.output):
+            shape = self.shape(name)
+            if not shape or 0 in shape:
+                raise Unfit(f"tensor {name!r} has {'no elements' if 0 in shape else 'no dimensions'}")
+        return layer
 
     def _limited(self, make: Maker, group: Group) -> Layer:
         """The layer of a group. Limits that it does not keep by itself are a clip of its own behind it."""

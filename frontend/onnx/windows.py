@@ -35,9 +35,14 @@ def windows_of(attributes: Mapping[str, Any], shape: Sequence[int], kernel: Sequ
         raise Unfit(f"its windows have {rank} dimensions, not 1 or 2")
     strides, dilations = (tuple(attributes.get(name, (1,) * rank)) for name in ("strides", "dilations"))
     automatic = attributes.get("auto_pad", "NOTSET")
+    pads = list(attributes.get("pads", (0,) * 2 * rank))
+    written = tuple(attributes.get("kernel_shape", kernel))
+    if automatic not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER") or (automatic != "NOTSET" and any(pads)):
+        raise Unfit(f"its auto_pad is {automatic!r} with pads {pads}")
+    if written != tuple(kernel) or any(len(each) != rank for each in (strides, dilations)) or len(pads) != 2 * rank:
+        raise Unfit("its windows, steps and borders are not of its weights' dimensions")
     before, behind = [0] * rank, [0] * rank
     if automatic == "NOTSET":
-        pads = list(attributes.get("pads", (0,) * 2 * rank))
         before, behind = pads[:rank], pads[rank:]
     elif automatic != "VALID":
         for axis, (size, taps, step, apart) in enumerate(zip(shape[2:], kernel, strides, dilations, strict=True)):
@@ -46,6 +51,9 @@ def windows_of(attributes: Mapping[str, Any], shape: Sequence[int], kernel: Sequ
             before[axis], behind[axis] = (less, more) if automatic == "SAME_UPPER" else (more, less)
     if min(*before, *behind) < 0:
         raise Unfit("its borders take away from the image")
+    for axis, (taps, apart) in enumerate(zip(kernel, dilations, strict=True)):
+        if shape[2 + axis] + before[axis] + behind[axis] < (taps - 1) * apart + 1:
+            raise Unfit("its windows are larger than the image with its borders")
     return Windows(
         as_pair(shape[2:], 1), as_pair(kernel, 1), as_pair(strides, 1),
         (*as_pair(before, 0), *as_pair(behind, 0)), as_pair(dilations, 1),

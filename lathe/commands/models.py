@@ -1,6 +1,7 @@
 """What commands have in common for models and compiled networks: shapes and inputs, and the table of layers."""
 
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ RANDOM = frozenset(
     {"bool", *(f"float{n}" for n in (16, 32, 64)), *(f"{sign}int{n}" for sign in ("", "u") for n in (8, 16, 32, 64))}
 )
 """Dtypes of which there are random numbers."""
+MOST_RANDOM = 1 << 28
+"""Random elements of one input: 2 GiB while they are made."""
 
 
 def shapes_of(words: tuple[str, ...]) -> dict[str, list[int]]:
@@ -60,6 +63,11 @@ def random_arrays(types: Mapping[str, TensorType | None], seed: int) -> dict[str
             raise ModelError(
                 f"input {name!r} must be a tensor of numbers to be random, not {told}. Give INPUTS.npz, or run the "
                 "model from Python."
+            )
+        if prod(each.shape) > MOST_RANDOM:
+            raise ModelError(
+                f"input {name!r} must have at most {MOST_RANDOM:,} elements to be random, not {prod(each.shape):,}. "
+                "Give INPUTS.npz, or a smaller --shape."
             )
         if each.dtype.startswith("float"):
             made[name] = generator.standard_normal(each.shape).astype(each.dtype)

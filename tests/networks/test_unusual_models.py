@@ -1,0 +1,58 @@
+"""Models that are legal but unusual, and such that are not and that onnxruntime refuses: values, or one error."""
+
+import numpy as np
+import pytest
+from networks_checking import LATHE16, checked, random_inputs, where
+from qdq_models import QdqModel
+
+import lathe as lt
+
+
+@pytest.mark.parametrize("axes", [[1, 1], [1, -3], [2, 3, 2]])
+def test_a_dimension_that_is_named_twice_is_averaged_once(axes):
+    graph = QdqModel(seed=1)
+    made = graph.layer("ReduceMean", graph.input(1, 8, 6, 6), axes=axes, name="layer")
+    result = checked(graph.model(made), units={made: graph.scales[made]})
+    assert where(result)["layer"] == "npu"
+
+
+def test_a_bias_that_is_not_finite_stays_with_the_host():
+    graph = QdqModel(seed=2)
+    weights, _ = graph.weights(5, 3, 3, 3)
+    held = graph.constant(np.full(5, np.inf, np.float32))
+    made = graph.quantised(graph.node("Conv", graph.input(1, 3, 6, 6), weights, held, name="layer"), 0.1)
+    program = lt.from_onnx(graph.model(made)).build(LATHE16)
+    rows = {row.name: row for row in lt.simulate(program, timing_only=True).layers}
+    assert (rows["layer"].where, rows["layer"].why) == ("host", "its bias is not finite")
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3)])
+def test_single_numbers_and_empty_tensors_stay_with_the_host(shape):
+    graph = QdqModel(seed=3)
+    made = graph.layer("Relu", graph.input(*shape), name="layer")
+    result = checked(graph.model(made), units={made: graph.scales[made]})
+    assert {row.where for row in result.layers} == {"host"}
+
+
+def test_an_average_along_no_dimension():
+    graph = QdqModel(seed=4, opset=18)
+    made = graph.layer("ReduceMean", graph.input(2, 6), noop_with_empty_axes=1, name="layer")
+    checked(graph.model(made), units={made: graph.scales[made]})
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "attributes"),
+    [
+        ("ConvTranspose", (5, 8, 3, 3), {}),
+        ("ConvTranspose", (8, 5, 3, 3), {"output_padding": [3, 3], "strides": [2, 2]}),
+        ("Conv", (5, 3, 3, 3), {}),
+    ],
+)
+def test_what_onnxruntime_refuses_is_refused(kind, shape, attributes):
+    graph = QdqModel(seed=5)
+    weights, _ = graph.weights(*shape, axis=1 if kind == "ConvTranspose" else 0, per_channel=False)
+    made = graph.quantised(graph.node(kind, graph.input(1, 8, 7, 7), weights, name="layer", **attributes), 0.1)
+    model = graph._model([made])
+    with pytest.raises(lt.ModelError) as caught:
+        lt.simulate(lt.from_onnx(model).build(LATHE16), random_inputs(model))
+    assert "layer" in str(caught.value)
