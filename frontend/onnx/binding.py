@@ -43,7 +43,7 @@ def _bind_one(kind: Any, shape: Sequence[int], what: str, sizes: dict[str, int])
     if not kind.HasField("tensor_type"):
         raise ModelError(f"{what} must be left out, for it is no tensor, not {shown(list(shape))}.")
     tensor = kind.tensor_type
-    whole = all(isinstance(size, int) and size >= 1 for size in shape)
+    whole = all(isinstance(size, int) and 1 <= size < 1 << 63 for size in shape)  # ONNX's own are of 64 bits
     if whole and not tensor.HasField("shape"):
         for size in shape:
             tensor.shape.dim.add(dim_value=size)

@@ -106,6 +106,10 @@ def run(
         check_of_network_only(ctx, script, "batch", "images")
         if trace_path is not None:
             raise ScriptError("-o must be left out for a model, whose streams have traces of their own.")
+        if inputs is not None and given(ctx, "seed"):
+            raise ScriptError(
+                f"--random must be left out where {str(inputs)!r} gives the inputs, not {seed}. Choose one of both."
+            )
         run_model(script, inputs, seed, shapes, machine, engine or CYCLE_MODEL, as_json)
         return
     check_of_models_only(**{"INPUTS.npz": inputs, "--shape": shapes})

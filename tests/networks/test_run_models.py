@@ -52,6 +52,12 @@ def test_words_that_do_not_fit(model, tmp_path):
         (path, "--random", -1): "--random must be a seed of at least 0, not -1.",
         (path, "--batch", 3): "--batch must be left out for the model",
         (path, "-o", tmp_path / "t.json"): "-o must be left out for a model, whose streams have traces of their own.",
+        (
+            path,
+            "in.npz",
+            "--random",
+            3,
+        ): "--random must be left out where 'in.npz' gives the inputs, not 3.",
         (path, path): "must be an .npz archive of arrays by name, and cannot be read",
         ("--shape", "x=1"): "--shape must be left out without a model, MODEL.onnx, not ('x=1',).",
     }

@@ -56,3 +56,14 @@ def test_what_onnxruntime_refuses_is_refused(kind, shape, attributes):
     with pytest.raises(lt.ModelError) as caught:
         lt.simulate(lt.from_onnx(model).build(LATHE16), random_inputs(model))
     assert "layer" in str(caught.value)
+
+
+def test_a_size_that_onnx_has_no_number_for():
+    graph = QdqModel(seed=6)
+    model = graph.model(graph.layer("Relu", graph.input(1, 3, 6, 6)))
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    with pytest.raises(lt.ModelError) as caught:
+        lt.from_onnx(model, shapes={"x": [1 << 63, 3, 6, 6]})
+    assert str(caught.value) == (
+        "shape of input 'x' of model 'model' must fit [n, 3, 6, 6], not [9223372036854775808, 3, 6, 6]."
+    )
