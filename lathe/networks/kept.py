@@ -2,13 +2,10 @@
 
 import hashlib
 import json
-import tempfile
 from dataclasses import asdict
-from pathlib import Path
 
 from lathe.configs import HardwareConfig
 from lathe.frontend.onnx.reading import Model
-from lathe.isa import ProgramError
 from lathe.networks.program import NetworkProgram
 from lathe.optimiser.kept import ROOMS, ScheduleCache, sources_of
 
@@ -26,22 +23,10 @@ def network_key(model: Model, config: HardwareConfig) -> str:
 
 def read_kept(cache: ScheduleCache, key: str) -> NetworkProgram | None:
     """The network that is kept under a key; None if none is, or none that is whole."""
-    content = cache.read_bytes(key)
-    if content is None:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "network.npz"
-        path.write_bytes(content)
-        try:
-            return NetworkProgram.load(path)
-        except ProgramError:
-            return None
+    return cache.read_file(key, NetworkProgram.load)
 
 
 def keep(cache: ScheduleCache, key: str, program: NetworkProgram) -> None:
     """Keep a network; the oldest are forgotten where all of them take more than ``MOST_BYTES``."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "network.npz"
-        program.save(path)
-        cache.write_bytes(key, path.read_bytes())
+    cache.write_file(key, program.save)
     cache.forget_oldest(KIND, MOST_BYTES)

@@ -11,12 +11,13 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.cache_folder import user_cache_folder
@@ -24,6 +25,8 @@ from lathe.configs.errors import shown
 from lathe.frontend import Tensor, format_program
 from lathe.optimiser.found import Tried
 from lathe.optimiser.steps import Step, step_from_json
+
+Loaded = TypeVar("Loaded")
 
 APPLICATION = 0x4C415448  # "LATH"
 VERSION = 2
@@ -120,6 +123,26 @@ class ScheduleCache:
         """Keep bytes, as ``write`` does."""
         with contextlib.suppress(sqlite3.Error, OSError), self._open() as connection:
             connection.execute("insert or replace into programs values (?, ?, ?)", (key, _digest(content), content))
+
+    def read_file(self, key: str, load: Callable[[Path], Loaded]) -> Loaded | None:
+        """What ``load`` makes of the file that is kept under a key; None if there is none, or none that it reads."""
+        content = self.read_bytes(key)
+        if content is None:
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "kept.npz"
+            path.write_bytes(content)
+            try:
+                return load(path)
+            except LatheError:
+                return None
+
+    def write_file(self, key: str, save: Callable[[Path], None]) -> None:
+        """Keep the file that ``save`` writes, as ``write`` does."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "kept.npz"
+            save(path)
+            self.write_bytes(key, path.read_bytes())
 
     def forget_oldest(self, kind: str, most: int) -> None:
         """Let the bytes whose keys begin with ``kind`` take no more than so many, those written last."""

@@ -1,15 +1,13 @@
 """Programs that have been built of found schedules, kept beside them, so that nothing is compiled again."""
 
 import hashlib
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.configs import HardwareConfig, LatheError
+from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.isa import Program, verify
 from lathe.optimiser.kept import ScheduleCache, key_of
@@ -28,22 +26,10 @@ def program_key(outputs: Sequence[Tensor], config: HardwareConfig, budget: int, 
 
 def read_program(cache: ScheduleCache, key: str) -> Program | None:
     """The program that is kept under a key; None if none is, or none that is whole and that the verifier passes."""
-    content = cache.read_bytes(key)
-    if content is None:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "program.npz"
-        path.write_bytes(content)
-        try:
-            program = Program.load(path)
-        except LatheError:
-            return None
-    return None if verify(program) else program
+    program = cache.read_file(key, Program.load)
+    return None if program is None or verify(program) else program
 
 
 def write_program(cache: ScheduleCache, key: str, program: Program) -> None:
     """Keep a program."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "program.npz"
-        program.save(path)
-        cache.write_bytes(key, path.read_bytes())
+    cache.write_file(key, program.save)
