@@ -3,7 +3,8 @@
 from amaranth import Cat, Elaboratable, Module, Mux, Signal, signed
 from amaranth.hdl import ShapeLike, Value
 
-from lathe.isa.table import AluOp
+from lathe.isa.table import AluOp, alu_operations
+from lathe.rtl.combining import Combining
 from lathe.rtl.lanes import joined
 
 VALUE_BITS = 32
@@ -84,3 +85,21 @@ class Alu(Elaboratable):
                 crosses[1].eq(a[HALF:] * b[:HALF]),
             ]
         return low + ((crosses[0] + crosses[1])[:HALF] << HALF)
+
+
+def alu_in(m: Module, place: Combining) -> Value:
+    """The ALU in the compute pipeline, and its results: of all steps that are of no other unit."""
+    config, holding, combining = place.geometry.config, place.holding, place.combining
+    m.submodules.core_alu = alu = Alu(
+        config.batch * config.block_out, alu_operations(config), holding.of.alu.imm.shape()
+    )
+    m.d.comb += [
+        alu.take.eq(holding.valid & ~holding.first & ~holding.gemm),
+        alu.use_imm.eq(holding.of.alu.use_imm),
+        alu.imm.eq(holding.of.alu.imm),
+        alu.operand.eq(place.value),  # what the step before has read
+        alu.operation.eq(combining.of.alu.alu_opcode),
+        alu.multiply.eq(combining.valid & ~combining.writes & ~combining.first),
+        alu.a.eq(place.value),
+    ]
+    return alu.result

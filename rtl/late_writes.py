@@ -25,7 +25,7 @@ class LateWrites:
     def __init__(
         self, m: Module, opcode: Opcode, steps: int, stages: list[data.View], places: list[Any], keeps: Value
     ) -> None:
-        self.name, self.steps = opcode.name.lower(), steps
+        self.opcode, self.name, self.steps = opcode, opcode.name.lower(), steps
         self.read = len(stages) - WRITING
         reading, here = stages[self.read], places[self.read]
         writes = reading.valid & reading.writes & keeps

@@ -8,20 +8,21 @@ from amaranth.lib import data
 
 from lathe.configs.memory import STAGES
 from lathe.isa.operands import Operand, operands_of, trailing_steps
-from lathe.isa.table import MemoryType, Opcode, alu_operations
+from lathe.isa.table import MemoryType, Opcode
 from lathe.rtl.accumulators import Accumulators
-from lathe.rtl.alu import VALUE_BITS, Alu
+from lathe.rtl.alu import VALUE_BITS
+from lathe.rtl.combining import Combining
 from lathe.rtl.fault import FaultCode, fault_signal
 from lathe.rtl.geometry import Geometry, log2
 from lathe.rtl.instruction import uop_view
 from lathe.rtl.late_writes import CHECK, WRITING, LateWrites
 from lathe.rtl.matrix_core import MatrixCore
-from lathe.rtl.rescale import Rescale
 from lathe.rtl.scratchpad import LookupTables, Scratchpad
 from lathe.rtl.sequencer import OPERANDS, Sequencer
 from lathe.rtl.stall import delayed
 from lathe.rtl.step import StepReader, step_of
 from lathe.rtl.structure import structured
+from lathe.rtl.units import UNITS
 
 
 class Pipeline(Elaboratable):
@@ -187,57 +188,30 @@ class Pipeline(Elaboratable):
         from_combining, from_writing = delayed(m, 1, writes[0] if late is None else writes[0] & ~late.holds, writes[1])
         value = Signal(acc.values * VALUE_BITS, reset_less=True)
         result = Signal.like(value)
-        m.submodules.core_alu = alu = Alu(acc.values, alu_operations(self.geometry.config), holding.of.alu.imm.shape())
+        place = Combining(self.geometry, self.pads, self.tables, self.indices, stages, value)
+        in_time = [each for each in self.opcodes if each in UNITS and (late is None or each is not late.opcode)]
         begins = "begin" in combining.of.gemm.shape().members
         addend = Mux(combining.of.gemm.begin, 0, value) if begins else value
         sums = [(addend.word_select(each, VALUE_BITS) + total)[:VALUE_BITS] for each, total in enumerate(core.sums)]
-        m.d.comb += [
-            acc.r_index.eq(here),
-            acc.r_en.eq(reading.valid),
-            alu.take.eq(holding.valid & ~holding.first & ~holding.gemm),
-            alu.use_imm.eq(holding.of.alu.use_imm),
-            alu.imm.eq(holding.of.alu.imm),
-            alu.operand.eq(value),  # what the step before has read
-            alu.operation.eq(combining.of.alu.alu_opcode),
-            alu.multiply.eq(combining.valid & ~combining.writes & ~combining.first),
-            alu.a.eq(value),
-            acc.w_index.eq(coming[-1][1]),
-            acc.w_en.eq(coming[-1][0]),
-        ]
+        m.d.comb += [acc.r_index.eq(here), acc.r_en.eq(reading.valid)]
+        made_by = {opcode: UNITS[opcode](m, place) for opcode in in_time}
+        m.d.comb += [acc.w_index.eq(coming[-1][1]), acc.w_en.eq(coming[-1][0])]
         with m.If(~combining.gemm):
-            m.d.comb += result.eq(alu.result)
+            own = made_by[in_time[0]]
+            for opcode in in_time[1:]:
+                own = Mux(combining[opcode.name.lower()], made_by[opcode], own)
+            m.d.comb += result.eq(own)
         with m.Elif(~combining.of.gemm.reset):
             m.d.comb += result.eq(Cat(*sums))
         registered: Value = acc.w_data
         made: Value = result
         if late is not None:
-            # Beside the ALU's result and what the memory gives, which come late in the cycle.
-            rescaled = self._rescaled(m, stages, value)
+            # Beside the other units' results and what the memory gives, which come late in the cycle.
+            landing = UNITS[late.opcode](m, place)
             from_late, from_writing = delayed(m, 1, writes[0] & late.holds, writes[1] | (writes[0] & late.holds))
-            registered = Mux(from_late, rescaled, registered)
-            made = Mux(late.lands, rescaled, result)
+            registered = Mux(from_late, landing, registered)
+            made = Mux(late.lands, landing, result)
         with m.If(holding.valid):
             m.d.sync += value.eq(Mux(from_combining, result, Mux(from_writing, registered, acc.r_data)))
         with m.If(coming[1][0]):
             m.d.sync += acc.w_data.eq(made)
-
-    def _rescaled(self, m: Module, stages: list[data.View], value: Signal) -> Value:
-        """What the unit of RESCALE makes of the values that were combined some cycles ago, and of their parameters."""
-        reading, holding, combining, _ = stages[-4:]
-        pad = self.pads[MemoryType.PAR]
-        m.submodules.rescale = unit = Rescale(self.geometry, self.tables)
-        # The index waits for its use, and not the parameters, which are many more bits.
-        (index,) = delayed(m, len(stages) - 4 - CHECK, self.indices["wgt"], reset=False)
-        parameters = Signal.like(pad.r_data, reset_less=True)
-        with m.If(holding.valid & holding.rescale):
-            m.d.sync += parameters.eq(pad.r_data)
-        m.d.comb += [
-            pad.r_index.eq(index | reading.first),
-            pad.r_en.eq(reading.valid & reading.rescale),
-            unit.take.eq(combining.valid & combining.rescale),
-            unit.first.eq(combining.first),
-            unit.fields.eq(combining.of.rescale),
-            unit.value.eq(value),
-            unit.parameters.eq(parameters),
-        ]
-        return unit.result

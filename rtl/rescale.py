@@ -7,8 +7,10 @@ from amaranth.hdl import Value
 from amaranth.lib import data
 
 from lathe.configs.memory import LOOKUP_STAGES, RESCALE_STAGES
-from lathe.isa.table import Opcode
+from lathe.isa.table import MemoryType, Opcode
+from lathe.rtl.combining import Combining
 from lathe.rtl.geometry import Geometry
+from lathe.rtl.late_writes import CHECK
 from lathe.rtl.ram import replicated
 from lathe.rtl.rounding import RESULT_BITS, SHIFT_BITS
 from lathe.rtl.scaling import MANTISSA_BITS, SUM, VALUE_BITS, Scaling
@@ -104,3 +106,25 @@ class Rescale(Elaboratable):
 def _extended(value: Value) -> Value:
     """A result as a value of an accumulator."""
     return Cat(value, replicated(value[-1], VALUE_BITS - len(value)))
+
+
+def rescale_in(m: Module, place: Combining) -> Value:
+    """The unit in the compute pipeline, and its results: of the values that were combined some cycles ago."""
+    reading, holding, combining = place.reading, place.holding, place.combining
+    pad = place.pads[MemoryType.PAR]
+    m.submodules.rescale = unit = Rescale(place.geometry, place.tables)
+    # The index waits for its use, and not the parameters, which are many more bits.
+    (index,) = delayed(m, len(place.stages) - 4 - CHECK, place.indices["wgt"], reset=False)
+    parameters = Signal.like(pad.r_data, reset_less=True)
+    with m.If(holding.valid & holding.rescale):
+        m.d.sync += parameters.eq(pad.r_data)
+    m.d.comb += [
+        pad.r_index.eq(index | reading.first),
+        pad.r_en.eq(reading.valid & reading.rescale),
+        unit.take.eq(combining.valid & combining.rescale),
+        unit.first.eq(combining.first),
+        unit.fields.eq(combining.of.rescale),
+        unit.value.eq(place.value),
+        unit.parameters.eq(parameters),
+    ]
+    return unit.result

@@ -1,4 +1,4 @@
-"""An instruction with an opcode of its own is a row and a meaning; all else follows from them, but its gates.
+"""An instruction with an opcode of its own is a row, a meaning and a unit of the RTL; all else follows from them.
 
 It is added to a copy of the house, as its author would add it, and used there in a process of its own.
 """
@@ -35,6 +35,16 @@ MEANING = [
     ),
 ]
 
+UNIT = [
+    (
+        "rtl/units.py",
+        "from lathe.rtl.combining import Combining\n",
+        "from lathe.rtl.clip import clip_in\nfrom lathe.rtl.combining import Combining\n",
+    ),
+    ("rtl/units.py", "Opcode.RESCALE: rescale_in", "Opcode.RESCALE: rescale_in, Opcode.CLIP: clip_in"),
+]
+"""Besides its gates, ``rtl/clip.py``."""
+
 
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
@@ -43,7 +53,8 @@ def house(tmp_path: Path) -> Path:
     for room in ("configs", "isa", "frontend", "scheduler", "sim", "rtl", "lathe"):
         shutil.copytree(ROOT / room, tmp_path / room, symlinks=True, ignore=ignored)
     shutil.copy(GIVEN / "clip.py", tmp_path / "configs" / "instructions")
-    for name, before, after in (*ROW, *MEANING):
+    shutil.copy(GIVEN / "gates.py", tmp_path / "rtl" / "clip.py")
+    for name, before, after in (*ROW, *MEANING, *UNIT):
         path = tmp_path / name
         source = path.read_text()
         assert source.count(before) == 1, f"{name} has {before!r} {source.count(before)} times"
@@ -51,7 +62,7 @@ def house(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_instruction_is_a_row_and_a_meaning(house: Path) -> None:
+def test_an_instruction_is_a_row_a_meaning_and_a_unit(house: Path) -> None:
     ran = subprocess.run(
         [sys.executable, GIVEN / "uses.py"],
         cwd=house,

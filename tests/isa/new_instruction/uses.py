@@ -110,6 +110,11 @@ told("operations", [f"{name}: {count}" for name, count in run.counters.alu_opera
 LOOPS = ("uop_bgn", "uop_end", "iter_out", "iter_in", "dst_factor_out", "dst_factor_in")
 TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
 kept = {name: getattr(stream[place], name) for name in (*LOOPS, *TOKENS)}
+
+# The RTL: the same bits, cycles and counters.
+on_rtl = lt.simulate(program, data, engine="pysim")
+assert np.array_equal(on_rtl.outputs["B"], run.outputs["B"])
+assert (on_rtl.cycles, on_rtl.counters) == (run.cycles, run.counters)
 stream[place] = Alu(AluOp.MAX, src_factor_out=0, src_factor_in=0, use_imm=True, imm=0, **kept)
 assert lt.simulate(replace(program, instructions=stream), data).cycles == run.cycles
 stream = list(program.instructions)

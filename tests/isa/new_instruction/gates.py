@@ -1,0 +1,17 @@
+"""The unit of CLIP: every value brought into a range."""
+
+from amaranth import Cat, Module, Mux
+from amaranth.hdl import Value
+
+from lathe.rtl.alu import VALUE_BITS
+from lathe.rtl.combining import Combining
+
+
+def clip_in(m: Module, place: Combining) -> Value:
+    """What CLIP writes, in the cycle in which its accumulator is there."""
+    fields, results = place.combining.of.clip, []
+    for number in range(len(place.value) // VALUE_BITS):
+        value = place.value.word_select(number, VALUE_BITS).as_signed()
+        raised = Mux(value < fields.low, fields.low, value)
+        results.append(Mux(raised > fields.high, fields.high, raised)[:VALUE_BITS])
+    return Cat(*results)
