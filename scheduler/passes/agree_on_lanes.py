@@ -19,6 +19,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.nodes import Read
 from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.passes.identity_products import insert_turn
+from lathe.scheduler.passes.sum_by_products import leave_out_ones
 from lathe.scheduler.passes.turn_elements import may_be_turned
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
@@ -43,6 +44,7 @@ def agree_on_lanes(schedule: Edit, target: Target) -> None:
     agreement.run()
     identities = {tensor: np.eye(extent, dtype=np.int8) for extent, tensor in agreement.identities.items()}
     schedule.amend(constants={**schedule.state.constants, **identities})
+    leave_out_ones(schedule, target)
 
 
 def lanes_disagree(schedule: Edit, target: Target) -> str | None:

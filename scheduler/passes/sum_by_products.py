@@ -12,15 +12,16 @@ import numpy as np
 from lathe.frontend import Axis, Computation, Tensor
 from lathe.frontend.indices.plain import kept
 from lathe.frontend.nodes import AxisRef, Binary, Cast, Read, Reduce, axes_of
+from lathe.frontend.operand import Expr
 from lathe.isa import AluOp
-from lathe.scheduler.algorithm.patterns import dimension_of, is_plain_read
+from lathe.scheduler.algorithm.patterns import dimension_of, factors, is_plain_read
 from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.passes.unit_estimates import estimate
 from lathe.scheduler.passes.widen_sums import restated
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
-from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.products import Product
 from lathe.scheduler.target.steps import steps_of_alu
@@ -54,6 +55,24 @@ def sum_by_products(schedule: Edit, target: Target) -> None:
     schedule.amend(constants={**schedule.state.constants, **added})
 
 
+def leave_out_ones(schedule: Edit, target: Target) -> None:
+    """Add alone again, in place, what has been left to the ALU after all, for lanes that agree with others'."""
+    products = plan_lanes(schedule, target.config).products
+    left = set()
+    for stage in schedule.stages:
+        found = factors(stage.state.computation)
+        if found is None or products[stage.tensor] is not None or not is_untouched(stage):
+            continue
+        ones = [read for read in found if _is_ones(schedule, read.tensor)]
+        if len(ones) == 1:
+            (summed,) = (read for read in found if read is not ones[0])
+            stage.change(computation=_sum_of(stage.state.computation, Cast(summed, "int32")), on_alu=False)
+            left.add(ones[0].tensor)
+    used = {read.tensor for stage in schedule.stages for read in stage.state.computation.reads}
+    constants = schedule.state.constants.items()
+    schedule.amend(constants={tensor: value for tensor, value in constants if tensor in used or tensor not in left})
+
+
 def _summed(stage: EditedStage) -> Read | None:
     """What an untouched stage adds up in int32, if that is one tensor of int8."""
     computation = stage.state.computation
@@ -74,14 +93,22 @@ def _channels(computation: Computation, read: Read) -> Axis | None:
 
 
 def _multiplied(computation: Computation, read: Read, ones: Tensor, axis: Axis) -> Computation:
+    return _sum_of(computation, Binary("mul", Cast(read, "int32"), Cast(Read(ones, (AxisRef(axis),)), "int32")))
+
+
+def _sum_of(computation: Computation, value: Expr) -> Computation:
+    """A sum of something else."""
     body = computation.bodies[0]
     assert isinstance(body, Reduce), f"{computation.name} is no sum"
-    value = Binary("mul", Cast(read, "int32"), Cast(Read(ones, (AxisRef(axis),)), "int32"))
     total = Reduce("sum", value, body.axes)
     return Computation(computation.name, computation.axes, computation.reduce_axes, (total,), computation.attrs)
 
 
 def is_sum(stage: StageView, product: Product) -> bool:
     """Whether a product is a sum that has been multiplied by ones, which the ALU would add without them."""
-    ones = stage.schedule.state.constants.get(product.weight.tensor)
+    return _is_ones(stage.schedule, product.weight.tensor)
+
+
+def _is_ones(schedule: ScheduleView, tensor: Tensor) -> bool:
+    ones = schedule.state.constants.get(tensor)
     return ones is not None and ones.ndim == 1 and bool((ones == 1).all())

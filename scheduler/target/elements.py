@@ -166,14 +166,21 @@ def outside_of(schedule: ScheduleView, view: tuple[int, ...], lanes: Lanes) -> t
     """
     if lanes.cols is None or lanes.is_diagonal:
         return ()
-    whole = next((each.shape for finer, each in schedule.state.views.items() if finer.shape == view), None)
-    if whole is None:
-        return ()
-    left = list(range(len(view)))
+    for finer, whole in schedule.state.views.items():
+        parts = _parts_of(lanes.cols, finer.shape, whole.shape) if len(finer.shape) == len(view) else []
+        # Along other dimensions stages may have more, as padding, or less, where not all is read.
+        if parts and all(finer.shape[dim] == view[dim] for dim in parts):
+            return tuple(dim for dim in parts if dim not in lanes.dims)
+    return ()
+
+
+def _parts_of(dim: int, finer: tuple[int, ...], whole: tuple[int, ...]) -> list[int]:
+    """The dimensions of the finer shape, ``dim`` among them, that one of the whole has been split into."""
+    left = list(range(len(finer)))
     for extent in reversed(whole):
         parts: list[int] = []
-        while left and (not parts or prod(view[dim] for dim in parts) < extent):
+        while left and (not parts or prod(finer[part] for part in parts) < extent):
             parts.append(left.pop())
-        if lanes.cols in parts:
-            return tuple(dim for dim in reversed(parts) if dim not in lanes.dims)
-    return ()
+        if dim in parts:
+            return parts[::-1]
+    return []

@@ -7,7 +7,7 @@ from lathe.rtl.alu import VALUE_BITS
 from lathe.rtl.combining import Combining
 
 
-def clip_in(m: Module, place: Combining) -> Value:
+def clip_in(m: Module, place: Combining) -> Value:  # noqa: ARG001 - in time, it needs no register
     """What CLIP writes, in the cycle in which its accumulator is there."""
     fields, results = place.combining.of.clip, []
     for number in range(len(place.value) // VALUE_BITS):

@@ -115,3 +115,16 @@ def test_explain_counts_two_steps_of_the_alu_for_a_value():
     told = str(lt.explain(output, VTA.with_(**{"memory.latency": 0})))
     cells, taps, handling = 4 * 4, 9, 2 * 20
     assert f"ALU about {cells * taps * 2 + 12 * 12 * 16 // 8 + 2 + handling:,}" in told
+
+
+def test_a_sum_that_is_left_to_the_alu_after_all_multiplies_nothing():
+    """The layer before has its results in lanes that a product does not read, and nothing else makes them agree."""
+    machine = lt.load_config("batch4").with_(name="eights", block_in=8)
+    data = lt.placeholder((2, 13, 8, 10), "int8", name="data")
+    weights = lt.placeholder((18, 3, 3, 5), "int8", name="weights")
+    layer = lt.requantise(lt.conv2d(data, weights, padding=1, groups=2, name="conv"), 7, name="layer")
+    program, _ = built(lt.avg_pool2d(layer, (1, 3), name="average"), machine)
+    assert sums(program)
+    alu = [each for each in program.instructions if isinstance(each, Alu) and not each.use_imm]
+    assert not [each for each in alu if each.alu_opcode == AluOp.MUL]
+    assert not [segment for segment in program.segments if "ones" in segment.name]

@@ -64,3 +64,15 @@ def test_only_the_axis_of_the_columns_is_split():
 
 def test_groups_on_the_rtl():
     on_rtl(create_schedule(grouped(lt.placeholder((1, 3, 4, 8), "int8", name="data"), 2, 8, "layer")), TINY)
+
+
+def test_padding_and_rows_that_nobody_reads_lie_as_the_input_does():
+    """A buffer with other rows and columns than the input has its groups apart, too: all of one group is one LOAD."""
+    data = lt.placeholder((2, 9, 8, 8), "int8", name="data")
+    weights = lt.placeholder((14, 2, 3, 4), "int8", name="weights")
+    sums = lt.conv2d(data, weights, stride=(2, 2), padding=((0, 1), (1, 1)), groups=2, name="sums")
+    machine = TINY.with_(name="pair", batch=2, block_in=4, block_out=4)
+    s = create_schedule(lt.requantise(sums, 6, name="out"))
+    program = run(s, machine, random_inputs(list(s.program), seed=4))
+    found = [each for each in program.instructions if isinstance(each, Load) and each.memory_type == MemoryType.INP]
+    assert len(found) == len([each for each in found if each.y_size > 1])
