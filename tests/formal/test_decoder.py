@@ -158,7 +158,7 @@ class Block:
 
 
 units = pytest.mark.parametrize("unit", list(TRANSFERS))
-sizes = pytest.mark.parametrize("name", ["tiny", pytest.param("vta", marks=pytest.mark.slow)])
+sizes = pytest.mark.parametrize("name", ["tiny", pytest.param("vta", marks=pytest.mark.nightly)])
 
 
 @units

@@ -106,8 +106,7 @@ def test_a_driver_that_is_killed_loses_nothing(text, tmp_path):
     assert killed_and_resumed(tmp_path / "killed", text, 2, 1) == undisturbed(tmp_path / "whole", text)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("text", [GRID, SAMPLE], ids=["grid", "sample"])
 def test_a_driver_that_is_killed_ten_times_loses_nothing(text, seed, tmp_path):
     (tmp_path / "killed").mkdir()

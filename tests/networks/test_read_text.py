@@ -41,7 +41,7 @@ def test_agreement_is_that_of_the_worst_box(read_text):
     assert read_text.agreement([], []) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_npu_finds_the_lines_that_onnxruntime_finds(read_text, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["read_text.py", "-o", str(tmp_path / "boxes.png")])
     read_text.main()
