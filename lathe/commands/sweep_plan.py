@@ -26,6 +26,7 @@ def print_plan(found: Sweep, running: Running, check: bool, as_json: bool) -> No
                 "rows": [_dict(each) for each in points],
                 "estimated_seconds": expected.seconds,
                 "processes": expected.processes,
+                "machines_to_build": expected.machines,
             }
         )
         return
@@ -49,6 +50,9 @@ def print_plan(found: Sweep, running: Running, check: bool, as_json: bool) -> No
             f"About {_time(expected.seconds)} on {expected.processes} processes, by measuring {expected.measured} of "
             "them now.", soft_wrap=True,
         )  # fmt: skip
+    if expected.machines and found.hardware is not None:
+        each = "seconds, by Yosys" if found.hardware.device is None else "minutes, to be placed and routed"
+        out.print(f"Beside that the hardware of {expected.machines} machines takes {each}, each.", soft_wrap=True)
 
 
 def _dict(each: Planned) -> dict[str, object]:

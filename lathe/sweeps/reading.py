@@ -17,14 +17,17 @@ from lathe.sweeps.constraints import NAMES, Constraint, NoConstraintError, first
 from lathe.sweeps.dram import DRAM_KEYS
 from lathe.sweeps.energy import energy_table
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.machines import DRAM, OWN_KEYS, changed, machine_of
+from lathe.sweeps.hardware import COUNTS, FITS, Hardware
+from lathe.sweeps.machines import CLOCK, DRAM, OWN_KEYS, changed, machine_of
 from lathe.sweeps.measurement import NUMBERS
 from lathe.sweeps.specification import Axis, Grid, Parameter, Point, Sample, Search, Sweep
 from lathe.sweeps.sweep_yaml import SweepYaml
 from lathe.sweeps.topologies import layers_of
 from lathe.sweeps.workloads import ANY
 
-ROOT_KEYS = ("base", "machine", "workloads", "constraints", "sample", "search", "schedules", "metrics", "energy")
+ROOT_KEYS = (
+    "base", "machine", "workloads", "constraints", "sample", "search", "schedules", "metrics", "energy", "hardware",
+)  # fmt: skip
 FIXED_KEYS = ("name", "memory", "timing", "extensions")  # of a machine; not numbers to sweep over
 SCHEDULES = ("each", "shared")
 MOST_POINTS = 100_000
@@ -109,6 +112,9 @@ class SweepFile(SweepYaml):
         for name, shapes, node in zip(*zip(*workloads, strict=True), self.nodes_of_workloads, strict=True):
             self.check_shapes(name, shapes, node)
         constraints = self.constraints(entries["constraints"]) if "constraints" in entries else ()
+        hardware = self.hardware(entries["hardware"]) if "hardware" in entries else None
+        metrics = tuple(self.words(entries["metrics"], "metrics", NUMBERS)) if "metrics" in entries else ()
+        self.check_metrics(entries, metrics, chosen.get("search"), grid, hardware)
         sweep = Sweep(
             bases=bases,
             machine=grid,
@@ -116,8 +122,9 @@ class SweepFile(SweepYaml):
             constraints=tuple(each.text for each in constraints),
             broken=_broken(constraints),
             shared="schedules" in entries and self.word(entries["schedules"], "schedules", SCHEDULES) == "shared",
-            metrics=tuple(self.words(entries["metrics"], "metrics", NUMBERS)) if "metrics" in entries else (),
+            metrics=metrics,
             energies=self.energy(entries["energy"]) if "energy" in entries else None,
+            hardware=hardware,
             **chosen,
         )
         if constraints:
@@ -307,6 +314,46 @@ class SweepFile(SweepYaml):
         self.check_known(node, value, known, f"A word of {key}")
         self.check_new(node, value, seen, "Word")
         return value
+
+    def hardware(self, node: yaml.Node) -> Hardware:
+        """What is asked of the RTL: counts by a word, or a fit on a device by its keys."""
+        from lathe.rtl.fit import DEVICES, SPEEDS
+
+        if not isinstance(node, yaml.MappingNode):
+            self.word(node, "hardware", ("counts",))
+            return Hardware()
+        entries = self.entries(node, ("device", "speed", "seed"), "hardware", "A key of hardware")
+        if "device" not in entries:
+            remedy = f"Name {', '.join(DEVICES)}, or write 'hardware: counts'."
+            self.refuse_at(node, "device", "hardware", "complete, not without device", remedy)
+        device = self.word(entries["device"], "device", tuple(DEVICES))
+        speed = self.word(entries["speed"], "speed", tuple(map(str, SPEEDS))) if "speed" in entries else SPEEDS[0]
+        return Hardware(device, int(speed), self.number(entries["seed"], "seed", "hardware", 0) if "seed" in entries
+                        else 1)  # fmt: skip
+
+    def check_metrics(
+        self,
+        entries: Mapping[str, yaml.Node],
+        metrics: Sequence[str],
+        search: object,
+        grid: Grid,
+        hardware: Hardware | None,
+    ) -> None:
+        """Refuse metrics and objectives that no row of the sweep has."""
+        asked = [("metrics", name) for name in metrics]
+        if isinstance(search, Search):
+            asked += [("search", name.removeprefix("-")) for name in search.objectives]
+        columns = () if hardware is None else hardware.columns
+        for key, name in asked:
+            if name in COUNTS and name not in columns:
+                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with the hardware's counts, and is "
+                               "not", "Add 'hardware: counts'.")  # fmt: skip
+            if name in FITS and name not in columns:
+                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with a device, and is not",
+                               "Add 'hardware: {device: ecp5-45k}'.")  # fmt: skip
+            if name == "time_us" and CLOCK not in grid.keys and "fit_mhz" not in columns:
+                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with a clock, and is not",
+                               "Add clock_mhz to machine, or 'hardware: {device: ecp5-45k}'.")  # fmt: skip
 
     def energy(self, node: yaml.Node) -> str:
         """A table of energies beside the sweep file."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lathe.sweeps.execution import Running, options_of, run_sweep
+from lathe.sweeps.hardware import check_hardware
 from lathe.sweeps.keys import measuring_sources, point_key
 from lathe.sweeps.measurement import AGAIN, NUMBERS, OK, Options, Row
 from lathe.sweeps.search import needed, run_search
@@ -32,6 +33,8 @@ def run_whole(
     as they come, so that whoever ends this loses none. Raises SweepError and FileError for what cannot be written.
     """
     needed(sweep)
+    if sweep.hardware is not None:
+        check_hardware(sweep.hardware)
     rows: dict[int, Row] = {}
     with ExitStack() as stack:
         keep: Watch = lambda *_: None  # noqa: E731 - one of three
@@ -66,7 +69,7 @@ class _Keeper:
     def __init__(self, store: Store, sweep: Sweep, check: bool) -> None:
         self.store, self.sweep = store, sweep
         self.options: Options = options_of(sweep, check)
-        self.sources = measuring_sources()
+        self.sources = measuring_sources(sweep.hardware)
 
     def kept(self) -> dict[int, Row]:
         """The rows of the sweep that these sources have measured and that are not lost, by their places."""

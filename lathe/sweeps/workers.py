@@ -2,7 +2,8 @@
 
 A process that ends, for want of memory or by a signal, takes nothing with it but its task, which another one begins
 anew; a task that takes too long ends with its process. Each process has a pipe of its own, so that none dies with a
-lock that others wait for. All of them are ended when the driver stops, and end by themselves when it is killed.
+lock that others wait for. All of them are ended when the driver stops, and end by themselves when it is killed; so do
+the tools that they run, since each process leads a group.
 """
 
 import multiprocessing
@@ -196,8 +197,16 @@ class Crew:
 
 def _kill(worker: _Worker) -> None:
     worker.process.kill()
+    _end_group(worker.process.pid)  # also of one that has ended by itself: its tools may still run
     worker.process.join()
     worker.pipe.close()
+
+
+def _end_group(leader: int | None) -> None:
+    """End what a process has started, where systems have groups of processes."""
+    if hasattr(os, "killpg") and leader is not None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
 
 
 def _told(code: int | None) -> str:
@@ -227,6 +236,8 @@ def _one_thread_each() -> Iterator[None]:
 
 def _work(pipe: Connection, function: Callable[[Any], Any]) -> None:
     """What a process does: tasks, until it is told to end or the driver is no more."""
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is said to all; the driver ends this process
     driver = multiprocessing.parent_process()
     assert driver is not None
@@ -239,4 +250,6 @@ def _work(pipe: Connection, function: Callable[[Any], Any]) -> None:
 
 def _end_with(sentinel: int) -> None:
     wait([sentinel])
+    if hasattr(os, "getpgrp") and os.getpgrp() == os.getpid():
+        _end_group(os.getpid())
     os._exit(1)

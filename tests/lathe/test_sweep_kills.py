@@ -130,6 +130,25 @@ def test_workers_that_are_killed_lose_nothing(tmp_path):
     assert not processes(folder)
 
 
+TOOLS = """
+import subprocess, sys
+def build(machine, n=1):
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(600)"])
+"""
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
+def test_tools_that_points_run_end_with_the_sweep(sign, tmp_path):
+    (tmp_path / "tools.py").write_text(TOOLS)
+    text = "workloads:\n  - python: {path: tools.py, n: [1, 2]}\n"
+    driver = started(tmp_path, text, "--jobs", "2", start_new_session=True)
+    wait_for(lambda: len(processes(tmp_path)) >= 5)  # a driver, two processes and their tools
+    time.sleep(0.5)
+    driver.send_signal(sign)
+    driver.communicate(timeout=60)
+    wait_for(lambda: not processes(tmp_path), 10)
+
+
 def test_ctrl_c_ends_all_processes_and_keeps_what_is_there(tmp_path):
     driver = started(tmp_path, MANY, "--jobs", "2", start_new_session=True)
     wait_for(lambda: driver.poll() is not None or len(rows_of(tmp_path)) >= 2)
