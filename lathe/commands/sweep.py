@@ -17,7 +17,7 @@ from lathe.sweeps.measurement import DIFFERENT, FAILED, OK, Row
 from lathe.sweeps.reading import read_sweep
 from lathe.sweeps.specification import Sweep
 from lathe.sweeps.sweeping import run_whole
-from lathe.sweeps.tables import values_of
+from lathe.sweeps.tables import point_columns, values_of
 from lathe.sweeps.workloads import WORKLOADS, known_workloads, make
 
 SOMETHING_WRONG = 1
@@ -153,7 +153,7 @@ def _rate(speed: float | None) -> str:
 def print_rows(found: Sweep, rows: list[Row], output: Path | None) -> None:
     """The rows as a table, what all have in common above it, the reasons below it."""
     values = [values_of(row) for row in rows]
-    names = ["workload", *found.parameter_keys, "base", *found.machine.keys]
+    names = point_columns(found)
     varying = [name for name in names if len({str(value.get(name)) for value in values}) > 1]
     fixed = ", ".join(f"{name} {values[0][name]}" for name in names if rows and name not in varying)
     shown = table(fixed, [*varying, "cycles", "utilisation", "efficiency", "read", "written", "status"], ())

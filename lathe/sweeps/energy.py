@@ -1,9 +1,9 @@
 """What a run costs in energy: its actions by a table, `energy.yaml` or the user's.
 
 Actions are products, operations of the ALU, accesses to scratchpads by width and size, and bits of DRAM. Counted is
-what instructions make the machine do: each GEMM micro-op reads an input, a weight and a sum, and writes the sum; one of the
-ALU reads a vector of sums and writes one; each load writes its scratchpad, each store reads the accumulators. Clock,
-control and leakage are not in it: the table has what is published of single actions.
+what instructions make the machine do: each GEMM micro-op reads an input, a weight and a sum, and writes the sum; one of
+the ALU reads a vector of sums and writes one; each load writes its scratchpad, each store reads the accumulators.
+Clock, control and leakage are not in it: the table has what is published of single actions.
 """
 
 import math

@@ -184,6 +184,7 @@ def numbers_of(
     products = [each.products for each in streams if each.products is not None]
     macs = sum(products) if len(products) == len(streams) else None
     hosts = [step for step in getattr(program, "steps", ()) if isinstance(step, HostStep)]
+    dram = None if machine.dram is None else machine.dram.name
     found: dict[str, float | None] = {
         "cycles": counters.cycles,
         "utilisation": round(counters.utilisation, 6),
@@ -199,12 +200,7 @@ def numbers_of(
         "macs": macs,
         "bound_cycles": work.bound(machine.config, program),
         "time_us": None if machine.clock_mhz is None else round(counters.cycles / machine.clock_mhz, 6),
-        **energies(
-            machine.config,
-            counters,
-            energy_table(options.energies),
-            None if machine.dram is None else machine.dram.name,
-        ),
+        **energies(machine.config, counters, energy_table(options.energies), dram),
         "host_nodes": sum(len(step.nodes) for step in hosts),
     }
     return {name: value for name, value in found.items() if value is not None}

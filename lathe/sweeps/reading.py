@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 import lathe.configs
-from lathe.configs import LatheError, load_config, shipped_configs
+from lathe.configs import ConfigError, LatheError, load_config, shipped_configs
 from lathe.configs.errors import shown
 from lathe.configs.validation import all_keys
 from lathe.configs.yaml_file import text_of
@@ -21,7 +21,7 @@ from lathe.sweeps.hardware import COUNTS, FITS, Hardware
 from lathe.sweeps.machines import CLOCK, DRAM, OWN_KEYS, changed, machine_of
 from lathe.sweeps.measurement import NUMBERS
 from lathe.sweeps.specification import Axis, Grid, Parameter, Point, Sample, Search, Sweep
-from lathe.sweeps.sweep_yaml import SweepYaml
+from lathe.sweeps.sweep_yaml import SweepYaml, repeated
 from lathe.sweeps.topologies import layers_of
 from lathe.sweeps.workloads import ANY
 
@@ -107,6 +107,10 @@ class SweepFile(SweepYaml):
         chosen = {key: getattr(self, key)(entries[key]) for key in ("sample", "search") if key in entries}
         if not chosen:
             self.check_size(entries, len(bases) * grid.count, sum(shapes.count for _, shapes in workloads))
+        for key, each in chosen.items():
+            if each.points > MOST_POINTS and not self.any_size:
+                contract = f"at most {MOST_POINTS} without --yes, not {each.points}"
+                self.refuse_at(entries[key], "points", f"points of {key}", contract, "Take fewer, or say --yes.")
         if "machine" in entries:
             self.check_machines(entries["machine"], bases, grid)
         for name, shapes, node in zip(*zip(*workloads, strict=True), self.nodes_of_workloads, strict=True):
@@ -140,7 +144,12 @@ class SweepFile(SweepYaml):
                 self.refuse_at(item, "base", "base", f"a machine's name or file, not {name!r}", "See `lathe configs`.")
             beside = self.path.parent / name
             names.append(str(beside) if name not in shipped_configs() and os.path.exists(beside) else name)
-            load_config(names[-1])  # changes of a machine may be impossible; that there is none is a mistake
+            if names[-1] in names[:-1]:
+                self.refuse_at(item, "base", f"Machine {name!r} of base", "given once, not twice", "Remove one.")
+            try:
+                load_config(names[-1])  # changes of a machine may be impossible; that there is none is a mistake
+            except ConfigError as error:
+                self.refuse_at(item, "base", "base", "a machine that can be read, and is not", str(error))
         if not names:
             self.refuse_at(node, "base", "base", "at least one machine, not an empty list", "See `lathe configs`.")
         return names
@@ -192,6 +201,8 @@ class SweepFile(SweepYaml):
                 self.check_known(name_node, name, tuple(self.known_workloads), "A workload")
                 found_workloads.append((name, self.shapes(name, name_node, grid_node)))
                 self.nodes_of_workloads.append(name_node)
+                if found_workloads[-1] in found_workloads[:-1]:
+                    self.refuse_at(name_node, name, f"Workload {name}", "given once, not twice", "Remove one.")
         if not found_workloads:
             self.refuse_at(node, "workloads", "workloads", "a list of operators, not of nothing", "Name one.")
         return found_workloads
@@ -287,6 +298,11 @@ class SweepFile(SweepYaml):
             self.refuse_at(node, "objectives", "search", "complete, not without objectives", "Name metrics.")
         known = (*NUMBERS, *(f"-{name}" for name in NUMBERS))
         objectives = tuple(self.words(entries["objectives"], "objectives", known))
+        if (twice := repeated(name.removeprefix("-") for name in objectives)) is not None:
+            self.refuse_at(
+                entries["objectives"], twice, f"Objective {twice}", "as small or as great as possible, not both",
+                "Remove one.",
+            )  # fmt: skip
         return Search(objectives, self.points_of(node, entries, "search"), self.seed_of(entries, "search"))
 
     def points_of(self, node: yaml.Node, entries: Mapping[str, yaml.Node], where: str) -> int:
@@ -361,7 +377,10 @@ class SweepFile(SweepYaml):
         if not isinstance(value, str):
             self.refuse_at(node, "energy", "energy", f"the path of a table, not {shown(value)}", "Give a YAML file.")
         path = str(self.path.parent / value)
-        energy_table(path)  # which says what is wrong with it
+        try:
+            energy_table(path)
+        except SweepError as error:
+            self.refuse_at(node, "energy", "energy", "a table that can be read, and is not", str(error))
         return path
 
 

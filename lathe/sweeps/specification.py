@@ -28,6 +28,7 @@ import bisect
 import itertools
 import math
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -148,7 +149,13 @@ class Sample:
 
     def places(self, count: int) -> list[int]:
         """Which of ``count`` points, in rising order."""
-        return sorted(random.Random(self.seed).sample(range(count), min(self.points, count)))
+        chance = random.Random(self.seed)
+        if count <= sys.maxsize:
+            return sorted(chance.sample(range(count), min(self.points, count)))
+        found: set[int] = set()  # more than Python's lists can number: hardly one is drawn twice
+        while len(found) < self.points:
+            found.add(chance.randrange(count))
+        return sorted(found)
 
 
 @dataclass(frozen=True)

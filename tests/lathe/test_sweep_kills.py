@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from lathe.command_line import main
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.store import reading_store
-from lathe.sweeps.sweeping import SECONDS, flat_rows
+from lathe.sweeps.sweeping import flat_rows
+from lathe.sweeps.tables import SECONDS
 
 GRID = """
 machine:
@@ -112,6 +113,37 @@ def test_a_driver_that_is_killed_loses_nothing(text, tmp_path):
 def test_a_driver_that_is_killed_ten_times_loses_nothing(text, seed, tmp_path):
     (tmp_path / "killed").mkdir()
     assert killed_and_resumed(tmp_path / "killed", text, 10, seed) == undisturbed(tmp_path / "whole", text)
+
+
+SEARCH = MANY + "search: {objectives: [cycles, energy_pj], points: 24, seed: 3}\n"
+
+
+def searched_and_killed(folder, kills, seed):
+    """Kill a search so often, then let it end: its rows, and those that were there when it was killed."""
+    chance = random.Random(seed)
+    seen = []
+    for _ in range(kills):
+        driver = started(folder, SEARCH, "--jobs", "2")
+        wanted = len(rows_of(folder)) + chance.randrange(1, 3)
+        wait_for(lambda driver=driver, wanted=wanted: driver.poll() is not None or len(rows_of(folder)) >= wanted)
+        time.sleep(chance.random() * 0.2)
+        driver.kill()
+        driver.communicate()
+        wait_for(lambda: not processes(folder))
+        seen.append(rows_of(folder))
+    driver = started(folder, SEARCH, "--jobs", "2")
+    assert driver.wait(timeout=300) == 0
+    driver.communicate()
+    return rows_of(folder), seen
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_search_that_is_killed_goes_on_without_repeating(kills, tmp_path):
+    rows, seen = searched_and_killed(tmp_path, kills, 4)
+    assert len(rows) == 24
+    assert len({(row["height"], row["memory.latency"], row["memory.bus_bits"]) for row in rows}) == 24
+    for before in seen:
+        assert all(row in rows for row in before)  # nothing is lost
 
 
 def test_workers_that_are_killed_lose_nothing(tmp_path):
