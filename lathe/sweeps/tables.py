@@ -88,6 +88,10 @@ class GrowingCsv:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.file is not None:
-            self.file.close()
+            try:
+                self.file.close()
+            except OSError as failure:  # what could not be written is tried once more
+                if kind is None:
+                    raise unwritable(self.path, failure) from failure
         if kind is None and (not self.path.exists() or self.path.is_file()):
             write_text(self.path, csv_text(self.sweep, (self.rows[place] for place in sorted(self.rows))))

@@ -100,6 +100,7 @@ class Crew:
                     if worker.ready and worker.task is None:
                         self._give(worker, source)
                 if all(worker.ready and worker.task is None for worker in self.workers):
+                    self._let_go()
                     return
                 yield from self._settled()
         finally:
@@ -176,23 +177,40 @@ class Crew:
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         process = context.Process(target=_work, args=(there, self.function), daemon=False)
-        process.start()
+        with _without_interrupts():
+            process.start()
         there.close()
         return _Worker(process, here)
 
-    def _end(self) -> None:
-        """End all processes: those that rest may do so by themselves, the others are killed."""
+    def _let_go(self) -> None:
+        """Let all processes, which rest, end by themselves."""
         for worker in self.workers:
-            if worker.task is not None or not worker.ready:
-                _kill(worker)
-            else:
-                with suppress(OSError):
-                    worker.pipe.send(None)
+            with suppress(OSError):
+                worker.pipe.send(None)
         until = time.monotonic() + PATIENCE
         for worker in self.workers:
             worker.process.join(max(until - time.monotonic(), 0))
+
+    def _end(self) -> None:
+        """End all processes that are left."""
+        for worker in self.workers:
+            worker.process.kill()  # all of them, before one is waited for
+        for worker in self.workers:
             _kill(worker)
         self.workers = []
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes that start inside never hear Ctrl-C, not even while they begin; this one hears it afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _kill(worker: _Worker) -> None:

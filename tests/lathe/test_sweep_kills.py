@@ -181,6 +181,15 @@ def test_tools_that_points_run_end_with_the_sweep(sign, tmp_path):
     wait_for(lambda: not processes(tmp_path), 10)
 
 
+def test_ctrl_c_while_processes_begin_says_nothing_else(tmp_path):
+    driver = started(tmp_path, MANY, "--jobs", "2", start_new_session=True)
+    wait_for(lambda: len(processes(tmp_path)) >= 3)  # they have just been started, and import what they need
+    os.killpg(driver.pid, signal.SIGINT)
+    _, said = driver.communicate(timeout=60)
+    assert said.decode() == f"Stopped. What was measured is kept in {tmp_path / 'r.db'}. The same command goes on.\n"
+    wait_for(lambda: not processes(tmp_path), 10)
+
+
 def test_ctrl_c_ends_all_processes_and_keeps_what_is_there(tmp_path):
     driver = started(tmp_path, MANY, "--jobs", "2", start_new_session=True)
     wait_for(lambda: driver.poll() is not None or len(rows_of(tmp_path)) >= 2)
