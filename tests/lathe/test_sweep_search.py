@@ -75,6 +75,14 @@ def test_a_search_on_processes_tells_what_it_learns(tmp_path):
     assert len(json.loads(result.stdout)) == 8
 
 
+def test_a_search_prints_what_none_beats(tmp_path):
+    read(tmp_path, "cycles, -efficiency")
+    said = CliRunner().invoke(main, ["sweep", str(tmp_path / "sweep.yaml"), "--jobs", "1"])
+    assert said.exit_code == 0
+    assert "8 rows: 8 ok" in said.stdout
+    assert "rows that none beats in cycles, -efficiency: " in said.stdout
+
+
 def test_places_and_steps_of_trials_are_each_others(tmp_path):
     sweep = read(tmp_path)
     known = {place: {"cycles": float(place)} for place in range(0, sweep.count, 37)}
