@@ -75,6 +75,9 @@ class Store:
             found = self.connection.execute(
                 "select point, place, sources, status, seconds, content from rows order by place, point"
             ).fetchall()
+        for row in found:
+            if tuple(map(type, row[:5])) != (str, int, str, str, float):
+                _refuse(self.path, f"whole, and is damaged: a row says {shown(row[:5])}")
         return [
             StoredRow(point, place, sources, status, seconds, self._columns(content))
             for point, place, sources, status, seconds, content in found
