@@ -1,12 +1,27 @@
-"""The cache of the RTL's builds and fits: its folder, and what is said where it cannot be written."""
+"""The cache of the RTL's builds and fits: its folder, what a machine's hardware is known by, who may write when."""
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
+from lathe.configs import HardwareConfig
 from lathe.configs.atomic import FileError
 from lathe.configs.cache_folder import user_cache_folder
 from lathe.rtl.geometry import RtlError
+
+# Parameters that the hardware does not depend on: the memory's behind the bus.
+OUTSIDE = {
+    "name": "machine",
+    "memory.latency": 0,
+    "memory.cycles_per_beat": 1,
+    "memory.shared_bandwidth": True,
+}
+
+
+def as_built(config: HardwareConfig) -> HardwareConfig:
+    """The same for all machines whose hardware is the same: what it does not depend on has one value."""
+    return config.with_(**OUTSIDE)
 
 
 def cache_folder(what: str) -> Path:
@@ -29,3 +44,15 @@ def writing_to(cache: Path, what: str) -> Iterator[None]:
             f"The cache of {what}, {str(cache)!r}, must be a folder that can be written to, not one that "
             f"answers {reason!r}. Name another folder with the environment variable LATHE_CACHE."
         ) from None
+
+
+@contextlib.contextmanager
+def held(lock: IO[str]) -> Iterator[None]:
+    """Held by one process at a time; the system releases it when its holder dies."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows, where two builds at once are merely wasted work
+        yield
+        return
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    yield

@@ -17,8 +17,8 @@ from lathe.sweeps.errors import SweepError
 from lathe.sweeps.measurement import NUMBERS
 from lathe.sweeps.pareto import objectives_of, pareto_front
 from lathe.sweeps.store import reading_store
-from lathe.sweeps.sweeping import SECONDS, flat_rows
-from lathe.sweeps.tables import csv_lines
+from lathe.sweeps.sweeping import flat_rows
+from lathe.sweeps.tables import SECONDS, csv_lines
 
 WIDTH = 200
 SHOWN = ("cycles", "efficiency", "time_us", "energy_pj")

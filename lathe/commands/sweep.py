@@ -9,15 +9,17 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from lathe.commands.options import FILE, json_option
+from lathe.commands.results import print_table
 from lathe.commands.sweep_plan import print_plan
 from lathe.commands.terminal import console, grouped, notes, percent, print_json, table
 from lathe.configs.atomic import check_writable
 from lathe.sweeps.execution import Running, check_of_one_place
-from lathe.sweeps.measurement import DIFFERENT, FAILED, OK, Row
+from lathe.sweeps.measurement import DIFFERENT, FAILED, NUMBERS, OK, Row
+from lathe.sweeps.pareto import pareto_front
 from lathe.sweeps.reading import read_sweep
-from lathe.sweeps.specification import Sweep
+from lathe.sweeps.specification import Search, Sweep
 from lathe.sweeps.sweeping import run_whole
-from lathe.sweeps.tables import values_of
+from lathe.sweeps.tables import REASON, STATUS, point_columns, values_of
 from lathe.sweeps.workloads import WORKLOADS, known_workloads, make
 
 SOMETHING_WRONG = 1
@@ -80,9 +82,10 @@ def sweep(
 
     SWEEP is a YAML file. "base" names the machine or machines to begin with, "machine" the parameters to change, each
     with a value or a list of values, and "workloads" lists operators with their shapes. Every combination is built and
-    simulated, and becomes a row with its cycles, utilisation, efficiency, bytes and energy. Machines that cannot exist,
-    shapes that do not fit each other, and workloads that do not map are rows with the reason. What no row could be
-    right with is a mistake in the file, and nothing runs. docs/sweeps.md has all that such a file may say.
+    simulated, and becomes a row with its cycles, utilisation, efficiency, bytes and energy, and the area and clock of
+    its RTL where "hardware" asks for them. Machines that cannot exist, shapes that do not fit each other, and workloads
+    that do not map are rows with the reason. What no row could be right with is a mistake in the file, and nothing
+    runs. docs/sweeps.md has all that such a file may say, samples and searches among it.
 
     With -o RESULTS.db each row is kept as soon as it is there. The same command goes on where it was stopped or killed,
     and `lathe results` reads the store. With another suffix the rows are CSV.
@@ -111,8 +114,18 @@ def sweep(
         print_json([values_of(row, found.metrics) for row in rows])
     else:
         print_rows(found, rows, output)
+        if found.search is not None:
+            print_front(found, found.search, rows)
     if any(row.status in (DIFFERENT, FAILED) for row in rows):
         ctx.exit(SOMETHING_WRONG)
+
+
+def print_front(found: Sweep, search: Search, rows: list[Row]) -> None:
+    """The rows of a search that no other beats in what it looks for."""
+    names = [*point_columns(found), STATUS, *NUMBERS, REASON]
+    table_rows = [{name: value.get(name) for name in names} for value in map(values_of, rows)]
+    click.echo()
+    print_table(pareto_front(table_rows, search.objectives), search.objectives)
 
 
 def watched_rows(found: Sweep, output: Path | None, running: Running, check: bool) -> list[Row]:
@@ -153,7 +166,7 @@ def _rate(speed: float | None) -> str:
 def print_rows(found: Sweep, rows: list[Row], output: Path | None) -> None:
     """The rows as a table, what all have in common above it, the reasons below it."""
     values = [values_of(row) for row in rows]
-    names = ["workload", *found.parameter_keys, "base", *found.machine.keys]
+    names = point_columns(found)
     varying = [name for name in names if len({str(value.get(name)) for value in values}) > 1]
     fixed = ", ".join(f"{name} {values[0][name]}" for name in names if rows and name not in varying)
     shown = table(fixed, [*varying, "cycles", "utilisation", "efficiency", "read", "written", "status"], ())

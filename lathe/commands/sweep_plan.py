@@ -8,6 +8,7 @@ from lathe.sweeps.execution import Running
 from lathe.sweeps.measurement import OK
 from lathe.sweeps.planning import COUNTED, Planned, estimate, planned
 from lathe.sweeps.specification import Sweep
+from lathe.sweeps.tables import point_columns, values_of_point
 
 SHOWN = 1000
 """Points that are printed."""
@@ -26,12 +27,12 @@ def print_plan(found: Sweep, running: Running, check: bool, as_json: bool) -> No
                 "rows": [_dict(each) for each in points],
                 "estimated_seconds": expected.seconds,
                 "processes": expected.processes,
+                "machines_to_build": expected.machines,
             }
         )
         return
-    names = ["workload", *found.parameter_keys, "base", *found.machine.keys]
-    lines = [{"workload": each.point.workload, "base": each.point.base, **each.point.parameters, **each.point.changes}
-             for each in points[:SHOWN]]  # fmt: skip
+    names = point_columns(found)
+    lines = [values_of_point(each.point) for each in points[:SHOWN]]
     rows = [
         (each.place, *(line.get(name, "") for name in names), each.status if each.status == OK else each.reason)
         for each, line in zip(points, lines, strict=False)
@@ -49,12 +50,13 @@ def print_plan(found: Sweep, running: Running, check: bool, as_json: bool) -> No
             f"About {_time(expected.seconds)} on {expected.processes} processes, by measuring {expected.measured} of "
             "them now.", soft_wrap=True,
         )  # fmt: skip
+    if expected.machines and found.hardware is not None:
+        each = "seconds, by Yosys" if found.hardware.device is None else "minutes, to be placed and routed"
+        out.print(f"Beside that the hardware of {expected.machines} machines takes {each}, each.", soft_wrap=True)
 
 
 def _dict(each: Planned) -> dict[str, object]:
-    point = each.point
-    named = {"workload": point.workload, **point.parameters, "base": point.base, **point.changes}
-    return {"point": each.place, **named, "status": each.status, "reason": each.reason}
+    return {"point": each.place, **values_of_point(each.point), "status": each.status, "reason": each.reason}
 
 
 def _time(seconds: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator
 from importlib import import_module
 from typing import Any
 
+from lathe.configs import LatheError
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.keys import measuring_sources
 from lathe.sweeps.measurement import LOST, Options, Row, measure_content
@@ -41,7 +42,7 @@ def measured_on_cluster(
     client = connected(package, address)
     waiting: dict[Any, tuple[int, Point]] = {}
     try:
-        _check_workers(client, address)
+        _check_workers(client, address, options)
         done = package.as_completed(loop=client.loop)
 
         def submit_next() -> None:
@@ -76,15 +77,17 @@ def connected(package: Any, address: str) -> Any:
         ) from None
 
 
-def _check_workers(client: Any, address: str) -> None:
-    """Raise SweepError unless there are workers that measure with the sources that are here."""
+def _check_workers(client: Any, address: str, options: Options) -> None:
+    """Raise SweepError unless there are workers that measure with the sources, and the tools, that are here."""
     try:
-        sources = set(client.run(measuring_sources).values())
+        sources = set(client.run(measuring_sources, options.hardware).values())
     except ImportError as error:
         raise SweepError(f"Workers of the cluster {address!r} must have Lathe, and have not: {error}.") from None
+    except LatheError as error:
+        raise SweepError(f"Workers of the cluster {address!r} must have the tools that are here. {error}") from None
     if not sources:
         raise SweepError(f"The cluster {address!r} must have workers, and has none. Start some with `dask worker`.")
-    if sources != {measuring_sources()}:
+    if sources != {measuring_sources(options.hardware)}:
         raise SweepError(
             f"Workers of the cluster {address!r} must have the sources of Lathe that are here, and have others. "
             "Install the same version everywhere."

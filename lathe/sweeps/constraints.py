@@ -64,7 +64,7 @@ class Constraint:
         try:
             found = evaluator.eval(self.text, previously_parsed=self._parsed)
         except (InvalidExpression, ArithmeticError, TypeError, ValueError, KeyError, RecursionError) as error:
-            raise NoConstraintError(" ".join(str(error).split()) or type(error).__name__) from None
+            raise NoConstraintError(" ".join(str(error).split()).rstrip(".") or type(error).__name__) from None
         if not isinstance(found, bool):
             raise NoConstraintError(f"it is {found!r} on machine {machine.config.name!r}, neither true nor false")
         return found

@@ -17,14 +17,13 @@ WIDEST_BUS = 1024
 @dataclass(frozen=True)
 class Dram:
     """A channel of DRAM: ``width_bits`` of data at ``megatransfers`` per second, ``latency_ns`` from a row that is
-    closed to the first data, ``pj_per_bit`` of a transfer if it is known, and where these numbers are from.
+    closed to the first data, and where these numbers are from.
     """
 
     name: str
     width_bits: int
     megatransfers: int
     latency_ns: float
-    pj_per_bit: float | None
     source: str
 
     @property

@@ -1,62 +1,83 @@
 """What a run costs in energy: its actions by a table, `energy.yaml` or the user's.
 
-Actions are products, operations of the ALU, accesses to scratchpads by their size, and bits of DRAM. Counted is what
-instructions make the machine do: each GEMM micro-op reads an input, a weight and a sum, and writes the sum; one of the
-ALU reads a vector of sums and writes one; each load writes its scratchpad, each store reads the accumulators. Clock,
-control and leakage are not in it: the table has what is published of single actions.
+Actions are products, operations of the ALU, accesses to scratchpads by width and size, and bits of DRAM. Counted is
+what instructions make the machine do: each GEMM micro-op reads an input, a weight and a sum, and writes the sum; one of
+the ALU reads a vector of sums and writes one; each load writes its scratchpad, each store reads the accumulators.
+Clock, control and leakage are not in it: the table has what is published of single actions.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import yaml
 
 from lathe.configs import HardwareConfig
-from lathe.configs.errors import Fault
+from lathe.configs.errors import Fault, shown
 from lathe.configs.validation import unknown
 from lathe.configs.yaml_file import YamlFile, line_of, text_of
 from lathe.sim import Counters
+from lathe.sweeps.dram import presets
 from lathe.sweeps.errors import SweepError
 
 OWN = Path(__file__).with_name("energy.yaml")
-NUMBERS = ("mac", "alu", "alu_multiply", "sram_bits", "dram_bit")
+NUMBERS = ("mac", "alu", "alu_multiply", "dram_bit")
 KEYS = (*NUMBERS, "sram")
+ALL_KEYS = (*KEYS, "dram")
+PJ, SOURCE = "pj", "source"
 MULTIPLYING = ("mul", "rescale", "rescale_add")
 """Operations that are counted among the ALU's and multiply."""
+MOST = 1e15
+"""No energy, width or size is greater; sums of them stay numbers."""
+REMEDY = "Give pJ, or bits and bytes."
+
+Line: TypeAlias = tuple[tuple[float, float], ...]
+"""Energies by what they depend on, in rising order."""
 
 
 @dataclass(frozen=True)
 class EnergyTable:
-    """pJ of each action; ``sram``: of an access to ``sram_bits`` bits, by sizes in bytes in rising order."""
+    """pJ of each action. ``sram``: of an access, by its width in bits and then the memory's size in bytes.
+
+    ``dram``: of a bit of a known DRAM, by its name; ``dram_bit`` of any other.
+    """
 
     mac: float
     alu: float
     alu_multiply: float
-    sram_bits: float
     dram_bit: float
-    sram: tuple[tuple[float, float], ...]
+    sram: tuple[tuple[float, Line], ...]
+    dram: Mapping[str, float] = field(default_factory=dict)
 
-    def sram_bit(self, size: int) -> float:
-        """pJ of a bit of a memory of so many bytes."""
-        known = self.sram
-        if len(known) == 1:
-            return known[0][1] / self.sram_bits
-        at = next((at for at in range(1, len(known) - 1) if size <= known[at][0]), len(known) - 1)
-        (s0, e0), (s1, e1) = known[at - 1], known[at]
-        share = (math.log(size) - math.log(s0)) / (math.log(s1) - math.log(s0))
-        return math.exp(math.log(e0) + share * (math.log(e1) - math.log(e0))) / self.sram_bits
+    def sram_bit(self, size: int, width: int) -> float:
+        """pJ of a bit of an access to so many bits of a memory of so many bytes."""
+        by_width = tuple((bits, _on(sizes, size) / bits) for bits, sizes in self.sram)
+        return _on(by_width, min(max(width, by_width[0][0]), by_width[-1][0]))
+
+    def dram_bit_of(self, name: str | None) -> float:
+        """pJ of a bit of a DRAM."""
+        return self.dram_bit if name is None else self.dram.get(name, self.dram_bit)
+
+
+def _on(known: Line, at: float) -> float:
+    """What lies at a place of the straight lines through the logarithms of what is known; the same for all of one."""
+    if len(known) == 1:
+        return known[0][1]
+    right = next((place for place in range(1, len(known) - 1) if at <= known[place][0]), len(known) - 1)
+    (x0, y0), (x1, y1) = known[right - 1], known[right]
+    share = (math.log(at) - math.log(x0)) / (math.log(x1) - math.log(x0))
+    return math.exp(math.log(y0) + share * (math.log(y1) - math.log(y0)))
 
 
 def energies(
-    machine: HardwareConfig, counters: Counters, table: EnergyTable, dram_bit: float | None = None
+    machine: HardwareConfig, counters: Counters, table: EnergyTable, dram: str | None = None
 ) -> dict[str, float]:
     """pJ of a run, in all and by kind: ``energy_pj``, ``energy_core_pj``, ``energy_sram_pj``, ``energy_dram_pj``.
 
-    ``dram_bit``: pJ of a bit of the machine's DRAM, the table's unless given.
+    ``dram``: the name of the machine's DRAM, if it is a known one.
     """
     lanes = machine.batch * machine.block_out
     operations = counters.alu_operations_of
@@ -66,27 +87,38 @@ def energies(
     read, written = counters.bytes_read, sum(counters.bytes_written.values())
     gemm, alu, reset = counters.gemm_operations, counters.alu_operations, counters.reset_operations
     accumulators = (2 * gemm + 2 * alu + reset) * machine.acc_element_bytes
-    bytes_of: dict[str, tuple[int, float]] = {
-        "inp": (machine.inp_buffer_bytes, gemm * machine.inp_element_bytes + read["inp"]),
-        "wgt": (machine.wgt_buffer_bytes, gemm * machine.wgt_element_bytes + read["wgt"]),
-        "acc": (machine.acc_buffer_bytes, accumulators + read["acc"] + 4 * read["acc8"] + 4 * written),
-        "uop": (machine.uop_buffer_bytes, (gemm + alu + reset) * machine.uop_element_bytes + read["uop"]),
-        "par": (machine.par_buffer_bytes, operations.get("rescale", 0) * machine.par_element_bytes + read["par"]),
-        "lut": (machine.lut_buffer_bytes, operations.get("lookup", 0) * machine.lut_element_bytes + read["lut"]),
+    bytes_of: dict[str, float] = {
+        "inp": gemm * machine.inp_element_bytes + read["inp"],
+        "wgt": gemm * machine.wgt_element_bytes + read["wgt"],
+        "acc": accumulators + read["acc"] + 4 * read["acc8"] + 4 * written,
+        "uop": (gemm + alu + reset) * machine.uop_element_bytes + read["uop"],
+        "par": operations.get("rescale", 0) * machine.par_element_bytes + read["par"],
+        "lut": operations.get("lookup", 0) * machine.lut_element_bytes + read["lut"],
     }
-    sram = sum(8 * count * table.sram_bit(size) for size, count in bytes_of.values() if size)
-    dram = 8 * (sum(read.values()) + written) * (table.dram_bit if dram_bit is None else dram_bit)
-    found = {"energy_core_pj": core, "energy_sram_pj": sram, "energy_dram_pj": dram}
+    sram = sum(8 * count * _bit(machine, name, table) for name, count in bytes_of.items())
+    moved = 8 * (sum(read.values()) + written) * table.dram_bit_of(dram)
+    found = {"energy_core_pj": core, "energy_sram_pj": sram, "energy_dram_pj": moved}
     return {name: round(value, 3) for name, value in {"energy_pj": sum(found.values()), **found}.items()}
+
+
+def _bit(machine: HardwareConfig, name: str, table: EnergyTable) -> float:
+    """pJ of a bit of a scratchpad, whose accesses are elements; 0 of one that the machine has not."""
+    size, element = getattr(machine, f"{name}_buffer_bytes"), getattr(machine, f"{name}_element_bytes")
+    return table.sram_bit(size, 8 * element) if size else 0.0
 
 
 def energy_table(path: str | None) -> EnergyTable:
     """The table of a file, or Lathe's own. Raises SweepError with line and key for what is none."""
-    return _table(str(OWN if path is None else path))
+    found = str(OWN if path is None else path)
+    try:
+        changed = Path(found).stat().st_mtime_ns
+    except (OSError, ValueError):
+        changed = 0  # reading it says what is wrong with it
+    return _table(found, changed)
 
 
 @lru_cache(maxsize=8)
-def _table(path: str) -> EnergyTable:
+def _table(path: str, changed: int) -> EnergyTable:  # noqa: ARG001 - a file that has changed is another table
     text = text_of(Path(path), "table of energies", "Correct the path.", SweepError)
     return _TableFile(Path(path), text, SweepError).table()
 
@@ -102,9 +134,17 @@ class _TableFile(YamlFile):
         found: dict[str, Any] = {}
         for key, key_node, node in self.pairs(self.root):
             line = line_of(key_node)
-            if key not in KEYS:
-                self.refuse(line, unknown(key, KEYS, "A key"))
-            found[key] = self._sizes(node, line) if key == "sram" else self._number(key, self.value(node), line)
+            if key not in ALL_KEYS:
+                self.refuse(line, unknown(key, ALL_KEYS, "A key"))
+            if key in found:
+                self.refuse(line, Fault(key, f"Key {key}", "given once, not twice", "Remove one of the two."))
+            content = self.value(node)
+            if key == "sram":
+                found[key] = self._by_width(content, line)
+            elif key == "dram":
+                found[key] = self._by_name(content, line)
+            else:
+                found[key] = self._energy(key, content, line)
         for key in KEYS:
             if key not in found:
                 fault = Fault(
@@ -113,18 +153,47 @@ class _TableFile(YamlFile):
                 self.refuse(None, fault)
         return EnergyTable(**found)
 
-    def _sizes(self, node: yaml.Node, line: int) -> tuple[tuple[float, float], ...]:
-        content = self.value(node)
-        if not isinstance(content, Mapping) or not content:
-            fault = Fault("sram", "sram", "energies by sizes in bytes", "Write '8192: 10' on a line for each size.")
-            self.refuse(line, fault)
-        sizes = {self._number("sram", size, line): self._number("sram", pj, line) for size, pj in content.items()}
-        return tuple(sorted(sizes.items()))
+    def _by_width(self, content: Any, line: int) -> tuple[tuple[float, Line], ...]:
+        widths = self._without_source(content, "sram", line, "64: {8192: 10}")
+        lines = {}
+        for width, sizes in widths.items():
+            if not isinstance(sizes, Mapping) or not sizes:
+                self._refuse_form("sram", line, "64: {8192: 10}")
+            energies_of = {self._number("sram", size, line): self._number("sram", pj, line)
+                           for size, pj in sizes.items()}  # fmt: skip
+            lines[self._number("sram", width, line)] = tuple(sorted(energies_of.items()))
+        return tuple(sorted(lines.items()))
+
+    def _by_name(self, content: Any, line: int) -> dict[str, float]:
+        found = {}
+        for name, energy in self._without_source(content, "dram", line, "hbm2: 3.92").items():
+            if name not in presets():
+                self.refuse(line, unknown(str(name), tuple(presets()), "A name in dram"))
+            found[name] = self._energy(f"dram {name}", energy, line)
+        return found
+
+    def _without_source(self, content: Any, key: str, line: int, example: str) -> dict[Any, Any]:
+        if not isinstance(content, Mapping):
+            self._refuse_form(key, line, example)
+        found = {name: value for name, value in content.items() if name != SOURCE}
+        if not found:
+            self._refuse_form(key, line, example)
+        return found
+
+    def _refuse_form(self, key: str, line: int, example: str) -> NoReturn:
+        kind = "energies by bits of an access and bytes of a memory" if key == "sram" else "energies of bits by memory"
+        self.refuse(line, Fault(key, key, kind, f"Write '{example}' on a line for each."))
+
+    def _energy(self, key: str, content: Any, line: int) -> float:
+        """A number, or one with its source."""
+        if isinstance(content, Mapping):
+            if not {PJ} <= set(content) <= {PJ, SOURCE}:
+                contract = f"a number, or {PJ} with a {SOURCE}, not {shown(content)}"
+                self.refuse(line, Fault(key, key, contract, f"Write '{{{PJ}: 0.3, {SOURCE}: mine}}'."))
+            content = content[PJ]
+        return self._number(key, content, line)
 
     def _number(self, key: str, value: object, line: int) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            self._refuse_number(key, value, line)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < MOST:
+            self.refuse(line, Fault(key, key, f"a number above 0, up to {MOST:g}, not {shown(value)}", REMEDY))
         return float(value)
-
-    def _refuse_number(self, key: str, value: object, line: int) -> NoReturn:
-        self.refuse(line, Fault(key, key, f"a number above 0, not {value!r}", "Give pJ, or bits and bytes."))

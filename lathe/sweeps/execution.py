@@ -10,7 +10,7 @@ from lathe.sweeps.backlog import Backlog
 from lathe.sweeps.cluster import measured_on_cluster
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.machines import machine_of
-from lathe.sweeps.measurement import LATE, LOST, Options, Row, family_of, measure, measure_content
+from lathe.sweeps.measurement import LATE, LOST, Options, Row, core_of, family_of, measure, measure_content
 from lathe.sweeps.sharing import memories_of
 from lathe.sweeps.specification import Point, Sweep
 from lathe.sweeps.workers import Crew, Lost, Task
@@ -47,7 +47,7 @@ def check_of_one_place(**options: float | None) -> None:
 
 def options_of(sweep: Sweep, check: bool = False) -> Options:
     """How the points of a sweep are measured."""
-    return Options(check, memories_of(sweep) if sweep.shared else (), sweep.energies)
+    return Options(check, memories_of(sweep) if sweep.shared else (), sweep.energies, sweep.hardware)
 
 
 def run_sweep(
@@ -89,13 +89,17 @@ def measured_points(
 
 
 def _family(point: Point, options: Options) -> object:
-    """What a point shares work in; None where it shares none."""
-    if not options.memories:
+    """What a point shares work in; None where it shares none.
+
+    Where hardware is asked for, the machine's core: one process goes on with it, and none waits for another's results.
+    """
+    if not options.memories and options.hardware is None:
         return None
     try:
-        return family_of(point, machine_of(point))
+        machine = machine_of(point)
     except LatheError:
         return None
+    return family_of(point, machine) if options.hardware is None else core_of(machine)
 
 
 def _row(task: Task, result: object) -> Row:

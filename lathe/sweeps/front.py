@@ -12,8 +12,8 @@ from lathe.sweeps.errors import SweepError
 from lathe.sweeps.execution import Running, check_of_one_place
 from lathe.sweeps.reading import SweepFile, read_sweep
 from lathe.sweeps.specification import Sweep
-from lathe.sweeps.sweeping import SECONDS, run_whole
-from lathe.sweeps.tables import values_of
+from lathe.sweeps.sweeping import run_whole
+from lathe.sweeps.tables import SECONDS, values_of
 from lathe.sweeps.workloads import known_workloads, make
 
 

@@ -2,11 +2,14 @@
 
 import hashlib
 import json
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from lathe.configs import LatheError
 from lathe.optimiser.kept import ROOMS, sources_of
 from lathe.sweeps.energy import OWN
+from lathe.sweeps.hardware import Hardware, tools_of
 from lathe.sweeps.machines import machine_of
 from lathe.sweeps.measurement import Options
 from lathe.sweeps.specification import Point
@@ -30,7 +33,7 @@ def point_key(point: Point, options: Options) -> str:
     except LatheError:
         described = {"base": point.base, "changes": dict(point.changes)}
     paths = {name for name, form in known_workloads().get(point.workload, {}).items() if form.path}
-    content = {
+    content: dict[str, Any] = {
         **described,
         "workload": point.workload,
         "parameters": {name: value for name, value in point.parameters.items() if name not in paths},
@@ -39,12 +42,20 @@ def point_key(point: Point, options: Options) -> str:
         "memories": [repr(each) for each in options.memories],
         "energies": digest_of(options.energies or str(OWN)),
     }
+    if options.hardware is not None:
+        content["hardware"] = asdict(options.hardware)
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def measuring_sources() -> str:
-    """All of Lathe's sources that measure, as one number."""
-    return sources_of(MEASURING)
+def measuring_sources(hardware: Hardware | None = None) -> str:
+    """All of Lathe's sources that measure, as one number; of hardware also those of the RTL, and the tools' versions.
+
+    Raises RtlError where these are missing.
+    """
+    if hardware is None:
+        return sources_of(MEASURING)
+    content = [sources_of((*MEASURING, "rtl")), *sorted(tools_of(hardware).items())]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def content_of(point: Point) -> str:

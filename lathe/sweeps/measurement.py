@@ -18,6 +18,7 @@ from lathe.networks.steps import HostStep
 from lathe.sim import Counters
 from lathe.sweeps.energy import energies, energy_table
 from lathe.sweeps.errors import SweepError
+from lathe.sweeps.hardware import COUNTS, FITS, Hardware, hardware_numbers
 from lathe.sweeps.machines import Machine, machine_of
 from lathe.sweeps.measurable import Compiled, Measurable
 from lathe.sweeps.sharing import Shared
@@ -25,6 +26,8 @@ from lathe.sweeps.specification import Point
 from lathe.sweeps.workloads import make
 
 OK, INVALID, UNMAPPABLE, DIFFERENT, FAILED = "ok", "invalid machine", "unmappable", "outputs differ", "internal error"
+UNBUILT = "no hardware"
+"""Of a row with all numbers but those of the RTL, which cannot be built or has no room on the device."""
 LATE, LOST = "timed out", "worker lost"
 AGAIN = (LATE, LOST)
 """Statuses of rows that are measured again when a sweep goes on."""
@@ -65,6 +68,8 @@ NUMBERS = (
     "energy_sram_pj",
     "energy_dram_pj",
     "host_nodes",
+    *COUNTS,
+    *FITS,
 )
 
 
@@ -72,12 +77,14 @@ NUMBERS = (
 class Options:
     """How points are measured: with data and a comparison, with programs that are shared, with which energies.
 
-    ``memories``: those that shared programs are compiled for; none where each point has its own program.
+    ``memories``: those that shared programs are compiled for; none where each point has its own program. ``hardware``:
+    what is asked of the RTL, if anything is.
     """
 
     check: bool = False
     memories: tuple[MemoryConfig, ...] = ()
     energies: str | None = None
+    hardware: Hardware | None = None
 
 
 @dataclass(frozen=True)
@@ -136,14 +143,31 @@ def measured(point: Point, machine: Machine, options: Options) -> Row:
         reason = _difference(point, work, program)
         if reason is not None:
             return Row(point, DIFFERENT, reason, numbers)
+    if options.hardware is not None:
+        try:
+            found = hardware_numbers(machine.config, options.hardware)
+        except LatheError as error:
+            return Row(point, UNBUILT, str(error), numbers)
+        numbers = {**timed_by(found, numbers), **found}
     return Row(point, OK, "", numbers)
+
+
+def timed_by(hardware: Mapping[str, float], numbers: Mapping[str, float]) -> dict[str, float]:
+    """Numbers with the time at the clock that the hardware reaches, where no other clock is given."""
+    if "fit_mhz" not in hardware or "time_us" in numbers:
+        return dict(numbers)
+    return {**numbers, "time_us": round(numbers["cycles"] / hardware["fit_mhz"], 6)}
 
 
 def family_of(point: Point, machine: Machine) -> Hashable:
     """What points have in common that share programs: all but the memory."""
     parameters = tuple(sorted(point.parameters.items()))
-    rest = (getattr(machine.config, each.name) for each in fields(machine.config) if each.name != "memory")
-    return point.workload, parameters, *rest
+    return point.workload, parameters, *core_of(machine)
+
+
+def core_of(machine: Machine) -> tuple[Hashable, ...]:
+    """A machine without its memory."""
+    return tuple(getattr(machine.config, each.name) for each in fields(machine.config) if each.name != "memory")
 
 
 def timing(program: Compiled) -> Counters:
@@ -160,7 +184,7 @@ def numbers_of(
     products = [each.products for each in streams if each.products is not None]
     macs = sum(products) if len(products) == len(streams) else None
     hosts = [step for step in getattr(program, "steps", ()) if isinstance(step, HostStep)]
-    dram_bit = None if machine.dram is None else machine.dram.pj_per_bit
+    dram = None if machine.dram is None else machine.dram.name
     found: dict[str, float | None] = {
         "cycles": counters.cycles,
         "utilisation": round(counters.utilisation, 6),
@@ -176,7 +200,7 @@ def numbers_of(
         "macs": macs,
         "bound_cycles": work.bound(machine.config, program),
         "time_us": None if machine.clock_mhz is None else round(counters.cycles / machine.clock_mhz, 6),
-        **energies(machine.config, counters, energy_table(options.energies), dram_bit),
+        **energies(machine.config, counters, energy_table(options.energies), dram),
         "host_nodes": sum(len(step.nodes) for step in hosts),
     }
     return {name: value for name, value in found.items() if value is not None}

@@ -1,12 +1,13 @@
 """What a sweep would measure, and about how long it would take, without measuring all of it."""
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from lathe.configs import LatheError
 from lathe.sweeps.execution import Running, available_cores, options_of
+from lathe.sweeps.hardware import built_as, is_known
 from lathe.sweeps.machines import machine_of
 from lathe.sweeps.measurement import INVALID, OK, UNMAPPABLE, family_of, measure
 from lathe.sweeps.specification import Point, Sweep
@@ -51,11 +52,15 @@ def planned(sweep: Sweep) -> Iterator[Planned]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """``seconds`` that a sweep would take on so many processes; ``measured`` points say so, and None if none could."""
+    """``seconds`` that a sweep would take on so many processes; ``measured`` points say so, and None if none could.
+
+    Not among them: what takes seconds or minutes for each of ``machines``, whose hardware is not in the cache.
+    """
 
     seconds: float | None
     processes: int
     measured: int
+    machines: int = 0
 
 
 def estimate(sweep: Sweep, running: Running, check: bool) -> Estimate:
@@ -63,7 +68,7 @@ def estimate(sweep: Sweep, running: Running, check: bool) -> Estimate:
 
     Where points share programs, it is measured twice: the second time counts for points whose programs are there.
     """
-    options = options_of(sweep, check)
+    options = replace(options_of(sweep, check), hardware=None)
     points: dict[str, list[Planned]] = {}
     for each in islice(planned(sweep), COUNTED):
         if each.status == OK:
@@ -79,4 +84,12 @@ def estimate(sweep: Sweep, running: Running, check: bool) -> Estimate:
         begun = len(families) or len(ones)
         seconds += (begun * first + (len(ones) - begun) * again) * share
         measured += 1
-    return Estimate(seconds / processes if measured else None, processes, measured)
+    return Estimate(seconds / processes if measured else None, processes, measured, _unknown_machines(sweep, points))
+
+
+def _unknown_machines(sweep: Sweep, points: Mapping[str, list[Planned]]) -> int:
+    """How many machines of different hardware have to be looked at by its tools."""
+    if sweep.hardware is None:
+        return 0
+    configs = {machine_of(each.point).config for ones in points.values() for each in ones}
+    return len({built for built in map(built_as, configs) if not is_known(built, sweep.hardware)})

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 import lathe.configs
-from lathe.configs import LatheError, load_config, shipped_configs
+from lathe.configs import ConfigError, LatheError, load_config, shipped_configs
 from lathe.configs.errors import shown
 from lathe.configs.validation import all_keys
 from lathe.configs.yaml_file import text_of
@@ -17,14 +17,17 @@ from lathe.sweeps.constraints import NAMES, Constraint, NoConstraintError, first
 from lathe.sweeps.dram import DRAM_KEYS
 from lathe.sweeps.energy import energy_table
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.machines import DRAM, OWN_KEYS, changed, machine_of
+from lathe.sweeps.hardware import COUNTS, FITS, Hardware
+from lathe.sweeps.machines import CLOCK, DRAM, OWN_KEYS, changed, machine_of
 from lathe.sweeps.measurement import NUMBERS
 from lathe.sweeps.specification import Axis, Grid, Parameter, Point, Sample, Search, Sweep
-from lathe.sweeps.sweep_yaml import SweepYaml
+from lathe.sweeps.sweep_yaml import SweepYaml, repeated
 from lathe.sweeps.topologies import layers_of
 from lathe.sweeps.workloads import ANY
 
-ROOT_KEYS = ("base", "machine", "workloads", "constraints", "sample", "search", "schedules", "metrics", "energy")
+ROOT_KEYS = (
+    "base", "machine", "workloads", "constraints", "sample", "search", "schedules", "metrics", "energy", "hardware",
+)  # fmt: skip
 FIXED_KEYS = ("name", "memory", "timing", "extensions")  # of a machine; not numbers to sweep over
 SCHEDULES = ("each", "shared")
 MOST_POINTS = 100_000
@@ -104,11 +107,18 @@ class SweepFile(SweepYaml):
         chosen = {key: getattr(self, key)(entries[key]) for key in ("sample", "search") if key in entries}
         if not chosen:
             self.check_size(entries, len(bases) * grid.count, sum(shapes.count for _, shapes in workloads))
+        for key, each in chosen.items():
+            if each.points > MOST_POINTS and not self.any_size:
+                contract = f"at most {MOST_POINTS} without --yes, not {each.points}"
+                self.refuse_at(entries[key], "points", f"points of {key}", contract, "Take fewer, or say --yes.")
         if "machine" in entries:
             self.check_machines(entries["machine"], bases, grid)
         for name, shapes, node in zip(*zip(*workloads, strict=True), self.nodes_of_workloads, strict=True):
             self.check_shapes(name, shapes, node)
         constraints = self.constraints(entries["constraints"]) if "constraints" in entries else ()
+        hardware = self.hardware(entries["hardware"]) if "hardware" in entries else None
+        metrics = tuple(self.words(entries["metrics"], "metrics", NUMBERS)) if "metrics" in entries else ()
+        self.check_metrics(entries, metrics, chosen.get("search"), grid, hardware)
         sweep = Sweep(
             bases=bases,
             machine=grid,
@@ -116,8 +126,9 @@ class SweepFile(SweepYaml):
             constraints=tuple(each.text for each in constraints),
             broken=_broken(constraints),
             shared="schedules" in entries and self.word(entries["schedules"], "schedules", SCHEDULES) == "shared",
-            metrics=tuple(self.words(entries["metrics"], "metrics", NUMBERS)) if "metrics" in entries else (),
+            metrics=metrics,
             energies=self.energy(entries["energy"]) if "energy" in entries else None,
+            hardware=hardware,
             **chosen,
         )
         if constraints:
@@ -133,7 +144,12 @@ class SweepFile(SweepYaml):
                 self.refuse_at(item, "base", "base", f"a machine's name or file, not {name!r}", "See `lathe configs`.")
             beside = self.path.parent / name
             names.append(str(beside) if name not in shipped_configs() and os.path.exists(beside) else name)
-            load_config(names[-1])  # changes of a machine may be impossible; that there is none is a mistake
+            if names[-1] in names[:-1]:
+                self.refuse_at(item, "base", f"Machine {name!r} of base", "given once, not twice", "Remove one.")
+            try:
+                load_config(names[-1])  # changes of a machine may be impossible; that there is none is a mistake
+            except ConfigError as error:
+                self.refuse_at(item, "base", "base", "a machine that can be read, and is not", str(error))
         if not names:
             self.refuse_at(node, "base", "base", "at least one machine, not an empty list", "See `lathe configs`.")
         return names
@@ -185,6 +201,8 @@ class SweepFile(SweepYaml):
                 self.check_known(name_node, name, tuple(self.known_workloads), "A workload")
                 found_workloads.append((name, self.shapes(name, name_node, grid_node)))
                 self.nodes_of_workloads.append(name_node)
+                if found_workloads[-1] in found_workloads[:-1]:
+                    self.refuse_at(name_node, name, f"Workload {name}", "given once, not twice", "Remove one.")
         if not found_workloads:
             self.refuse_at(node, "workloads", "workloads", "a list of operators, not of nothing", "Name one.")
         return found_workloads
@@ -280,6 +298,11 @@ class SweepFile(SweepYaml):
             self.refuse_at(node, "objectives", "search", "complete, not without objectives", "Name metrics.")
         known = (*NUMBERS, *(f"-{name}" for name in NUMBERS))
         objectives = tuple(self.words(entries["objectives"], "objectives", known))
+        if (twice := repeated(name.removeprefix("-") for name in objectives)) is not None:
+            self.refuse_at(
+                entries["objectives"], twice, f"Objective {twice}", "as small or as great as possible, not both",
+                "Remove one.",
+            )  # fmt: skip
         return Search(objectives, self.points_of(node, entries, "search"), self.seed_of(entries, "search"))
 
     def points_of(self, node: yaml.Node, entries: Mapping[str, yaml.Node], where: str) -> int:
@@ -308,13 +331,56 @@ class SweepFile(SweepYaml):
         self.check_new(node, value, seen, "Word")
         return value
 
+    def hardware(self, node: yaml.Node) -> Hardware:
+        """What is asked of the RTL: counts by a word, or a fit on a device by its keys."""
+        from lathe.rtl.fit import DEVICES, SPEEDS
+
+        if not isinstance(node, yaml.MappingNode):
+            self.word(node, "hardware", ("counts",))
+            return Hardware()
+        entries = self.entries(node, ("device", "speed", "seed"), "hardware", "A key of hardware")
+        if "device" not in entries:
+            remedy = f"Name {', '.join(DEVICES)}, or write 'hardware: counts'."
+            self.refuse_at(node, "device", "hardware", "complete, not without device", remedy)
+        device = self.word(entries["device"], "device", tuple(DEVICES))
+        speed = self.word(entries["speed"], "speed", tuple(map(str, SPEEDS))) if "speed" in entries else SPEEDS[0]
+        return Hardware(device, int(speed), self.number(entries["seed"], "seed", "hardware", 0) if "seed" in entries
+                        else 1)  # fmt: skip
+
+    def check_metrics(
+        self,
+        entries: Mapping[str, yaml.Node],
+        metrics: Sequence[str],
+        search: object,
+        grid: Grid,
+        hardware: Hardware | None,
+    ) -> None:
+        """Refuse metrics and objectives that no row of the sweep has."""
+        asked = [("metrics", name) for name in metrics]
+        if isinstance(search, Search):
+            asked += [("search", name.removeprefix("-")) for name in search.objectives]
+        columns = () if hardware is None else hardware.columns
+        for key, name in asked:
+            if name in COUNTS and name not in columns:
+                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with the hardware's counts, and is "
+                               "not", "Add 'hardware: counts'.")  # fmt: skip
+            if name in FITS and name not in columns:
+                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with a device, and is not",
+                               "Add 'hardware: {device: ecp5-45k}'.")  # fmt: skip
+            if name == "time_us" and CLOCK not in grid.keys and "fit_mhz" not in columns:
+                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with a clock, and is not",
+                               "Add clock_mhz to machine, or 'hardware: {device: ecp5-45k}'.")  # fmt: skip
+
     def energy(self, node: yaml.Node) -> str:
         """A table of energies beside the sweep file."""
         value = self.value(node)
         if not isinstance(value, str):
             self.refuse_at(node, "energy", "energy", f"the path of a table, not {shown(value)}", "Give a YAML file.")
         path = str(self.path.parent / value)
-        energy_table(path)  # which says what is wrong with it
+        try:
+            energy_table(path)
+        except SweepError as error:
+            self.refuse_at(node, "energy", "energy", "a table that can be read, and is not", str(error))
         return path
 
 

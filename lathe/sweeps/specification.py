@@ -21,16 +21,20 @@ The form of the file, with every key that it may have::
     schedules: each                      # or shared, see `sharing.py`
     metrics: [cycles, energy_pj]         # the columns of numbers, all unless given
     energy: mine.yaml                    # energies of actions instead of Lathe's own, see `energy.py`
+    hardware: counts                     # or {device: ecp5-45k}: numbers of the RTL, see `hardware.py`
 """
 
 import bisect
 import itertools
 import math
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
+
+from lathe.sweeps.hardware import Hardware
 
 Values = tuple[Any, ...]
 
@@ -145,7 +149,13 @@ class Sample:
 
     def places(self, count: int) -> list[int]:
         """Which of ``count`` points, in rising order."""
-        return sorted(random.Random(self.seed).sample(range(count), min(self.points, count)))
+        chance = random.Random(self.seed)
+        if count <= sys.maxsize:
+            return sorted(chance.sample(range(count), min(self.points, count)))
+        found: set[int] = set()  # more than Python's lists can number: hardly one is drawn twice
+        while len(found) < self.points:
+            found.add(chance.randrange(count))
+        return sorted(found)
 
 
 @dataclass(frozen=True)
@@ -162,7 +172,8 @@ class Sweep:
     """A sweep file's content. `bases` are what `load_config` takes; `workloads` are names with their grids.
 
     ``allows`` says of a point whether the constraints hold; ``metrics`` are the columns that were asked for, none for
-    all; ``energies`` the file of a table of energies, if another than Lathe's is wanted.
+    all; ``energies`` the file of a table of energies, if another than Lathe's is wanted; ``hardware`` what is asked of
+    the RTL, if anything is.
     """
 
     bases: Sequence[str]
@@ -175,6 +186,7 @@ class Sweep:
     shared: bool = False
     metrics: tuple[str, ...] = ()
     energies: str | None = None
+    hardware: Hardware | None = None
 
     @cached_property
     def _ends(self) -> list[int]:

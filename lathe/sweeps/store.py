@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lathe.configs.atomic import check_writable
+from lathe.configs.errors import shown
 from lathe.sweeps.errors import SweepError
 
 APPLICATION = 0x4C545357  # "LTSW"
@@ -74,10 +75,23 @@ class Store:
             found = self.connection.execute(
                 "select point, place, sources, status, seconds, content from rows order by place, point"
             ).fetchall()
+        for row in found:
+            if tuple(map(type, row[:5])) != (str, int, str, str, float):
+                _refuse(self.path, f"whole, and is damaged: a row says {shown(row[:5])}")
         return [
-            StoredRow(point, place, sources, status, seconds, json.loads(content))
+            StoredRow(point, place, sources, status, seconds, self._columns(content))
             for point, place, sources, status, seconds, content in found
         ]
+
+    def _columns(self, content: Any) -> dict[str, Any]:
+        """What a row's text says. Raises SweepError for another one than ``write`` writes."""
+        try:
+            columns = json.loads(content)
+        except (ValueError, TypeError):
+            columns = None
+        if not isinstance(columns, dict):
+            _refuse(self.path, f"whole, and is damaged: a row says {shown(content)}")
+        return columns
 
 
 @contextlib.contextmanager

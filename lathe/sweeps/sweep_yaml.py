@@ -1,7 +1,9 @@
 """What all parts of a sweep file are read with: keys that are known, each once, and the axes of grids."""
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NoReturn
+import math
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NoReturn, TypeVar
 
 import yaml
 
@@ -9,6 +11,8 @@ from lathe.configs.errors import Fault, shown
 from lathe.configs.validation import unknown
 from lathe.configs.yaml_file import NotYamlError, YamlFile, line_of, value_of
 from lathe.sweeps.specification import Axis, Span
+
+Value = TypeVar("Value")
 
 RANGE, DOUBLING = ("from", "to", "step"), "powers_of_two"
 
@@ -21,7 +25,7 @@ class SweepYaml(YamlFile):
         if isinstance(node, yaml.MappingNode):
             return self._range(keys, node)
         values = self.value(node)
-        steps = []
+        steps: list[tuple[Any, ...]] = []
         for value in values if isinstance(values, list) else [values]:
             if len(keys) > 1 and isinstance(value, list) and len(value) == len(keys):
                 steps.append(tuple(value))
@@ -30,8 +34,16 @@ class SweepYaml(YamlFile):
                 self.refuse_at(node, keys[0], f"A value of {', '.join(keys)}", f"{each}, not {value!r}", "Correct it.")
             else:
                 steps.append((value,) * len(keys))
+        for each in [value for step in steps for value in step]:
+            if isinstance(each, float) and not math.isfinite(each):
+                contract = f"a number that there is, not {each!r}"
+                self.refuse_at(node, keys[0], f"A value of {', '.join(keys)}", contract, "Correct it.")
         if not steps:
             self.refuse_at(node, keys[0], ", ".join(keys), "at least one value, not an empty list", "Add a value.")
+        if (twice := repeated(steps)) is not None:
+            told = twice if len(set(map(repr, twice))) > 1 else twice[:1]
+            contract = f"each given once, not twice: {', '.join(map(shown, told))}"
+            self.refuse_at(node, keys[0], f"The values of {', '.join(keys)}", contract, "Remove one of the two.")
         return Axis(keys, tuple(steps))
 
     def _range(self, keys: tuple[str, ...], node: yaml.MappingNode) -> Axis:
@@ -55,6 +67,9 @@ class SweepYaml(YamlFile):
             self.refuse_at(
                 node, keys[0], thing, f"one with a number in it, not from {first} to {last}", "Turn it round."
             )
+        if (last - first) // step >= sys.maxsize:
+            contract = f"one of at most {sys.maxsize} numbers, not from {shown(first)} to {shown(last)}"
+            self.refuse_at(node, keys[0], thing, contract, "Take a smaller one.")
         return Axis(keys, Span(range(first, last + 1, step), len(keys)))
 
     def _doubling(self, keys: tuple[str, ...], thing: str, node: yaml.Node) -> tuple[tuple[int, ...], ...]:
@@ -113,6 +128,16 @@ class SweepYaml(YamlFile):
     def refuse_at(self, node: yaml.Node, key: str, thing: str, contract: str, remedy: str) -> NoReturn:
         """Raise the error for what stands at `node`."""
         self.refuse(line_of(node), Fault(key, thing, contract, remedy))
+
+
+def repeated(values: Iterable[Value]) -> Value | None:
+    """The first of some values that is there twice, as it is written."""
+    seen = set()
+    for value in values:
+        if repr(value) in seen:
+            return value
+        seen.add(repr(value))
+    return None
 
 
 def _is_power_of_two(value: object) -> bool:

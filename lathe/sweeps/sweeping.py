@@ -2,20 +2,20 @@
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from lathe.sweeps.execution import Running, options_of, run_sweep
+from lathe.sweeps.hardware import check_hardware
 from lathe.sweeps.keys import measuring_sources, point_key
 from lathe.sweeps.measurement import AGAIN, NUMBERS, OK, Options, Row
 from lathe.sweeps.search import needed, run_search
 from lathe.sweeps.specification import Point, Sweep
 from lathe.sweeps.store import Store, StoredRow, writing_store
-from lathe.sweeps.tables import GrowingCsv, values_of
+from lathe.sweeps.tables import SECONDS, GrowingCsv, values_of
 
 STORE = ".db"
-SECONDS = "run_seconds"
-"""What depends on the run has "second" in its name."""
 
 Watch: TypeAlias = Callable[[int, Row], None]
 """Is told of every row as it comes, by its place."""
@@ -32,6 +32,8 @@ def run_whole(
     as they come, so that whoever ends this loses none. Raises SweepError and FileError for what cannot be written.
     """
     needed(sweep)
+    if sweep.hardware is not None:
+        check_hardware(sweep.hardware)
     rows: dict[int, Row] = {}
     with ExitStack() as stack:
         keep: Watch = lambda *_: None  # noqa: E731 - one of three
@@ -66,7 +68,9 @@ class _Keeper:
     def __init__(self, store: Store, sweep: Sweep, check: bool) -> None:
         self.store, self.sweep = store, sweep
         self.options: Options = options_of(sweep, check)
-        self.sources = measuring_sources()
+        self.sources = measuring_sources(sweep.hardware)
+        self.places: dict[str, int] = {}
+        """The first place of each point that is there: points of several workloads may be the same."""
 
     def kept(self) -> dict[int, Row]:
         """The rows of the sweep that these sources have measured and that are not lost, by their places."""
@@ -79,12 +83,21 @@ class _Keeper:
         else:
             chosen = ((place, self.sweep.point(place)) for place in self.sweep.places())
         keyed = ((place, point, self.key(point)) for place, point in chosen)
-        return {place: _row_of(point, found[key]) for place, point, key in keyed if key in found}
+        kept = {}
+        for place, point, key in keyed:
+            if key not in found:
+                continue
+            kept[place] = _row_of(point, found[key])
+            if key not in self.places and found[key].place != place:  # of another sweep, or the same point's second
+                self.store.write(replace(found[key], place=place))
+            self.places.setdefault(key, place)
+        return kept
 
     def keep(self, place: int, row: Row) -> None:
         """Write a row."""
-        columns = values_of(row)
-        stored = StoredRow(self.key(row.point), place, self.sources, row.status, round(row.seconds, 6), columns)
+        key, columns = self.key(row.point), values_of(row)
+        place = self.places[key] = min(place, self.places.get(key, place))
+        stored = StoredRow(key, place, self.sources, row.status, round(row.seconds, 6), columns)
         self.store.write(stored)
 
     def key(self, point: Point) -> str:
@@ -94,7 +107,7 @@ class _Keeper:
 
 def _row_of(point: Point, stored: StoredRow) -> Row:
     numbers = {name: value for name, value in stored.columns.items() if name in NUMBERS}
-    return Row(point, stored.status, str(stored.columns["reason"]), numbers, stored.seconds)
+    return Row(point, stored.status, str(stored.columns.get("reason", "")), numbers, stored.seconds)
 
 
 def flat_rows(store: Store) -> list[dict[str, Any]]:

@@ -8,29 +8,41 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from lathe.configs.atomic import check_writable, unwritable, write_text
+from lathe.configs.validation import all_keys
+from lathe.sweeps.machines import OWN_KEYS
 from lathe.sweeps.measurement import NUMBERS, Row
-from lathe.sweeps.specification import Sweep
+from lathe.sweeps.specification import Point, Sweep
+
+WORKLOAD, BASE, STATUS, REASON, SECONDS = "workload", "base", "status", "reason", "run_seconds"
+"""Columns beside keys and numbers. What depends on the run has "second" in its name."""
+TAKEN = frozenset((WORKLOAD, BASE, STATUS, REASON, SECONDS, *NUMBERS, *all_keys(), *OWN_KEYS))
+
+
+def column_of(parameter: str) -> str:
+    """The column of a workload's parameter: its name, unless other columns have that, such as a machine's batch."""
+    return f"{WORKLOAD}.{parameter}" if parameter in TAKEN else parameter
+
+
+def point_columns(sweep: Sweep) -> list[str]:
+    """The columns that name a point."""
+    return [WORKLOAD, *map(column_of, sweep.parameter_keys), BASE, *sweep.machine.keys]
 
 
 def columns_of(sweep: Sweep) -> list[str]:
     """The columns of the table."""
-    numbers = sweep.metrics or NUMBERS
-    return ["workload", *sweep.parameter_keys, "base", *sweep.machine.keys, "status", *numbers, "reason"]
+    return [*point_columns(sweep), STATUS, *(sweep.metrics or NUMBERS), REASON]
+
+
+def values_of_point(point: Point) -> dict[str, object]:
+    """A point by column."""
+    parameters = {column_of(name): value for name, value in point.parameters.items()}
+    return {WORKLOAD: point.workload, **parameters, BASE: point.base, **point.changes}
 
 
 def values_of(row: Row, metrics: tuple[str, ...] = ()) -> dict[str, object]:
     """A row by column; what it does not have is missing. ``metrics`` chooses among the numbers."""
-    point = row.point
     numbers = {name: value for name, value in row.numbers.items() if not metrics or name in metrics}
-    return {
-        "workload": point.workload,
-        **point.parameters,
-        "base": point.base,
-        **point.changes,
-        "status": row.status,
-        **numbers,
-        "reason": row.reason,
-    }
+    return {**values_of_point(row.point), STATUS: row.status, **numbers, REASON: row.reason}
 
 
 def csv_lines(columns: Iterable[str], rows: Iterable[Mapping[str, object]], *, head: bool = True) -> str:
@@ -76,6 +88,10 @@ class GrowingCsv:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.file is not None:
-            self.file.close()
+            try:
+                self.file.close()
+            except OSError as failure:  # what could not be written is tried once more
+                if kind is None:
+                    raise unwritable(self.path, failure) from failure
         if kind is None and (not self.path.exists() or self.path.is_file()):
             write_text(self.path, csv_text(self.sweep, (self.rows[place] for place in sorted(self.rows))))

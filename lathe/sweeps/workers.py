@@ -2,7 +2,8 @@
 
 A process that ends, for want of memory or by a signal, takes nothing with it but its task, which another one begins
 anew; a task that takes too long ends with its process. Each process has a pipe of its own, so that none dies with a
-lock that others wait for. All of them are ended when the driver stops, and end by themselves when it is killed.
+lock that others wait for. All of them are ended when the driver stops, and end by themselves when it is killed; so do
+the tools that they run, since each process leads a group.
 """
 
 import multiprocessing
@@ -99,6 +100,7 @@ class Crew:
                     if worker.ready and worker.task is None:
                         self._give(worker, source)
                 if all(worker.ready and worker.task is None for worker in self.workers):
+                    self._let_go()
                     return
                 yield from self._settled()
         finally:
@@ -175,29 +177,54 @@ class Crew:
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         process = context.Process(target=_work, args=(there, self.function), daemon=False)
-        process.start()
+        with _without_interrupts():
+            process.start()
         there.close()
         return _Worker(process, here)
 
-    def _end(self) -> None:
-        """End all processes: those that rest may do so by themselves, the others are killed."""
+    def _let_go(self) -> None:
+        """Let all processes, which rest, end by themselves."""
         for worker in self.workers:
-            if worker.task is not None or not worker.ready:
-                _kill(worker)
-            else:
-                with suppress(OSError):
-                    worker.pipe.send(None)
+            with suppress(OSError):
+                worker.pipe.send(None)
         until = time.monotonic() + PATIENCE
         for worker in self.workers:
             worker.process.join(max(until - time.monotonic(), 0))
+
+    def _end(self) -> None:
+        """End all processes that are left."""
+        for worker in self.workers:
+            worker.process.kill()  # all of them, before one is waited for
+        for worker in self.workers:
             _kill(worker)
         self.workers = []
 
 
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes that start inside never hear Ctrl-C, not even while they begin; this one hears it afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _kill(worker: _Worker) -> None:
     worker.process.kill()
+    _end_group(worker.process.pid)  # also of one that has ended by itself: its tools may still run
     worker.process.join()
     worker.pipe.close()
+
+
+def _end_group(leader: int | None) -> None:
+    """End what a process has started, where systems have groups of processes."""
+    if hasattr(os, "killpg") and leader is not None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
 
 
 def _told(code: int | None) -> str:
@@ -227,6 +254,8 @@ def _one_thread_each() -> Iterator[None]:
 
 def _work(pipe: Connection, function: Callable[[Any], Any]) -> None:
     """What a process does: tasks, until it is told to end or the driver is no more."""
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is said to all; the driver ends this process
     driver = multiprocessing.parent_process()
     assert driver is not None
@@ -239,4 +268,6 @@ def _work(pipe: Connection, function: Callable[[Any], Any]) -> None:
 
 def _end_with(sentinel: int) -> None:
     wait([sentinel])
+    if hasattr(os, "getpgrp") and os.getpgrp() == os.getpid():
+        _end_group(os.getpid())
     os._exit(1)

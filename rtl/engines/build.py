@@ -1,6 +1,5 @@
 """Verilated machines as shared libraries, built once and kept in the user's cache."""
 
-import contextlib
 import hashlib
 import json
 import os
@@ -9,16 +8,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
 
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import write_text
-from lathe.rtl.cache import cache_folder, writing_to
+from lathe.rtl.cache import as_built, cache_folder, held, writing_to
 from lathe.rtl.engines.shared import header
 from lathe.rtl.engines.waveform import verilator_options, without_lanes
 from lathe.rtl.geometry import RtlError
@@ -40,13 +38,6 @@ WAVES: dict[str | None, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...],
     ".vcd": (("--trace-vcd",), ("verilated_vcd_c.cpp",), ("-DLATHE_WAVE_VCD=1",), ()),
     ".fst": (("--trace-fst",), ("verilated_fst_c.cpp",), ("-DLATHE_WAVE_FST=1",), ("-llz4", "-lz")),
 }
-# Parameters that the hardware does not depend on: the memory's behind the bus.
-OUTSIDE = {
-    "name": "machine",
-    "memory.latency": 0,
-    "memory.cycles_per_beat": 1,
-    "memory.shared_bandwidth": True,
-}
 
 
 def library(config: HardwareConfig, wave: str | None = None) -> Path:
@@ -66,7 +57,7 @@ def library(config: HardwareConfig, wave: str | None = None) -> Path:
     with writing_to(cache, PURPOSE):
         cache.mkdir(parents=True, exist_ok=True)
         lock = found.with_suffix(".lock").open("w")
-    with lock, _held(lock):
+    with lock, held(lock):
         if not _is_whole(found):
             unfinished = f"build-{found.stem}-"
             for left in cache.glob(f"{unfinished}*"):  # by a process that was killed, since this one has the lock
@@ -151,22 +142,10 @@ def _tool_version(*command: str) -> str:
 
 
 def _key(config: HardwareConfig, compiler: str, wave: str | None) -> str:
-    machine = json.dumps(config.with_(**OUTSIDE).to_dict(), sort_keys=True)
+    machine = json.dumps(as_built(config).to_dict(), sort_keys=True)
     tools = _tool_version(compiler, "--version") + str((verilator_root() / "bin" / "verilator_bin").stat().st_size)
     options = repr((VERILATOR_OPTIONS, COMPILER_OPTIONS, OPTIMISATION, WAVES[wave], sys.platform, platform.machine()))
     return hashlib.sha256(b"\0".join([_sources(), machine.encode(), tools.encode(), options.encode()])).hexdigest()[:40]
-
-
-@contextlib.contextmanager
-def _held(lock: IO[str]) -> Iterator[None]:
-    """Held by one process at a time; the system releases it when its holder dies."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows, where two builds at once are merely wasted work
-        yield
-        return
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    yield
 
 
 def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave: str | None) -> Path:

@@ -8,8 +8,8 @@ from typing import Any
 from amaranth.sim import Simulator
 
 from lathe.configs import HardwareConfig
+from lathe.rtl.cache import as_built
 from lathe.rtl.engines.bench import Bench, Benched
-from lathe.rtl.engines.build import OUTSIDE
 from lathe.rtl.engines.compiled.machine import Machine, compiled
 from lathe.rtl.engines.launch import Launch, Outcome
 from lathe.rtl.engines.waveform import ShownChanges
@@ -25,7 +25,7 @@ def run(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
     if any(launch.wave is not None for launch in launches):
         return run_in_amaranth(config, *launches)
     Geometry(config)  # refuses the machine by its own name
-    return run_on(_machine(config.with_(**OUTSIDE)), config, *launches)
+    return run_on(_machine(as_built(config)), config, *launches)
 
 
 def run_on(machine: Machine, config: HardwareConfig, *launches: Launch) -> list[Outcome]:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -35,3 +37,13 @@ def sleeps(seconds):
 def cannot_be_sent(_content):
     """A result that no pipe takes."""
     return lambda: None
+
+
+def runs_a_tool(content):
+    """Start a process that sleeps for long and tell its number; then wait for it, or end ('end')."""
+    path, then = content
+    tool = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    Path(path).write_text(str(tool.pid))
+    if then == "end":
+        os._exit(3)
+    tool.wait()

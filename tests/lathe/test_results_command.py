@@ -62,9 +62,47 @@ def test_a_sweep_goes_on_and_repeats_nothing(store, tmp_path):
     assert [row for row in after if row in before] == before  # with their times: they are the rows of before
 
 
+OVERLAPPING = """
+workloads:
+  - matmul: {m: [16, 20], n: 16, k: 16}
+  - matmul: {m: [20, 24], n: 16, k: 16}
+"""
+
+
+def test_a_point_that_two_workloads_have_is_one_row_at_its_first_place(tmp_path):
+    (tmp_path / "sweep.yaml").write_text(OVERLAPPING)
+    store = tmp_path / "r.db"
+    for _ in range(2):
+        assert len(lt.sweep(tmp_path / "sweep.yaml", output=store, jobs=1)) == 4
+        rows = json.loads(run("results", store, "--json").stdout)
+        assert [row["m"] for row in rows] == [16, 20, 24]
+
+
+def test_rows_stand_in_the_order_of_the_sweep_that_wrote_last(store, tmp_path):
+    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("[16, 20]", "[20, 16]").replace("[0, 64]", "[64, 0]"))
+    assert run("sweep", tmp_path / "sweep.yaml", "-o", store, "--jobs", 1).exit_code == 0
+    rows = json.loads(run("results", store, "--json").stdout)
+    assert [(row["m"], row["memory.latency"]) for row in rows if row["workload"] == "matmul"] == [
+        (20, 64), (20, 64), (20, 0), (20, 0), (16, 64), (16, 64), (16, 0), (16, 0),
+    ]  # fmt: skip
+
+
+def test_a_parameter_that_is_also_a_machines_has_a_column_of_its_own(tmp_path):
+    (tmp_path / "sweep.yaml").write_text(
+        "machine:\n  batch: [1, 2]\nworkloads:\n  - dense: {inputs: 16, outputs: 16, batch: [1, 4]}\n"
+    )
+    words = ["sweep", tmp_path / "sweep.yaml", "--jobs", 1]
+    assert run(*words, "-o", tmp_path / "r.csv").exit_code == 0
+    with (tmp_path / "r.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["workload.batch"], row["batch"]) for row in rows] == [("1", "1"), ("1", "2"), ("4", "1"), ("4", "2")]
+    plan = json.loads(run(*words, "--dry-run", "--json").stdout)
+    assert [(row["workload.batch"], row["batch"]) for row in plan["rows"]] == [(1, 1), (1, 2), (4, 1), (4, 2)]
+
+
 def test_the_rows_of_another_version_are_measured_again(store, tmp_path, monkeypatch):
     before = json.loads(run("results", store, "--json").stdout)
-    monkeypatch.setattr("lathe.sweeps.sweeping.measuring_sources", lambda: "other sources")
+    monkeypatch.setattr("lathe.sweeps.sweeping.measuring_sources", lambda _: "other sources")
     assert run("sweep", tmp_path / "sweep.yaml", "-o", store, "--jobs", 1).exit_code == 0
     after = json.loads(run("results", store, "--json").stdout)
     assert len(after) == 12

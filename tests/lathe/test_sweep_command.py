@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -83,6 +84,15 @@ def test_what_no_row_could_be_right_with_is_refused_and_nothing_written(tmp_path
 
 
 READ = ("instructions", "uop", "wgt", "inp", "acc", "acc8", "par", "lut")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full")
+def test_a_full_disk_is_an_error_of_the_table(tmp_path):
+    text = "workloads:\n  - matmul: {m: [4, 8], n: 4, k: 4}\n"
+    result = sweep(tmp_path, text, "-o", "/dev/full", "--jobs", 1)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: The output file '/dev/full' must be in a directory that exists and may be ")
+    assert "answers 'No space left on device'" in result.stderr
 
 
 def test_several_processes_give_the_same_rows_as_one(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lathe.configs import ConfigError, config_to_yaml, load_config
+from lathe.configs import config_to_yaml, load_config
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.reading import read_sweep
 from lathe.sweeps.specification import Parameter
@@ -59,9 +59,11 @@ def test_a_base_file_is_looked_for_beside_the_sweep(tmp_path):
 
 
 def test_a_base_machine_must_exist(tmp_path):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(SweepError) as caught:
         read(tmp_path, "base: vtaa\nworkloads: [digits: ]")
+    assert (caught.value.line, caught.value.key) == (1, "base")
     assert str(caught.value) == (
+        f"base of {tmp_path / 'sweep.yaml'}, line 1, must be a machine that can be read, and is not. "
         "The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
         "not 'vtaa'. "
         "Did you mean 'vta'?"
@@ -72,7 +74,7 @@ def test_a_base_machine_must_exist(tmp_path):
 MISTAKES = {
     "an unknown key": ("workload:\n  - digits:\n", 1,
         "A key of {file}, line 1, must be one of base, machine, workloads, constraints, sample, search, schedules, "
-        "metrics, energy, not 'workload'. Did you mean 'workloads'?"),
+        "metrics, energy, hardware, not 'workload'. Did you mean 'workloads'?"),
     "no workloads": ("base: vta\n", None,
         "The keys of {file} must include workloads, and do not. Name at least one operator there."),
     "workloads that are no list": ("workloads:\n  digits: {batch: 1}\n", 2,

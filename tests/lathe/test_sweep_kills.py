@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from lathe.command_line import main
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.store import reading_store
-from lathe.sweeps.sweeping import SECONDS, flat_rows
+from lathe.sweeps.sweeping import flat_rows
+from lathe.sweeps.tables import SECONDS
 
 GRID = """
 machine:
@@ -113,6 +114,37 @@ def test_a_driver_that_is_killed_ten_times_loses_nothing(text, seed, tmp_path):
     assert killed_and_resumed(tmp_path / "killed", text, 10, seed) == undisturbed(tmp_path / "whole", text)
 
 
+SEARCH = MANY + "search: {objectives: [cycles, energy_pj], points: 24, seed: 3}\n"
+
+
+def searched_and_killed(folder, kills, seed):
+    """Kill a search so often, then let it end: its rows, and those that were there when it was killed."""
+    chance = random.Random(seed)
+    seen = []
+    for _ in range(kills):
+        driver = started(folder, SEARCH, "--jobs", "2")
+        wanted = len(rows_of(folder)) + chance.randrange(1, 3)
+        wait_for(lambda driver=driver, wanted=wanted: driver.poll() is not None or len(rows_of(folder)) >= wanted)
+        time.sleep(chance.random() * 0.2)
+        driver.kill()
+        driver.communicate()
+        wait_for(lambda: not processes(folder))
+        seen.append(rows_of(folder))
+    driver = started(folder, SEARCH, "--jobs", "2")
+    assert driver.wait(timeout=300) == 0
+    driver.communicate()
+    return rows_of(folder), seen
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_search_that_is_killed_goes_on_without_repeating(kills, tmp_path):
+    rows, seen = searched_and_killed(tmp_path, kills, 4)
+    assert len(rows) == 24
+    assert len({(row["height"], row["memory.latency"], row["memory.bus_bits"]) for row in rows}) == 24
+    for before in seen:
+        assert all(row in rows for row in before)  # nothing is lost
+
+
 def test_workers_that_are_killed_lose_nothing(tmp_path):
     (tmp_path / "killed").mkdir()
     folder = tmp_path / "killed"
@@ -127,6 +159,34 @@ def test_workers_that_are_killed_lose_nothing(tmp_path):
     driver.communicate()
     assert rows_of(folder) == undisturbed(tmp_path / "whole", GRID)
     assert not processes(folder)
+
+
+TOOLS = """
+import subprocess, sys
+def build(machine, n=1):
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(600)"])
+"""
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
+def test_tools_that_points_run_end_with_the_sweep(sign, tmp_path):
+    (tmp_path / "tools.py").write_text(TOOLS)
+    text = "workloads:\n  - python: {path: tools.py, n: [1, 2]}\n"
+    driver = started(tmp_path, text, "--jobs", "2", start_new_session=True)
+    wait_for(lambda: len(processes(tmp_path)) >= 5)  # a driver, two processes and their tools
+    time.sleep(0.5)
+    driver.send_signal(sign)
+    driver.communicate(timeout=60)
+    wait_for(lambda: not processes(tmp_path), 10)
+
+
+def test_ctrl_c_while_processes_begin_says_nothing_else(tmp_path):
+    driver = started(tmp_path, MANY, "--jobs", "2", start_new_session=True)
+    wait_for(lambda: len(processes(tmp_path)) >= 3)  # they have just been started, and import what they need
+    os.killpg(driver.pid, signal.SIGINT)
+    _, said = driver.communicate(timeout=60)
+    assert said.decode() == f"Stopped. What was measured is kept in {tmp_path / 'r.db'}. The same command goes on.\n"
+    wait_for(lambda: not processes(tmp_path), 10)
 
 
 def test_ctrl_c_ends_all_processes_and_keeps_what_is_there(tmp_path):

@@ -3,11 +3,12 @@
 import math
 
 import pytest
+import yaml
 from qdq_models import QdqModel
 
 import lathe as lt
 from lathe.sweeps.dram import preset, presets
-from lathe.sweeps.energy import KEYS, energies, energy_table
+from lathe.sweeps.energy import KEYS, OWN, EnergyTable, energies, energy_table
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.execution import options_of
 from lathe.sweeps.machines import changed
@@ -41,39 +42,76 @@ def test_energy_is_the_sum_of_the_actions():
 
 def test_a_memory_costs_what_lies_between_the_sizes_of_the_table():
     table = energy_table(None)
-    assert [64 * table.sram_bit(size) for size in (8192, 32768, 1048576)] == pytest.approx([10, 20, 100])
-    assert 64 * table.sram_bit(16384) == pytest.approx(math.sqrt(10 * 20))
-    assert 64 * table.sram_bit(2048) == pytest.approx(5)
-    sizes = [table.sram_bit(1 << exponent) for exponent in range(6, 30)]
+    assert [64 * table.sram_bit(size, 64) for size in (8192, 32768, 1048576)] == pytest.approx([10, 20, 100])
+    assert 64 * table.sram_bit(16384, 64) == pytest.approx(math.sqrt(10 * 20))
+    assert 64 * table.sram_bit(2048, 64) == pytest.approx(5)
+    sizes = [table.sram_bit(1 << exponent, 64) for exponent in range(6, 30)]
     assert sizes == sorted(sizes)
+    assert table.sram_bit(8192, 8) == table.sram_bit(8192, 4096) == table.sram_bit(8192, 64)  # no other is known
+
+
+def test_a_bit_costs_what_lies_between_the_widths_of_the_table():
+    table = EnergyTable(1, 1, 1, 1, ((64, ((1024, 64),)), (256, ((1024, 128), (4096, 1024)))))
+    assert table.sram_bit(1024, 16) == table.sram_bit(1024, 64) == 1
+    assert table.sram_bit(1024, 128) == pytest.approx(math.sqrt(1 * 0.5))
+    assert table.sram_bit(1024, 256) == table.sram_bit(1024, 512) == pytest.approx(0.5)
+    assert table.sram_bit(4096, 256) == pytest.approx(4)
+
+
+def test_every_energy_of_the_table_has_its_source():
+    content = yaml.safe_load(OWN.read_text(encoding="utf-8"))
+    assert set(content) == {*KEYS, "dram"}
+    assert set(content["dram"]) <= set(presets())
+    valued = [content[key] for key in KEYS if key != "sram"] + [*content["dram"].values()]
+    assert all(each["pj"] > 0 and len(each["source"]) > 20 for each in valued)
+    assert len(content["sram"]["source"]) > 20
+
+
+MINE = "mac: 1\nalu: {pj: 2, source: me}\nalu_multiply: 3\ndram_bit: 5\nsram: {8: {1024: 6}}\n"
 
 
 def test_users_replace_the_table(tmp_path):
-    (tmp_path / "mine.yaml").write_text(
-        "mac: 1\nalu: 2\nalu_multiply: 3\nsram_bits: 8\ndram_bit: 5\nsram:\n  1024: 6\n"
-    )
-    text = "energy: mine.yaml\nworkloads:\n  - matmul: {m: 16, n: 16, k: 32}\n"
+    (tmp_path / "mine.yaml").write_text(MINE)
+    text = "energy: mine.yaml\nmachine: {clock_mhz: 100, dram: hbm2}\nworkloads:\n  - matmul: {m: 16, n: 16, k: 32}\n"
     (tmp_path / "sweep.yaml").write_text(text)
     sweep = read_sweep(tmp_path / "sweep.yaml", known_workloads(), make)
     (point,) = sweep.points()
     row = measure(point, options=options_of(sweep))
     assert row.numbers["energy_core_pj"] == 32 * 256
+    bits = 8 * (row.numbers["bytes_read"] + row.numbers["bytes_written"])
+    assert row.numbers["energy_dram_pj"] == bits * 5  # also of a memory that Lathe's own table knows
     (rows,) = lt.sweep(tmp_path / "sweep.yaml", jobs=1)
     assert rows["energy_core_pj"] == 32 * 256
+    (tmp_path / "mine.yaml").write_text(MINE.replace("mac: 1", "mac: 2") + "dram: {hbm2: 7, ddr4_3200: 9}\n")
+    (rows,) = lt.sweep(tmp_path / "sweep.yaml", jobs=1)  # as it is now
+    assert (rows["energy_core_pj"], rows["energy_dram_pj"]) == (2 * 32 * 256, bits * 7)
+
+
+NEEDS = "It needs mac, alu, alu_multiply, dram_bit, sram."
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("mac: 1\n", "The table of energies of {file} must be complete, not without alu. It needs mac, alu, "
-         "alu_multiply, sram_bits, dram_bit, sram."),
-        ("mac: -1\n", "mac of {file}, line 1, must be a number above 0, not -1. Give pJ, or bits and bytes."),
-        ("mac: 1\nmacs: 1\n", "A key of {file}, line 2, must be one of mac, alu, alu_multiply, sram_bits, dram_bit, "
-         "sram, not 'macs'. Did you mean 'mac'?"),
-        ("sram: 3\n", "sram of {file}, line 1, must be energies by sizes in bytes. Write '8192: 10' on a line for each "
-         "size."),
-        ("", "The content of {file}, line 1, must be keys with values such as 'mac: 0.3'. It needs mac, alu, "
-         "alu_multiply, sram_bits, dram_bit, sram."),
+        ("mac: 1\n", f"The table of energies of {{file}} must be complete, not without alu. {NEEDS}"),
+        ("mac: -1\n", "mac of {file}, line 1, must be a number above 0, up to 1e+15, not -1. Give pJ, or bits and "
+         "bytes."),
+        ("mac: .nan\n", "mac of {file}, line 1, must be a number above 0, up to 1e+15, not nan. Give pJ, or bits and "
+         "bytes."),
+        ("mac: 1e300\n", "mac of {file}, line 1, must be a number above 0, up to 1e+15, not '1e300'. Give pJ, or bits "
+         "and bytes."),
+        ("mac: {pj: 1, sauce: x}\n", "mac of {file}, line 1, must be a number, or pj with a source, not {{'pj': 1, "
+         "'sauce': 'x'}}. Write '{{pj: 0.3, source: mine}}'."),
+        ("mac: 1\nmac: 2\n", "Key mac of {file}, line 2, must be given once, not twice. Remove one of the two."),
+        ("mac: 1\nmacs: 1\n", "A key of {file}, line 2, must be one of mac, alu, alu_multiply, dram_bit, sram, dram, "
+         "not 'macs'. Did you mean 'mac'?"),
+        ("sram: 3\n", "sram of {file}, line 1, must be energies by bits of an access and bytes of a memory. Write '64: "
+         "{{8192: 10}}' on a line for each."),
+        ("sram: {8192: 10}\n", "sram of {file}, line 1, must be energies by bits of an access and bytes of a memory. "
+         "Write '64: {{8192: 10}}' on a line for each."),
+        ("dram: {hbm9: 1}\n", "A name in dram of {file}, line 1, must be one of ddr3_1600, lpddr3_1600, ddr4_3200, "
+         "lpddr4_3200, gddr5_8000, gddr6_14000, hbm2, not 'hbm9'. Did you mean 'hbm2'?"),
+        ("", f"The content of {{file}}, line 1, must be keys with values such as 'mac: 0.3'. {NEEDS}"),
     ],
 )  # fmt: skip
 def test_a_table_that_is_none_is_refused(tmp_path, text, message):
@@ -81,7 +119,6 @@ def test_a_table_that_is_none_is_refused(tmp_path, text, message):
     with pytest.raises(SweepError) as caught:
         energy_table(str(tmp_path / "mine.yaml"))
     assert str(caught.value) == message.format(file=tmp_path / "mine.yaml")
-    assert set(KEYS) == {"mac", "alu", "alu_multiply", "sram_bits", "dram_bit", "sram"}
 
 
 @pytest.mark.parametrize("clock", [1, 33.3, 100, 200, 1000, 5000])

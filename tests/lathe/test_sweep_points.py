@@ -84,6 +84,13 @@ def test_a_sample_of_a_grid_that_is_smaller_is_all_of_it():
     assert Sample(10).places(4) == [0, 1, 2, 3]
 
 
+def test_a_sample_of_more_points_than_lists_have_is_drawn():
+    places = Sample(3, seed=1).places(10**30)
+    assert places == Sample(3, seed=1).places(10**30) == sorted(set(places))
+    assert len(places) == 3
+    assert max(places) < 10**30
+
+
 def test_a_grid_of_any_size_may_be_sampled_or_meant(tmp_path):
     text = (
         "machine:\n  memory.latency: {from: 0, to: 999999}\n  memory.outstanding_reads: {from: 1, to: 1000}\n" + MATMUL
@@ -130,7 +137,8 @@ MISTAKES = {
         "machine 'vta' must come with clock_mhz, which its cycles are counted with, and does not. Give clock_mhz."),
     "an unknown memory": ("machine:\n  clock_mhz: 100\n  dram: ddr9\n" + MATMUL, 2, "machine",
         "machine of {file}, line 2, must be a grid with at least one machine that exists, and has none. dram of "
-        "machine 'vta' must be one of ddr3_1600, lpddr3_1600, ddr4_3200, gddr5_8000, hbm2, not 'ddr9'."),
+        "machine 'vta' must be one of ddr3_1600, lpddr3_1600, ddr4_3200, lpddr4_3200, gddr5_8000, "
+        "gddr6_14000, hbm2, not 'ddr9'."),
     "a clock that stands": ("machine:\n  clock_mhz: 0\n" + MATMUL, 2, "machine",
         "machine of {file}, line 2, must be a grid with at least one machine that exists, and has none. clock_mhz of a "
         "sweep must be a number of MHz above 0, up to 1000000, not 0."),
@@ -163,6 +171,33 @@ MISTAKES = {
     "an unknown objective": ("search: {objectives: [-speed], points: 2}\n" + MATMUL, 1, "-speed", None),
     "an unknown way of schedules": ("schedules: all\n" + MATMUL, 1, "all",
         "A word of schedules of {file}, line 1, must be one of each, shared, not 'all'. Remove it."),
+    "a value twice": ("machine:\n  memory.latency: [8, 16, 8]\n" + MATMUL, 2, "memory.latency",
+        "The values of memory.latency of {file}, line 2, must be each given once, not twice: 8. Remove one of the "
+        "two."),
+    "values of two keys twice": ("machine:\n  block_in, batch: [[16, 1], [16, 1]]\n" + MATMUL, 2, "block_in",
+        "The values of block_in, batch of {file}, line 2, must be each given once, not twice: 16, 1. Remove one of the "
+        "two."),
+    "a workload twice": (MATMUL + "  - matmul: {m: 16, n: 16, k: 16}\n", 3, "matmul",
+        "Workload matmul of {file}, line 3, must be given once, not twice. Remove one."),
+    "a base twice": ("base: [vta, vta]\n" + MATMUL, 1, "base",
+        "Machine 'vta' of base of {file}, line 1, must be given once, not twice. Remove one."),
+    "a number that is none": ("machine:\n  clock_mhz: [100, .inf]\n" + MATMUL, 2, "clock_mhz",
+        "A value of clock_mhz of {file}, line 2, must be a number that there is, not inf. Correct it."),
+    "a range without end": ("machine:\n  memory.latency: {from: 0, to: 99999999999999999999}\n" + MATMUL, 2,
+        "memory.latency",
+        "The range of memory.latency of {file}, line 2, must be one of at most 9223372036854775807 numbers, not from 0 "
+        "to 99999999999999999999. Take a smaller one."),
+    "an objective small and great": ("search: {objectives: [cycles, -cycles], points: 2}\n" + MATMUL, 1, "cycles",
+        "Objective cycles of {file}, line 1, must be as small or as great as possible, not both. Remove one."),
+    "a sample of 10⁸": ("sample: {points: 100000000}\n" + MATMUL, 1, "points",
+        "points of sample of {file}, line 1, must be at most 100000 without --yes, not 100000000. Take fewer, or say "
+        "--yes."),
+    "a search of 10⁸": (MATMUL + "search: {objectives: cycles, points: 100000000}\n", 3, "points",
+        "points of search of {file}, line 3, must be at most 100000 without --yes, not 100000000. Take fewer, or say "
+        "--yes."),
+    "energies that are not there": ("energy: none.yaml\n" + MATMUL, 1, "energy",
+        "energy of {file}, line 1, must be a table that can be read, and is not. The table of energies {folder}/"
+        "none.yaml must be readable, and is not: No such file or directory. Correct the path."),
     "10⁸ points": (MATMUL + "machine:\n  memory.latency: {from: 1, to: 10000}\n"
         "  timing.command_queue_depth: {from: 1, to: 10000}\n", 4, "machine",
         "machine of {file}, line 4, must be a grid of at most 100000 points in all without --yes, not of 100000000. "
@@ -180,7 +215,7 @@ def test_a_mistake_is_told_with_line_and_key(tmp_path, mistake):
     with pytest.raises(SweepError) as caught:
         read(tmp_path, text)
     if message is not None:
-        assert str(caught.value) == message.format(file=tmp_path / "sweep.yaml")
+        assert str(caught.value) == message.format(file=tmp_path / "sweep.yaml", folder=tmp_path)
     assert f"{tmp_path / 'sweep.yaml'}, line {line}, must be " in str(caught.value)
     assert (caught.value.line, caught.value.key) == (line, key)
 

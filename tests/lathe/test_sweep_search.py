@@ -52,6 +52,16 @@ def test_a_search_goes_on_without_repeating(tmp_path):
     assert [row for row in more if row in first] == first
 
 
+def test_a_search_of_one_process_repeats_with_its_seed(tmp_path):
+    def searched(seed):
+        read(tmp_path, "cycles, energy_pj", TEXT.replace("seed: 1", f"seed: {seed}"))
+        rows = lt.sweep(tmp_path / "sweep.yaml", jobs=1)
+        return [{key: value for key, value in row.items() if key != "run_seconds"} for row in rows]
+
+    assert searched(1) == searched(1)
+    assert searched(1) != searched(2)
+
+
 def test_a_search_of_a_small_grid_ends_with_all_of_it(tmp_path):
     text = TEXT.replace("{from: 0, to: 63}", "[0, 5, 9]").replace("points: 8", "points: 100")
     read(tmp_path, text=text)
@@ -63,6 +73,14 @@ def test_a_search_on_processes_tells_what_it_learns(tmp_path):
     result = CliRunner().invoke(main, ["sweep", str(tmp_path / "sweep.yaml"), "--jobs", "2", "--json"])
     assert result.exit_code == 0
     assert len(json.loads(result.stdout)) == 8
+
+
+def test_a_search_prints_what_none_beats(tmp_path):
+    read(tmp_path, "cycles, -efficiency")
+    said = CliRunner().invoke(main, ["sweep", str(tmp_path / "sweep.yaml"), "--jobs", "1"])
+    assert said.exit_code == 0
+    assert "8 rows: 8 ok" in said.stdout
+    assert "rows that none beats in cycles, -efficiency: " in said.stdout
 
 
 def test_places_and_steps_of_trials_are_each_others(tmp_path):

@@ -164,6 +164,38 @@ def test_a_damaged_store_with_a_log_is_left_as_it_is(tmp_path):
     assert files(tmp_path) == before
 
 
+@pytest.mark.parametrize("text", ["{", "[1]", None, b"\xff"])
+def test_a_row_that_says_nothing_is_damage(text, tmp_path):
+    path = tmp_path / "r.db"
+    with writing_store(path) as store:
+        store.write(row())
+    with sqlite3.connect(path) as connection:
+        connection.execute("update rows set content = ?", ("" if text is None else text,))
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(SweepError) as caught:
+        rows_of(path)
+    assert str(caught.value) == (
+        f"The store {str(path)!r} must be whole, and is damaged: a row says {('' if text is None else text)!r}. It was "
+        "left as it is; name another file."
+    )
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("status", b"ok"), ("place", "x"), ("seconds", "late"), ("sources", b"")]
+)
+def test_a_row_of_other_kinds_of_values_is_damage(column, value, tmp_path):
+    path = tmp_path / "r.db"
+    with writing_store(path) as store:
+        store.write(row())
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"update rows set {column} = ?", (value,))
+    connection.close()
+    with pytest.raises(SweepError, match="must be whole, and is damaged: a row says "):
+        rows_of(path)
+
+
 def test_a_folder_and_a_missing_file_are_refused(tmp_path):
     with pytest.raises(SweepError, match="must be one that there is, and is not"), reading_store(tmp_path / "no.db"):
         pass

@@ -3,6 +3,7 @@
 import os
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import sweep_tasks
@@ -56,6 +57,28 @@ def test_no_process_is_left_when_the_results_are_no_longer_wanted():
     assert len(processes) == 2
     running.close()
     assert not any(process.is_alive() for process in processes)
+
+
+def is_running(number):
+    """Whether a process is there; one that has ended and that nobody has asked about is not."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+@pytest.mark.parametrize(
+    ("then", "options"), [("wait", {"timeout": 5}), ("end", {"retries": 0})], ids=["too long", "ended"]
+)
+def test_tools_end_with_the_process_that_runs_them(then, options, tmp_path):
+    found = results(Crew(sweep_tasks.runs_a_tool, 1, **options), [(str(tmp_path / "tool"), then)])
+    assert isinstance(found[0], Lost)
+    tool = int((tmp_path / "tool").read_text())
+    until = time.monotonic() + 60
+    while is_running(tool):
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def test_nothing_to_do_starts_no_process():

@@ -9,6 +9,7 @@ import pytest
 
 from lathe.configs import load_config
 from lathe.rtl.accelerator import Accelerator
+from lathe.rtl.cache import as_built
 from lathe.rtl.engines import build
 from lathe.rtl.geometry import RtlError
 from lathe.rtl.manual import register_manual
@@ -116,4 +117,4 @@ def test_the_hardware_does_not_depend_on_the_memory_behind_the_bus():
     cfg = load_config("tiny").with_(
         batch=1, block_in=2, block_out=2, inp_buffer_bytes=256, wgt_buffer_bytes=256, acc_buffer_bytes=256
     )
-    assert verilog(cfg) == verilog(cfg.with_(**build.OUTSIDE))
+    assert verilog(cfg) == verilog(as_built(cfg))

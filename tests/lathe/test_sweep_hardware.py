@@ -1,0 +1,221 @@
+"""Numbers of the RTL in a sweep: made once for equal hardware, and kept; what is missing is told before all else."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import lathe as lt
+import lathe.rtl.fit.tools as tools_module
+import lathe.sweeps.hardware as hardware_module
+from lathe.command_line import main
+from lathe.rtl.fit import fit
+from lathe.rtl.geometry import RtlError
+from lathe.rtl.statistics import statistics, within
+from lathe.sweeps.errors import SweepError
+from lathe.sweeps.hardware import COUNTS, FITS, Hardware, hardware_numbers, is_known
+from lathe.sweeps.keys import measuring_sources, point_key
+from lathe.sweeps.measurement import NUMBERS, Options
+from lathe.sweeps.reading import read_sweep
+from lathe.sweeps.specification import Point
+from lathe.sweeps.workloads import known_workloads, make
+
+TINY = lt.load_config("tiny")
+SMALLEST = {"block_in": 2, "block_out": 2, "inp_buffer_bytes": 256, "wgt_buffer_bytes": 256, "acc_buffer_bytes": 1024}
+MATMUL = "workloads:\n  - matmul: {m: [4, 8], n: 4, k: 4}\n"
+GRID = "base: tiny\nmachine:\n  memory.latency: [0, 8]\n  memory.bus_bits: [32, 64]\n" + MATMUL
+
+
+@pytest.fixture
+def looked_at(monkeypatch, tmp_path):
+    """The machines that the tools would look at, in the place of doing so; and a cache of one's own."""
+    found = []
+
+    def counted(config):
+        found.append(config)
+        return dict(zip(COUNTS, (10, config.memory.bus_bits, 3, 4), strict=True))
+
+    def fitted(config, hardware):
+        found.append((config, hardware))
+        if config.memory.bus_bits > 32:
+            raise RtlError(f"device of the fit must have what machine {config.name!r} takes, and has not.")
+        return dict(zip(FITS, (100, 50, 4, 2, 50.0), strict=True))
+
+    monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(hardware_module, "_counted", counted)
+    monkeypatch.setattr(hardware_module, "_fitted", fitted)
+    hardware_module._known.cache_clear()
+    yield found
+    hardware_module._known.cache_clear()
+
+
+def sweep(tmp_path, text, **options):
+    (tmp_path / "sweep.yaml").write_text(text)
+    return lt.sweep(tmp_path / "sweep.yaml", jobs=1, **options)
+
+
+def test_equal_hardware_is_looked_at_once(looked_at, tmp_path):
+    rows = sweep(tmp_path, GRID + "hardware: counts\n")
+    assert len(rows) == 8
+    assert [config.memory.bus_bits for config in looked_at] == [32, 64]
+    assert all(row["rtl_flip_flops"] == row["memory.bus_bits"] for row in rows)
+    hardware_module._known.cache_clear()  # as another process begins
+    assert [row["rtl_cells"] for row in sweep(tmp_path, GRID + "hardware: counts\n")] == [10] * 8
+    assert len(looked_at) == 2
+
+
+def test_what_is_kept_damaged_is_made_again(looked_at, tmp_path):
+    assert hardware_numbers(TINY, Hardware())["rtl_cells"] == 10
+    assert is_known(TINY.with_(**{"memory.latency": 99}), Hardware())
+    (kept,) = (tmp_path / "cache").glob("hardware-*.json")
+    for text in ("", "[]", '{"rtl_cells": 1}', kept.read_text().replace("10", '"10"')):
+        kept.write_text(text)
+        assert not is_known(TINY, Hardware())
+        hardware_module._known.cache_clear()
+        assert hardware_numbers(TINY, Hardware())["rtl_cells"] == 10
+    assert len(looked_at) == 5
+
+
+@pytest.mark.usefixtures("looked_at")
+def test_time_is_that_at_the_clock_of_the_fit_unless_another_is_given(tmp_path):
+    text = GRID.replace("[32, 64]", "32") + "hardware: {device: ecp5-25k, speed: 7, seed: 3}\n"
+    for row in sweep(tmp_path, text):
+        assert (row["fit_mhz"], row["time_us"]) == (50.0, row["cycles"] / 50)
+    for row in sweep(tmp_path, text.replace("machine:\n", "machine:\n  clock_mhz: 200\n")):
+        assert (row["fit_mhz"], row["time_us"]) == (50.0, row["cycles"] / 200)
+
+
+def test_hardware_that_has_no_room_is_a_row_with_all_other_numbers(looked_at, tmp_path):
+    rows = sweep(tmp_path, GRID + "hardware: {device: ecp5-25k}\n", output=tmp_path / "r.db")
+    refused = [row for row in rows if row["memory.bus_bits"] == 64]
+    assert {row["status"] for row in refused} == {"no hardware"}
+    assert {row["reason"] for row in refused} == {"device of the fit must have what machine 'tiny' takes, and has not."}
+    assert all(row["cycles"] > 0 and row.get("fit_mhz") is None for row in refused)
+    assert len(looked_at) == 2  # also what is refused, once
+    assert sweep(tmp_path, GRID + "hardware: {device: ecp5-25k}\n", output=tmp_path / "r.db") == rows
+    assert len(looked_at) == 2
+
+
+@pytest.mark.usefixtures("looked_at")
+def test_a_machine_that_cannot_be_built_says_so(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "cache"))
+    text = "base: tiny\nmachine:\n  timing.gemm_pipeline: 1\n  timing.alu_pipeline: 1\n" + MATMUL + "hardware: counts\n"
+    row, _ = sweep(tmp_path, text)
+    assert (row["status"], row["reason"]) == (
+        "no hardware",
+        "The greater of timing.gemm_pipeline and timing.alu_pipeline of machine 'tiny' must be at least 3 to be built, "
+        "not 1. Micro-op read, operand read and multiplication are a stage each; make one of them greater.",
+    )
+
+
+def test_a_dry_run_looks_at_no_hardware_and_counts_it(looked_at, tmp_path):
+    (tmp_path / "sweep.yaml").write_text(GRID + "hardware: {device: ecp5-25k}\n")
+    words = ["sweep", str(tmp_path / "sweep.yaml"), "--dry-run", "--jobs", "1"]
+    said = CliRunner().invoke(main, words)
+    assert "Beside that the hardware of 2 machines takes minutes, to be placed and routed, each." in said.stdout
+    assert json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)["machines_to_build"] == 2
+    assert looked_at == []
+
+
+def test_without_the_extra_nothing_is_begun(tmp_path, monkeypatch):
+    monkeypatch.setattr(tools_module, "PACKAGES", {"yowasp-nothing": ("nothing", "nothing")})
+    (tmp_path / "sweep.yaml").write_text(GRID + "hardware: {device: ecp5-25k}\n")
+    words = ["sweep", str(tmp_path / "sweep.yaml"), "-o", str(tmp_path / "r.db")]
+    said = CliRunner().invoke(main, words)
+    assert (said.exit_code, said.stdout, said.stderr) == (
+        2,
+        "",
+        "Error: The fit of a machine must have the package yowasp-nothing, and it is not installed. Install it with: "
+        "pip install 'lathe-npu[fit]'\n",
+    )
+    assert not (tmp_path / "r.db").exists()
+
+
+def test_a_cache_that_is_none_is_told_before_anything_is_begun(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(RtlError) as caught:
+        sweep(tmp_path, GRID + "hardware: counts\n", output=tmp_path / "r.db")
+    assert str(caught.value) == (
+        f"The cache of numbers of hardware, {str(tmp_path / 'file' / 'cache')!r}, must be a folder that can be written "
+        "to, not one that answers 'Not a directory'. Name another folder with the environment variable LATHE_CACHE."
+    )
+    assert not (tmp_path / "r.db").exists()
+
+
+MISTAKES = {
+    "another word": ("hardware: count\n", 8, "count",
+        "A word of hardware of {file}, line 8, must be one of counts, not 'count'. Did you mean 'counts'?"),
+    "no device": ("hardware: {speed: 6}\n", 8, "device",
+        "hardware of {file}, line 8, must be complete, not without device. Name ecp5-25k, ecp5-45k, ecp5-85k, or write "
+        "'hardware: counts'."),
+    "an unknown device": ("hardware: {device: ecp5-12k}\n", 8, "ecp5-12k",
+        "A word of device of {file}, line 8, must be one of ecp5-25k, ecp5-45k, ecp5-85k, not 'ecp5-12k'. Did you mean "
+        "'ecp5-25k'?"),
+    "an unknown speed": ("hardware: {device: ecp5-25k, speed: 9}\n", 8, "9",
+        "A word of speed of {file}, line 8, must be one of 6, 7, 8, not '9'. Remove it."),
+    "a seed below": ("hardware: {device: ecp5-25k, seed: -1}\n", 8, "seed",
+        "seed of hardware of {file}, line 8, must be a whole number of at least 0, not -1. Correct it."),
+    "another key": ("hardware: {devise: ecp5-25k}\n", 8, "devise",
+        "A key of hardware of {file}, line 8, must be one of device, speed, seed, not 'devise'. Did you mean "
+        "'device'?"),
+    "counts that nobody asks for": ("metrics: [cycles, rtl_cells]\n", 8, "rtl_cells",
+        "rtl_cells of metrics of {file}, line 8, must be asked for with the hardware's counts, and is not. Add "
+        "'hardware: counts'."),
+    "a clock that nobody asks for": ("hardware: counts\nsearch: {objectives: [-fit_mhz], points: 3}\n", 9, "fit_mhz",
+        "fit_mhz of search of {file}, line 9, must be asked for with a device, and is not. Add 'hardware: {{device: "
+        "ecp5-45k}}'."),
+    "time without a clock": ("search: {objectives: [time_us], points: 3}\n", 8, "time_us",
+        "time_us of search of {file}, line 8, must be asked for with a clock, and is not. Add clock_mhz to machine, or "
+        "'hardware: {{device: ecp5-45k}}'."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_with_line_and_key(tmp_path, mistake):
+    text, line, key, message = MISTAKES[mistake]
+    (tmp_path / "sweep.yaml").write_text(GRID + "schedules: each\n" + text)
+    with pytest.raises(SweepError) as caught:
+        read_sweep(tmp_path / "sweep.yaml", known_workloads(), make)
+    assert str(caught.value) == message.format(file=tmp_path / "sweep.yaml")
+    assert (caught.value.line, caught.value.key) == (line, key)
+
+
+def test_a_row_is_known_by_what_is_asked_of_the_hardware_and_by_the_sources_of_the_rtl():
+    point = Point("tiny", {}, "matmul", {"m": 4, "n": 4, "k": 4})
+    asked = (None, Hardware(), Hardware("ecp5-25k"), Hardware("ecp5-25k", seed=2))
+    assert len({point_key(point, Options(hardware=each)) for each in asked}) == 4
+    assert measuring_sources() != measuring_sources(Hardware())
+    assert {*COUNTS, *FITS} < set(NUMBERS)
+
+
+@pytest.mark.slow
+def test_counts_are_those_of_the_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("LATHE_CACHE", str(tmp_path))
+    hardware_module._known.cache_clear()
+    machine = TINY.with_(**SMALLEST)
+    entries = statistics(machine)
+    counted = within(entries, entries[0].path)
+    numbers = hardware_numbers(machine, Hardware())
+    assert [*numbers.values()] == [counted.cells, counted.flip_flops, counted.memory_bits, counted.multiplier_count]
+
+
+@pytest.mark.nightly
+def test_clock_and_resources_are_those_of_the_fit(tmp_path, monkeypatch):
+    monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "cache"))
+    hardware_module._known.cache_clear()
+    changes = "".join(f"  {name}: {value}\n" for name, value in SMALLEST.items())
+    text = "base: tiny\nmachine:\n  memory.latency: [0, 8]\n" + changes + MATMUL + "hardware: {device: ecp5-25k}\n"
+    (tmp_path / "sweep.yaml").write_text(text)
+    words = ["sweep", str(tmp_path / "sweep.yaml"), "-o", str(tmp_path / "r.db"), "--jobs", "2", "--json"]
+    said = CliRunner().invoke(main, words)
+    assert said.exit_code == 0, said.output
+    rows = json.loads(said.stdout)
+    assert len(rows) == 4
+    found = fit(TINY.with_(**SMALLEST), "ecp5-25k")  # from the cache
+    assert len(list((tmp_path / "cache").glob("fit-*.json"))) == 1
+    for row in rows:
+        assert row["fit_mhz"] == found.megahertz
+        assert row["time_us"] == pytest.approx(row["cycles"] / found.megahertz, abs=1e-6)
+        assert row["fit_luts"] == found.resources["luts"].used
