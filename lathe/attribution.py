@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs.errors import shown
+from lathe.configs.notebook import repr_html
 from lathe.isa import Gemm, Instruction
 from lathe.isa.instructions import runs_micro_ops
 from lathe.isa.stall import StallCause
@@ -31,6 +32,8 @@ class LabelCycles:
     busy: Mapping[str, int]
     waiting: Mapping[str, int]
     reasons: Mapping[str, Mapping[str, int]]
+
+    _repr_html_ = repr_html
 
 
 def activity_of(instruction: Instruction, unit: str) -> str:

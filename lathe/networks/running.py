@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lathe.attribution import recorded_trace
 from lathe.configs.errors import shown
+from lathe.configs.notebook import repr_html
 from lathe.engines import CYCLE_MODEL, simulate
 from lathe.frontend import reference
 from lathe.frontend.onnx.host import run_on_host
@@ -38,6 +39,8 @@ class LayerRow:
     bytes: int
     why: str
 
+    _repr_html_ = repr_html
+
 
 @dataclass(frozen=True, eq=False)
 class NetworkResult:
@@ -50,6 +53,8 @@ class NetworkResult:
     cycles: int
     layers: list[LayerRow]
     results: tuple[Result, ...]
+
+    _repr_html_ = repr_html
 
     @property
     def counters(self) -> Counters:

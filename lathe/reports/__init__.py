@@ -1,0 +1,1 @@
+"""Pages and notebooks: what users look at."""
