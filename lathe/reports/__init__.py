@@ -1,1 +1,1 @@
-"""Pages and notebooks: what users look at."""
+"""Pages to look at, one file of HTML each, which needs no network; and what notebooks show of values."""

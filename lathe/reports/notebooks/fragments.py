@@ -1,11 +1,12 @@
-"""Fragments of HTML for notebooks: tables, folded parts and text, made of elements, so that all text is escaped.
+"""Fragments of HTML for notebooks: tables, folded parts and text, which bear their looks with them.
 
 Colours are those of the page around, and translucent greys, so that dark notebooks show them as well as light ones.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Any
-from xml.etree.ElementTree import Element, SubElement, tostring
+
+from lathe.reports.markup import Markup, element
 
 MOST_ROWS = 40
 """Rows of a table in a cell; the rest is counted below it."""
@@ -16,72 +17,46 @@ _PLAIN = "background:transparent;color:inherit"
 _FAINT = "opacity:.75"
 
 
-def element(tag: str, *children: "Element | str", style: str = "", **attributes: str) -> Element:
-    """An element with texts and elements inside, in order. Underscores of attributes stand for hyphens."""
-    given = {name.replace("_", "-"): value for name, value in attributes.items()}
-    made = Element(tag, {**({"style": style} if style else {}), **given})
-    for child in children:
-        if isinstance(child, str):
-            _append_text(made, child)
-        else:
-            made.append(child)
-    return made
-
-
-def _append_text(parent: Element, text: str) -> None:
-    if len(parent):
-        parent[-1].tail = (parent[-1].tail or "") + _visible(text)
-    else:
-        parent.text = (parent.text or "") + _visible(text)
-
-
-def _visible(text: str) -> str:
-    """Text with a sign in place of each control character, which HTML has none for."""
-    return "".join(each if each in "\n\t" or each.isprintable() or each.isspace() else "\N{REPLACEMENT CHARACTER}"
-                   for each in text)  # fmt: skip
-
-
-def panel(title: str, *parts: Element) -> str:
+def panel(title: str, *parts: Markup) -> str:
     """A whole view: a heading and what stands below it, as text."""
     heading = element("div", title, style="font-weight:600;margin:.2em 0 .4em")
-    whole = element("div", heading, *parts, style="overflow-x:auto;max-width:100%;line-height:1.4")
-    return tostring(whole, encoding="unicode", method="html")
+    return str(element("div", heading, *parts, style="overflow-x:auto;max-width:100%;line-height:1.4"))
 
 
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], *, left: int = 1, most: int = MOST_ROWS, note: str = ""
-) -> Element:
+) -> Markup:
     """A table whose first ``left`` columns, and all texts, are aligned to the left, and numbers to the right."""
     every = [list(row) for row in rows]
-    made = element("table", style=f"border-collapse:collapse;margin:.3em 0;{_PLAIN}")
-    if any(columns):
-        head = SubElement(SubElement(made, "thead"), "tr")
-        for place, name in enumerate(columns):
-            right = place >= left and all(_is_number(row[place]) for row in every)
-            head.append(element("th", name, style=f"{_CELL};text-align:{'right' if right else 'left'};font-weight:600"))
-    body = SubElement(made, "tbody")
-    for row in every[:most]:
-        line = SubElement(body, "tr", {"style": _PLAIN})
-        for place, value in enumerate(row):
-            side = "right" if place >= left and _is_number(value) else "left"
-            line.append(element("td", told(value), style=f"{_CELL};text-align:{side};{_PLAIN}"))
+    right = [at >= left and bool(every) and all(_is_number(row[at]) for row in every) for at in range(len(columns))]
+
+    def cell(name: str, at: int, value: Any, more: str) -> Markup:
+        return element(name, told(value), style=f"{_CELL};text-align:{'right' if right[at] else 'left'};{more}")
+
+    lines = [
+        element("tr", *(cell("td", at, value, _PLAIN) for at, value in enumerate(row)), style=_PLAIN)
+        for row in every[:most]
+    ]
+    names = element("tr", *(cell("th", at, name, "font-weight:600") for at, name in enumerate(columns)))
+    head = element("thead", names) if any(columns) else None
+    made = element("table", head, element("tbody", *lines), style=f"border-collapse:collapse;margin:.3em 0;{_PLAIN}")
     rest = len(every) - most
     notes = [*([f"{grouped(rest)} more rows"] if rest > 0 else []), *([note] if note else [])]
     return element("div", made, *(element("div", each, style=f"{_FAINT};max-width:60em") for each in notes))
 
 
-def facts(pairs: Iterable[tuple[str, Any]]) -> Element:
+def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:
     """Names and what they are, a row each; what is None is left out."""
     return table(("", ""), [(name, told(value)) for name, value in pairs if value is not None], left=2)
 
 
-def folded(summary: str, *parts: Element) -> Element:
+def folded(summary: str, *parts: Markup) -> Markup:
     """Parts behind a click, which needs no script."""
     head = element("summary", summary, style="cursor:pointer")
     return element("details", head, *parts, style="margin:.3em 0")
 
 
-def text_block(text: str, most: int = 400) -> Element:
+def text_block(text: str, most: int = 400) -> Markup:
     """Text as it is, in columns of one width; of long ones the first lines."""
     lines = text.rstrip("\n").split("\n")
     if len(lines) > most:
@@ -90,7 +65,7 @@ def text_block(text: str, most: int = 400) -> Element:
     return element("pre", "\n".join(lines), style=style)
 
 
-def beside(*parts: Element) -> Element:
+def beside(*parts: Markup) -> Markup:
     """Parts next to each other where there is room."""
     return element("div", *parts, style="display:flex;flex-wrap:wrap;gap:0 2.5em;align-items:flex-start")
 

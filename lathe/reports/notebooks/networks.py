@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from xml.etree.ElementTree import Element
 
 from lathe.configs.notebook import html_of
 from lathe.frontend.onnx.value_types import TensorType
@@ -10,6 +9,7 @@ from lathe.networks.explanation import NetworkExplanation
 from lathe.networks.network import Network
 from lathe.networks.program import NetworkProgram
 from lathe.networks.steps import NpuStep
+from lathe.reports.markup import Markup
 from lathe.reports.notebooks.fragments import beside, facts, folded, grouped, panel, table, text_block
 
 
@@ -70,7 +70,7 @@ def network_explanation(value: NetworkExplanation) -> str:
     return panel(title, told, folded("The whole explanation", text_block(str(value))))
 
 
-def _ports(inputs: Mapping[str, TensorType | None], outputs: Mapping[str, TensorType | None]) -> Element:
+def _ports(inputs: Mapping[str, TensorType | None], outputs: Mapping[str, TensorType | None]) -> Markup:
     rows = [
         (name, direction, "" if kind is None else kind.dtype, "" if kind is None else " × ".join(map(str, kind.shape)))
         for direction, ports in (("input", inputs), ("output", outputs))

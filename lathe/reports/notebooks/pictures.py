@@ -1,11 +1,11 @@
 """Small pictures of notebooks, as SVG: where the cycles of units went, when they were busy, and points of a sweep."""
 
 from collections.abc import Mapping, Sequence
-from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from lathe.reports.notebooks.fragments import element, grouped, percent
+from lathe.reports.markup import Markup, element
+from lathe.reports.notebooks.fragments import grouped, percent
 from lathe.sim import Counters, Trace
 
 BUSY = "#2a9d8f"
@@ -23,7 +23,7 @@ _WIDTH, _LEFT, _ROW = 560, 70, 22
 _BINS = 240
 
 
-def units_picture(counters: Counters) -> Element:
+def units_picture(counters: Counters) -> Markup:
     """A bar for each unit: the share of cycles in which it was busy, and in which it waited, by cause."""
     rows = list(counters.units.items())
     parts, causes = [], dict.fromkeys(["busy"])
@@ -46,7 +46,7 @@ def units_picture(counters: Counters) -> Element:
     return _picture(top + 22, "Busy cycles and waits of each unit, by cause", parts)
 
 
-def timeline_picture(trace: Trace, cycles: int) -> Element:
+def timeline_picture(trace: Trace, cycles: int) -> Markup:
     """When load, compute and store were busy: the darker, the more of a stretch of cycles."""
     parts = []
     width = (_WIDTH - _LEFT) / _BINS
@@ -63,9 +63,8 @@ def timeline_picture(trace: Trace, cycles: int) -> Element:
         done = np.stack([np.cumsum(busy) - busy, np.cumsum(busy)], 1).ravel()
         shares = np.diff(np.interp(edges, points, done)) * _BINS / max(1, cycles)
         for place in np.flatnonzero(shares > 0.01).tolist():
-            made = _bar(_LEFT + place * width, number * _ROW + 3, width + 0.2, 15, BUSY, "")
-            made.set("fill-opacity", f"{min(1.0, 0.15 + 0.85 * shares[place]):.2f}")
-            parts.append(made)
+            at, opacity = _LEFT + place * width, min(1.0, 0.15 + 0.85 * shares[place])
+            parts.append(_bar(at, number * _ROW + 3, width + 0.2, 15, BUSY, opacity=f"{opacity:.2f}"))
     top = 3 * _ROW
     parts += [_text(_LEFT, top + 14, "0"), _text(_WIDTH, top + 14, f"{grouped(cycles)} cycles", "end")]
     return _picture(top + 20, "When units were busy", parts)
@@ -73,7 +72,7 @@ def timeline_picture(trace: Trace, cycles: int) -> Element:
 
 def points_picture(
     points: Sequence[tuple[float, float]], best: Sequence[tuple[float, float]], names: tuple[str, str]
-) -> Element:
+) -> Markup:
     """Points of a sweep by two metrics, those that none beats joined by a line."""
     height = 240
     every = np.array([*points, *best], float)
@@ -118,7 +117,7 @@ def _short(value: float) -> str:
     return f"{value:,.0f}".replace(",", "\N{NO-BREAK SPACE}") if abs(value) >= 1e4 else f"{value:.4g}"
 
 
-def _picture(height: float, title: str, parts: Sequence[Element]) -> Element:
+def _picture(height: float, title: str, parts: Sequence[Markup]) -> Markup:
     style = "max-width:100%;height:auto;display:block;margin:.3em 0"
     box = f"0 0 {_WIDTH} {height:g}"
     return element(
@@ -127,20 +126,22 @@ def _picture(height: float, title: str, parts: Sequence[Element]) -> Element:
     )  # fmt: skip
 
 
-def _bar(x: float, y: float, width: float, height: float, colour: str, said: str) -> Element:
-    told = [element("title", said)] if said else []
-    given = {"x": x, "y": y, "width": width, "height": height}
-    return element("rect", *told, fill=colour, **{name: f"{value:.2f}" for name, value in given.items()})
+def _bar(
+    x: float, y: float, width: float, height: float, colour: str, said: str = "", opacity: str | None = None
+) -> Markup:
+    told = element("title", said) if said else None
+    given = {name: f"{value:.2f}" for name, value in (("x", x), ("y", y), ("width", width), ("height", height))}
+    return element("rect", told, fill=colour, fill_opacity=opacity, **given)
 
 
-def _dot(at: tuple[float, float], colour: str, radius: float, said: str) -> Element:
+def _dot(at: tuple[float, float], colour: str, radius: float, said: str) -> Markup:
     return element("circle", element("title", said), cx=f"{at[0]:.1f}", cy=f"{at[1]:.1f}", r=f"{radius:g}", fill=colour)
 
 
-def _line(points: Sequence[tuple[float, float]], colour: str, width: float) -> Element:
+def _line(points: Sequence[tuple[float, float]], colour: str, width: float) -> Markup:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return element("polyline", points=path, fill="none", stroke=colour, stroke_width=f"{width:g}")
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start") -> Element:
+def _text(x: float, y: float, text: str, anchor: str = "start") -> Markup:
     return element("text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor, fill="currentColor")

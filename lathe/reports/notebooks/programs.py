@@ -2,10 +2,10 @@
 
 from collections import Counter
 from itertools import islice
-from xml.etree.ElementTree import Element
 
 from lathe.configs.notebook import html_of
 from lathe.isa import Layout, Program, Segment, instruction_text
+from lathe.reports.markup import Markup
 from lathe.reports.notebooks.fragments import (
     beside,
     facts,
@@ -41,7 +41,7 @@ def program(value: Program) -> str:
     return panel(f"Program of {grouped(len(value.instructions))} instructions for {value.config.name}", *parts)
 
 
-def segments(given: tuple[Segment, ...]) -> Element:
+def segments(given: tuple[Segment, ...]) -> Markup:
     """The map of DRAM."""
     rows = [
         (each.name, each.role, _tensor(each.layout), f"{each.address:#x}", size(each.nbytes))
@@ -54,7 +54,7 @@ def _tensor(layout: Layout | None) -> str:
     return "" if layout is None else f"{layout.dtype} {' × '.join(map(str, layout.shape)) or 'scalar'}"
 
 
-def _labels(value: Program) -> Element:
+def _labels(value: Program) -> Markup:
     names = [type(each).__name__.upper() for each in value.instructions]
     kinds = list(dict.fromkeys(names))
     counts: dict[int, Counter[str]] = {}

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from typing import Any
-from xml.etree.ElementTree import Element
 
 import numpy as np
 
@@ -10,7 +9,8 @@ from lathe.attribution import ACTIVITIES, LabelCycles, cycles_by_label
 from lathe.configs.notebook import html_of
 from lathe.cosimulation import Cosimulation
 from lathe.networks.running import LayerRow, NetworkResult
-from lathe.reports.notebooks.fragments import beside, element, facts, folded, grouped, panel, percent, table
+from lathe.reports.markup import Markup, element
+from lathe.reports.notebooks.fragments import beside, facts, folded, grouped, panel, percent, table
 from lathe.reports.notebooks.pictures import shares_of, timeline_picture, units_picture
 from lathe.sim import Counters, ReplayResult, Result
 
@@ -80,7 +80,7 @@ def cosimulation(value: Cosimulation[Any]) -> str:
     return panel(f"The engines {agree}", *parts)
 
 
-def labels(costs: Iterable[LabelCycles], cycles: int | None) -> Element:
+def labels(costs: Iterable[LabelCycles], cycles: int | None) -> Markup:
     """A row for each label: busy cycles by activity, and what compute waited for."""
     rows = []
     for cost in costs:
@@ -94,7 +94,7 @@ def labels(costs: Iterable[LabelCycles], cycles: int | None) -> Element:
     return table(columns, rows, note=note)
 
 
-def layers(rows: Iterable[LayerRow], cycles: int) -> Element:
+def layers(rows: Iterable[LayerRow], cycles: int) -> Markup:
     """A row for each layer of a network that the machine computes."""
     cells = [
         (each.name, each.cycles, percent(each.cycles / cycles) if cycles else "", each.bound,
@@ -105,7 +105,7 @@ def layers(rows: Iterable[LayerRow], cycles: int) -> Element:
     return table(columns, cells, most=20)
 
 
-def _summary(counters: Counters, efficiency: float | None) -> Element:
+def _summary(counters: Counters, efficiency: float | None) -> Markup:
     return facts([
         ("cycles", counters.cycles),
         ("GEMM operations", counters.gemm_operations),
@@ -117,7 +117,7 @@ def _summary(counters: Counters, efficiency: float | None) -> Element:
     ])  # fmt: skip
 
 
-def _units(counters: Counters) -> list[Element]:
+def _units(counters: Counters) -> list[Markup]:
     rows = [
         (name, unit.instructions, unit.busy, percent(unit.busy / counters.cycles),
          shares_of(unit.stalls, counters.cycles))
@@ -128,13 +128,13 @@ def _units(counters: Counters) -> list[Element]:
     return [units_picture(counters), folded("Units in numbers", table(columns, rows))] if rows else []
 
 
-def _bytes(counters: Counters) -> Element:
+def _bytes(counters: Counters) -> Markup:
     moved = [(name, "read", count) for name, count in counters.bytes_read.items() if count]
     moved += [(name, "written", count) for name, count in counters.bytes_written.items() if count]
     return table(("memory", "", "bytes"), moved, left=2)
 
 
-def _outputs(outputs: Mapping[str, Any]) -> Element:
+def _outputs(outputs: Mapping[str, Any]) -> Markup:
     """Name, shape and dtype of outputs, and the range of their values."""
     rows = []
     for name, each in outputs.items():

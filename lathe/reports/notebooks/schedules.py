@@ -1,12 +1,12 @@
 """Schedules in notebooks: tensors, stages with their loops and memories, and what is said of them."""
 
 from itertools import chain
-from xml.etree.ElementTree import Element
 
 from lathe.configs import LatheError, load_config
 from lathe.configs.notebook import html_of
 from lathe.frontend import Computation, Tensor
 from lathe.optimiser import FoundSchedule
+from lathe.reports.markup import Markup
 from lathe.reports.notebooks.fragments import facts, folded, grouped, panel, percent, table, text_block
 from lathe.scheduler import Bound, Counts, Explanation, Schedule, Stage
 from lathe.scheduler.nest.place import place_stages
@@ -108,7 +108,7 @@ def counts(value: Counts) -> str:
     return panel("What the schedule executes", stages, folded("All counts", text_block(str(value))))
 
 
-def _schedule(value: Schedule) -> list[Element]:
+def _schedule(value: Schedule) -> list[Markup]:
     parts = [_stages(value.stages)]
     for name in LEVELS:
         try:
@@ -119,7 +119,7 @@ def _schedule(value: Schedule) -> list[Element]:
     return parts
 
 
-def _stages(stages: "list[Stage] | tuple[Stage, ...]") -> Element:
+def _stages(stages: "list[Stage] | tuple[Stage, ...]") -> Markup:
     rows = []
     for each in stages:
         state, place = each.state, each.state.attachment

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
-from xml.etree.ElementTree import Element
 
 from lathe.configs.notebook import html_of
-from lathe.reports.notebooks.fragments import element, facts, panel, table, told
+from lathe.reports.markup import Markup, element
+from lathe.reports.notebooks.fragments import facts, panel, table, told
 from lathe.reports.notebooks.pictures import points_picture
 from lathe.sweeps.measurement import NUMBERS
 from lathe.sweeps.pareto import pareto_front
@@ -33,7 +33,7 @@ def rows(value: SweepRows) -> str:
     return panel(title, *parts)
 
 
-def _picture(value: Sequence[Mapping[str, Any]]) -> list[Element]:
+def _picture(value: Sequence[Mapping[str, Any]]) -> list[Markup]:
     measured = [row for row in value if row["status"] == "ok"]
     for pair in PICTURED:
         if len(measured) > 2 and all(row.get(name) is not None for row in measured for name in pair):
