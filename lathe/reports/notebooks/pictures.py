@@ -38,12 +38,14 @@ def units_picture(counters: Counters) -> Markup:
                 said = f"{name}, {cause}: {grouped(cycles)} cycles, {percent(cycles / counters.cycles)}"
                 parts.append(_bar(at, number * _ROW + 3, width, 15, colour_of(cause), said))
             at += width
-    top = len(rows) * _ROW
-    at = float(_LEFT)
+    at, top = float(_LEFT), len(rows) * _ROW + 7
     for cause in causes:
-        parts += [_bar(at, top + 7, 10, 10, colour_of(cause), cause), _text(at + 14, top + 16, cause)]
-        at += 26 + 6.6 * len(cause)
-    return _picture(top + 22, "Busy cycles and waits of each unit, by cause", parts)
+        width = 26 + 6.8 * len(cause)
+        if at + width > _WIDTH:
+            at, top = float(_LEFT), top + 18
+        parts += [_bar(at, top, 10, 10, colour_of(cause), cause), _text(at + 14, top + 9, cause)]
+        at += width
+    return _picture(top + 16, "Busy cycles and waits of each unit, by cause", parts)
 
 
 def timeline_picture(trace: Trace, cycles: int) -> Markup:

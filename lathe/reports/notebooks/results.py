@@ -97,11 +97,10 @@ def labels(costs: Iterable[LabelCycles], cycles: int | None) -> Markup:
 def layers(rows: Iterable[LayerRow], cycles: int) -> Markup:
     """A row for each layer of a network that the machine computes."""
     cells = [
-        (each.name, each.cycles, percent(each.cycles / cycles) if cycles else "", each.bound,
-         percent(each.bound / each.cycles) if each.cycles else "", each.macs, each.bytes)
+        (each.name, each.cycles, percent(each.cycles / cycles) if cycles else "", each.bound, each.macs, each.bytes)
         for each in rows
-    ]  # fmt: skip
-    columns = ("layer", "cycles", "share", "at least", "at least / cycles", "products", "bytes")
+    ]
+    columns = ("layer", "cycles", "share", "at least, alone", "products", "bytes")
     return table(columns, cells, most=20)
 
 
