@@ -18,6 +18,7 @@ from lathe.networks.steps import HostStep
 from lathe.sim import Counters
 from lathe.sweeps.energy import energies, energy_table
 from lathe.sweeps.errors import SweepError
+from lathe.sweeps.layers import Layers, layers_of
 from lathe.sweeps.machines import Machine, machine_of
 from lathe.sweeps.measurable import Compiled, Measurable
 from lathe.sweeps.sharing import Shared
@@ -84,7 +85,7 @@ class Options:
 class Row:
     """What came of a point: a status, the reason unless it is ok, numbers if there are any, and how long it took.
 
-    ``seconds`` are those of the process that measured it.
+    ``seconds`` are those of the process that measured it. ``layers``: what each of them cost, where there are numbers.
     """
 
     point: Point
@@ -92,6 +93,7 @@ class Row:
     reason: str = ""
     numbers: Mapping[str, float] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
+    layers: Layers = field(default_factory=dict)
 
 
 SHARED = Shared()
@@ -128,15 +130,15 @@ def measured(point: Point, machine: Machine, options: Options) -> Row:
     else:
         programs = [work.compiled(machine.config)]
     timed = [(timing(program), program) for program in programs]
-    counters, program = min(timed, key=lambda each: each[0].cycles)
+    (counters, layers), program = min(timed, key=lambda each: each[0][0].cycles)
     if not counters.cycles:
         return Row(point, UNMAPPABLE, "No layer of the network is computed by the machine.")
     numbers = numbers_of(machine, work, program, counters, options)
     if options.check:
         reason = _difference(point, work, program)
         if reason is not None:
-            return Row(point, DIFFERENT, reason, numbers)
-    return Row(point, OK, "", numbers)
+            return Row(point, DIFFERENT, reason, numbers, layers=layers)
+    return Row(point, OK, "", numbers, layers=layers)
 
 
 def family_of(point: Point, machine: Machine) -> Hashable:
@@ -146,10 +148,11 @@ def family_of(point: Point, machine: Machine) -> Hashable:
     return point.workload, parameters, *rest
 
 
-def timing(program: Compiled) -> Counters:
-    """The counts of a run without data, of all streams of a network."""
+def timing(program: Compiled) -> tuple[Counters, Layers]:
+    """The counts of a run without data, of all streams of a network, and what each layer cost."""
     streams = program.parts if isinstance(program, NetworkProgram) else (program,)
-    return Counters.of_several([simulate(each, timing_only=True, trace=False).counters for each in streams])
+    results = [simulate(each, timing_only=True) for each in streams]
+    return Counters.of_several([each.counters for each in results]), layers_of(program, results)
 
 
 def numbers_of(

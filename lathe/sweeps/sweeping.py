@@ -84,7 +84,8 @@ class _Keeper:
     def keep(self, place: int, row: Row) -> None:
         """Write a row."""
         columns = values_of(row)
-        stored = StoredRow(self.key(row.point), place, self.sources, row.status, round(row.seconds, 6), columns)
+        seconds = round(row.seconds, 6)
+        stored = StoredRow(self.key(row.point), place, self.sources, row.status, seconds, columns, row.layers)
         self.store.write(stored)
 
     def key(self, point: Point) -> str:
@@ -94,7 +95,7 @@ class _Keeper:
 
 def _row_of(point: Point, stored: StoredRow) -> Row:
     numbers = {name: value for name, value in stored.columns.items() if name in NUMBERS}
-    return Row(point, stored.status, str(stored.columns["reason"]), numbers, stored.seconds)
+    return Row(point, stored.status, str(stored.columns["reason"]), numbers, stored.seconds, stored.layers)
 
 
 def flat_rows(store: Store) -> list[dict[str, Any]]:
