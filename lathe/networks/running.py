@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.attribution import recorded_trace
+from lathe.attribution import divided_cycles, recorded_trace
 from lathe.configs.errors import shown
 from lathe.engines import CYCLE_MODEL, simulate
 from lathe.frontend import reference
@@ -154,18 +154,8 @@ def _is_of(array: Array, dtype: str) -> bool:
 
 
 def _rows(step: NpuStep, result: Result) -> list[LayerRow]:
-    """A row for each layer of a stream, whose cycles add up to the stream's.
-
-    The compute unit's time is divided: an instruction has it from when the one before has done its work until it has
-    done its own, what it waits for included. What stores take at the end belongs to the last.
-    """
-    assert result.trace is not None, "rows need a trace"
-    part = result.trace.of_unit("compute")
-    begins = part.start - part.stalled
-    if len(begins):
-        begins[0] = 0
-    taken = np.diff(np.append(begins, result.cycles))
-    cycles = np.bincount(step.layer_of[part.instruction], taken, len(step.layers)).astype(np.int64)
+    """A row for each layer of a stream, whose cycles add up to the stream's."""
+    cycles = divided_cycles(result, step.layer_of, len(step.layers))
     moved = np.bincount(step.layer_of, _bytes_of(step.program), len(step.layers)).astype(np.int64)
     return [
         LayerRow(layer.name, "npu", int(cycles[number]), layer.bound, layer.macs, int(moved[number]), "")
