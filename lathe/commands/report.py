@@ -9,6 +9,7 @@ from lathe.configs.atomic import check_writable
 from lathe.isa import Program
 from lathe.networks.dispatch import simulate
 from lathe.reports.errors import ReportError
+from lathe.reports.launches import run_of_results
 from lathe.reports.page import Page
 from lathe.reports.run_page import run_page
 from lathe.reports.sweep_page import sweep_page
@@ -38,7 +39,7 @@ def page_of(subject: Path) -> Page:
     if begins == SQLITE:
         return sweep_page(subject)
     if begins.startswith(ZIP):
-        return run_page(subject.name, simulate(Program.load(subject), timing_only=True))
+        return run_page(run_of_results(subject.name, [simulate(Program.load(subject), timing_only=True)]))
     raise ReportError(
         f"The file {str(subject)!r} must be a program, a network, a model, a script or the store of a sweep, and is "
         "none of these. Correct the path."

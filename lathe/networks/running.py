@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.attribution import recorded_trace
+from lathe.attribution import divided_cycles, recorded_trace
 from lathe.configs.errors import shown
 from lathe.configs.notebook import repr_html
 from lathe.engines import CYCLE_MODEL, simulate
@@ -168,20 +168,9 @@ def layer_rows(step: NpuStep, result: Result) -> list[LayerRow]:
 
 
 def shares_of(result: Result, owner: NDArray[np.int32], count: int) -> tuple[list[int], list[int]]:
-    """The cycles of a launch and the bytes that it moves, shared out to ``count`` owners of its instructions.
-
-    The compute unit's time is divided: an instruction has it from when the one before has done its work until it has
-    done its own, what it waits for included. What stores take at the end belongs to the last.
-    """
-    assert result.trace is not None, "shares need a trace"
-    part = result.trace.of_unit("compute")
-    begins = part.start - part.stalled
-    if len(begins):
-        begins[0] = 0
-    taken = np.diff(np.append(begins, result.cycles))
-    cycles = np.bincount(owner[part.instruction], taken, count).astype(np.int64)
+    """The cycles of a launch and the bytes that it moves, shared out to ``count`` owners of its instructions."""
     moved = np.bincount(owner, _bytes_of(result.program), count).astype(np.int64)
-    return cycles.tolist(), moved.tolist()
+    return divided_cycles(result, owner, count).tolist(), moved.tolist()
 
 
 def _bytes_of(program: Program) -> list[int]:

@@ -1,21 +1,45 @@
 "use strict";
 // What every page has: its data, figures in light and dark, saving them, tables. Text goes into the page as text only.
 const lathe = (() => {
-  const KINDS = { u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f8: Float64Array };
+  const KINDS = {
+    i1: Int8Array, u1: Uint8Array, i2: Int16Array, u2: Uint16Array, i4: Int32Array, f8: Float64Array,
+  };
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const figures = new Map();
 
-  function column({ dtype, bdata }) {
-    const text = atob(bdata), bytes = new Uint8Array(text.length);
+  function bytesOf(base64) {
+    const text = atob(base64), bytes = new Uint8Array(text.length);
     for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-    return new KINDS[dtype](bytes.buffer);
+    return bytes;
   }
-  const isColumn = (value) => value !== null && typeof value === "object" && "bdata" in value && "dtype" in value;
+  const has = (value, key) => value !== null && typeof value === "object" && key in value;
+  const column = ({ dtype, bdata }) => new KINDS[dtype](bytesOf(bdata).buffer);
+
+  async function unpacked({ dtype, deflated }) {
+    const stream = new Blob([bytesOf(deflated)]).stream().pipeThrough(new DecompressionStream("deflate"));
+    const buffer = await new Response(stream).arrayBuffer();
+    return dtype === "lines" ? new TextDecoder().decode(buffer).split("\n") : new KINDS[dtype](buffer);
+  }
 
   // The value of a name, with typed arrays in the places of columns.
   function data(name) {
     const place = document.getElementById(`data-${name}`);
-    return place && JSON.parse(place.textContent, (_, value) => (isColumn(value) ? column(value) : value));
+    return place && JSON.parse(place.textContent, (_, value) => (has(value, "bdata") ? column(value) : value));
+  }
+
+  // The same, with what is packed unpacked; a promise. What `later` names stays packed, for `lathe.unpacked`.
+  async function load(name, later = []) {
+    const value = data(name), jobs = [];
+    const visit = (inside) => {
+      for (const [key, each] of Object.entries(inside)) {
+        if (has(each, "deflated")) {
+          if (!later.includes(key)) jobs.push(unpacked(each).then((made) => { inside[key] = made; }));
+        } else if (each !== null && typeof each === "object" && !ArrayBuffer.isView(each)) visit(each);
+      }
+    };
+    visit(value);
+    await Promise.all(jobs);
+    return value;
   }
 
   // Text for the plotting library, which reads tags and entities in what it is given.
@@ -48,26 +72,83 @@ const lathe = (() => {
     };
   }
 
-  const CONFIG = { responsive: true, displaylogo: false, scrollZoom: true,
+  const CONFIG = { responsive: true, displaylogo: false, scrollZoom: false,
     modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage", "autoScale2d"] };
 
-  // Draw a figure in its place, or draw it anew. Returns a promise of the element.
-  function draw(name, traces, layout, config = {}) {
-    figures.set(name, { traces, layout, config });
-    return Plotly.react(name, traces, themed(layout), { ...CONFIG, ...config });
+  // Draw a figure in its place, or draw it anew; with `legend`, names that hide and show stand below it. A promise.
+  const hidden = new Map();
+  function draw(name, traces, layout, config = {}, legend = false) {
+    figures.set(name, { traces, layout, config, legend });
+    const place = document.getElementById(name);
+    if (!legend) return Plotly.react(place, traces, themed(layout), { ...CONFIG, ...config });
+    const off = hidden.get(name) ?? hidden.set(name, new Set()).get(name);
+    const groupOf = (trace) => trace.legendgroup ?? trace.name;
+    tellLegend(name, place, traces, off, groupOf);
+    const seen = traces.map((trace) => (off.has(groupOf(trace)) ? { ...trace, visible: false } : trace));
+    return Plotly.react(place, seen, themed({ ...layout, showlegend: false }), { ...CONFIG, ...config });
+  }
+
+  // Names with their colours below a figure: there they wrap, and take no room from it.
+  function tellLegend(name, place, traces, off, groupOf) {
+    const figure = place.closest("figure");
+    let list = figure.querySelector(".legend");
+    if (!list) {
+      list = make("div", { class: "legend", role: "group", "aria-label": "Legend: click to hide or show" });
+      place.after(list);
+      list.addEventListener("click", (event) => {
+        const button = event.target.closest("button[data-group]");
+        if (!button) return;
+        const group = button.dataset.group;
+        if (!off.delete(group)) off.add(group);
+        const last = figures.get(name);
+        draw(name, last.traces, last.layout, last.config, true);
+      });
+    }
+    const groups = new Map();
+    for (const trace of [...traces].sort((a, b) => (a.legendrank ?? 0) - (b.legendrank ?? 0))) {
+      if (trace.showlegend !== false && !groups.has(groupOf(trace))) groups.set(groupOf(trace), trace);
+    }
+    for (const group of off) if (!groups.has(group)) groups.set(group, null);
+    const key = JSON.stringify([[...groups.keys()], [...off], dark.matches]);
+    if (list.dataset.key === key) return;
+    list.dataset.key = key;
+    list.replaceChildren(...[...groups].filter(([, trace]) => trace).map(([group, trace]) => {
+      const line = trace.mode === "lines" && !trace.fillcolor, shade = trace.fillcolor ?? trace.line?.color ?? trace.marker?.color;
+      const swatch = make("span", { class: line ? "swatch line" : trace.mode === "markers" ? "swatch dot" : "swatch" });
+      if (trace.marker?.symbol?.endsWith("-open")) swatch.style.border = `2px solid ${shade}`;
+      else swatch.style.background = shade;
+      return make("button", { type: "button", "data-group": group, "aria-pressed": String(!off.has(group)) }, swatch, trace.name);
+    }));
   }
 
   dark.addEventListener("change", () => {
-    for (const [name, { traces, layout, config }] of figures) draw(name, traces, layout, config);
+    for (const [name, { traces, layout, config, legend }] of figures) draw(name, traces, layout, config, legend);
   });
 
   // As a file; in the file the paper has the page's colour, so that it can be read.
   async function image(name, format) {
     const place = document.getElementById(name);
     const { data: traces, layout } = place;
-    const width = Math.max(place.clientWidth, 480), height = place.clientHeight;
-    return Plotly.toImage({ data: traces, layout: { ...layout, paper_bgcolor: colour("back") } },
-      { format, width, height, scale: format === "png" ? 2 : 1 });
+    const { legend, traces: given } = figures.get(name) ?? {}, width = Math.max(place.clientWidth, 480);
+    const below = legend ? 40 + 20 * Math.ceil(given.length / Math.floor(width / 170)) : 0, plot = place.clientHeight;
+    const made = { ...layout, paper_bgcolor: colour("back"), width, height: plot + below };
+    if (legend) { // the page has it as text beside the figure; the file has it in the figure
+      Object.assign(made, { showlegend: true, margin: { ...layout.margin, b: (layout.margin?.b ?? 80) + below },
+        legend: { orientation: "h", x: 0, xanchor: "left", yref: "container", y: 0.005, yanchor: "bottom" } });
+    }
+    return Plotly.toImage({ data: traces, layout: made }, { format, width, height: plot + below, scale: format === "png" ? 2 : 1 });
+  }
+
+  // Ticks 1, 2, 5, 10, ... of a logarithmic axis, with their numbers in full.
+  function logTicks(low, high) {
+    const tickvals = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
+      for (const digit of [1, 2, 5]) {
+        const value = Number(`${digit}e${power}`);
+        if (value >= low && value <= high) tickvals.push(value);
+      }
+    }
+    return { tickvals, ticktext: tickvals.map(grouped) };
   }
   async function save(name, format) {
     const link = make("a", { href: await image(name, format), download: `${name}.${format}` });
@@ -78,5 +159,5 @@ const lathe = (() => {
     if (button) save(button.dataset.figure, button.dataset.format);
   });
 
-  return { data, plain, grouped, make, colour, draw, image, save };
+  return { data, load, unpacked, plain, grouped, make, colour, draw, image, save, logTicks };
 })();
