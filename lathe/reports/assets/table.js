@@ -1,7 +1,8 @@
 "use strict";
 // Tables that are sorted by a click on a column's head and filtered by a word; each has a row for each of its records.
-// columns: [{ name, of: (record) => value, text?: (value) => text, title? }]. pick(record) is called for a row.
-lathe.table = (place, columns, records, { pick, most = 300, filter = true, name = "Table" } = {}) => {
+// columns: [{ name, of: (record) => value, text?: (value) => text, title? }]. pick(record) is called for a row; records
+// for which keep(record) is not true are left out, which `refresh` asks anew.
+lathe.table = (place, columns, records, { pick, most = 300, filter = true, name = "Table", keep = () => true } = {}) => {
   let order = records.map((_, i) => i), by = -1, down = false, word = "", shown = most, selected = null;
   const body = lathe.make("tbody"), head = lathe.make("tr"), told = lathe.make("span", { class: "told" });
   const texts = (record) => columns.map((each) => (each.text ? each.text(each.of(record)) : String(each.of(record) ?? "")));
@@ -20,7 +21,7 @@ lathe.table = (place, columns, records, { pick, most = 300, filter = true, name 
   });
 
   function fill() {
-    const found = order.filter((i) => !word || texts(records[i]).some((text) => text.toLowerCase().includes(word)));
+    const found = order.filter((i) => keep(records[i])).filter((i) => !word || texts(records[i]).some((text) => text.toLowerCase().includes(word)));
     if (by >= 0) {
       const sign = down ? -1 : 1, of = columns[by].of;
       const compared = (a, b) => {
@@ -70,5 +71,5 @@ lathe.table = (place, columns, records, { pick, most = 300, filter = true, name 
   parts.push(lathe.make("div", { class: "scroll" }, table), more);
   place.replaceChildren(...parts);
   fill();
-  return { select };
+  return { select, refresh: fill };
 };
