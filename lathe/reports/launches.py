@@ -52,7 +52,7 @@ class Stream:
     """
 
     result: Result
-    layer_of: NDArray[np.int32]
+    layer_of: Ints
     compiled: Compiled | None = None
 
 
@@ -86,11 +86,12 @@ def run_of_results(name: str, results: Sequence[Result], made: Mapping[int, Comp
 
     There is at least one result, all have traces, and are for one machine.
     """
-    streams, layers = [], []
+    streams: list[Stream] = []
+    layers: list[Layer] = []
     for number, result in enumerate(results):
         program = result.program
         prefix = f"{number}: " if len(results) > 1 else ""
-        streams.append(Stream(result, program.label_of + np.int32(len(layers)), (made or {}).get(id(program))))
+        streams.append(Stream(result, _behind(program.label_of, layers), (made or {}).get(id(program))))
         layers += _layers(result, program.labels, program.label_of, prefix)
     return Run(name, results[0].program.config, tuple(streams), tuple(layers))
 
@@ -106,11 +107,16 @@ def run_of_network(name: str, program: NetworkProgram, result: NetworkResult, ma
             continue
         assert isinstance(step, NpuStep)
         own = next(results)
-        streams.append(Stream(own, step.layer_of + np.int32(len(layers)), made.get(id(step.program))))
+        streams.append(Stream(own, _behind(step.layer_of, layers), made.get(id(step.program))))
         names = [layer.name for layer in step.layers]
         known = [(layer.macs, layer.bound) for layer in step.layers]
         layers += _layers(own, names, step.layer_of, "", known)
     return Run(name, program.config, tuple(streams), tuple(layers))
+
+
+def _behind(layer_of: NDArray[np.int32], layers: Sequence[Layer]) -> Ints:
+    """The places of a launch's layers behind those that are there already."""
+    return layer_of.astype(np.int64) + len(layers)
 
 
 def _layers(

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+from lathe.reports.explorer import explorer_section, levels_data
 from lathe.reports.launches import Run
 from lathe.reports.markup import Markup, element, joined
 from lathe.reports.page import Page, facts, figure, section
 from lathe.reports.run_data import run_data
 
-SCRIPTS = ("table.js", "run.js", "lod.js", "timeline.js", "layers.js", "instructions.js")
+SCRIPTS = ("table.js", "run.js", "lod.js", "timeline.js", "layers.js", "explorer.js", "instructions.js")
 
 
 def run_page(run: Run) -> Page:
@@ -16,11 +17,11 @@ def run_page(run: Run) -> Page:
     told = f"on {run.config.name}" + (f", {many} launches one after the other" if many > 1 else "")
     sections = [_summary(run)]
     if run.streams:
-        sections += [_timeline(), _selected(), _cycles(), _roofline()]
+        sections += [*explorer_section(run), _timeline(), _selected(), _cycles(), _roofline()]
     sections += [_layers()]
     if run.streams:
         sections += [_segments(run), _instructions()]
-    return Page(run.name, told, sections, {"run": run_data(run)}, SCRIPTS)
+    return Page(run.name, told, sections, {"run": run_data(run), "levels": levels_data(run)}, SCRIPTS)
 
 
 def _summary(run: Run) -> Markup:
@@ -54,7 +55,7 @@ def _timeline() -> Markup:
     layers = element("select", element("option", "Go to layer …", value=""), id="go-to-layer", aria_label="Go to layer")
     note = (
         "What each unit does in each cycle, and why it waits. From afar each column shows shares of its cycles; near, "
-        "each box is an instruction: click one. Drag to zoom, turn the wheel over the figure, or use the buttons. Below: "
+        "each box is an instruction: click one. Drag to zoom, turn the wheel over the figure, or use buttons. Below: "
         "tokens that wait in each queue, the share of each scratchpad that holds values still to be read, and bytes on "
         "their way from and to DRAM."
     )
@@ -93,7 +94,7 @@ def _roofline() -> Markup:
 
 def _layers() -> Markup:
     note = (
-        "Cycles of all layers add up to the run's. bound: what a layer takes at least, alone; compute: the steps of its "
+        "Cycles of all layers add up to the run's. bound: what a layer takes at least, alone; compute: steps of its "
         "instructions in the compute unit; memory: the cycles of its bytes on the bus. Click a row."
     )
     return section("Layers", element("div", id="layers"), id_="layers-part", note=note)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lathe.configs import LatheError
 from lathe.configs.listing import given_values
 from lathe.reports.columns import packed
-from lathe.reports.units import BETTER_GREAT, unit_of
+from lathe.reports.units import is_better_great, unit_of
 from lathe.sweeps.machines import OWN_KEYS, changed
 from lathe.sweeps.measurement import NUMBERS
 from lathe.sweeps.store import StoredRow
@@ -52,7 +52,7 @@ def roles_of(rows: Iterable[StoredRow]) -> dict[str, str]:
 
 def _column(name: str, role: str, values: Sequence[Any]) -> dict[str, Any]:
     """One column: numbers with NaN where there is none, or numbers of texts with -1 there."""
-    made: dict[str, Any] = {"name": name, "role": role, "unit": unit_of(name), "great": name in BETTER_GREAT}
+    made: dict[str, Any] = {"name": name, "role": role, "unit": unit_of(name), "great": is_better_great(name)}
     known = [value for value in values if value is not None]
     if role in ("shape", "machine", "metric") and all(type(value) in (int, float) for value in known):
         return {**made, "values": packed(_numbers(values))}

@@ -86,8 +86,8 @@ def _parallel() -> Markup:
     axes = element("details", element("summary", "Choose axes"), names)
     controls = joined(_choice("parallel-colour", "Colour by"))
     note = (
-        "Each line is a point. Drag along an axis to mark a range, which the table and the front follow; click there to "
-        "take it away; drag a name to move its axis."
+        "Each line is a point. Drag along an axis to mark a range, which the table and the front follow; click there "
+        "to take it away; drag a name to move its axis."
     )
     return section(
         "Parallel coordinates", axes, figure("parallel", height=440, controls=controls), id_="parallel-part", note=note
@@ -110,8 +110,8 @@ def _points() -> Markup:
     )
     hint = "Click a point of the front or a row of the table."
     note = (
-        "One point, or two side by side: press the button, then click the other one. Cycles of all layers add up to the "
-        "point's. bound: what a layer takes at least, alone."
+        "One point, or two side by side: press the button, then click the other one. Cycles of all layers add up to "
+        "the point's. bound: what a layer takes at least, alone."
     )
     bar = element("div", buttons, class_="bar", id="points-bar", hidden=True)
     shown = element("div", element("p", hint, class_="note"), id="points")

@@ -1,9 +1,6 @@
-"""Units of the numbers of a sweep, by their names, and which of them are better when they are greater."""
+"""Units of the numbers of a sweep, by their names, and which of them are the better the greater they are."""
 
 from lathe.sweeps.measurement import UNITS, WAITS
-
-BETTER_GREAT = ("efficiency", "utilisation", "clock_mhz", "fmax_mhz")
-"""Metrics of which a sweep wants much; of all others it wants little."""
 
 _WHOLE = {
     "cycles": "cycles",
@@ -42,3 +39,8 @@ def unit_of(name: str) -> str:
     if name.startswith(("bytes_", "read_")):
         return "bytes"
     return next((unit for end, unit in _ENDS.items() if name.endswith(end)), "")
+
+
+def is_better_great(name: str) -> bool:
+    """Whether a sweep wants much of a metric; of most it wants little."""
+    return name in ("efficiency", "utilisation") or name.endswith("_mhz")

@@ -1,6 +1,6 @@
 "use strict";
 // Instructions: the list, and what is told of the one that is selected.
-lathe.run.then(async (run) => {
+lathe.origins.then(async ({ run }) => {
   const place = document.getElementById("instructions");
   if (!place) return;
   const { make, grouped } = lathe, MOST = 200, c = run.columns;
@@ -108,6 +108,7 @@ lathe.run.then(async (run) => {
     }
   });
   fill();
-  lines = await run.assembly_of();
+  lines = await lathe.unpacked(run.assembly);
+  await run.origins_there?.();
   rows();
 });

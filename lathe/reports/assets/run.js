@@ -74,8 +74,6 @@ lathe.run = (async () => {
     return { name, depth, times, values };
   });
 
-  let lines = null;
-  run.assembly_of = async () => (lines ??= lathe.unpacked(run.assembly));
   const listeners = [];
   // { kind: "instruction" | "layer" | "statement", ... }; `marks` says of each instruction whether it belongs to it.
   run.selection = null;
