@@ -38,7 +38,7 @@ def _summary(rows: Sequence[StoredRow]) -> Markup:
     told: list[tuple[str, object]] = [("points", grouped(len(rows)))]
     told += [(status, grouped(count)) for status, count in statuses.most_common()]
     told += [("workloads", _listed(workloads)), ("base machines", _listed(bases))] if rows else []
-    told += [("time of measuring", f"{sum(row.seconds for row in rows):.1f} s")]
+    told += [("time of measuring", f"{grouped(round(sum(row.seconds for row in rows)))} s")]
     return section("Summary", facts(told), id_="summary")
 
 

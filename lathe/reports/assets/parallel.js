@@ -101,5 +101,6 @@ lathe.sweep.then((sweep) => {
   });
   colour.addEventListener("change", draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  draw().then(() => place.on("plotly_restyle", marked));
+  // After the first picture of the page, which need not wait for it.
+  requestAnimationFrame(() => setTimeout(() => draw().then(() => place.on("plotly_restyle", marked))));
 });

@@ -9,7 +9,7 @@ lathe.sweep.then((sweep) => {
   let table = null;
 
   function listed() {
-    const columns = kept.filter((each) => chosen.has(each.name)).map((each) => ({ name: sweep.title(each), of: each.of, text: (value) => sweep.short(told(value)) }));
+    const columns = kept.filter((each) => chosen.has(each.name)).map((each) => ({ name: sweep.title(each), of: each.of, text: (value) => sweep.short(told(value), each.role === "reason" ? 90 : 26) }));
     table = lathe.table(byId("points-table"), columns, sweep.points,
       { pick: sweep.pick, filter: false, name: "Points", most: 100, keep: (i) => sweep.seen[i] === 1 });
     table.select(sweep.selection.first);

@@ -13,7 +13,8 @@ lathe.sweep = (async () => {
   const status = named.get("status");
   const isMeasured = (i) => status.of(i) === "ok";
   const told = (value) => (value === null || value === undefined ? "" : typeof value === "number" ? lathe.grouped(value) : String(value));
-  const unit = (column) => (column.name.endsWith(column.unit) ? "" : column.unit); // "cycles" says it
+  // The name of some columns is that of their unit, as "cycles" or "bound_cycles".
+  const unit = (column) => (column.name.split(/[._]/).at(-1) === column.unit ? "" : column.unit);
   const title = (column) => (unit(column) ? `${column.name} [${unit(column)}]` : column.name);
   const short = (text, most = 26) => (text.length > most ? `…${text.slice(1 - most)}` : text);
   for (const each of columns) {
@@ -28,7 +29,8 @@ lathe.sweep = (async () => {
     each.role === "workload" || each.role === "base" ? short(each.of(i)) : `${each.name} ${short(told(each.of(i)))}`).join(", ");
   const shapes = varying("shape"), machine = varying("base", "machine");
   const workload = (i) => [named.get("workload").of(i), said(shapes, i)].filter(Boolean).join(", ");
-  const label = (i) => [workload(i), said(machine, i)].filter(Boolean).join(" · ");
+  const labels = new Map();
+  const label = (i) => labels.get(i) ?? labels.set(i, [workload(i), said(machine, i)].filter(Boolean).join(" · ")).get(i);
 
   // Parameters of the whole machine of a point.
   const others = sweep.machines.varying.map(columnOf), same = Object.entries(sweep.machines.same);

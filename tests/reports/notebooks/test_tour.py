@@ -9,10 +9,10 @@ from nbclient import NotebookClient
 TOUR = Path(__file__).parents[3] / "examples" / "tour.ipynb"
 
 
-def test_every_cell_runs_and_values_show_themselves() -> None:
+def test_every_cell_runs_and_values_show_themselves(tmp_path: Path) -> None:
     notebook = nbformat.read(TOUR, as_version=4)
-    kernel = AsyncKernelManager(kernel_name="python3", transport="ipc")
-    NotebookClient(notebook, km=kernel, timeout=300).execute()
+    kernel = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=str(tmp_path / "kernel"))
+    NotebookClient(notebook, km=kernel, timeout=300).execute(cwd=str(tmp_path))
     shown = [_shown(cell) for cell in notebook.cells if cell.cell_type == "code"]
     assert all("text/html" in data for data in shown)
     headings = [data["text/html"].split("</div>")[0].rsplit(">", 1)[-1] for data in shown]
