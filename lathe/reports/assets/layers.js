@@ -27,6 +27,14 @@ lathe.run.then((run) => {
     { name: "instructions", of: (l) => l.instructions, text: grouped },
     { name: "why on the host", of: (l) => l.why },
   ];
+  for (const column of columns) {
+    const { of } = column;
+    if (!["layer", "where", "why on the host"].includes(column.name)) column.of = (l) => (l.where === "host" ? null : of(l));
+    if (column.text) {
+      const { text } = column;
+      column.text = (value) => (value === null ? "" : text(value));
+    }
+  }
   const used = columns.filter((column) => column.name !== "why on the host" || own.length < known.length);
   const table = lathe.table(document.getElementById("layers"), used, known,
     { name: "Layers", pick: (layer) => lathe.selectLayer(layer.at) });
