@@ -45,9 +45,9 @@ def report(ctx: click.Context, subject: Path, config_name: str, shapes: tuple[st
 
     RESULT.npz is what `lathe run` and `lathe simulate` write with --result, PROGRAM.npz a program or network of `lathe
     compile`, which is simulated first. The page has a timeline, a roofline, where cycles went, and the instructions.
-    MODEL.onnx and SCRIPT.py are compiled for the machine of -c, and their pages have the schedules, too, level by level.
-    SCRIPT.py is called or run as `lathe compile` and `lathe run` do it; what it gives to lt.build is shown. RESULTS.db is
-    the store of a sweep.
+    MODEL.onnx and SCRIPT.py are compiled for the machine of -c, and their pages have the schedules, too, level by
+    level. SCRIPT.py is called or run as `lathe compile` and `lathe run` do it; what it gives to lt.build is shown.
+    RESULTS.db is the store of a sweep.
     """
     check_writable(output)
     plotting_library()  # before long work: without it there is no page

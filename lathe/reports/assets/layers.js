@@ -46,7 +46,7 @@ lathe.run.then((run) => {
     const unit = which.value, names = own.map((_, at) => at), traces = [];
     const add = (name, kind, values) => {
       if (values.some((value) => value)) {
-        traces.push({ type: "bar", orientation: "h", name, y: names, x: values, uid: `${unit}-${name}`,
+        traces.push({ type: "bar", orientation: "h", name, y: names, x: values, uid: `${unit}-${kind.replace(/[^a-z]/g, "-")}`,
           marker: { color: lathe.kindColour(kind) }, customdata: own.map((layer) => plain(layer.name)),
           hovertemplate: `%{customdata}<br>${plain(name)}: %{x} cycles<extra></extra>` });
       }
