@@ -43,9 +43,9 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
     wrong: list[str] = []
     contexts = []
 
-    def opened(path: Path, size: tuple[int, int] = LAPTOP, scheme: str = "light") -> Any:
+    def opened(path: Path, width: int = LAPTOP[0], height: int = LAPTOP[1], scheme: str = "light") -> Any:
         context = browser.new_context(
-            viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, accept_downloads=True
+            viewport={"width": width, "height": height}, color_scheme=scheme, accept_downloads=True
         )
         contexts.append(context)
         page = context.new_page()

@@ -79,7 +79,7 @@ def test_any_level_leads_to_all_others_and_an_instruction_to_its_chunk(open_page
 
 
 def test_a_statement_is_picked_with_the_keyboard_and_on_a_phone(open_page, page_of_script):
-    page = opened(open_page, page_of_script, PHONE, "dark")
+    page = opened(open_page, page_of_script, *PHONE, "dark")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
     page.focus(".level[data-level=algorithm] .line:has-text('compute D')")
     page.keyboard.press("Enter")

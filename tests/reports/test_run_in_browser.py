@@ -46,7 +46,7 @@ def texts(page, selector):
 @pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_page_asks_for_nothing_and_fits_the_screen(open_page, digits_page, size, scheme):
-    page = drawn(open_page(digits_page, size, scheme))
+    page = drawn(open_page(digits_page, *size, scheme))
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 24, 29)")
