@@ -18,8 +18,15 @@ from lathe.networks.program import NetworkProgram
 from lathe.reports.errors import ReportError
 from lathe.reports.extra import plotting_library
 from lathe.reports.page import Page
+from lathe.reports.result_file import holds_result
 from lathe.reports.run_page import run_page
-from lathe.reports.subjects import run_of_model, run_of_network_program, run_of_program, run_of_script
+from lathe.reports.subjects import (
+    run_of_model,
+    run_of_network_program,
+    run_of_program,
+    run_of_result_file,
+    run_of_script,
+)
 from lathe.reports.sweep_page import sweep_page
 from lathe.scripts import check_machine_of
 
@@ -28,7 +35,7 @@ ZIP = b"PK"
 
 
 @click.command()
-@click.argument("subject", metavar="PROGRAM.npz|MODEL.onnx|SCRIPT.py|RESULTS.db", type=FILE)
+@click.argument("subject", metavar="RESULT.npz|PROGRAM.npz|MODEL.onnx|SCRIPT.py|RESULTS.db", type=FILE)
 @config_option
 @shape_option
 @click.option("-o", "--output", type=FILE, required=True, help="The .html file to write.")
@@ -36,10 +43,11 @@ ZIP = b"PK"
 def report(ctx: click.Context, subject: Path, config_name: str, shapes: tuple[str, ...], output: Path) -> None:
     """Write a page to look at: one file of HTML, which needs no network (extra `reports`).
 
-    PROGRAM.npz is a program or network of `lathe compile`: it is simulated, and the page has its timeline, its
-    roofline, where its cycles went, and its instructions. MODEL.onnx and SCRIPT.py are compiled for the machine of -c,
-    and their pages have the schedules, too, level by level. SCRIPT.py is called or run as
-    `lathe compile` and `lathe run` do it; what it gives to lt.build is shown. RESULTS.db is the store of a sweep.
+    RESULT.npz is what `lathe run` and `lathe simulate` write with --result, PROGRAM.npz a program or network of `lathe
+    compile`, which is simulated first. The page has a timeline, a roofline, where cycles went, and the instructions.
+    MODEL.onnx and SCRIPT.py are compiled for the machine of -c, and their pages have the schedules, too, level by
+    level. SCRIPT.py is called or run as `lathe compile` and `lathe run` do it; what it gives to lt.build is shown.
+    RESULTS.db is the store of a sweep.
     """
     check_writable(output)
     plotting_library()  # before long work: without it there is no page
@@ -72,12 +80,14 @@ def page_of(ctx: click.Context, subject: Path, config_name: str, shapes: tuple[s
     if begins == SQLITE:
         return sweep_page(subject)
     if begins.startswith(ZIP):
+        if holds_result(subject):
+            return run_page(run_of_result_file(subject))
         if holds_network(subject):
             return run_page(run_of_network_program(subject.name, NetworkProgram.load(subject)))
         return run_page(run_of_program(subject.name, Program.load(subject)))
     raise ReportError(
-        f"The file {str(subject)!r} must be a program, a network, a model, a script or the store of a sweep, and is "
-        "none of these. Correct the path."
+        f"The file {str(subject)!r} must be a result, a program, a network, a model, a script or the store of a sweep, "
+        "and is none of these. Correct the path."
     )
 
 

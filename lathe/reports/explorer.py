@@ -31,13 +31,13 @@ def explorer_section(run: Run) -> list[Markup]:
     return [section("Schedule", bar, levels, id_="schedule-part", note=note)]
 
 
-def levels_data(run: Run) -> dict[str, Any] | None:
-    """The levels of all launches whose schedules are known, and of each instruction where it comes from.
+def levels_data(run: Run) -> dict[str, Any]:
+    """As "levels", those of all launches whose schedules are known, and of each instruction where it comes from.
 
     ``stage`` of an instruction is a place in ``stages``, -1 for none; so is that of a line.
     """
     if not any(each.compiled for each in run.streams):
-        return None
+        return {}
     stages: list[dict[str, Any]] = []
     launches, stage_of, origins, chunk_of = [], [], [], []
     chunks: list[str] = []
@@ -61,12 +61,14 @@ def levels_data(run: Run) -> dict[str, Any] | None:
         chunk_of += [origin.chunk + len(chunks) if origin.chunk >= 0 else -1 for origin in stream.compiled.origins]
         chunks += [each.text for each in stream.compiled.chunks]
     return {
-        "stages": stages,
-        "launches": launches,
-        "stage_of": packed(np.array(stage_of, np.int64)),
-        "origins": packed_lines(origins),
-        "chunk_of": packed(np.array(chunk_of, np.int64)),
-        "chunks": packed_lines(chunks),
+        "levels": {
+            "stages": stages,
+            "launches": launches,
+            "stage_of": packed(np.array(stage_of, np.int64)),
+            "origins": packed_lines(origins),
+            "chunk_of": packed(np.array(chunk_of, np.int64)),
+            "chunks": packed_lines(chunks),
+        }
     }
 
 

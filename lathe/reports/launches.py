@@ -10,7 +10,6 @@ from lathe.attribution import cycles_by_group, divided_cycles
 from lathe.configs import HardwareConfig
 from lathe.isa.table import Kind, Opcode
 from lathe.networks.program import NetworkProgram
-from lathe.networks.running import NetworkResult
 from lathe.networks.steps import HostStep, NpuStep
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.sim import Counters, Result
@@ -96,18 +95,20 @@ def run_of_results(name: str, results: Sequence[Result], made: Mapping[int, Comp
     return Run(name, results[0].program.config, tuple(streams), tuple(layers))
 
 
-def run_of_network(name: str, program: NetworkProgram, result: NetworkResult, made: Mapping[int, Compiled]) -> Run:
-    """The run of a network, with its own layers, those of the host between them."""
+def run_of_network(
+    name: str, program: NetworkProgram, streams_ran: Sequence[Result], made: Mapping[int, Compiled] | None = None
+) -> Run:
+    """The run of a network by the results of its streams, with its own layers, those of the host between them."""
     streams: list[Stream] = []
     layers: list[Layer] = []
-    results = iter(result.results)
+    results = iter(streams_ran)
     for step in program.steps:
         if isinstance(step, HostStep):
             layers += [Layer(node, "host", why) for node, why in step.nodes]
             continue
         assert isinstance(step, NpuStep)
         own = next(results)
-        streams.append(Stream(own, _behind(step.layer_of, layers), made.get(id(step.program))))
+        streams.append(Stream(own, _behind(step.layer_of, layers), (made or {}).get(id(step.program))))
         names = [layer.name for layer in step.layers]
         known = [(layer.macs, layer.bound) for layer in step.layers]
         layers += _layers(own, names, step.layer_of, "", known)

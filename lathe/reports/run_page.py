@@ -21,7 +21,7 @@ def run_page(run: Run) -> Page:
     sections += [_layers()]
     if run.streams:
         sections += [_segments(run), _instructions()]
-    return Page(run.name, told, sections, {"run": run_data(run), "levels": levels_data(run)}, SCRIPTS)
+    return Page(run.name, told, sections, {"run": run_data(run), **levels_data(run)}, SCRIPTS)
 
 
 def _summary(run: Run) -> Markup:

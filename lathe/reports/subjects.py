@@ -12,6 +12,7 @@ from lathe.networks.network import Network
 from lathe.networks.program import NetworkProgram
 from lathe.networks.running import simulate_network
 from lathe.reports.launches import Run, run_of_network, run_of_results
+from lathe.reports.result_file import read_result
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scripts import ScriptError, run_script
 from lathe.sim import Result
@@ -27,7 +28,15 @@ def run_of_program(name: str, program: Program) -> Run:
 
 def run_of_network_program(name: str, program: NetworkProgram, made: Mapping[int, Compiled] | None = None) -> Run:
     """A compiled network, simulated for its time."""
-    return run_of_network(name, program, simulate_network(program, timing_only=True), made or {})
+    return run_of_network(name, program, simulate_network(program, timing_only=True).results, made)
+
+
+def run_of_result_file(path: Path) -> Run:
+    """A result as it was. Raises ReportError for a file that holds none."""
+    ran, results = read_result(path)
+    if isinstance(ran, NetworkProgram):
+        return run_of_network(path.name, ran, results)
+    return run_of_results(path.name, results)
 
 
 def run_of_model(name: str, network: Network, machine: HardwareConfig) -> Run:

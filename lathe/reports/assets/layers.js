@@ -27,6 +27,14 @@ lathe.run.then((run) => {
     { name: "instructions", of: (l) => l.instructions, text: grouped },
     { name: "why on the host", of: (l) => l.why },
   ];
+  for (const column of columns) {
+    const { of } = column;
+    if (!["layer", "where", "why on the host"].includes(column.name)) column.of = (l) => (l.where === "host" ? null : of(l));
+    if (column.text) {
+      const { text } = column;
+      column.text = (value) => (value === null ? "" : text(value));
+    }
+  }
   const used = columns.filter((column) => column.name !== "why on the host" || own.length < known.length);
   const table = lathe.table(document.getElementById("layers"), used, known,
     { name: "Layers", pick: (layer) => lathe.selectLayer(layer.at) });
@@ -38,7 +46,7 @@ lathe.run.then((run) => {
     const unit = which.value, names = own.map((_, at) => at), traces = [];
     const add = (name, kind, values) => {
       if (values.some((value) => value)) {
-        traces.push({ type: "bar", orientation: "h", name, y: names, x: values, uid: `${unit}-${name}`,
+        traces.push({ type: "bar", orientation: "h", name, y: names, x: values, uid: `${unit}-${kind.replace(/[^a-z]/g, "-")}`,
           marker: { color: lathe.kindColour(kind) }, customdata: own.map((layer) => plain(layer.name)),
           hovertemplate: `%{customdata}<br>${plain(name)}: %{x} cycles<extra></extra>` });
       }

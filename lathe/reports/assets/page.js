@@ -37,7 +37,7 @@ const lathe = (() => {
         } else if (each !== null && typeof each === "object" && !ArrayBuffer.isView(each)) visit(each);
       }
     };
-    visit(value);
+    if (value) visit(value);
     await Promise.all(jobs);
     return value;
   }
@@ -80,6 +80,7 @@ const lathe = (() => {
   function draw(name, traces, layout, config = {}, legend = false) {
     figures.set(name, { traces, layout, config, legend });
     const place = document.getElementById(name);
+    if (layout.height) place.style.height = `${layout.height}px`;
     if (!legend) return Plotly.react(place, traces, themed(layout), { ...CONFIG, ...config });
     const off = hidden.get(name) ?? hidden.set(name, new Set()).get(name);
     const groupOf = (trace) => trace.legendgroup ?? trace.name;

@@ -179,12 +179,16 @@ lathe.run.then((run) => {
     return drawing;
   }
 
-  const least = Math.min(20, run.cycles);
-  function show(low, high) {
+  const least = Math.min(20, run.cycles), PAUSE = 90; // milliseconds without a turn of the wheel
+  let later = 0;
+  function show(low, high, pause = 0) {
     const width = Math.min(run.cycles, Math.max(least, high - low)), middle = (low + high) / 2;
     const from = Math.min(Math.max(0, middle - width / 2), run.cycles - width);
     window_ = [from, from + width];
-    return draw();
+    clearTimeout(later);
+    if (!pause) return draw();
+    later = setTimeout(draw, pause);
+    return null;
   }
   lathe.timeline = { show, window: () => [...window_], draw };
 
@@ -193,7 +197,7 @@ lathe.run.then((run) => {
     place.on("plotly_relayout", (change) => {
       const low = change["xaxis.range[0]"] ?? change["xaxis.range"]?.[0], high = change["xaxis.range[1]"] ?? change["xaxis.range"]?.[1];
       if (change["xaxis.autorange"]) show(...whole);
-      else if (low !== undefined && (low !== window_[0] || high !== window_[1])) show(Number(low), Number(high));
+      else if (low !== undefined && (low !== window_[0] || high !== window_[1])) show(Number(low), Number(high), PAUSE);
     });
     place.on("plotly_doubleclick", () => { show(...whole); });
     place.on("plotly_click", ({ points: [point] }) => {
