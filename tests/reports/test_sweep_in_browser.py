@@ -176,7 +176,7 @@ def test_figures_are_saved_as_svg_and_png(page, name):
 def test_nothing_is_wider_than_the_screen(tmp_path, open_page, width, scheme):
     write(tmp_path / "r.db")
     sweep_page(tmp_path / "r.db").write(tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", (width, 844), scheme)
+    page = open_page(tmp_path / "page.html", width=width, scheme=scheme)
     page.wait_for_selector("#parallel .axis-brush")
     page.click("#points-table tbody tr >> nth=0")
     assert page.evaluate("document.documentElement.scrollWidth") == width
