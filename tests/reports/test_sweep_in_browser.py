@@ -91,6 +91,12 @@ def test_axes_say_what_and_in_which_unit_and_the_legend_names_workloads(page):
     assert names == ["workload", "path", "m", "memory.latency", "batch", "cycles", "efficiency", "energy_pj"]
 
 
+def test_no_figure_offers_to_be_sent_anywhere(page):
+    buttons = page.locator(".modebar-btn")
+    found = buttons.evaluate_all("(all) => all.map((each) => each.dataset.title)")
+    assert found == ["Zoom", "Pan", "Zoom in", "Zoom out", "Reset axes"]
+
+
 def test_a_click_on_a_point_shows_its_configuration_and_its_layers(page):
     box = page.locator("#front .scatterlayer .trace path.point").first.bounding_box()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)

@@ -72,7 +72,8 @@ const lathe = (() => {
     };
   }
 
-  const CONFIG = { responsive: true, displaylogo: false, scrollZoom: false,
+  // The library offers to send a figure to its makers' server, which a page has no business with.
+  const CONFIG = { responsive: true, displaylogo: false, scrollZoom: false, showSendToCloud: false, plotlyServerURL: "",
     modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage", "autoScale2d"] };
 
   // Draw a figure in its place, or draw it anew; with `legend`, names that hide and show stand below it. A promise.

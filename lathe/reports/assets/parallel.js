@@ -9,7 +9,8 @@ lathe.sweep.then((sweep) => {
   const metrics = sweep.metrics.filter(varies);
   const usual = ["cycles", "efficiency", "time_us", "energy_pj"].filter((name) => metrics.some((each) => each.name === name));
   const every = [...inputs, ...metrics];
-  let chosen = new Set([...inputs.slice(0, 8), ...metrics.filter((each) => usual.includes(each.name))].map((each) => each.name));
+  const first = [...inputs].sort((a, b) => (b.role === "machine") - (a.role === "machine")).slice(0, 9);
+  const chosen = new Set([...first, ...metrics.filter((each) => usual.includes(each.name))].map((each) => each.name));
   const ranges = new Map();
 
   // Texts and few numbers stand in equal steps; of other numbers one that is missing lies at the low end.
