@@ -3,8 +3,8 @@
 lathe.run.then((run) => {
   const place = document.getElementById("timeline");
   if (!place) return;
-  const NEAR = 900; // entries that are drawn one by one
-  const COLUMNS = 220; // columns of a window; as many are drawn on each side of it, so that dragging shows something
+  const NEAR = 600; // entries that are drawn one by one
+  const COLUMNS = 200; // columns of a window; half as many are drawn on each side, so that dragging shows something
   const kinds = [...run.activities, ...run.causes];
   const fetch = run.units.length - 1, rows = [fetch, ...run.units.keys()].slice(0, run.units.length);
   const whole = [0, run.cycles];
@@ -183,7 +183,7 @@ lathe.run.then((run) => {
       while (wanted) {
         wanted = false;
         const [a, b] = window_, width = b - a;
-        const low = Math.max(0, a - width), high = Math.min(run.cycles, b + width);
+        const low = Math.max(0, a - width / 2), high = Math.min(run.cycles, b + width / 2);
         const count = Math.max(1, Math.min(Math.ceil((COLUMNS * (high - low)) / width), Math.ceil(high - low)));
         const single = lathe.lod.number(run, low, high) <= NEAR;
         seen.clear();
