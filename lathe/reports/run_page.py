@@ -55,11 +55,12 @@ def _timeline() -> Markup:
     layers = element("select", element("option", "Go to layer …", value=""), id="go-to-layer", aria_label="Go to layer")
     note = (
         "What each unit does in each cycle, and why it waits. From afar each column shows shares of its cycles; near, "
-        "each box is an instruction: click one. Drag to zoom, turn the wheel over the figure, or use buttons. Below: "
-        "tokens that wait in each queue, the share of each scratchpad that holds values still to be read, and bytes on "
-        "their way from and to DRAM."
+        "each box is an instruction: click one, and dotted lines are its tokens. Drag to zoom, turn the wheel over the "
+        "figure, or use buttons. Below: tokens that wait in each queue, the share of each scratchpad that holds values "
+        "still to be read, and bytes that units take from DRAM and give to it (through FIFOs, so for a while more than "
+        "the bus carries)."
     )
-    drawn = figure("timeline", height=620, controls=joined(*zoom, layers))
+    drawn = figure("timeline", height=540, controls=joined(*zoom, layers))
     return section("Timeline", drawn, id_="timeline-part", note=note)
 
 

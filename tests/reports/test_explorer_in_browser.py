@@ -84,3 +84,24 @@ def test_a_statement_is_picked_with_the_keyboard_and_on_a_phone(open_page, page_
     page.focus(".level[data-level=algorithm] .line:has-text('compute D')")
     page.keyboard.press("Enter")
     assert page.locator("#selected h3").inner_text() == "Statement D"
+
+
+def test_lines_of_a_statement_are_found_also_far_down_a_long_level(open_page, tmp_path):
+    script = tmp_path / "long.py"
+    script.write_text(
+        "import lathe as lt\n"
+        "def build(cfg):\n"
+        "    A = lt.placeholder((64, 4096), 'int8', name='A')\n"
+        "    B = lt.compute(A.shape, lambda i, j: A[i, j] + 1, name='B')\n"
+        "    C = lt.compute(A.shape, lambda i, j: B[i, j] + 2, name='C')\n"
+        "    s = lt.create_schedule(C)\n"
+        "    for each in (B, C):\n"
+        "        i, j = s[each].axis\n"
+        "        io, ii = s[each].split(j, factor=16)\n"
+        "    return lt.build(s, [A, C], cfg)\n"
+    )
+    done = CliRunner().invoke(main, ["report", str(script), "-o", str(tmp_path / "page.html")])
+    assert (done.exit_code, done.output) == (0, "")
+    page = opened(open_page, tmp_path / "page.html")
+    page.click(".level[data-level=algorithm] .line:has-text('compute C')")
+    assert marked(page, "instructions")

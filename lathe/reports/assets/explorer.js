@@ -43,21 +43,39 @@ lathe.explorer = lathe.origins.then(({ run, known }) => {
     return marked;
   }
 
+  // The rows of a level from a line on; of long levels not all are there at a time.
+  function fill(level, from) {
+    level.from = from;
+    level.rows = level.lines.slice(from, from + MOST).map((line, k) => {
+      const stage = level.stages[from + k], row = make("div", { class: "line" }, line || " ");
+      if (stage >= 0) {
+        row.dataset.statement = known.stages[stage].statement;
+        row.tabIndex = 0;
+        row.setAttribute("role", "button");
+      }
+      const instruction = level.instructions[from + k];
+      if (instruction >= 0) row.dataset.instruction = run.streams[shown.launch].first + instruction;
+      return row;
+    });
+    level.box.replaceChildren(...level.rows);
+    const last = from + level.rows.length;
+    level.part.hidden = level.rows.length === level.lines.length;
+    level.part.textContent = `Lines ${grouped(from + 1)} to ${grouped(last)}; those of a picked statement are found.`;
+  }
+
   function mark() {
     for (const level of shown.levels) {
       const marked = picked === null ? null : marksOf(level, picked);
-      let first = null, count = 0;
-      level.rows.forEach((row, at) => {
-        const own = marked?.[at] === 2;
-        row.classList.toggle("marked", own);
-        row.classList.toggle("around", marked?.[at] === 1);
-        if (own) {
-          count++;
-          first ??= row;
-        }
+      const count = marked ? marked.reduce((sum, each) => sum + (each === 2), 0) : 0;
+      const first = marked ? marked.indexOf(2) : -1;
+      if (first >= 0 && (first < level.from || first >= level.from + MOST)) fill(level, Math.max(0, first - 50));
+      level.rows.forEach((row, k) => {
+        row.classList.toggle("marked", marked?.[level.from + k] === 2);
+        row.classList.toggle("around", marked?.[level.from + k] === 1);
       });
-      level.told.textContent = picked === null ? `${grouped(level.lines.length)} lines` : `${grouped(count)} of ${grouped(level.lines.length)} lines`;
-      if (first) level.box.scrollTop = Math.max(0, first.offsetTop - level.box.offsetTop - 40);
+      level.told.textContent = marked ? `${grouped(count)} of ${grouped(level.lines.length)} lines` : `${grouped(level.lines.length)} lines`;
+      const row = first >= 0 ? level.rows[first - level.from] : null;
+      if (row) level.box.scrollTop = Math.max(0, row.offsetTop - 40);
     }
     choice.value = picked ?? "";
   }
@@ -70,21 +88,11 @@ lathe.explorer = lathe.origins.then(({ run, known }) => {
     }));
     shown = { launch: number, levels: found };
     place.replaceChildren(...found.map((level) => {
-      level.rows = level.lines.slice(0, MOST).map((line, k) => {
-        const stage = level.stages[k], row = make("div", { class: "line" }, line || " ");
-        if (stage >= 0) {
-          row.dataset.statement = known.stages[stage].statement;
-          row.tabIndex = 0;
-          row.setAttribute("role", "button");
-        }
-        if (level.instructions[k] >= 0) row.dataset.instruction = run.streams[number].first + level.instructions[k];
-        return row;
-      });
       level.told = make("span", { class: "told" });
-      level.box = make("pre", { tabindex: 0, "aria-label": level.name }, ...level.rows);
-      const rest = level.lines.length - level.rows.length;
-      const more = rest > 0 ? [make("p", { class: "note" }, `${grouped(rest)} more lines are not shown.`)] : [];
-      return make("div", { class: "level", "data-level": level.name }, make("h3", {}, level.name, " ", level.told), level.box, ...more);
+      level.part = make("p", { class: "note part" });
+      level.box = make("pre", { tabindex: 0, "aria-label": level.name });
+      fill(level, 0);
+      return make("div", { class: "level", "data-level": level.name }, make("h3", {}, level.name, " ", level.told), level.box, level.part);
     }));
     const names = [...new Set(known.stages.filter((stage) => stage.launch === number).map((stage) => stage.statement))];
     choice.replaceChildren(make("option", { value: "" }, "none"), ...names.map((name) => make("option", { value: name }, name)));

@@ -116,7 +116,7 @@ lathe.run.then((run) => {
   // What is selected.
   const row = (name, value) => make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "number" }, value));
   function costs(layer) {
-    const head = make("tr", {}, ...["unit", "busy or waiting", "cycles", "of the layer's"].map((name, at) =>
+    const head = make("tr", {}, ...["unit", "busy or waiting", "cycles", "share"].map((name, at) =>
       make("th", { class: at > 1 ? "number" : "" }, name)));
     const rows = [];
     for (const unit of units) {

@@ -33,6 +33,7 @@ lathe.run = (async () => {
   // Tokens: of each queue when it is filled and emptied, and for what is popped the instruction that pushed it.
   const pushed = run.queues.map(() => []), popped = run.queues.map(() => []);
   run.from = new Map();
+  run.to = new Map();
   for (let s = 0; s < run.streams.length; s++) {
     const first = run.streams[s].first, last = run.streams[s + 1]?.first ?? count;
     const givers = run.queues.map(() => []), takers = run.queues.map(() => []);
@@ -45,7 +46,9 @@ lathe.run = (async () => {
       const given = run.streams[s].tokens[queue];
       takers[queue].forEach((i, at) => {
         if (!run.from.has(i)) run.from.set(i, []);
-        run.from.get(i).push({ queue, giver: at < given ? -1 : givers[queue][at - given] ?? -1 });
+        const giver = at < given ? -1 : givers[queue][at - given] ?? -1;
+        run.from.get(i).push({ queue, giver });
+        if (giver >= 0) run.to.set(giver, [...(run.to.get(giver) ?? []), i]);
         popped[queue].push(run.start(i));
       });
       for (let k = 0; k < given; k++) pushed[queue].push(run.streams[s].begin);

@@ -3,12 +3,13 @@
 lathe.run.then((run) => {
   const place = document.getElementById("timeline");
   if (!place) return;
-  const NEAR = 900; // entries that are drawn one by one
-  const COLUMNS = 220; // columns of a window; as many are drawn on each side of it, so that dragging shows something
+  const NEAR = 600; // entries that are drawn one by one
+  const COLUMNS = 200; // columns of a window; half as many are drawn on each side, so that dragging shows something
   const kinds = [...run.activities, ...run.causes];
   const fetch = run.units.length - 1, rows = [fetch, ...run.units.keys()].slice(0, run.units.length);
   const whole = [0, run.cycles];
-  let window_ = [...whole], marks = null, drawing = null, wanted = false;
+  let window_ = [...whole], marks = null, selected = null, drawing = null, wanted = false;
+  const mostTokens = Math.max(...run.tokens.map(({ values }) => values.reduce((most, value) => Math.max(most, value), 0)));
 
   const LIGHT = {
     load: "#3b7dd8", gemm: "#2a9d5c", alu: "#d98a1f", transfer: "#8a63c9", store: "#c2496b", fetch: "#6f7f92",
@@ -34,27 +35,44 @@ lathe.run.then((run) => {
   function layout() {
     const gap = 0.018, sum = parts.reduce((a, b) => a + b, 0), left = 1 - gap * (parts.length - 1);
     const made = {
-      height: 620, margin: { l: narrow() ? 84 : 108, r: 12, t: 8, b: 40 }, dragmode: "zoom",
+      height: 540, margin: { l: narrow() ? 92 : 108, r: 12, t: 8, b: 40 }, dragmode: "zoom",
       barmode: "overlay", uirevision: "run",
       xaxis: { title: { text: "cycle", standoff: 4 }, range: [...window_], anchor: axisOf(parts.length - 1),
         minallowed: 0, maxallowed: run.cycles, exponentformat: "none", separatethousands: true, zeroline: false },
       annotations: [],
     };
+    const middles = [];
     let top = 1;
     parts.forEach((part, at) => {
       const height = (part / sum) * left, domain = [Math.max(0, top - height), top];
       made[`yaxis${at ? at + 1 : ""}`] = {
         domain, fixedrange: true, zeroline: false, nticks: 3, anchor: "x",
         ...(at < rows.length ? { range: [0, 1.24], showticklabels: false, ticks: "", showgrid: false }
-          : { rangemode: "tozero", tickfont: { size: 10 } }),
+          : { rangemode: "tozero", tickfont: { size: 10 }, ...(at === rows.length && mostTokens <= 3 ? { dtick: 1 } : {}) }),
       };
       made.annotations.push({
-        text: texts[at], xref: "paper", yref: "paper", x: 0, xshift: at < rows.length ? -8 : -34, y: (domain[0] + top) / 2,
+        text: texts[at], xref: "paper", yref: "paper", x: 0, xshift: at < rows.length ? -8 : narrow() ? -26 : -34, y: (domain[0] + top) / 2,
         xanchor: "right", showarrow: false, align: "right", font: { size: narrow() ? 9 : 11 },
       });
+      middles.push((domain[0] + domain[1] - 0.2 * (domain[1] - domain[0])) / 2);
       top = domain[0] - gap;
     });
+    made.shapes = arrows(middles);
     return made;
+  }
+
+  // Lines from who gave the selected instruction a token, and to who takes one of its own.
+  function arrows(middles) {
+    if (selected === null) return [];
+    const line = (giver, taker) => ({
+      type: "line", xref: "x", yref: "paper", x0: run.end(giver), y0: middles[rows.indexOf(run.columns.unit[giver])],
+      x1: run.start(taker), y1: middles[rows.indexOf(run.columns.unit[taker])],
+      line: { color: lathe.colour("text"), width: 1.6, dash: "dot" },
+    });
+    return [
+      ...(run.from.get(selected) ?? []).filter(({ giver }) => giver >= 0).map(({ giver }) => line(giver, selected)),
+      ...(run.to.get(selected) ?? []).map((taker) => line(selected, taker)),
+    ];
   }
 
   const seen = new Set();
@@ -165,7 +183,7 @@ lathe.run.then((run) => {
       while (wanted) {
         wanted = false;
         const [a, b] = window_, width = b - a;
-        const low = Math.max(0, a - width), high = Math.min(run.cycles, b + width);
+        const low = Math.max(0, a - width / 2), high = Math.min(run.cycles, b + width / 2);
         const count = Math.max(1, Math.min(Math.ceil((COLUMNS * (high - low)) / width), Math.ceil(high - low)));
         const single = lathe.lod.number(run, low, high) <= NEAR;
         seen.clear();
@@ -215,6 +233,7 @@ lathe.run.then((run) => {
   });
   run.onSelect((selection) => {
     marks = selection?.marks ?? null;
+    selected = selection?.kind === "instruction" ? selection.instruction : null;
     draw();
   });
 
