@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import islice
 
 from lathe.configs.notebook import html_of
-from lathe.isa import Layout, Program, Segment, instruction_text
+from lathe.isa import Finding, Layout, Program, Segment, instruction_text
 from lathe.reports.markup import Markup
 from lathe.reports.notebooks.fragments import (
     beside,
@@ -39,6 +39,25 @@ def program(value: Program) -> str:
     told = "Instructions" if len(value.instructions) <= FIRST else f"The first {FIRST} instructions"
     parts.append(folded(told, text_block("\n".join(islice(lines, FIRST)))))
     return panel(f"Program of {grouped(len(value.instructions))} instructions for {value.config.name}", *parts)
+
+
+@html_of.register
+def layout(value: Layout) -> str:
+    """How a tensor lies in DRAM: its physical axes, outermost first, as digits of the logical ones."""
+    axes = [("-" if each.axis < 0 else each.axis, each.divisor, each.extent) for each in value.axes]
+    head = facts([
+        ("tensor", _tensor(value)),
+        ("stored as", value.storage or None),
+        ("padding holds", value.pad_value),
+        ("in DRAM", size(value.nbytes)),
+    ])  # fmt: skip
+    return panel("Layout", head, table(("logical axis", "divided by", "extent"), axes, left=0))
+
+
+@html_of.register
+def finding(value: Finding) -> str:
+    """A mistake in a program."""
+    return panel(f"Finding: {value.kind}", text_block(str(value)))
 
 
 def segments(given: tuple[Segment, ...]) -> Markup:

@@ -6,9 +6,19 @@ from lathe.configs import LatheError, load_config
 from lathe.configs.notebook import html_of
 from lathe.frontend import Computation, Tensor
 from lathe.optimiser import FoundSchedule
-from lathe.reports.markup import Markup
+from lathe.reports.markup import Markup, element
 from lathe.reports.notebooks.fragments import facts, folded, grouped, panel, percent, table, text_block
-from lathe.scheduler import Bound, Counts, Explanation, Schedule, Stage
+from lathe.scheduler import (
+    Answer,
+    Bound,
+    Counts,
+    Dependence,
+    Explanation,
+    PaddingNeeded,
+    Schedule,
+    Stage,
+    TensorLayout,
+)
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.reports.levels import level
 
@@ -106,6 +116,31 @@ def counts(value: Counts) -> str:
     rows = [(name, each.executed, each.distinct, each.redundant) for name, each in value.stages.items()]
     stages = table(("stage", "instances", "different ones", "again"), rows)
     return panel("What the schedule executes", stages, folded("All counts", text_block(str(value))))
+
+
+@html_of.register
+def answer(value: Answer) -> str:
+    """Yes or no, why, and the instances that show it."""
+    shown = [] if value.witness is None else [text_block(str(value.witness))]
+    return panel("Yes" if value.holds else "No", element("div", value.reason), *shown)
+
+
+@html_of.register
+def dependence(value: Dependence) -> str:
+    """Which stage waits for which."""
+    return panel("Dependence", text_block(str(value)))
+
+
+@html_of.register
+def padding_needed(value: PaddingNeeded) -> str:
+    """What the padding of a tensor must hold, and who needs it."""
+    return panel(f"Padding of {value.tensor}", text_block(str(value)))
+
+
+@html_of.register
+def tensor_layout(value: TensorLayout) -> str:
+    """How the elements of a tensor are laid out."""
+    return panel(f"Layout of {value.tensor.name}", text_block(str(value)))
 
 
 def _schedule(value: Schedule) -> list[Markup]:

@@ -1,5 +1,6 @@
 """What notebooks show: each public value that a cell ends with, its numbers there, all text escaped, no script."""
 
+import dataclasses
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -8,7 +9,7 @@ import pytest
 from qdq_models import QdqModel
 
 import lathe as lt
-from lathe.configs.notebook import html_of
+from lathe.configs.notebook import html_of, repr_html
 from lathe.networks.explanation import LayerExplained, NetworkExplanation
 from lathe.reports.notebooks.fragments import MOST_ROWS, panel, table
 from lathe.sweeps.rows import SweepRows
@@ -126,6 +127,19 @@ def test_explanations_bounds_and_counts_are_tables() -> None:
     assert text_of(s.count(VTA)._repr_html_()).startswith("What the schedule executes\nstage\ninstances\n")
 
 
+def test_answers_and_layouts_are_shown(program: lt.Program) -> None:
+    s = lt.create_schedule(D)
+    yes = s.is_parallel(s[D].axis[0])
+    assert text_of(yes._repr_html_()).startswith(f"Yes\n{yes.reason}")
+    no = s.is_parallel(s[C].reduce_axis[0])
+    assert text_of(no._repr_html_()).startswith(f"No\n{no.reason}")
+    assert text_of(s.dependences()[0]._repr_html_()) == f"Dependence\n{s.dependences()[0]}"
+    assert text_of(s.padding_needed(A)._repr_html_()).startswith("Padding of A\n")
+    assert text_of(s.layout(D)._repr_html_()).startswith("Layout of D\nD: row-major")
+    assert program.outputs[0].layout is not None
+    assert text_of(program.outputs[0].layout._repr_html_()).startswith("Layout\ntensor\nint8 60 × 96\n")
+
+
 def test_a_result_shows_where_its_cycles_went(result: lt.Result) -> None:
     view = result._repr_html_()
     text = text_of(view)
@@ -234,6 +248,18 @@ def test_text_is_text(value: object) -> None:
 def test_long_tables_say_how_many_rows_are_left_out() -> None:
     text = text_of(panel("t", table(("n",), [(n,) for n in range(MOST_ROWS + 1234)])))
     assert text.endswith(f"1{SPACE}234 more rows")
+
+
+def test_a_mistake_in_a_program_is_shown(program: lt.Program) -> None:
+    wrong = dataclasses.replace(program, instructions=program.instructions[:-1], label_of=program.label_of[:-1])
+    found = lt.verify(wrong)[0]
+    assert text_of(found._repr_html_()) == f"Finding: {found.kind}\n{found}"
+
+
+def test_every_class_that_is_shown_says_so() -> None:
+    shown = [each for each in html_of.registry if each is not object]
+    assert len(shown) > 20
+    assert [each for each in shown if getattr(each, "_repr_html_", None) is not repr_html] == []
 
 
 def test_what_nobody_has_a_view_of_is_left_to_its_text() -> None:
