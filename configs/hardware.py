@@ -7,6 +7,7 @@ from typing import Any, Self
 from lathe.configs.errors import ConfigError, shown
 from lathe.configs.integers import hold_plain_integers
 from lathe.configs.memory import MemoryConfig, TimingConfig
+from lathe.configs.notebook import repr_html
 from lathe.configs.parameters import MachineParameters
 from lathe.configs.validation import fault_in, unknown_key
 
@@ -24,6 +25,8 @@ class HardwareConfig(MachineParameters):
     Raises :class:`ConfigError` when a parameter is not allowed, and when the fields that index the scratchpads do not
     fit 128-bit instructions or 32-bit micro-ops.
     """
+
+    _repr_html_ = repr_html
 
     def __post_init__(self) -> None:
         hold_plain_integers(self)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from lathe.configs.integers import hold_plain_integers
+from lathe.configs.notebook import repr_html
 
 PAGE_BYTES = 4096
 """AXI4's 4 KiB, whose multiples no burst crosses; images of sparse memories come in pages of as many bytes."""
@@ -46,6 +47,8 @@ class MemoryConfig:
     cycles_per_beat: int = 1
     shared_bandwidth: bool = True
 
+    _repr_html_ = repr_html
+
     def __post_init__(self) -> None:
         hold_plain_integers(self)
 
@@ -71,6 +74,8 @@ class TimingConfig:
     write_latency: int = 1
     response_latency: int = 1
     dma_pending: int = 4
+
+    _repr_html_ = repr_html
 
     def __post_init__(self) -> None:
         hold_plain_integers(self)

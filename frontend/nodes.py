@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Literal, NoReturn, TypeAlias
 
+from lathe.configs.notebook import repr_html
 from lathe.frontend.dtypes import BOOL, INDEX
 from lathe.frontend.errors import TensorError
 from lathe.frontend.operand import BinaryOp, CompareOp, Expr, Operand, ReduceKind, Value, language, walk
@@ -285,6 +286,8 @@ class Tensor(Operand):
             "Reduce over them with Lathe's sum, prod, max or min and a reduction axis."
         )
 
+    _repr_html_ = repr_html
+
     def __repr__(self) -> str:
         return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
 
@@ -365,6 +368,8 @@ class Computation:
     attrs: Mapping[str, object] = field(default_factory=dict)
     where: Expr | None = None
     template: Template | None = None  # what it says before the program's parameters are bound, if it has any
+
+    _repr_html_ = repr_html
 
     @property
     def shape(self) -> tuple[int, ...]:

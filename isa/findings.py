@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lathe.configs import LatheError
+from lathe.configs.notebook import repr_html
 from lathe.isa.fault import FaultCode
 from lathe.isa.table import Unit
 
@@ -50,6 +51,8 @@ class Finding:
     cells: int = 1
     other: int | None = None
     code: FaultCode | None = None
+
+    _repr_html_ = repr_html
 
     def __str__(self) -> str:
         more = f" and {self.cells - 1} more" if self.cells > 1 else ""

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
+from lathe.configs.notebook import repr_html
 from lathe.isa.errors import LayoutError
 from lathe.isa.layout_steps import (
     Diagonal,
@@ -68,6 +69,8 @@ class Layout:
     view: tuple[int, ...] = ()
     storage: str = ""
     reorderings: tuple[LayoutStep, ...] = ()
+
+    _repr_html_ = repr_html
 
     def _check_kinds(self) -> None:
         """Raise :class:`LayoutError` for arguments of other kinds."""

@@ -14,6 +14,7 @@ from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
+from lathe.configs.notebook import repr_html
 from lathe.isa.columns import Columns
 from lathe.isa.encoding import decode, encode_columns
 from lathe.isa.errors import ProgramError
@@ -87,6 +88,8 @@ class Program:
     label_of: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     tokens_in: tuple[int, int, int, int] = (0, 0, 0, 0)
     products: int | None = None
+
+    _repr_html_ = repr_html
 
     def __post_init__(self) -> None:
         _check_kinds(self)

@@ -108,6 +108,7 @@ from lathe.networks.program import NetworkProgram
 from lathe.networks.quantising import quantize
 from lathe.networks.running import LayerRow, NetworkResult
 from lathe.optimiser import FoundSchedule, ScheduleCache, ScheduleCacheError, Tried, autoschedule, explain
+from lathe.reports import notebooks as _notebooks  # noqa: F401 - says how notebooks show all these
 from lathe.rtl.geometry import RtlError
 from lathe.scheduler import (
     AXIS_SEPARATOR,

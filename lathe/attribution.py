@@ -1,12 +1,14 @@
 """Where the cycles of a launch went: by label, which mostly is a layer, and by what each unit did for it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs.errors import shown
+from lathe.configs.notebook import repr_html
 from lathe.isa import Gemm, Instruction
 from lathe.isa.instructions import runs_micro_ops
 from lathe.isa.stall import StallCause
@@ -31,6 +33,8 @@ class LabelCycles:
     busy: Mapping[str, int]
     waiting: Mapping[str, int]
     reasons: Mapping[str, Mapping[str, int]]
+
+    _repr_html_ = repr_html
 
 
 def activity_of(instruction: Instruction, unit: str) -> str:
@@ -79,34 +83,53 @@ def cycles_by_label(result: Result) -> list[LabelCycles]:
     """
     if not isinstance(result, Result):
         raise TraceError(f"The result of cycles_by_label must be what simulate returned, not {shown(result)}.")
+    return cycles_by_group(result, result.program.labels, result.program.label_of)
+
+
+def cycles_by_group(result: Result, names: Sequence[str], group_of: NDArray[np.integer[Any]]) -> list[LabelCycles]:
+    """The same for other groups of instructions than labels; ``group_of`` has each instruction's place in ``names``."""
     program = result.program
     trace = recorded_trace(result)
-    count = len(program.labels)
+    count = len(names)
     busy = {activity: np.zeros(count, np.int64) for activity in ACTIVITIES}
     waiting = {unit: np.zeros(count, np.int64) for unit in UNITS}
     reasons = {unit: np.zeros((count, len(StallCause)), np.int64) for unit in UNITS}
     for unit in UNITS:
         part = trace.of_unit(unit)
-        labels = program.label_of[part.instruction]
+        groups = group_of[part.instruction]
         cycles = busy_cycles(result, unit)
         activities = np.array([activity_of(program.instructions[index], unit) for index in part.instruction.tolist()])
         for activity in set(activities.tolist()):
             chosen = activities == activity
-            np.add.at(busy[activity], labels[chosen], cycles[chosen])
-        np.add.at(waiting[unit], labels, part.stalled + part.waited)
-        np.add.at(reasons[unit], (labels, part.cause), part.stalled)
-        np.add.at(reasons[unit][:, StallCause.MEMORY], labels, part.waited)
-    instructions = np.bincount(program.label_of, minlength=count)
+            np.add.at(busy[activity], groups[chosen], cycles[chosen])
+        np.add.at(waiting[unit], groups, part.stalled + part.waited)
+        np.add.at(reasons[unit], (groups, part.cause), part.stalled)
+        np.add.at(reasons[unit][:, StallCause.MEMORY], groups, part.waited)
+    instructions = np.bincount(group_of, minlength=count)
     return [
         LabelCycles(
-            label,
+            name,
             int(instructions[number]),
             {activity: int(found[number]) for activity, found in busy.items()},
             {unit: int(found[number]) for unit, found in waiting.items()},
             {unit: _named(found[number]) for unit, found in reasons.items()},
         )
-        for number, label in enumerate(program.labels)
+        for number, name in enumerate(names)
     ]
+
+
+def divided_cycles(result: Result, group_of: NDArray[np.integer[Any]], groups: int) -> NDArray[np.int64]:
+    """The cycles of a launch divided among groups of instructions, (groups,): they add up to the launch's.
+
+    The compute unit's time is divided: an instruction has it from when the one before has done its work until it has
+    done its own, what it waits for included. What stores take at the end belongs to the last.
+    """
+    part = recorded_trace(result).of_unit("compute")
+    begins = part.start - part.stalled
+    if len(begins):
+        begins[0] = 0
+    taken = np.diff(np.append(begins, result.cycles))
+    return np.bincount(group_of[part.instruction], taken, groups).astype(np.int64)
 
 
 def _named(cycles: NDArray[np.int64]) -> dict[str, int]:

@@ -53,9 +53,22 @@ def watched_builds(watcher: Watcher) -> Iterator[None]:
         _WATCHERS.reset(before)
 
 
+_COLLECTORS: ContextVar[tuple[Callable[[Compiled], object], ...]] = ContextVar("who gets what is built", default=())
+
+
+@contextmanager
+def collected_builds(collector: Callable[[Compiled], object]) -> Iterator[None]:
+    """Give what every ``build`` inside makes, and where its instructions come from; no cache is asked meanwhile."""
+    before = _COLLECTORS.set((*_COLLECTORS.get(), collector))
+    try:
+        yield
+    finally:
+        _COLLECTORS.reset(before)
+
+
 def are_builds_looked_at() -> bool:
-    """Whether somebody watches or checks every build, so that none may be left out."""
-    return bool(_WATCHERS.get() or _AT_LEAST.get())
+    """Whether somebody watches, collects or checks every build, so that none may be left out."""
+    return bool(_WATCHERS.get() or _COLLECTORS.get() or _AT_LEAST.get())
 
 
 @within_memory("a program's build")
@@ -141,7 +154,7 @@ def _searched(
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
     key = "" if kept is None else program_key(schedule.program, config, checked_budget(budget, "build"), constants)
-    if kept is not None and not check:
+    if kept is not None and not check and not _COLLECTORS.get():
         before = read_program(kept, key)
         if before is not None:
             return before
@@ -166,4 +179,6 @@ def _built(
     )
     if check:
         validate(made, made.schedule.program)
+    for collector in _COLLECTORS.get():
+        collector(made)
     return made

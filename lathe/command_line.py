@@ -11,6 +11,7 @@ from lathe.commands.disasm import disasm
 from lathe.commands.explain import explain
 from lathe.commands.quantize import quantize
 from lathe.commands.replay import replay
+from lathe.commands.report import report
 from lathe.commands.results import results
 from lathe.commands.rtl import rtl
 from lathe.commands.run import run
@@ -66,5 +67,7 @@ def main(debug: bool) -> None:
     """
 
 
-for command in (run, compile, explain, simulate, quantize, replay, disasm, asm, verify, sweep, results, rtl, configs):
+for command in (
+    run, compile, explain, simulate, quantize, replay, disasm, asm, verify, sweep, results, report, rtl, configs,
+):  # fmt: skip
     main.add_command(command)

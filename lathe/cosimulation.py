@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.errors import shown
 from lathe.configs.memory import PAGE_BYTES
+from lathe.configs.notebook import repr_html
 from lathe.differences import fault_differences, memory_differences, output_differences, time_differences
 from lathe.engines import check_program, check_wave, engine_named, replay
 from lathe.isa import BusError, MachineFault, Program
@@ -41,6 +42,8 @@ class Cosimulation(Generic[Ran]):
 
     results: Mapping[str, Ran]
     differences: tuple[str, ...]
+
+    _repr_html_ = repr_html
 
     @property
     def first(self) -> Ran:

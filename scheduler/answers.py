@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from lathe.configs.notebook import repr_html
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, TooManyOperationsError, limited_operations
 from lathe.scheduler.errors import PaddingWitness, ScheduleError, Witness
 
@@ -15,6 +16,8 @@ class Answer:
     holds: bool
     reason: str
     witness: Witness | PaddingWitness | None = None
+
+    _repr_html_ = repr_html
 
     def __bool__(self) -> bool:
         return self.holds

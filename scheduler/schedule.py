@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from lathe.configs import HardwareConfig, load_config
+from lathe.configs.notebook import repr_html
 from lathe.frontend import Computation, Tensor
 from lathe.frontend.programs import as_outputs
 from lathe.scheduler.commands.after import after
@@ -66,6 +67,8 @@ class Stage(EditedStage):
     __slots__ = ()
 
     _schedule: "Schedule"
+
+    _repr_html_ = repr_html
 
     @property
     def schedule(self) -> "Schedule":
@@ -145,6 +148,8 @@ class Schedule(Recorded):
     """
 
     _stages: tuple[Stage, ...]
+
+    _repr_html_ = repr_html
 
     def _view(self, key: StageId, state: StageState) -> StageView:
         return Stage(self, key, state)

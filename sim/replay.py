@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import writing
 from lathe.configs.memory import PAGE_BYTES
+from lathe.configs.notebook import repr_html
 from lathe.isa import BusError, Columns
 from lathe.isa.encoding import decode_columns, extract_columns
 from lathe.isa.errors import NoInstructionError
@@ -40,6 +41,8 @@ class ReplayResult:
     cycles: int
     counters: Counters
     trace: Trace | None
+
+    _repr_html_ = repr_html
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the machine afterwards in the form of a stream, which can be launched again.

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from lathe.configs import LatheError
 from lathe.configs.errors import shown
+from lathe.configs.notebook import repr_html
 from lathe.isa import Program
 from lathe.sim.counters import Counters
 from lathe.sim.trace import Trace, TraceError
@@ -61,6 +62,8 @@ class Result:
     tokens: tuple[int, int, int, int]
     counters: Counters
     trace: Trace | None
+
+    _repr_html_ = repr_html
 
     def __post_init__(self) -> None:
         names = [segment.name for segment in self.program.outputs]

@@ -1,13 +1,11 @@
 """`lathe configs`: the shipped machines, or everything that is known about one machine."""
 
-import inspect
-from typing import Any
-
 import click
 
 from lathe.commands.options import json_option
 from lathe.commands.terminal import console, grouped, print_json, table
 from lathe.configs import HardwareConfig, load_config, shipped_configs
+from lathe.configs.listing import derived_names, derived_values, given_values
 
 
 @click.command()
@@ -31,29 +29,6 @@ def configs(name: str | None, as_json: bool) -> None:
         print_json({**machine.to_dict(), "derived": derived_values(machine)})
     else:
         print_machine(machine)
-
-
-def derived_values(machine: HardwareConfig) -> dict[str, int]:
-    """Every derived number of a machine by name."""
-    return {name: getattr(machine, name) for name in derived_names()}
-
-
-def derived_names() -> dict[str, str]:
-    """The derived numbers' names, and what each one means."""
-    members = inspect.getmembers_static(HardwareConfig, lambda member: isinstance(member, property))
-    in_source_order = sorted(members, key=lambda member: member[1].fget.__code__.co_firstlineno)
-    return {name: inspect.getdoc(member) or "" for name, member in in_source_order}
-
-
-def given_values(machine: HardwareConfig) -> dict[str, Any]:
-    """Every independent parameter of a machine by its dotted key."""
-    values: dict[str, Any] = {}
-    for key, value in machine.to_dict().items():
-        if isinstance(value, dict):
-            values.update({f"{key}.{inner}": inner_value for inner, inner_value in value.items()})
-        else:
-            values[key] = value
-    return values
 
 
 def buffer_size(size: int) -> str:

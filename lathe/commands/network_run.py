@@ -19,6 +19,7 @@ from lathe.networks.dispatch import simulate
 from lathe.networks.network import Network
 from lathe.networks.quantising import inputs_of, is_float, quantised, samples_of
 from lathe.networks.running import NetworkResult, checked
+from lathe.reports.result_file import write_result
 
 
 def run_model(
@@ -28,6 +29,7 @@ def run_model(
     shapes: tuple[str, ...],
     machine: HardwareConfig,
     engine: str,
+    result_path: Path | None,
     as_json: bool,
 ) -> None:
     """Compile and run a model, and print its table."""
@@ -48,6 +50,8 @@ def run_model(
     start = time.perf_counter()
     result = simulate(program, arrays, engine=engine)
     took = time.perf_counter() - start
+    if result_path is not None:
+        write_result(result_path, program, result.results)
     found = compared_with_onnxruntime(network.model, arrays, result.outputs)
     if as_json:
         quantised_with = {"calibration": calibration} if calibration else {}

@@ -18,6 +18,7 @@ from lathe.networks.cosimulation import NetworkCosimulation, cosimulate_network
 from lathe.networks.network import from_onnx
 from lathe.networks.program import NetworkProgram
 from lathe.networks.running import NetworkResult, simulate_network
+from lathe.reports.result_file import write_result
 
 
 def network_of(path: Path, shapes: tuple[str, ...], machine: HardwareConfig) -> NetworkProgram:
@@ -48,6 +49,7 @@ def run_network_program(
     engines: tuple[str, ...],
     output: Path | None,
     trace_path: Path | None,
+    result_path: Path | None,
     as_json: bool,
 ) -> bool:
     """Run a network on arrays, or without any for its time alone, and print its table.
@@ -66,6 +68,8 @@ def run_network_program(
         write_arrays(output, result.outputs)
     if trace_path is not None:
         result.write_chrome_trace(trace_path)
+    if result_path is not None:
+        write_result(result_path, program, result.results)
     if as_json:
         _print_json(path, program, result, ran)
     else:

@@ -105,6 +105,13 @@ def stream_config_option(command: Decorated) -> Decorated:
     )(command)
 
 
+def result_option(command: Decorated) -> Decorated:
+    """`--result`: where the result goes, to be read again."""
+    return click.option(
+        "--result", "result_path", type=FILE, help="Write the result there, an .npz file for `lathe report`."
+    )(command)
+
+
 def trace_option(command: Decorated) -> Decorated:
     """`--trace`: where the picture of the time goes."""
     return click.option("--trace", "trace_path", type=FILE, help="Write a trace there, for ui.perfetto.dev.")(command)

@@ -21,6 +21,7 @@ from lathe.commands.options import (
     given,
     is_model,
     json_option,
+    result_option,
     shape_option,
 )
 from lathe.commands.summaries import (
@@ -38,6 +39,7 @@ from lathe.configs.atomic import check_writable
 from lathe.engines import CYCLE_MODEL, engine_named
 from lathe.networks.digits.job import Job, Progress, run_digits
 from lathe.networks.digits.network import DEFAULT_BATCH
+from lathe.reports.result_file import write_result
 from lathe.scripts import ScriptError, check_machine_of, run_script
 from lathe.sim import Result
 
@@ -72,6 +74,7 @@ OUTPUTS_DIFFER = 1
     type=FILE,
     help=f"Where the trace goes, for ui.perfetto.dev.  [default: {DEFAULT_TRACE} for the digits network]",
 )
+@result_option
 @json_option
 @click.pass_context
 def run(
@@ -85,6 +88,7 @@ def run(
     engine: str | None,
     images: int | None,
     trace_path: Path | None,
+    result_path: Path | None,
     as_json: bool,
 ) -> None:
     """Run the digits network, a script, or an ONNX model.
@@ -94,14 +98,16 @@ def run(
 
     SCRIPT is a Python file. If it defines main(cfg), that is called with the machine of -c; otherwise the script runs
     as Python would run it, with the machine's name as its first argument (sys.argv[1]). If main returns what
-    lt.simulate returned, or the script has it in a variable "result", its cycles and bytes are printed, and -o writes
-    its trace. A script that builds only for other machines than a given -c is refused.
+    lt.simulate returned, or the script has it in a variable "result", its cycles and bytes are printed, -o writes its
+    trace, and --result itself. A script that builds only for other machines than a given -c is refused.
 
     MODEL.onnx is compiled for the machine, run with the arrays of INPUTS.npz, by name, or with random ones, and
     compared with onnxruntime. Layers between QuantizeLinear and DequantizeLinear run on the NPU, where the machine has
     the extensions for them (lathe16 has), all other nodes on the host.
     """
     machine = load_config(config_name)
+    if result_path is not None:
+        check_writable(result_path)
     if script is not None and is_model(script):
         check_of_network_only(ctx, script, "batch", "images")
         if trace_path is not None:
@@ -110,7 +116,7 @@ def run(
             raise ScriptError(
                 f"--random must be left out where {str(inputs)!r} gives the inputs, not {seed}. Choose one of both."
             )
-        run_model(script, inputs, seed, shapes, machine, engine or CYCLE_MODEL, as_json)
+        run_model(script, inputs, seed, shapes, machine, engine or CYCLE_MODEL, result_path, as_json)
         return
     check_of_models_only(**{"INPUTS.npz": inputs, "--shape": shapes})
     check_of_network_only(ctx, script, "batch", "images")
@@ -123,13 +129,15 @@ def run(
                 "itself, in lt.simulate."
             )
         wanted = machine if given(ctx, "config_name") else None
-        show_script(script, config_name, wanted, trace_path, as_json)
+        show_script(script, config_name, wanted, trace_path, result_path, as_json)
         return
     written = trace_path or DEFAULT_TRACE
     check_writable(written)
     with progress_on_terminal() as progress:
         job = run_digits(machine, images=images, batch=batch, engine=engine or CYCLE_MODEL, progress=progress)
     job.first.write_chrome_trace(written)
+    if result_path is not None:
+        write_result(result_path, job.first.program, [job.first])
     if as_json:
         print_json(job_dict(job, written))
     else:
@@ -152,7 +160,12 @@ def progress_on_terminal() -> Iterator[Progress]:
 
 
 def show_script(
-    path: Path, config_name: str, wanted: HardwareConfig | None, trace_path: Path | None, as_json: bool
+    path: Path,
+    config_name: str,
+    wanted: HardwareConfig | None,
+    trace_path: Path | None,
+    result_path: Path | None,
+    as_json: bool,
 ) -> None:
     """Run the script, and show its result if there is one. ``wanted``: the machine that it must run on, if any."""
     machines: list[HardwareConfig] = []
@@ -169,6 +182,8 @@ def show_script(
     if isinstance(result, Result):
         if trace_path is not None:
             result.write_chrome_trace(trace_path)
+        if result_path is not None:
+            write_result(result_path, result.program, [result])
         if as_json:
             print_json(result_dict(result))
             return
@@ -180,10 +195,10 @@ def show_script(
         ):
             out.print()
             out.print(each)
-    elif as_json or trace_path is not None:
+    elif as_json or trace_path is not None or result_path is not None:
         raise ScriptError(
             f"The script {str(path)!r} must return the result of lt.simulate from main, or have it in its variable "
-            f"'result', for --json and -o, not {result!r}. Return it, or leave out these options."
+            f"'result', for --json, -o and --result, not {result!r}. Return it, or leave out these options."
         )
 
 

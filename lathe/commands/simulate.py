@@ -15,6 +15,7 @@ from lathe.commands.options import (
     engine_option,
     is_model,
     json_option,
+    result_option,
     shape_option,
     trace_option,
     wave_option,
@@ -30,6 +31,7 @@ from lathe.input_values import InputsFileError, blank_inputs, random_inputs, rea
 from lathe.isa import Program
 from lathe.networks.files import holds_network
 from lathe.networks.program import NetworkProgram
+from lathe.reports.result_file import write_result
 from lathe.sim import Result
 
 MACHINE_HELP = f"The machine of a model; a program carries its own.  [default: {DEFAULT_CONFIG}]"
@@ -45,6 +47,7 @@ MACHINE_HELP = f"The machine of a model; a program carries its own.  [default: {
 @click.option("--timing-only", is_flag=True, help="Count cycles without data; needs no inputs and has no outputs.")
 @click.option("-o", "--output", type=FILE, help="Write the outputs to this .npz file, by name.")
 @trace_option
+@result_option
 @wave_option
 @json_option
 @click.pass_context
@@ -59,6 +62,7 @@ def simulate(
     timing_only: bool,
     output: Path | None,
     trace_path: Path | None,
+    result_path: Path | None,
     wave_path: Path | None,
     as_json: bool,
 ) -> None:
@@ -70,7 +74,7 @@ def simulate(
     With several engines, outputs, memory, counters, and start and end of each instruction in each unit are compared.
     The exit status is 1 when something differs; what is printed and written otherwise is of the first engine.
     """
-    for path in (output, trace_path, wave_path):
+    for path in (output, trace_path, result_path, wave_path):
         if path is not None:
             check_writable(path)
     sources = [inputs is not None, seed is not None, timing_only]
@@ -90,7 +94,8 @@ def simulate(
         machine = load_config(config_name or DEFAULT_CONFIG)
         network = network_of(program, shapes, machine) if is_model(program) else NetworkProgram.load(program)
         arrays = None if timing_only else network_inputs(network, inputs, seed)
-        if not run_network_program(program, network, arrays, engines_of(engine), output, trace_path, as_json):
+        written = (output, trace_path, result_path)
+        if not run_network_program(program, network, arrays, engines_of(engine), *written, as_json):
             ctx.exit(DIFFERENT)
         return
     loaded = Program.load(program)
@@ -110,6 +115,8 @@ def simulate(
         write_arrays(output, result.outputs)
     if trace_path is not None:
         result.write_chrome_trace(trace_path)
+    if result_path is not None:
+        write_result(result_path, loaded, [result])
     if as_json:
         layers = labels_dict(cycles_by_label(result))
         compared = {} if ran is None else agreement_dict(ran)

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lathe.configs import HardwareConfig
+from lathe.configs.notebook import repr_html
 from lathe.networks.lowering import Lowered
 from lathe.networks.network import Network
 from lathe.networks.owners import owners
@@ -38,6 +39,8 @@ class NetworkExplanation:
     machine: str
     layers: tuple[LayerExplained, ...]
     streams: tuple[Explanation, ...]
+
+    _repr_html_ = repr_html
 
     @property
     def maps(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from lathe.building import are_builds_looked_at, build_with_stages
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD
+from lathe.configs.notebook import repr_html
 from lathe.frontend.onnx.groups import Recognised
 from lathe.frontend.onnx.layers import (
     Concat,
@@ -55,6 +56,8 @@ class Network:
     """A model of ONNX, its shapes known. ``build`` compiles it for a machine."""
 
     model: Model
+
+    _repr_html_ = repr_html
 
     @cached_property
     def _named(self) -> frozenset[str]:

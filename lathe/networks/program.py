@@ -6,6 +6,7 @@ from os import PathLike
 from typing import Any
 
 from lathe.configs import HardwareConfig
+from lathe.configs.notebook import repr_html
 from lathe.frontend.onnx.value_types import TensorType
 from lathe.isa import Program
 from lathe.networks.files import read_network, write_network
@@ -21,6 +22,8 @@ class NetworkProgram:
     steps: tuple[Step, ...]
     inputs: Mapping[str, TensorType | None]
     outputs: Mapping[str, TensorType | None]
+
+    _repr_html_ = repr_html
 
     @property
     def parts(self) -> tuple[Program, ...]:

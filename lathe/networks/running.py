@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.attribution import recorded_trace
+from lathe.attribution import divided_cycles, recorded_trace
 from lathe.configs.errors import shown
+from lathe.configs.notebook import repr_html
 from lathe.engines import CYCLE_MODEL, simulate
 from lathe.frontend import reference
 from lathe.frontend.onnx.host import run_on_host
@@ -38,6 +39,8 @@ class LayerRow:
     bytes: int
     why: str
 
+    _repr_html_ = repr_html
+
 
 @dataclass(frozen=True, eq=False)
 class NetworkResult:
@@ -50,6 +53,8 @@ class NetworkResult:
     cycles: int
     layers: list[LayerRow]
     results: tuple[Result, ...]
+
+    _repr_html_ = repr_html
 
     @property
     def counters(self) -> Counters:
@@ -104,7 +109,7 @@ def run_network(
         if not timing_only:
             arrays |= {port.tensor: port.from_machine(result.outputs) for port in step.outputs}
         results.append(result)
-        rows += _rows(step, result)
+        rows += layer_rows(step, result)
     outputs = {} if timing_only else {name: arrays[name] for name in program.outputs}
     return NetworkResult(outputs, sum(each.cycles for each in results), rows, tuple(results))
 
@@ -153,24 +158,19 @@ def _is_of(array: Array, dtype: str) -> bool:
     return array.dtype.kind in "OSU" if dtype == "str" else str(array.dtype) == dtype
 
 
-def _rows(step: NpuStep, result: Result) -> list[LayerRow]:
-    """A row for each layer of a stream, whose cycles add up to the stream's.
-
-    The compute unit's time is divided: an instruction has it from when the one before has done its work until it has
-    done its own, what it waits for included. What stores take at the end belongs to the last.
-    """
-    assert result.trace is not None, "rows need a trace"
-    part = result.trace.of_unit("compute")
-    begins = part.start - part.stalled
-    if len(begins):
-        begins[0] = 0
-    taken = np.diff(np.append(begins, result.cycles))
-    cycles = np.bincount(step.layer_of[part.instruction], taken, len(step.layers)).astype(np.int64)
-    moved = np.bincount(step.layer_of, _bytes_of(step.program), len(step.layers)).astype(np.int64)
+def layer_rows(step: NpuStep, result: Result) -> list[LayerRow]:
+    """A row for each layer of a stream, whose cycles add up to the stream's. The result must have a trace."""
+    cycles, moved = shares_of(result, step.layer_of, len(step.layers))
     return [
-        LayerRow(layer.name, "npu", int(cycles[number]), layer.bound, layer.macs, int(moved[number]), "")
+        LayerRow(layer.name, "npu", cycles[number], layer.bound, layer.macs, moved[number], "")
         for number, layer in enumerate(step.layers)
     ]
+
+
+def shares_of(result: Result, owner: NDArray[np.int32], count: int) -> tuple[list[int], list[int]]:
+    """The cycles of a launch and the bytes that it moves, shared out to ``count`` owners of its instructions."""
+    moved = np.bincount(owner, _bytes_of(result.program), count).astype(np.int64)
+    return divided_cycles(result, owner, count).tolist(), moved.tolist()
 
 
 def _bytes_of(program: Program) -> list[int]:

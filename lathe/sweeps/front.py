@@ -11,6 +11,7 @@ from lathe.configs.errors import shown
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.execution import Running, check_of_one_place
 from lathe.sweeps.reading import SweepFile, read_sweep
+from lathe.sweeps.rows import SweepRows
 from lathe.sweeps.specification import Sweep
 from lathe.sweeps.sweeping import run_whole
 from lathe.sweeps.tables import SECONDS, values_of
@@ -27,7 +28,7 @@ def sweep(
     retries: int = 2,
     any_size: bool = False,
     cluster: str | None = None,
-) -> list[dict[str, Any]]:
+) -> SweepRows:
     """Measure workloads on a grid of machines; a row for each point, in the order of the grid.
 
     ``source`` is the path of a sweep file, the name of a shipped one, or what such a file says, as a dictionary
@@ -53,7 +54,7 @@ def sweep(
         check_of_one_place(jobs=jobs, timeout=timeout)
     found = _read(source, any_size)
     rows = run_whole(found, None if output is None else Path(output), running, check=check)
-    return [{**values_of(row, found.metrics), SECONDS: round(row.seconds, 6)} for row in rows.values()]
+    return SweepRows({**values_of(row, found.metrics), SECONDS: round(row.seconds, 6)} for row in rows.values())
 
 
 def _read(source: object, any_size: bool) -> Sweep:

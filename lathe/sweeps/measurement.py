@@ -19,6 +19,7 @@ from lathe.sim import Counters
 from lathe.sweeps.energy import energies, energy_table
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.hardware import COUNTS, FITS, Hardware, hardware_numbers
+from lathe.sweeps.layers import Layers, layers_of
 from lathe.sweeps.machines import Machine, machine_of
 from lathe.sweeps.measurable import Compiled, Measurable
 from lathe.sweeps.sharing import Shared
@@ -91,7 +92,7 @@ class Options:
 class Row:
     """What came of a point: a status, the reason unless it is ok, numbers if there are any, and how long it took.
 
-    ``seconds`` are those of the process that measured it.
+    ``seconds`` are those of the process that measured it. ``layers``: what each of them cost, where there are numbers.
     """
 
     point: Point
@@ -99,6 +100,7 @@ class Row:
     reason: str = ""
     numbers: Mapping[str, float] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
+    layers: Layers = field(default_factory=dict)
 
 
 SHARED = Shared()
@@ -135,21 +137,21 @@ def measured(point: Point, machine: Machine, options: Options) -> Row:
     else:
         programs = [work.compiled(machine.config)]
     timed = [(timing(program), program) for program in programs]
-    counters, program = min(timed, key=lambda each: each[0].cycles)
+    (counters, layers), program = min(timed, key=lambda each: each[0][0].cycles)
     if not counters.cycles:
         return Row(point, UNMAPPABLE, "No layer of the network is computed by the machine.")
     numbers = numbers_of(machine, work, program, counters, options)
     if options.check:
         reason = _difference(point, work, program)
         if reason is not None:
-            return Row(point, DIFFERENT, reason, numbers)
+            return Row(point, DIFFERENT, reason, numbers, layers=layers)
     if options.hardware is not None:
         try:
             found = hardware_numbers(machine.config, options.hardware)
         except LatheError as error:
-            return Row(point, UNBUILT, str(error), numbers)
+            return Row(point, UNBUILT, str(error), numbers, layers=layers)
         numbers = {**timed_by(found, numbers), **found}
-    return Row(point, OK, "", numbers)
+    return Row(point, OK, "", numbers, layers=layers)
 
 
 def timed_by(hardware: Mapping[str, float], numbers: Mapping[str, float]) -> dict[str, float]:
@@ -170,10 +172,11 @@ def core_of(machine: Machine) -> tuple[Hashable, ...]:
     return tuple(getattr(machine.config, each.name) for each in fields(machine.config) if each.name != "memory")
 
 
-def timing(program: Compiled) -> Counters:
-    """The counts of a run without data, of all streams of a network."""
+def timing(program: Compiled) -> tuple[Counters, Layers]:
+    """The counts of a run without data, of all streams of a network, and what each layer cost."""
     streams = program.parts if isinstance(program, NetworkProgram) else (program,)
-    return Counters.of_several([simulate(each, timing_only=True, trace=False).counters for each in streams])
+    results = [simulate(each, timing_only=True) for each in streams]
+    return Counters.of_several([each.counters for each in results]), layers_of(program, results)
 
 
 def numbers_of(

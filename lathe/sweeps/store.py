@@ -13,13 +13,14 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from lathe.configs.atomic import check_writable
 from lathe.configs.errors import shown
 from lathe.sweeps.errors import SweepError
+from lathe.sweeps.layers import Layers
 
 APPLICATION = 0x4C545357  # "LTSW"
 HEADER = b"SQLite format 3\0"
@@ -34,6 +35,8 @@ MIGRATIONS = (
 ) without rowid""",
     # 2: readers want the points in the order of their sweep, of which a store may have thousands.
     "create index rows_by_place on rows (place)",
+    # 3: what each layer of a point cost, which tables leave out and pages show.
+    "alter table rows add column layers text not null default '{}'",
 )
 """What makes a store of each version from one of the version before; the first makes it from an empty file."""
 VERSION = len(MIGRATIONS)
@@ -41,7 +44,7 @@ VERSION = len(MIGRATIONS)
 
 @dataclass(frozen=True)
 class StoredRow:
-    """A row: its point's key and place, the sources that measured it, its status, how long it took, and its columns."""
+    """A row: its point's key and place, the sources that measured it, its status, its seconds, columns and layers."""
 
     point: str
     place: int
@@ -49,6 +52,7 @@ class StoredRow:
     status: str
     seconds: float
     columns: Mapping[str, Any]
+    layers: Layers = field(default_factory=dict)
 
 
 class Store:
@@ -65,22 +69,23 @@ class Store:
 
     def write(self, row: StoredRow) -> None:
         """Keep a row, in the place of one that the same point has. Raises SweepError where it cannot be written."""
-        values = (row.point, row.place, row.sources, row.status, row.seconds, json.dumps(dict(row.columns)))
+        content, layers = json.dumps(dict(row.columns)), json.dumps(dict(row.layers), separators=(",", ":"))
+        values = (row.point, row.place, row.sources, row.status, row.seconds, content, layers)
         with _told(self.path):
-            self.connection.execute("insert or replace into rows values (?, ?, ?, ?, ?, ?)", values)
+            self.connection.execute("insert or replace into rows values (?, ?, ?, ?, ?, ?, ?)", values)
 
     def rows(self) -> list[StoredRow]:
         """All rows, in the order of their places."""
         with _told(self.path):
             found = self.connection.execute(
-                "select point, place, sources, status, seconds, content from rows order by place, point"
+                "select point, place, sources, status, seconds, content, layers from rows order by place, point"
             ).fetchall()
         for row in found:
             if tuple(map(type, row[:5])) != (str, int, str, str, float):
                 _refuse(self.path, f"whole, and is damaged: a row says {shown(row[:5])}")
         return [
-            StoredRow(point, place, sources, status, seconds, self._columns(content))
-            for point, place, sources, status, seconds, content in found
+            StoredRow(point, place, sources, status, seconds, self._columns(content), self._columns(layers))
+            for point, place, sources, status, seconds, content, layers in found
         ]
 
     def _columns(self, content: Any) -> dict[str, Any]:

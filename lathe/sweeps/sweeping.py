@@ -97,7 +97,7 @@ class _Keeper:
         """Write a row."""
         key, columns = self.key(row.point), values_of(row)
         place = self.places[key] = min(place, self.places.get(key, place))
-        stored = StoredRow(key, place, self.sources, row.status, round(row.seconds, 6), columns)
+        stored = StoredRow(key, place, self.sources, row.status, round(row.seconds, 6), columns, row.layers)
         self.store.write(stored)
 
     def key(self, point: Point) -> str:
@@ -107,7 +107,8 @@ class _Keeper:
 
 def _row_of(point: Point, stored: StoredRow) -> Row:
     numbers = {name: value for name, value in stored.columns.items() if name in NUMBERS}
-    return Row(point, stored.status, str(stored.columns.get("reason", "")), numbers, stored.seconds)
+    reason = str(stored.columns.get("reason", ""))
+    return Row(point, stored.status, reason, numbers, stored.seconds, stored.layers)
 
 
 def flat_rows(store: Store) -> list[dict[str, Any]]:

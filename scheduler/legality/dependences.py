@@ -5,6 +5,7 @@ from typing import Literal
 
 import islpy as isl
 
+from lathe.configs.notebook import repr_html
 from lathe.frontend.polyhedra import access_of, domain_of, is_exact
 from lathe.scheduler.answers import answerable
 from lathe.scheduler.state.schedule import ScheduleView
@@ -30,6 +31,8 @@ class Dependence:
     relation: isl.Map
     distance: tuple[int, ...] | None
     exact: bool = True
+
+    _repr_html_ = repr_html
 
     def __str__(self) -> str:
         if self.kind == "reduction":

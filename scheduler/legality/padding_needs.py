@@ -8,6 +8,7 @@ of ``B`` with ``B = A + 1``, ``A`` needs -1. (RFC 0077: constraints flow from co
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lathe.configs.notebook import repr_html
 from lathe.frontend import Tensor, evaluate, reads_data
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.dtypes import DTYPES
@@ -31,6 +32,8 @@ class PaddingNeeded:
     tensor: str
     value: int | None
     by: tuple[tuple[str, str], ...]
+
+    _repr_html_ = repr_html
 
     def __str__(self) -> str:
         needs = ", ".join(f"{need} for {stage}" for stage, need in self.by) or "nobody reads it"

@@ -1,6 +1,7 @@
 """The text form of loop nests, before and after partitioning."""
 
 import re
+from typing import NamedTuple
 
 from lathe.frontend.indices.linear import Bound, Extremum, Linear, LoopVariable
 from lathe.frontend.nodes import Axis, AxisRef, Reduce
@@ -24,40 +25,56 @@ from lathe.scheduler.nest.windows import buffer_shape
 from lathe.scheduler.state.stage import Signal, StageState
 
 
+class Line(NamedTuple):
+    """A line of a level's text, and the stage that it is of, by name; "" where it is of several, as a loop, or of none.
+
+    ``instruction`` is the number of the instruction that it shows, -1 where it shows none.
+    """
+
+    text: str
+    stage: str = ""
+    instruction: int = -1
+
+
 def format_nest(nodes: list[Node]) -> str:
     """One line per loop, statement and buffer; loops of the same name are told apart by primes."""
-    return "".join(f"{line}\n" for line in _Formatter().lines(nodes, 0))
+    return "".join(f"{line.text}\n" for line in nest_lines(nodes))
+
+
+def nest_lines(nodes: list[Node]) -> list[Line]:
+    """The same as lines."""
+    return _Formatter().lines(nodes, 0)
 
 
 class _Formatter:
     def __init__(self) -> None:
         self.names: dict[LoopVariable, str] = {}
 
-    def lines(self, nodes: list[Node], depth: int) -> list[str]:
+    def lines(self, nodes: list[Node], depth: int) -> list[Line]:
         indent = "  " * depth
-        result: list[str] = []
+        result: list[Line] = []
         for node in nodes:
             if isinstance(node, Loop):
                 outer = set(self.names.values())
                 name = self._name(node.variable, outer)
                 together = f" in {node.threads} threads" if node.threads > 1 else ""
-                result.append(f"{indent}for {name} in {node.first}..{node.last + 1}{together}:")
+                result.append(Line(f"{indent}for {name} in {node.first}..{node.last + 1}{together}:"))
                 result += self.lines(node.body, depth + 1)
                 del self.names[node.variable]
             elif isinstance(node, Guard):
-                result.append(f"{indent}if {' and '.join(self.condition(each) for each in node.constraints)}:")
+                result.append(Line(f"{indent}if {' and '.join(self.condition(each) for each in node.constraints)}:"))
                 result += self.lines(node.body, depth + 1)
             elif isinstance(node, Acquire) and node.stored is not None:
-                result.append(
-                    f"{indent}buffer {node.stored.buffer.name} in {node.stored.scope}: {list(node.stored.shape)}"
-                )
+                stored = node.stored
+                result.append(Line(f"{indent}buffer {stored.buffer.name} in {stored.scope}: {list(stored.shape)}"))
             elif isinstance(node, Release) and node.stored is not None:
-                result.append(f"{indent}free {node.stored.buffer.name}")
+                result.append(Line(f"{indent}free {node.stored.buffer.name}"))
             elif isinstance(node, Acquire) and node.placement.window is not None:
                 window, state = node.placement.window, node.placement.state
                 form = f"{state.reuse} along {state.computation.axes[window.dimension].name}"
                 shape = list(buffer_shape(window.shape))
-                result.append(f"{indent}buffer {state.tensor.name} in {state.scope}{turns(state)}: {shape}, {form}")
+                text = f"{indent}buffer {state.tensor.name} in {state.scope}{turns(state)}: {shape}, {form}"
+                result.append(Line(text, state.computation.name))
             elif isinstance(node, Acquire | Slide):
                 shifts = node.placement.state.reuse == "shift"
                 verb = "buffer" if isinstance(node, Acquire) else "shift" if shifts else "keep"
@@ -66,13 +83,16 @@ class _Formatter:
                 )
                 state = node.placement.state
                 where = f" in {state.scope}{turns(state)}" if isinstance(node, Acquire) else ""
-                result.append(f"{indent}{verb} {state.tensor.name}{where}: [{box}]")
+                result.append(Line(f"{indent}{verb} {state.tensor.name}{where}: [{box}]", state.computation.name))
             elif isinstance(node, SignalNode):
-                result.append(f"{indent}{signal_text(node.placement.state.computation.name, node.signal)}")
+                name = node.placement.state.computation.name
+                result.append(Line(f"{indent}{signal_text(name, node.signal)}", name))
             elif isinstance(node, Release):
-                result.append(f"{indent}free {node.placement.state.tensor.name}")
+                state = node.placement.state
+                result.append(Line(f"{indent}free {state.tensor.name}", state.computation.name))
             else:
-                result += self.statement(node, indent)
+                name = node.placement.state.computation.name
+                result += [Line(text, name) for text in self.statement(node, indent)]
         return result
 
     def statement(self, node: Block | ChunkNode, indent: str) -> list[str]:

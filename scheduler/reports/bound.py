@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lathe.configs import HardwareConfig
+from lathe.configs.notebook import repr_html
 from lathe.frontend import Computation, Tensor
 from lathe.frontend.nodes import Axis, ReadAccess
 from lathe.scheduler.passes.complete import up_to
@@ -75,6 +76,8 @@ class Bound:
     sized: int
     between: int
     again: int
+
+    _repr_html_ = repr_html
 
     @property
     def cycles(self) -> int:

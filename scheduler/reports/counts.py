@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
+from lathe.configs.notebook import repr_html
 from lathe.frontend.indices.linear import LoopVariable
 from lathe.isa import Program
 from lathe.isa.table import QUEUE_OF
@@ -76,6 +77,8 @@ class Counts:
     sent: Mapping[str, int] = field(default_factory=dict)
     received: Mapping[str, int] = field(default_factory=dict)
     cores: tuple[CoreCount, ...] = ()
+
+    _repr_html_ = repr_html
 
     @property
     def executed(self) -> int:

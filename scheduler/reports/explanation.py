@@ -7,6 +7,7 @@ from typing import Any
 from lathe.configs.encoding import GEMM_BEGIN
 from lathe.configs.errors import RefusalKind
 from lathe.configs.extensions import PURPOSES
+from lathe.configs.notebook import repr_html
 from lathe.scheduler.reports.outlook import Outlook
 
 
@@ -149,6 +150,8 @@ class Explanation:
     refusals: tuple[Refusal, ...]
     units: tuple[tuple[str, str], ...] = ()
     outlook: Outlook | None = None
+
+    _repr_html_ = repr_html
 
     @property
     def maps(self) -> bool:

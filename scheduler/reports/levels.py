@@ -1,6 +1,6 @@
 """``lower``: the text form of every level, from the algorithm to instructions with tokens."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import format_program
@@ -10,7 +10,7 @@ from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.nest.place import place_stages
-from lathe.scheduler.nest.text import format_nest
+from lathe.scheduler.nest.text import Line, format_nest
 from lathe.scheduler.passes.complete import complete, up_to
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import ScheduleView, StageView
@@ -29,13 +29,13 @@ def level(schedule: ScheduleView, config: HardwareConfig, name: str, *, given: b
     if name == "algorithm":
         return format_program(schedule.program)
     if name == "communication":
-        return _communication(compiled(schedule, config, {}))
+        return _joined(communication_lines(compiled(schedule, config, {})))
     shown = complete(schedule, config) if name == "data" or not given else schedule
     if name == "order":
-        return _order(shown)
+        return _joined(order_lines(shown))
     if name == "data":
         before, after = _host_copies(schedule, config) if given else ("", "")
-        return before + _data(shown, config) + after
+        return before + _joined(data_lines(shown, config)) + after
     if name == "loops":
         return format_nest(build_nest(shown))
     chunks = decide(partition(build_nest(shown, largest_blocks=not given)))
@@ -45,19 +45,23 @@ def level(schedule: ScheduleView, config: HardwareConfig, name: str, *, given: b
 def after_pass(schedule: ScheduleView, config: HardwareConfig, name: str) -> str:
     """Order and nest of a schedule as a pass leaves it, all passes before it included."""
     made = up_to(schedule, config, name)
-    return f"{_order(made)}{format_nest(build_nest(made))}"
+    return f"{_joined(order_lines(made))}{format_nest(build_nest(made))}"
 
 
-def _order(schedule: ScheduleView) -> str:
+def _joined(lines: Iterable[Line]) -> str:
+    return "\n".join(line.text for line in lines) + "\n"
+
+
+def order_lines(schedule: ScheduleView) -> list[Line]:
     """Bands as a tree, each with its tags, and the 2d+1 time of each stage."""
-    lines: list[str] = []
+    lines: list[Line] = []
     placed = place_stages(schedule)
 
     def show(stage: StageView, depth: int) -> None:
         state = stage.state
         indent = "  " * depth
         times = []
-        lines.append(f"{indent}{stage.name}:{''.join(stage_tags(state))}")
+        lines.append(Line(f"{indent}{stage.name}:{''.join(stage_tags(state))}", stage.name))
         for level, leaf in enumerate(state.own_leaves):
             tags = []
             if leaf is state.pragma_axis:
@@ -71,18 +75,19 @@ def _order(schedule: ScheduleView) -> str:
             if leaf.kind == "reduce":
                 tags.append("reduce")
             extents = "×".join(str(v.extent) for v in placed[stage].loops.of_leaf[leaf])
-            lines.append(f"{indent}  band {leaf.name} [{extents}]{' @' + ', '.join(tags) if tags else ''}")
+            told = f" @{', '.join(tags)}" if tags else ""
+            lines.append(Line(f"{indent}  band {leaf.name} [{extents}]{told}", stage.name))
             times.append(leaf.name)
             for inner in schedule.attached(stage):
                 assert inner.state.attachment is not None
                 if inner.state.attachment.axis is leaf:
                     show(inner, depth + level + 2)
-        lines.append(f"{indent}  time {time_of(schedule, stage)}")
+        lines.append(Line(f"{indent}  time {time_of(schedule, stage)}", stage.name))
 
     for stage in schedule.stages:
         if stage.state.attachment is None:
             show(stage, 0)
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def stage_tags(state: StageState) -> Iterator[str]:
@@ -122,7 +127,7 @@ def _hosted_at(stage: StageView, leaf: object) -> bool:
     return stage.state.attachment is not None and stage.state.attachment.axis is leaf
 
 
-def _data(schedule: ScheduleView, config: HardwareConfig) -> str:
+def data_lines(schedule: ScheduleView, config: HardwareConfig) -> list[Line]:
     """Scope, lanes and box of every stage."""
     lines = []
     lanes, stored = assign_lanes(schedule, config), storages_of(schedule.stages)
@@ -137,12 +142,13 @@ def _data(schedule: ScheduleView, config: HardwareConfig) -> str:
         rows = names[own.rows] if own.rows is not None else "-"
         cols = names[own.cols] if own.cols is not None else "-"
         size = physical.count if stage.state.scope == DRAM else largest_size(placement, physical)
-        lines.append(
+        text = (
             f"{stage.name}: {stage.state.scope} {stage.tensor.dtype}[{box}] "
             f"elements of {physical.element.rows} ({rows}) × {physical.element.cols} ({cols}), {size} of them"
             f"{_cells(stage, stored)}"
         )
-    return "\n".join(lines) + "\n"
+        lines.append(Line(text, stage.name))
+    return lines
 
 
 def _host_copies(schedule: ScheduleView, config: HardwareConfig) -> tuple[str, str]:
@@ -166,15 +172,18 @@ def _cells(stage: StageView, stored: Mapping[StorageBuffer, Allocated]) -> str:
     return f", in cells {storage} of {list(stored[storage.buffer].shape)}{where}"
 
 
-def _communication(compiled: Compiled) -> str:
+def communication_lines(compiled: Compiled) -> list[Line]:
     """The instructions of each unit, with their tokens, what they are for, and what signals say between them."""
     result = []
     for unit in Unit:
-        result.append(f"{unit.name.lower()}:")
-        lines = compiled.lines_of(unit)
+        result.append(Line(f"{unit.name.lower()}:"))
+        lines = [(at, text, "", -1) for at, text in compiled.lines_of(unit)]
         for number, (each, origin) in enumerate(zip(compiled.program.instructions, compiled.origins, strict=True)):
             if unit_of(each) == unit:
                 note = str(origin)
-                lines.append((number, f"{number:5} {instruction_text(each)}{f'  ; {note}' if note else ''}"))
-        result += [f"  {line if at == int(at) and line[0] != 'b' else ' ' * 6 + line}" for at, line in sorted(lines)]
-    return "\n".join(result) + "\n"
+                text = f"{number:5} {instruction_text(each)}{f'  ; {note}' if note else ''}"
+                lines.append((number, text, origin.stage, number))
+        for at, text, stage, number in sorted(lines):
+            indent = " " * (2 if at == int(at) and text[0] != "b" else 8)
+            result.append(Line(f"{indent}{text}", stage, number))
+    return result

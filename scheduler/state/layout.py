@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs.integers import integer
+from lathe.configs.notebook import repr_html
 from lathe.frontend import Axis, Tensor, evaluate
 from lathe.frontend.nodes import AxisRef, Binary, Const
 from lathe.frontend.operand import Expr
@@ -37,6 +38,8 @@ class TensorLayout:
     maps: tuple[IndexMap, ...] = ()
     earlier: tuple[Tensor, ...] = ()
     pads: tuple[Pad | None, ...] = ()
+
+    _repr_html_ = repr_html
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -192,7 +192,7 @@ def test_json_of_a_script_needs_its_result(tmp_path):
     assert (result.exit_code, result.stderr) == (
         2,
         f"Error: The script {str(path)!r} must return the result of lt.simulate from main, or have it in its variable "
-        "'result', for --json and -o, not 3. Return it, or leave out these options.\n",
+        "'result', for --json, -o and --result, not 3. Return it, or leave out these options.\n",
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
@@ -41,6 +42,13 @@ def test_a_row_is_there_for_others_as_soon_as_it_is_written(tmp_path):
         assert rows_of(path) == [row()]
 
 
+def test_a_row_keeps_what_its_layers_cost(tmp_path):
+    layers = {"layer": ["one", "two"], "cycles": [2, 1], "bytes": [7, 9]}
+    with writing_store(tmp_path / "r.db") as store:
+        store.write(replace(row(), layers=layers))
+    assert [each.layers for each in rows_of(tmp_path / "r.db")] == [layers]
+
+
 def test_a_point_has_one_row_the_last_one(tmp_path):
     path = tmp_path / "r.db"
     with writing_store(path) as store:
@@ -63,19 +71,24 @@ def test_the_file_says_whose_it_is_and_of_which_version(tmp_path):
         assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
 
 
-def earlier(path, version=1):
+def earlier(path, version):
     """A store as an earlier version has made it, with one row."""
     with sqlite3.connect(path) as connection:
         for step in MIGRATIONS[:version]:
             connection.execute(step)
         connection.execute(f"pragma application_id = {APPLICATION}")
         connection.execute(f"pragma user_version = {version}")
-        connection.execute("insert into rows values ('p', 0, 's', 'ok', 0.5, ?)", (json.dumps({"cycles": 3}),))
+        columns = (json.dumps({"cycles": 3}),)
+        connection.execute(
+            "insert into rows (point, place, sources, status, seconds, content) values ('p', 0, 's', 'ok', 0.5, ?)",
+            columns,
+        )
     connection.close()
 
 
-def test_an_earlier_version_is_brought_to_this_one_with_its_rows(tmp_path):
-    earlier(tmp_path / "r.db")
+@pytest.mark.parametrize("version", range(1, VERSION))
+def test_an_earlier_version_is_brought_to_this_one_with_its_rows(version, tmp_path):
+    earlier(tmp_path / "r.db", version)
     with writing_store(tmp_path / "r.db") as store:
         assert store.rows() == [row()]
         store.write(row("q", 1))
@@ -83,8 +96,9 @@ def test_an_earlier_version_is_brought_to_this_one_with_its_rows(tmp_path):
     assert (tmp_path / "r.db").read_bytes()[63] == VERSION
 
 
-def test_an_earlier_version_is_read_and_not_changed(tmp_path):
-    earlier(tmp_path / "r.db")
+@pytest.mark.parametrize("version", range(1, VERSION))
+def test_an_earlier_version_is_read_and_not_changed(version, tmp_path):
+    earlier(tmp_path / "r.db", version)
     before = files(tmp_path)
     assert rows_of(tmp_path / "r.db") == [row()]
     assert files(tmp_path) == before
@@ -134,7 +148,7 @@ def short(path):
 
 WRONG = {
     foreign: "must be a store of a sweep, and is another program's database (application 0x7)",
-    newer: "must be of version 2 or below, and is of version 99, which a later Lathe has written",
+    newer: f"must be of version {VERSION} or below, and is of version 99, which a later Lathe has written",
     damaged: "must be whole, and is damaged: ",
     cut: "must be whole, and is damaged: ",
     text: "must be a store of a sweep, and is no database of SQLite",

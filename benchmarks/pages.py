@@ -1,0 +1,107 @@
+"""The page of a program of 100,000 instructions: its size, when its first picture is there, and frames while zooming.
+
+    python benchmarks/pages.py [--json]
+
+Needs the extra `reports`, playwright and Chromium. The browser draws without a GPU, as in the tests.
+"""
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from figures import Figure, at_least, at_most, report
+from playwright.sync_api import sync_playwright
+
+import lathe as lt
+from lathe.networks.digits.network import digits_network
+from lathe.reports.launches import run_of_results
+from lathe.reports.run_page import run_page
+
+IMAGES = 7740  # of one launch of the digits network: a little more than 100,000 instructions
+INSTRUCTIONS = 100_000
+MEGABYTE = 1e6
+TURNS, PAUSE = 40, 16  # of the wheel, and milliseconds between two
+FRAME = 1000 / 60
+FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+RECORD = """() => {
+    window.frames_ = [];
+    let last = performance.now();
+    const step = () => {
+        const now = performance.now();
+        frames_.push(now - last);
+        last = now;
+        window.next_ = requestAnimationFrame(step);
+    };
+    requestAnimationFrame(step);
+}"""
+STOP = "() => { cancelAnimationFrame(next_); return frames_.slice(1); }"
+
+
+def first_picture(browser: Any, path: Path) -> float:
+    """Seconds from the begin of navigation until the timeline is drawn."""
+    page = browser.new_page(viewport={"width": 1366, "height": 768})
+    page.goto(path.as_uri())
+    page.wait_for_function("performance.getEntriesByName('first picture').length")
+    milliseconds = page.evaluate("performance.getEntriesByName('first picture')[0].startTime")
+    page.close()
+    return float(milliseconds) / 1000
+
+
+def frames_of_zooming(browser: Any, path: Path) -> tuple[list[float], float]:
+    """Milliseconds of each frame while the wheel zooms in to single instructions and out, and of one redraw."""
+    page = browser.new_page(viewport={"width": 1366, "height": 768})
+    page.goto(path.as_uri())
+    page.wait_for_function("performance.getEntriesByName('first picture').length")
+    page.wait_for_timeout(1500)
+    page.eval_on_selector("#timeline", "place => place.scrollIntoView()")
+    box = page.locator("#timeline .nsewdrag").nth(2).bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.evaluate(RECORD)
+    for turns, delta in ((3 * TURNS, -80), (3 * TURNS, 80)):
+        for _ in range(turns):
+            page.mouse.wheel(0, delta)
+            page.wait_for_timeout(PAUSE)
+    frames = page.evaluate(STOP)
+    redraw = page.evaluate(
+        "async () => { const begin = performance.now();"
+        " for (let k = 0; k < 5; k++) await lathe.timeline.show(1e6 * k, 1e6 * (k + 4));"
+        " return (performance.now() - begin) / 5; }"
+    )
+    page.close()
+    return [float(each) for each in frames], float(redraw)
+
+
+def main() -> None:
+    network = digits_network(IMAGES)
+    program = lt.build(network.logits, network.tensors, lt.load_config("vta"), constants=network.constants)
+    result = lt.simulate(program, timing_only=True)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as started:
+        path = Path(folder) / "page.html"
+        run_page(run_of_results("digits", [result])).write(path)
+        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        first = sorted(first_picture(browser, path) for _ in range(3))[1]
+        frames, redraw = frames_of_zooming(browser, path)
+        browser.close()
+        size = path.stat().st_size / MEGABYTE
+    frames.sort()
+    report(
+        [
+            at_least("instructions", len(program.instructions), "", INSTRUCTIONS),
+            at_most("size of the page", size, "MB", 10),
+            at_most("first picture", first, "s", 2),
+            Figure("frames while zooming", len(frames), "frames"),
+            at_most("median frame", frames[len(frames) // 2], "ms", 1.2 * FRAME),
+            at_most("95 % of the frames", frames[int(0.95 * len(frames))], "ms", 3 * FRAME),
+            Figure("longest frame", round(frames[-1], 1), "ms"),
+            Figure("one redraw", round(redraw, 1), "ms"),
+        ],
+        "The page of a program of 100,000 instructions.",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""How much of each scratchpad holds values that will still be read, over the cycles of a launch."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.isa import MemoryType, Program
+from lathe.isa.instructions import moves_rows
+from lathe.isa.program import UOPS
+from lathe.isa.table import MEMORIES
+from lathe.reports.occupancy import Occupancy
+from lathe.scheduler.emission.footprints import Cells, Footprints
+
+Ints = NDArray[np.int64]
+NEVER = -1
+
+
+class _Lifetimes:
+    """The cells of one scratchpad: when each got its value, and when that was read last."""
+
+    def __init__(self, depth: int) -> None:
+        self.written = np.full(depth, NEVER, np.int64)
+        self.read = np.full(depth, NEVER, np.int64)
+        self.begins: list[Ints] = []
+        self.ends: list[Ints] = []
+
+    def reads(self, cells: Cells, end: int) -> None:
+        self.read[cells] = np.maximum(self.read[cells], end)
+
+    def writes(self, cells: Cells, start: int) -> None:
+        self._close(cells)
+        self.written[cells], self.read[cells] = start, NEVER
+
+    def _close(self, cells: Cells) -> None:
+        written, read = self.written[cells], self.read[cells]
+        lived = (written != NEVER) & (read != NEVER)
+        self.begins.append(written[lived])
+        self.ends.append(read[lived])
+
+    def curve(self) -> tuple[Ints, Ints]:
+        """Cycles in which the number of cells in use changes, ascending, and how many it is from then on."""
+        self._close(slice(0, len(self.written)))
+        begins, ends = np.concatenate(self.begins), np.concatenate(self.ends)
+        times = np.concatenate((begins, ends + 1))
+        changes = np.concatenate((np.ones(len(begins), np.int64), np.full(len(ends), -1)))
+        cycles, place = np.unique(times, return_inverse=True)
+        sums = np.bincount(place, changes, len(cycles)).astype(np.int64)
+        kept = sums != 0
+        return cycles[kept], np.cumsum(sums[kept])
+
+
+def memory_use(program: Program, occupancy: Occupancy) -> dict[str, tuple[Ints, Ints]]:
+    """By scratchpad, (cycles, elements in use from each of them on): a value is, from its write to its last read.
+
+    An instruction that accumulates reads and writes, and so keeps the element. Micro-ops are left out. Scratchpads
+    that a program does not touch are not there.
+    """
+    config = program.config
+    segment = next((each for each in program.segments if each.name == UOPS), None)
+    words = np.zeros(0, np.uint32) if segment is None else program.images[UOPS].view("<u4")
+    base = 0 if segment is None else segment.address // config.uop_element_bytes
+    footprints = Footprints(config, words, config.out_element_bytes, (0, 0))
+    found: dict[str, _Lifetimes] = {}
+    depths: Mapping[str, int] = {memory.scratchpad: memory.depth(config) for memory in MEMORIES.values()}
+    starts, ends = occupancy.begin.tolist(), occupancy.end.tolist()
+    for instruction, start, end in zip(program.instructions, starts, ends, strict=True):
+        if moves_rows(instruction) and instruction.memory_type == MemoryType.UOP:
+            first, size = instruction.dram_base - base, instruction.y_size * instruction.x_size
+            if first >= 0:
+                footprints.hold(instruction.sram_base, words[first : first + size])
+            continue
+        footprint = footprints.of(instruction)
+        for name, cells in footprint.reads:
+            if name in depths:
+                found.setdefault(name, _Lifetimes(depths[name])).reads(cells, end)
+        kept = dict(footprint.reads)
+        for name, cells in footprint.writes:
+            if name in depths and not (name in kept and _same(kept[name], cells)):
+                found.setdefault(name, _Lifetimes(depths[name])).writes(cells, start)
+    return {name: lifetimes.curve() for name, lifetimes in found.items()}
+
+
+def _same(left: Cells, right: Cells) -> bool:
+    if isinstance(left, slice) or isinstance(right, slice):
+        return isinstance(left, slice) and isinstance(right, slice) and left == right
+    return np.array_equal(left, right)

@@ -1,0 +1,49 @@
+"""Machines in notebooks: the core, the scratchpads and the memory; every number behind a click."""
+
+from dataclasses import asdict
+
+from lathe.configs import HardwareConfig, MemoryConfig, TimingConfig
+from lathe.configs.listing import derived_names, derived_values, given_values
+from lathe.configs.notebook import html_of
+from lathe.reports.notebooks.fragments import beside, facts, folded, panel, size, table, told
+
+SCRATCHPADS = ("uop", "inp", "wgt", "acc", "par", "lut")
+
+
+@html_of.register
+def machine(value: HardwareConfig) -> str:
+    """A machine at a glance."""
+    memory = value.memory
+    core = facts([
+        ("matrix core", f"{value.batch} × {value.block_in} × {value.block_out}"),
+        ("multipliers", value.multipliers),
+        ("bus", f"{memory.bus_bits} bits"),
+        ("latency of DRAM", f"{told(memory.latency)} cycles"),
+        ("extensions", ", ".join(value.extensions) or None),
+    ])  # fmt: skip
+    buffers = [
+        (name, size(getattr(value, f"{name}_buffer_bytes")), getattr(value, f"{name}_depth"))
+        for name in SCRATCHPADS
+        if getattr(value, f"{name}_buffer_bytes")
+    ]
+    given = [(key, ", ".join(each) if isinstance(each, list) else each) for key, each in given_values(value).items()]
+    meanings = derived_names()
+    derived = [(name, number, meanings[name].splitlines()[0]) for name, number in derived_values(value).items()]
+    return panel(
+        f"Machine {value.name}",
+        beside(core, table(("scratchpad", "size", "elements"), buffers)),
+        folded("All parameters", facts(given)),
+        folded("What follows from them", table(("name", "value", "meaning"), derived, most=len(derived))),
+    )
+
+
+@html_of.register
+def memory(value: MemoryConfig) -> str:
+    """The parameters of a memory."""
+    return panel("Memory", facts(asdict(value).items()))
+
+
+@html_of.register
+def timing(value: TimingConfig) -> str:
+    """The parameters of the units' timing."""
+    return panel("Timing of the units, in cycles", facts(asdict(value).items()))

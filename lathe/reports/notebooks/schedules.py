@@ -1,0 +1,188 @@
+"""Schedules in notebooks: tensors, stages with their loops and memories, and what is said of them."""
+
+from itertools import chain
+
+from lathe.configs import LatheError, load_config
+from lathe.configs.notebook import html_of
+from lathe.frontend import Computation, Tensor
+from lathe.optimiser import FoundSchedule
+from lathe.reports.markup import Markup, element
+from lathe.reports.notebooks.fragments import facts, folded, grouped, panel, percent, table, text_block
+from lathe.scheduler import (
+    Answer,
+    Bound,
+    Counts,
+    Dependence,
+    Explanation,
+    PaddingNeeded,
+    Schedule,
+    Stage,
+    TensorLayout,
+)
+from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.reports.levels import level
+
+LEVELS = ("order", "loops")
+"""Levels that are those of the schedule as it stands, whatever the machine."""
+
+
+@html_of.register
+def tensor(value: Tensor) -> str:
+    """A tensor, and how it is computed."""
+    parts = [facts([("dtype", value.dtype), ("shape", " × ".join(map(str, value.shape)) or "scalar")])]
+    if value.computation is not None:
+        parts.append(text_block(str(value.computation)))
+    return panel(f"Tensor {value.name}", *parts)
+
+
+@html_of.register
+def computation(value: Computation) -> str:
+    """What the elements of a computation are."""
+    return panel(f"Computation {value.name}", text_block(str(value)))
+
+
+@html_of.register
+def schedule(value: Schedule) -> str:
+    """The stages of a schedule, with their loops; its levels behind clicks."""
+    return panel(f"Schedule of {', '.join(each.name for each in value.program)}", *_schedule(value))
+
+
+@html_of.register
+def found_schedule(value: FoundSchedule) -> str:
+    """A schedule that was found: how quick it is, what else was tried, and the script that makes it."""
+    head = facts([
+        ("machine", value.machine),
+        ("cycles", value.cycles),
+        ("bound", f"{grouped(value.bound)} cycles, by {value.limit}"),
+        ("bound / cycles", percent(value.bound / value.cycles)),
+    ])  # fmt: skip
+    ran = sorted((each for each in value.tried if each.cycles is not None), key=lambda each: each.cycles or 0)
+    tried = table(("candidate", "cycles"), [(each.what, each.cycles) for each in ran])
+    parts = [folded(f"{len(value.tried)} candidates, the quickest first", tried)]
+    parts.append(folded("The script that makes it", text_block(value.script)))
+    title = f"Schedule found for {', '.join(each.name for each in value.program)}"
+    return panel(title, head, *parts, *_schedule(value))
+
+
+@html_of.register
+def stage(value: Stage) -> str:
+    """One stage of a schedule: its loops, and what it computes."""
+    return panel(f"Stage {value.name}", _stages([value]), text_block(str(value.op)))
+
+
+@html_of.register
+def explanation(value: Explanation) -> str:
+    """Which rule takes the chunks of each stage, or what refuses them, and how full the scratchpads are."""
+    rows = [
+        (each.stage, each.scope, each.count, _iterations(each.loops), _rules(each.taken), each.instructions,
+         each.constraint)
+        for each in value.classes
+    ]  # fmt: skip
+    columns = ("stage", "in", "chunks", "loops of a chunk", "taken by", "instructions", "refused because")
+    refused = any(each.constraint for each in value.classes)
+    classes = table(columns if refused else columns[:-1], rows if refused else [row[:-1] for row in rows])
+    taken = {scope: sum(each.elements * each.slots for each in value.buffers if each.scope == scope)
+             for scope, _ in value.depths}  # fmt: skip
+    memories = table(
+        ("scratchpad", "elements", "taken", "share"),
+        [(scope, depth, taken[scope], percent(taken[scope] / depth)) for scope, depth in value.depths if taken[scope]],
+    )
+    reasons = [("", str(each)) for each in value.refusals]
+    parts = [*([table(("", "what stands in the way"), reasons)] if reasons else []), classes, memories]
+    title = f"On {value.machine}: {'maps' if value.maps else 'does not map'}"
+    return panel(title, *parts, folded("The same as text", text_block(str(value))))
+
+
+@html_of.register
+def bound(value: Bound) -> str:
+    """The cycles that no schedule is quicker than, with their parts."""
+    head = facts([
+        ("at least", f"{grouped(value.cycles)} cycles, bound by {value.limit}"),
+        ("compute", f"{grouped(value.compute)} cycles"),
+        ("memory", f"{grouped(value.memory)} cycles for {grouped(value.bytes)} bytes"),
+    ])  # fmt: skip
+    rows = [(each.name, each.unit, each.gemm, each.reset, each.alu, each.rescale) for each in value.stages]
+    stages = table(("stage", "unit", "GEMM", "reset", "ALU", "RESCALE"), rows, left=2, note="Steps of the units.")
+    moved = chain.from_iterable(
+        ((name, kind, count) for name, count in getattr(value, kind).items())
+        for kind in ("inputs", "weights", "parameters", "outputs")
+    )
+    return panel(f"Bound on {value.machine}", head, stages, table(("tensor", "of", "bytes"), list(moved), left=2))
+
+
+@html_of.register
+def counts(value: Counts) -> str:
+    """What a schedule executes and moves."""
+    rows = [(name, each.executed, each.distinct, each.redundant) for name, each in value.stages.items()]
+    stages = table(("stage", "instances", "different ones", "again"), rows)
+    return panel("What the schedule executes", stages, folded("All counts", text_block(str(value))))
+
+
+@html_of.register
+def answer(value: Answer) -> str:
+    """Yes or no, why, and the instances that show it."""
+    shown = [] if value.witness is None else [text_block(str(value.witness))]
+    return panel("Yes" if value.holds else "No", element("div", value.reason), *shown)
+
+
+@html_of.register
+def dependence(value: Dependence) -> str:
+    """Which stage waits for which."""
+    return panel("Dependence", text_block(str(value)))
+
+
+@html_of.register
+def padding_needed(value: PaddingNeeded) -> str:
+    """What the padding of a tensor must hold, and who needs it."""
+    return panel(f"Padding of {value.tensor}", text_block(str(value)))
+
+
+@html_of.register
+def tensor_layout(value: TensorLayout) -> str:
+    """How the elements of a tensor are laid out."""
+    return panel(f"Layout of {value.tensor.name}", text_block(str(value)))
+
+
+def _schedule(value: Schedule) -> list[Markup]:
+    parts = [_stages(value.stages)]
+    for name in LEVELS:
+        try:
+            text = level(value, load_config("vta"), name, given=True)
+        except LatheError as error:  # as of parameters that have no numbers yet
+            text = str(error)
+        parts.append(folded(f"Level: {name}", text_block(text)))
+    return parts
+
+
+def _stages(stages: "list[Stage] | tuple[Stage, ...]") -> Markup:
+    rows = []
+    for each in stages:
+        state, place = each.state, each.state.attachment
+        where = "" if place is None or each.host is None else f"{place.axis.name} of {each.host.name}"
+        shape = " × ".join(map(str, each.tensor.shape))
+        rows.append((each.name, f"{each.tensor.dtype} {shape}", state.scope, _loops(each), where))
+    return table(("stage", "computes", "in", "loops, outermost first", "inside loop"), rows, left=5)
+
+
+def _loops(value: Stage) -> str:
+    """The loops of a stage with their extents, and what commands have said of them."""
+    state, placed = value.state, place_stages(value.schedule)[value]
+    told = []
+    for leaf in state.leaves:
+        extents = "×".join(str(each.extent) for each in placed.loops.of_leaf.get(leaf, ()))
+        tags = [f"emit_insn {state.pragma}"] if leaf is state.pragma_axis else []
+        tags += [state.marks[leaf]] if leaf in state.marks else []
+        tags += ["unroll"] if leaf in state.unrolled else []
+        tags += [f"vthread {state.threads[leaf]}"] if leaf in state.threads else []
+        tags += ["reduce"] if leaf.kind == "reduce" else []
+        said = f" ({', '.join(tags)})" if tags else ""
+        told.append(f"{leaf.name} {extents}".rstrip() + said)
+    return ", ".join(told)
+
+
+def _iterations(loops: tuple[tuple[str, int], ...]) -> str:
+    return ", ".join(f"{name} {extent}" for name, extent in loops)
+
+
+def _rules(taken: tuple[tuple[str, int], ...]) -> str:
+    return ", ".join(rule if count == 1 else f"{count} × {rule}" for rule, count in taken)

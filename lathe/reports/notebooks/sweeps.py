@@ -1,0 +1,42 @@
+"""The rows of a sweep in notebooks: what varies, the numbers that matter, and a picture of two of them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lathe.configs.notebook import html_of
+from lathe.reports.markup import Markup, element
+from lathe.reports.notebooks.fragments import facts, panel, table, told
+from lathe.reports.notebooks.pictures import points_picture
+from lathe.sweeps.measurement import NUMBERS
+from lathe.sweeps.pareto import pareto_front
+from lathe.sweeps.rows import SweepRows
+from lathe.sweeps.tables import SECONDS
+
+SHOWN = ("cycles", "efficiency", "time_us", "energy_pj")
+PICTURED = (("time_us", "energy_pj"), ("cycles", "energy_pj"), ("cycles", "bytes_read"))
+"""Pairs of metrics of which the first that all rows have is shown."""
+
+
+@html_of.register
+def rows(value: SweepRows) -> str:
+    """A table of what varies and of the numbers that matter, the quickest first, and a picture of two of them."""
+    counts = Counter(row["status"] for row in value)
+    title = f"Sweep of {len(value)} points: {', '.join(f'{count} {status}' for status, count in counts.items())}"
+    names = list(dict.fromkeys(key for row in value for key in row if key not in (*NUMBERS, "status", SECONDS)))
+    varying = [name for name in names if len({str(row.get(name)) for row in value}) > 1]
+    fixed = [(name, value[0][name]) for name in names if name not in varying and value[0].get(name)]
+    numbers = [name for name in SHOWN if any(row.get(name) is not None for row in value)]
+    ordered = sorted(value, key=lambda row: row.get("cycles", float("inf")))
+    cells = [[*(told(row.get(name)) for name in varying), *(row.get(name) for name in numbers)] for row in ordered]
+    parts = [facts(fixed), *_picture(value), table((*varying, *numbers), cells, left=len(varying), most=20)]
+    return panel(title, *parts)
+
+
+def _picture(value: Sequence[Mapping[str, Any]]) -> list[Markup]:
+    measured = [row for row in value if row["status"] == "ok"]
+    for pair in PICTURED:
+        if len(measured) > 2 and all(row.get(name) is not None for row in measured for name in pair):
+            best = [(row[pair[0]], row[pair[1]]) for row in pareto_front(measured, pair)]
+            return [points_picture([(row[pair[0]], row[pair[1]]) for row in measured], best, pair)]
+    return [element("div")]

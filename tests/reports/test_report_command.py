@@ -1,0 +1,165 @@
+"""`lathe report`: what it takes, and what it says of what it does not take, with nothing written."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from drawn_runs import SCRIPT, program_of_script
+
+import lathe as lt
+from lathe.command_line import main
+from lathe.configs.archives import read_arrays
+from lathe.networks.program import NetworkProgram
+from lathe.reports.result_file import KEY, read_result, write_result
+
+NONE = (
+    "must be a result, a program, a network, a model, a script or the store of a sweep, and is none of these. "
+    "Correct the path."
+)
+
+
+@pytest.fixture(scope="module")
+def program():
+    return program_of_script()
+
+
+def refused(tmp_path, *words):
+    before = sorted(each.name for each in tmp_path.iterdir())
+    done = CliRunner().invoke(main, ["report", *map(str, words), "-o", str(tmp_path / "page.html")])
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert sorted(each.name for each in tmp_path.iterdir()) == before
+    assert done.stderr.count("\n") == 1
+    return done.stderr.removeprefix("Error: ").removesuffix("\n")
+
+
+def written(tmp_path, *words):
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(main, ["report", *map(str, words), "-o", str(page)])
+    assert (done.exit_code, done.stdout) == (0, "")
+    return page.read_text()
+
+
+def data(text, name):
+    begin = text.index(f'id="data-{name}">') + len(f'id="data-{name}">')
+    return json.loads(text[begin : text.index("</script>", begin)])
+
+
+def test_a_saved_program_and_the_result_of_its_run_make_the_same_page(tmp_path, program):
+    (tmp_path / "one").mkdir()
+    path, kept = tmp_path / "x.npz", tmp_path / "one" / "x.npz"
+    program.save(path)
+    done = CliRunner().invoke(main, ["simulate", str(path), "--timing-only", "--result", str(kept)])
+    assert done.exit_code == 0
+    assert written(tmp_path, path) == written(tmp_path, kept)
+
+
+def test_a_result_is_read_as_it_was(tmp_path, program):
+    result = lt.simulate(program, timing_only=True)
+    write_result(tmp_path / "r.npz", program, [result])
+    ran, (found,) = read_result(tmp_path / "r.npz")
+    assert ran.instructions == program.instructions
+    assert (found.cycles, found.tokens, found.counters) == (result.cycles, result.tokens, result.counters)
+    assert lt.cycles_by_label(found) == lt.cycles_by_label(result)
+    for name in ("unit", "instruction", "start", "end", "cause", "stalled", "waited"):
+        assert getattr(found.trace, name).tolist() == getattr(result.trace, name).tolist()
+
+
+def test_a_script_a_run_of_it_and_its_result(tmp_path):
+    script = tmp_path / "s.py"
+    script.write_text(SCRIPT + "\ndef main(cfg):\n    return lt.simulate(build(cfg), timing_only=True)\n")
+    text = written(tmp_path, script, "-c", "wide")
+    assert [each["name"] for each in data(text, "levels")["launches"][0]["levels"]][-1] == "instructions"
+    done = CliRunner().invoke(main, ["run", str(script), "--result", str(tmp_path / "r.npz")])
+    assert done.exit_code == 0
+    ran, (result,) = read_result(tmp_path / "r.npz")
+    assert data(written(tmp_path, tmp_path / "r.npz"), "run")["cycles"] == result.cycles
+    assert ran.config.name == "vta"
+
+
+def test_all_builds_of_a_script_for_one_machine_are_shown(tmp_path):
+    script = tmp_path / "s.py"
+    more = 'for name in ("wide", "vta", "vta"):\n    made(lt.load_config(name))\n'
+    script.write_text(SCRIPT.replace("def build", "def made") + more)
+    run = data(written(tmp_path, script), "run")
+    assert [each["name"] for each in run["layers"]] == ["0: D", "1: D"]
+    told = refused(tmp_path, script, "-c", "lathe16")
+    assert told.startswith(f"The machine of the script {str(script)!r} must be the one of -c, 'lathe16', not ")
+
+
+def test_a_model_has_its_layers_and_nodes_of_the_host_and_its_schedules(tmp_path, digits_onnx):
+    text = written(tmp_path, digits_onnx, "-c", "lathe16")
+    layers = data(text, "run")["layers"]
+    assert [each["where"] for each in layers] == ["host", *["npu"] * 5, "host"]
+    assert sum(each["cycles"] for each in layers) == data(text, "run")["cycles"]
+    assert len(data(text, "levels")["launches"]) == 1
+    network = lt.from_onnx(digits_onnx).build(lt.load_config("lathe16"), cache=False)
+    rows = lt.simulate(network, timing_only=True).layers
+    assert [(each["name"], each["cycles"], each["bound"], each["bytes"]) for each in layers] == [
+        (row.name, row.cycles, row.bound, row.bytes) for row in rows
+    ]
+    network.save(tmp_path / "n.npz")
+    assert data(written(tmp_path, tmp_path / "n.npz"), "run")["layers"] == layers
+    kept = ["simulate", str(tmp_path / "n.npz"), "--timing-only", "--result", str(tmp_path / "r.npz")]
+    assert CliRunner().invoke(main, kept).exit_code == 0
+    assert isinstance(read_result(tmp_path / "r.npz")[0], NetworkProgram)
+    assert data(written(tmp_path, tmp_path / "r.npz"), "run")["layers"] == layers
+
+
+def test_foreign_and_missing_files_are_refused(tmp_path):
+    (tmp_path / "x.txt").write_text("nothing")
+    assert refused(tmp_path, tmp_path / "x.txt") == f"The file {str(tmp_path / 'x.txt')!r} {NONE}"
+    assert refused(tmp_path, tmp_path / "no.npz") == (
+        f"The file {str(tmp_path / 'no.npz')!r} must be one that can be read, and is not: No such file or directory. "
+        "Correct the path."
+    )
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    assert refused(tmp_path, tmp_path / "empty.py") == (
+        f"The script {str(tmp_path / 'empty.py')!r} must build a program with lt.build, or return the result of "
+        "lt.simulate, and does neither. Call lt.build."
+    )
+    np.savez(tmp_path / "other.npz", x=np.zeros(3))
+    assert "must be a program that Lathe has saved, and is not" in refused(tmp_path, tmp_path / "other.npz")
+
+
+def test_a_machine_is_for_what_is_compiled(tmp_path, program):
+    program.save(tmp_path / "p.npz")
+    assert refused(tmp_path, tmp_path / "p.npz", "-c", "tiny") == (
+        f"-c must be left out for {str(tmp_path / 'p.npz')!r}, not 'tiny': it has its own machine. Give a script or a "
+        "model for another one."
+    )
+
+
+def test_damaged_and_later_results_are_refused(tmp_path, program):
+    path = tmp_path / "r.npz"
+    write_result(path, program, [lt.simulate(program, timing_only=True)])
+    arrays = read_arrays(path)
+    damaged = (
+        f"The file {str(path)!r} must be a result that `lathe simulate --result` has written, and is not, or it is "
+        "damaged. Write it again."
+    )
+    header = json.loads(arrays[KEY].tobytes())
+    changes = [
+        {"start0": arrays["start0"][1:]},
+        {"instruction0": arrays["instruction0"] * 0},
+        {"program": arrays["program"][:200]},
+        {KEY: np.frombuffer(b"{}", np.uint8)},
+        {KEY: np.frombuffer(json.dumps({**header, "launches": []}).encode(), np.uint8)},
+    ]
+    for change in changes:
+        np.savez(path, **{**arrays, **change})
+        assert refused(tmp_path, path) == damaged
+    np.savez(path, **{**arrays, KEY: np.frombuffer(json.dumps({**header, "version": 2}).encode(), np.uint8)})
+    assert refused(tmp_path, path) == (
+        f"The version of result file {str(path)!r} must be 1, not 2. Write it again with this version of Lathe."
+    )
+
+
+def test_every_truncation_of_a_result_is_refused_in_one_line(tmp_path, program):
+    path = tmp_path / "r.npz"
+    write_result(path, program, [lt.simulate(program, timing_only=True)])
+    content = path.read_bytes()
+    for size in range(2, len(content), len(content) // 12):
+        path.write_bytes(content[:size])
+        refused(tmp_path, path)
