@@ -167,9 +167,8 @@ def test_every_truncation_of_a_result_is_refused_in_one_line(tmp_path, program):
 
 def test_a_schedule_that_a_script_returns_is_built(tmp_path):
     script = tmp_path / "s.py"
-    script.write_text(
-        SCRIPT.replace("def build", "def schedule").replace("return lt.build(s, [A, B, D], cfg)", "return s")
-    )
+    returned = SCRIPT.replace("return lt.build(s, [A, B, D], cfg)", "return s")
+    script.write_text(returned.replace("def build", "def schedule"))
     found = data(written(tmp_path, script, "-c", "wide"), "levels")
     assert [each["name"] for each in found["stages"]] == ["A", "B", "C", "D", "A.inp", "B.wgt", "D.acc"]
 
@@ -182,5 +181,5 @@ def test_the_streams_of_a_network_that_a_script_runs_are_shown(tmp_path, digits_
         f"    return lt.simulate(lt.from_onnx({str(digits_onnx)!r}).build(cfg), timing_only=True)\n"
     )
     text = written(tmp_path, script, "-c", "lathe16")
-    assert len(data(text, "levels")["launches"]) == len(data(text, "run")["streams"]) - 1 + 1
+    assert len(data(text, "levels")["launches"]) == len(data(text, "run")["streams"]) > 0
     assert data(text, "run")["cycles"] == sum(each["cycles"] for each in data(text, "run")["layers"])
