@@ -1,6 +1,6 @@
 "use strict";
 // Layers: where cycles went, the roofline, the table, and what is told of the one that is selected.
-lathe.run.then((run) => {
+lathe.pictured.then((run) => {
   const { make, grouped, plain } = lathe;
   const shorter = (text) => (text.length > 26 ? `${text.slice(0, 24)}…` : text);
   const units = run.units.slice(0, -1), known = run.layers.map((layer, at) => ({ ...layer, at }));
