@@ -66,7 +66,7 @@ def first_picture(browser: Any, path: Path) -> tuple[float, float]:
 
 
 def frames_of_zooming(browser: Any, path: Path) -> tuple[list[float], float]:
-    """Milliseconds of each frame while the wheel zooms to single instructions and back, and of the processor for a redraw."""
+    """Milliseconds of each frame while the wheel zooms to instructions and back, and of the processor for a redraw."""
     page = browser.new_page(viewport={"width": 1366, "height": 768})
     page.goto(path.as_uri())
     page.wait_for_function("performance.getEntriesByName('first picture').length")

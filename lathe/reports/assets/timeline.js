@@ -9,7 +9,7 @@ lathe.pictured = lathe.run.then((run) => {
   const kinds = [...run.activities, ...run.causes];
   const fetch = run.units.length - 1, rows = [fetch, ...run.units.keys()].slice(0, run.units.length);
   const whole = [0, run.cycles];
-  let window_ = [...whole], marks = null, selected = null, drawing = null, wanted = false;
+  let window_ = [...whole], marks = null, selected = null, drawing = null, wanted = false, drawn = null;
   const mostTokens = Math.max(...run.tokens.map(({ values }) => values.reduce((most, value) => Math.max(most, value), 0)));
 
   const LIGHT = {
@@ -191,6 +191,7 @@ lathe.pictured = lathe.run.then((run) => {
         seen.clear();
         const traces = [...(single ? near(low, high) : far(low, high, count)), ...strips(low, high, count),
           ...curves(low, high, count)];
+        drawn = { low, high, width, single };
         place.dataset.detail = single ? "instructions" : "shares";
         await lathe.draw("timeline", traces, layout(), { scrollZoom: true }, true);
       }
@@ -201,13 +202,16 @@ lathe.pictured = lathe.run.then((run) => {
 
   const least = Math.min(20, run.cycles), PAUSE = 90; // milliseconds without a turn of the wheel
   let later = 0;
+  // Whether what has been drawn shows a window well enough: boxes do, columns if they are not much wider than wanted.
+  const isDrawn = (low, high) => drawn !== null && low >= drawn.low && high <= drawn.high
+    && high - low >= drawn.width * (drawn.single ? 0.25 : 0.7);
   function show(low, high, pause = 0) {
     const width = Math.min(run.cycles, Math.max(least, high - low)), middle = (low + high) / 2;
     const from = Math.min(Math.max(0, middle - width / 2), run.cycles - width);
     window_ = [from, from + width];
     clearTimeout(later);
     if (!pause) return draw();
-    later = setTimeout(draw, pause);
+    if (!isDrawn(from, from + width)) later = setTimeout(draw, pause);
     return null;
   }
   lathe.timeline = { show, window: () => [...window_], draw };
