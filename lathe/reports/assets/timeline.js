@@ -1,14 +1,15 @@
 "use strict";
 // The timeline: a row for each unit, tokens, scratchpads and DRAM over one axis of cycles; drawn anew for each window.
-lathe.run.then((run) => {
+// What else a page has comes behind this picture.
+lathe.pictured = lathe.run.then((run) => {
   const place = document.getElementById("timeline");
-  if (!place) return;
+  if (!place) return run;
   const NEAR = 600; // entries that are drawn one by one
   const COLUMNS = 200; // columns of a window; half as many are drawn on each side, so that dragging shows something
   const kinds = [...run.activities, ...run.causes];
   const fetch = run.units.length - 1, rows = [fetch, ...run.units.keys()].slice(0, run.units.length);
   const whole = [0, run.cycles];
-  let window_ = [...whole], marks = null, selected = null, drawing = null, wanted = false;
+  let window_ = [...whole], marks = null, selected = null, drawing = null, wanted = false, drawn = null;
   const mostTokens = Math.max(...run.tokens.map(({ values }) => values.reduce((most, value) => Math.max(most, value), 0)));
 
   const LIGHT = {
@@ -28,6 +29,7 @@ lathe.run.then((run) => {
   const LINES = ["#3b7dd8", "#2a9d5c", "#d98a1f", "#c2496b", "#8a63c9", "#6f7f92"];
 
   const narrow = () => place.clientWidth < 560;
+  let small = narrow();
   const axisOf = (at) => (at ? `y${at + 1}` : "y");
   const parts = [...rows.map(() => 1), 1.5, 2, 1.8];
   const texts = [...rows.map((unit) => run.units[unit]), "tokens", "scratchpads<br>% in use", "DRAM<br>bytes/cycle"];
@@ -35,7 +37,7 @@ lathe.run.then((run) => {
   function layout() {
     const gap = 0.018, sum = parts.reduce((a, b) => a + b, 0), left = 1 - gap * (parts.length - 1);
     const made = {
-      height: 540, margin: { l: narrow() ? 92 : 108, r: 12, t: 8, b: 40 }, dragmode: "zoom",
+      height: 540, margin: { l: small ? 92 : 108, r: 12, t: 8, b: 40 }, dragmode: "zoom",
       barmode: "overlay", uirevision: "run",
       xaxis: { title: { text: "cycle", standoff: 4 }, range: [...window_], anchor: axisOf(parts.length - 1),
         minallowed: 0, maxallowed: run.cycles, exponentformat: "none", separatethousands: true, zeroline: false },
@@ -51,8 +53,8 @@ lathe.run.then((run) => {
           : { rangemode: "tozero", tickfont: { size: 10 }, ...(at === rows.length && mostTokens <= 3 ? { dtick: 1 } : {}) }),
       };
       made.annotations.push({
-        text: texts[at], xref: "paper", yref: "paper", x: 0, xshift: at < rows.length ? -8 : narrow() ? -26 : -34, y: (domain[0] + top) / 2,
-        xanchor: "right", showarrow: false, align: "right", font: { size: narrow() ? 9 : 11 },
+        text: texts[at], xref: "paper", yref: "paper", x: 0, xshift: at < rows.length ? -8 : small ? -26 : -34, y: (domain[0] + top) / 2,
+        xanchor: "right", showarrow: false, align: "right", font: { size: small ? 9 : 11 },
       });
       middles.push((domain[0] + domain[1] - 0.2 * (domain[1] - domain[0])) / 2);
       top = domain[0] - gap;
@@ -189,6 +191,7 @@ lathe.run.then((run) => {
         seen.clear();
         const traces = [...(single ? near(low, high) : far(low, high, count)), ...strips(low, high, count),
           ...curves(low, high, count)];
+        drawn = { low, high, width, single };
         place.dataset.detail = single ? "instructions" : "shares";
         await lathe.draw("timeline", traces, layout(), { scrollZoom: true }, true);
       }
@@ -199,18 +202,23 @@ lathe.run.then((run) => {
 
   const least = Math.min(20, run.cycles), PAUSE = 90; // milliseconds without a turn of the wheel
   let later = 0;
+  // Whether what has been drawn shows a window well enough: boxes do, columns if they are not much wider than wanted.
+  const isDrawn = (low, high) => drawn !== null && low >= drawn.low && high <= drawn.high
+    && high - low >= drawn.width * (drawn.single ? 0.25 : 0.7);
   function show(low, high, pause = 0) {
     const width = Math.min(run.cycles, Math.max(least, high - low)), middle = (low + high) / 2;
     const from = Math.min(Math.max(0, middle - width / 2), run.cycles - width);
     window_ = [from, from + width];
     clearTimeout(later);
     if (!pause) return draw();
-    later = setTimeout(draw, pause);
+    if (!isDrawn(from, from + width)) later = setTimeout(draw, pause);
     return null;
   }
   lathe.timeline = { show, window: () => [...window_], draw };
 
-  draw().then(() => {
+  const pictured = draw().then(async () => {
+    // In a window that is not seen there are no frames.
+    await Promise.race([new Promise(requestAnimationFrame), new Promise((done) => { setTimeout(done, 200); })]);
     performance.mark("first picture");
     place.on("plotly_relayout", (change) => {
       const low = change["xaxis.range[0]"] ?? change["xaxis.range"]?.[0], high = change["xaxis.range[1]"] ?? change["xaxis.range"]?.[1];
@@ -230,6 +238,7 @@ lathe.run.then((run) => {
       }
       if (i !== undefined) run.select({ kind: "instruction", instruction: i, marks: (k) => k === i });
     });
+    return run;
   });
   run.onSelect((selection) => {
     marks = selection?.marks ?? null;
@@ -255,8 +264,8 @@ lathe.run.then((run) => {
     if (range) show(...range);
     select.value = "";
   });
-  let wide = narrow();
   addEventListener("resize", () => {
-    if (narrow() !== wide) { wide = narrow(); draw(); }
+    if (narrow() !== small) { small = narrow(); draw(); }
   });
+  return pictured;
 });
