@@ -29,6 +29,14 @@ def test_every_page_stands_in_the_contents():
     assert set(PAGES) - listed(DOCS / "index.md") == {DOCS / "index.md"}
 
 
+def test_every_link_has_words():
+    """A link that only the site would fill with a title is none where pages are read in the repository."""
+    empty = [
+        path.name for path in PAGES for block in re.findall(r"[^`]\[\]\(", path.read_text(encoding="utf-8")) if block
+    ]
+    assert empty == []
+
+
 def test_every_public_name_has_its_place_in_the_reference():
     told = [
         name
