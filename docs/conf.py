@@ -27,7 +27,7 @@ html_copy_source = False
 myst_heading_anchors = 3
 myst_enable_extensions = ["attrs_inline"]
 
-highlight_language = "none"
+highlight_language = "pycon"  # blocks that say nothing else are sessions
 trim_doctest_flags = True
 
 autodoc_member_order = "bysource"

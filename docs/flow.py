@@ -28,6 +28,7 @@ LANES = {"load": (0, 222), "compute": (1, 256), "store": (2, 290)}
 """Units by their number in a trace, and how far down their lanes are."""
 KINDS = {"Load": "load", "Gemm": "gemm", "Alu": "alu", "Store": "store"}
 STYLE = """
+.ground { fill: #ffffff; }
 text { font: 13px system-ui, sans-serif; fill: #1f2328; }
 .small { font-size: 11.5px; fill: #59636e; }
 .title { font-weight: 600; }
@@ -39,6 +40,7 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328; }
 .load { fill: #2f81c8; } .gemm { fill: #d9822b; } .reset { fill: #e8c33c; }
 .alu { fill: #8a56b5; } .store { fill: #3a9657; }
 @media (prefers-color-scheme: dark) {
+.ground { fill: #0d1117; }
 text { fill: #e6edf3; } .small { fill: #9aa4af; }
 .box { fill: #1b2129; stroke: #9aa4af; } .arrow, .line { stroke: #9aa4af; } .head { fill: #9aa4af; }
 .lane { fill: #1b2129; }
@@ -158,6 +160,8 @@ def picture() -> str:
         "units of the machine were busy with the first program"
     )
     SubElement(svg, "style").text = STYLE
+    # A ground of its own: a page may be dark where the reader's system is not.
+    SubElement(svg, "rect", {"width": str(WIDTH), "height": str(HEIGHT), "rx": "8", "class": "ground"})
     marker = {"id": "head", "markerWidth": "7", "markerHeight": "7", "refX": "6", "refY": "3.5", "orient": "auto"}
     SubElement(SubElement(SubElement(svg, "defs"), "marker", marker), "path", {"d": "M0 0L7 3.5L0 7z", "class": "head"})
     draw_route(svg)

@@ -37,6 +37,11 @@ def test_every_link_has_words():
     assert empty == []
 
 
+def test_every_shipped_machine_has_its_row():
+    rows = re.findall(r"^\| `(\w+)` \|", (DOCS / "machines.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(lt.shipped_configs()) <= set(rows)
+
+
 def test_every_public_name_has_its_place_in_the_reference():
     told = [
         name
