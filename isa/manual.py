@@ -103,16 +103,18 @@ One instruction stands on a line: the mnemonic, the memory type or ALU operation
 semicolon begins a comment. `.uops NAME` begins a table of micro-ops (`dst=… src=… wgt=…`), `.code` goes back to
 instructions; `.insn` and `.word` give the bits of an instruction or micro-op that has no text.
 
-    .uops main
-    dst=0 src=0 wgt=0
-    .code
-    load inp sram_base=0 dram_base=0x100 y_size=8 x_size=9 x_stride=14 y_pad_0=1 x_pad_0=1 push_next
-    gemm uop_bgn=0 uop_end=1 iter_out=8 iter_in=8 dst_factor_out=8 dst_factor_in=1 src_factor_out=10 src_factor_in=1 \
+```text
+.uops main
+dst=0 src=0 wgt=0
+.code
+load inp sram_base=0 dram_base=0x100 y_size=8 x_size=9 x_stride=14 y_pad_0=1 x_pad_0=1 push_next
+gemm uop_bgn=0 uop_end=1 iter_out=8 iter_in=8 dst_factor_out=8 dst_factor_in=1 src_factor_out=10 src_factor_in=1 \
 wgt_factor_out=0 wgt_factor_in=0 pop_prev
-    alu shr uop_bgn=0 uop_end=1 iter_out=1 iter_in=64 dst_factor_out=0 dst_factor_in=1 src_factor_out=0 \
+alu shr uop_bgn=0 uop_end=1 iter_out=1 iter_in=64 dst_factor_out=0 dst_factor_in=1 src_factor_out=0 \
 src_factor_in=0 use_imm imm=8 push_next
-    store out sram_base=0 dram_base=0x400 y_size=8 x_size=8 x_stride=14 pop_prev
-    finish
+store out sram_base=0 dram_base=0x400 y_size=8 x_size=8 x_stride=14 pop_prev
+finish
+```
 """
 
 
@@ -204,7 +206,7 @@ def _span(placement: Placement) -> str:
 def _instruction(opcode: Opcode, machines: list[HardwareConfig]) -> str:
     row = TABLE[opcode]
     needs = f" Extension: `{row.extension}`." if row.extension else ""
-    meaning = "\n".join(f"    {line}" for line in _program(row).splitlines())
+    meaning = f"```text\n{_program(row).rstrip()}\n```"
     placed = [dict(placements(machine, opcode)) for machine in machines]
     fields = _fields(row.format, placed, [machine.name for machine in machines])
     return f"## {opcode.name}\n\n{row.what} Unit: {_units(row)}.{needs}\n\n{meaning}\n\n{fields}"

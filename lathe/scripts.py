@@ -16,10 +16,11 @@ explain`) is taken.
 """
 
 import ast
+import inspect
 import runpy
 import sys
 import traceback
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,22 @@ def run_script(path: Path, functions: Sequence[str], variable: str, config_name:
         defined = functions_of(source, path)
         for function in functions:
             if function in defined:
-                return runpy.run_path(str(path), run_name=SCRIPT_NAME)[function](machine)
+                called = runpy.run_path(str(path), run_name=SCRIPT_NAME)[function]
+                check_takes_the_machine(called, function, path)
+                return called(machine)
         return runpy.run_path(str(path), run_name="__main__").get(variable)
+
+
+def check_takes_the_machine(called: Callable[..., Any], function: str, path: Path) -> None:
+    """Raise :class:`ScriptError` if a script's function cannot be called with a machine alone."""
+    signature = inspect.signature(called)
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise ScriptError(
+            f"Function {function} of the script {str(path)!r} must take one argument, the machine, not {signature}. "
+            f"Define {function}(cfg), or give the function another name."
+        ) from None
 
 
 def check_machine_of(path: Path, wanted: HardwareConfig, named: Collection[HardwareConfig], function: str) -> None:

@@ -3,6 +3,7 @@
 ``python -m lathe.scheduler.reports.limits`` writes it.
 
 A refusal states its kind where it is made, so the page is the list of those that state ``limit``, with their messages.
+Why layers of a model stay with the host stands where they are looked for, in ``frontend/onnx``.
 """
 
 import ast
@@ -16,11 +17,13 @@ from typing import get_args
 
 from lathe.configs.atomic import write_text
 from lathe.configs.errors import LatheError, RefusalKind
+from lathe.frontend.onnx import unfit
 from lathe.scheduler import errors
 from lathe.scheduler.errors import LegalityError, PaddingError, ValidationError
 from lathe.scheduler.target.chunk import NoRoom, RuleMismatch, Uneven
 
 ROOM = Path(__file__).parents[1]
+MODELS = Path(unfit.__file__).parent
 OF_ONE_KIND: Mapping[type[Exception], RefusalKind] = {
     LegalityError: "legality",
     PaddingError: "legality",
@@ -45,7 +48,20 @@ Every `LatheError` has a `kind`, which says why something is refused:
 | `limit` | it makes sense, and Lathe cannot do it | {limit} |
 
 `places` are those in the source of schedules and builds that refuse something. These are the limits, by the file of
-`scheduler/` that they are in; words in italics stand for what is at hand.
+`scheduler/` that they are in; words in italics stand for what is at hand. Behind them stands why layers of a network
+[stay with the host](#layers-of-networks). What no list of refusals can have is elsewhere: widths of values that
+[machines](machines.md#parameters) and [programs](schedules.md#what-needs-no-schedule) have, what a validated build
+[can still miss](validation.md#what-it-can-miss), what the bound [leaves out](performance.md#what-it-leaves-out), and
+what [other systems](coming-from.md) have and Lathe has not.
+"""
+
+_NETWORKS = """
+## Layers of networks
+
+A layer that its machine has the extensions for stays with the host, all the same, for these reasons, which `lathe run`
+and `lathe explain` show beside it; where the compiler refuses a layer, it is one of those above.
+[What runs where](networks.md#what-runs-where) has the operators.
+
 """
 
 
@@ -63,7 +79,13 @@ class Site:
 def sites() -> Iterator[Site]:
     """Every place in this room that makes a refusal, in the order of paths and lines."""
     for path in sorted(ROOM.rglob("*.py")):
-        yield from _Source(path).sites()
+        yield from _Source(path, ROOM, "lathe.scheduler").sites(_refusals())
+
+
+def reasons() -> Iterator[Site]:
+    """Every place in ``frontend/onnx`` that leaves a layer to the host, in the order of paths and lines."""
+    for path in sorted(MODELS.rglob("*.py")):
+        yield from _Source(path, MODELS, "lathe.frontend.onnx").sites({unfit.Unfit.__name__: unfit.Unfit})
 
 
 def page() -> str:
@@ -78,6 +100,8 @@ def page() -> str:
     for path, messages in by_path.items():
         text.append(f"\n## {path}\n\n")
         text += [f"- {message}\n" for message in messages]
+    text.append(_NETWORKS)
+    text += [f"- {message}\n" for message in sorted({site.message for site in reasons()})]
     return "".join(text)
 
 
@@ -93,15 +117,17 @@ def _refusals() -> dict[str, type[Exception]]:
 
 
 class _Source:
-    """One file of this room."""
+    """One file of a room, whose folder is ``root`` and which is imported as ``package``."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path.relative_to(ROOM).with_suffix("").as_posix()
+    def __init__(self, path: Path, root: Path, package: str) -> None:
+        self.path = path.relative_to(root).with_suffix("").as_posix()
+        self.package = package
         self.tree = ast.parse(path.read_text(encoding="utf-8"))
         self.functions = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)]
 
-    def sites(self) -> Iterator[Site]:
-        classes = {**self._own_classes(), **_refusals()}
+    def sites(self, refusals: Mapping[str, type[Exception]]) -> Iterator[Site]:
+        """The places that make one of the refusals, or one of a class of this file that is derived from those."""
+        classes = {**self._derived(refusals), **refusals}
         calls = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
         for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
             assert isinstance(call.func, ast.Name)
@@ -114,14 +140,14 @@ class _Source:
                 message = self._text(call.args[0], call, set()) if call.args else ""
                 yield Site(self.path, call.lineno, call.func.id, str(kind), message)
 
-    def _own_classes(self) -> dict[str, type[Exception]]:
+    def _derived(self, refusals: Mapping[str, type[Exception]]) -> dict[str, type[Exception]]:
         """Classes of this file that are derived from refusals."""
         return {
-            node.name: _refusals()[base.id]
+            node.name: refusals[base.id]
             for node in ast.walk(self.tree)
             if isinstance(node, ast.ClassDef)
             for base in node.bases
-            if isinstance(base, ast.Name) and base.id in _refusals()
+            if isinstance(base, ast.Name) and base.id in refusals
         }
 
     def _text(self, node: ast.expr, at: ast.expr, seen: set[str]) -> str:
@@ -163,7 +189,7 @@ class _Source:
                     isinstance(assigned[0], ast.Constant) and isinstance(assigned[0].value, str)
                 )
                 return assigned[0] if len(assigned) == 1 and text else None
-        value = vars(import_module(f"lathe.scheduler.{self.path.replace('/', '.')}")).get(name)
+        value = vars(import_module(f"{self.package}.{self.path.replace('/', '.')}")).get(name)
         return value if isinstance(value, int) else None
 
     def _returned(self, name: str) -> ast.expr | None:

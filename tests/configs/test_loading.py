@@ -8,6 +8,8 @@ import pytest
 
 from lathe.configs import ConfigError, config_to_yaml, load_config, shipped_configs
 
+SHIPPED = ", ".join(shipped_configs())
+
 GOOD = """\
 batch: 1
 block_in: 16
@@ -68,7 +70,7 @@ def test_machine_written_as_yaml_is_read_back(tmp_path: Path, name: str) -> None
 
 def test_unknown_name_lists_the_shipped_ones_and_the_nearest() -> None:
     assert message_of("vtaa") == (
-        "The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
+        f"The configuration must be one of {SHIPPED}, or the path of a YAML or JSON file, "
         "not 'vtaa'. "
         "Did you mean 'vta'?"
     )
@@ -78,14 +80,14 @@ def test_missing_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "none.yaml"
     assert message_of(path) == (
         f"The configuration file {path} must exist, and does not. "
-        "Correct the path, or give the name of a shipped machine: batch4, board, lathe16, tiny, vta, wide."
+        f"Correct the path, or give the name of a shipped machine: {SHIPPED}."
     )
 
 
 def test_a_name_that_no_terminal_shows_is_quoted() -> None:
     assert message_of("a\0.yaml") == (
         r"The configuration file 'a\x00.yaml' must exist, and does not. Correct the path, or give the name of a "
-        "shipped machine: batch4, board, lathe16, tiny, vta, wide."
+        f"shipped machine: {SHIPPED}."
     )
 
 

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from lathe.configs import ConfigError, load_config
+from lathe.configs import ConfigError, load_config, shipped_configs
 from lathe.configs.yaml_file import DEEPEST, NotYamlError, composed, value_of
+
+SHIPPED = ", ".join(shipped_configs())
 
 
 def test_a_document_keeps_its_lines() -> None:
@@ -57,9 +59,7 @@ def test_a_machine_in_json_that_nests_too_deeply(tmp_path: Path) -> None:
 def test_a_name_that_no_file_can_have(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(name)
-    assert str(caught.value).startswith(
-        "The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path"
-    )
+    assert str(caught.value).startswith(f"The configuration must be one of {SHIPPED}, or the path")
 
 
 @pytest.mark.parametrize(

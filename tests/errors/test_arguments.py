@@ -8,6 +8,8 @@ import lathe as lt
 from lathe.command_line import main
 from lathe.configs import LatheError
 
+SHIPPED = ", ".join(lt.shipped_configs())
+
 CONFIG = lt.load_config("vta")
 A = lt.placeholder((4, 16), "int8", name="A")
 B = lt.relu(A, name="B")
@@ -75,7 +77,7 @@ MISTAKES = {
     "a list of inputs": (lambda: lt.simulate(lt.build(B, [A, B], CONFIG), [1]),
         "The inputs of the program must be arrays by their names, not [1]."),
     "a number for a machine": (lambda: lt.load_config(3),
-        "The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
+        f"The configuration must be one of {SHIPPED}, or the path of a YAML or JSON file, "
         "not 3."),
     "a number for a stream": (lambda: lt.replay(CONFIG, 3),
         "The stream must be the path of an .npz file, or a mapping with the keys insns, insn_addr, page_addrs, "
@@ -129,7 +131,7 @@ MISTAKES = {
         "The output asked for must be one of the program's, B, not 'y'. Correct the name."),
     "a name of a machine that no file has": (
         lambda: lt.load_config("a" * 5000),
-        "The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
+        f"The configuration must be one of {SHIPPED}, or the path of a YAML or JSON file, "
         f"not '{'a' * 56}....",
     ),
     "an empty mapping for a stream": (lambda: lt.replay(CONFIG, {}),

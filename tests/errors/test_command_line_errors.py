@@ -10,6 +10,8 @@ import lathe as lt
 from lathe.command_line import main
 from lathe.isa import encode
 
+SHIPPED = ", ".join(lt.shipped_configs())
+
 
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path, monkeypatch):
@@ -39,7 +41,7 @@ def refused(*words):
 
 def test_an_unknown_configuration():
     assert refused("run", "-c", "vta2") == (
-        "The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
+        f"The configuration must be one of {SHIPPED}, or the path of a YAML or JSON file, "
         "not 'vta2'. "
         "Did you mean 'vta'?"
     )
@@ -48,7 +50,7 @@ def test_an_unknown_configuration():
 def test_a_configuration_file_that_is_missing():
     assert refused("run", "-c", "mine.yaml") == (
         "The configuration file mine.yaml must exist, and does not. "
-        "Correct the path, or give the name of a shipped machine: batch4, board, lathe16, tiny, vta, wide."
+        f"Correct the path, or give the name of a shipped machine: {SHIPPED}."
     )
 
 

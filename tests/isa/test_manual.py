@@ -31,7 +31,6 @@ def test_assembly_example_of_the_manual_assembles() -> None:
     from lathe.isa import assemble
 
     example = manual().split("## Assembly text")[1]
-    lines = [line[4:] for line in example.splitlines() if line.startswith("    ")]
-    assembly = assemble(load_config("vta"), "\n".join(lines))
+    assembly = assemble(load_config("vta"), example.split("```text\n")[1].split("```")[0])
     assert [each.opcode.name for each in assembly.instructions] == ["LOAD", "GEMM", "ALU", "STORE", "FINISH"]
     assert assembly.uops["main"].tolist() == [0]

@@ -9,6 +9,8 @@ from click.testing import CliRunner
 from lathe.command_line import main
 from lathe.configs import ConfigError, load_config, shipped_configs
 
+SHIPPED = ", ".join(shipped_configs())
+
 
 def commands(group, *before):
     for name, command in group.commands.items():
@@ -41,7 +43,7 @@ def test_a_users_error_is_one_paragraph_on_standard_error_with_status_2():
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr == (
-        "Error: The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path of a YAML or "
+        f"Error: The configuration must be one of {SHIPPED}, or the path of a YAML or "
         "JSON file, not 'vtaa'. Did you mean 'vta'?\n"
     )
 

@@ -89,8 +89,8 @@ def verdicts(result):
     return re.findall(r"^on (\w+): (maps|does not map)", result.stdout, re.MULTILINE)
 
 
-def test_the_programs_of_the_readme(tmp_path):
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_first_programs_of_the_manual(tmp_path):
+    text = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
     (tmp_path / "s.py").write_text("".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)))
     result = run("s.py")
     assert result.exit_code == 0

@@ -234,6 +234,17 @@ def test_a_mistake_of_the_script_itself_keeps_its_traceback(tmp_path):
     assert isinstance(result.exception, ZeroDivisionError)
 
 
+@pytest.mark.parametrize("given", ["()", "(cfg, more)"])
+def test_a_function_that_takes_something_else_than_the_machine_is_refused(given, tmp_path):
+    path = script(tmp_path, f"def main{given}:\n    return None\n")
+    result = run(path)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: Function main of the script {str(path)!r} must take one argument, the machine, not {given}. "
+        "Define main(cfg), or give the function another name.\n",
+    )
+
+
 def test_a_script_can_import_what_lies_beside_it(tmp_path):
     (tmp_path / "beside_the_script.py").write_text("VALUE = 7\n")
     text = "import beside_the_script\ndef main(cfg):\n    print(beside_the_script.VALUE)\n"

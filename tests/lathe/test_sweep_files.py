@@ -2,11 +2,13 @@
 
 import pytest
 
-from lathe.configs import config_to_yaml, load_config
+from lathe.configs import config_to_yaml, load_config, shipped_configs
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.reading import read_sweep
 from lathe.sweeps.specification import Parameter
 from lathe.sweeps.workloads import known_workloads, make
+
+SHIPPED = ", ".join(shipped_configs())
 
 SIZE = Parameter(required=True)
 KNOWN = {
@@ -64,7 +66,7 @@ def test_a_base_machine_must_exist(tmp_path):
     assert (caught.value.line, caught.value.key) == (1, "base")
     assert str(caught.value) == (
         f"base of {tmp_path / 'sweep.yaml'}, line 1, must be a machine that can be read, and is not. "
-        "The configuration must be one of batch4, board, lathe16, tiny, vta, wide, or the path of a YAML or JSON file, "
+        f"The configuration must be one of {SHIPPED}, or the path of a YAML or JSON file, "
         "not 'vtaa'. "
         "Did you mean 'vta'?"
     )

@@ -9,7 +9,7 @@ import lathe as lt
 from lathe.configs import RefusalKind, load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, sum
 from lathe.scheduler import Schedule, build, create_schedule, explain
-from lathe.scheduler.reports.limits import page, sites
+from lathe.scheduler.reports.limits import page, reasons, sites
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 TINY = load_config("tiny")
@@ -32,9 +32,16 @@ def test_the_page_of_limits_is_what_the_source_says():
 
 
 def test_the_page_lists_each_limit_once():
-    lines = [line for line in page().splitlines() if line.startswith("- ")]
+    lines = [line for line in page().split("## Layers of networks")[0].splitlines() if line.startswith("- ")]
     assert len(lines) == len({(site.path, site.message) for site in sites() if site.kind == "limit"})
     assert not [line for line in lines if "{" in line or "**" in line]
+
+
+def test_the_page_lists_why_layers_stay_with_the_host():
+    listed = page().split("## Layers of networks")[1]
+    assert len({each.message for each in reasons()}) > 50
+    assert [each.message for each in reasons() if f"- {each.message}\n" not in listed] == []
+    assert "- its weights are no constants of 8 bits\n" in listed
 
 
 def products() -> tuple[Tensor, Schedule]:

@@ -1,0 +1,144 @@
+"""A page run as a reader would: its sessions, the files that it shows, and the commands, with what they print."""
+
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from blocks import ROOT, Block, blocks_of
+from click.testing import CliRunner
+
+from lathe.command_line import main
+
+FLAGS = doctest.ELLIPSIS | doctest.REPORT_NDIFF
+COLUMNS = "160"
+"""How wide a terminal is in which the tables of a page were printed."""
+
+
+def printed_by(command: str, folder: Path) -> str:
+    """What a command prints in ``folder``: notes and mistakes, too, for a terminal shows them among the rest.
+
+    Commands of Lathe run in this process, which has loaded it; others get one of their own.
+    """
+    words = shlex.split(command, comments=True)
+    if words[0] == "lathe":
+        before = set(sys.modules)
+        try:
+            return CliRunner(env={"COLUMNS": COLUMNS}).invoke(main, words[1:], catch_exceptions=False).output
+        finally:  # what lies beside a script is another file on the next page
+            for name in set(sys.modules) - before:
+                if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == folder:
+                    del sys.modules[name]
+    if words[0] == "python":
+        words[0] = sys.executable
+    environment = os.environ | {"COLUMNS": COLUMNS, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def commands_of(block: Block) -> list[tuple[str, str]]:
+    """The commands of a console, each with the output that is shown behind it."""
+    commands: list[tuple[str, str]] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            commands.append((line[2:], ""))
+        else:
+            command, output = commands.pop()
+            commands.append((command, output + line.rstrip() + "\n"))
+    return commands
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of what is printed that are not empty, with one blank between words: columns may become wider."""
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def is_printed(shown: str, printed: str) -> bool:
+    """Whether a page shows what is printed: `...` stands for any lines, or in a line for any words."""
+    pattern = ""
+    for line in lines_of(shown):
+        pattern += r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(re.escape("..."), ".*") + r"\n"
+    return re.fullmatch(pattern, "".join(line + "\n" for line in lines_of(printed))) is not None
+
+
+def renewed(shown: str, printed: str) -> str | None:
+    """What a page shows, with the numbers that are printed now; None where more than numbers is another."""
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    pattern = ""
+    for line in lines:
+        if line == "...":
+            pattern += r"(?:.*\n)*?"
+        elif line:
+            words = re.sub(r"(?:\\? ?[\d.,]+)+", r"[ \\d.,]+", re.escape(line).replace(re.escape("..."), ".*"))
+            pattern += rf"({words})\n"
+    whole = [line.rstrip() for line in printed.splitlines() if line.strip()]
+    match = re.fullmatch(pattern, "".join(" ".join(line.split()) + "\n" for line in whole))
+    if match is None:
+        return None
+    of = {" ".join(line.split()): line for line in whole}
+    values = iter(match.groups())
+    kept = (
+        line if not words or "..." in words else of[next(values)]
+        for line, words in zip(shown.splitlines(), lines, strict=True)
+    )
+    return "".join(line + "\n" for line in kept)
+
+
+def check_console(block: Block, where: str, folder: Path, page: Path | None) -> None:
+    """Run the commands of a console in turn; each prints what is shown, or what it likes where nothing is.
+
+    With a ``page``, what differs in its numbers only is written there instead.
+    """
+    for command, shown in commands_of(block):
+        printed = printed_by(command, folder)
+        if not shown or is_printed(shown, printed):
+            continue
+        new = renewed(shown, printed) if page is not None else None
+        if page is None or new is None:
+            raise AssertionError(f"{where}: {command}\nprints\n{printed}\nnot\n{shown}")
+        page.write_text(page.read_text(encoding="utf-8").replace(shown, new), encoding="utf-8")
+
+
+def check_excerpt(block: Block, where: str) -> None:
+    """The lines of an excerpt stand in its file, in this order."""
+    left = iter((ROOT / block.options["from"]).read_text(encoding="utf-8").splitlines())
+    for line in block.text.splitlines():
+        if line.strip() not in ("", "..."):
+            assert any(line.strip() == other.strip() for other in left), f"{where}: {line!r} is not there"
+
+
+def check_session(block: Block, where: str, names: dict[str, object]) -> None:
+    """Every line behind `>>>` prints what is shown."""
+    example = doctest.DocTestParser().get_doctest(block.text, names, where, where, block.line - 1)
+    example.globs = names  # the names that it leaves are there in what follows
+    told: list[str] = []
+    doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(example, out=told.append, clear_globs=False)
+    assert not told, "".join(told)
+
+
+def run_page(path: Path, folder: Path, update: bool = False) -> int:
+    """Run all that a page shows, in ``folder``, which is the working directory; returns how many blocks were tried.
+
+    With ``update``, numbers that commands print are written onto the page.
+    """
+    names: dict[str, object] = {"__name__": "__main__"}
+    tried = 0
+    for block in blocks_of(path.read_text(encoding="utf-8")):
+        where = f"{path.name}, line {block.line}"
+        if block.kind == "session":
+            check_session(block, where, names)
+        elif block.kind == "console":
+            check_console(block, where, folder, path if update else None)
+        elif "from" in block.options:
+            check_excerpt(block, where)
+        elif "file" in block.options:
+            (folder / block.options["file"]).write_text(block.text, encoding="utf-8")
+        elif block.kind == "python":
+            exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec"), names)
+        else:
+            continue
+        tried += 1
+    return tried
