@@ -25,6 +25,8 @@ class ComputeUnit:
     def advance(self) -> bool:
         """Start what can be started; true when something was."""
         timeline, queue = self.timeline, self.timeline.queues[COMPUTE]
+        if self.current >= 0 or self.next == len(queue) or timeline.waits(COMPUTE):
+            return False
         progress = False
         while self.current < 0 and self.next < len(queue):
             instruction = queue[self.next]
@@ -52,7 +54,7 @@ class ComputeUnit:
                 first_step = max(start + 1, self.drained)
                 if transfer.chains:
                     self.current = instruction
-                    self.reader.begin(transfer, start, first_step)
+                    self.reader.begin(instruction, transfer, start, first_step)
                 else:
                     steps = max(1, transfer.lead)
                     self.loaded(instruction, first_step - 1 + steps, steps)

@@ -27,6 +27,8 @@ class LoadUnit:
     def advance(self) -> bool:
         """Start what can be started; true when something was."""
         timeline, queue = self.timeline, self.timeline.queues[LOAD]
+        if self.current >= 0 or self.next == len(queue) or timeline.waits(LOAD):
+            return False
         progress = False
         while self.current < 0 and self.next < len(queue):
             instruction = queue[self.next]
@@ -44,7 +46,7 @@ class LoadUnit:
             first_step = max(start, self.boundary) + 1
             if transfer.chains:
                 self.current = instruction
-                self.reader.begin(transfer, start, first_step)
+                self.reader.begin(instruction, transfer, start, first_step)
             else:
                 self.address_free = start + 1
                 steps = max(1, transfer.lead)

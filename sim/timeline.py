@@ -1,6 +1,7 @@
 """What the units write down while they run: cycles of each instruction, tokens, waiting."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from lathe.configs.memory import DECODE
 from lathe.isa.stall import TOKEN_CAUSES, StallCause
@@ -9,6 +10,13 @@ from lathe.sim.stall import attribute
 
 UNITS = 3
 LOAD, COMPUTE, STORE, FETCH = 0, 1, 2, 3
+
+
+class Missing(NamedTuple):
+    """A token that was not ``known`` yet when it was asked for, and its number among those of its queue."""
+
+    known: list[int]
+    token: int
 
 
 class Timeline:
@@ -34,6 +42,7 @@ class Timeline:
         self.starts: list[list[int]] = [[] for _ in range(UNITS)]
         self.tokens = [[0] * number for number in tokens]
         self.pops: list[list[int]] = [[] for _ in self.tokens]
+        self.missing = [Missing([], -1)] * UNITS
         self.stalls = [[0] * len(StallCause) for _ in range(UNITS + 1)]
         self.busy = [0] * (UNITS + 1)
 
@@ -46,9 +55,15 @@ class Timeline:
         for queue in self.commands[instruction].pops:
             known, next_token = self.tokens[queue], len(self.pops[queue])
             if next_token == len(known):
+                self.missing[self.commands[instruction].unit] = Missing(known, next_token)
                 return None
             met.append((TOKEN_CAUSES[queue], known[next_token]))
         return met
+
+    def waits(self, unit: int) -> bool:
+        """Whether the instruction at the head of a unit's queue waits for a token that it has asked for in vain."""
+        known, token = self.missing[unit]
+        return token == len(known)
 
     def begin(self, instruction: int, boundary: int, start: int, conditions: list[tuple[StallCause, int]]) -> None:
         """The instruction starts: it leaves its queue and takes its tokens; cycles from `boundary` on were waiting."""
