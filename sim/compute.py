@@ -31,22 +31,18 @@ class ComputeUnit:
         while self.current < 0 and self.next < len(queue):
             instruction = queue[self.next]
             command = timeline.commands[instruction]
-            conditions = timeline.conditions(instruction)
-            if conditions is None:
+            more = (StallCause.DRAIN, self.drained) if command.kind is Kind.FINISH else None
+            free = self.load_free if command.kind is Kind.TRANSFER else self.boundary
+            start = timeline.begin(instruction, self.boundary, free, more)
+            if start == NEVER:
                 break
-            if command.kind == Kind.FINISH:
-                conditions.append((StallCause.DRAIN, self.drained))
-            start = self.load_free if command.kind == Kind.TRANSFER else self.boundary
-            for _, met in conditions:
-                start = max(start, met)
-            timeline.begin(instruction, self.boundary, start, conditions)
             self.next += 1
             progress = True
             self.load_free = start + 1
-            if command.kind == Kind.ISSUE:
+            if command.kind is Kind.ISSUE:
                 last_step = start + command.steps
                 self.done(instruction, last_step, last_step + self.pipeline, command.steps)
-            elif command.kind == Kind.FINISH:
+            elif command.kind is Kind.FINISH:
                 self.finished = True
                 self.done(instruction, start + 1, start + 1, 1)
             else:

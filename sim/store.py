@@ -102,15 +102,12 @@ class StoreUnit:
             return False
         instruction = queue[self.next]
         transfer = timeline.commands[instruction].transfer
-        conditions = timeline.conditions(instruction)
-        if conditions is None:
-            return False
+        more = None
         if self.next >= self.pending:
-            conditions.append((StallCause.MEMORY, self.ends[self.next - self.pending] + 1))
-        start = self.boundary
-        for _, met in conditions:
-            start = max(start, met)
-        timeline.begin(instruction, self.boundary, start, conditions)
+            more = StallCause.MEMORY, self.ends[self.next - self.pending] + 1
+        start = timeline.begin(instruction, self.boundary, self.boundary, more)
+        if start == NEVER:
+            return False
         self.next += 1
         if transfer.chains:
             self.packing, self.transfer = instruction, transfer
