@@ -1,45 +1,66 @@
 """A sweep of 200 machines over ResNet-18, timing only: CPU-seconds for each point, and what a second core is worth.
 
 Five shapes of the matrix core, five sizes of its scratchpads, two buses and four latencies, on `lathe16`; the model is
-that of `benchmarks/networks.py` with symmetric activations, 224² pixels. Schedules are shared between memories. Nothing
+that of `benchmarks/networks.py` with symmetric activations. Schedules are shared between memories. Nothing
 is in the cache before. Rates are of 32 of these points, four shapes and sizes behind all memories.
 
-    python benchmarks/sweeps.py [--json]
+Of machines that differ in one resource, the one with twice the scratchpads, twice the bus or the next shorter latency
+should not take more cycles.
+
+With `--points`, so many of the 200: shapes and sizes along the diagonals of the grid, each behind all eight memories.
+`--store` keeps the rows, and goes on from those that are there. `--no-rates` leaves the rates out.
+
+    python benchmarks/sweeps.py [--points N] [--store RESULTS.db] [--no-rates] [--json]
 """
 
+import argparse
 import os
 import resource
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "models"))
 
-import onnx
-from figures import Figure, at_least, at_most, report
-from networks import PIXELS, Pictures
-from onnxruntime.quantization import QuantFormat, quantize_static
-from resnet import resnet18
+from figures import Figure, at_least, at_most, show
+from network_models import CASES
 
 import lathe as lt
+from lathe.sweeps.keys import measuring_sources
+from lathe.sweeps.store import reading_store
 
 BLOCKS = [[16, 16], [16, 32], [32, 16], [32, 32], [64, 32]]
 SCRATCHPADS = [[size >> shift for size in (32768, 262144, 131072, 32768)] for shift in range(5)]
 BUSES, LATENCIES = [64, 128], [0, 32, 64, 128]
+SHAPE = ("block_in", "block_out")
+BUFFERS = tuple(f"{name}_buffer_bytes" for name in ("inp", "wgt", "acc", "par"))
+MEMORIES = len(BUSES) * len(LATENCIES)
 HOUR = 3600.0
 """A time-out, for which even one process is one of its own, as two are."""
+MOST = 0.01
+"""The part of the cycles that more of a resource may cost."""
+
+Row = Mapping[str, Any]
 
 
-def sweep_of(model: Path, blocks: list[list[int]], scratchpads: list[list[int]]) -> dict[str, Any]:
-    buffers = ", ".join(f"{name}_buffer_bytes" for name in ("inp", "wgt", "acc", "par"))
+def cores(count: int) -> list[list[int]]:
+    """So many shapes with sizes, of the 25, so that few of them have all shapes and all sizes."""
+    diagonals = [
+        (shape, SCRATCHPADS[(n + first) % len(SCRATCHPADS)])
+        for first in range(len(SCRATCHPADS))
+        for n, shape in enumerate(BLOCKS)
+    ]
+    return [[*shape, *sizes] for shape, sizes in diagonals[:count]]
+
+
+def sweep_of(model: Path, chosen: Sequence[Sequence[int]]) -> dict[str, Any]:
     return {
         "base": "lathe16",
         "machine": {
-            "block_in, block_out": blocks,
-            buffers: scratchpads,
+            ", ".join((*SHAPE, *BUFFERS)): [list(core) for core in chosen],
             "memory.bus_bits": BUSES,
             "memory.latency": LATENCIES,
         },
@@ -48,12 +69,12 @@ def sweep_of(model: Path, blocks: list[list[int]], scratchpads: list[list[int]])
     }
 
 
-def run(source: dict[str, Any], jobs: int) -> tuple[list[dict[str, Any]], float, float]:
+def run(source: dict[str, Any], jobs: int, store: Path | None = None) -> tuple[list[dict[str, Any]], float, float]:
     """The rows, and the seconds and CPU-seconds that they took, with nothing in the cache before."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["LATHE_CACHE"] = folder
         before, start = _used(), time.perf_counter()
-        rows = lt.sweep(source, output=Path(folder) / "results.db", jobs=jobs, timeout=HOUR)
+        rows = lt.sweep(source, output=store or Path(folder) / "results.db", jobs=jobs, timeout=HOUR)
         return rows, time.perf_counter() - start, _used() - before
 
 
@@ -62,30 +83,84 @@ def _used() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        float_model, model = Path(folder) / "float.onnx", Path(folder) / "resnet18.onnx"
-        onnx.save(resnet18(PIXELS), float_model)
-        quantize_static(
-            float_model, model, Pictures(), quant_format=QuantFormat.QDQ, per_channel=True,
-            extra_options={"ActivationSymmetric": True},
-        )  # fmt: skip
-        rows, took, used = run(sweep_of(model, BLOCKS, SCRATCHPADS), 2)
-        some = sweep_of(model, [BLOCKS[0], BLOCKS[3]], SCRATCHPADS[:2])
-        (_, one, _), (_, two, _) = run(some, 1), run(some, 2)
-    ok = [row for row in rows if row["status"] == "ok"]
-    report(
-        [
-            Figure("points", len(rows), ""),
-            Figure("points with numbers", len(ok), ""),
-            Figure("wall time on two cores", round(took, 1), "s"),
-            at_most("CPU time of a point", used / len(rows), "CPU-s", 6),
-            at_least("rate of two cores against one", one / two, "times", 1.8),
-            Figure("fewest cycles", min(row["cycles"] for row in ok), ""),
-            Figure("most cycles", max(row["cycles"] for row in ok), ""),
-        ],
-        __doc__ or "",
+def better(row: Row) -> Iterator[tuple[str, dict[str, int]]]:
+    """What differs in a row of a machine with more of one resource."""
+    yield "twice the scratchpads", {name: 2 * row[name] for name in BUFFERS}
+    yield "twice the bus", {"memory.bus_bits": 2 * row["memory.bus_bits"]}
+    shorter = [latency for latency in LATENCIES if latency < row["memory.latency"]]
+    if shorter:
+        yield "a shorter latency", {"memory.latency": max(shorter)}
+
+
+def slower(rows: Sequence[Row]) -> dict[str, tuple[float, Row]]:
+    """By resource the greatest part of its cycles by which a machine with more of it is slower, and the machine."""
+    keys = (*SHAPE, *BUFFERS, "memory.bus_bits", "memory.latency")
+    known = {tuple(row[key] for key in keys): row for row in rows}
+    worst: dict[str, tuple[float, Row]] = {}
+    for row in rows:
+        for what, changes in better(row):
+            other = known.get(tuple({**row, **changes}[key] for key in keys))
+            if other is not None:
+                found = other["cycles"] / row["cycles"] - 1
+                if what not in worst or found > worst[what][0]:
+                    worst[what] = found, row
+    return worst
+
+
+def rows_kept(store: Path | None) -> int:
+    """How many rows a store has that will not be measured again."""
+    if store is None or not store.exists():
+        return 0
+    with reading_store(store) as kept:
+        return sum(row.sources == measuring_sources() for row in kept.rows())
+
+
+def of_machine(row: Row) -> str:
+    """A machine in a few words."""
+    return "x".join(str(row[key]) for key in SHAPE) + (
+        f", inp {row['inp_buffer_bytes'] // 1024} KiB, bus {row['memory.bus_bits']}, latency {row['memory.latency']}"
     )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    whole = len(BLOCKS) * len(SCRATCHPADS) * MEMORIES
+    parser.add_argument("--points", type=int, default=whole, help=f"how many of the {whole} points")
+    parser.add_argument("--store", type=Path, help="where rows are kept, and taken from")
+    parser.add_argument("--no-rates", action="store_true", help="do not compare two cores with one")
+    parser.add_argument("--json", action="store_true", help="print a list of {name, value, unit, target, met}")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "resnet18.onnx"
+        CASES["ResNet-18 symmetric"].write(model)
+        kept = rows_kept(given.store)
+        rows, took, used = run(sweep_of(model, cores(-(-given.points // MEMORIES))), 2, given.store)
+        rates: list[Figure] = []
+        if not given.no_rates:
+            some = sweep_of(model, [[*BLOCKS[n], *sizes] for n in (0, 3) for sizes in SCRATCHPADS[:2]])
+            (_, one, _), (_, two, _) = run(some, 1), run(some, 2)
+            rates = [at_least("rate of two cores against one", one / two, "times", 1.8)]
+    ok = [row for row in rows if row["status"] == "ok"]
+    figures = [
+        Figure(f"points of {whole}", len(rows), ""),
+        Figure("points with numbers", len(ok), ""),
+    ]
+    if len(rows) > kept:
+        figures += [
+            Figure("points measured now", len(rows) - kept, ""),
+            Figure("wall time on two cores", round(took, 1), "s"),
+            at_most("CPU time of a point", used / (len(rows) - kept), "CPU-s", 6),
+        ]
+    figures += rates
+    figures += [
+        at_most(f"{what} ({of_machine(row)}): slower by", part, "of the cycles", MOST)
+        for what, (part, row) in slower(ok).items()
+    ]
+    figures += [
+        Figure("fewest cycles", min(row["cycles"] for row in ok), ""),
+        Figure("most cycles", max(row["cycles"] for row in ok), ""),
+    ]
+    show(figures, as_json=given.json)
 
 
 if __name__ == "__main__":

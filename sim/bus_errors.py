@@ -5,10 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lathe.isa import BusError
-from lathe.sim.fetch import FetchUnit
-from lathe.sim.port import READ, WRITE, Port
-from lathe.sim.reader import Reader
-from lathe.sim.store import StoreUnit
+from lathe.sim.port import READ, WRITE, Port, Watcher
 
 
 @dataclass(frozen=True)
@@ -62,58 +59,24 @@ class Watch:
         if direction not in self.first or cycle < self.first[direction].cycle:
             self.first[direction] = Answer(cycle, direction, instruction, outside)
 
+    def reads(self, port: Port, end_of: Callable[[int | None], int]) -> Watcher:
+        """Who looks at read bursts; ``end_of`` tells where the transfer of an instruction ends."""
 
-class WatchedReads:
-    """The port as one read master sees it, under a watch.
+        def look(instruction: int | None, address: int, beats: int, number: int, end: int) -> None:
+            named, outside = self.named("read", number, beats), self.beat(address, beats)
+            wrong = min(named, outside)
+            if wrong < beats:
+                told = end_of(instruction) if outside <= named else None
+                self.answer(end - (beats - 1 - wrong) * port.cycles_per_beat, READ, instruction, told)
 
-    ``instruction`` tells whose burst is granted, None for fetch's, and ``end_of`` where its transfer ends.
-    """
+        return look
 
-    def __init__(
-        self,
-        port: Port,
-        watch: Watch,
-        master: Reader | FetchUnit,
-        instruction: Callable[[], int | None],
-        end_of: Callable[[int | None], int],
-    ) -> None:
-        self.port, self.watch, self.master = port, watch, master
-        self.instruction, self.end_of = instruction, end_of
-        self.cycles_per_beat = port.cycles_per_beat
+    def writes(self, response_latency: int, end_of: Callable[[int | None], int]) -> Watcher:
+        """Who looks at write bursts."""
 
-    @property
-    def slot(self) -> int:
-        """See :class:`~lathe.sim.port.Port`."""
-        return self.port.slot
+        def look(instruction: int | None, address: int, beats: int, number: int, end: int) -> None:
+            outside = self.beat(address, beats) < beats
+            if outside or self.named("write", number, 1) == 0:
+                self.answer(end + response_latency, WRITE, instruction, end_of(instruction) if outside else None)
 
-    def grant(self, cycle: int, beats: int) -> int:
-        """See :class:`~lathe.sim.port.Port`."""
-        port, watch = self.port, self.watch
-        named = watch.named("read", port.beats[READ], beats)
-        outside = watch.beat(self.master.address, beats)
-        end = port.grant(cycle, beats)
-        wrong = min(named, outside)
-        if wrong < beats:
-            instruction = self.instruction()
-            told = self.end_of(instruction) if outside <= named else None
-            watch.answer(end - (beats - 1 - wrong) * port.cycles_per_beat, READ, instruction, told)
-        return end
-
-
-class WatchedWrites:
-    """The port as store sees it, under a watch."""
-
-    def __init__(self, port: Port, watch: Watch, store: StoreUnit, end_of: Callable[[int | None], int]) -> None:
-        self.port, self.watch, self.store, self.end_of = port, watch, store, end_of
-
-    def serve(self, direction: int, accepted: int, beats: int) -> int:
-        """See :class:`~lathe.sim.port.Port`."""
-        port, watch, store = self.port, self.watch, self.store
-        named = watch.named("write", port.bursts[WRITE], 1) == 0
-        outside = watch.beat(store.sending, beats) < beats
-        end = port.serve(direction, accepted, beats)
-        if named or outside:
-            instruction = store.sender
-            told = self.end_of(instruction) if outside else None
-            watch.answer(end + store.response_latency, WRITE, instruction, told)
-        return end
+        return look

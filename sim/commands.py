@@ -11,6 +11,7 @@ from lathe.isa.columns import Columns
 from lathe.isa.conditions import ColumnsReader
 from lathe.isa.operands import trailing_steps
 from lathe.isa.table import MEMORIES, QUEUE_OF, TABLE, TOKEN_FIELDS, Kind, MemoryType, Unit
+from lathe.sim.bursts import Chains
 from lathe.sim.transfer import Transfer
 
 Ints = NDArray[np.int64]
@@ -32,7 +33,7 @@ class Command(NamedTuple):
 
 Commands = Sequence[Command]
 
-NO_TRANSFER = Transfer(0, 0, 0, 0, 0, 0, 0)
+NO_TRANSFER = Transfer(0, 0, 0, 0, 0, (), 0, 0)
 
 
 def commands_of(cfg: HardwareConfig, columns: Columns) -> list[Command]:
@@ -106,8 +107,14 @@ def _transfers(cfg: HardwareConfig, columns: Columns, indices: Ints) -> list[tup
     chain_bytes = np.where(merged, y * x, x) * size
     lead = np.where(moves, top * row + np.where(reads, left, bottom * row), 0)
     tail = np.where(reads, right + bottom * row, 0)
-    table = (base * size, chains, chain_bytes, stride * size, lead, gap, tail)
-    return list(zip(indices.tolist(), map(Transfer, *(column.tolist() for column in table)), strict=True))
+    address, stride_bytes = base * size, stride * size
+    limit = min(cfg.memory.burst_beats, cfg.timing.dma_fifo_beats)
+    cut = Chains(address, chains, chain_bytes, stride_bytes, gap, tail)
+    runs, beats = cut.runs(cfg.bus_bytes.bit_length() - 1, limit)
+    behind = gap * np.maximum(chains - 1, 0) + tail
+    columns_of = [each.tolist() for each in (address, chains, chain_bytes, stride_bytes, lead)]
+    transfers = map(Transfer, *columns_of, runs, beats, behind.tolist())
+    return list(zip(indices.tolist(), transfers, strict=True))
 
 
 def _tokens(columns: Columns, units: Ints) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:

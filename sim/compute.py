@@ -25,26 +25,24 @@ class ComputeUnit:
     def advance(self) -> bool:
         """Start what can be started; true when something was."""
         timeline, queue = self.timeline, self.timeline.queues[COMPUTE]
+        if self.current >= 0 or self.next == len(queue) or timeline.waits(COMPUTE):
+            return False
         progress = False
         while self.current < 0 and self.next < len(queue):
             instruction = queue[self.next]
             command = timeline.commands[instruction]
-            conditions = timeline.conditions(instruction)
-            if conditions is None:
+            more = (StallCause.DRAIN, self.drained) if command.kind is Kind.FINISH else None
+            free = self.load_free if command.kind is Kind.TRANSFER else self.boundary
+            start = timeline.begin(instruction, self.boundary, free, more)
+            if start == NEVER:
                 break
-            if command.kind == Kind.FINISH:
-                conditions.append((StallCause.DRAIN, self.drained))
-            start = self.load_free if command.kind == Kind.TRANSFER else self.boundary
-            for _, met in conditions:
-                start = max(start, met)
-            timeline.begin(instruction, self.boundary, start, conditions)
             self.next += 1
             progress = True
             self.load_free = start + 1
-            if command.kind == Kind.ISSUE:
+            if command.kind is Kind.ISSUE:
                 last_step = start + command.steps
                 self.done(instruction, last_step, last_step + self.pipeline, command.steps)
-            elif command.kind == Kind.FINISH:
+            elif command.kind is Kind.FINISH:
                 self.finished = True
                 self.done(instruction, start + 1, start + 1, 1)
             else:
@@ -52,7 +50,7 @@ class ComputeUnit:
                 first_step = max(start + 1, self.drained)
                 if transfer.chains:
                     self.current = instruction
-                    self.reader.begin(transfer, start, first_step)
+                    self.reader.begin(instruction, transfer, start, first_step)
                 else:
                     steps = max(1, transfer.lead)
                     self.loaded(instruction, first_step - 1 + steps, steps)

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.memory import END, STAGES, WRITE_BACK
-from lathe.sim.bus_errors import Answer, FaultyMemory, Watch, WatchedReads, WatchedWrites
+from lathe.sim.bus_errors import Answer, FaultyMemory, Watch
 from lathe.sim.commands import Commands
 from lathe.sim.compute import ComputeUnit
 from lathe.sim.fetch import FetchUnit
 from lathe.sim.load import LoadUnit
-from lathe.sim.port import FETCH, LOAD, MASTERS, NEVER, Port, ReadPort, WritePort
+from lathe.sim.port import FETCH, LOAD, MASTERS, NEVER, Port
 from lathe.sim.reader import Reader
 from lathe.sim.store import StoreUnit
 from lathe.sim.timeline import Timeline
@@ -58,26 +58,19 @@ class Engine:
         self.compute = ComputeUnit(timeline, Reader(shift, burst, fifo), pipeline, timing.write_latency + WRITE_BACK)
         stream = (insn_addr, self.fetch.stream_end)
         self.store = StoreUnit(timeline, shift, burst, fifo, timing.dma_pending, timing.response_latency, stream)
-        self.read_ports: tuple[ReadPort, ReadPort, ReadPort] = (self.port, self.port, self.port)
-        self.write_port: WritePort = self.port
         self.watch: Watch | None = None
         if faults is not None:
             self._watch(faults, shift)
 
     def _watch(self, faults: FaultyMemory, bus_shift: int) -> None:
-        """Put a watch between the units and the port."""
+        """Let a watch look at all bursts."""
         self.watch = watch = Watch(faults, bus_shift)
-        fetch, load, compute = self.fetch, self.load, self.compute
 
         def end_of(instruction: int | None) -> int:
-            return fetch.stream_end if instruction is None else self.timeline.commands[instruction].transfer.end
+            return self.fetch.stream_end if instruction is None else self.timeline.commands[instruction].transfer.end
 
-        self.read_ports = (
-            WatchedReads(self.port, watch, fetch, lambda: None, end_of),
-            WatchedReads(self.port, watch, load.reader, lambda: load.current, end_of),
-            WatchedReads(self.port, watch, compute.reader, lambda: compute.current, end_of),
-        )
-        self.write_port = WatchedWrites(self.port, watch, self.store, end_of)
+        self.fetch.watch = self.load.reader.watch = self.compute.reader.watch = watch.reads(self.port, end_of)
+        self.store.watch = watch.writes(self.store.response_latency, end_of)
 
     @property
     def bus_errors(self) -> list[Answer]:
@@ -98,28 +91,27 @@ class Engine:
         """Run until nothing can happen any more."""
         port, fetch, load, compute, store = self.port, self.fetch, self.load, self.compute, self.store
         load_reader, compute_reader = load.reader, compute.reader
-        fetch_port, load_port, compute_port = self.read_ports
         while True:
             requests = (fetch.request, load_reader.request, compute_reader.request)
             grant = max(min(requests), port.slot)
             if store.request < grant:
-                changed = store.send(self.write_port)
+                changed = store.send(port, grant)
             elif grant >= NEVER:
                 break
             else:
                 master = self.winner(requests, grant)
                 if master == FETCH:
-                    fetch.receive(fetch_port)
+                    fetch.receive(port)
                     changed = True
                 else:
                     # A write accepted in the cycle of a read comes after it, hence the one cycle more.
                     others = min(requests[master - 1], requests[(master + 1) % MASTERS], store.request + 1)
                     if master == LOAD:
-                        changed = load_reader.run(load_port, others)
+                        changed = load_reader.run(port, others)
                         if changed:
                             load.transferred()
                     else:
-                        changed = compute_reader.run(compute_port, others)
+                        changed = compute_reader.run(port, others)
                         if changed:
                             compute.transferred()
                 port.last_master = master

@@ -5,7 +5,7 @@ from collections import deque
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.memory import CUT
 from lathe.isa.stall import QUEUE_CAUSES, StallCause
-from lathe.sim.port import NEVER, ReadPort
+from lathe.sim.port import NEVER, READ, Port, Watcher
 from lathe.sim.timeline import FETCH, Timeline
 from lathe.sim.transfer import burst_end
 
@@ -44,9 +44,13 @@ class FetchUnit:
         # Bursts that have left the FIFO and are not given back yet: (cycle in which the last beat left, beats).
         self.taken: deque[tuple[int, int]] = deque()
         self.arrived: deque[tuple[int, int, int, int]] = deque()  # see `receive`
+        # What the next instruction waits for: that more than so many of its unit have started, of which these have.
+        self.starts: list[int] = []
+        self.behind = -1
         self.waited = 0  # cycles without a beat, for the instruction that is being put together
         self.earliest = 1 + CUT  # for the next request, FIFO room aside
         self.request = NEVER
+        self.watch: Watcher | None = None
         self.size = self.beats = 0  # of the burst that is requested next
         self.cut()
         timeline.stalls[FETCH][StallCause.MEMORY] += 1  # cycle 0
@@ -74,7 +78,7 @@ class FetchUnit:
             self.earliest = max(self.earliest, left + 2)
         self.request = self.earliest
 
-    def receive(self, port: ReadPort) -> None:
+    def receive(self, port: Port) -> None:
         """Take the grant of the requested burst and write down when its beats can be taken.
 
         ``arrived`` gets, for each instruction that ends in this burst, (first cycle in which its last beat can be
@@ -82,7 +86,10 @@ class FetchUnit:
         burst that ends within an instruction adds its last beats, with instruction -1.
         """
         grant = max(self.request, port.slot)
-        served = port.grant(grant, self.beats) - self.beats * port.cycles_per_beat
+        end_of_burst = port.grant(grant, self.beats)
+        if self.watch is not None:
+            self.watch(None, self.address, self.beats, port.beats[READ] - self.beats, end_of_burst)
+        served = end_of_burst - self.beats * port.cycles_per_beat
         first_beat = self.address >> self.bus_shift
         stop = self.address + self.size
         each, shift = self.beats_each, self.bus_shift
@@ -111,6 +118,8 @@ class FetchUnit:
         """Take beats and dispatch what can be; true when an instruction was dispatched."""
         arrived = self.arrived
         progress = False
+        if len(self.starts) <= self.behind:
+            return False
         while arrived:
             ready, count, instruction, leaves = arrived[0]
             cycle = max(self.last + count, ready)
@@ -147,6 +156,7 @@ class FetchUnit:
         behind = len(queue) - self.queue_depth
         if behind >= 0:
             if behind >= len(starts):
+                self.starts, self.behind = starts, behind
                 return NEVER
             room = max(cycle, starts[behind] + 1)
         queue.append(instruction)

@@ -25,11 +25,11 @@ class Step(NamedTuple):
     """Executions that may run at once: distinct destinations, and no source that another of them writes.
 
     ``target``: where in the array of accumulators they write, in all samples; ``sources``: what they read, each with
-    the name of its index, the array of its scratchpad, and where in it.
+    the name of its index, the name of its scratchpad, and where in that.
     """
 
     target: Any
-    sources: tuple[tuple[str, NDArray[Any], Any], ...]
+    sources: tuple[tuple[str, str, Any], ...]
 
 
 class Plan(NamedTuple):
@@ -60,7 +60,7 @@ class InLevels:
             else self.in_lanes(opcode, meaning.value)
             for opcode, meaning in MEANINGS.items()
         }
-        self.plans: Plans[Plan] = Plans(cfg, memories.uop, self.plan)
+        self.plans: Plans[Plan] = Plans(cfg, memories.uop, self.plan, of_samples=self.acc.ndim > 2)
 
     def run(self, instruction: MicroOpInstruction, where: Callable[[], str]) -> Sequence[Places]:
         """Carry out one instruction; the accumulators that it writes.
@@ -70,11 +70,11 @@ class InLevels:
         found = self.plans.of(instruction, where)
         if found is None:
             return ()
-        acc, value = self.acc, self.values[instruction.opcode]
+        acc, scratchpads, value = self.acc, self.cells, self.values[instruction.opcode]
         for target, sources in found.steps:
             elements = {}
-            for name, cells, places in sources:  # faster than a comprehension, which is a call
-                elements[name] = cells[places]
+            for name, scratchpad, places in sources:  # faster than a comprehension, which is a call
+                elements[name] = scratchpads[scratchpad][places]
             for block in found.blocks:
                 cells = self.blocks[MEMORIES[block.memory].scratchpad]
                 elements[block.name] = cells[..., cells_of(block, instruction), :]
@@ -116,10 +116,10 @@ class InLevels:
             near = [grids[each] for each in others if each.scratchpad == usage.written.scratchpad]
             for chosen in levels(dst, near, usage.written.depth(self.cfg)):
                 places = {each: run_of(grids[each][chosen]) for each in usage.used}
-                sources = [(each.index, self.cells[each.scratchpad], self.at(places[each])) for each in usage.read]
+                sources = [(each.index, each.scratchpad, self.at(places[each])) for each in usage.read]
                 for each in usage.odd:
                     odd = run_of(grids[each][chosen] | 1)
-                    sources.append((each.odd, self.cells[each.scratchpad], self.at(odd)))
+                    sources.append((each.odd, each.scratchpad, self.at(odd)))
                 plan.written.append(places[usage.written])
                 plan.steps.append(Step(self.at(places[usage.written]), tuple(sources)))
         return plan, (len(usage.used) + len(usage.odd)) * nest.executions

@@ -1,6 +1,8 @@
 """One launch of a stream: its time first, then its data in the order that the time gives."""
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,12 +55,13 @@ def launch(
     """
     refusals = refusals_of(cfg, columns, undecodable)
     illegal = refusals.decoding.instruction if refusals.decoding is not None else -1
-    commands = commands_of(cfg, columns if illegal < 0 else blanked(columns, illegal))
-    for index in refusals.beyond:
-        commands[index] = commands[index]._replace(transfer=NO_TRANSFER)
     failing = faults.error is not None or (faults.end is not None and reach(cfg, columns, insn_addr) > faults.end)
-    engine = Engine(cfg, commands, insn_addr, tokens, illegal=illegal, faults=faults if failing else None)
-    engine.run()
+    with no_collection():
+        commands = commands_of(cfg, columns if illegal < 0 else blanked(columns, illegal))
+        for index in refusals.beyond:
+            commands[index] = commands[index]._replace(transfer=NO_TRANSFER)
+        engine = Engine(cfg, commands, insn_addr, tokens, illegal=illegal, faults=faults if failing else None)
+        engine.run()
     timeline = engine.timeline
     first = first_noticed(engine, stream, refusals)
     if dram is not None:
@@ -77,6 +80,18 @@ def launch(
     counts = [len(pushed) - len(popped) for pushed, popped in zip(timeline.tokens, timeline.pops, strict=True)]
     left = (counts[0], counts[1], counts[2], counts[3])
     return Launch(left, Counters.of(cfg, columns, engine), Trace.of(timeline, stream) if trace else None)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Nothing is looked for that only refers to itself: an engine makes nothing of that kind, and many small tuples."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def reach(cfg: HardwareConfig, columns: Columns, insn_addr: int) -> int:

@@ -27,24 +27,24 @@ class LoadUnit:
     def advance(self) -> bool:
         """Start what can be started; true when something was."""
         timeline, queue = self.timeline, self.timeline.queues[LOAD]
+        if self.current >= 0 or self.next == len(queue) or timeline.waits(LOAD):
+            return False
         progress = False
         while self.current < 0 and self.next < len(queue):
             instruction = queue[self.next]
-            conditions = timeline.conditions(instruction)
-            if conditions is None:
-                break
+            more = None
             if self.next >= self.pending:
-                conditions.append((StallCause.MEMORY, self.last_steps[self.next - self.pending] + 1))
-            start = self.address_free
-            for _, met in conditions:
-                start = max(start, met)
-            timeline.begin(instruction, self.boundary, start, conditions)
+                more = StallCause.MEMORY, self.last_steps[self.next - self.pending] + 1
+            boundary = self.boundary
+            start = timeline.begin(instruction, boundary, self.address_free, more)
+            if start == NEVER:
+                break
             self.next += 1
             transfer = timeline.commands[instruction].transfer
-            first_step = max(start, self.boundary) + 1
+            first_step = max(start, boundary) + 1
             if transfer.chains:
                 self.current = instruction
-                self.reader.begin(transfer, start, first_step)
+                self.reader.begin(instruction, transfer, start, first_step)
             else:
                 self.address_free = start + 1
                 steps = max(1, transfer.lead)

@@ -1,6 +1,10 @@
-"""Plans for instructions that run micro-ops: what follows from these, made once for each table and loop nest."""
+"""Plans for instructions that run micro-ops: what follows from these, made once for each table and loop nest.
 
-from collections.abc import Callable
+Plans are kept between launches: a program mostly runs more than once, on other data.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -13,17 +17,41 @@ from lathe.isa.operands import loops_of, trailing_steps, usage_of
 from lathe.isa.reuse import first_reuse
 from lathe.sim.micro_ops import Nest, nest_of
 
-# Indices that the plans of one launch may hold, 64 MB; a program with more distinct tables plans some of them again.
+# Indices that all plans may hold, 64 MB; a program with more distinct tables plans some of them again.
 MOST_STORED = 1 << 23
 
 Plan = TypeVar("Plan")
+
+
+@dataclass
+class Kept:
+    """All plans that are kept, by what they follow from, and how many indices they hold."""
+
+    plans: dict[Hashable, dict[tuple[object, ...], Any]] = field(default_factory=dict)
+    stored: int = 0
+
+    def of(self, key: Hashable) -> dict[tuple[object, ...], Any]:
+        """The plans of one machine and one kind."""
+        return self.plans.setdefault(key, {})
+
+    def add(self, stored: int) -> None:
+        """So many indices come; where they are too many with all others, these are given up."""
+        self.stored += stored
+        if self.stored > MOST_STORED:
+            for plans in self.plans.values():
+                plans.clear()  # who has one of these goes on with it
+            self.stored = stored
+
+
+_KEPT = Kept()
 
 
 class Plans(Generic[Plan]):
     """Plans by loop nest and content of the micro-op table.
 
     ``make`` takes an instruction, its nest with at least one execution and a function that names the instruction, and
-    returns a plan and the number of indices that it holds. Of the instruction it asks what ``usage_of`` tells.
+    returns a plan and the number of indices that it holds. Of the instruction it asks what ``usage_of`` tells; all else
+    follows from the machine, its own name and ``of_samples``, not from what memories hold.
     """
 
     def __init__(
@@ -31,12 +59,13 @@ class Plans(Generic[Plan]):
         cfg: HardwareConfig,
         uop: NDArray[np.uint32],
         make: Callable[[Any, Nest, Callable[[], str]], tuple[Plan, int]],
+        *,
+        of_samples: bool = False,
     ) -> None:
         self.cfg = cfg
         self.uop = uop
         self.make = make
-        self.plans: dict[tuple[object, ...], Plan] = {}
-        self.stored = 0
+        self.plans: dict[tuple[object, ...], Plan] = _KEPT.of((cfg, make.__qualname__, of_samples))
 
     def of(self, instruction: MicroOpInstruction, where: Callable[[], str]) -> Plan | None:
         """The plan of an instruction, None when it executes no micro-op; `where` names it in a fault."""
@@ -49,10 +78,7 @@ class Plans(Generic[Plan]):
         if found is None:
             dst, src, wgt = decode_uops(self.cfg, words.reshape(-1))
             found, stored = self.make(instruction, nest_of(instruction, dst, src, wgt), where)
-            self.stored += stored
-            if self.stored > MOST_STORED:
-                self.plans.clear()
-                self.stored = stored
+            _KEPT.add(stored)
             self.plans[key] = found
         return found
 

@@ -1,6 +1,7 @@
 """The one port to DRAM: who is granted a read burst when, and when the DRAM serves it (docs/timing.md, "Memory")."""
 
-from typing import Protocol
+from collections import deque
+from collections.abc import Callable
 
 from lathe.configs import MemoryConfig
 
@@ -13,26 +14,9 @@ FETCH, LOAD, COMPUTE = 0, 1, 2
 MASTERS = 3
 
 
-class ReadPort(Protocol):
-    """What a read master needs of the port."""
-
-    @property
-    def slot(self) -> int:
-        """The first cycle in which a read burst may be granted."""
-
-    @property
-    def cycles_per_beat(self) -> int:
-        """Cycles that the DRAM needs for a beat."""
-
-    def grant(self, cycle: int, beats: int) -> int:
-        """Grant a read burst in `cycle`, at least ``slot``; returns the cycle of its last beat."""
-
-
-class WritePort(Protocol):
-    """What store needs of the port."""
-
-    def serve(self, direction: int, accepted: int, beats: int) -> int:
-        """Serve a burst accepted in a cycle, not before those accepted earlier; returns the cycle of its last beat."""
+Watcher = Callable[[int | None, int, int, int, int], None]
+"""Who looks at each burst that is served: its instruction (None: fetch's), its first byte and beats, how many beats (of
+reads) or bursts (of writes) were served before it, and the cycle of its last beat."""
 
 
 class Port:
@@ -48,30 +32,42 @@ class Port:
         self.cycles_per_beat = memory.cycles_per_beat
         self.shared = memory.shared_bandwidth
         self.free = [0, 0]
-        self.ends = [-1] * memory.outstanding_reads  # last beats of the latest reads, a ring; the oldest is at position
-        self.position = 0
+        self.ends = deque([-1] * memory.outstanding_reads, memory.outstanding_reads)  # last beats of the latest reads
         self.slot = 0
         self.last_master = MASTERS - 1
         self.bursts = [0, 0]
         self.beats = [0, 0]
 
-    def serve(self, direction: int, accepted: int, beats: int) -> int:
-        """Serve a burst accepted in a cycle, not before those accepted earlier; returns the cycle of its last beat."""
+    def serve(self, direction: int, accepted: int, beats: int, count: int = 1) -> int:
+        """Serve a burst accepted in a cycle, not before those accepted earlier; returns the cycle of its last beat.
+
+        Of `count` bursts, the later ones each accepted so many `beats` after the one before, it is the first one's: the
+        DRAM does not rest between them, and they end `beats` times the rate after each other.
+        """
         start = accepted + self.latency
         if start < self.free[direction]:
             start = self.free[direction]
-        end = start + beats * self.cycles_per_beat
+        duration = beats * self.cycles_per_beat
+        end = start + count * duration
         self.free[direction] = end
         if self.shared:
             self.free[1 - direction] = end
-        self.bursts[direction] += 1
-        self.beats[direction] += beats
-        return end
+        self.bursts[direction] += count
+        self.beats[direction] += count * beats
+        return start + duration
 
     def grant(self, cycle: int, beats: int) -> int:
         """Grant a read burst in `cycle`, at least ``slot``; returns the cycle of its last beat."""
         end = self.serve(READ, cycle, beats)
-        self.ends[self.position] = end
-        self.position = (self.position + 1) % len(self.ends)
-        self.slot = max(cycle, self.ends[self.position]) + 1
+        self.ends.append(end)
+        self.slot = max(cycle, self.ends[0]) + 1
         return end
+
+    def granted(self, slot: int, free: int, bursts: int, beats: int) -> None:
+        """Read bursts have been granted and served, and put down in ``ends``, by who does it for many at once."""
+        self.slot = slot
+        self.free[READ] = free
+        if self.shared:
+            self.free[WRITE] = free
+        self.bursts[READ] += bursts
+        self.beats[READ] += beats

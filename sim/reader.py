@@ -1,10 +1,11 @@
 """The DMA engine of load and compute: requests the bursts of one transfer, and knows when its data side is done."""
 
 from collections import deque
+from collections.abc import Iterator
 
 from lathe.configs.memory import CUT
-from lathe.sim.port import NEVER, ReadPort
-from lathe.sim.transfer import Transfer, burst_end
+from lathe.sim.port import NEVER, READ, Port, Watcher
+from lathe.sim.transfer import Transfer
 
 
 class Reader:
@@ -25,60 +26,77 @@ class Reader:
         self.request = NEVER
         self.last_grant = self.last_step = -1
         self.steps = 0
+        self.instruction = -1
         self.transfer: Transfer
-        self.chains_left = self.chain_end = 0
-        self.address = self.stop = self.beats = 0  # of the burst that is requested next
+        self.place = 0  # of the run that the burst requested next belongs to
+        self.left = 0  # bursts of that run
+        self.watch: Watcher | None = None
+        self.addresses: Iterator[tuple[int, int]]
 
-    def begin(self, transfer: Transfer, start: int, first_step: int) -> None:
+    def begin(self, instruction: int, transfer: Transfer, start: int, first_step: int) -> None:
         """Start a transfer that reads something: requests when its first burst is cut, steps from `first_step` on."""
-        self.transfer = transfer
-        self.chains_left = transfer.chains
+        self.instruction, self.transfer = instruction, transfer
         self.last_step = first_step - 1 + transfer.lead
-        self.steps = transfer.lead + transfer.tail + transfer.gap * (transfer.chains - 1)
-        self.chain_end = transfer.address + transfer.chain_bytes
-        self.cut(transfer.address, start + 1 + CUT)
-
-    def cut(self, address: int, request: int) -> None:
-        """Cut the next burst, requested from `request` on or from when the FIFO has room for all of it."""
-        shift = self.bus_shift
-        self.address = address
-        self.stop = burst_end(address, self.chain_end, shift, self.limit)
-        self.beats = ((self.stop - 1) >> shift) - (address >> shift) + 1
-        used = self.used + self.beats
+        self.steps = transfer.lead + transfer.behind + transfer.beats
+        self.place = 0
+        beats, _, self.left = transfer.runs[0]
+        request, used = start + 1 + CUT, self.used + beats
         while used > self.capacity:
-            taken, beats = self.credits.popleft()
-            used -= beats
+            taken, back = self.credits.popleft()
+            used -= back
             if taken + 2 > request:
                 request = taken + 2
-        self.used = used
-        self.request = request
+        self.request, self.used = request, used
+        if self.watch is not None:
+            self.addresses = transfer.bursts(self.bus_shift, self.limit)
 
-    def run(self, port: ReadPort, horizon: int) -> bool:
+    def run(self, port: Port, horizon: int) -> bool:
         """Take one grant, and all further ones that fall before the cycle `horizon`; true when the transfer is through.
 
         The caller knows that this master wins the first grant, and that no other master requests before `horizon`.
+        Nothing is done as often in a simulation as a turn of this loop: what ``Port.grant`` does stands in it, and so
+        does setting room aside for the next burst, from its grant on or from when the FIFO has room for all of it.
         """
-        last_step = self.last_step
-        grant = max(self.request, port.slot)
+        credits, used, capacity, watch = self.credits, self.used, self.capacity, self.watch
+        latency, rate, ends, free = port.latency, port.cycles_per_beat, port.ends, port.free[READ]
+        runs, place, left, last_step = self.transfer.runs, self.place, self.left, self.last_step
+        beats, behind, _ = runs[place]
+        slot, bursts, moved = port.slot, 0, 0
+        grant = self.request if self.request > slot else slot
         while True:
-            beats = self.beats
-            arrived = port.grant(grant, beats)
-            last_step = max(last_step + beats, arrived + 1)
-            self.credits.append((last_step, beats))
-            self.steps += beats
-            address = self.stop
-            if address == self.chain_end:
-                self.chains_left -= 1
-                if not self.chains_left:
-                    self.last_step = last_step + self.transfer.tail
-                    self.last_grant = grant
-                    self.request = NEVER
-                    return True
-                last_step += self.transfer.gap
-                address = self.chain_end - self.transfer.chain_bytes + self.transfer.stride_bytes
-                self.chain_end = address + self.transfer.chain_bytes
-            self.cut(address, grant + 1)
-            grant = max(self.request, port.slot)
+            arrived = grant + latency
+            if arrived < free:
+                arrived = free
+            free = arrived = arrived + beats * rate
+            ends.append(arrived)
+            oldest = ends[0]
+            slot = (oldest if oldest > grant else grant) + 1
+            if watch is not None:
+                watch(self.instruction, next(self.addresses)[0], beats, port.beats[READ] + moved, arrived)
+            bursts += 1
+            moved += beats
+            last_step += beats
+            if last_step <= arrived:
+                last_step = arrived + 1
+            credits.append((last_step, beats))
+            last_step += behind
+            left -= 1
+            if not left:
+                place += 1
+                if place == len(runs):
+                    self.last_grant, request = grant, NEVER
+                    break
+                beats, behind, left = runs[place]
+            request = grant + 1
+            used += beats
+            while used > capacity:
+                taken, back = credits.popleft()
+                used -= back
+                if taken + 2 > request:
+                    request = taken + 2
+            grant = request if request > slot else slot
             if grant >= horizon:
-                self.last_step = last_step
-                return False
+                break
+        self.request, self.used, self.last_step, self.place, self.left = request, used, last_step, place, left
+        port.granted(slot, free, bursts, moved)
+        return request == NEVER

@@ -1,13 +1,17 @@
-"""The store unit: packs bursts from the out scratchpad, and sends each when it lies complete in its FIFO."""
+"""The store unit: packs bursts from the out scratchpad, and sends each when it lies complete in its FIFO.
+
+Bursts that are equal are packed and sent together: one is packed right behind the other, and the DRAM serves it so.
+"""
 
 from collections import deque
+from itertools import islice
 from typing import NamedTuple
 
 from lathe.configs.memory import CUT, PACK
 from lathe.isa.stall import StallCause
-from lathe.sim.port import NEVER, WRITE, WritePort
+from lathe.sim.port import NEVER, WRITE, Port, Watcher
 from lathe.sim.timeline import STORE, Timeline
-from lathe.sim.transfer import burst_end
+from lathe.sim.transfer import Transfer
 
 
 class StreamWrite(NamedTuple):
@@ -16,6 +20,28 @@ class StreamWrite(NamedTuple):
     cycle: int
     instruction: int
     address: int
+
+
+class Packed(NamedTuple):
+    """Equal bursts that lie in the FIFO: when the first one's address is accepted (each other ``beats`` later), whose
+    they are, which of its bursts the first one is, and whether the last one is its last.
+    """
+
+    accepted: int
+    beats: int
+    number: int
+    instruction: int
+    place: int
+    through: bool
+
+
+class Sent(NamedTuple):
+    """Equal bursts on their way: the cycle of the first one's last beat (each other ``apart`` later), their beats."""
+
+    end: int
+    apart: int
+    beats: int
+    number: int
 
 
 class StoreUnit:
@@ -50,52 +76,46 @@ class StoreUnit:
         self.packing = -1  # the instruction whose bursts are being packed
         self.boundary = 0
         self.ends: list[int] = []
-        # Bursts packed and not yet sent: (cycle in which the address is accepted, beats, last of its store, address).
-        self.packed: deque[tuple[int, int, bool, int]] = deque()
-        self.sending = 0  # address of the burst that is sent
-        self.sent: deque[tuple[int, int]] = deque()  # (cycle of the last beat, beats) of bursts not given back
+        self.packed: deque[Packed] = deque()  # and not yet sent
+        self.sent: deque[Sent] = deque()  # and their room not given back
         self.used = 0
         self.draining: deque[tuple[int, int]] = deque()  # (store, its response), packed but not done, in order
-        self.chains_left = self.chain_end = self.address = self.first_step = 0
-        self.steps = 0
-
-    @property
-    def sender(self) -> int:
-        """The instruction whose burst is the next to be sent."""
-        return next((instruction for instruction, response in self.draining if response == NEVER), self.packing)
+        self.transfer: Transfer
+        self.run = self.left = 0  # of the burst that is packed next, and bursts left in that run
+        self.place = 0  # which burst of its store it is
+        self.touching = NEVER  # which of them touches the stream first
+        self.first_step = 0
+        self.watch: Watcher | None = None
 
     def advance(self) -> bool:
         """Pack and start what can be; true when something was."""
         progress = False
-        while self.pack_burst() if self.packing >= 0 else self.start_next():
+        while self.pack() if self.packing >= 0 else self.start_next():
             progress = True
-        self.request = self.packed[0][0] if self.packed else NEVER
+        self.request = self.packed[0].accepted if self.packed else NEVER
         return progress
 
     def start_next(self) -> bool:
         """Start the next instruction when its cycle is known."""
         timeline, queue = self.timeline, self.timeline.queues[STORE]
-        if self.next == len(queue) or self.next - self.pending >= len(self.ends):
+        if self.next == len(queue) or self.next - self.pending >= len(self.ends) or timeline.waits(STORE):
             return False
         instruction = queue[self.next]
         transfer = timeline.commands[instruction].transfer
-        conditions = timeline.conditions(instruction)
-        if conditions is None:
-            return False
+        more = None
         if self.next >= self.pending:
-            conditions.append((StallCause.MEMORY, self.ends[self.next - self.pending] + 1))
-        start = self.boundary
-        for _, met in conditions:
-            start = max(start, met)
-        timeline.begin(instruction, self.boundary, start, conditions)
+            more = StallCause.MEMORY, self.ends[self.next - self.pending] + 1
+        start = timeline.begin(instruction, self.boundary, self.boundary, more)
+        if start == NEVER:
+            return False
         self.next += 1
         if transfer.chains:
-            self.packing = instruction
-            self.chains_left = transfer.chains
-            self.address = transfer.address
-            self.chain_end = transfer.address + transfer.chain_bytes
+            self.packing, self.transfer = instruction, transfer
+            self.run = self.place = 0
+            self.left = transfer.runs[0].number
             self.first_step = start + 1 + CUT
-            self.steps = 0
+            if transfer.address < self.stream[1] and transfer.end > self.stream[0] and self.stream_write is None:
+                self.touching = self._touching()
         else:
             self.boundary = start + 1
             timeline.spend(instruction, 1, 0)
@@ -103,51 +123,89 @@ class StoreUnit:
             self.retire()
         return True
 
-    def pack_burst(self) -> bool:
-        """Pack the next burst of the current store when it is known when the FIFO has room for it."""
-        shift = self.bus_shift
-        stop = burst_end(self.address, self.chain_end, shift, self.limit)
-        beats = ((stop - 1) >> shift) - (self.address >> shift) + 1
+    def pack(self) -> bool:
+        """Pack the next bursts of the current store, equal ones, if it is known when the FIFO has room for one."""
+        beats = self.transfer.runs[self.run].beats
+        if self.used + beats > self.capacity and not self.take_back(beats):
+            return False
+        count = min(self.left, (self.capacity - self.used) // beats)
         first = self.first_step
-        while self.used + beats > self.capacity:
-            if not self.sent:
-                return False
-            sent, returned = self.sent.popleft()
-            self.used -= returned
-            first = self.first_step = max(first, sent + 2)
-        self.used += beats
-        self.steps += beats
-        last = first + beats - 1
-        self.first_step = last + 1
-        begin, self.address = self.address, stop
-        if begin < self.stream[1] and stop > self.stream[0] and self.stream_write is None:
+        self.used += count * beats
+        self.first_step = first + count * beats
+        if self.place <= self.touching < self.place + count:
+            address = list(self.transfer.bursts(self.bus_shift, self.limit))[self.touching][0]
             # Noticed in the cycle after the step of the first beat.
-            self.stream_write = StreamWrite(first + 1, self.packing, max(begin, self.stream[0]))
-        through = False
-        if stop == self.chain_end:
-            self.chains_left -= 1
-            through = not self.chains_left
-            if not through:
-                transfer = self.timeline.commands[self.packing].transfer
-                self.address = stop - transfer.chain_bytes + transfer.stride_bytes
-                self.chain_end = self.address + transfer.chain_bytes
-        self.packed.append((last + PACK, beats, through, begin))
+            cycle = first + (self.touching - self.place) * beats + 1
+            self.stream_write = StreamWrite(cycle, self.packing, max(address, self.stream[0]))
+            self.touching = NEVER
+        self.left -= count
+        if not self.left:
+            self.run += 1
+        through = self.run == len(self.transfer.runs)
+        self.packed.append(Packed(first + beats - 1 + PACK, beats, count, self.packing, self.place, through))
+        self.place += count
         if through:
+            last, steps = self.first_step - 1, self.transfer.beats
             self.draining.append((self.packing, NEVER))
-            self.timeline.spend(self.packing, self.steps, last - self.timeline.start[self.packing] - self.steps)
+            self.timeline.spend(self.packing, steps, last - self.timeline.start[self.packing] - steps)
             self.boundary = last
             self.packing = -1
+        elif not self.left:
+            self.left = self.transfer.runs[self.run].number
         return True
 
-    def send(self, port: WritePort) -> bool:
-        """The burst of ``request`` is accepted; true when that ends a store or may let packing go on."""
-        accepted, beats, last, self.sending = self.packed.popleft()
-        sent = port.serve(WRITE, accepted, beats)
-        self.sent.append((sent, beats))
-        self.request = self.packed[0][0] if self.packed else NEVER
+    def take_back(self, beats: int) -> bool:
+        """Take back room of bursts that have been sent: for so many beats more, and all that has come back by then.
+
+        Where room of equal bursts comes back as quickly as it is packed, it is taken for the whole run at once. False
+        where it is not known yet when that will be.
+        """
+        while self.sent:
+            end, apart, each, count = self.sent[0]
+            together = 0
+            if self.used + beats > self.capacity:
+                if end + 2 > self.first_step:
+                    self.first_step = end + 2
+                together = self.left if apart == each == beats else 1
+            back = min(max((self.first_step - 2 - end) // apart + 1, together), count)
+            if back <= 0:
+                break
+            self.used -= back * each
+            if back == count:
+                self.sent.popleft()
+            else:
+                self.sent[0] = Sent(end + back * apart, apart, each, count - back)
+        return self.used + beats <= self.capacity
+
+    def _touching(self) -> int:
+        """Which burst of the current store is the first that touches the stream."""
+        first, end = self.stream
+        bursts = enumerate(self.transfer.bursts(self.bus_shift, self.limit))
+        return next((place for place, (begin, stop) in bursts if begin < end and stop > first), NEVER)
+
+    def send(self, port: Port, horizon: int) -> bool:
+        """Send the packed bursts of ``request`` and of those behind it that are accepted before a cycle.
+
+        True when that ends a store or may let packing go on.
+        """
+        accepted, beats, count, instruction, place, through = self.packed[0]
+        some = min(count, (horizon - 1 - accepted) // beats + 1)
+        apart = beats * port.cycles_per_beat
+        sent = port.serve(WRITE, accepted, beats, some)
+        if self.watch is not None:
+            bursts = self.timeline.commands[instruction].transfer.bursts(self.bus_shift, self.limit)
+            for n, (address, _) in enumerate(islice(bursts, place, place + some)):
+                self.watch(instruction, address, beats, port.bursts[WRITE] - some + n, sent + n * apart)
+        self.sent.append(Sent(sent, apart, beats, some))
+        if some < count:
+            self.packed[0] = Packed(accepted + some * beats, beats, count - some, instruction, place + some, through)
+        else:
+            self.packed.popleft()
+        self.request = self.packed[0].accepted if self.packed else NEVER
+        last = through and some == count
         if last:
-            instruction, _ = self.draining.popleft()
-            self.draining.appendleft((instruction, sent + self.response_latency))
+            self.draining.popleft()
+            self.draining.appendleft((instruction, sent + (some - 1) * apart + self.response_latency))
             self.retire()
         return last or self.packing >= 0
 

@@ -1,14 +1,23 @@
 """What the units write down while they run: cycles of each instruction, tokens, waiting."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from lathe.configs.memory import DECODE
 from lathe.isa.stall import TOKEN_CAUSES, StallCause
 from lathe.sim.commands import Commands
+from lathe.sim.port import NEVER
 from lathe.sim.stall import attribute
 
 UNITS = 3
 LOAD, COMPUTE, STORE, FETCH = 0, 1, 2, 3
+
+
+class Missing(NamedTuple):
+    """A token that was not ``known`` yet when it was asked for, and its number among those of its queue."""
+
+    known: list[int]
+    token: int
 
 
 class Timeline:
@@ -34,32 +43,51 @@ class Timeline:
         self.starts: list[list[int]] = [[] for _ in range(UNITS)]
         self.tokens = [[0] * number for number in tokens]
         self.pops: list[list[int]] = [[] for _ in self.tokens]
+        self.missing = [Missing([], -1)] * UNITS
         self.stalls = [[0] * len(StallCause) for _ in range(UNITS + 1)]
         self.busy = [0] * (UNITS + 1)
 
-    def conditions(self, instruction: int) -> list[tuple[StallCause, int]] | None:
-        """What the instruction at its queue's head waits for, most important first; None while a token is not known.
+    def waits(self, unit: int) -> bool:
+        """Whether the instruction at the head of a unit's queue waits for a token that it has asked for in vain."""
+        known, token = self.missing[unit]
+        return token == len(known)
 
-        Each condition comes with the first cycle in which it is met.
+    def begin(self, instruction: int, boundary: int, free: int, more: tuple[StallCause, int] | None = None) -> int:
+        """Start the instruction at its queue's head as soon as it may; the cycle of that, NEVER while a token lacks.
+
+        Its unit is free for it from `free` on; cycles from `boundary` on were waiting: for the instruction, then for
+        its tokens, then for ``more``, a cause with the first cycle in which that holds no longer.
         """
-        met = [(StallCause.EMPTY, self.dispatch[instruction] + 1 + DECODE)]
-        for queue in self.commands[instruction].pops:
-            known, next_token = self.tokens[queue], len(self.pops[queue])
-            if next_token == len(known):
-                return None
-            met.append((TOKEN_CAUSES[queue], known[next_token]))
-        return met
-
-    def begin(self, instruction: int, boundary: int, start: int, conditions: list[tuple[StallCause, int]]) -> None:
-        """The instruction starts: it leaves its queue and takes its tokens; cycles from `boundary` on were waiting."""
         command = self.commands[instruction]
-        self.start[instruction] = start
-        self.starts[command.unit].append(start)
-        for queue in command.pops:
-            self.pops[queue].append(start)
-        if start > boundary:
+        unit = command.unit
+        ready = self.dispatch[instruction] + 1 + DECODE
+        start = ready if ready > free else free
+        if command.pops or more is not None:
+            conditions = [(StallCause.EMPTY, ready)]
+            for queue in command.pops:
+                known, next_token = self.tokens[queue], len(self.pops[queue])
+                if next_token == len(known):
+                    self.missing[unit] = Missing(known, next_token)
+                    return NEVER
+                conditions.append((TOKEN_CAUSES[queue], known[next_token]))
+            if more is not None:
+                conditions.append(more)
+            for _, met in conditions:
+                if met > start:
+                    start = met
+            for queue in command.pops:
+                self.pops[queue].append(start)
+            if start > boundary:
+                self.stalled[instruction] = start - boundary
+                self.cause[instruction] = attribute(self.stalls[unit], boundary, conditions)
+        elif start > boundary:
             self.stalled[instruction] = start - boundary
-            self.cause[instruction] = attribute(self.stalls[command.unit], boundary, conditions)
+            if ready > boundary:
+                self.stalls[unit][StallCause.EMPTY] += ready - boundary
+                self.cause[instruction] = StallCause.EMPTY
+        self.start[instruction] = start
+        self.starts[unit].append(start)
+        return start
 
     def spend(self, instruction: int, steps: int, waited: int) -> None:
         """The instruction has kept its unit busy for `steps` cycles, and waiting for the memory for `waited`."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TypeAlias
 
 from lathe.configs import LatheError
@@ -47,29 +48,60 @@ class TileGroups:
                 self.refused.update((stage.id, error) for stage in (*group.pads, *group.inner, group.sink))
 
 
-def _complete(schedule: Edit, group: Group, target: Target, looker: Looker | None) -> None:
-    """Complete a group, or, if it has no tile that fits, the parts of it: one of its stages is stored and loaded again.
+def _complete(schedule: Edit, group: Group, target: Target, looker: Looker | None) -> float:
+    """Complete a group, or the parts of it: one of its stages is stored and loaded again. The estimated cycles.
 
-    Bytes are stored rather than wider values, and of these the last that is computed.
+    It is cut where it has no tile that fits, and between its products where the parts are estimated to be quicker: a
+    tile of several products has operands of all of them in the scratchpads, and is small where these are.
     """
+    before = schedule.state
+    cost, refusal = inf, None
     try:
         with schedule.trying():
-            _complete_group(schedule, group, target, looker)
-    except CapacityError as refusal:
-        in_bytes = [each for each in group.inner if each.tensor.dtype in ("int8", "uint8")]
-        for stage in (*reversed(in_bytes), *(each for each in reversed(group.inner) if each not in in_bytes)):
-            try:
-                with schedule.trying():
-                    for part in group.cut(stage):
-                        _complete(schedule, part, target, looker)
-            except LatheError:
-                continue
-            return
+            cost = _complete_group(schedule, group, target, looker)
+    except CapacityError as error:
+        refusal = error
+    best = schedule.state
+    for stage in _cuts(schedule, group, target) if refusal is None else _all_cuts(group):
+        schedule.become(before)
+        try:
+            parts = sum(_complete(schedule, part, target, looker) for part in group.cut(stage))
+        except LatheError:
+            continue
+        if parts < cost:
+            cost, best = parts, schedule.state
+        if refusal is not None:
+            break
+    if cost == inf:
+        assert refusal is not None, f"{group.sink.name} was completed at no cost"
         raise refusal from None
+    schedule.become(best)
+    return cost
 
 
-def _complete_group(schedule: Edit, group: Group, target: Target, looker: Looker | None) -> None:
-    """Scopes, caches, tiles and places of one group."""
+def _all_cuts(group: Group) -> list[EditedStage]:
+    """Where a group may be cut: what stores bytes rather than wider values, and of these the last that is computed."""
+    in_bytes = [each for each in group.inner if each.tensor.dtype in ("int8", "uint8")]
+    return [*reversed(in_bytes), *(each for each in reversed(group.inner) if each not in in_bytes)]
+
+
+def _cuts(schedule: Edit, group: Group, target: Target) -> list[EditedStage]:
+    """Stages of bytes that parts with a product each can be cut at."""
+    products = plan_lanes(schedule, target.config).products
+    made = [stage for stage in (*group.inner, group.sink) if products[stage.tensor] is not None]
+    if len(made) < 2:
+        return []
+    found = []
+    for stage in _all_cuts(group):
+        *_, first, rest = group.cut(stage)
+        both = all(any(each in made for each in (*part.inner, part.sink)) for part in (first, rest))
+        if stage.tensor.dtype in ("int8", "uint8") and both:
+            found.append(stage)
+    return found
+
+
+def _complete_group(schedule: Edit, group: Group, target: Target, looker: Looker | None) -> float:
+    """Scopes, caches, tiles and places of one group; the estimated cycles."""
     if len(group.sink.state.tensors) > 1:
         names = ", ".join(tensor.name for tensor in group.sink.state.tensors)
         raise BuildError(
@@ -95,8 +127,9 @@ def _complete_group(schedule: Edit, group: Group, target: Target, looker: Looker
     )
     if looker is not None:
         looker(problem)
-    _tile(problem, guests)
+    cost = _tile(problem, guests)
     load_inside(schedule, operands)
+    return cost
 
 
 def _follow_loops(given: StageState, sink: EditedStage, writer: EditedStage, guests: Sequence[EditedStage]) -> int:
@@ -128,7 +161,7 @@ def _same_root(leaf: LoopAxis, other: LoopAxis) -> bool:
     return leaf.source is not None and leaf.source is other.source
 
 
-def _tile(problem: TilingProblem, guests: Sequence[EditedStage]) -> None:
+def _tile(problem: TilingProblem, guests: Sequence[EditedStage]) -> float:
     """The cheapest tiling whose buffers do fit: the estimate counts the largest, the allocator what lives together."""
     moved = {problem.sink, *problem.computing, *guests, *(operand.stage for operand in problem.operands)}
     for stage in reversed(problem.schedule.stages):  # and what is computed in their loops: hosts come behind it
@@ -140,7 +173,7 @@ def _tile(problem: TilingProblem, guests: Sequence[EditedStage]) -> None:
     before = {stage: stage.state for stage in moved}
     while True:
         try:
-            apply_tiling(problem, choose_tiling(problem))
+            apply_tiling(problem, tiling := choose_tiling(problem))
         except CapacityError:
             if refusal is not None:
                 raise refusal from None
@@ -156,4 +189,4 @@ def _tile(problem: TilingProblem, guests: Sequence[EditedStage]) -> None:
             for stage, state in before.items():
                 stage.put(state)
         else:
-            return
+            return tiling.cost

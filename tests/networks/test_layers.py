@@ -210,3 +210,14 @@ def test_no_zero_point_is_one_of_zero(dtype):
     made = graph.node("DequantizeLinear", made, how)
     result = checked(graph.model(made), units={made: 0.02})
     assert "npu" in where(result).values()
+
+
+def test_machines_that_differ_in_when_their_memory_answers_have_one_bound():
+    graph = QdqModel(seed=1)
+    network = lt.from_onnx(graph.model(graph.conv(graph.input(1, 12, 9, 8), 12, name="layer")))
+    (layer,) = network.found.layers.values()
+    machine = lt.load_config("lathe16")
+    bound = network.bound(layer, machine)
+    assert network.bound(layer, machine.with_(**{"memory.latency": 200, "memory.outstanding_reads": 2})) is bound
+    slower = network.bound(layer, machine.with_(**{"memory.cycles_per_beat": 4}))
+    assert slower.memory == 4 * bound.memory

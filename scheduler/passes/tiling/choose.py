@@ -14,7 +14,7 @@ from math import inf
 from lathe.scheduler.errors import CapacityError
 from lathe.scheduler.passes.tiling.candidates import has_given_reduction, orders, reductions, sizes
 from lathe.scheduler.passes.tiling.cycles import ROUNDING
-from lathe.scheduler.passes.tiling.evaluation import evaluated
+from lathe.scheduler.passes.tiling.evaluation import evaluated, fits
 from lathe.scheduler.passes.tiling.given import given_tiling
 from lathe.scheduler.passes.tiling.model import TilingModel
 from lathe.scheduler.passes.tiling.problem import Tiling, TilingProblem
@@ -110,10 +110,13 @@ def _add_cheapest(
         elements = model.computing_elements(tile)
         if elements > model.rooms[model.near.name] or (least := model.least_cost(tile)) >= limit:
             continue
-        in_order = {order: model.least_cost_in_order(tile, order, least) for order in loops}
+        in_order: dict[tuple[int, ...], float] = {}
         for inner in parts:
             if least + model.least_cost_of_parts(tile, inner) * (1 - ROUNDING) >= limit:
                 continue
+            if not fits(model, tile, inner, elements):
+                continue
+            in_order = in_order or {order: model.least_cost_in_order(tile, order, least) for order in loops}
             for order in loops:
                 if in_order[order] >= limit:
                     continue

@@ -48,6 +48,18 @@ def evaluated(
     return _Evaluation(model, tile, order, inner, acc).tiling(limit)
 
 
+def fits(model: TilingModel, tile: tuple[int, ...], inner: dict[EditedStage, int], acc: int) -> bool:
+    """Whether all operands fit if each is loaded at the innermost loop it can be, whatever the order of the loops."""
+    room = model.rooms.copy()
+    room[model.near.name] -= acc
+    whole, parts = model.boxes(tile, {}), model.boxes(tile, inner)
+    for operand in model.problem.operands:
+        stage, reader = operand.stage, operand.only_reader
+        cut = reader in inner and model.parts_of(reader, inner[reader]) > 1
+        room[stage.state.scope] -= model.count(stage, (parts if cut else whole)[stage])
+    return min(room.values()) >= 0
+
+
 class _Evaluation:
     def __init__(
         self,
@@ -62,6 +74,7 @@ class _Evaluation:
         self.rounds = {stage: model.parts_of(stage, size) for stage, size in inner.items()}
         self.innermost = model.boxes(tile, inner)
         self.options = [self._options(n, operand) for n, operand in enumerate(model.problem.operands)]
+        self.least = [min(option[2] for option in options) for options in self.options]
 
     def _rounds(self, operand: Operand) -> int:
         """In how many parts of a reduction an operand is read, one after the other."""
@@ -114,14 +127,18 @@ class _Evaluation:
         model, depth = self.model, len(self.order)
         room = model.rooms.copy()
         room[model.near.name] -= self.acc
+        least = [place[2] for place in places] if places else self.least
+        for operand, elements in zip(model.problem.operands, least, strict=True):
+            room[operand.stage.state.scope] -= elements
+        if min(room.values()) < 0:
+            return None
         found: list[Loads] = []
         chosen: list[Place] = []
         for number, operand in enumerate(model.problem.operands):
             scope = operand.stage.state.scope
+            room[scope] += least[number]  # what comes behind it has room for the least that it takes
             options = [places[number]] if places else self.options[number]
             fitting = [option for option in options if option[2] <= room[scope]]
-            if not fitting:
-                return None
             doubled = [option for option in fitting if option[2] * (2 if option[3] else 1) <= room[scope]]
             best = min(doubled or fitting)
             if scope in (PARAMETERS, TABLES):  # whose loads wait for the pipeline to drain: as few as possible
@@ -189,4 +206,4 @@ class _Evaluation:
         return count
 
 
-__all__ = ["evaluated"]
+__all__ = ["evaluated", "fits"]

@@ -62,3 +62,35 @@ def test_a_table_for_each_channel_of_what_a_product_reads(channels):
     W, Q = lt.placeholder((16, channels), "int8", name="W"), lt.placeholder((16, 2), "int32", name="Q")
     first = lt.lookup(lt.requantise(lt.dense(X, V, name="x"), parameters=P, name="y"), A, name="first")
     check(lt.requantise(lt.dense(first, W, name="z"), parameters=Q, name="second"), BOARD)
+
+
+def residual(rows, inputs, channels):
+    """Two products in one group, each with parameters, and those of their sum."""
+    X, Z = (lt.placeholder((rows, inputs), "int8", name=name) for name in "XZ")
+    V, W = (lt.placeholder((channels, inputs), "int8", name=name) for name in "VW")
+    P, Q = (lt.placeholder((channels, 2), "int32", name=name) for name in "PQ")
+    R = lt.placeholder((channels, 2, 2), "int32", name="R")
+    first = lt.requantise(lt.dense(X, V, name="x"), parameters=P, name="first")
+    second = lt.requantise(lt.dense(Z, W, name="z"), parameters=Q, name="second")
+    return lt.rescaled_add(first, second, parameters=R, name="added")
+
+
+def stored(program):
+    return [segment.name for segment in program.segments if segment.name in ("first", "second")]
+
+
+def test_what_is_loaded_first_leaves_room_for_what_comes_behind():
+    """128 elements of parameters, of which 64 fit: all of the sum's, or of each product a tile's beside them."""
+    machine = lt.load_config("lathe16").with_(par_buffer_bytes=8192)
+    assert machine.par_depth == 64
+    program = check(residual(16, 32, 512), machine)
+    assert not stored(program)
+
+
+def test_products_have_tiles_of_their_own_where_scratchpads_are_small():
+    """A tile of both products fits, but is so small that storing one result and loading it again is quicker."""
+    machine = lt.load_config("lathe16").with_(
+        inp_buffer_bytes=2048, wgt_buffer_bytes=16384, acc_buffer_bytes=8192, par_buffer_bytes=2048
+    )
+    assert stored(check(residual(64, 256, 512), machine)) == ["second"]
+    assert not stored(check(residual(64, 256, 512), lt.load_config("lathe16")))
