@@ -223,8 +223,8 @@ def _inferred(model: Model) -> dict[str, TensorType]:
     small = {name: each for name, each in model.initializers.items() if np.prod(each.dims) <= MOST_ELEMENTS}
     number_of = {name: number for number, name in DTYPES_OF_TYPES.items()}
     for name in (*model.inputs, *(name for name in model.initializers if name not in small)):
-        known = model.types[name]
-        if known.dtype in number_of:
+        known = model.types.get(name)  # None of what is no tensor
+        if known is not None and known.dtype in number_of:
             proto.graph.input.append(onnx.helper.make_tensor_value_info(name, number_of[known.dtype], known.shape))
     proto.graph.initializer.extend(small.values())
     found = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph.value_info

@@ -74,7 +74,7 @@ class _Recogniser(Operands):
             if make is None:
                 continue
             try:
-                self.found.layers[node.output[0]] = make(self, number, node)
+                self.found.layers[node.output[0]] = self._with_extents(make(self, number, node), 1)
             except Unfit as reason:
                 self.found.reasons[number] = str(reason)
         return self.found
@@ -118,9 +118,12 @@ class _Recogniser(Operands):
                 raise
             return self._with_extents(function)
 
-    def _with_extents(self, layer: Layer) -> Layer:
-        """The layer, if none of its tensors is a single number or empty: machines have neither."""
-        for name in (*layer.inputs, layer.output):
+    def _with_extents(self, layer: Layer, operands: int | None = None) -> Layer:
+        """The layer, if none of its tensors is a single number or empty: machines have neither.
+
+        ``operands``: how many of its inputs are such, if not all.
+        """
+        for name in (*layer.inputs[:operands], layer.output):
             shape = self.shape(name)
             if not shape or 0 in shape:
                 raise Unfit(f"tensor {name!r} has {'no elements' if 0 in shape else 'no dimensions'}")
