@@ -192,9 +192,10 @@ class Slice(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Pad(Layer):
-    """Zeros (as the data's zero point) before the first value of each dimension and behind the last."""
+    """Values ``filling``, of int8, before the first value of each dimension and behind the last."""
 
     before: tuple[int, ...]
+    filling: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,6 +45,7 @@ _FORMS: Mapping[tuple[str, str], _Form] = {
     (MICROSOFT, "QLinearGlobalAveragePool"): _Form("GlobalAveragePool", (0,), 3),
     (MICROSOFT, "QLinearLeakyRelu"): _Form("LeakyRelu", (0,), 3),
     (MICROSOFT, "QLinearMul"): _Form("Mul", (0, 3), 6),
+    (MICROSOFT, "QLinearReduceMean"): _Form("ReduceMean", (0,), 3),
     (MICROSOFT, "QLinearSigmoid"): _Form("Sigmoid", (0,), 3),
 }
 """ONNX's QLinear operators, and onnxruntime's, by domain and name."""
