@@ -1,6 +1,8 @@
 """ONNX's own tests of nodes (`onnx.backend.test`), run by Lathe on `lathe16`: which pass, and what ran on the NPU.
 
-Beside each: whether onnxruntime, its graph optimisations off, and ONNX's evaluator pass it. Words choose tests by parts
+Beside each: whether onnxruntime, its graph optimisations off, and ONNX's evaluator pass it. Models of these tests have
+weights and scales as inputs, with which a layer is not fixed; so those of quantised operators run a second time, with
+all inputs but the first as constants. Words choose tests by parts
 of their names.
 
     python benchmarks/onnx_suite.py [WORDS] [--json] [--failed]
@@ -10,7 +12,7 @@ import argparse
 import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,13 +32,19 @@ DATA = tuple[list[Any], list[Any]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """A test: what each says is wrong, "" where it passes; the operators of the model, and those on the NPU."""
+    """A test: what each says is wrong, "" where it passes; the operators of the model, and those on the NPU.
+
+    ``constant`` and ``constant_on_npu``: the same of Lathe where all inputs but the first are constants of the model,
+    as weights and scales are in networks; of tests of quantised operators alone.
+    """
 
     name: str
     lathe: str
     onnxruntime: str
     evaluator: str
     on_npu: tuple[str, ...]
+    constant: str = ""
+    constant_on_npu: tuple[str, ...] = ()
 
     @property
     def is_quantised(self) -> bool:
@@ -74,9 +82,9 @@ def failure(case: Any, run: Callable[[list[Any]], Sequence[Any]]) -> str:
     return ""
 
 
-def by_lathe(case: Any) -> tuple[str, tuple[str, ...]]:
+def by_lathe(case: Any, constants: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
     """Whether Lathe passes, and the names of the layers that ran on the NPU."""
-    prepared = backend.prepare(case.model)
+    prepared = backend.prepare(case.model, constants=constants)
     found = failure(case, prepared.run)
     rows = prepared.result.layers if prepared.result is not None else []
     return found, tuple(row.name for row in rows if row.where == "npu")
@@ -110,7 +118,11 @@ def verdict(case: Any) -> Verdict:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         found, on_npu = by_lathe(case)
-        return Verdict(case.name, found, by_onnxruntime(case), by_evaluator(case), on_npu)
+        made = Verdict(case.name, found, by_onnxruntime(case), by_evaluator(case), on_npu)
+        if not made.is_quantised:
+            return made
+        constant, constant_on_npu = by_lathe(case, [each.name for each in case.model.graph.input[1:]])
+        return replace(made, constant=constant, constant_on_npu=constant_on_npu)
 
 
 def figures(found: Sequence[Verdict]) -> list[Figure]:
@@ -131,6 +143,14 @@ def figures(found: Sequence[Verdict]) -> list[Figure]:
             not any(each.lathe for each in quantised),
         ),
         Figure("with layers on the NPU", sum(bool(each.on_npu) for each in found), ""),
+        Figure(
+            "of quantised operators, not passed with constants", sum(bool(each.constant) for each in quantised), "",
+            "<= 0", not any(each.constant for each in quantised),
+        ),
+        Figure(
+            "of quantised operators, on the NPU with constants", sum(bool(each.constant_on_npu) for each in quantised),
+            "",
+        ),
     ]  # fmt: skip
 
 
@@ -154,6 +174,9 @@ def main() -> None:
         print(f"{each.name:{width}}  {', '.join(words)}; on the NPU: {', '.join(each.on_npu) or 'nothing'}")
         if each.lathe:
             print(f"{'':{width}}  {each.lathe}")
+        if each.constant_on_npu or each.constant:
+            told_of = f"{'fails' if each.constant else 'passes'}; on the NPU: {', '.join(each.constant_on_npu)}"
+            print(f"{'':{width}}  with constants Lathe {told_of} {each.constant}".rstrip())
     show(figures(found), as_json=False)
 
 

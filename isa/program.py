@@ -1,9 +1,8 @@
 """A compiled program: instructions, constants, and the map of DRAM that they expect."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from itertools import pairwise
 from os import PathLike
 from typing import Any, NoReturn
 
@@ -219,6 +218,22 @@ def _check_kinds(program: Program) -> None:
         refuse("products", "None or a count of at least 0", program.products)
 
 
+def _check_apart(segments: Sequence[Segment]) -> None:
+    """Raise ProgramError where segments share bytes; temporaries may, which are used one after the other."""
+    furthest: Segment | None = None  # that which ends last of those that begin before; and of those that last
+    lasting: Segment | None = None
+    for after in sorted((each for each in segments if each.nbytes), key=lambda each: each.address):
+        before = lasting if after.role == "temporary" else furthest
+        if before is not None and before.end > after.address:
+            raise ProgramError(
+                f"Segment {after.name!r} must start at or after {before.end:#x}, where segment {before.name!r} ends, "
+                f"not at {after.address:#x}. Move one of the two."
+            )
+        furthest = after if furthest is None or after.end > furthest.end else furthest
+        if after.role != "temporary":
+            lasting = after if lasting is None or after.end > lasting.end else lasting
+
+
 def _check_segments(program: Program) -> None:
     names: set[str] = set()
     for segment in program.segments:
@@ -252,13 +267,7 @@ def _check_segments(program: Program) -> None:
                 f"The size of segment {segment.name!r} must be at least its layout's {segment.layout.nbytes} bytes, "
                 f"not {segment.nbytes}. Enlarge the segment."
             )
-    filled = sorted((segment for segment in program.segments if segment.nbytes), key=lambda segment: segment.address)
-    for before, after in pairwise(filled):
-        if before.end > after.address:
-            raise ProgramError(
-                f"Segment {after.name!r} must start at or after {before.end:#x}, where segment {before.name!r} ends, "
-                f"not at {after.address:#x}. Move one of the two."
-            )
+    _check_apart(program.segments)
     streams = [segment for segment in program.segments if segment.role == "instructions"]
     needed = len(program.instructions) * INSTRUCTION_BYTES
     if len(streams) != 1 or streams[0].nbytes < needed:

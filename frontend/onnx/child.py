@@ -7,6 +7,7 @@ node, by ONNX's own evaluator otherwise.
 
 import contextlib
 import gc
+import importlib.util
 import io
 import os
 import pickle
@@ -24,6 +25,8 @@ import numpy as np
 
 MEMORY, REFUSED, MISSING, MADE, AT = "memory", "refused", "missing", "made", "at"
 """Kinds of messages that come back."""
+CALL = "call"
+"""What a request begins with that wants a function called."""
 PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : (Non-zero status code .*? Status Message: )?")
 """What onnxruntime says before it says what is wrong."""
 NO_MEMORY = ("bad_alloc", "Failed to allocate memory", "std::length_error", "Failed to serialize proto")
@@ -287,6 +290,22 @@ def answer(models: dict[int, Held], request: Any) -> tuple[Any, ...]:
     return MADE, [np.asarray(each) if isinstance(each, np.generic) else each for each in made], tuple(models)
 
 
+def called(models: dict[int, Held], request: Any) -> tuple[Any, ...]:
+    """What a function of a file gives, as ``answer`` tells it. Models are not kept: it has the memory for itself."""
+    _, path, name, arguments = request
+    models.clear()
+    gc.collect()
+    try:
+        spec: Any = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(path))[0], path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return MADE, getattr(module, name)(**arguments), ()
+    except ImportError as error:
+        return MISSING, (error.name or "onnxruntime").partition(".")[0], text_of(error), ()
+    except Exception as error:  # what it runs has errors of a dozen types
+        return MEMORY if is_of_memory(error) else REFUSED, name, text_of(error), ()
+
+
 def tell(message: object) -> None:
     """Send a message to who started this process."""
     send(_out, message)
@@ -319,7 +338,7 @@ def main() -> None:
     models: dict[int, Held] = {}
     while True:
         request = requests.get()
-        found = answer(models, request)
+        found = called(models, request) if request[0] == CALL else answer(models, request)
         del request
         tell(found)
 

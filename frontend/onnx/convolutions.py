@@ -24,10 +24,11 @@ def _conv(of: Operands, group: Group) -> Layer:
     values = weights.values
     _check_groups(attributes.get("group", 1), values.shape[1:2], of.shape(node.input[0]), values.shape[0])
     windows = windows_of(attributes, of.shape(node.input[0]), values.shape[2:])
+    made = of.scaled(group, how, values, scale, *node.input[2:3])
     return Conv(
-        group.name, (data,), group.output, (how,), group.how, as_images(values), scale,
-        _bias(of, node, how.scale * scale), windows.strides, windows.pads, windows.dilations,
-        attributes.get("group", 1), group.relu, nodes=group.numbers,
+        group.name, (data,), group.output, (how,), group.how, as_images(values), made.weight_scale, made.bias,
+        windows.strides, windows.pads, windows.dilations, attributes.get("group", 1), group.relu, nodes=group.numbers,
+        in_float=made.in_float, rest=made.rest,
     )  # fmt: skip
 
 
@@ -48,12 +49,6 @@ def as_images(values: NDArray[np.int64]) -> NDArray[np.int16]:
     """Weights (M, C, KH, KW) of such, or of (M, C, K)."""
     wide = values.reshape(*values.shape[:2], 1, -1) if values.ndim == 3 else values
     return weights_of(wide)
-
-
-def _bias(of: Operands, node: Any, unit: NDArray[np.float64]) -> NDArray[np.int64]:
-    if len(node.input) > 2 and node.input[2]:
-        return of.bias(node.input[2], unit)
-    return np.zeros(len(unit), np.int64)
 
 
 def _conv_transpose(of: Operands, group: Group) -> Layer:
@@ -78,10 +73,12 @@ def _conv_transpose(of: Operands, group: Group) -> Layer:
         raise Unfit("it adds more rows or columns than a step or the distance of taps leaves room for")
     before = _left_out(attributes, shape[2:], made[2:], reaches, strides)
     scale = np.full(filters, scale[0]) if groups > 1 else scale
+    turned = _turned(weights.values, groups)
+    scaled = of.scaled(group, how, turned, scale, *node.input[2:3])
     return ConvTranspose(
-        group.name, (data,), group.output, (how,), group.how, as_images(_turned(weights.values, groups)), scale,
-        _bias(of, node, how.scale * scale), as_pair(strides, 1), as_pair(before, 0), as_pair(dilations, 1), groups,
-        group.relu, nodes=group.numbers,
+        group.name, (data,), group.output, (how,), group.how, as_images(turned),
+        scaled.weight_scale, scaled.bias, as_pair(strides, 1), as_pair(before, 0), as_pair(dilations, 1), groups,
+        group.relu, nodes=group.numbers, in_float=scaled.in_float, rest=scaled.rest,
     )  # fmt: skip
 
 

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.layers import Layer, Quantisation
+from lathe.frontend.onnx.after_products import AfterProduct
+from lathe.frontend.onnx.layers import SUMS, FloatSums, Layer, Quantisation
 from lathe.frontend.onnx.quantised_values import Values
 from lathe.frontend.onnx.reading import Model
 from lathe.frontend.onnx.unfit import Unfit
@@ -27,7 +28,8 @@ class Recognised:
 class Group:
     """A QuantizeLinear, and what it reads: result ``source`` of ``core``; ``relu``: whether a rectifier is between.
 
-    ``output`` is the tensor of 8 bits that is made, and ``limits`` are those of its values.
+    ``output`` is the tensor of 8 bits that is made, and ``limits`` are those of its values. ``after``: what is done
+    with a product before. A group of which nothing is brought to 8 bits is one of sums (``SUMS``).
     """
 
     output: str
@@ -37,10 +39,21 @@ class Group:
     numbers: tuple[int, ...]
     relu: bool
     limits: tuple[int, int]
+    after: AfterProduct | None = None
 
     @property
     def name(self) -> str:
         return str(self.core.name or self.core.output[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """What the sums of a product stand for: scales of weights, of each filter, and biases in units of the sums."""
+
+    weight_scale: NDArray[np.float64]
+    bias: NDArray[np.int64]
+    in_float: FloatSums | None = None
+    rest: NDArray[np.float64] | None = None
 
 
 Operand: TypeAlias = tuple[str, Quantisation, Mapping[str, NDArray[Any]]]
@@ -81,8 +94,46 @@ class Operands:
             raise Unfit(f"the shape of {name!r} is not known")
         return known.shape
 
-    def bias(self, name: str, unit: NDArray[Any]) -> NDArray[Any]:
-        """Biases in units of the sums; such as are no whole numbers of these are rounded to one."""
+    def scaled(
+        self,
+        group: Group,
+        how: Quantisation,
+        weights: NDArray[Any],
+        scale: NDArray[np.float64],
+        bias: str = "",
+        times: float = 1.0,
+    ) -> Scaled:
+        """Sums of data that are read so with weights (filters, …) of these scales; a bias counts so many ``times``."""
+        numbers: NDArray[np.float64] = np.zeros(len(scale))
+        whole: NDArray[np.int64] | None = np.zeros(len(scale), np.int64)
+        if bias:
+            numbers, whole = self._biases(bias, how.scale * scale / times)
+            numbers = numbers * times
+        if group.after is not None:
+            scale = scale * group.after.gain
+            numbers = numbers * group.after.gain + group.after.offset
+            whole = None
+        if not np.all(np.isfinite(numbers)):
+            raise Unfit("its bias is not finite")
+        if group.how == SUMS:
+            axis = 1 if group.core.op_type in ("Conv", "ConvTranspose") else len(self.shape(group.output)) - 1
+            in_float = FloatSums(_as_few(how.scale * scale), _as_few(numbers), axis)
+            return Scaled(scale, np.zeros(len(scale), np.int64), in_float)
+        if whole is None:
+            rounded = np.rint(numbers / (how.scale * scale))
+            if np.any(np.abs(rounded) >= 2**31):
+                raise Unfit("its bias does not fit 32 bits in units of its sums")
+            whole = rounded.astype(np.int64)
+            rest = numbers / (how.scale * scale) - rounded
+            share = (
+                np.sum(np.abs(rest * how.scale * scale)) / max(len(rest), 1) / group.how.scale
+            )  # of values that would be others
+            if share > SHARE_OF_RESTS and greatest_sum(weights) + np.abs(rounded).max() < 2**30:
+                return Scaled(scale, whole, rest=rest)
+        return Scaled(scale, whole)
+
+    def _biases(self, name: str, unit: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+        """Biases, and what they are in units of the sums where the model has them so."""
         shape = self.shape(name)
         count = prod(shape)
         if count != 1 and (shape[-1], count) != (len(unit), len(unit)):
@@ -90,20 +141,29 @@ class Operands:
         constant = self.values.constant_behind(name)
         if constant is not None:
             numbers, scale = constant.values.reshape(-1), np.broadcast_to(constant.scale, unit.shape)
+            values = np.broadcast_to(numbers * scale, unit.shape)
             if np.allclose(scale, unit, rtol=1e-6, atol=0):
-                return np.asarray(np.broadcast_to(numbers, unit.shape), np.int64)
-            values = numbers * scale
-        else:
-            plain = self.model.constant(name)
-            if plain is None:
-                raise Unfit("its bias is no constant")
-            values = plain.astype(np.float64).reshape(-1)
-        if not np.all(np.isfinite(values)):
-            raise Unfit("its bias is not finite")
-        whole = np.rint(np.broadcast_to(values, unit.shape) / unit)
-        if np.any(np.abs(whole) >= 2**31):
-            raise Unfit("its bias does not fit 32 bits in units of its sums")
-        return np.asarray(whole, np.int64)
+                return values, np.asarray(np.broadcast_to(numbers, unit.shape), np.int64)
+            return values, None
+        plain = self.model.constant(name)
+        if plain is None:
+            raise Unfit("its bias is no constant")
+        return np.broadcast_to(plain.astype(np.float64).reshape(-1), unit.shape), None
+
+
+def _as_few(numbers: NDArray[np.float64]) -> tuple[float, ...]:
+    """The numbers, one where all are the same."""
+    found = tuple(map(float, numbers))
+    return found[:1] if len({*found}) == 1 else found
+
+
+SHARE_OF_RESTS = 2.0**-12
+"""Biases are rounded to whole units of the sums where no larger a share of all values becomes another one by it."""
+
+
+def greatest_sum(weights: NDArray[Any]) -> int:
+    """What no sum of products of 8 bits with weights (filters, …) exceeds."""
+    return 255 * int(np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(axis=1).max(initial=0))
 
 
 def weights_of(values: NDArray[np.int64]) -> NDArray[np.int16]:

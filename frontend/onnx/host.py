@@ -47,11 +47,11 @@ def run_on_host(model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...
             if node is not None and node[0] in evaluated:
                 raise ModelError(
                     f"node {node[1]!r} on the host must be computed by onnxruntime or ONNX's evaluator, and both "
-                    f"ended their process: {_status(ended.status)}."
+                    f"ended their process: {status_of(ended.status)}."
                 ) from None
             if node is None and separately:
                 raise ModelError(
-                    f"the process that computes for the host must go on, and ended: {_status(ended.status)}."
+                    f"the process that computes for the host must go on, and ended: {status_of(ended.status)}."
                 ) from None
             if node is not None:
                 evaluated.add(node[0])
@@ -88,5 +88,6 @@ def _only_node(model: bytes) -> tuple[int, str] | None:
     return 0, nodes[0].name or next(filter(None, nodes[0].output), nodes[0].op_type)
 
 
-def _status(status: int) -> str:
+def status_of(status: int) -> str:
+    """What ended a process: a signal's name, or the status with which it ended itself."""
     return signal.Signals(-status).name if status < 0 else f"exit status {status}"

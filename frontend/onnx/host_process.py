@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,18 @@ class HostProcess:
         self, model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...], separately: bool, evaluated: set[int]
     ) -> tuple[Any, ...]:
         """What the process answers. Raises EndedError where it does not."""
+
+        def request() -> tuple[Any, ...]:
+            key, new, dropped = self._kept(model)
+            return key, new, dropped, dict(inputs), outputs, separately, evaluated
+
+        return self._asked(request)
+
+    def call(self, path: str, name: str, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+        """What a function of a file gives in the process, which keeps no models then. Raises EndedError."""
+        return self._asked(lambda: (child.CALL, path, name, dict(arguments)))
+
+    def _asked(self, request: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
         seconds = limit(SECONDS)
         with self.lock:
             self.start()
@@ -128,8 +140,7 @@ class HostProcess:
             timer.daemon = True
             timer.start()
             try:
-                key, new, dropped = self._kept(model)
-                child.send(process.stdin, (key, new, dropped, dict(inputs), outputs, separately, evaluated))
+                child.send(process.stdin, request())
                 while (found := child.receive(process.stdout))[0] == child.AT:
                     node = found[1], found[2]
             except (EOFError, OSError):

@@ -8,13 +8,11 @@ from numpy.typing import NDArray
 
 from lathe.frontend.onnx.convolutions import as_images
 from lathe.frontend.onnx.groups import Operands, weights_of
-from lathe.frontend.onnx.layers import Conv, Layer, Product, Quantisation
+from lathe.frontend.onnx.layers import SUMS, Conv, Layer, Product, Quantisation
 from lathe.frontend.onnx.quantised_values import BYTES
 from lathe.frontend.onnx.reading import attributes_of
 from lathe.frontend.onnx.unfit import Unfit
 from lathe.frontend.onnx.windows import windows_of
-
-SUMS = Quantisation(1.0, 0, "int32")
 
 
 def _conv(of: Operands, number: int, node: Any) -> Layer:

@@ -30,11 +30,37 @@ class Quantisation:
         return self.zero_point - (128 if self.dtype == "uint8" else 0)
 
 
+SUMS = Quantisation(1.0, 0, "int32")
+"""Of results that are sums of products themselves."""
+
+
+@dataclass(frozen=True)
+class FloatSums:
+    """Which floating-point numbers sums stand for: ``scale · sum + bias``, rounded once.
+
+    Either is one number, or one for each index of dimension ``axis``.
+    """
+
+    scale: tuple[float, ...]
+    bias: tuple[float, ...]
+    axis: int
+
+    def of(self, sums: NDArray[np.int32], dtype: str) -> NDArray[Any]:
+        """The numbers, of the shape of the sums."""
+        shape = [-1 if n == self.axis else 1 for n in range(sums.ndim)]
+        scale, bias = (np.array(each).reshape(shape if len(each) > 1 else ()) for each in (self.scale, self.bias))
+        with np.errstate(over="ignore"):  # beyond float32 is infinite, as it is in float32
+            numbers: NDArray[Any] = (sums * scale + bias).astype(dtype)
+        return numbers
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
     """One output tensor computed of some inputs, all of 8 bits. ``nodes``: the numbers of the nodes it stands for.
 
-    ``held`` are the values of inputs that are constants, by name.
+    ``held`` are the values of inputs that are constants, by name. ``in_float``: what a result of int32 stands for, if
+    the model has it in floating point. ``rest``: of a product with weights what its biases have beside whole numbers,
+    for each filter, None where that is nothing, or too little to matter.
     """
 
     name: str
@@ -44,6 +70,8 @@ class Layer:
     of_output: Quantisation
     nodes: tuple[int, ...] = field(default=(), kw_only=True)
     held: Mapping[str, NDArray[Any]] = field(default_factory=dict, kw_only=True)
+    in_float: FloatSums | None = field(default=None, kw_only=True)
+    rest: NDArray[np.float64] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,9 +192,10 @@ class Slice(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Pad(Layer):
-    """Zeros (as the data's zero point) before the first value of each dimension and behind the last."""
+    """Values ``filling``, of int8, before the first value of each dimension and behind the last."""
 
     before: tuple[int, ...]
+    filling: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +232,10 @@ class ConvTranspose(Layer):
 
 @dataclass(frozen=True, eq=False)
 class TensorProduct(Layer):
-    """Matrix products of two tensors, (..., I, K) and (..., K, J), repeated along other dimensions as sums are."""
+    """Matrix products of two tensors, (..., I, K) and (..., K, J), repeated along other dimensions as sums are.
+
+    A result of int32 are the sums themselves; one of 8 bits is ``gain`` times the product.
+    """
 
     relu: bool = False
+    gain: float = 1.0

@@ -96,12 +96,16 @@ def _pad(of: Operands, group: Group) -> Layer:
     axes = _numbers(of, node.input[3]) if len(node.input) > 3 and node.input[3] else list(range(rank))
     if attributes.get("mode", "constant") != "constant" or widths is None or value is None or axes is None:
         raise Unfit("what it adds is no constant")
-    if float(value.reshape(-1)[0]) != 0 or min(widths) < 0:
-        raise Unfit("it adds something else than zeros, or takes away")
+    if min(widths) < 0:
+        raise Unfit("it takes values away")
+    number = float(value.reshape(-1)[0])
+    if np.isnan(number):
+        raise Unfit("what it adds is no number")
     before = [0] * rank
     for axis, width in zip(axes, widths[: len(axes)], strict=True):
         before[axis] = width
-    return _moved(Pad, of, group, node.input[:1], tuple(before))
+    filling = int(quantised(np.array([number]), group.how)[0]) - (128 if group.how.dtype == "uint8" else 0)
+    return _moved(Pad, of, group, node.input[:1], tuple(before), filling)
 
 
 def _resize(of: Operands, group: Group) -> Layer:
@@ -109,10 +113,12 @@ def _resize(of: Operands, group: Group) -> Layer:
     before, after = of.shape(node.input[0]), of.shape(group.output)
     mode = attributes.get("coordinate_transformation_mode", "half_pixel")
     rounding = attributes.get("nearest_mode", "round_prefer_floor")
-    repeats = (mode == "asymmetric" and rounding == "floor") or (
-        mode in ("half_pixel", "half_pixel_symmetric") and rounding in ("round_prefer_floor", "round_prefer_ceil")
-    )
     whole = all(m % n == 0 for n, m in zip(before, after, strict=True))
+    doubled = whole and max(m // n for n, m in zip(before, after, strict=True)) <= 2  # a half goes to the value before
+    repeats = (mode == "asymmetric" and (rounding == "floor" or (rounding == "round_prefer_floor" and doubled))) or (
+        mode in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel")
+        and rounding in ("round_prefer_floor", "round_prefer_ceil")
+    )
     if node.op_type == "Upsample":
         repeats = True
     if attributes.get("mode", "nearest") != "nearest" or not repeats or not whole:

@@ -45,6 +45,7 @@ _FORMS: Mapping[tuple[str, str], _Form] = {
     (MICROSOFT, "QLinearGlobalAveragePool"): _Form("GlobalAveragePool", (0,), 3),
     (MICROSOFT, "QLinearLeakyRelu"): _Form("LeakyRelu", (0,), 3),
     (MICROSOFT, "QLinearMul"): _Form("Mul", (0, 3), 6),
+    (MICROSOFT, "QLinearReduceMean"): _Form("ReduceMean", (0,), 3),
     (MICROSOFT, "QLinearSigmoid"): _Form("Sigmoid", (0,), 3),
 }
 """ONNX's QLinear operators, and onnxruntime's, by domain and name."""
@@ -223,8 +224,8 @@ def _inferred(model: Model) -> dict[str, TensorType]:
     small = {name: each for name, each in model.initializers.items() if np.prod(each.dims) <= MOST_ELEMENTS}
     number_of = {name: number for number, name in DTYPES_OF_TYPES.items()}
     for name in (*model.inputs, *(name for name in model.initializers if name not in small)):
-        known = model.types[name]
-        if known.dtype in number_of:
+        known = model.types.get(name)  # None of what is no tensor
+        if known is not None and known.dtype in number_of:
             proto.graph.input.append(onnx.helper.make_tensor_value_info(name, number_of[known.dtype], known.shape))
     proto.graph.initializer.extend(small.values())
     found = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph.value_info

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from lathe.frontend.onnx.groups import Group, Operands, weights_of
-from lathe.frontend.onnx.layers import Layer, Product, Quantisation, TensorProduct, Transpose
+from lathe.frontend.onnx.layers import SUMS, FloatSums, Layer, Product, Quantisation, TensorProduct, Transpose
 from lathe.frontend.onnx.reading import attributes_of
 from lathe.frontend.onnx.unfit import Unfit
 
@@ -40,13 +40,12 @@ def _product(
     if scale is None:
         raise Unfit("its weights have scales along the dimension that is summed over")
     values = weights_of(weights.values if transposed else weights.values.T)
-    unit = how.scale * scale * alpha
-    biases = of.bias(bias, unit / beta) if bias else np.zeros(len(scale), np.int64)
+    made = of.scaled(group, how, values, scale * alpha, bias, beta)
     if turned:
         data = _transposed(of, data, how)
     return Product(
-        group.name, (data,), group.output, (how,), group.how, values, scale * alpha, biases, group.relu,
-        nodes=group.numbers,
+        group.name, (data,), group.output, (how,), group.how, values, made.weight_scale, made.bias, group.relu,
+        nodes=group.numbers, in_float=made.in_float, rest=made.rest,
     )  # fmt: skip
 
 
@@ -65,9 +64,15 @@ def _tensor_product(of: Operands, group: Group) -> Layer:
         raise Unfit("both of its operands are constants")
     if min(len(of.shape(a)), len(of.shape(b))) < 2:
         raise Unfit("one of its operands is no matrix")
+    gain, offset = (np.ones(1), np.zeros(1)) if group.after is None else (group.after.gain, group.after.offset)
+    if gain.size > 1 or offset.size > 1 or (offset.any() and group.how != SUMS):
+        raise Unfit("what is added to its product is not one number for each filter")
+    in_float = None
+    if group.how == SUMS:
+        in_float = FloatSums((of_a.scale * of_b.scale * gain.item(),), (offset.item(),), 0)
     return TensorProduct(
-        group.name, (a, b), group.output, (of_a, of_b), group.how, group.relu, nodes=group.numbers,
-        held={**held_a, **held_b},
+        group.name, (a, b), group.output, (of_a, of_b), group.how, group.relu, gain.item(), nodes=group.numbers,
+        held={**held_a, **held_b}, in_float=in_float,
     )  # fmt: skip
 
 

@@ -1,11 +1,13 @@
 """What of a model are 8-bit values, between QuantizeLinear and DequantizeLinear, and constants behind the latter."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.frontend.onnx.child import names_read
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.layers import Quantisation
 from lathe.frontend.onnx.reading import Model, attributes_of
@@ -36,6 +38,8 @@ class Values:
         self.producer: dict[str, int] = {
             name: number for number, node in enumerate(model.nodes) for name in node.output if name
         }
+        self.readers = Counter(name for node in model.nodes for name in names_read(node))
+        self.readers.update(model.outputs)
 
     def node_of(self, name: str, kind: str | None = None) -> tuple[int, Any] | None:
         """The number and node that makes a tensor, if it is of some kind."""
@@ -98,6 +102,14 @@ class Values:
             shape = [-1 if along and n == axis % stored.ndim else 1 for n in range(stored.ndim)]
             values = values - zero.astype(np.int64).reshape(shape if stored.ndim else ())
         return Constant(values, _checked(scale, node).reshape(-1), axis)
+
+    def numbers_behind(self, name: str) -> NDArray[np.float64] | None:
+        """The values of a constant of floating-point numbers, or of one that is dequantised with a single scale."""
+        held = self.model.constant(name) if name else None
+        if held is not None:
+            return held.astype(np.float64) if held.dtype.kind == "f" else None
+        found = self.constant_behind(name)
+        return None if found is None or found.scale.size != 1 else found.values * found.scale[0]
 
     def _numbers(self, node: Any) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
         """Scale and zero point, if they are constants; no zero point: None."""

@@ -25,6 +25,7 @@ from lathe.frontend.onnx.extra import extra
 from lathe.frontend.onnx.host_process import PROCESS
 from lathe.frontend.onnx.simplifying import simplified
 from lathe.frontend.onnx.tensor_data import check_data
+from lathe.frontend.onnx.texts import check_texts
 from lathe.frontend.onnx.validity import check_model, words_of
 from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, LEAST_IR, TensorType, type_of
 
@@ -71,6 +72,7 @@ def read_model(source: object, shapes: Mapping[str, Sequence[int]] | None = None
     onnx = extra("onnx")
     PROCESS.prepare()
     proto, name, folder = _loaded(onnx, source)
+    check_texts(proto, name)
     check_data(proto, name, folder)
     check_expansion(proto, name)
     check_model(proto, name)
@@ -129,10 +131,12 @@ def in_order(proto: Any) -> Any:
 
 
 def attributes_of(node: Any) -> dict[str, Any]:
-    """A node's attributes as Python's values; bytes as text."""
+    """A node's attributes as Python's values; bytes as text, in which what is no UTF-8 is replaced."""
     helper = extra("onnx.helper")
     found = {each.name: helper.get_attribute_value(each) for each in node.attribute}
-    return {name: value.decode() if isinstance(value, bytes) else value for name, value in found.items()}
+    return {
+        name: value.decode(errors="replace") if isinstance(value, bytes) else value for name, value in found.items()
+    }
 
 
 def scalar(values: NDArray[Any]) -> float:

@@ -4,17 +4,20 @@ A layer is found from its QuantizeLinear upwards: activations, one operator, and
 What is not found stays with the host, and ``reasons`` says why.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from lathe.frontend.onnx.after_products import AfterProduct, after_product
+from lathe.frontend.onnx.child import names_read
 from lathe.frontend.onnx.convolutions import CONVOLUTIONS
 from lathe.frontend.onnx.functions import function_above, tabulated
-from lathe.frontend.onnx.groups import Group, Operands, Recognised
+from lathe.frontend.onnx.groups import Group, Operands, Recognised, greatest_sum
 from lathe.frontend.onnx.integers import INTEGERS
 from lathe.frontend.onnx.layers import (
+    SUMS,
     Conv,
     ConvTranspose,
     Layer,
@@ -44,7 +47,9 @@ def recognise(model: Model) -> Recognised:
     Types of tensors that are found with them are noted in the model.
     """
     view = view_of(model)
-    found = _Recogniser(view.model).run()
+    recogniser = _Recogniser(view.model)
+    found = recogniser.run()
+    recogniser.add_sums(tensors_of_the_host(model, found))
     for name, layer in found.layers.items():
         found.layers[name] = replace(layer, nodes=tuple(sorted({view.origins[number] for number in layer.nodes})))
     made = {name for node in model.nodes for name in node.output} | {*found.layers}
@@ -69,10 +74,33 @@ class _Recogniser(Operands):
             if make is None:
                 continue
             try:
-                self.found.layers[node.output[0]] = make(self, number, node)
+                self.found.layers[node.output[0]] = self._with_extents(make(self, number, node), 1)
             except Unfit as reason:
                 self.found.reasons[number] = str(reason)
         return self.found
+
+    def add_sums(self, wanted: Iterator[str]) -> None:
+        """Layers for products whose results the host reads in floating point, or the reasons why there are none."""
+        for name in wanted:
+            after = after_product(self.values, name, shared=False)
+            if after is None or not any(self.values.node_of(each, "DequantizeLinear") for each in after.core.input):
+                continue
+            try:
+                self.found.layers[name] = self._sums(name, after)
+            except Unfit as reason:
+                self.found.reasons.setdefault(after.numbers[0], str(reason))
+
+    def _sums(self, name: str, after: AfterProduct) -> Layer:
+        limits = np.iinfo(np.int32)
+        if self.model.types[name].dtype not in ("float16", "float32", "float64"):
+            raise Unfit(f"the type of {name!r} is not known")
+        core = after.core
+        group = Group(name, SUMS, core, core.output[0], after.numbers, False, (limits.min, limits.max), after)
+        layer = self._with_extents(_MAKERS[core.op_type](self, group))
+        assert isinstance(layer, Conv | ConvTranspose | Product | TensorProduct), f"{core.op_type} is a product"
+        if _greatest_sum(layer, self.shape(layer.inputs[0])) > limits.max:
+            raise Unfit("its sums do not fit 32 bits")
+        return layer
 
     def _layer(self, number: int, node: Any) -> Layer:
         try:
@@ -90,9 +118,12 @@ class _Recogniser(Operands):
                 raise
             return self._with_extents(function)
 
-    def _with_extents(self, layer: Layer) -> Layer:
-        """The layer, if none of its tensors is a single number or empty: machines have neither."""
-        for name in (*layer.inputs, layer.output):
+    def _with_extents(self, layer: Layer, operands: int | None = None) -> Layer:
+        """The layer, if none of its tensors is a single number or empty: machines have neither.
+
+        ``operands``: how many of its inputs are such, if not all.
+        """
+        for name in (*layer.inputs[:operands], layer.output):
             shape = self.shape(name)
             if not shape or 0 in shape:
                 raise Unfit(f"tensor {name!r} has {'no elements' if 0 in shape else 'no dimensions'}")
@@ -143,7 +174,12 @@ class _Recogniser(Operands):
             limits = self._limits(core)
             if limits is None:
                 points = quantised(np.array([low, high]), how)
-                return Group(node.output[0], how, core, name, tuple(numbers), False, (int(points[0]), int(points[1])))
+                saturated = int(points[0]), int(points[1])
+                after = after_product(self.values, name)
+                if after is not None and after.core is not core:
+                    together = *numbers, *after.numbers
+                    return Group(node.output[0], how, after.core, name, together, False, saturated, after)
+                return Group(node.output[0], how, core, name, tuple(numbers), False, saturated)
             low, high = np.clip(limits, low, high)
             name = core.input[0]
 
@@ -168,8 +204,10 @@ class _Recogniser(Operands):
 def _with_fitting_factors(layer: Layer) -> Layer:
     """The layer, if what its sums are multiplied by is no greater than a factor of RESCALE can be."""
     scales = [how.scale for how in layer.of_inputs]
-    if isinstance(layer, Times | TensorProduct):
+    if isinstance(layer, Times):
         factor = scales[0] * scales[1]
+    elif isinstance(layer, TensorProduct):
+        factor = scales[0] * scales[1] * abs(layer.gain)
     elif isinstance(layer, Conv | ConvTranspose | Product):
         factor = scales[0] * float(np.abs(layer.weight_scale).max())
     else:
@@ -177,3 +215,30 @@ def _with_fitting_factors(layer: Layer) -> Layer:
     if factor / layer.of_output.scale >= FACTOR_LIMIT:
         raise Unfit("its result has a scale that is too small for its data")
     return layer
+
+
+def _greatest_sum(layer: Conv | ConvTranspose | Product | TensorProduct, shape: tuple[int, ...]) -> int:
+    """What no sum of products of any data exceeds, that of the first operand of a ``shape``."""
+    if isinstance(layer, TensorProduct):
+        return 255 * 255 * shape[-1]
+    return greatest_sum(layer.weights)
+
+
+def tensors_of_the_host(model: Model, found: Recognised) -> Iterator[str]:
+    """Tensors that no layer makes and the outputs of a model take, each before what it is made of.
+
+    Layers that are ``found`` in between are known from then on.
+    """
+    maker = {name: node for node in model.nodes for name in node.output if name}
+    ahead, seen = list(model.outputs), set[str]()
+    while ahead:
+        name = ahead.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name not in found.layers and name in maker:
+            yield name
+        if name in found.layers:
+            ahead += found.layers[name].inputs
+        elif name in maker:
+            ahead += names_read(maker[name])

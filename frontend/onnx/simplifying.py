@@ -13,6 +13,7 @@ from lathe.frontend.onnx.constants import with_constants_computed, with_constant
 from lathe.frontend.onnx.copies import without_copies
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.extra import extra
+from lathe.frontend.onnx.fused_products import with_fused_products_apart
 from lathe.frontend.onnx.renaming import all_names, fresh, rename
 from lathe.frontend.onnx.validity import with_shapes
 
@@ -22,9 +23,11 @@ MOST_ROUNDS = 32
 
 def simplified(proto: Any, name: str) -> Any:
     """The model of a ModelProto, which stays as it is, simplified, with the shapes of its tensors."""
-    found = with_shapes(_with_functions_inlined(proto), name)
-    if found is proto:
-        found = type(proto).FromString(proto.SerializeToString())
+    inlined = _with_functions_inlined(proto)
+    if inlined is proto:
+        inlined = type(proto).FromString(proto.SerializeToString())
+    with_fused_products_apart(inlined)
+    found = with_shapes(inlined, name)
     _make_nodes_of_sparse(found.graph)
     steps = dict.fromkeys((with_constants_held, with_constants_computed, with_branches_taken, without_copies))
     changed = True

@@ -8,7 +8,7 @@ from typing import Any
 
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.extra import extra
-from lathe.frontend.onnx.value_types import bytes_of
+from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, bytes_of
 
 MOST_BYTES = (1 << 31) - (1 << 20)
 """A model cannot be written in one piece (by Protocol Buffers) if it is larger than 2 GiB."""
@@ -92,6 +92,8 @@ def _check_size(tensor: Any, name: str) -> None:
     what = f"tensor {tensor.name!r} of model {name!r}"
     if any(size < 0 for size in shape):
         raise ModelError(f"shape of {what} must have sizes of at least 0, not {list(shape)}.")
+    if tensor.data_type not in DTYPES_OF_TYPES:
+        raise ModelError(f"type of {what} must be one of ONNX's element types, not number {tensor.data_type}.")
     wanted = bytes_of(tensor.data_type, shape)
     if tensor.HasField("raw_data"):
         held = len(tensor.raw_data)

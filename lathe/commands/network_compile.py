@@ -8,6 +8,7 @@ from lathe.commands.models import note_float, shapes_of
 from lathe.commands.terminal import console, grouped, print_json, table
 from lathe.configs import HardwareConfig
 from lathe.isa import Program
+from lathe.isa.dram_rows import Ranges
 from lathe.isa.program import ROLES
 from lathe.networks.network import from_onnx
 from lathe.networks.program import NetworkProgram
@@ -45,8 +46,12 @@ def compile_model(path: Path, shapes: tuple[str, ...], machine: HardwareConfig, 
 
 
 def _bytes(program: Program) -> dict[str, int]:
-    """Bytes of all segments of each role."""
-    return {role: sum(each.nbytes for each in program.segments if each.role == role) for role in ROLES}
+    """Bytes of all segments of each role; those that temporaries share count once."""
+    found = {}
+    for role in ROLES:
+        covered = Ranges.of_pairs([(each.address, each.end) for each in program.segments if each.role == role])
+        found[role] = int((covered.end - covered.start).sum())
+    return found
 
 
 def _layers(program: NetworkProgram) -> list[dict[str, Any]]:

@@ -22,25 +22,41 @@ MACHINE = "lathe16"
 
 
 class Prepared:
-    """A model that runs as often as it is wanted (``onnx.backend.base.BackendRep``)."""
+    """A model that runs as often as it is wanted (``onnx.backend.base.BackendRep``).
 
-    def __init__(self, model: Any, config: HardwareConfig) -> None:
-        self.model, self.config = model, config
+    ``constants`` are inputs that the model has as constants: those values that it is run with are compiled in.
+    """
+
+    def __init__(self, model: Any, config: HardwareConfig, constants: Sequence[str] = ()) -> None:
+        self.model, self.config, self.constants = model, config, frozenset(constants)
         held = {each.name for each in model.graph.initializer}
         self.names = [each.name for each in model.graph.input if each.name not in held]
         self.result: NetworkResult | None = None
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
         """The outputs in their order, of inputs in theirs, or by name. ``result`` then says what ran where."""
-        given = inputs if isinstance(inputs, Mapping) else dict(zip(self.names, inputs, strict=False))
+        given = dict(inputs if isinstance(inputs, Mapping) else zip(self.names, inputs, strict=False))
+        model = self._with_constants({name: given.pop(name) for name in self.constants & {*given}})
         open_ones = {
             each.name: list(np.shape(given[each.name]))
-            for each in self.model.graph.input
+            for each in model.graph.input
             if each.name in given and each.type.HasField("tensor_type") and _is_open(each.type.tensor_type)
         }
-        program = from_onnx(self.model, open_ones).build(self.config)
+        program = from_onnx(model, open_ones).build(self.config)
         self.result = simulate(program, given)
         return tuple(self.result.outputs[each.name] for each in self.model.graph.output)
+
+    def _with_constants(self, held: Mapping[str, Any]) -> Any:
+        """The model with initializers in place of some of its inputs."""
+        if not held:
+            return self.model
+        model = type(self.model).FromString(self.model.SerializeToString())
+        for number in reversed(range(len(model.graph.input))):
+            if model.graph.input[number].name in held:
+                del model.graph.input[number]
+        from_array = extra("onnx.numpy_helper").from_array
+        model.graph.initializer.extend(from_array(np.asarray(values), name) for name, values in held.items())
+        return model
 
 
 def _is_open(tensor: Any) -> bool:
@@ -58,10 +74,15 @@ def supports_device(device: str) -> bool:
     return device.partition(":")[0] == "CPU"
 
 
-def prepare(model: Any, device: str = "CPU", config: HardwareConfig | None = None, **_: Any) -> Prepared:
-    """A model that can be run. ``config``: the machine, `lathe16` unless given."""
+def prepare(
+    model: Any, device: str = "CPU", config: HardwareConfig | None = None, constants: Sequence[str] = (), **_: Any
+) -> Prepared:
+    """A model that can be run. ``config``: the machine, `lathe16` unless given.
+
+    ``constants`` names inputs that are constants, as weights and scales are in networks.
+    """
     del device
-    return Prepared(model, config or load_config(MACHINE))
+    return Prepared(model, config or load_config(MACHINE), constants)
 
 
 def run_model(model: Any, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:

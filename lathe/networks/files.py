@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.configs.atomic import writing
+from lathe.frontend.onnx.layers import FloatSums
 from lathe.isa import Program, ProgramError
 from lathe.networks.ports import Port
 from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
 from lathe.networks.windows import Windows
 
 FORMAT = "lathe network"
-VERSION = 4
+VERSION = 5
 KEY = "network"  # of the array that tells what a network consists of; neither programs nor streams have it
 
 Made = TypeVar("Made")
@@ -110,7 +111,7 @@ def _plain(port: Port) -> list[Any]:
 
 
 def _port(plain: list[Any]) -> Port:
-    tensor, name, dtype, shape, width, places, more, zero_point, extra, digits, axes, windows = plain
+    tensor, name, dtype, shape, width, places, more, zero_point, extra, digits, axes, windows, numbers = plain
     known = None
     if windows is not None:
         kernel, strides, dilations, pads, border = windows
@@ -129,6 +130,7 @@ def _port(plain: list[Any]) -> Port:
         tuple(digits),
         tuple(axes),
         known,
+        None if numbers is None else FloatSums(tuple(numbers[0]), tuple(numbers[1]), numbers[2]),
     )
 
 

@@ -2,7 +2,7 @@
 
 Onnxruntime computes QDQ layers in float32. Of a result that is a half, which happens where one scale is twice another,
 float32 comes to lie on either side by chance, while a layer of whole numbers rounds it to the even number. Such values
-are counted apart.
+are counted apart. Of results in floating point a unit is 2⁻¹⁸ of the greatest.
 """
 
 from collections.abc import Mapping
@@ -76,11 +76,16 @@ def _made(model: Model, layer: Layer, arrays: Mapping[str, Array]) -> Array:
 
 
 def _compared(model: Model, layer: Layer, arrays: Mapping[str, Array]) -> LayerCompared:
-    made, wanted = _made(model, layer, arrays).astype(np.int64), arrays[layer.output].astype(np.int64)
-    apart = np.abs(made - wanted)
+    made, wanted = _made(model, layer, arrays), arrays[layer.output]
+    if layer.in_float is None:
+        apart = np.abs(made.astype(np.int64) - wanted.astype(np.int64))
+    else:
+        unit = float(np.abs(wanted).max(initial=0)) * FLOAT_UNIT or 1.0
+        apart = np.rint(np.abs(made.astype(np.float64) - wanted) / unit).astype(np.int64)
     off = apart > 0
     # Results come to lie on one side of a half and on the other, when the scale is a little smaller and larger.
-    either = [_made(model, _scaled(layer, by), arrays) for by in (1 - NEAR, 1 + NEAR)] if np.any(off) else [made, made]
+    rounded = layer.in_float is None and np.any(off)
+    either = [_made(model, _scaled(layer, by), arrays) for by in (1 - NEAR, 1 + NEAR)] if rounded else [made, made]
     halves = off & (either[0] != either[1])
     return LayerCompared(
         layer.name, type(layer).__name__, apart.size, _share(~off, 1.0), _share(halves, 0.0), int(apart.max(initial=0))
@@ -89,6 +94,9 @@ def _compared(model: Model, layer: Layer, arrays: Mapping[str, Array]) -> LayerC
 
 NEAR = 2.0**-20
 """How far float32 may be from the sum of some products, relative to it."""
+
+FLOAT_UNIT = 2.0**-18
+"""What a difference of one is of results in floating point, relative to their greatest: sums are added in any order."""
 
 
 def _scaled(layer: Layer, by: float) -> Layer:

@@ -99,9 +99,10 @@ def lowered(
             own = stems[layer.inputs[0]].layer if layer.inputs[0] in stems else layer
             found.made[layer.output] = program_of_layer(own, data, context)
         found.names[name], labels[layer.output] = layer.name, name
+    in_float = {layer.output: layer.in_float for layer in layers}
     for tensor in outputs:
         made = found.made[tensor] = _made_alone(tensor, found, labels)
-        found.outputs.append(_output(tensor, types[tensor], made))
+        found.outputs.append(replace(_output(tensor, types[tensor], made), numbers=in_float[tensor]))
     return found
 
 

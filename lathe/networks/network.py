@@ -224,7 +224,7 @@ def why_not(layer: Layer, config: HardwareConfig) -> str | None:
     wanted = None if isinstance(layer, MOVES) else RESCALE
     if layer.of_output.dtype == "int32":
         wanted = None
-    if isinstance(layer, Sum):
+    if isinstance(layer, Sum) or layer.rest is not None:
         wanted = RESCALE_ADD
     if isinstance(layer, Lookup):
         wanted = LOOKUP

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lathe.frontend.onnx.layers import FloatSums
 from lathe.networks.values import Array, Shape, image_shape
 from lathe.networks.windows import Windows
 
@@ -17,7 +18,7 @@ class Port:
     names of its bytes behind the lowest, which ``name`` is; the last of them has the sign. ``zero_point``: a tensor
     whose one value stands in the last ``extra`` channels, or columns, of ``shape``. ``digits``: the shape of a tensor
     whose dimensions are taken apart, and ``axes`` the axes of the program's tensor in their order. ``windows`` of the
-    tensor lie in the channels, if any.
+    tensor lie in the channels, if any. ``numbers``: what sums of 32 bits stand for, if not for themselves.
     """
 
     tensor: str
@@ -32,6 +33,7 @@ class Port:
     digits: Shape = ()
     axes: Shape = ()
     windows: Windows | None = None
+    numbers: FloatSums | None = None
 
     def to_machine(self, arrays: Mapping[str, Array]) -> Array:
         """The array that the program takes, of the model's arrays by name."""
@@ -58,8 +60,9 @@ class Port:
     def from_machine(self, results: Mapping[str, Array]) -> Array:
         """The model's tensor of what the program made, by name."""
         values = self._in_order(results[self.name])
-        if self.dtype == "int32":
-            return self._joined([values, *(self._in_order(results[name]) for name in self.more)])
+        if self.dtype == "int32" or self.numbers is not None:
+            sums = self._joined([values, *(self._in_order(results[name]) for name in self.more)])
+            return sums if self.numbers is None else self.numbers.of(sums, self.dtype)
         return values.view(np.uint8) ^ np.uint8(128) if self.dtype == "uint8" else values
 
     def _in_order(self, values: Array) -> Array:

@@ -1,12 +1,10 @@
 """Float models brought to 8 bits by onnxruntime's own quantiser, with recurrent nodes unrolled first.
 
-Before, onnxruntime folds constants and BatchNormalization (``quant_pre_process``), where it can.
+Before, onnxruntime folds constants and BatchNormalization (``quant_pre_process``), where it can. Both run in the host's
+process (``quantiser.py``), which may take so much memory and time.
 """
 
-import logging
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 from lathe.configs.errors import shown
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.extra import extra
+from lathe.frontend.onnx.host_tasks import TaskError, run_task
 from lathe.frontend.onnx.reading import Model, read_model
 from lathe.frontend.onnx.unrolling import OLDEST_OPSET, RECURRENT, unrolled
 from lathe.frontend.onnx.value_types import TensorType
+from lathe.networks import quantiser
 
 Sample = Mapping[str, NDArray[Any]]
-WARNINGS, ERRORS = 2, 3  # onnxruntime's severities
+QUANTISER = Path(quantiser.__file__)
 
 
 @dataclass(frozen=True)
@@ -135,13 +135,12 @@ def quantised(
             f"{own.op_type} already. Use it as it is."
         )
     kinds = _kinds(only)
-    with _heard() as heard:
-        prepared, unprepared = _prepared(_of_known_opset(model), heard)
-        recurrent = {node.name or node.output[0] for node in prepared.nodes if node.op_type in RECURRENT}
-        apart = unrolled(prepared) if "Gemm" in kinds else None
-        proto = prepared.proto if apart is None else apart.proto
-        stayed = dict.fromkeys(recurrent, "no Gemm is quantised") if apart is None else dict(apart.stayed)
-        made = _quantised(model.name, _named(proto), samples, kinds, per_channel, symmetric)
+    prepared, unprepared = _prepared(_of_known_opset(model))
+    recurrent = {node.name or node.output[0] for node in prepared.nodes if node.op_type in RECURRENT}
+    apart = unrolled(prepared) if "Gemm" in kinds else None
+    proto = prepared.proto if apart is None else apart.proto
+    stayed = dict.fromkeys(recurrent, "no Gemm is quantised") if apart is None else dict(apart.stayed)
+    made = _quantised(model.name, _named(proto), samples, kinds, per_channel, symmetric)
     return Quantised(made, kinds, tuple(sorted(recurrent - {*stayed})), stayed, unprepared)
 
 
@@ -180,22 +179,16 @@ def _again(proto: Any, model: Model) -> Model:
     return replace(read_model(proto), name=model.name)
 
 
-def _prepared(model: Model, heard: list[logging.LogRecord]) -> tuple[Model, str]:
+def _prepared(model: Model) -> tuple[Model, str]:
     """The model as ``quant_pre_process`` leaves it; or as it is, and why."""
-    onnx, preparing = extra("onnx"), extra("onnxruntime.quantization.shape_inference")
-    with tempfile.TemporaryDirectory() as folder:
-        before, after = Path(folder) / "before.onnx", Path(folder) / "after.onnx"
-        try:
-            onnx.save(model.proto, str(before))
-            # All shapes are known; its symbolic inference would need a package more.
-            preparing.quant_pre_process(str(before), str(after), skip_symbolic_shape=True)
-            found = _again(onnx.load(str(after)), model)
-        except Exception as error:  # it fails in many ways
-            return model, _line(error)
-    failed = [each for each in heard if each.levelno >= logging.ERROR]
-    if failed:
-        return model, _line(RuntimeError(failed[-1].getMessage().strip().splitlines()[-1]))
-    return found, ""
+    try:
+        made = run_task(QUANTISER, "prepared", _doing(model.name), model=model.proto.SerializeToString())
+    except TaskError as error:  # it fails in many ways
+        return model, _line(error)
+    try:
+        return _again(extra("onnx").load_model_from_string(bytes(made)), model), ""
+    except ModelError as error:
+        return model, _line(error)
 
 
 def _named(proto: Any) -> Any:
@@ -215,59 +208,24 @@ def _named(proto: Any) -> Any:
     return proto
 
 
-class _Reader:
-    """Samples one by one, as onnxruntime's quantiser asks for them."""
-
-    def __init__(self, samples: Sequence[Sample]) -> None:
-        self.left = iter(samples)
-
-    def get_next(self) -> dict[str, NDArray[Any]] | None:
-        """The next sample; None behind the last."""
-        sample = next(self.left, None)
-        return None if sample is None else dict(sample)
-
-
 def _quantised(
     name: str, proto: Any, samples: Sequence[Sample], kinds: Sequence[str], per_channel: bool, symmetric: bool
 ) -> Any:
-    onnx, quantization = extra("onnx"), extra("onnxruntime.quantization")
-    with tempfile.TemporaryDirectory() as folder:
-        before, after = Path(folder) / "before.onnx", Path(folder) / "after.onnx"
-        try:
-            onnx.save(proto, str(before))
-            quantization.quantize_static(
-                str(before),
-                str(after),
-                _Reader(samples),
-                quant_format=quantization.QuantFormat.QDQ,
-                op_types_to_quantize=list(kinds),
-                per_channel=per_channel,
-                activation_type=quantization.QuantType.QInt8,
-                weight_type=quantization.QuantType.QInt8,
-                extra_options={"ActivationSymmetric": symmetric},
-            )
-            return onnx.load(str(after))
-        except Exception as error:  # onnxruntime's own types have no common base but this
-            raise ModelError(
-                f"model {name!r} must be one that onnxruntime's quantiser takes, and is not: {_line(error)}."
-            ) from None
-
-
-@contextmanager
-def _heard() -> Iterator[list[logging.LogRecord]]:
-    """What is logged inside, which does not go to standard error."""
-    onnxruntime, root = extra("onnxruntime"), logging.getLogger()
-    records: list[logging.LogRecord] = []
-    listener = logging.Handler()
-    listener.emit = records.append  # type: ignore[assignment,method-assign]
-    before = list(root.handlers)
-    root.handlers[:] = [listener]
-    onnxruntime.set_default_logger_severity(ERRORS)
+    options = {"samples": [dict(each) for each in samples], "kinds": tuple(kinds)}
+    model = proto.SerializeToString()
     try:
-        yield records
-    finally:
-        root.handlers[:] = before
-        onnxruntime.set_default_logger_severity(WARNINGS)
+        made = run_task(
+            QUANTISER, "quantised", _doing(name), model=model, per_channel=per_channel, symmetric=symmetric, **options
+        )
+    except TaskError as error:
+        raise ModelError(
+            f"model {name!r} must be one that onnxruntime's quantiser takes, and is not: {_line(error)}."
+        ) from None
+    return extra("onnx").load_model_from_string(bytes(made))
+
+
+def _doing(name: str) -> str:
+    return f"quantising of model {name!r}"
 
 
 def _line(error: Exception) -> str:

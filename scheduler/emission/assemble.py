@@ -21,6 +21,7 @@ from lathe.scheduler.emission.fresh_zeros import without
 from lathe.scheduler.emission.load_order import loads_in_order
 from lathe.scheduler.emission.order_by_hand import Step, steps_of
 from lathe.scheduler.emission.preloading import preload_microops
+from lathe.scheduler.emission.shared_places import with_places_shared
 from lathe.scheduler.emission.tokens import TokenPass
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.nest.build_nest import build_nest
@@ -58,6 +59,9 @@ def compile_schedule(
         if not any(reasons):
             raise
         raise EmitError(" ".join([str(error), *filter(None, reasons)]), kind=error.kind) from None
+    emitter.entries, dram.segments = with_places_shared(
+        emitter.entries, dram.segments, footprints_of(emitter), dram.grain
+    )
     return _assemble(emitter, dram.segments, constants, products)
 
 

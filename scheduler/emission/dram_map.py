@@ -63,6 +63,8 @@ class DramMap:
         self._shared: dict[StorageBuffer, tuple[int, Physical]] = {}
         self._circling = {stage for circle in circles(schedule) for stage in circle} if schedule.circular else set()
         self._address = PAGE
+        self.grain = max(PAGE, config.wgt_element_bytes, config.acc_element_bytes)
+        """Segments begin at multiples of so many bytes."""
         for tensor in _placeholders(schedule):
             self._add_placeholder(tensor)
         for stage in schedule.stages:
@@ -82,8 +84,7 @@ class DramMap:
         transformed = self.schedule.layouts.get(seen, TensorLayout(seen))
         named = transformed.tensor
         layout = form.layout(named, storage, (*transformed.reorderings, *cells))
-        grain = max(PAGE, self.config.wgt_element_bytes, self.config.acc_element_bytes)
-        address = self._address = -(-self._address // grain) * grain
+        address = self._address = -(-self._address // self.grain) * self.grain
         taken = {segment.name for segment in self.segments}
         name, count = named.name, 1
         while name in taken:

@@ -52,7 +52,8 @@ def may_take_over(computation: Computation, config: HardwareConfig, tensor: Tens
     rescaling = rescaling_of(computation)
     if rescaling is None:
         return can_take_over(computation.bodies[0], alu_operations(config), tensor)
-    return [term.data.tensor is tensor for term in rescaling.terms] in ([True], [True, False])
+    # Of one operand, or of two of which the first is overwritten; a sum that is added to itself is read before.
+    return [term.data.tensor is tensor for term in rescaling.terms] in ([True], [True, False], [True, True])
 
 
 def _same_place(stage: StageView, producer: StageView) -> bool:

@@ -101,6 +101,36 @@ def test_borders():
     assert where(checked(graph.model(made), units={made: graph.scales[made]}))["layer"] == "npu"
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("value", [0.37, -1e30])
+def test_borders_of_other_numbers(dtype, value):
+    """As 8 bits have them: the nearest, or the least."""
+    graph = QdqModel(seed=6, dtype=dtype)
+    widths = graph.constant(np.array([0, 0, 1, 2, 0, 0, 0, 3], np.int64))
+    filling = graph.constant(np.array(value, np.float32))
+    made = graph.layer("Pad", graph.input(1, 6, 5, 7), widths, filling, name="layer", scale=0.02)
+    assert where(checked(graph.model(made), units={made: 0.02}))["layer"] == "npu"
+
+
+@pytest.mark.parametrize(
+    ("mode", "rounding", "factor", "place"),
+    [
+        ("pytorch_half_pixel", "round_prefer_floor", 3, "npu"),
+        ("pytorch_half_pixel", "round_prefer_ceil", 2, "npu"),
+        ("asymmetric", "round_prefer_floor", 2, "npu"),
+        ("asymmetric", "round_prefer_floor", 3, "host"),
+        ("asymmetric", "ceil", 2, "host"),
+    ],
+)
+def test_values_repeated(mode, rounding, factor, place):
+    graph = QdqModel(seed=8)
+    data = graph.conv(graph.input(1, 3, 5, 6), 18)
+    scales = graph.constant(np.array([1, 1, factor, factor], np.float32))
+    made = graph.layer("Resize", data, "", scales, same=True, name="layer", mode="nearest",
+                       coordinate_transformation_mode=mode, nearest_mode=rounding)  # fmt: skip
+    assert where(checked(graph.model(made), units={made: graph.scales[made]}))["layer"] == place
+
+
 def test_a_normalisation_of_channels_is_a_table_for_each():
     graph = QdqModel(seed=7)
     data = graph.input(1, 20, 5, 6)

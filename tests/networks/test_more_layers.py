@@ -341,4 +341,7 @@ def test_scales_that_no_factor_reaches(kind):
     made = graph.quantised(made, 1e-12)
     result = checked(graph.model(made), units={made: 1e-12})
     row = next(row for row in result.layers if row.name == "layer")
-    assert (row.where, row.why) == ("host", "its result has a scale that is too small for its data")
+    if kind == "Conv":  # its sums are the machine's, and the host brings them to 8 bits
+        assert (row.where, row.macs > 0) == ("npu", True)
+    else:
+        assert (row.where, row.why) == ("host", "its result has a scale that is too small for its data")

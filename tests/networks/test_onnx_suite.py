@@ -22,6 +22,13 @@ def test_what_is_unlike_tensors_of_numbers():
     passed([verdict(case) for case in cases(QUICK)])
 
 
+def test_products_run_on_the_npu_where_weights_and_scales_are_constants():
+    found = [verdict(case) for case in cases(("qlinear", "convinteger", "matmulinteger"))]
+    assert len(found) == 12
+    assert [each.name for each in found if each.constant] == []
+    assert all(each.constant_on_npu and not each.on_npu for each in found)
+
+
 @pytest.mark.slow
 def test_all():
     passed([verdict(case) for case in cases()])

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import resource
 
 import numpy as np
 import onnx
@@ -9,12 +10,13 @@ import onnxruntime
 import pytest
 from click.testing import CliRunner
 from networks_checking import LATHE16, random_inputs, with_onnxruntime
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from recurrent_models import RecurrentModel
 
 import lathe as lt
 from lathe.command_line import main
 from lathe.frontend.onnx.reading import read_model
+from lathe.networks import quantising
 from lathe.networks.quantising import quantised
 
 
@@ -138,17 +140,78 @@ def test_batch_normalisation_is_folded_and_nothing_is_logged(caplog):
     assert caplog.records == []
 
 
-def test_without_the_preparation_it_says_so(monkeypatch):
-    import onnxruntime.quantization.shape_inference as preparing
+def replaced(tmp_path, monkeypatch, function: str, body: str) -> None:
+    """Have one of the functions that the host's process calls do something else."""
+    path = tmp_path / "quantiser.py"
+    source = quantising.QUANTISER.read_text(encoding="utf-8")
+    path.write_text(f"{source}\n\ndef {function}(**_):\n    {body}\n", encoding="utf-8")
+    monkeypatch.setattr(quantising, "QUANTISER", path)
 
-    def crashing(*_, **__):
-        raise IndexError("list index out of range")
 
-    monkeypatch.setattr(preparing, "quant_pre_process", crashing)
+def test_without_the_preparation_it_says_so(tmp_path, monkeypatch):
+    replaced(tmp_path, monkeypatch, "prepared", 'raise IndexError("list index out of range")')
     model = two_products()
     made = quantised(read_model(model), [samples(model)])
     assert made.unprepared == "list index out of range"
     assert "QuantizeLinear" in kinds(made.proto)
+
+
+def test_a_quantiser_that_ends_its_process(tmp_path, monkeypatch):
+    model = two_products()
+    with monkeypatch.context() as patch:
+        replaced(tmp_path, patch, "prepared", "os.abort()")
+        assert quantised(read_model(model), [samples(model)]).unprepared == "it ended its process: SIGABRT"
+    replaced(tmp_path, monkeypatch, "quantised", "os.abort()")
+    assert refusal(model, samples(model)) == (
+        "model 'model' must be one that onnxruntime's quantiser takes, and is not: it ended its process: SIGABRT."
+    )
+
+
+def bomb(*nodes, held=()) -> onnx.ModelProto:
+    """A product, and beside it nodes that make ``bang`` of ``x``."""
+    graph = RecurrentModel()
+    graph.product(graph.input(2, 8), 8, 5)
+    graph.nodes += nodes
+    graph.held += [numpy_helper.from_array(values, name) for name, values in held]
+    made = graph.model(graph.nodes[0].output[0])
+    made.graph.output.append(helper.make_tensor_value_info("bang", TensorProto.FLOAT, None))
+    return made
+
+
+@pytest.mark.parametrize("of_input", [False, True])
+def test_more_memory_than_there_may_be(monkeypatch, of_input):
+    """Whether it is a constant to be folded, or what samples are run through."""
+    monkeypatch.setenv("LATHE_HOST_GIBIBYTES", "1")
+    first = helper.make_node("ReduceSum", ["x"], ["one"], "one", keepdims=0)
+    model = bomb(
+        *([first] if of_input else []),
+        helper.make_node("Expand", ["one", "sizes"], ["big"], "big"),
+        helper.make_node("ReduceSum", ["big"], ["bang"], "sum", keepdims=0),
+        held=[("sizes", np.array([1 << 20, 1 << 10])), *([] if of_input else [("one", np.ones((), np.float32))])],
+    )
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert refusal(model, samples(model)) == (
+        "quantising of model 'model' must take at most 1 GiB of memory, and asks for more. Set LATHE_HOST_GIBIBYTES "
+        "to allow more."
+    )
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 19  # KiB
+
+
+def test_a_loop_that_runs_on_is_ended(monkeypatch):
+    monkeypatch.setenv("LATHE_HOST_SECONDS", "5")
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["go2"]), helper.make_node("Identity", ["v"], ["v2"])], "body",
+        [helper.make_tensor_value_info("i", TensorProto.INT64, []),
+         helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("v", TensorProto.FLOAT, [2, 8])],
+        [helper.make_tensor_value_info("go2", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("v2", TensorProto.FLOAT, [2, 8])],
+    )  # fmt: skip
+    loop = helper.make_node("Loop", ["", "flag", "x"], ["bang"], "for_ever", body=body)
+    model = bomb(loop, held=[("flag", np.array(True))])
+    assert refusal(model, samples(model)) == (
+        "quantising of model 'model' must end within 5 seconds, and does not. Set LATHE_HOST_SECONDS to allow more."
+    )
 
 
 def test_old_opsets_are_brought_to_one_with_scales_for_channels():
@@ -316,13 +379,8 @@ def test_a_float_model_is_quantised_for_a_run(model):
     assert "input 'x' of a network must be an array of shape (2, 8) and dtype float32" in result.stderr
 
 
-def test_a_model_that_cannot_be_quantised_runs_in_float(model, monkeypatch):
-    import onnxruntime.quantization as quantization
-
-    def refusing(*_, **__):
-        raise ValueError("no such thing")
-
-    monkeypatch.setattr(quantization, "quantize_static", refusing)
+def test_a_model_that_cannot_be_quantised_runs_in_float(model, tmp_path, monkeypatch):
+    replaced(tmp_path, monkeypatch, "quantised", 'raise ValueError("no such thing")')
     result = lathe("run", model / "float.onnx", "-c", "lathe16", "--json")
     assert result.exit_code == 0
     assert result.stderr == (

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lathe.frontend import Tensor, compute, select
 from lathe.frontend.onnx.layers import Conv
 from lathe.frontend.operand import Expr
-from lathe.frontend.operators.rescaling import rescaled_value
+from lathe.frontend.operators.rescaling import rescaled_sum_value, rescaled_value
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,19 @@ def _runs(size: int, made: int, taps: int, stride: int, dilation: int, before: i
 def rescaled_by_place(
     sums: Tensor, parameters: Tensor, places: PlacesOfTaps, zero_point: int, relu: bool, name: str
 ) -> Tensor:
-    """Sums (N, H, W, C) as int8, with parameters (rows, columns, C, 2) as ``requantise`` takes them."""
+    """Sums (N, H, W, C) as int8, with parameters (rows, columns, C, 2) as ``requantise`` takes them.
+
+    Or with (rows, columns, C, 2, 2), as ``rescaled_add`` takes them for a sum of two of them.
+    """
 
     def element(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
         def rescaled(row: int, column: int) -> Expr:
+            value = sums[n, y, x, c]
+            if parameters.ndim > 4:
+                rows = [(parameters[row, column, c, part, 0], parameters[row, column, c, part, 1]) for part in (0, 1)]
+                return rescaled_sum_value((value, value), rows, zero_point, relu=relu)
             bias, word = (parameters[row, column, c, number] for number in (0, 1))
-            return rescaled_value(sums[n, y, x, c], bias, word, zero_point, relu=relu)
+            return rescaled_value(value, bias, word, zero_point, relu=relu)
 
         return _by_run(y, places.rows, lambda row: _by_run(x, places.columns, lambda column: rescaled(row, column)))
 

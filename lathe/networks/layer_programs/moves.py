@@ -79,7 +79,7 @@ def _pad(layer: Pad, data: tuple[Value, ...], context: Context) -> Value:
             for there in ([each >= first] if first else []) + ([each < first + size] if first + size < whole else []):
                 inside = there if inside is None else inside & there
         moved = source.at(tuple(each - first if first else each for each, first in zip(i, layer.before, strict=True)))
-        return moved if inside is None else select(inside, moved, layer.of_output.own_zero)
+        return moved if inside is None else select(inside, moved, layer.filling)
 
     return computed(context.shape, element, context.name, context.lanes, is_image=source.is_image)
 

@@ -1,6 +1,7 @@
 """Matrix products with weights, and of two tensors."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import chain
 from math import prod
 
@@ -11,13 +12,13 @@ from lathe.frontend import sum as summed
 from lathe.frontend.nodes import Axis
 from lathe.frontend.onnx.layers import Layer, Product, TensorProduct
 from lathe.frontend.operand import Expr
-from lathe.frontend.operators import dense, requantise
+from lathe.frontend.operators import bias_add, dense, requantise
 from lathe.frontend.operators import reshape as reshaped
-from lathe.frontend.operators.rescaling import rescaled_value
+from lathe.frontend.operators.rescaling import rescaled_sum_value, rescaled_value
 from lathe.networks.indices import Index, indices_of
 from lathe.networks.layer_programs.borders import SumsOfWeights
-from lathe.networks.layer_programs.context import Context, plain_in_digits
-from lathe.networks.layer_programs.rescaling import factors_of, results_of, terms_of
+from lathe.networks.layer_programs.context import Context, plain_in_digits, wrapped
+from lathe.networks.layer_programs.rescaling import byte_of, bytes_of, factors_of, results_of, terms_of
 from lathe.networks.values import Array, Value
 
 
@@ -62,7 +63,8 @@ def _product_in_digits(layer: Product, data: Value, context: Context) -> Value:
     depth, filters = data.digits(-1), digits[-1]
     sum_over = tuple(reduce_axis(extent, f"k{number}") for number, extent in enumerate(depth))
     weights = context.constant("weights", layer.weights.astype(np.int8).reshape(*filters, *depth))
-    factors = context.constant("factors", factors_of(layer, SumsOfWeights.of(layer.weights)).reshape(*filters, 2))
+    rescaling = factors_of(layer, SumsOfWeights.of(layer.weights))
+    factors = context.constant("factors", rescaling.reshape(*filters, *rescaling.shape[1:]))
     rows = sum(len(extents) for extents in digits[:-1])
 
     def product(*i: Expr) -> Expr:
@@ -72,6 +74,9 @@ def _product_in_digits(layer: Product, data: Value, context: Context) -> Value:
     sums = compute(tuple(chain.from_iterable(digits)), product, f"{context.name}.sums")
 
     def rescaled(*i: Expr) -> Expr:
+        if layer.rest is not None:
+            pairs = [(factors[(*i[rows:], part, 0)], factors[(*i[rows:], part, 1)]) for part in (0, 1)]
+            return rescaled_sum_value((sums[i], sums[i]), pairs, layer.of_output.own_zero, relu=layer.relu)
         bias, word = (factors[(*i[rows:], number)] for number in (0, 1))
         return rescaled_value(sums[i], bias, word, layer.of_output.own_zero, relu=layer.relu)
 
@@ -88,8 +93,38 @@ def _tensor_product(layer: TensorProduct, data: tuple[Value, ...], context: Cont
     if not a.digits(-1) or [n for n in a.digits(-1) if n > 1] != [n for n in b.digits(-2) if n > 1]:
         a, b = (context.as_plain(each, number) for number, each in enumerate((a, b)))
     (of_a, of_b), made = layer.of_inputs, layer.of_output
-    digits = context.digits_made
     depth, columns = a.shape[-1], context.shape[-1]
+    zeros_a, zeros_b = None, None
+    if of_b.own_zero:
+        lanes = columns if columns % context.lanes else context.lanes
+        zeros_b = context.constant("zeros_b", np.full((lanes, *a.digits(-1)), of_b.own_zero, np.int8))
+    if of_a.own_zero:
+        zeros_a = context.constant("zeros_a", np.full((1, *a.digits(-1)), of_a.own_zero, np.int8))
+    constant = depth * of_a.own_zero * of_b.own_zero
+    digits = context.digits_made
+    if made.dtype == "int32":
+        added = wrapped(np.full(columns, constant))
+        held = context.constant("bias", added) if constant else None
+        bytes_made = []
+        for number in range(bytes_of(255 * 255 * depth)):
+            sums = _sums_of_tensors(a, b, zeros_a, zeros_b, f"{number}", context)
+            whole = sums if held is None else bias_add(sums, held, name=f"{context.name}.biased{number}")
+            bytes_made.append(byte_of(whole, number, f"{context.name}.byte{number}"))
+        return replace(context.in_digits(bytes_made[0], digits), more=tuple(bytes_made[1:]))
+    sums = _sums_of_tensors(a, b, zeros_a, zeros_b, "", context)
+    factors = rescale_parameters(of_a.scale * of_b.scale * layer.gain / made.scale, constant, sums.shape[-1])
+    found = requantise(
+        sums, parameters=context.constant("factors", factors), zero_point=made.own_zero, relu=layer.relu,
+        name=context.name,
+    )  # fmt: skip
+    return context.in_digits(found, digits)
+
+
+def _sums_of_tensors(
+    a: Value, b: Value, zeros_a: Tensor | None, zeros_b: Tensor | None, suffix: str, context: Context
+) -> Tensor:
+    """Sums of products, less those of rows and of columns with weights of zero points, if any."""
+    digits = context.digits_made
     sum_over = tuple(reduce_axis(extent, f"k{number}" if number else "k") for number, extent in enumerate(a.digits(-1)))
     along = _index_of(sum_over)
 
@@ -98,62 +133,52 @@ def _tensor_product(layer: TensorProduct, data: tuple[Value, ...], context: Cont
         left, right = _repeated(a, [*others, row, along]), _repeated(b, [*others, along, column])
         return summed(left.astype("int32") * right.astype("int32"), axis=sum_over)
 
-    sums = compute(tuple(chain.from_iterable(digits)), product, f"{context.name}.sums")
+    sums = compute(tuple(chain.from_iterable(digits)), product, f"{context.name}.sums{suffix}")
     terms: list[Callable[[list[Index]], Expr]] = []
-    if of_b.own_zero:
-        lanes = columns if columns % context.lanes else context.lanes
-        rows = _sums_of_rows(a, sum_over, of_b.own_zero, lanes, context)
+    if zeros_b is not None:
+        rows = _sums_of_rows(a, sum_over, zeros_b, f"{context.name}.rows{suffix}")
         terms.append(lambda i: _repeated(rows, [*i[:-1], _within(i[-1], rows.shape[-1])]))
-    if of_a.own_zero:
-        below = _sums_of_columns(b, sum_over, of_a.own_zero, context)
+    if zeros_a is not None:
+        below = _sums_of_columns(b, sum_over, zeros_a, f"{context.name}.columns{suffix}")
         terms.append(lambda i: _repeated(below, i))
-    if terms:
-        plain = sums
+    if not terms:
+        return sums
 
-        def corrected(*i: Expr) -> Expr:
-            value: Expr = plain[i]
-            for term in terms:
-                value = value - term(indices_of(i, digits))
-            return value
+    def corrected(*i: Expr) -> Expr:
+        value: Expr = sums[i]
+        for term in terms:
+            value = value - term(indices_of(i, digits))
+        return value
 
-        sums = compute(plain.shape, corrected, f"{context.name}.corrected")
-    factors = rescale_parameters(
-        of_a.scale * of_b.scale / made.scale, depth * of_a.own_zero * of_b.own_zero, sums.shape[-1]
-    )
-    found = requantise(
-        sums, parameters=context.constant("factors", factors), zero_point=made.own_zero, relu=layer.relu,
-        name=context.name,
-    )  # fmt: skip
-    return context.in_digits(found, digits)
+    return compute(sums.shape, corrected, f"{context.name}.corrected{suffix}")
 
 
-def _sums_of_rows(a: Value, sum_over: tuple[Axis, ...], weight: int, lanes: int, context: Context) -> Value:
-    """The sums of rows times a weight, once for each lane."""
+def _sums_of_rows(a: Value, sum_over: tuple[Axis, ...], weights: Tensor, name: str) -> Value:
+    """The sums of rows times a weight, once for each lane, of which there are ``weights`` (lanes, ...)."""
+    lanes = weights.shape[0]
     digits = (*(a.digits(n) for n in range(len(a.shape) - 1)), (lanes,))
     along = _index_of(sum_over)
-    weights = context.constant("zeros_b", np.full((lanes, *along.extents), weight, np.int8))
 
     def element(*i: Expr) -> Expr:
         data = a.read([*indices_of(i, digits)[:-1], along])
         return summed(data.astype("int32") * weights[(i[-1], *along.digits)].astype("int32"), axis=sum_over)
 
-    made = compute(tuple(chain.from_iterable(digits)), element, f"{context.name}.rows")
+    made = compute(tuple(chain.from_iterable(digits)), element, name)
     return plain_in_digits(made, (*a.shape[:-1], lanes), digits)
 
 
-def _sums_of_columns(b: Value, sum_over: tuple[Axis, ...], weight: int, context: Context) -> Value:
-    """The sums of columns times a weight, as a matrix of one row."""
+def _sums_of_columns(b: Value, sum_over: tuple[Axis, ...], weights: Tensor, name: str) -> Value:
+    """The sums of columns times ``weights`` (1, ...), as a matrix of one row."""
     others = tuple(b.digits(n) for n in range(len(b.shape) - 2))
     digits = (*others, (1,), b.digits(len(b.shape) - 1))
     along = _index_of(sum_over)
-    weights = context.constant("zeros_a", np.full((1, *along.extents), weight, np.int8))
 
     def element(*i: Expr) -> Expr:
         *before, row, column = indices_of(i, digits)
         data = b.read([*before, along, column])
         return summed(weights[(*row.digits, *along.digits)].astype("int32") * data.astype("int32"), axis=sum_over)
 
-    made = compute(tuple(chain.from_iterable(digits)), element, f"{context.name}.columns")
+    made = compute(tuple(chain.from_iterable(digits)), element, name)
     return plain_in_digits(made, (*b.shape[:-2], 1, b.shape[-1]), digits)
 
 

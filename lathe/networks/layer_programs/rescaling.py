@@ -5,10 +5,12 @@ from collections.abc import Callable
 import numpy as np
 
 from lathe.frontend import Tensor, compute, rescale_parameters
+from lathe.frontend.onnx.groups import greatest_sum
 from lathe.frontend.onnx.layers import Conv, ConvTranspose, Product
-from lathe.frontend.operators import bias_add, requantise
+from lathe.frontend.operators import bias_add, requantise, rescaled_add
 from lathe.networks.layer_programs.borders import SumsOfWeights, rescaled_by_place
 from lathe.networks.layer_programs.context import Context, padded, wrapped
+from lathe.networks.layer_programs.rests_of_biases import with_rests
 from lathe.networks.values import Array, Value
 
 
@@ -26,22 +28,30 @@ def rescaled_sums(
     """
     made = layer.of_output
     factors = factors_of(layer, per_filter)
-    axis = factors.ndim - 2
+    axis = factors.ndim - (2 if layer.rest is None else 3)
     placed = padded(factors, axis, sums.shape[-1]) if like is None else like.spread(factors, axis)
     held = context.constant("factors", placed)
-    if (places := per_filter.places) is not None and axis:
+    if (places := per_filter.places) is not None and factors.ndim > (2 if layer.rest is None else 3):
         return rescaled_by_place(sums, held, places, made.own_zero, layer.relu, name or context.name)
+    if layer.rest is not None:
+        return rescaled_add(
+            sums, sums, parameters=held, zero_point=made.own_zero, relu=layer.relu, name=name or context.name
+        )
     return requantise(sums, parameters=held, zero_point=made.own_zero, relu=layer.relu, name=name or context.name)
 
 
 def factors_of(layer: Conv | ConvTranspose | Product, per_filter: SumsOfWeights) -> Array:
-    """Rows [bias, word] for each filter, (filters, 2); (rows, columns, filters, 2) where biases differ by place."""
+    """Rows [bias, word] for each filter, (filters, 2); (rows, columns, filters, 2) where biases differ by place.
+
+    Of biases with rests they are pairs of rows, (..., filters, 2, 2), as ``rescaled_add`` takes them.
+    """
     (how,), made = layer.of_inputs, layer.of_output
     bias = wrapped(layer.bias - how.own_zero * per_filter.sums)
     if per_filter.places is None or np.all(bias == bias[0, 0]):
         bias = bias.reshape(-1, bias.shape[-1])[0]
     scale = np.broadcast_to(how.scale * layer.weight_scale / made.scale, bias.shape)
-    return rescale_parameters(scale.reshape(-1), bias.reshape(-1)).reshape(*bias.shape, 2)
+    factors = rescale_parameters(scale.reshape(-1), bias.reshape(-1)).reshape(*bias.shape, 2)
+    return factors if layer.rest is None else with_rests(factors, layer.rest)
 
 
 def results_of(
@@ -63,24 +73,24 @@ def results_of(
     bias = wrapped(layer.bias - how.own_zero * per_filter.everywhere)
     made: list[Tensor] = []
     held: Tensor | None = None
-    for number in range(_bytes_of_sums(layer)):
+    for number in range(bytes_of(greatest_sum(layer.weights))):
         whole = sums(f"{context.name}.sums{number}")
         if bias.any():
             if held is None:
                 placed = padded(bias, 0, whole.shape[-1]) if like is None else like.spread(bias, 0)
                 held = context.constant("bias", placed)
             whole = bias_add(whole, held, name=f"{context.name}.biased{number}")
-        made.append(_byte(whole, number, f"{name or context.name}.byte{number}"))
+        made.append(byte_of(whole, number, f"{name or context.name}.byte{number}"))
     return tuple(made)
 
 
-def _byte(sums: Tensor, number: int, name: str) -> Tensor:
+def byte_of(sums: Tensor, number: int, name: str) -> Tensor:
+    """A byte of sums, the lowest being number 0."""
     return compute(sums.shape, lambda *i: (sums[i] >> 8 * number if number else sums[i]).astype("int8"), name)
 
 
-def _bytes_of_sums(layer: Conv | ConvTranspose | Product) -> int:
-    """Bytes that the sums of any data, less their zero point, fit into."""
-    most = 255 * int(np.abs(layer.weights.astype(np.int64)).reshape(len(layer.weights), -1).sum(axis=1).max())
+def bytes_of(most: int) -> int:
+    """Bytes that sums of so great a magnitude fit into."""
     return min(-(-(most.bit_length() + 1) // 8), 4)
 
 

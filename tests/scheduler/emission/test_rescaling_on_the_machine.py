@@ -138,6 +138,16 @@ def test_a_residual_is_added_in_the_pass(layer, machine, swapped):
     assert once(program)
 
 
+def test_a_sum_is_added_to_itself_where_it_is(layer, machine):
+    """Both factors are of the same accumulators: nothing is copied."""
+    pair = lt.placeholder((40, 2, 2), "int32", name="pair")
+    del layer.inputs["parameters"]
+    layer.inputs["pair"] = lt.rescaled_add_parameters((layer.generator.uniform(1e-4, 1e-2, 40), 1e-5), (7, -3))
+    program = check(lt.rescaled_add(layer.conv, layer.conv, parameters=pair, name="added"), machine, layer.inputs)
+    assert once(program)
+    assert not any(isinstance(each, lt.Alu) for each in program.instructions)
+
+
 @pytest.mark.parametrize(("name", "memory"), [("lathe16", lt.MemoryType.INP), ("tiny", lt.MemoryType.ACC8)])
 def test_a_residual_comes_through_the_matrix_core_where_that_is_shorter(layer, name, memory):
     """Two cycles of the bus for each element on one machine, half a cycle on the other."""

@@ -1,0 +1,40 @@
+"""Functions that the host's process calls: what runs a model otherwise than node by node, within the same limits."""
+
+from pathlib import Path
+from typing import Any
+
+from lathe.frontend.onnx import child
+from lathe.frontend.onnx.errors import ModelError
+from lathe.frontend.onnx.extra import not_there
+from lathe.frontend.onnx.host import status_of
+from lathe.frontend.onnx.host_process import GIBIBYTES, PROCESS, SECONDS, EndedError, limit
+
+
+class TaskError(Exception):
+    """What a function said that did not give a result, or what ended the process that it ran in."""
+
+
+def run_task(path: Path, name: str, what: str, **arguments: Any) -> Any:
+    """What a function of a file gives; the file has nothing of Lathe. ``what``: what is done, for messages.
+
+    Raises ModelError where it takes more memory or time than it may, TaskError where it fails otherwise.
+    """
+    try:
+        kind, *found = PROCESS.call(str(path), name, arguments)
+    except EndedError as ended:
+        if ended.late:
+            raise ModelError(
+                f"{what} must end within {limit(SECONDS):g} seconds, and does not. Set {SECONDS} to allow more."
+            ) from None
+        raise TaskError(f"it ended its process: {status_of(ended.status)}") from None
+    if kind == child.MADE:
+        return found[0]
+    missing, text = found
+    if kind == child.MISSING:
+        raise not_there(missing, text)
+    if kind == child.MEMORY:
+        raise ModelError(
+            f"{what} must take at most {limit(GIBIBYTES):g} GiB of memory, and asks for more. Set {GIBIBYTES} to allow "
+            "more."
+        )
+    raise TaskError(text)
