@@ -4,15 +4,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lathe.building import collected_builds
-from lathe.configs import HardwareConfig
+from lathe.building import build, collected_builds
+from lathe.configs import HardwareConfig, load_config
 from lathe.engines import simulate
+from lathe.frontend import placeholders
 from lathe.isa import Program
 from lathe.networks.network import Network
 from lathe.networks.program import NetworkProgram
-from lathe.networks.running import simulate_network
+from lathe.networks.running import NetworkResult, simulate_network
 from lathe.reports.launches import Run, run_of_network, run_of_results
 from lathe.reports.result_file import read_result
+from lathe.scheduler import Schedule
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scripts import ScriptError, run_script
 from lathe.sim import Result
@@ -47,21 +49,25 @@ def run_of_model(name: str, network: Network, machine: HardwareConfig) -> Run:
 
 
 def run_of_script(path: Path, config_name: str, check: Callable[[Sequence[HardwareConfig]], None]) -> Run:
-    """What a script builds, simulated for its time, with its schedules; its own result where it has one.
+    """What a script builds, simulated for its time, with its schedules; its own results where it has some.
 
-    Of builds for several machines those for the last one are taken. ``check`` is given the machines of all. Raises
-    ScriptError for a script that builds nothing.
+    A schedule that it returns is built. Of builds for several machines those for the last one are taken. ``check`` is
+    given the machines of all. Raises ScriptError for a script that builds nothing.
     """
     with _collected() as made:
-        result = run_script(path, FUNCTIONS, "result", config_name)
+        found = run_script(path, FUNCTIONS, "result", config_name)
+        if isinstance(found, Schedule):
+            build(found, [*placeholders(found.program), *found.program], load_config(config_name))
     compiled = {id(each.program): each for each in made}
-    if isinstance(result, Result) and result.trace is not None:
-        check([result.program.config])
-        return run_of_results(path.name, [result], compiled)
+    results = found.results if isinstance(found, NetworkResult) else (found,)
+    own = [each for each in results if isinstance(each, Result) and each.trace is not None]
+    if own:
+        check([own[0].program.config])
+        return run_of_results(path.name, own, compiled)
     if not made:
         raise ScriptError(
-            f"The script {str(path)!r} must build a program with lt.build, or return the result of lt.simulate, and "
-            "does neither. Call lt.build."
+            f"The script {str(path)!r} must build a program with lt.build, or return a schedule or the result of "
+            "lt.simulate, and does none of these. Call lt.build."
         )
     check([each.program.config for each in made])
     machine = made[-1].program.config

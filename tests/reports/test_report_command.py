@@ -116,8 +116,8 @@ def test_foreign_and_missing_files_are_refused(tmp_path):
     )
     (tmp_path / "empty.py").write_text("x = 1\n")
     assert refused(tmp_path, tmp_path / "empty.py") == (
-        f"The script {str(tmp_path / 'empty.py')!r} must build a program with lt.build, or return the result of "
-        "lt.simulate, and does neither. Call lt.build."
+        f"The script {str(tmp_path / 'empty.py')!r} must build a program with lt.build, or return a schedule or the "
+        "result of lt.simulate, and does none of these. Call lt.build."
     )
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
     assert "must be a program that Lathe has saved, and is not" in refused(tmp_path, tmp_path / "other.npz")
@@ -163,3 +163,23 @@ def test_every_truncation_of_a_result_is_refused_in_one_line(tmp_path, program):
     for size in range(2, len(content), len(content) // 12):
         path.write_bytes(content[:size])
         refused(tmp_path, path)
+
+
+def test_a_schedule_that_a_script_returns_is_built(tmp_path):
+    script = tmp_path / "s.py"
+    returned = SCRIPT.replace("return lt.build(s, [A, B, D], cfg)", "return s")
+    script.write_text(returned.replace("def build", "def schedule"))
+    found = data(written(tmp_path, script, "-c", "wide"), "levels")
+    assert [each["name"] for each in found["stages"]] == ["A", "B", "C", "D", "A.inp", "B.wgt", "D.acc"]
+
+
+def test_the_streams_of_a_network_that_a_script_runs_are_shown(tmp_path, digits_onnx):
+    script = tmp_path / "s.py"
+    script.write_text(
+        "import lathe as lt\n"
+        "def main(cfg):\n"
+        f"    return lt.simulate(lt.from_onnx({str(digits_onnx)!r}).build(cfg), timing_only=True)\n"
+    )
+    text = written(tmp_path, script, "-c", "lathe16")
+    assert len(data(text, "levels")["launches"]) == len(data(text, "run")["streams"]) > 0
+    assert data(text, "run")["cycles"] == sum(each["cycles"] for each in data(text, "run")["layers"])

@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 from drawn_runs import DRAWN, LAPTOP, PHONE, program_of_script
 
 import lathe as lt
+from lathe.command_line import main
 from lathe.isa import instruction_text
 from lathe.networks.digits.network import digits_network
 from lathe.reports.launches import run_of_results
@@ -157,6 +159,22 @@ def test_names_are_text_whatever_they_hold(open_page, digits, tmp_path):
     ]
     page.click("#layers tbody tr:nth-child(2)")
     assert texts(page, "#selected h3") == [HOSTILE[1]]
+
+
+def test_nodes_of_a_model_may_be_named_like_the_end_of_a_script(open_page, digits_onnx, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    model = onnx.load(digits_onnx)
+    for node in model.graph.node:
+        node.name = f"</script><script>alert('{node.name}')</script>"
+    onnx.save(model, tmp_path / "hostile.onnx")
+    words = ["report", str(tmp_path / "hostile.onnx"), "-c", "lathe16", "-o", str(tmp_path / "page.html")]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    page = drawn(open_page(tmp_path / "page.html"))
+    names = texts(page, "#layers tbody tr td:first-child")
+    assert len(names) == 7
+    assert all(name.startswith("</script><script>alert('") for name in names)
+    page.click("#layers tbody tr:nth-child(3)")
+    assert texts(page, "#selected h3") == [names[2]]
 
 
 @pytest.mark.parametrize("name", ["timeline", "cycles", "roofline"])

@@ -1,8 +1,7 @@
 "use strict";
 // The schedule explorer: levels beside each other; a statement is picked on one and marked on all.
-lathe.origins = Promise.all([
-  lathe.run, lathe.load("levels", ["text", "stage", "instruction", "origins", "chunks"]),
-]).then(([run, known]) => {
+lathe.origins = lathe.pictured.then(async (run) => {
+  const known = await lathe.load("levels", ["text", "stage", "instruction", "origins", "chunks"]);
   if (!known) return { run, known };
   const stageOf = (i) => known.stages[known.stage_of[i]];
   let origins = [], chunks = [];

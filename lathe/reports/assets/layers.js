@@ -1,6 +1,6 @@
 "use strict";
 // Layers: where cycles went, the roofline, the table, and what is told of the one that is selected.
-lathe.run.then((run) => {
+lathe.pictured.then((run) => {
   const { make, grouped, plain } = lathe;
   const shorter = (text) => (text.length > 26 ? `${text.slice(0, 24)}…` : text);
   const units = run.units.slice(0, -1), known = run.layers.map((layer, at) => ({ ...layer, at }));
@@ -55,7 +55,7 @@ lathe.run.then((run) => {
     for (const cause of run.causes) add(`waits: ${cause}`, cause, own.map((layer) => layer.reasons[unit]?.[cause] ?? 0));
     const narrow = document.getElementById("cycles").clientWidth < 560;
     lathe.draw("cycles", traces, {
-      barmode: "stack", height: Math.max(160, 70 + 26 * own.length), uirevision: "cycles",
+      barmode: "stack", height: Math.max(160, 70 + own.length * Math.min(26, Math.max(13, 700 / own.length))), uirevision: "cycles",
       margin: { l: narrow ? 104 : 170, r: 12, t: 8, b: 44 },
       xaxis: { title: { text: `cycles of ${unit}`, standoff: 6 }, separatethousands: true, exponentformat: "none", fixedrange: narrow },
       yaxis: { autorange: "reversed", tickvals: names, fixedrange: true, tickfont: { size: narrow ? 9 : 11 }, showgrid: false,

@@ -56,7 +56,11 @@ const lathe = (() => {
     return made;
   }
 
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const colours = new Map(); // those of the present theme
+  function colour(name) {
+    if (!colours.has(name)) colours.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
+    return colours.get(name);
+  }
 
   function themed(layout) {
     const text = colour("text"), line = colour("line"), made = { ...layout };
@@ -124,6 +128,7 @@ const lathe = (() => {
   }
 
   dark.addEventListener("change", () => {
+    colours.clear();
     for (const [name, { traces, layout, config, legend }] of figures) draw(name, traces, layout, config, legend);
   });
 

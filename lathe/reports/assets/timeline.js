@@ -1,8 +1,9 @@
 "use strict";
 // The timeline: a row for each unit, tokens, scratchpads and DRAM over one axis of cycles; drawn anew for each window.
-lathe.run.then((run) => {
+// What else a page has comes behind this picture.
+lathe.pictured = lathe.run.then((run) => {
   const place = document.getElementById("timeline");
-  if (!place) return;
+  if (!place) return run;
   const NEAR = 600; // entries that are drawn one by one
   const COLUMNS = 200; // columns of a window; half as many are drawn on each side, so that dragging shows something
   const kinds = [...run.activities, ...run.causes];
@@ -28,6 +29,7 @@ lathe.run.then((run) => {
   const LINES = ["#3b7dd8", "#2a9d5c", "#d98a1f", "#c2496b", "#8a63c9", "#6f7f92"];
 
   const narrow = () => place.clientWidth < 560;
+  let small = narrow();
   const axisOf = (at) => (at ? `y${at + 1}` : "y");
   const parts = [...rows.map(() => 1), 1.5, 2, 1.8];
   const texts = [...rows.map((unit) => run.units[unit]), "tokens", "scratchpads<br>% in use", "DRAM<br>bytes/cycle"];
@@ -35,7 +37,7 @@ lathe.run.then((run) => {
   function layout() {
     const gap = 0.018, sum = parts.reduce((a, b) => a + b, 0), left = 1 - gap * (parts.length - 1);
     const made = {
-      height: 540, margin: { l: narrow() ? 92 : 108, r: 12, t: 8, b: 40 }, dragmode: "zoom",
+      height: 540, margin: { l: small ? 92 : 108, r: 12, t: 8, b: 40 }, dragmode: "zoom",
       barmode: "overlay", uirevision: "run",
       xaxis: { title: { text: "cycle", standoff: 4 }, range: [...window_], anchor: axisOf(parts.length - 1),
         minallowed: 0, maxallowed: run.cycles, exponentformat: "none", separatethousands: true, zeroline: false },
@@ -51,8 +53,8 @@ lathe.run.then((run) => {
           : { rangemode: "tozero", tickfont: { size: 10 }, ...(at === rows.length && mostTokens <= 3 ? { dtick: 1 } : {}) }),
       };
       made.annotations.push({
-        text: texts[at], xref: "paper", yref: "paper", x: 0, xshift: at < rows.length ? -8 : narrow() ? -26 : -34, y: (domain[0] + top) / 2,
-        xanchor: "right", showarrow: false, align: "right", font: { size: narrow() ? 9 : 11 },
+        text: texts[at], xref: "paper", yref: "paper", x: 0, xshift: at < rows.length ? -8 : small ? -26 : -34, y: (domain[0] + top) / 2,
+        xanchor: "right", showarrow: false, align: "right", font: { size: small ? 9 : 11 },
       });
       middles.push((domain[0] + domain[1] - 0.2 * (domain[1] - domain[0])) / 2);
       top = domain[0] - gap;
@@ -210,7 +212,9 @@ lathe.run.then((run) => {
   }
   lathe.timeline = { show, window: () => [...window_], draw };
 
-  draw().then(() => {
+  const pictured = draw().then(async () => {
+    // In a window that is not seen there are no frames.
+    await Promise.race([new Promise(requestAnimationFrame), new Promise((done) => { setTimeout(done, 200); })]);
     performance.mark("first picture");
     place.on("plotly_relayout", (change) => {
       const low = change["xaxis.range[0]"] ?? change["xaxis.range"]?.[0], high = change["xaxis.range[1]"] ?? change["xaxis.range"]?.[1];
@@ -230,6 +234,7 @@ lathe.run.then((run) => {
       }
       if (i !== undefined) run.select({ kind: "instruction", instruction: i, marks: (k) => k === i });
     });
+    return run;
   });
   run.onSelect((selection) => {
     marks = selection?.marks ?? null;
@@ -255,8 +260,8 @@ lathe.run.then((run) => {
     if (range) show(...range);
     select.value = "";
   });
-  let wide = narrow();
   addEventListener("resize", () => {
-    if (narrow() !== wide) { wide = narrow(); draw(); }
+    if (narrow() !== small) { small = narrow(); draw(); }
   });
+  return pictured;
 });
