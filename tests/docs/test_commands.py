@@ -5,11 +5,18 @@ from pathlib import Path
 
 import click
 import pytest
-from blocks import PAGES, ROOT, blocks_of, inline_code_of
+from blocks import DOCS, PAGES, ROOT, blocks_of, inline_code_of
 
+import lathe as lt
 from lathe.command_line import main
 
 TEXTS = [*PAGES, ROOT / "README.md"]
+NAME = re.compile(r"\blt\.([a-zA-Z]\w*)")
+ROWS = re.findall(
+    r"^\| (.*?) \| the same names(?: \(\[cores\].*)?(?:;.*)? \|$",
+    (DOCS / "coming-from.md").read_text(encoding="utf-8"),
+    re.M,
+)
 
 
 def commands_in(text: str) -> list[str]:
@@ -54,6 +61,22 @@ def unknown_in(command: str) -> list[str]:
 def test_commands_are_there_with_their_options(page: Path) -> None:
     found = {command: unknown_in(command) for command in commands_in(page.read_text(encoding="utf-8"))}
     assert {command: unknown for command, unknown in found.items() if unknown} == {}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in TEXTS if page.parent.name != "decisions"], ids=lambda path: path.stem
+)
+def test_names_of_the_interface_are_there(page: Path) -> None:
+    named = {name for code in inline_code_of(page.read_text(encoding="utf-8")) for name in NAME.findall(code)}
+    assert [name for name in sorted(named) if not hasattr(lt, name)] == []
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_counterparts_that_bear_the_same_name_are_there(row: str) -> None:
+    commands = re.findall(r"`(?:\w\.|s\[\w\]\.)?(\w+)(?:\([^`]*)?`", row)
+    assert commands
+    here = {*dir(lt.Stage), *dir(lt.Schedule), *dir(lt)}
+    assert [name for name in commands if name not in here] == []
 
 
 @pytest.mark.parametrize(
