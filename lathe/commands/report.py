@@ -32,6 +32,7 @@ from lathe.scripts import check_machine_of
 
 SQLITE = b"SQLite format 3\0"
 ZIP = b"PK"
+CHROME_TRACE = b'{"displayTimeUni'
 
 
 @click.command()
@@ -85,6 +86,11 @@ def page_of(ctx: click.Context, subject: Path, config_name: str, shapes: tuple[s
         if holds_network(subject):
             return run_page(run_of_network_program(subject.name, NetworkProgram.load(subject)))
         return run_page(run_of_program(subject.name, Program.load(subject)))
+    if begins == CHROME_TRACE:
+        raise ReportError(
+            f"The file {str(subject)!r} must be a result, not a trace for Perfetto, which does not have the program. "
+            "Write one with --result of `lathe run` or `lathe simulate`."
+        )
     raise ReportError(
         f"The file {str(subject)!r} must be a result, a program, a network, a model, a script or the store of a sweep, "
         "and is none of these. Correct the path."

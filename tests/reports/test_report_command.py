@@ -123,6 +123,14 @@ def test_foreign_and_missing_files_are_refused(tmp_path):
     assert "must be a program that Lathe has saved, and is not" in refused(tmp_path, tmp_path / "other.npz")
 
 
+def test_of_a_trace_it_is_said_what_to_write_instead(tmp_path, program):
+    lt.simulate(program, timing_only=True).write_chrome_trace(tmp_path / "t.json")
+    assert refused(tmp_path, tmp_path / "t.json") == (
+        f"The file {str(tmp_path / 't.json')!r} must be a result, not a trace for Perfetto, which does not have the "
+        "program. Write one with --result of `lathe run` or `lathe simulate`."
+    )
+
+
 def test_a_machine_is_for_what_is_compiled(tmp_path, program):
     program.save(tmp_path / "p.npz")
     assert refused(tmp_path, tmp_path / "p.npz", "-c", "tiny") == (

@@ -10,7 +10,7 @@ import lathe as lt
 from lathe.command_line import main
 from lathe.isa import instruction_text
 from lathe.networks.digits.network import digits_network
-from lathe.reports.launches import run_of_results
+from lathe.reports.launches import Layer, Run, run_of_results
 from lathe.reports.run_page import run_page
 
 HOSTILE = (
@@ -211,3 +211,13 @@ def test_launches_of_one_run_follow_each_other(open_page, digits, tmp_path):
     trace = other.trace
     first = trace.instruction.tolist().index(0)
     assert begin == digits.cycles + trace.start[first]
+
+
+def test_of_a_network_that_the_host_computes_the_page_has_its_nodes(open_page, tmp_path):
+    nodes = tuple(Layer(name, "host", "it is computed in float") for name in ("first", "second"))
+    run_page(Run("float", lt.load_config("vta"), (), nodes)).write(tmp_path / "host.html")
+    page = open_page(tmp_path / "host.html")
+    page.wait_for_selector("#layers tbody tr")
+    assert texts(page, "#layers tbody tr td:first-child") == ["first", "second"]
+    assert page.locator("#timeline").count() == 0
+    assert "0, and 2 nodes on the host" in page.locator("#summary").inner_text()
