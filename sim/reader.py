@@ -61,20 +61,20 @@ class Reader:
         latency, rate, ends, free = port.latency, port.cycles_per_beat, port.ends, port.free[READ]
         runs, place, left, last_step = self.transfer.runs, self.place, self.left, self.last_step
         beats, behind, _ = runs[place]
-        slot, bursts, moved = port.slot, 0, 0
+        slot, duration = port.slot, beats * rate
+        bursts, moved, before = 0, 0, left  # of whole runs, and what was left of this one
         grant = self.request if self.request > slot else slot
         while True:
             arrived = grant + latency
             if arrived < free:
                 arrived = free
-            free = arrived = arrived + beats * rate
+            free = arrived = arrived + duration
             ends.append(arrived)
             oldest = ends[0]
             slot = (oldest if oldest > grant else grant) + 1
             if watch is not None:
-                watch(self.instruction, next(self.addresses)[0], beats, port.beats[READ] + moved, arrived)
-            bursts += 1
-            moved += beats
+                number = port.beats[READ] + moved + (before - left) * beats
+                watch(self.instruction, next(self.addresses)[0], beats, number, arrived)
             last_step += beats
             if last_step <= arrived:
                 last_step = arrived + 1
@@ -82,11 +82,13 @@ class Reader:
             last_step += behind
             left -= 1
             if not left:
+                bursts, moved = bursts + before, moved + before * beats
                 place += 1
                 if place == len(runs):
-                    self.last_grant, request = grant, NEVER
+                    self.last_grant, request, before = grant, NEVER, 0
                     break
                 beats, behind, left = runs[place]
+                duration, before = beats * rate, left
             request = grant + 1
             used += beats
             while used > capacity:
@@ -98,5 +100,5 @@ class Reader:
             if grant >= horizon:
                 break
         self.request, self.used, self.last_step, self.place, self.left = request, used, last_step, place, left
-        port.granted(slot, free, bursts, moved)
+        port.granted(slot, free, bursts + before - left, moved + (before - left) * beats)
         return request == NEVER
