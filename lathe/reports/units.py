@@ -29,6 +29,11 @@ _ENDS = {
     "_bits": "bits",
     "_seconds": "s",
     "_latency": "cycles",
+    "_cells": "cells",
+    "_flip_flops": "flip-flops",
+    "_multipliers": "multipliers",
+    "_luts": "LUTs",
+    "_block_rams": "block RAMs",
 }
 
 
