@@ -221,3 +221,19 @@ def test_of_a_network_that_the_host_computes_the_page_has_its_nodes(open_page, t
     assert texts(page, "#layers tbody tr td:first-child") == ["first", "second"]
     assert page.locator("#timeline").count() == 0
     assert "0, and 2 nodes on the host" in page.locator("#summary").inner_text()
+
+
+def test_columns_go_on_to_the_end_and_shares_add_up(open_page, digits, digits_page):
+    page = drawn(open_page(digits_page))
+    columns = page.evaluate(
+        "document.getElementById('timeline').data.filter((each) => each.stackgroup === 'u1')"
+        ".map((each) => [Array.from(each.x), Array.from(each.y)])"
+    )
+    begins = columns[0][0]
+    assert (begins[0], begins[-1]) == (0, digits.cycles)
+    assert all(x == begins for x, _ in columns)
+    sums = [sum(shares) for shares in zip(*(y for _, y in columns), strict=True)]
+    assert max(sums) <= 1 + 1e-9
+    after = digits.trace.of_unit("compute").end[-1] + 1  # then the unit has nothing left to do
+    whole = [share for begin, share in zip(begins[1:], sums, strict=False) if begin < after]
+    assert min(whole) >= 1 - 1e-9

@@ -85,13 +85,16 @@ lathe.pictured = lathe.run.then((run) => {
       legendrank: kind, uid: `${unit}-${kind}` };
   };
 
+  // Columns begin at these cycles; the last one goes on to the window's end.
+  const begins = (low, high, count) => Array.from({ length: count + 1 }, (_, at) => low + (at * (high - low)) / count);
+  const held = (values) => [...values, values[values.length - 1]];
+
   function far(low, high, count) {
-    const values = lathe.lod.columns(run, low, high, count), width = (high - low) / count, traces = [];
-    const x = Array.from({ length: count }, (_, at) => low + at * width);
+    const values = lathe.lod.columns(run, low, high, count), x = begins(low, high, count), traces = [];
     rows.forEach((unit, row) => values[unit].forEach((shares, kind) => {
       if (!shares) return;
       traces.push({
-        ...style(unit, kind), type: "scatter", mode: "lines", x, y: shares, yaxis: axisOf(row), stackgroup: `u${unit}`,
+        ...style(unit, kind), type: "scatter", mode: "lines", x, y: held(shares), yaxis: axisOf(row), stackgroup: `u${unit}`,
         line: { width: 0, shape: "hv", color: lathe.kindColour(kinds[kind]) }, fillcolor: lathe.kindColour(kinds[kind]),
         hovertemplate: `${lathe.plain(run.units[unit])}: ${lathe.plain(kinds[kind])} %{y:.1%}<br>from cycle %{x:.0f}<extra></extra>`,
         meta: { unit },
@@ -165,9 +168,8 @@ lathe.pictured = lathe.run.then((run) => {
       line: { shape: "hv", width: 1.4, color: LINES[at % LINES.length] }, name: `${curve.name} in use`, legendrank: 1100 + at,
       uid: `m${at}`, hovertemplate: `%{y:.1f} % of ${curve.depth} ${lathe.plain(curve.name)} elements<br>cycle %{x:.0f}<extra></extra>`,
     }));
-    const { read, written } = lathe.lod.traffic(run, low, high, count), width = (high - low) / count;
-    const x = Array.from(read, (_, at) => low + at * width);
-    [["read", read, LINES[0]], ["written", written, LINES[3]]].forEach(([name, y, color], at) => traces.push({
+    const { read, written } = lathe.lod.traffic(run, low, high, count), x = begins(low, high, count);
+    [["read", held(read), LINES[0]], ["written", held(written), LINES[3]]].forEach(([name, y, color], at) => traces.push({
       type: "scatter", mode: "lines", x, y, yaxis: axisOf(rows.length + 2), line: { shape: "hv", width: 1.2, color },
       name: `DRAM ${name}`, legendrank: 1200 + at, uid: `d${at}`,
       hovertemplate: `%{y:.2f} bytes a cycle ${name}<br>from cycle %{x:.0f}<extra></extra>`,
