@@ -62,7 +62,7 @@ def read(folder, text):
 
 def test_the_file_in_the_manual_is_one(folder):
     page = (Path(lathe.sweeps.energy.__file__).resolve().parents[2] / "docs" / "sweeps.md").read_text(encoding="utf-8")
-    text = page.partition("```yaml\n")[2].partition("```")[0]
+    text = page.partition("```yaml file=everything.yaml\n")[2].partition("```")[0]
     graph = QdqModel()
     model = graph.model(graph.conv(graph.input(1, 3, 224, 224, name="image"), 8))
     (folder / "resnet18.onnx").write_bytes(model.SerializeToString())
