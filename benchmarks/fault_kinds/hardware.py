@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from fault_kinds.cases import MACHINE, Case, cases
 from fault_kinds.fault import Fault, Kind
 from fault_kinds.nets import NETS, caught_on, collected, values_wrong
+from lathe.rtl.cache import as_built
 from lathe.rtl.engines import pysim
-from lathe.rtl.engines.build import OUTSIDE
 from lathe.rtl.engines.compiled.machine import Machine
 
 
 def verdicts() -> dict[str, str]:
     """Build the machine anew, and see who catches it on what."""
-    machine = pysim.build(MACHINE.with_(**OUTSIDE))
+    machine = pysim.build(as_built(MACHINE))
     return collected(cases(), lambda case: look(machine, case))
 
 
@@ -166,7 +166,7 @@ FAULTS = (
     fault("a product lacks one of its halves", "alu", "(crosses[0] + crosses[1])[:HALF]", "crosses[0]"),
     fault(
         "a product is taken of the step that writes",
-        "pipeline",
+        "alu",
         "alu.multiply.eq(combining.valid & ~combining.writes",
         "alu.multiply.eq(combining.valid & combining.writes",
     ),
@@ -357,7 +357,7 @@ FAULTS = (
     ),
     fault(
         "the ALU takes the operand before the one that it read",
-        "pipeline",
+        "alu",
         "holding.valid & ~holding.first & ~holding.gemm",
         "holding.valid & (holding.first | holding.of.alu.use_imm) & ~holding.gemm",
     ),
@@ -470,12 +470,12 @@ FAULTS = (
         "lane = value % lanes",
         "lane = (value + 1) % lanes",
     ),
-    fault("the second operand has the parameters of the first", "pipeline", "index | reading.first", "index"),
+    fault("the second operand has the parameters of the first", "rescale", "index | reading.first", "index"),
     fault(
         "parameters are those of the micro-op before",
-        "pipeline",
-        "len(stages) - 4 - CHECK, self.indices",
-        "len(stages) - 3 - CHECK, self.indices",
+        "rescale",
+        "len(place.stages) - 4 - CHECK, place.indices",
+        "len(place.stages) - 3 - CHECK, place.indices",
     ),
     fault("an accumulator is read before its write", "late_writes", "[: self.steps]", "[: self.steps - 1]"),
     fault("a late result comes a step early", "late_writes", "range(steps):", "range(steps - 1):"),

@@ -293,8 +293,8 @@ FAULTS = (
     fault(
         "a command is there a cycle early",
         "sim.timeline",
-        "self.dispatch[instruction] + 1 + DECODE)",
-        "self.dispatch[instruction] + DECODE)",
+        "self.dispatch[instruction] + 1 + DECODE",
+        "self.dispatch[instruction] + DECODE",
     ),
     fault("GEMM is done a cycle late", "sim.compute", "last_step + self.pipeline,", "last_step + self.pipeline + 1,"),
     fault("the pipeline is drained a cycle early", "sim.compute", "self.drained = end + 1", "self.drained = end"),
@@ -307,15 +307,15 @@ FAULTS = (
     fault(
         "LOAD acc does not fetch ahead",
         "sim.compute",
-        "self.load_free if command.kind == Kind.TRANSFER else self.boundary",
+        "self.load_free if command.kind is Kind.TRANSFER else self.boundary",
         "self.boundary",
     ),
     fault("LOAD acc starts beside another", "sim.compute", "self.load_free = end", "pass"),
     fault(
         "FINISH does not wait for the pipeline",
         "sim.compute",
-        "conditions.append((StallCause.DRAIN, self.drained))",
-        "pass",
+        "(StallCause.DRAIN, self.drained) if command.kind is Kind.FINISH else None",
+        "None",
     ),
     fault(
         "one load more than may be is under way",
@@ -326,7 +326,7 @@ FAULTS = (
     fault(
         "a load's first step does not wait for the one before",
         "sim.load",
-        "first_step = max(start, self.boundary) + 1",
+        "first_step = max(start, boundary) + 1",
         "first_step = start + 1",
     ),
     fault("a load ends with its last step", "sim.load", "last_step + self.write_latency)", "last_step)"),
@@ -350,7 +350,18 @@ FAULTS = (
         "start = accepted + self.latency",
         "start = accepted + self.latency + 1",
     ),
-    fault("reads and writes never share the server", "sim.port", "if self.shared:", "if False:"),
+    fault(
+        "writes never hold up reads",
+        "sim.port",
+        "if self.shared:\n            self.free[1 - direction] = end",
+        "if False:\n            self.free[1 - direction] = end",
+    ),
+    fault(
+        "reads never hold up writes",
+        "sim.port",
+        "if self.shared:\n            self.free[WRITE] = free",
+        "if False:\n            self.free[WRITE] = free",
+    ),
     fault(
         "the arbiter goes round the other way",
         "sim.engine",
@@ -375,7 +386,12 @@ FAULTS = (
         "full = ((address >> bus_shift) + limit) << bus_shift",
         "full = address + (limit << bus_shift)",
     ),
-    fault("the room of a read burst is free a cycle early", "sim.reader", "request = taken + 2", "request = taken + 1"),
+    fault(
+        "the room of a read burst is free a cycle early",
+        "sim.reader",
+        "request = taken + 2\n            grant",
+        "request = taken + 1\n            grant",
+    ),
     fault("a transfer's first burst is cut a cycle early", "sim.reader", "start + 1 + CUT", "start + CUT"),
     fault(
         "the stream's first burst is cut a cycle early", "sim.fetch", "self.earliest = 1 + CUT", "self.earliest = CUT"
@@ -386,12 +402,13 @@ FAULTS = (
         "max(self.earliest, left + 2)",
         "max(self.earliest, left + 1)",
     ),
+    fault("steps of padding between rows are forgotten", "sim.reader", "last_step += behind", "last_step += 0"),
+    fault("a write burst's address is accepted a cycle early", "sim.store", "beats - 1 + PACK", "beats - 2 + PACK"),
     fault(
-        "steps of padding between rows are forgotten", "sim.reader", "last_step += self.transfer.gap", "last_step += 0"
-    ),
-    fault("a write burst's address is accepted a cycle early", "sim.store", "last + PACK,", "last + PACK - 1,"),
-    fault(
-        "the room of a write burst is free a cycle early", "sim.store", "max(first, sent + 2)", "max(first, sent + 1)"
+        "the room of a write burst is free a cycle early",
+        "sim.store",
+        "self.first_step = end + 2",
+        "self.first_step = end + 1",
     ),
     fault("a store's first burst is cut a cycle early", "sim.store", "start + 1 + CUT", "start + CUT"),
     fault(
@@ -406,7 +423,7 @@ FAULTS = (
         "max(self.timeline.end) + 1 + END",
         "max(self.timeline.end) + 1",
     ),
-    fault("a store is done with its last beat", "sim.store", "sent + self.response_latency)", "sent)"),
+    fault("a store is done with its last beat", "sim.store", "apart + self.response_latency)", "apart)"),
     fault(
         "two stores end in one cycle", "sim.store", "max(response, self.ends[-1] + 1)", "max(response, self.ends[-1])"
     ),
