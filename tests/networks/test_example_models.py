@@ -108,9 +108,12 @@ def check(network: lt.Network, case: Case, name: str) -> None:
     assert compared(output, made, expected).cosine > 0.997
     if case.decides is not None:
         alike = made.argmax(case.decides) == expected.argmax(case.decides)
-        assert alike.mean() > 0.93
-        # Values that are each a unit off change places where they are two units apart, and no others do.
-        assert alike[_margins(expected, case.decides) > 2.5 * np.diff(np.unique(expected)).min()].all()
+        if made.size > 1000:
+            assert alike.mean() > 0.95
+        else:
+            assert alike.mean() > 0.93
+            # Values that are each a unit off change places where they are two units apart, and no others do.
+            assert alike[_margins(expected, case.decides) > 2.5 * np.diff(np.unique(expected)).min()].all()
     if name in HOST:
         kinds = {node.name or node.output[0]: node.op_type for node in network.model.nodes}
         hosts = {kinds[row.name] for row in result.layers if row.where == "host"}
