@@ -17,12 +17,15 @@ explain`) is taken.
 
 import ast
 import inspect
+import pkgutil
 import runpy
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from lathe.configs import HardwareConfig, LatheError, load_config
@@ -110,13 +113,38 @@ def functions_of(source: bytes, path: Path) -> set[str]:
 
 @contextmanager
 def beside(path: Path) -> Iterator[None]:
-    """Let the script import what lies beside it, as it may when Python runs it."""
-    folder = str(path.resolve().parent)
-    sys.path.insert(0, folder)
+    """Let the script import what lies beside it, as it may when Python runs it.
+
+    A module of the same name that lay beside another script, or elsewhere on the path, is set aside meanwhile; one of
+    Python, of an installed package or of Lathe is not.
+    """
+    folder = path.resolve().parent
+    sys.path.insert(0, str(folder))
+    aside = {name: sys.modules.pop(name) for name in hiding(folder)}
     try:
         yield
     finally:
-        sys.path.remove(folder)
+        sys.modules.update(aside)
+        sys.path.remove(str(folder))
+
+
+def hiding(folder: Path) -> list[str]:
+    """The loaded modules, from elsewhere, that would be taken for those which lie in a folder."""
+    there = {module.name for module in pkgutil.iter_modules([str(folder)])} - {"__main__", "lathe"}
+    loaded = [name for name in sys.modules if name.partition(".")[0] in there]
+    places = {name: place_of(sys.modules[name]) for name in loaded}
+    return [name for name, place in places.items() if not place.is_relative_to(folder) and not installed(place)]
+
+
+def place_of(module: ModuleType) -> Path:
+    """The file of a module; one that is part of Python itself has none, and lies where Python's library does."""
+    return Path(getattr(module, "__file__", None) or sysconfig.get_path("stdlib")).resolve()
+
+
+def installed(place: Path) -> bool:
+    """Whether a file belongs to Python or to a package that is installed."""
+    libraries = {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return any(place.is_relative_to(Path(library).resolve()) for library in libraries)
 
 
 @contextmanager
