@@ -67,7 +67,7 @@ class Segment:
         return cls(**{**values, "layout": layout})
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Program:
     """Instructions for one machine, with the memory they run on.
 
@@ -89,6 +89,10 @@ class Program:
     products: int | None = None
 
     _repr_html_ = repr_html
+
+    def __repr__(self) -> str:
+        ends = [f"{each.role} {each.tensor}" for each in (*self.inputs, *self.outputs)]
+        return f"Program({', '.join([self.config.name, f'{len(self.instructions)} instructions', *ends])})"
 
     def __post_init__(self) -> None:
         _check_kinds(self)

@@ -32,7 +32,7 @@ class CosimulationError(LatheError):
     """Two engines differ, and the message shows the first difference from both sides; or there are no two engines."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cosimulation(Generic[Ran]):
     """What several engines made of one launch. ``differences`` is empty when they agree in everything.
 
@@ -44,6 +44,11 @@ class Cosimulation(Generic[Ran]):
     differences: tuple[str, ...]
 
     _repr_html_ = repr_html
+
+    def __repr__(self) -> str:
+        if self.differences:
+            return f"Cosimulation({', '.join(self.results)}: {len(self.differences)} differences)"
+        return f"Cosimulation({', '.join(self.results)}: all equal, {self.cycles} cycles)"
 
     @property
     def first(self) -> Ran:

@@ -32,6 +32,8 @@ from lathe.configs import HardwareConfig, LatheError, load_config
 
 SCRIPT_NAME = "lathe_script"  # __name__ of a script with a function, so that its part for running by itself is left out
 
+MACHINES = (".yaml", ".yml", ".json")  # suffixes of what may have been meant for a machine
+
 
 class ScriptError(LatheError):
     """A script that cannot be read, or that leaves something else than it must."""
@@ -107,7 +109,8 @@ def functions_of(source: bytes, path: Path) -> set[str]:
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}," if isinstance(error, SyntaxError) and error.lineno else ""
         what = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise ScriptError(f"The script {str(path)!r}{line} must be Python, and is not: {what}. Correct it.") from None
+        remedy = "Name a machine behind -c." if path.suffix in MACHINES else "Correct it."
+        raise ScriptError(f"The script {str(path)!r}{line} must be Python, and is not: {what}. {remedy}") from None
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 

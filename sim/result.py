@@ -47,7 +47,7 @@ class Outputs(dict[str, NDArray[Any]]):
         return Outputs, (dict(self), self.names)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """Outputs and time of one launch of a program.
 
@@ -64,6 +64,10 @@ class Result:
     trace: Trace | None
 
     _repr_html_ = repr_html
+
+    def __repr__(self) -> str:
+        made = [f"{name}: {array.dtype} {array.shape}" for name, array in self.outputs.items()]
+        return f"Result({', '.join([f'{self.cycles} cycles', *made])})"
 
     def __post_init__(self) -> None:
         names = [segment.name for segment in self.program.outputs]

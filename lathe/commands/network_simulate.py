@@ -123,7 +123,8 @@ def _print_agreement(ran: NetworkCosimulation) -> None:
     *others, last = ran.engines
     traces = [each.first.trace for each in ran.streams]
     events = sum(len(trace) for trace in traces if trace is not None)
+    streams = "one stream" if len(ran.streams) == 1 else f"{grouped(len(ran.streams))} streams"
     click.echo(
-        f"{', '.join(others)} and {last} agree in {grouped(len(ran.streams))} streams: start and end of "
+        f"{', '.join(others)} and {last} agree in {streams}: start and end of "
         f"{grouped(events)} events, {grouped(ran.result.cycles)} cycles, memory, tokens and counters."
     )

@@ -11,14 +11,14 @@ from typing import Any
 import click
 
 from lathe.commands.options import FILE, json_option
-from lathe.commands.terminal import console, grouped, print_json, table
+from lathe.commands.terminal import console, grouped, percent, print_json, table
 from lathe.configs.atomic import check_writable, write_bytes, write_text
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.measurement import NUMBERS
-from lathe.sweeps.pareto import objectives_of, pareto_front
+from lathe.sweeps.pareto import metrics_of, pareto_front
 from lathe.sweeps.store import reading_store
 from lathe.sweeps.sweeping import flat_rows
-from lathe.sweeps.tables import SECONDS, csv_lines
+from lathe.sweeps.tables import SECONDS, csv_lines, workload_of
 
 WIDTH = 200
 SHOWN = ("cycles", "efficiency", "time_us", "energy_pj")
@@ -33,15 +33,25 @@ SHOWN = ("cycles", "efficiency", "time_us", "energy_pj")
 @click.option(
     "--pareto", metavar="A,B", help="Only rows that none beats in these metrics; -A where great is better than small."
 )
+@click.option(
+    "--metrics", metavar="A,B", help="The numbers of the table.  [default: those of --pareto, or the main ones]"
+)
 @json_option
 def results(
-    store: Path, as_csv: bool, as_parquet: bool, output: Path | None, pareto: str | None, as_json: bool
+    store: Path,
+    as_csv: bool,
+    as_parquet: bool,
+    output: Path | None,
+    pareto: str | None,
+    metrics: str | None,
+    as_json: bool,
 ) -> None:
     """Show what a sweep has measured so far.
 
     RESULTS.db is a store that `lathe sweep -o RESULTS.db` writes, also while it does. JSON is a list of flat rows;
-    values that depend on the run have keys with "second" in them. --pareto keeps the rows for which no other is at
-    least as good in all of the metrics and better in one.
+    values that depend on the run have keys with "second" in them. --pareto keeps the rows for which no other of the
+    same workload is at least as good in all of the metrics and better in one. A store has all metrics, of which the
+    table shows some.
     """
     if as_csv + as_json + as_parquet > 1:
         raise SweepError("The form of results must be one of --csv, --json and --parquet, not several. Choose one.")
@@ -49,13 +59,16 @@ def results(
         raise SweepError("--parquet must come with -o FILE, which it is written to, and does not. Give one.")
     if output is not None and not (as_csv or as_json or as_parquet):
         raise SweepError("-o must come with --csv, --json or --parquet, and does not. Choose one.")
+    if metrics is not None and (as_csv or as_json or as_parquet):
+        raise SweepError("--metrics must come without --csv, --json and --parquet, which have all. Leave it out.")
     if output is not None:
         check_writable(output)
     with reading_store(store) as opened:
         rows: Sequence[Mapping[str, Any]] = flat_rows(opened)
+    shown = () if metrics is None else metrics_of(metrics, rows, "--metrics")
     objectives: tuple[str, ...] = ()
     if pareto is not None:
-        objectives = objectives_of(pareto, rows)
+        objectives = metrics_of(pareto, rows, "--pareto", signed=True)
         rows = pareto_front(rows, objectives)
     if as_parquet:
         assert output is not None
@@ -67,7 +80,7 @@ def results(
     elif as_json:
         _print_or_write(json_text(rows), output)
     else:
-        print_table(rows, objectives)
+        print_table(rows, objectives, shown)
 
 
 def json_text(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -105,26 +118,30 @@ def _print_or_write(text: str, output: Path | None) -> None:
         write_text(output, text)
 
 
-def print_table(rows: Sequence[Mapping[str, Any]], objectives: Sequence[str]) -> None:
-    """The rows with the numbers that matter; what all have in common stands above them."""
+def print_table(rows: Sequence[Mapping[str, Any]], objectives: Sequence[str], metrics: Sequence[str] = ()) -> None:
+    """The rows with chosen numbers, or those that matter; what all have in common stands above them."""
     names = [key for key in (rows[0] if rows else ()) if key not in (*NUMBERS, "status", "reason", SECONDS)]
     varying = [name for name in names if len({str(row[name]) for row in rows}) > 1]
     fixed = ", ".join(f"{name} {rows[0][name]}" for name in names if name not in varying and rows[0][name] is not None)
-    wanted = [name.removeprefix("-") for name in objectives] or list(SHOWN)
+    wanted = metrics or [name.removeprefix("-") for name in objectives] or SHOWN
     numbers = [name for name in wanted if any(row.get(name) is not None for row in rows)]
-    cells = [
-        (*("" if row[name] is None else row[name] for name in varying), *(_number(row[name]) for name in numbers),
-         row["status"])
-        for row in rows
-    ]  # fmt: skip
+    cells = []
+    for row in rows:
+        places = ["" if row[name] is None else row[name] for name in varying]
+        cells.append((*places, *(number_told(name, row[name]) for name in numbers), row["status"]))
     out = console(WIDTH)
     out.print(table(fixed, [*varying, *numbers, "status"], cells, left=0))
     told = ", ".join(f"{count} {status}" for status, count in Counter(row["status"] for row in rows).items())
     which = f" that none beats in {', '.join(objectives)}" if objectives else ""
+    which += ", each among those of its workload" if objectives and len({workload_of(row) for row in rows}) > 1 else ""
     out.print(f"\n{len(rows)} rows{which}: {told}" if rows else "no rows", soft_wrap=True)
 
 
-def _number(value: object) -> str:
+def number_told(name: str, value: object) -> str:
+    """A number of a table; "" where there is none."""
+    if name in ("utilisation", "efficiency") and isinstance(value, int | float):
+        return percent(value)
     if isinstance(value, float):
-        return f"{value:.4g}"
-    return grouped(value) if isinstance(value, int) else ""
+        return grouped(int(value)) if value.is_integer() else f"{value:.4g}"
+    told = grouped(value) if isinstance(value, int) else ""
+    return f"{told} B" if told and name in ("bytes_read", "bytes_written") else told

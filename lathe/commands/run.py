@@ -111,7 +111,10 @@ def run(
     if script is not None and is_model(script):
         check_of_network_only(ctx, script, "batch", "images")
         if trace_path is not None:
-            raise ScriptError("-o must be left out for a model, whose streams have traces of their own.")
+            raise ScriptError(
+                "-o must be left out for a model, whose streams have traces of their own. Keep them with --result, "
+                "which `lathe report` shows."
+            )
         if inputs is not None and given(ctx, "seed"):
             raise ScriptError(
                 f"--random must be left out where {str(inputs)!r} gives the inputs, not {seed}. Choose one of both."

@@ -101,8 +101,14 @@ def simulate(
     loaded = Program.load(program)
     if seed is not None and seed < 0:
         raise InputsFileError(f"The seed of --random must be an integer of at least 0, not {seed}.")
-    values = read_inputs(inputs) if inputs is not None else {} if seed is None else random_inputs(loaded, seed)
     names = engines_of(engine)
+    if not any(sources) and loaded.inputs:
+        told = ", ".join(dict.fromkeys(segment.tensor for segment in loaded.inputs))
+        raise InputsFileError(
+            f"The inputs of {str(program)!r}, {told}, must come from INPUTS or from --random SEED, and are missing. "
+            "Give one of both, or --timing-only."
+        )
+    values = read_inputs(inputs) if inputs is not None else {} if seed is None else random_inputs(loaded, seed)
     prepare(names, loaded.config, wave_path)
     if len(names) == 1:
         ran = None

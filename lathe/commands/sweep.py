@@ -9,9 +9,9 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from lathe.commands.options import FILE, json_option
-from lathe.commands.results import print_table
+from lathe.commands.results import number_told, print_table
 from lathe.commands.sweep_plan import print_plan
-from lathe.commands.terminal import console, grouped, notes, percent, print_json, table
+from lathe.commands.terminal import console, notes, print_json, table
 from lathe.configs.atomic import check_writable
 from lathe.sweeps.execution import Running, check_of_one_place
 from lathe.sweeps.measurement import DIFFERENT, FAILED, NUMBERS, OK, Row
@@ -24,6 +24,9 @@ from lathe.sweeps.workloads import WORKLOADS, known_workloads, make
 
 SOMETHING_WRONG = 1
 STOPPED = 130  # as shells say of what Ctrl-C has ended
+SHOWN = ("cycles", "utilisation", "efficiency", "bytes_read", "bytes_written")
+TITLES = {"bytes_read": "read", "bytes_written": "written"}
+"""The numbers of the table, where the file asks for no others; short titles of those with their unit in each cell."""
 WIDTH = 200  # of the table when it does not go to a terminal; it has a column for each key that varies
 MOST_COUNTED = 1_000_000  # of a grid with constraints; of a larger one the bar has no end
 
@@ -169,16 +172,13 @@ def print_rows(found: Sweep, rows: list[Row], output: Path | None) -> None:
     names = point_columns(found)
     varying = [name for name in names if len({str(value.get(name)) for value in values}) > 1]
     fixed = ", ".join(f"{name} {values[0][name]}" for name in names if rows and name not in varying)
-    shown = table(fixed, [*varying, "cycles", "utilisation", "efficiency", "read", "written", "status"], ())
+    metrics = found.metrics or SHOWN
+    shown = table(fixed, [*varying, *(TITLES.get(name, name) for name in metrics), "status"], ())
     for column in shown.columns:
         column.no_wrap = True
     reasons: dict[str, None] = {}
     for row, value in zip(rows, values, strict=True):
-        numbers = ["", "", "", "", ""]
-        if row.numbers:
-            counts = (f"{grouped(int(row.numbers[key]))} B" for key in ("bytes_read", "bytes_written"))
-            shares = (percent(row.numbers[key]) for key in ("utilisation", "efficiency"))
-            numbers = [grouped(int(row.numbers["cycles"])), *shares, *counts]
+        numbers = [number_told(name, row.numbers.get(name)) for name in metrics]
         shown.add_row(*(str(value.get(name, "")) for name in varying), *numbers, row.status)
         if row.status != OK:
             reasons[f"{row.status}: {row.reason}"] = None

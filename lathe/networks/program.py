@@ -13,7 +13,7 @@ from lathe.networks.files import read_network, write_network
 from lathe.networks.steps import NpuStep, Step
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NetworkProgram:
     """What ``network.build`` returns: steps in their order, and the inputs and outputs of the model."""
 
@@ -24,6 +24,10 @@ class NetworkProgram:
     outputs: Mapping[str, TensorType | None]
 
     _repr_html_ = repr_html
+
+    def __repr__(self) -> str:
+        told = [self.name, self.config.name, f"{len(self.parts)} streams", f"{len(self.steps)} steps"]
+        return f"NetworkProgram({', '.join(told)})"
 
     @property
     def parts(self) -> tuple[Program, ...]:

@@ -42,7 +42,7 @@ class LayerRow:
     _repr_html_ = repr_html
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NetworkResult:
     """``outputs`` by name, cycles of all streams together, a row for each layer, the result of each stream.
 
@@ -55,6 +55,10 @@ class NetworkResult:
     results: tuple[Result, ...]
 
     _repr_html_ = repr_html
+
+    def __repr__(self) -> str:
+        told = [f"{self.cycles} cycles", f"{len(self.layers)} layers", *map(str, self.outputs)]
+        return f"NetworkResult({', '.join(told)})"
 
     @property
     def counters(self) -> Counters:

@@ -13,7 +13,7 @@ from lathe.sweeps.measurement import AGAIN, NUMBERS, OK, Options, Row
 from lathe.sweeps.search import needed, run_search
 from lathe.sweeps.specification import Point, Sweep
 from lathe.sweeps.store import Store, StoredRow, writing_store
-from lathe.sweeps.tables import SECONDS, GrowingCsv, values_of
+from lathe.sweeps.tables import SECONDS, GrowingCsv, values_of, workload_of
 
 STORE = ".db"
 
@@ -115,7 +115,11 @@ def flat_rows(store: Store) -> list[dict[str, Any]]:
     """The rows of a store as flat values, all with the same keys; what a row does not have is None."""
     rows = [{**row.columns, SECONDS: row.seconds} for row in store.rows()]
     keys = dict.fromkeys(key for row in rows for key in row)
-    leading = [key for key in keys if key not in (*NUMBERS, "status", "reason", SECONDS)]
+    of_workloads = dict.fromkeys(name for row in rows for name, _ in workload_of(row))
+    leading = [
+        *of_workloads,
+        *(key for key in keys if key not in (*of_workloads, *NUMBERS, "status", "reason", SECONDS)),
+    ]
     numbers = [name for name in NUMBERS if name in keys]
     order = [*leading, *(["status", *numbers, "reason", SECONDS] if rows else [])]
     return [{key: row.get(key) for key in order} for row in rows]

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Any, Self, TextIO
 
 from lathe.configs.atomic import check_writable, unwritable, write_text
 from lathe.configs.validation import all_keys
@@ -37,6 +37,12 @@ def values_of_point(point: Point) -> dict[str, object]:
     """A point by column."""
     parameters = {column_of(name): value for name, value in point.parameters.items()}
     return {WORKLOAD: point.workload, **parameters, BASE: point.base, **point.changes}
+
+
+def workload_of(row: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """What a row has measured: its columns in front of the machine's."""
+    names = list(row)
+    return tuple((name, row[name]) for name in names[: names.index(BASE)]) if BASE in row else ()
 
 
 def values_of(row: Row, metrics: tuple[str, ...] = ()) -> dict[str, object]:

@@ -166,6 +166,11 @@ def test_a_script_that_is_not_python(tmp_path, monkeypatch):
         refused("run", "s.py")
         == "The script 's.py', line 2, must be Python, and is not: '(' was never closed. Correct it."
     )
+    (tmp_path / "m.yaml").write_text("# blocks\nblock in: 8\n")
+    assert refused("run", "m.yaml") == (
+        "The script 'm.yaml', line 2, must be Python, and is not: invalid syntax. Name a machine behind -c."
+    )
+    (tmp_path / "m.yaml").unlink()
     (tmp_path / "s.py").write_bytes(b"x = 1\0")
     assert refused("compile", "s.py", "-o", "p.npz").startswith("The script 's.py'")
     assert [path.name for path in tmp_path.iterdir()] == ["s.py"]

@@ -91,6 +91,13 @@ def test_a_missing_input(program):
     )
 
 
+def test_no_inputs_at_all(program):
+    assert refused("simulate", program, "-o", "out.npz") == (
+        f"The inputs of {str(program)!r}, A, B, must come from INPUTS or from --random SEED, and are missing. Give "
+        "one of both, or --timing-only."
+    )
+
+
 def test_an_input_too_many(program):
     np.savez("in.npz", **{name: np.zeros((4, 16), np.int8) for name in "ABX"})
     assert refused("simulate", program, "in.npz", "-o", "out.npz") == (

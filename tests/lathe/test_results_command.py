@@ -120,9 +120,42 @@ def test_the_front_is_what_none_beats(store):
             other["cycles"] <= row["cycles"] and other["energy_pj"] <= row["energy_pj"]
             and (other["cycles"], other["energy_pj"]) != (row["cycles"], row["energy_pj"])
             for other in everything
+            if all(other[name] == row[name] for name in ("workload", "m", "n", "k", "height", "width", "channels"))
         )  # fmt: skip
         assert (row in rows) is not beaten
-    assert "rows that none beats in cycles, energy_pj" in run("results", store, "--pareto", "cycles,energy_pj").stdout
+    assert {(row["workload"], row["m"]) for row in rows} == {("matmul", 16), ("matmul", 20), ("relu", None)}
+    told = run("results", store, "--pareto", "cycles,energy_pj").stdout
+    assert f"{len(rows)} rows that none beats in cycles, energy_pj, each among those of its workload: " in told
+
+
+def test_the_front_of_one_workload_says_nothing_of_others(tmp_path):
+    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("  - matmul: {m: [16, 20], n: 32, k: 32}\n", ""))
+    assert run("sweep", tmp_path / "sweep.yaml", "-o", tmp_path / "r.db", "--jobs", 1).exit_code == 0
+    assert "none beats in cycles: " in run("results", tmp_path / "r.db", "--pareto", "cycles").stdout
+
+
+def test_columns_of_workloads_come_before_those_of_machines(store):
+    names = list(json.loads(run("results", store, "--json").stdout)[0])
+    assert names[:10] == [
+        "workload",
+        "m",
+        "n",
+        "k",
+        "height",
+        "width",
+        "channels",
+        "base",
+        "memory.latency",
+        "block_in",
+    ]
+
+
+def test_the_numbers_of_the_table_are_those_asked_for(store, tmp_path):
+    head = run("results", store, "--metrics", "macs,cycles").stdout.splitlines()[1].split()
+    assert head[-3:] == ["macs", "cycles", "status"]
+    (tmp_path / "sweep.yaml").write_text(SWEEP + "metrics: [macs, energy_pj]\n")
+    head = run("sweep", tmp_path / "sweep.yaml", "--jobs", 1).stdout.splitlines()[1].split()
+    assert head[-3:] == ["macs", "energy_pj", "status"]
 
 
 def test_a_front_may_want_more_of_a_metric():
@@ -137,6 +170,8 @@ def test_a_front_may_want_more_of_a_metric():
     [
         (["--pareto", "cycels,energy_pj"], "A metric of --pareto must be one of "),
         (["--pareto", "base"], "A metric of --pareto must be one of "),
+        (["--metrics", "-cycles"], "A metric of --metrics must be one of "),
+        (["--metrics", "cycles", "--csv"], "--metrics must come without --csv, --json and --parquet, which have all."),
         (["--csv", "--json"], "The form of results must be one of --csv, --json and --parquet, not several."),
         (["--parquet"], "--parquet must come with -o FILE, which it is written to, and does not. Give one."),
         (["-o", "x"], "-o must come with --csv, --json or --parquet, and does not. Choose one."),

@@ -51,7 +51,8 @@ def test_words_that_do_not_fit(model, tmp_path):
         (path, "--shape", "x=1,a"): "--shape must be like x=1,3,48,192, not 'x=1,a'.",
         (path, "--random", -1): "--random must be a seed of at least 0, not -1.",
         (path, "--batch", 3): "--batch must be left out for the model",
-        (path, "-o", tmp_path / "t.json"): "-o must be left out for a model, whose streams have traces of their own.",
+        (path, "-o", tmp_path / "t.json"): "-o must be left out for a model, whose streams have traces of their own. "
+        "Keep them with --result, which `lathe report` shows.",
         (
             path,
             "in.npz",

@@ -73,11 +73,11 @@ def timeline_picture(trace: Trace, cycles: int) -> Markup:
 
 
 def points_picture(
-    points: Sequence[tuple[float, float]], best: Sequence[tuple[float, float]], names: tuple[str, str]
+    points: Sequence[tuple[float, float]], fronts: Sequence[Sequence[tuple[float, float]]], names: tuple[str, str]
 ) -> Markup:
-    """Points of a sweep by two metrics, those that none beats joined by a line."""
+    """Points of a sweep by two metrics, those of each front, that none beats, joined by a line."""
     height = 240
-    every = np.array([*points, *best], float)
+    every = np.array(points, float)
     low, high = every.min(axis=0), every.max(axis=0)
     span = np.where(high > low, high - low, 1.0)
 
@@ -88,9 +88,9 @@ def points_picture(
     parts = [_line([(_LEFT, 10), (_LEFT, height - 30), (_WIDTH, height - 30)], "currentColor", 0.5)]
     for point in points:
         parts.append(_dot(place(point), GREY, 2.5, _said(point, names)))
-    if best:
-        parts.append(_line([place(each) for each in best], BUSY, 1.5))
-        parts += [_dot(place(point), BUSY, 4, _said(point, names)) for point in best]
+    for front in fronts:
+        parts.append(_line([place(each) for each in front], BUSY, 1.5))
+        parts += [_dot(place(point), BUSY, 4, _said(point, names)) for point in front]
     parts += [
         _text(_WIDTH, height - 14, f"{names[0]}: {_short(low[0])} to {_short(high[0])}", "end"),
         _text(0, 10, f"{names[1]}"),

@@ -9,7 +9,7 @@ from lathe.reports.markup import Markup, element
 from lathe.reports.notebooks.fragments import facts, panel, table, told
 from lathe.reports.notebooks.pictures import points_picture
 from lathe.sweeps.measurement import NUMBERS
-from lathe.sweeps.pareto import pareto_front
+from lathe.sweeps.pareto import fronts_of
 from lathe.sweeps.rows import SweepRows
 from lathe.sweeps.tables import SECONDS
 
@@ -37,6 +37,8 @@ def _picture(value: Sequence[Mapping[str, Any]]) -> list[Markup]:
     measured = [row for row in value if row["status"] == "ok"]
     for pair in PICTURED:
         if len(measured) > 2 and all(row.get(name) is not None for row in measured for name in pair):
-            best = [(row[pair[0]], row[pair[1]]) for row in pareto_front(measured, pair)]
-            return [points_picture([(row[pair[0]], row[pair[1]]) for row in measured], best, pair)]
+            placed, *fronts = (
+                [(row[pair[0]], row[pair[1]]) for row in each] for each in (measured, *fronts_of(measured, pair))
+            )
+            return [points_picture(placed, fronts, pair)]
     return [element("div")]
