@@ -150,7 +150,8 @@ def test_columns_of_workloads_come_before_those_of_machines(store):
     ]
 
 
-def test_the_numbers_of_the_table_are_those_asked_for(store, tmp_path):
+def test_the_numbers_of_the_table_are_those_asked_for(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     head = run("results", store, "--metrics", "macs,cycles").stdout.splitlines()[1].split()
     assert head[-3:] == ["macs", "cycles", "status"]
     (tmp_path / "sweep.yaml").write_text(SWEEP + "metrics: [macs, energy_pj]\n")
