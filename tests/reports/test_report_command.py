@@ -11,7 +11,7 @@ import lathe as lt
 from lathe.command_line import main
 from lathe.configs.archives import read_arrays
 from lathe.networks.program import NetworkProgram
-from lathe.reports.result_file import KEY, read_result, write_result
+from lathe.reports.result_file import FORM, read_result, write_result
 
 NONE = (
     "must be a result, a program, a network, a model, a script or the store of a sweep, and is none of these. "
@@ -147,18 +147,19 @@ def test_damaged_and_later_results_are_refused(tmp_path, program):
         f"The file {str(path)!r} must be a result that `lathe simulate --result` has written, and is not, or it is "
         "damaged. Write it again."
     )
-    header = json.loads(arrays[KEY].tobytes())
+    header = json.loads(arrays[FORM.key].tobytes())
     changes = [
         {"start0": arrays["start0"][1:]},
         {"instruction0": arrays["instruction0"] * 0},
         {"program": arrays["program"][:200]},
-        {KEY: np.frombuffer(b"{}", np.uint8)},
-        {KEY: np.frombuffer(json.dumps({**header, "launches": []}).encode(), np.uint8)},
+        {FORM.key: np.frombuffer(b"{}", np.uint8)},
+        {FORM.key: np.frombuffer(b"[" * 100_000, np.uint8)},
+        {FORM.key: np.frombuffer(json.dumps({**header, "launches": []}).encode(), np.uint8)},
     ]
     for change in changes:
         np.savez(path, **{**arrays, **change})
         assert refused(tmp_path, path) == damaged
-    np.savez(path, **{**arrays, KEY: np.frombuffer(json.dumps({**header, "version": 2}).encode(), np.uint8)})
+    np.savez(path, **{**arrays, FORM.key: np.frombuffer(json.dumps({**header, "version": 2}).encode(), np.uint8)})
     assert refused(tmp_path, path) == (
         f"The version of result file {str(path)!r} must be 1, not 2. Write it again with this version of Lathe."
     )
