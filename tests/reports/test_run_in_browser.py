@@ -196,8 +196,15 @@ def test_colours_follow_the_system(open_page, digits_page):
     page = drawn(open_page(digits_page))
     colour = "document.getElementById('cycles')._fullLayout.font.color"
     before = page.evaluate(colour)
+    boxes = "document.getElementById('timeline').data.find((each) => each.name === 'load').fillcolor"
+    roof = "document.getElementById('roofline').data[0].line.color"
+    assert (page.evaluate(boxes), page.evaluate(roof)) == ("#3b7dd8", "#1b2430")
     page.emulate_media(color_scheme="dark")
     page.wait_for_function(f"{colour} !== '{before}'")
+    page.wait_for_function(f"{boxes} === '#5c9df0' && {roof} === '#e6eaef'")
+    page.locator("#roofline").scroll_into_view_if_needed()
+    page.locator("#roofline .point").first.click(force=True)
+    assert page.locator("#selected h3").count() == 1
 
 
 def test_launches_of_one_run_follow_each_other(open_page, digits, tmp_path):

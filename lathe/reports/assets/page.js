@@ -131,6 +131,9 @@ const lathe = (() => {
     colours.clear();
     for (const [name, { traces, layout, config, legend }] of figures) draw(name, traces, layout, config, legend);
   });
+  // Called when light becomes dark or dark light, for figures whose traces have colours of the theme.
+  const onTheme = (redraw) => dark.addEventListener("change", () => redraw());
+  const isDark = () => dark.matches;
 
   // As a file; in the file the paper has the page's colour, so that it can be read.
   async function image(name, format) {
@@ -166,5 +169,5 @@ const lathe = (() => {
     if (button) save(button.dataset.figure, button.dataset.format);
   });
 
-  return { data, load, unpacked, plain, grouped, make, colour, draw, image, save, logTicks };
+  return { data, load, unpacked, plain, grouped, make, colour, onTheme, isDark, draw, image, save, logTicks };
 })();
