@@ -57,6 +57,8 @@ def _compared(first: Total, second: Total) -> list[str]:
     difference = second.value - first.value
     written = f"{100 * difference:+.1f}\u202fpoints" if first.written is percent else f"{difference:+,}"
     ratio = f"{second.value / first.value:.3f}" if first.value else NO_NUMBER
+    if not difference:
+        written = "0"
     return [first.text, second.text, written.replace(",", "\u202f").replace("-", "−"), ratio]
 
 
