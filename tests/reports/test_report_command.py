@@ -88,6 +88,21 @@ def test_all_builds_of_a_script_for_one_machine_are_shown(tmp_path):
     assert told.startswith(f"The machine of the script {str(script)!r} must be the one of -c, 'lathe16', not ")
 
 
+def test_a_script_may_end_with_an_exit(tmp_path):
+    script = tmp_path / "s.py"
+    ending = 'import sys\nif __name__ == "__main__":\n    made(lt.load_config(sys.argv[1]))\n    sys.exit({})\n'
+    text = SCRIPT.replace("def build", "def made") + ending
+    for code in ("", "0"):
+        script.write_text(text.format(code))
+        assert [each["name"] for each in data(written(tmp_path, script), "run")["layers"]] == ["D"]
+        (tmp_path / "page.html").unlink()
+    script.write_text("import sys\nsys.exit()\n")
+    assert refused(tmp_path, script).startswith(f"The script {str(script)!r} must build a program with lt.build")
+    script.write_text(text.format(3))
+    done = CliRunner().invoke(main, ["report", str(script), "-o", str(tmp_path / "page.html")])
+    assert (done.exit_code, (tmp_path / "page.html").exists()) == (3, False)
+
+
 def test_a_model_has_its_layers_and_nodes_of_the_host_and_its_schedules(tmp_path, digits_onnx):
     text = written(tmp_path, digits_onnx, "-c", "lathe16")
     layers = data(text, "run")["layers"]

@@ -50,6 +50,12 @@ def texts(page, selector):
 def test_a_page_asks_for_nothing_and_fits_the_screen(open_page, digits_page, size, scheme):
     page = drawn(open_page(digits_page, *size, scheme))
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    for title in ("#timeline .xtitle", "#cycles .xtitle", "#roofline .xtitle", "#roofline .ytitle"):
+        inner, outer = (page.locator(each).bounding_box() for each in (title, title.split()[0]))
+        assert outer["x"] <= inner["x"]
+        assert inner["x"] + inner["width"] <= outer["x"] + outer["width"]
+        assert outer["y"] <= inner["y"]
+        assert inner["y"] + inner["height"] <= outer["y"] + outer["height"]
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 24, 29)")
 
@@ -69,6 +75,7 @@ def test_figures_have_axes_with_units_and_legends(open_page, digits_page):
     assert {"waits: memory", "tokens load->compute", "acc in use", "DRAM read", "the bus's most"} <= {*named}
     assert {"gemm", "alu", "transfer", "waits: load->compute"} <= {*texts(page, "#cycles-part .legend button")}
     assert "roof" in texts(page, "#roofline-part .legend button")
+    assert {"conv1.relu", "conv2.relu", "logits"} <= {*texts(page, "#roofline .textpoint")}
 
 
 def test_a_name_of_a_legend_hides_and_shows_what_it_names(open_page, digits_page):

@@ -114,6 +114,30 @@ def test_a_click_on_a_point_shows_its_configuration_and_its_layers(page):
     ]
 
 
+def test_what_is_for_selected_points_is_there_when_one_is_selected(page):
+    assert [page.is_visible(f"#{name}") for name in ("compare", "swap", "alone")] == [False] * 3
+    page.locator("#points-table tbody tr").first.click()
+    assert [page.is_visible(f"#{name}") for name in ("compare", "swap", "alone")] == [True, False, False]
+
+
+def light_of(colour):
+    """The relative luminance of a colour such as "#1f8f80", as WCAG 2 defines it."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_lines_of_all_colours_can_be_seen_in_light_and_dark(page):
+    scale = "document.getElementById('parallel').data?.[0].line.colorscale.map(([, colour]) => colour)"
+    for scheme, back in (("light", "#ffffff"), ("dark", "#14181d")):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_function(f"getComputedStyle(document.documentElement).getPropertyValue('--back') === '{back}'")
+        page.wait_for_function(f"({scale})?.[0] === '{'#440154' if scheme == 'light' else '#fde725'}'")
+        for colour in page.evaluate(scale):
+            low, high = sorted((light_of(colour), light_of(back)))
+            assert (high + 0.05) / (low + 0.05) >= 3
+
+
 def test_two_points_stand_side_by_side(page):
     page.click("#points-table tbody tr >> nth=0")
     page.click("#compare")

@@ -109,6 +109,7 @@ lathe.sweep.then((sweep) => {
   for (const each of controls) each.addEventListener("change", draw);
   sweep.onSeen("front", draw);
   sweep.onSelect(draw);
+  lathe.onTheme(draw); // the marks of selected points
   draw().then((place) => place.on("plotly_click", ({ points }) => {
     const i = points[0].customdata;
     if (i !== undefined) sweep.pick(i);

@@ -120,7 +120,7 @@ const lathe = (() => {
     list.dataset.key = key;
     list.replaceChildren(...[...groups].filter(([, trace]) => trace).map(([group, trace]) => {
       const line = trace.mode === "lines" && !trace.fillcolor, shade = trace.fillcolor ?? trace.line?.color ?? trace.marker?.color;
-      const swatch = make("span", { class: line ? "swatch stroke" : trace.mode === "markers" ? "swatch dot" : "swatch" });
+      const swatch = make("span", { class: line ? "swatch stroke" : trace.mode?.startsWith("markers") ? "swatch dot" : "swatch" });
       if (trace.marker?.symbol?.endsWith("-open")) swatch.style.border = `2px solid ${shade}`;
       else swatch.style.background = shade;
       return make("button", { type: "button", "data-group": group, "aria-pressed": String(!off.has(group)) }, swatch, trace.name);

@@ -20,8 +20,18 @@ lathe.roofline = (name, roofs, series, joins = []) => {
   const low = Math.min(...roofs.map(ridge), ...points.map(intensity)) / 2, high = Math.max(...roofs.map(ridge), ...points.map(intensity)) * 2;
   const least = Math.min(...points.map(reached), ...points.map(possible), ...roofs.map((roof) => low * roof.bytes)) / 1.5;
   const most = Math.max(...roofs.map((roof) => roof.peak)) * 1.5;
-  const marks = (layers, of, title, symbol, { colour }, told) => ({ type: "scatter", mode: "markers", name: title, x: layers.map(intensity),
-    y: layers.map(of), text: layers.map((layer) => plain(layer.name)), customdata: layers.map((layer) => layer.at),
+  // Names stand below marks where there is room: few layers, and none whose name is there already.
+  const narrow = place.clientWidth < 560, most_named = narrow ? 6 : 16, taken = [];
+  const share = (value, from, to) => Math.log(value / from) / Math.log(to / from);
+  const label = (layer) => {
+    const x = share(intensity(layer), low, high) * (place.clientWidth - 74), y = share(reached(layer), least, most) * 384, width = 3.2 * layer.name.length;
+    if (points.length > most_named || taken.some((other) => Math.abs(x - other.x) < width + other.width && Math.abs(y - other.y) < 13)) return "";
+    taken.push({ x, y, width });
+    return plain(layer.name);
+  };
+  const marks = (layers, of, title, symbol, { colour }, told) => ({ type: "scatter", name: title, x: layers.map(intensity),
+    mode: of === reached ? "markers+text" : "markers", textposition: "bottom center", textfont: { size: 10 }, cliponaxis: false,
+    y: layers.map(of), text: of === reached ? layers.map(label) : [], hovertext: layers.map((layer) => plain(layer.name)), customdata: layers.map((layer) => layer.at),
     marker: { size: 10, color: colour, symbol }, hovertemplate: told });
   const traces = [], picks = [];
   const add = (trace, pick = null) => {
@@ -39,10 +49,10 @@ lathe.roofline = (name, roofs, series, joins = []) => {
   if (joins.length) dotted(joins.filter((pair) => pair.every(has)).map(([a, b]) => [intensity(a), reached(a), intensity(b), reached(b)]));
   else dotted(points.map((layer) => [intensity(layer), reached(layer), intensity(layer), possible(layer)]));
   for (const each of shown.filter(({ layers }) => layers.length)) {
-    add(marks(each.layers, reached, each.reached, each.symbol, each, "%{text}<br>%{y:.4~g} MACs a cycle, %{x:.4~g} a byte<extra></extra>"), each.pick);
-    add(marks(each.layers, possible, each.possible, `${each.symbol}-open`, each, "%{text}<br>at most %{y:.4~g} MACs a cycle by its bound<extra></extra>"), each.pick);
+    add(marks(each.layers, reached, each.reached, each.symbol, each, "%{hovertext}<br>%{y:.4~g} MACs a cycle, %{x:.4~g} a byte<extra></extra>"), each.pick);
+    add(marks(each.layers, possible, each.possible, `${each.symbol}-open`, each, "%{hovertext}<br>at most %{y:.4~g} MACs a cycle by its bound<extra></extra>"), each.pick);
   }
-  const axis = (title, from, to) => ({ type: "log", title: { text: title, standoff: 6 }, ...lathe.logTicks(from, to), range: [Math.log10(from), Math.log10(to)] });
+  const axis = (title, from, to) => ({ type: "log", title: { text: title, standoff: 6, font: { size: narrow ? 10 : 12 } }, ...lathe.logTicks(from, to), range: [Math.log10(from), Math.log10(to)] });
   lathe.draw(name, traces, {
     height: 440, margin: { l: 62, r: 12, t: 8, b: 48 }, uirevision: name,
     xaxis: axis("multiply-accumulates for each byte of DRAM", low, high), yaxis: axis("multiply-accumulates in a cycle", least, most),
