@@ -91,6 +91,22 @@ def test_axes_say_what_and_in_which_unit_and_the_legend_names_workloads(page):
     assert names == ["workload", "path", "m", "memory.latency", "batch", "cycles", "efficiency", "energy_pj"]
 
 
+def test_logarithmic_axes_have_ticks_within_a_decade_also_for_great_numbers(tmp_path, open_page):
+    write(tmp_path / "r.db", [stored(at, at, 1, 1000 * at + 500, 0.9e6 + 1.6e6 * at) for at in range(8)])
+    assert (
+        CliRunner().invoke(main, ["report", str(tmp_path / "r.db"), "-o", str(tmp_path / "page.html")]).exit_code == 0
+    )
+    page = open_page(tmp_path / "page.html")
+    page.wait_for_selector("#front .main-svg")
+    page.check("#front-x-log")
+    page.check("#front-y-log")
+    ticks = "[...document.querySelectorAll('#front .{}tick text')].map((each) => each.dataset.unformatted)"
+    up = ["10<sup>6</sup>", "2×10<sup>6</sup>", "5×10<sup>6</sup>", "10<sup>7</sup>"]
+    page.wait_for_function(f"({ticks.format('y')}).includes('{up[-1]}')")
+    assert [each for each in page.evaluate(ticks.format("y")) if each] == up
+    assert {"500", "1\u202f000", "2\u202f000"} <= {*page.evaluate(ticks.format("x"))}
+
+
 def test_no_figure_offers_to_be_sent_anywhere(page):
     buttons = page.locator(".modebar-btn")
     found = buttons.evaluate_all("(all) => all.map((each) => each.dataset.title)")

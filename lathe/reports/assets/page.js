@@ -149,16 +149,18 @@ const lathe = (() => {
     return Plotly.toImage({ data: traces, layout: made }, { format, width, height: plot + below, scale: format === "png" ? 2 : 1 });
   }
 
-  // Ticks 1, 2, 5, 10, ... of a logarithmic axis, with their numbers in full.
+  // Ticks 1, 2, 5, 10, ... of a logarithmic axis, with their numbers in full, from a million on as powers of ten.
   function logTicks(low, high) {
-    const tickvals = [];
+    const tickvals = [], ticktext = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
       for (const digit of [1, 2, 5]) {
         const value = Number(`${digit}e${power}`);
-        if (value >= low && value <= high) tickvals.push(value);
+        if (value < low || value > high) continue;
+        tickvals.push(value);
+        ticktext.push(value < 1e6 ? grouped(value) : `${digit > 1 ? `${digit}×` : ""}10<sup>${power}</sup>`);
       }
     }
-    return { tickvals, ticktext: tickvals.map(grouped) };
+    return { tickvals, ticktext };
   }
   async function save(name, format) {
     const link = make("a", { href: await image(name, format), download: `${name}.${format}` });
