@@ -10,7 +10,7 @@ import lathe as lt
 from lathe.command_line import main
 from lathe.isa import instruction_text
 from lathe.networks.digits.network import digits_network
-from lathe.reports.launches import run_of_results
+from lathe.reports.launches import Layer, Run, run_of_results
 from lathe.reports.pair_page import pair_page
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -200,6 +200,21 @@ def test_networks_on_machines_that_compute_other_layers_are_compared(open_page, 
     assert number(rows["pool"]["cycles B − A"]) == number(rows["pool"]["cycles B"]) - number(rows["pool"]["cycles A"])
     page.click("#layers tr:has(td:text-is('conv1'))")
     assert page.locator("#selected .note").inner_text().startswith("B: on the host: ")
+
+
+def test_of_runs_that_the_host_computes_there_is_a_table_of_nodes(open_page, tmp_path):
+    vta = lt.load_config("vta")
+    runs = [
+        Run(name, vta, (), tuple(Layer(each, "host", "it is computed in float") for each in names))
+        for name, names in (("one", ("first", "second")), ("two", ("second", "third")))
+    ]
+    pair_page(*runs).write(tmp_path / "p.html")
+    page = drawn(open_page(tmp_path / "p.html"))
+    rows = [texts(row, "td")[:3] for row in page.locator("#layers tbody tr").all()]
+    assert rows == [["first", "host", "–"], ["second", "host", "host"], ["third", "–", "host"]]
+    page.click("#layers tbody tr:first-child")
+    assert page.get_attribute("#layers tbody tr:first-child", "aria-selected") == "true"
+    assert page.locator("#timeline-part").count() == 0
 
 
 def test_a_program_beside_another_of_other_layers_keeps_what_only_one_has(open_page, digits, tmp_path):
