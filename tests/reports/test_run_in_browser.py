@@ -1,6 +1,7 @@
 """The page of a run in a browser: nothing is wrong, figures have axes and units, and a click leads to the numbers."""
 
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
@@ -166,6 +167,11 @@ def test_names_are_text_whatever_they_hold(open_page, digits, tmp_path):
     ]
     page.click("#layers tbody tr:nth-child(2)")
     assert texts(page, "#selected h3") == [HOSTILE[1]]
+    for name in ("timeline", "cycles", "roofline"):
+        with page.expect_download() as found:
+            page.click(f"button.save[data-figure={name}][data-format=svg]")
+        elements = {each.tag.rpartition("}")[2] for each in ElementTree.parse(found.value.path()).iter()}
+        assert not elements & {"script", "img", "b", "foreignObject"}
 
 
 def test_nodes_of_a_model_may_be_named_like_the_end_of_a_script(open_page, digits_onnx, tmp_path):
