@@ -83,16 +83,18 @@ def _parameters(run: Run) -> Mapping[str, str]:
 
 
 def _table(name: str, rows: Sequence[Sequence[str]]) -> Markup:
-    """A table whose first row is its head, and whose first column are names."""
+    """A table whose first row is its head, and whose first column are names. Lists wrap, numbers do not."""
     head = element("tr", *(element("th", cell, class_="number" if at else None) for at, cell in enumerate(rows[0])))
     body = [
-        element(
-            "tr", element("th", row[0], scope="row"), *(element("td", cell, class_="number wrap") for cell in row[1:])
-        )
-        for row in rows[1:]
+        element("tr", element("th", name, scope="row"), *(element("td", cell, class_=_kind(cell)) for cell in cells))
+        for name, *cells in rows[1:]
     ]
     table = element("table", element("thead", head), element("tbody", *body), class_="pairs", aria_label=name)
     return element("div", table, class_="scroll")
+
+
+def _kind(cell: str) -> str:
+    return "number wrap" if ", " in cell else "number"
 
 
 def _timelines(first: Run, second: Run) -> Markup:

@@ -169,6 +169,8 @@ def test_a_page_of_two_runs_fits_the_screen(open_page, digits_page, size):
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
     narrow = "Array.from(document.querySelectorAll('table.pairs th[scope=row]')).map((each) => each.clientWidth)"
     assert min(page.evaluate(narrow)) > 80
+    wraps = "Array.from(document.querySelectorAll('#summary td'), (each) => getComputedStyle(each).whiteSpace)"
+    assert {*page.evaluate(wraps)} == {"nowrap"}
 
 
 def test_names_of_runs_and_layers_are_text(open_page, digits, tmp_path):
