@@ -208,8 +208,9 @@ def test_a_range_on_an_axis_filters_too(page):
     assert best_of(page) == [0, 1, 2, 4]
 
 
-@pytest.mark.parametrize("name", ["front", "parallel"])
+@pytest.mark.parametrize("name", ["front", "parallel", "layers"])
 def test_figures_are_saved_as_svg_and_png(page, name):
+    page.locator("#points-table tbody tr").first.click()
     page.wait_for_selector("#parallel .axis-brush")
     for form, begins in (("svg", b"<svg"), ("png", b"\x89PNG")):
         with page.expect_download() as found:
